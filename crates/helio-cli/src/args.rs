@@ -1,0 +1,316 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use helio_config::session::{CONTROL_PORT, GRACE_S};
+
+use crate::names;
+
+#[derive(Parser, Debug)]
+#[command(
+    about = "Run tasks and actors on one machine or many: Ray's programming model on a core written in Rust."
+)]
+#[command(disable_version_flag = true, subcommand_required = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// How much is said: debug, info, warning, error.
+    #[arg(long, global = true, hide = true)]
+    logging_level: Option<String>,
+    /// How it is said.
+    #[arg(long, global = true, hide = true)]
+    logging_format: Option<String>,
+}
+
+/// What is to be done.
+#[derive(Subcommand, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one, once")]
+pub(crate) enum Command {
+    /// Start this machine's daemon, as the head of a new cluster or as a further node of one.
+    Start(Start),
+    /// Stop the daemons of this machine.
+    Stop(Stop),
+    /// Show the cluster's nodes, resources and demands.
+    Status(Status),
+    /// Print the token that every process of a cluster needs.
+    GetAuthToken {
+        /// Make one when there is none.
+        #[arg(long)]
+        generate: bool,
+    },
+    /// Run the daemon.
+    #[command(hide = true)]
+    Node(Node),
+}
+
+/// What a node offers; for `start` and for the daemon.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct Offer {
+    /// How many CPUs to offer [default: all].
+    #[arg(long, value_name = "N")]
+    pub(crate) num_cpus: Option<f64>,
+    /// How many GPUs to offer [default: all].
+    #[arg(long, value_name = "N")]
+    pub(crate) num_gpus: Option<f64>,
+    /// Other resources to offer, as JSON: '{"X": 1}'.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) resources: Option<String>,
+    /// The node's labels: 'key=value,key2=value2', or JSON.
+    #[arg(long, value_name = "LABELS")]
+    pub(crate) labels: Option<String>,
+    /// The memory to offer, in bytes [default: what the object store leaves].
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory: Option<u64>,
+    /// The object store's size, in bytes [default: 30 % of the memory].
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) object_store_memory: Option<u64>,
+    /// The node's name, for people [default: its IP].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node_name: Option<String>,
+    /// The folder of sessions [default: $RAY_TMPDIR/ray, or /tmp/ray].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) temp_dir: Option<PathBuf>,
+}
+
+/// `start`.
+#[derive(Args, Debug)]
+pub(crate) struct Start {
+    /// Start the head of a new cluster.
+    #[arg(long)]
+    pub(crate) head: bool,
+    /// Join the cluster whose head is at this address.
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) address: Option<String>,
+    #[arg(long, value_name = "PORT", help = format!("The head's port [default: {CONTROL_PORT}]; 0: any"))]
+    pub(crate) port: Option<u16>,
+    /// Stay, until the daemon ends or a signal arrives.
+    #[arg(long)]
+    pub(crate) block: bool,
+    /// The IP at which other machines reach this one [default: found out].
+    #[arg(long, value_name = "IP")]
+    pub(crate) node_ip_address: Option<String>,
+    /// The node's own port [default: any].
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    pub(crate) node_manager_port: u16,
+    /// Labels in a file, a `key: value` a line.
+    #[arg(long, value_name = "FILE", conflicts_with = "labels")]
+    pub(crate) labels_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) offer: Offer,
+}
+
+/// `stop`.
+#[derive(Args, Debug)]
+pub(crate) struct Stop {
+    /// Kill at once.
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// How many seconds the daemons have until they are killed.
+    #[arg(short, long, value_name = "SECONDS", default_value_t = GRACE_S)]
+    pub(crate) grace_period: u64,
+}
+
+/// `status`.
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// Of the cluster whose head is at this address [default: $RAY_ADDRESS, or the one that runs here].
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) address: Option<String>,
+    /// Show each node's resources, too.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    #[arg(long, hide = true)]
+    redis_password: Option<String>,
+}
+
+/// The daemon. What runs it is `start`, `init`, and test clusters.
+#[derive(Args, Debug)]
+pub(crate) struct Node {
+    /// Host the control service.
+    #[arg(long, conflicts_with = "address")]
+    pub(crate) head: bool,
+    /// The control service to join.
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "head")]
+    pub(crate) address: Option<String>,
+    /// The IP at which other machines reach this one.
+    #[arg(long, value_name = "IP", alias = "node-ip-address")]
+    pub(crate) host: Option<String>,
+    /// The control service's port.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+    /// The node's own port.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) node_port: u16,
+    #[command(flatten)]
+    pub(crate) offer: Offer,
+    /// The interpreter that workers run.
+    #[arg(long, value_name = "PATH", env = "HELIOSTAT_PYTHON", default_value = "python3")]
+    pub(crate) python: PathBuf,
+    /// Where to write one line of JSON when ready; then the daemon's own output goes to its log files.
+    #[arg(long, value_name = "N")]
+    pub(crate) ready_fd: Option<i32>,
+    /// The cluster ends with the driver that registers as its owner.
+    #[arg(long)]
+    pub(crate) owner_driver: bool,
+    /// The session's name; one that exists and whose daemon is gone is taken up again.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session_name: Option<String>,
+}
+
+/// Flags of `ray start` that have no effect here, and whether they take a value.
+const IGNORED: &[(&str, bool)] = &[
+    ("object-manager-port", true),
+    ("min-worker-port", true),
+    ("max-worker-port", true),
+    ("worker-port-list", true),
+    ("ray-client-server-port", true),
+    ("include-dashboard", true),
+    ("dashboard-host", true),
+    ("dashboard-port", true),
+    ("dashboard-grpc-port", true),
+    ("dashboard-agent-listen-port", true),
+    ("dashboard-agent-grpc-port", true),
+    ("metrics-export-port", true),
+    ("runtime-env-agent-port", true),
+    ("plasma-directory", true),
+    ("object-spilling-directory", true),
+    ("system-config", true),
+    ("autoscaling-config", true),
+    ("no-monitor", false),
+    ("include-log-monitor", true),
+    ("disable-usage-stats", false),
+    ("tracing-startup-hook", true),
+    ("enable-object-reconstruction", false),
+    ("redis-username", true),
+    ("redis-password", true),
+    ("redis-shard-ports", true),
+    ("proxy-server-url", true),
+    ("ray-debugger-external", false),
+    ("enable-resource-isolation", false),
+    ("system-reserved-cpu", true),
+    ("system-reserved-memory", true),
+    ("cgroup-path", true),
+    ("no-redirect-output", false),
+    ("log-style", true),
+    ("log-color", true),
+    ("verbose", false),
+];
+
+/// Those of [`IGNORED`] that were given, with their values.
+#[derive(Debug, Default)]
+pub(crate) struct Ignored(Vec<(&'static str, String)>);
+
+impl Ignored {
+    fn of(matches: &ArgMatches) -> Self {
+        let given = |name: &&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+        let value = |name: &str, takes: bool| {
+            takes.then(|| matches.get_one::<String>(name).cloned()).flatten().unwrap_or_default()
+        };
+        let given = IGNORED.iter().filter(|(name, _)| given(name));
+        Self(given.map(|(name, takes)| (*name, value(name, *takes))).collect())
+    }
+
+    /// Whether that flag was given.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(given, _)| *given == name)
+    }
+
+    /// Those that ask for something which does not happen.
+    pub(crate) fn unmet(&self) -> impl Iterator<Item = &'static str> {
+        let is_off =
+            |value: &str| matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "no");
+        let moot = [
+            "disable-usage-stats",
+            "no-monitor",
+            "no-redirect-output",
+            "verbose",
+            "log-style",
+            "log-color",
+        ];
+        let unmet =
+            self.0.iter().filter(move |(name, value)| !is_off(value) && !moot.contains(name));
+        unmet.map(|(name, _)| *name)
+    }
+}
+
+/// Reads the command line; leaves the process when it asks for help or makes no sense.
+pub(crate) fn parse() -> (Command, Ignored) {
+    let matches = command().get_matches();
+    let ignored = match matches.subcommand() {
+        Some(("start", matches)) => Ignored::of(matches),
+        _ => Ignored::default(),
+    };
+    match Cli::from_arg_matches(&matches) {
+        Ok(cli) => (cli.command, ignored),
+        Err(error) => error.exit(),
+    }
+}
+
+fn command() -> clap::Command {
+    let name = names::command();
+    let version =
+        Arg::new("version").long("version").action(ArgAction::Version).help("Print the version");
+    Cli::command().name(name).bin_name(name).version(VERSION).arg(version).mut_subcommand(
+        "start",
+        |start| {
+            IGNORED.iter().fold(start, |start, (name, takes_value)| {
+                let action = if *takes_value { ArgAction::Set } else { ArgAction::SetTrue };
+                start.arg(Arg::new(*name).long(*name).action(action).hide(true))
+            })
+        },
+    )
+}
+
+/// The release of Ray whose API this is, then our own; clap puts the command's name in front.
+const VERSION: &str = concat!(
+    "version ",
+    helio_config::ray_version!(),
+    " (heliostat ",
+    env!("CARGO_PKG_VERSION"),
+    ")"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<(Command, Ignored), clap::Error> {
+        let matches = command().try_get_matches_from(line.split_whitespace())?;
+        let ignored = matches.subcommand_matches("start").map(Ignored::of).unwrap_or_default();
+        Ok((Cli::from_arg_matches(&matches)?.command, ignored))
+    }
+
+    #[test]
+    fn the_definition_holds_together() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn flags_of_ray_are_known_and_others_are_named() {
+        let (command, ignored) = parse(
+            "ray start --head --port=6380 --num-cpus 2 --include-dashboard=false --dashboard-host 0.0.0.0 \
+             --disable-usage-stats --block",
+        )
+        .unwrap();
+        let Command::Start(start) = command else { panic!("start") };
+        assert!(
+            start.head
+                && start.block
+                && start.port == Some(6380)
+                && start.offer.num_cpus == Some(2.0)
+        );
+        assert!(ignored.has("include-dashboard"));
+        assert_eq!(ignored.unmet().collect::<Vec<_>>(), ["dashboard-host"]);
+        for (line, named) in [
+            ("ray start --head --nonsense", "--nonsense"),
+            ("ray start --head --num-cpus=many", "many"),
+            ("ray start --head --port=seventy", "seventy"),
+            ("ray node", "--address"),
+        ] {
+            let error = parse(line).unwrap_err().to_string();
+            assert!(error.contains(named), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The daemon: the node service and, on the head, the control service.
+//!
+//! Start:
+//! 1. the session's folder is made and its lock taken;
+//! 2. the head starts the control service on a thread of its own and waits until its port is open; a
+//!    further node asks the control service for the session's name, so that a wrong address or token is
+//!    told at once;
+//! 3. the node service starts on this thread;
+//! 4. one line of JSON says so, or at any step says why not, to whoever started the daemon.
+//!
+//! End, on a signal, at the end of the owning driver, or when the cluster ends: the node service returns
+//! after its workers are gone; on the head the control service then tells the other nodes and ends; the
+//! sockets and the lock file go. Should the control service fail, the daemon sends itself SIGTERM and so
+//! ends in the same order.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use helio_config::session::{CONTROL_FILE, CURRENT_CLUSTER_FILE, START_S_MAX};
+use helio_storage::{Embedded, Memory, Storage};
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::args::Node;
+use crate::session::{self, Session};
+use crate::{observer, values};
+
+/// How long the control service may take to end after the node has.
+const CONTROL_END_MAX: Duration = Duration::from_secs(2);
+
+/// Runs the daemon until it ends.
+pub(crate) fn run(args: &Node) -> ExitCode {
+    let mut starter = match Starter::new(args.ready_fd) {
+        Ok(starter) => starter,
+        Err(error) => {
+            eprintln!("heliostat: --ready-fd: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match start_and_serve(args, &mut starter) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Who waits for the line shows it; after that line, and without one, there is the log.
+            if !starter.say(&json!({ "error": error })) {
+                eprintln!("heliostat: {error}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
+    if starter.is_there() {
+        // It fails when this process leads a session already, which is what is wanted.
+        let _ = rustix::process::setsid();
+    }
+    let resources =
+        args.offer.resources.as_deref().map(values::resources).transpose()?.unwrap_or_default();
+    let labels = args.offer.labels.as_deref().map(values::labels).transpose()?.unwrap_or_default();
+    let token = helio_env::token::load_or_create()
+        .map_err(|error| format!("the authentication token: {error}"))?;
+    let host = args.host.clone().unwrap_or_else(|| own_ip().to_string());
+    let temp_dir = session::temp_dir(args.offer.temp_dir.as_deref());
+    let failed =
+        |what: &str, error: std::io::Error| format!("{what} in {}: {error}", temp_dir.display());
+    let session = Session::create(&temp_dir, args.session_name.as_deref())
+        .map_err(|error| failed("the session's folder cannot be made", error))?;
+    keep_token(&session.dir, &token).map_err(|error| failed("the token cannot be kept", error))?;
+    if args.head {
+        session
+            .is_latest(&temp_dir)
+            .map_err(|error| failed("the link to the latest session cannot be made", error))?;
+    }
+    let mut cleaner = Cleaner { session: &session, discards: args.session_name.is_none() };
+    let control = match &args.address {
+        None => Control::start(args, &host, &token, &session)?,
+        Some(address) => Control::elsewhere(address, &token)?,
+    };
+    let (control_host, control_port) = control.address.clone();
+    let control_address = format!("{control_host}:{control_port}");
+    let options = helio_node::Options {
+        host: host.clone(),
+        node_port: args.node_port,
+        num_cpus: args.offer.num_cpus,
+        num_gpus: args.offer.num_gpus,
+        resources,
+        labels,
+        object_store_memory: args.offer.object_store_memory,
+        memory: args.offer.memory,
+        session_dir: session.dir.clone(),
+        session_name: control.session_name.clone(),
+        temp_dir: temp_dir.clone(),
+        python: args.python.clone(),
+        package_path: None,
+        token,
+        control_host,
+        control_port,
+        owner_driver: args.owner_driver,
+        node_name: args.offer.node_name.clone().unwrap_or_default(),
+        is_head: args.head,
+    };
+    let mut is_ready = false;
+    let outcome = helio_node::run(options, |ready| {
+        let line = json!({
+            "session_dir": session.dir,
+            "session_name": control.session_name,
+            "node_id": ready.node_id.hex(),
+            "host": host,
+            "port": ready.port,
+            "control_address": control_address,
+            "node_socket": ready.node_socket,
+            "is_head": args.head,
+        });
+        if let Err(error) = session.keep_ready(&line.to_string()) {
+            eprintln!("heliostat: {}: {error}", session.dir.display());
+        }
+        let is_started = starter.is_there();
+        // A starter that has gone away meanwhile is served like one that waits.
+        starter.say(&line);
+        is_ready = true;
+        if is_started {
+            redirect_output(&session.dir.join("logs"));
+        }
+    });
+    // What a daemon that served has logged is kept.
+    cleaner.discards &= !is_ready;
+    control.end();
+    if args.head {
+        forget_current_cluster(&temp_dir, &control_address);
+    }
+    outcome.map_err(|error| error.to_string())
+}
+
+/// What a living daemon has in its folder goes with it, on every way out.
+struct Cleaner<'a> {
+    session: &'a Session,
+    /// The whole folder goes: the daemon never was ready.
+    discards: bool,
+}
+
+impl Drop for Cleaner<'_> {
+    fn drop(&mut self) {
+        if self.discards { self.session.discard() } else { self.session.clean() }
+    }
+}
+
+/// The control service that the node joins: in this process, or elsewhere.
+struct Control {
+    /// Host and port.
+    address: (String, u16),
+    session_name: String,
+    local: Option<(helio_control::Handle, JoinHandle<()>)>,
+}
+
+impl Control {
+    fn start(args: &Node, host: &str, token: &str, session: &Session) -> Result<Self, String> {
+        let storage: Box<dyn Storage> = if args.owner_driver {
+            // Its state ends with the driver, so nothing is written.
+            Box::new(Memory::forgetful())
+        } else {
+            Box::new(
+                Embedded::open(&session.dir.join(CONTROL_FILE))
+                    .map_err(|error| error.to_string())?,
+            )
+        };
+        let ip: IpAddr = host.parse().map_err(|_| format!("{host:?} is no IP address"))?;
+        // A cluster of several machines is reached at every address of its head, also at 127.0.0.1.
+        let listen = if args.owner_driver { ip } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+        let options = helio_control::Options {
+            listen: SocketAddr::new(listen, args.port),
+            token: token.to_owned(),
+            session_name: session.name.clone(),
+            storage,
+        };
+        let (said, hear) = mpsc::channel();
+        let tell = said.clone();
+        let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+            let outcome = helio_control::run(options, move |ready| {
+                // Whoever waits for it has the other end until it has heard.
+                let _ = tell.send(Ok(ready));
+            });
+            if let Err(error) = outcome
+                && let Err(mpsc::SendError(Err(error))) = said.send(Err(error))
+            {
+                // It was running: nothing can be acknowledged any more, so the whole daemon ends.
+                eprintln!("heliostat: control: {error}");
+                end_own_process();
+            }
+        });
+        let thread = thread.map_err(|error| error.to_string())?;
+        let ready = hear.recv_timeout(Duration::from_secs(START_S_MAX));
+        let ready = ready
+            .map_err(|_| "the control service did not start".to_owned())?
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            address: (host.to_owned(), ready.address.port()),
+            session_name: ready.session_name,
+            local: Some((ready.handle, thread)),
+        })
+    }
+
+    fn elsewhere(address: &str, token: &str) -> Result<Self, String> {
+        let (host, port) = values::address(address)?;
+        let session_name = observer::session_name(&host, port, token)?;
+        Ok(Self { address: (host, port), session_name, local: None })
+    }
+
+    /// The node has ended: on the head the cluster ends with it.
+    fn end(self) {
+        let Some((handle, thread)) = self.local else { return };
+        handle.stop("the head node has ended");
+        let until = std::time::Instant::now() + CONTROL_END_MAX;
+        while !thread.is_finished() && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+fn end_own_process() {
+    // The system refuses no signal from a process to itself.
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
+}
+
+/// Whoever started the daemon and waits for one line.
+struct Starter {
+    pipe: Option<File>,
+    is_stdout: bool,
+}
+
+impl Starter {
+    fn new(number: Option<i32>) -> std::io::Result<Self> {
+        let pipe = match number {
+            None | Some(1) => None,
+            Some(number) => Some(helio_env::inherited::take(number)?),
+        };
+        Ok(Self { pipe, is_stdout: number == Some(1) })
+    }
+
+    fn is_there(&self) -> bool {
+        self.is_stdout || self.pipe.is_some()
+    }
+
+    /// Says it and closes; only the first line is said. Whether this was it.
+    fn say(&mut self, line: &serde_json::Value) -> bool {
+        let line = format!("{line}\n");
+        let said = if let Some(mut pipe) = self.pipe.take() {
+            pipe.write_all(line.as_bytes())
+        } else if std::mem::take(&mut self.is_stdout) {
+            std::io::stdout().write_all(line.as_bytes())
+        } else {
+            return false;
+        };
+        said.is_ok()
+    }
+}
+
+/// From here on the daemon's own words go to its log files; what its starter gave it is let go.
+fn redirect_output(logs: &Path) {
+    let open = |name| OpenOptions::new().create(true).append(true).open(logs.join(name));
+    let redirected = open("node.out")
+        .and_then(|out| Ok(rustix::stdio::dup2_stdout(out)?))
+        .and_then(|()| open("node.err"))
+        .and_then(|err| Ok(rustix::stdio::dup2_stderr(err)?));
+    if let Err(error) = redirected {
+        eprintln!("heliostat: {}: {error}", logs.display());
+    }
+}
+
+/// A copy of the token beside the socket that it opens, for processes whose home is another.
+fn keep_token(session_dir: &Path, token: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let path = session_dir.join("auth_token");
+    let mut file =
+        OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    file.write_all(token.as_bytes())
+}
+
+/// `start` named this cluster as the machine's; nobody is to look for it any more.
+fn forget_current_cluster(temp_dir: &Path, control_address: &str) {
+    let path = temp_dir.join(CURRENT_CLUSTER_FILE);
+    if fs::read_to_string(&path).is_ok_and(|named| named.trim() == control_address) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// The address that this machine sends from; no packet is sent to find out.
+pub(crate) fn own_ip() -> IpAddr {
+    let routed = || {
+        let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.connect(("8.8.8.8", 53))?;
+        Ok::<_, std::io::Error>(socket.local_addr()?.ip())
+    };
+    routed().ok().filter(|ip| !ip.is_unspecified()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}

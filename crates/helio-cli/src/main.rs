@@ -1,0 +1,63 @@
+//! The `heliostat` binary: the daemon, and the commands that start, stop and look at it.
+//!
+//! `heliostat node` is the daemon: the node service on one thread and, on the head, the control service
+//! on another ([`daemon`]). It is internal: `start` and the driver's `init` run it. The commands talk to
+//! it through its session's folder ([`session`]) and its socket ([`observer`]), as any client could.
+//!
+//! Reading order: `args`, `session`, `daemon`, then one file a command.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod clock;
+mod daemon;
+mod names;
+mod observer;
+mod output;
+mod report;
+mod session;
+mod start;
+mod status;
+mod stop;
+mod values;
+
+use std::process::ExitCode;
+
+use args::Command;
+
+fn main() -> ExitCode {
+    let (command, ignored) = args::parse();
+    let outcome = match command {
+        // The daemon reports its own failures to whoever started it.
+        Command::Node(args) => return daemon::run(&args),
+        Command::Start(args) => start::run(&args, &ignored),
+        Command::Stop(args) => stop::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::GetAuthToken { generate } => get_auth_token(generate),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn get_auth_token(generate: bool) -> Result<(), String> {
+    let token = if generate {
+        helio_env::token::load_or_create().map(Some)
+    } else {
+        helio_env::token::load()
+    };
+    match token.map_err(|error| format!("The authentication token cannot be read: {error}"))? {
+        Some(token) => {
+            output::line(&token);
+            Ok(())
+        }
+        None => Err(format!(
+            "There is no authentication token yet. Make one with `{} get-auth-token --generate`.",
+            names::command()
+        )),
+    }
+}

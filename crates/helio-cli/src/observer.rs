@@ -1,0 +1,112 @@
+//! Asking a cluster, as any client could.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use helio_proto::cluster::ControlToNode;
+use helio_proto::control::{ControlRequest, ControlResponse};
+use helio_proto::hello::{Hello, Role};
+use helio_proto::node::{ClientToNode, ControlCall, NodeToClient, Register};
+use helio_rpc::service::{Error, connect_tcp, connect_unix};
+use helio_types::WorkerId;
+
+/// How long an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// How long a control service that does not answer yet is tried.
+const REACH_MAX: Duration = Duration::from_secs(3);
+const REACH_PAUSE: Duration = Duration::from_millis(100);
+
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.map_err(|error| error.to_string())?.block_on(future))
+}
+
+fn hello(token: &str) -> Hello {
+    Hello {
+        token: token.to_owned(),
+        role: Role::Observer as u32,
+        worker_id: WorkerId(helio_env::random::bytes()),
+        pid: std::process::id(),
+        ..Hello::default()
+    }
+}
+
+/// The session of the cluster whose control service is there.
+pub(crate) fn session_name(host: &str, port: u16, token: &str) -> Result<String, String> {
+    let began = Instant::now();
+    let asked = block_on(async {
+        loop {
+            match ask_session_name(host, port, token).await {
+                Err(Error::Io(error)) if is_passing(&error) && began.elapsed() < REACH_MAX => {
+                    tokio::time::sleep(REACH_PAUSE).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    })?;
+    asked.map_err(|error| match error {
+        Error::Refused(reason) => format!("The cluster at {host}:{port} refuses this node: {reason}"),
+        Error::Io(error) => format!(
+            "Failed to connect to the cluster at {host}:{port}: {error}. Is the head node running, and can its port \
+             be reached from this machine?"
+        ),
+        other => format!("What answers at {host}:{port} is no cluster of this release: {other}"),
+    })
+}
+
+/// Worth another try: the head may be starting.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset)
+}
+
+async fn ask_session_name(host: &str, port: u16, token: &str) -> Result<String, Error> {
+    let (mut reader, _writer, _) = connect_tcp(host, port, hello(token)).await?;
+    match tokio::time::timeout(ANSWER_MAX, reader.next()).await.map_err(|_| Error::Silent)?? {
+        Some(ControlToNode::Accepted(accepted)) => Ok(accepted.session_name),
+        _ => Err(Error::Truncated),
+    }
+}
+
+/// Asks the control service through a node's daemon.
+pub(crate) fn ask(
+    node_socket: &Path,
+    token: &str,
+    request: ControlRequest,
+) -> Result<ControlResponse, String> {
+    let answer = async {
+        let hello = hello(token);
+        let worker_id = hello.worker_id;
+        let (mut reader, writer, _) = connect_unix(node_socket, hello).await?;
+        let register =
+            Register { worker_id, pid: std::process::id(), observer: true, ..Register::default() };
+        // What cannot be sent is reported by the read.
+        let _ = writer.send(&ClientToNode::Register(register));
+        let _ = writer.send(&ClientToNode::Control(ControlCall { request_id: 1, request }));
+        loop {
+            match reader.next::<NodeToClient>().await? {
+                Some(NodeToClient::ControlReply(reply)) => return Ok(reply.response),
+                Some(NodeToClient::Registered(registered)) if registered.failed => {
+                    return Err(Error::Refused(registered.failure.message));
+                }
+                Some(_) => {}
+                None => return Err(Error::Truncated),
+            }
+        }
+    };
+    let answer = block_on(async { tokio::time::timeout(ANSWER_MAX, answer).await })?;
+    match answer {
+        Ok(Ok(ControlResponse::Failed(failure))) => Err(failure.message),
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(error)) => {
+            Err(format!("The daemon at {} cannot be asked: {error}", node_socket.display()))
+        }
+        Err(_) => Err(format!(
+            "No cluster status. It may take a few seconds for the cluster to be ready, or the head node cannot be \
+             reached (asked {} for {} s).",
+            node_socket.display(),
+            ANSWER_MAX.as_secs()
+        )),
+    }
+}

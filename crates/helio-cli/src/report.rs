@@ -1,0 +1,216 @@
+//! What `status` prints: a pure function of the nodes, in Ray's layout.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use helio_proto::control::{NodeInfo, Nodes, PendingDemand};
+use helio_types::ResourceSet;
+
+const RULE: &str = "---------------------------------------------------------------";
+
+/// How many dead nodes are shown.
+const FAILURES_MAX: usize = 20;
+
+/// The report on a cluster; `verbose` adds each node's resources and what each demand waits for.
+pub(crate) fn report(when: &str, nodes: &Nodes, verbose: bool) -> String {
+    let heading = format!("======== Autoscaler status: {when} ========");
+    let mut text = format!("{heading}\nNode status\n{RULE}\n");
+    members(&mut text, &nodes.nodes);
+    let alive: Vec<&NodeInfo> = nodes.nodes.iter().filter(|node| node.alive).collect();
+    let _ = write!(text, "\nResources\n{RULE}\nTotal Usage:\n");
+    let mut total = ResourceSet::default();
+    let mut available = ResourceSet::default();
+    for node in &alive {
+        total.add(&node.total);
+        available.add(&node.available);
+    }
+    let stored = alive.iter().map(|node| node.object_store_used).sum();
+    usage(&mut text, " ", &total, &available, stored);
+    text.push_str("\nFrom request_resources:\n (none)\nPending Demands:\n");
+    demands(&mut text, nodes, verbose);
+    if verbose {
+        for node in alive {
+            let id = node.address.node_id;
+            let name = if node.name.is_empty() { &node.address.host } else { &node.name };
+            let _ = write!(text, "\nNode: {id} ({name})\n Usage:\n");
+            usage(&mut text, "  ", &node.total, &node.available, node.object_store_used);
+        }
+    }
+    text
+}
+
+fn members(text: &mut String, nodes: &[NodeInfo]) {
+    text.push_str("Active:\n");
+    let mut active = nodes.iter().filter(|node| node.alive).peekable();
+    if active.peek().is_none() {
+        text.push_str(" (no active nodes)\n");
+    }
+    for node in active {
+        let _ = writeln!(text, " 1 node_{}", node.address.node_id);
+    }
+    text.push_str("Pending:\n (no pending nodes)\nRecent failures:\n");
+    let mut dead: Vec<&NodeInfo> = nodes.iter().filter(|node| !node.alive).collect();
+    if dead.is_empty() {
+        text.push_str(" (no failures)\n");
+    }
+    // Versions rise with time, so the last to die come first.
+    dead.sort_by_key(|node| std::cmp::Reverse(node.version));
+    for node in dead.into_iter().take(FAILURES_MAX) {
+        let _ = writeln!(
+            text,
+            " node_{} (ip: {}): {}",
+            node.address.node_id, node.address.host, node.cause
+        );
+    }
+}
+
+fn usage(
+    text: &mut String,
+    indent: &str,
+    total: &ResourceSet,
+    available: &ResourceSet,
+    stored: u64,
+) {
+    let all: BTreeMap<&str, f64> =
+        total.iter().map(|(name, quantity)| (name, quantity.to_f64())).collect();
+    // Every machine has these for itself; they are no resources to plan with.
+    for (name, has) in all.into_iter().filter(|(name, _)| !name.starts_with("node:")) {
+        let used = (has - available.get(name).to_f64()).max(0.0);
+        let _ = match name {
+            "memory" => writeln!(text, "{indent}{}/{} {name}", bytes(used), bytes(has)),
+            "object_store_memory" => {
+                writeln!(text, "{indent}{}/{} {name}", bytes(stored as f64), bytes(has))
+            }
+            _ => writeln!(text, "{indent}{used:?}/{has:?} {name}"),
+        };
+    }
+}
+
+fn demands(text: &mut String, nodes: &Nodes, verbose: bool) {
+    let of_nodes = nodes.nodes.iter().filter(|node| node.alive).flat_map(|node| &node.pending);
+    let mut shapes: BTreeMap<String, (u64, &PendingDemand)> = BTreeMap::new();
+    for demand in of_nodes.chain(&nodes.pending) {
+        let parts: Vec<String> = demand
+            .resources
+            .iter()
+            .map(|(name, quantity)| format!("'{name}': {:?}", quantity.to_f64()))
+            .collect();
+        shapes.entry(format!("{{{}}}", parts.join(", "))).or_insert((0, demand)).0 += demand.count;
+    }
+    if shapes.is_empty() {
+        text.push_str(" (no resource demands)\n");
+    }
+    for (shape, (count, demand)) in shapes {
+        let _ = writeln!(text, " {shape}: {count}+ pending tasks/actors");
+        if verbose && !demand.why.is_empty() {
+            let _ = writeln!(text, "  {}", demand.why);
+        }
+    }
+}
+
+/// `0B`, `16.17GiB`.
+fn bytes(quantity: f64) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.into_iter().find(|(_, bits)| quantity >= f64::from(1 << bits)) {
+        Some((unit, bits)) => format!("{:.2}{unit}", quantity / f64::from(1 << bits)),
+        None => format!("{quantity}B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helio_types::{NodeAddress, NodeId};
+
+    use super::*;
+
+    fn node(number: u8, total: &[(&str, f64)], available: &[(&str, f64)]) -> NodeInfo {
+        NodeInfo {
+            address: NodeAddress {
+                node_id: NodeId([number; 28]),
+                host: format!("10.0.0.{number}"),
+                port: 1,
+            },
+            alive: true,
+            total: ResourceSet::from_units(total.iter().copied()),
+            available: ResourceSet::from_units(available.iter().copied()),
+            object_store_used: 3 << 20,
+            ..NodeInfo::default()
+        }
+    }
+
+    #[test]
+    fn the_layout_is_rays() {
+        let gib = f64::from(1 << 30);
+        let total = [
+            ("CPU", 2.0),
+            ("X", 1.0),
+            ("memory", 16.5 * gib),
+            ("object_store_memory", 2.0 * gib),
+            ("node:10.0.0.1", 1.0),
+        ];
+        let free =
+            [("CPU", 0.5), ("X", 1.0), ("memory", 16.5 * gib), ("object_store_memory", 2.0 * gib)];
+        let mut dead = node(2, &[], &[]);
+        dead.alive = false;
+        dead.cause = "it was silent for 5 s".into();
+        let demand = |cpus, count| PendingDemand {
+            resources: ResourceSet::from_units([("CPU", cpus)]),
+            count,
+            why: "no node has it".into(),
+        };
+        let mut one = node(1, &total, &free);
+        one.pending = vec![demand(1.0, 2)];
+        let nodes = Nodes { nodes: vec![one, dead], pending: vec![demand(7.0, 1), demand(1.0, 3)] };
+        let id = |pair: &str| pair.repeat(28);
+        let expect = format!(
+            "======== Autoscaler status: NOW ========
+Node status
+{RULE}
+Active:
+ 1 node_{}
+Pending:
+ (no pending nodes)
+Recent failures:
+ node_{} (ip: 10.0.0.2): it was silent for 5 s
+
+Resources
+{RULE}
+Total Usage:
+ 1.5/2.0 CPU
+ 0.0/1.0 X
+ 0B/16.50GiB memory
+ 3.00MiB/2.00GiB object_store_memory
+
+From request_resources:
+ (none)
+Pending Demands:
+ {{'CPU': 1.0}}: 5+ pending tasks/actors
+ {{'CPU': 7.0}}: 1+ pending tasks/actors
+",
+            id("01"),
+            id("02"),
+        );
+        assert_eq!(report("NOW", &nodes, false), expect);
+        let verbose = report("NOW", &nodes, true);
+        assert!(verbose.contains("  no node has it\n"), "WHY-1");
+        assert!(verbose.ends_with(&format!(
+            "
+Node: {} (10.0.0.1)
+ Usage:
+  1.5/2.0 CPU
+  0.0/1.0 X
+  0B/16.50GiB memory
+  3.00MiB/2.00GiB object_store_memory
+",
+            id("01")
+        )));
+    }
+
+    #[test]
+    fn an_empty_cluster_says_so() {
+        let text = report("NOW", &Nodes::default(), false);
+        for part in ["(no active nodes)", "(no failures)", "(no resource demands)"] {
+            assert!(text.contains(part), "{part}");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! A session's folder: how it is made, found again, and cleaned.
+//!
+//! ```text
+//! <temp dir>/                         for all users; sticky
+//!   session_latest                  → the session that began last
+//!   ray_current_cluster               the address of the cluster that `start` made or joined
+//!   session_<date>_<pid>/             one daemon's, its owner's alone
+//!     node.pid                        its process; locked for as long as it lives
+//!     node.json                       what it said when it was ready
+//!     control.redb                    durable state, on the head of a cluster that outlives drivers
+//!     sockets/, logs/
+//! ```
+//! Whether a daemon lives is asked of the lock, never of the process id, which may have gone to another
+//! program since.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use helio_config::session::{CONTROL_FILE, LATEST_LINK, PID_FILE, READY_FILE, TEMP_DIR};
+use serde_json::Value;
+
+use crate::clock::Moment;
+
+/// The folder of all sessions: as given, or `$RAY_TMPDIR/ray`, or `/tmp/ray`.
+pub(crate) fn temp_dir(given: Option<&Path>) -> PathBuf {
+    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let root = || {
+        named("HELIOSTAT_TMPDIR")
+            .or_else(|| named("RAY_TMPDIR"))
+            .map(|root| PathBuf::from(root).join("ray"))
+    };
+    let path = given.map(Path::to_owned).or_else(root).unwrap_or_else(|| PathBuf::from(TEMP_DIR));
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// A session that this process is the daemon of.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) dir: PathBuf,
+    pub(crate) name: String,
+    /// Locked until the process ends, however it ends.
+    _lock: File,
+}
+
+impl Session {
+    /// Makes the folder and takes its lock. A name that is given is used, or taken up again when its
+    /// daemon is gone; beside a living one a further daemon gets a folder of its own.
+    pub(crate) fn create(temp_dir: &Path, name: Option<&str>) -> io::Result<Self> {
+        let pid = std::process::id();
+        let fresh = || format!("session_{}_{pid}", Moment::now().file_name());
+        if !temp_dir.exists() {
+            DirBuilder::new().recursive(true).create(temp_dir)?;
+            // Several users may share the machine. When it is not ours to change, it is there already.
+            let _ = fs::set_permissions(temp_dir, Permissions::from_mode(0o1777));
+        }
+        let name = name.map_or_else(fresh, str::to_owned);
+        match Self::take(temp_dir, &name) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Self::take(temp_dir, &format!("{name}_{pid}"))
+            }
+            taken => taken,
+        }
+    }
+
+    fn take(temp_dir: &Path, name: &str) -> io::Result<Self> {
+        let dir = temp_dir.join(name);
+        for folder in [dir.clone(), dir.join("logs"), dir.join("sockets")] {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(dir.join(PID_FILE))?;
+        lock.try_lock().map_err(io::Error::from)?;
+        lock.set_len(0)?;
+        write!(lock, "{}", std::process::id())?;
+        Ok(Self { dir, name: name.to_owned(), _lock: lock })
+    }
+
+    /// Names this session as the latest.
+    pub(crate) fn is_latest(&self, temp_dir: &Path) -> io::Result<()> {
+        let draft = temp_dir.join(format!(".{LATEST_LINK}.{}", std::process::id()));
+        symlink(&self.dir, &draft)?;
+        fs::rename(&draft, temp_dir.join(LATEST_LINK))
+    }
+
+    /// Keeps what the daemon says when it is ready, for those who look for it.
+    pub(crate) fn keep_ready(&self, line: &str) -> io::Result<()> {
+        write_whole(&self.dir.join(READY_FILE), line)
+    }
+
+    /// The daemon ends in order: what only a living one has goes, and so does state that nobody is to
+    /// take up again. Logs stay.
+    pub(crate) fn clean(&self) {
+        clean(&self.dir);
+        let _ = fs::remove_file(self.dir.join(PID_FILE));
+    }
+
+    /// The daemon never was ready: nothing of it is worth keeping.
+    pub(crate) fn discard(&self) {
+        // Should it fail, an empty folder stays.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A session that was found on disk.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) dir: PathBuf,
+    /// The daemon's process, when it lives.
+    pub(crate) pid: Option<u32>,
+    /// What it said when it was ready.
+    ready: Value,
+}
+
+impl Found {
+    pub(crate) fn text(&self, field: &str) -> &str {
+        self.ready[field].as_str().unwrap_or_default()
+    }
+
+    /// Whether the daemon hosts the control service.
+    pub(crate) fn is_head(&self) -> bool {
+        self.ready["is_head"].as_bool().unwrap_or_default()
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.pid.is_some()
+    }
+
+    /// Whether the daemon that was found has ended since.
+    pub(crate) fn has_ended(&self) -> bool {
+        File::open(self.dir.join(PID_FILE)).map_or(true, |file| file.try_lock_shared().is_ok())
+    }
+
+    /// Whether durable state of a daemon that died is left.
+    pub(crate) fn can_be_recovered(&self) -> bool {
+        self.pid.is_none() && self.dir.join(CONTROL_FILE).exists()
+    }
+
+    /// Cleans up after a daemon that died.
+    pub(crate) fn clean(&self) {
+        clean(&self.dir);
+        let _ = fs::remove_file(self.dir.join(PID_FILE));
+    }
+}
+
+/// The sessions of this user, the latest first; also those elsewhere to which `start` left a link.
+pub(crate) fn find(temp_dir: &Path) -> Vec<Found> {
+    let Ok(entries) = fs::read_dir(temp_dir) else { return Vec::new() };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("session_") && name != LATEST_LINK {
+            let seen = look_at(&entry.path());
+            if seen.is_none() && entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                // A link to a session elsewhere that is over.
+                let _ = fs::remove_file(entry.path());
+            }
+            found.extend(seen.map(|seen| (name.into_owned(), seen)));
+        }
+    }
+    found.sort_by(|a, b| b.0.cmp(&a.0));
+    found.into_iter().map(|(_, found)| found).collect()
+}
+
+/// What a session's folder tells; `None` when there never was a daemon, or it has ended in order, or it
+/// is another user's.
+fn look_at(dir: &Path) -> Option<Found> {
+    let dir = dir.canonicalize().ok()?;
+    let mut file = File::open(dir.join(PID_FILE)).ok()?;
+    let is_alive = file.try_lock_shared().is_err();
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    let pid = text.trim().parse().ok().filter(|_| is_alive);
+    let ready = fs::read_to_string(dir.join(READY_FILE)).unwrap_or_default();
+    Some(Found { dir, pid, ready: serde_json::from_str(&ready).unwrap_or_default() })
+}
+
+fn clean(dir: &Path) {
+    // Each may be gone already.
+    let _ = fs::remove_dir_all(dir.join("sockets"));
+    let _ = fs::remove_file(dir.join(READY_FILE));
+    let _ = fs::remove_file(dir.join(CONTROL_FILE));
+}
+
+/// Leaves a link to a session in another folder, so that `stop` and `status` find it.
+pub(crate) fn link_from(temp_dir: &Path, session_dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).create(temp_dir)?;
+    let Some(name) = session_dir.file_name() else { return Ok(()) };
+    match symlink(session_dir, temp_dir.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file that is there wholly or not at all.
+pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let draft = path.with_extension(format!("{}.part", std::process::id()));
+    fs::write(&draft, text)?;
+    fs::rename(&draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("helio-cli-{name}-{}", std::process::id()));
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// AUTH-1: a session's folder is its owner's alone.
+    #[test]
+    fn a_session_is_found_while_it_lives_and_cleaned_after() {
+        let folder = Folder::new("session");
+        let session = Session::create(&folder.0, None).unwrap();
+        session.is_latest(&folder.0).unwrap();
+        session.keep_ready(r#"{"host": "10.0.0.1", "is_head": true}"#).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode(&folder.0), 0o1777);
+        assert_eq!([mode(&session.dir), mode(&session.dir.join("sockets"))], [0o700, 0o700]);
+        let found = find(&folder.0);
+        let [found] = &found[..] else { panic!("one session, and the link is none: {found:?}") };
+        assert_eq!(
+            (found.pid, found.text("host"), found.is_head()),
+            (Some(std::process::id()), "10.0.0.1", true)
+        );
+        assert_eq!(fs::read_link(folder.0.join(LATEST_LINK)).unwrap(), session.dir);
+
+        // A second one of the same name gets a folder of its own.
+        let second = Session::create(&folder.0, Some(&session.name)).unwrap();
+        assert_ne!(second.dir, session.dir);
+        second.clean();
+        drop(second);
+
+        // It dies: the lock is gone, the rest is there.
+        let (dir, name) = (session.dir.clone(), session.name.clone());
+        fs::write(dir.join(CONTROL_FILE), "state").unwrap();
+        drop(session);
+        let found = find(&folder.0);
+        assert!(found.len() == 1 && !found[0].is_alive() && found[0].can_be_recovered());
+        let again = Session::create(&folder.0, Some(&name)).unwrap();
+        assert_eq!(again.dir, dir);
+        assert!(find(&folder.0)[0].is_alive());
+        again.clean();
+        drop(again);
+        assert!(
+            find(&folder.0).is_empty()
+                && dir.join("logs").exists()
+                && !dir.join("sockets").exists()
+        );
+    }
+
+    #[test]
+    fn a_session_elsewhere_is_found_by_its_link() {
+        let (here, there) = (Folder::new("here"), Folder::new("there"));
+        let session = Session::create(&there.0, None).unwrap();
+        link_from(&here.0, &session.dir).unwrap();
+        link_from(&here.0, &session.dir).unwrap();
+        assert_eq!(find(&here.0).len(), 1);
+        session.clean();
+        drop(session);
+        assert_eq!(find(&here.0).len(), 0);
+        assert_eq!(fs::read_dir(&here.0).unwrap().count(), 0, "the link is gone as well");
+    }
+}

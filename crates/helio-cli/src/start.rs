@@ -1,0 +1,295 @@
+//! `start`: runs the daemon in the background and says what to do next.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use helio_config::session::{CONTROL_PORT, CURRENT_CLUSTER_FILE, START_S_MAX};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{Ignored, Start};
+use crate::session::{self, Found};
+use crate::{daemon, names, output, status, values};
+
+/// How much of the daemon's log is shown when it ends unexpectedly, in bytes.
+const LOG_TAIL: usize = 4000;
+
+/// How long a blocking `start` waits for its daemon after a signal.
+const END_MAX: Duration = Duration::from_secs(20);
+
+pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
+    check(args, ignored)?;
+    for name in ignored.unmet() {
+        eprintln!("Note: `--{name}` has no effect in this release.");
+    }
+    let host = args.node_ip_address.clone().unwrap_or_else(|| daemon::own_ip().to_string());
+    let temp_dir = session::temp_dir(args.offer.temp_dir.as_deref());
+    let sessions = session::find(&temp_dir);
+    output::line(&format!("Local node IP: {host}"));
+    let mut arguments = arguments(args, &host, &temp_dir)?;
+    if args.head {
+        let port = args.port.unwrap_or(CONTROL_PORT);
+        refuse_second(&sessions, &host, port)?;
+        if let Some(name) = crashed(&sessions, port) {
+            output::line(&format!(
+                "The cluster's state of before its daemon died is taken up again: {name}"
+            ));
+            arguments.extend(["--session-name".to_owned(), name]);
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let (child, ready) =
+            spawn(&arguments).await.map_err(|error| explain(&error, args, &host))?;
+        announce(args, &ready, &temp_dir);
+        if args.block { block(child, &ready).await } else { Ok(()) }
+    })
+}
+
+/// What makes no sense is told before anything is started.
+fn check(args: &Start, ignored: &Ignored) -> Result<(), String> {
+    if !args.head {
+        let head_only = [("port", args.port.is_some())].into_iter().chain(
+            ["include-dashboard", "redis-shard-ports"].map(|name| (name, ignored.has(name))),
+        );
+        if let Some((name, _)) = head_only.into_iter().find(|(_, given)| *given) {
+            return Err(format!(
+                "`--{name}` should only be specified when starting head node with `--head`."
+            ));
+        }
+        if args.address.is_none() {
+            return Err(
+                "`--address` is a required flag unless starting a head node with `--head`."
+                    .to_owned(),
+            );
+        }
+    } else if let Some(address) = &args.address {
+        return Err(format!(
+            "`--head` starts a new cluster; to join the one at {address}, leave `--head` out."
+        ));
+    }
+    values::quantity("--num-cpus", args.offer.num_cpus)?;
+    values::quantity("--num-gpus", args.offer.num_gpus)?;
+    values::store_size(args.offer.object_store_memory)?;
+    args.offer.resources.as_deref().map(values::resources).transpose()?;
+    args.offer.labels.as_deref().map(values::labels).transpose()?;
+    Ok(())
+}
+
+fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, String> {
+    let offer = &args.offer;
+    let mut all = vec!["node".to_owned(), "--ready-fd=1".to_owned()];
+    let mut add = |name: &str, value: Option<String>| {
+        all.extend(value.map(|value| format!("--{name}={value}")))
+    };
+    add("host", Some(host.to_owned()));
+    add("temp-dir", Some(temp_dir.display().to_string()));
+    add("node-port", Some(args.node_manager_port.to_string()));
+    add("num-cpus", offer.num_cpus.map(|value| value.to_string()));
+    add("num-gpus", offer.num_gpus.map(|value| value.to_string()));
+    add("resources", offer.resources.clone());
+    add("memory", offer.memory.map(|value| value.to_string()));
+    add("object-store-memory", offer.object_store_memory.map(|value| value.to_string()));
+    add("node-name", offer.node_name.clone());
+    let labels = match &args.labels_file {
+        Some(path) => {
+            let text = fs::read_to_string(path)
+                .map_err(|error| format!("`--labels-file`: {}: {error}", path.display()))?;
+            let labels = values::labels_file(&text)?;
+            Some(serde_json::json!(labels).to_string())
+        }
+        None => offer.labels.clone(),
+    };
+    add("labels", labels);
+    match &args.address {
+        Some(address) => add("address", Some(resolve(address)?)),
+        None => {
+            add("port", Some(args.port.unwrap_or(CONTROL_PORT).to_string()));
+            all.push("--head".to_owned());
+        }
+    }
+    Ok(all)
+}
+
+/// `auto` is the cluster that runs on this machine.
+fn resolve(address: &str) -> Result<String, String> {
+    if address == "auto" {
+        let found = status::choose(&session::temp_dir(None), None)?;
+        return Ok(found.text("control_address").to_owned());
+    }
+    values::address(address).map(|(host, port)| format!("{host}:{port}"))
+}
+
+fn refuse_second(sessions: &[Found], host: &str, port: u16) -> Result<(), String> {
+    let address = format!("{host}:{port}");
+    let is_there = |found: &&Found| {
+        found.is_alive()
+            && found.is_head()
+            && status::is_same(found.text("control_address"), &address)
+    };
+    match sessions.iter().find(is_there) {
+        Some(found) => Err(format!(
+            "ConnectionError: Ray is trying to start at {address}, but is already running at {}. Please specify a \
+             different port using the `--port` flag of `{command} start` command, or end the running one with \
+             `{command} stop`.",
+            found.text("control_address"),
+            command = names::command(),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A head on that port died without ending its cluster: its acknowledged state is not lost.
+fn crashed(sessions: &[Found], port: u16) -> Option<String> {
+    let had_port = |found: &&Found| {
+        found.can_be_recovered()
+            && values::address(found.text("control_address")).is_ok_and(|(_, at)| at == port)
+    };
+    let found = sessions.iter().find(had_port)?;
+    Some(found.dir.file_name()?.to_string_lossy().into_owned())
+}
+
+/// Starts the daemon and waits until it says that it is ready, or why not.
+async fn spawn(arguments: &[String]) -> Result<(Child, Value), String> {
+    let binary = std::env::current_exe()
+        .map_err(|error| format!("the own program cannot be found: {error}"))?;
+    let mut child = Command::new(binary)
+        .args(arguments)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("the daemon cannot be started: {error}"))?;
+    let stdout = child.stdout.take().ok_or("the daemon has no output")?;
+    let mut lines = BufReader::new(stdout).lines();
+    let line = tokio::time::timeout(Duration::from_secs(START_S_MAX), lines.next_line()).await;
+    let ended = |child: &mut Child| {
+        let _ = child.start_kill();
+    };
+    match line {
+        Ok(Ok(Some(line))) => match serde_json::from_str::<Value>(&line) {
+            Ok(value) if value["error"].is_string() => {
+                // It ends by itself; nothing is left running behind the message.
+                let _ = child.wait().await;
+                Err(value["error"].as_str().unwrap_or_default().to_owned())
+            }
+            Ok(value) => Ok((child, value)),
+            Err(error) => {
+                ended(&mut child);
+                Err(format!("the daemon said something else than expected ({error}): {line}"))
+            }
+        },
+        Ok(_) => {
+            let status = child.wait().await.map_err(|error| error.to_string())?;
+            Err(format!("the daemon ended before it was ready: {status}"))
+        }
+        Err(_) => {
+            ended(&mut child);
+            Err(format!("the daemon was not ready within {START_S_MAX} s"))
+        }
+    }
+}
+
+fn explain(error: &str, args: &Start, host: &str) -> String {
+    let port = args.port.unwrap_or(CONTROL_PORT);
+    if args.head && error.contains("in use") {
+        return format!(
+            "ConnectionError: The port {port} of {host} is in use by another program. Please specify a different port \
+             using the `--port` flag of `{} start` command, or end that program.",
+            names::command()
+        );
+    }
+    format!("Could not start: {error}")
+}
+
+/// Keeps what others look for, and prints what to do next.
+fn announce(args: &Start, ready: &Value, temp_dir: &Path) {
+    let text = |name: &str| ready[name].as_str().unwrap_or_default();
+    let address = text("control_address");
+    let usual = session::temp_dir(None);
+    let session_dir = PathBuf::from(text("session_dir"));
+    let elsewhere = (temp_dir != usual).then(|| session::link_from(&usual, &session_dir));
+    let kept = [Some(temp_dir), (temp_dir != usual).then_some(usual.as_path())]
+        .into_iter()
+        .flatten()
+        .map(|folder| session::write_whole(&folder.join(CURRENT_CLUSTER_FILE), address));
+    for error in kept.chain(elsewhere).filter_map(Result::err) {
+        eprintln!("Warning: `address=\"auto\"` may not find the cluster: {error}");
+    }
+    output::print(&next_steps(args, address));
+}
+
+fn next_steps(args: &Start, address: &str) -> String {
+    let (name, import) = (names::command(), names::import());
+    let mut text =
+        "\n--------------------\nRay runtime started.\n--------------------\n\n".to_owned();
+    if args.head {
+        text += &format!(
+            "Next steps
+  To add another node to this Ray cluster, run
+    {name} start --address='{address}'
+
+  To connect to this Ray cluster:
+    {import}
+    ray.init()
+
+  To terminate the Ray runtime, run
+    {name} stop
+
+  To view the status of the cluster, use
+    {name} status
+"
+        );
+    } else {
+        text += &format!("To terminate the Ray runtime, run\n  {name} stop\n");
+    }
+    if args.block {
+        text += "
+--block
+  This command will now block forever until terminated by a signal.
+  The daemon is monitored, and a message will be printed if it terminates unexpectedly.
+";
+    }
+    text
+}
+
+/// Stays with the daemon, hands signals on, and says so when it dies.
+async fn block(mut child: Child, ready: &Value) -> Result<(), String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let status = tokio::select! {
+        status = child.wait() => status.map_err(failed)?,
+        _ = terminate.recv() => return end(child).await,
+        _ = interrupt.recv() => return end(child).await,
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let log =
+        PathBuf::from(ready["session_dir"].as_str().unwrap_or_default()).join("logs/node.err");
+    let tail = fs::read(&log).unwrap_or_default();
+    let tail = String::from_utf8_lossy(&tail[tail.len().saturating_sub(LOG_TAIL)..]).into_owned();
+    Err(format!(
+        "Some Ray subprocesses exited unexpectedly:\n  heliostat node [{status}]\nThe last lines of {}:\n{tail}",
+        log.display()
+    ))
+}
+
+async fn end(mut child: Child) -> Result<(), String> {
+    let pid =
+        child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
+    if let Some(pid) = pid {
+        // The child is not reaped yet, so the number is its own.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    if tokio::time::timeout(END_MAX, child.wait()).await.is_err() {
+        child.kill().await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}

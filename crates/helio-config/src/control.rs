@@ -1,0 +1,58 @@
+//! Settings of the control service.
+
+/// How often a node says that it is there, in milliseconds.
+pub const HEARTBEAT_MS: u64 = 1_000;
+
+/// A node that was silent for so long is dead, in milliseconds: five heartbeats, so that a machine
+/// that stalls for a moment is not given up.
+pub const NODE_SILENCE_MS_MAX: u64 = 5_000;
+
+/// How long a node whose connection broke may take to come back, in milliseconds.
+pub const RECONNECT_MS_MAX: u64 = 1_000;
+
+/// After a restart of the control service: how long the nodes of before may take to come back before
+/// what lived on them is given up, in milliseconds.
+pub const RECOVERY_MS_MAX: u64 = 10_000;
+
+/// Changed resources of nodes are gathered for so long before the others are told, in milliseconds.
+pub const VIEW_INTERVAL_MS: u64 = 100;
+
+/// An actor that waits longer than this tells those who hold its handle why, in milliseconds.
+pub const WHY_AFTER_MS: u64 = 1_000;
+
+/// How long somebody may hold the handle of an actor whose creation has not arrived, in milliseconds;
+/// then the actor is said to be dead.
+pub const UNKNOWN_ACTOR_MS_MAX: u64 = 10_000;
+
+/// How many nodes may be alive; the next is refused.
+pub const NODES_MAX: usize = 20_000;
+
+/// How many dead nodes are remembered; the oldest is forgotten.
+pub const DEAD_NODES_MAX: usize = 1_000;
+
+/// How many actors may be alive or wait; the next creation fails.
+pub const ACTORS_MAX: usize = 1_000_000;
+
+/// How many dead actors are remembered; the oldest is forgotten.
+pub const DEAD_ACTORS_MAX: usize = 10_000;
+
+/// How many jobs may run; the next driver is refused.
+pub const JOBS_MAX: usize = 10_000;
+
+/// How many finished jobs are remembered; the oldest is forgotten.
+pub const FINISHED_JOBS_MAX: usize = 1_000;
+
+/// How many processes may follow one actor; the next is refused.
+pub const SUBSCRIBERS_MAX: usize = 100_000;
+
+/// How many actors that are not known (yet) may be followed; the next is refused.
+pub const UNKNOWN_ACTORS_MAX: usize = 10_000;
+
+/// How many keys the key-value table may have; the next put fails.
+pub const KV_KEYS_MAX: usize = 1_000_000;
+
+/// How many bytes the key-value table may hold; a put beyond it fails.
+pub const KV_BYTES_MAX: usize = 1 << 30;
+
+/// How many rows a listing has at most.
+pub const LIST_ROWS_MAX: usize = 10_000;

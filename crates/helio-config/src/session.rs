@@ -1,0 +1,34 @@
+//! Settings of a session: where it lives on disk, what it listens on, how it starts and ends.
+
+/// The folder of all sessions.
+pub const TEMP_DIR: &str = "/tmp/ray";
+
+/// Names the latest session's folder.
+pub const LATEST_LINK: &str = "session_latest";
+
+/// Holds the control service's address of the cluster that `start --head` made.
+pub const CURRENT_CLUSTER_FILE: &str = "ray_current_cluster";
+
+/// In a session's folder: the daemon's process id.
+pub const PID_FILE: &str = "node.pid";
+
+/// In a session's folder: what the daemon said when it was ready (one line of JSON).
+pub const READY_FILE: &str = "node.json";
+
+/// In a session's folder: the control service's durable state.
+pub const CONTROL_FILE: &str = "control.redb";
+
+/// In a session's folder: the daemon's socket.
+pub const NODE_SOCKET: &str = "sockets/node.sock";
+
+/// The control service's TCP port of a cluster that `start --head` makes.
+pub const CONTROL_PORT: u16 = 6379;
+
+/// How long a daemon may take until it is ready, in seconds.
+pub const START_S_MAX: u64 = 60;
+
+/// How long `stop` waits between the request and the kill, in seconds.
+pub const GRACE_S: u64 = 16;
+
+/// How long a daemon that belongs to a driver waits for it to register, in seconds.
+pub const OWNER_DRIVER_S_MAX: u64 = 30;

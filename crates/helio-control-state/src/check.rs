@@ -1,0 +1,80 @@
+//! What is true between any two events; for tests and the simulator.
+
+use std::collections::BTreeSet;
+
+use crate::Control;
+use crate::actors::State;
+
+impl Control {
+    /// Whether derived state agrees with what it is derived from.
+    ///
+    /// # Errors
+    /// The first disagreement, in a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let alive = self.nodes.iter().filter(|(_, node)| node.info.alive).map(|(id, _)| *id);
+        if !alive.eq(self.views.iter().map(|view| view.address.node_id)) {
+            return Err("the placement views are not those of the nodes that are alive".to_owned());
+        }
+        for (actor_id, actor) in &self.actors {
+            let waits = matches!(actor.state, State::Waiting { .. });
+            if waits != self.waiting.contains(*actor_id) {
+                return Err(format!(
+                    "{actor_id} is {:?}, and in the queue: {}",
+                    actor.state, !waits
+                ));
+            }
+            let on_dead_node = actor
+                .node_id()
+                .is_some_and(|id| !self.nodes.get(&id).is_some_and(|node| node.info.alive));
+            if on_dead_node {
+                return Err(format!("{actor_id} is on a node that is not alive"));
+            }
+            let named = (actor.spec.namespace.clone(), actor.spec.name.clone());
+            let holds_name = self.names.get(&named) == Some(actor_id);
+            if holds_name != (!actor.is_dead() && !actor.spec.name.is_empty()) {
+                return Err(format!(
+                    "{actor_id} is {:?}, and holds its name: {holds_name}",
+                    actor.state
+                ));
+            }
+            let owned = self
+                .owned
+                .get(&actor.spec.owner.worker_id)
+                .is_some_and(|owned| owned.contains(actor_id));
+            if owned != (!actor.is_dead() && !actor.spec.detached) {
+                return Err(format!("{actor_id} is {:?}, and owned: {owned}", actor.state));
+            }
+            if actor.is_dead() && !actor.followers.is_empty() {
+                return Err(format!("{actor_id} is dead and has followers"));
+            }
+        }
+        let known = self
+            .actors
+            .iter()
+            .flat_map(|(id, actor)| actor.followers.iter().map(|who| (*who, *id)));
+        let unknown =
+            self.unknown.iter().flat_map(|(id, one)| one.followers.iter().map(|who| (*who, *id)));
+        let follows: BTreeSet<_> = known.chain(unknown).collect();
+        let indexed: BTreeSet<_> = self
+            .followed
+            .iter()
+            .flat_map(|(who, actors)| actors.iter().map(|id| (*who, *id)))
+            .collect();
+        if follows != indexed {
+            return Err("the index of followers is not that of the actors".to_owned());
+        }
+        let owned: usize = self.owned.values().map(Vec::len).sum();
+        let dead = self.actors.values().filter(|actor| actor.is_dead()).count();
+        let detached =
+            self.actors.values().filter(|actor| !actor.is_dead() && actor.spec.detached).count();
+        if owned + detached + dead != self.actors.len() || dead != self.dead_actors.len() {
+            return Err("the tables of actors do not add up".to_owned());
+        }
+        let kv_bytes: usize =
+            self.kv.entries.iter().map(|((_, key), value)| key.len() + value.len()).sum();
+        if kv_bytes != self.kv.bytes {
+            return Err("the size of the key-value table is wrong".to_owned());
+        }
+        Ok(())
+    }
+}

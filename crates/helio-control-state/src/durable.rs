@@ -1,0 +1,157 @@
+//! What survives a restart of the service, as entries of a durable map.
+//!
+//! | key | value | written |
+//! |---|---|---|
+//! | `session` | the session's name | at the first start |
+//! | `a/` actor id | its `ActorSpec` | when it is created; deleted when it is dead |
+//! | `i/` actor id | its `ActorInfo`, for the incarnation | when it is created or restarted; deleted likewise |
+//! | `j/` job id | its `JobInfo` | when it begins and ends; deleted when it is forgotten |
+//! | `k/` namespace length (4 bytes, big-endian), namespace, key | the value | at each put; deleted at each delete |
+//!
+//! Nodes are not here: they say themselves that they are there.
+
+use helio_proto::control::{ActorInfo, ActorSpec, JobInfo};
+use helio_proto::{decode, encode};
+use helio_types::{ActorId, JobId};
+
+use crate::actors::{Actor, State};
+use crate::{Action, Control};
+
+/// An entry to write (`Some`) or delete (`None`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// The entry's key.
+    pub key: Vec<u8>,
+    /// Its new value.
+    pub value: Option<Vec<u8>>,
+}
+
+const SESSION: &[u8] = b"session";
+
+fn key(table: &[u8; 2], rest: &[u8]) -> Vec<u8> {
+    [table.as_slice(), rest].concat()
+}
+
+fn kv_key(namespace: &str, rest: &[u8]) -> Vec<u8> {
+    let length = (namespace.len() as u32).to_be_bytes();
+    [b"k/".as_slice(), &length, namespace.as_bytes(), rest].concat()
+}
+
+pub(crate) fn incarnation(actor: &Actor) -> Change {
+    let state = ActorInfo {
+        actor_id: actor.spec.actor_id,
+        incarnation: actor.incarnation,
+        ..ActorInfo::default()
+    };
+    Change { key: key(b"i/", &actor.spec.actor_id.0), value: Some(encode(&state)) }
+}
+
+impl Control {
+    pub(crate) fn persist(&mut self, change: Change) {
+        self.out.push(Action::Persist(change));
+    }
+
+    pub(crate) fn persist_spec(&mut self, actor: &Actor) {
+        self.persist(Change {
+            key: key(b"a/", &actor.spec.actor_id.0),
+            value: Some(encode(&actor.spec)),
+        });
+    }
+
+    pub(crate) fn persist_incarnation(&mut self, actor: &Actor) {
+        self.persist(incarnation(actor));
+    }
+
+    pub(crate) fn forget_actor(&mut self, actor_id: ActorId) {
+        self.persist(Change { key: key(b"a/", &actor_id.0), value: None });
+        self.persist(Change { key: key(b"i/", &actor_id.0), value: None });
+    }
+
+    pub(crate) fn persist_job(&mut self, job: &JobInfo) {
+        self.persist(Change { key: key(b"j/", &job.job_id.0), value: Some(encode(job)) });
+    }
+
+    pub(crate) fn forget_job(&mut self, job_id: JobId) {
+        self.persist(Change { key: key(b"j/", &job_id.0), value: None });
+    }
+
+    pub(crate) fn persist_kv(&mut self, namespace: &str, key: &[u8], value: Option<Vec<u8>>) {
+        self.persist(Change { key: kv_key(namespace, key), value });
+    }
+
+    /// The state of before, from what was persisted, and what to do first. Actors may still run on
+    /// their nodes: these have a while to come back before the actors are made anew.
+    ///
+    /// With no entries this is the first start of the session. An entry that cannot be read is left
+    /// out and logged: a release that is older than the one that wrote it must still start.
+    #[must_use]
+    pub fn recover(
+        session_name: &str,
+        entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
+        now_ms: u64,
+    ) -> (Self, Vec<Action>) {
+        let mut control = Self { now_ms, ..Self::new(session_name) };
+        let mut is_first = true;
+        for (key, value) in entries {
+            is_first = false;
+            if control.restore(&key, value).is_none() {
+                control.out.push(Action::Log(format!(
+                    "skipped a durable entry that cannot be read: {key:?}"
+                )));
+            }
+        }
+        // Keys of jobs are not in the order of time.
+        control.jobs.finished.make_contiguous().sort_by_key(|job| job.ended_ms);
+        if is_first {
+            let name = session_name.as_bytes().to_vec();
+            control.persist(Change { key: SESSION.to_vec(), value: Some(name) });
+        } else {
+            control.begin_recovery();
+        }
+        let actions = std::mem::take(&mut control.out);
+        (control, actions)
+    }
+
+    fn restore(&mut self, key: &[u8], value: Vec<u8>) -> Option<()> {
+        if key == SESSION {
+            self.session_name = String::from_utf8(value).ok()?;
+            return Some(());
+        }
+        let (table, rest) = key.split_at_checked(2)?;
+        match table {
+            b"a/" => {
+                let spec: ActorSpec = decode(&value).ok()?;
+                if !spec.name.is_empty() {
+                    self.names.insert((spec.namespace.clone(), spec.name.clone()), spec.actor_id);
+                }
+                if !spec.detached {
+                    self.owned.entry(spec.owner.worker_id).or_default().push(spec.actor_id);
+                }
+                self.actors.insert(spec.actor_id, Actor::new(spec, State::Recovering));
+            }
+            b"i/" => {
+                // In the order of keys every `a/` comes before any `i/`.
+                let info: ActorInfo = decode(&value).ok()?;
+                self.actors.get_mut(&info.actor_id)?.incarnation = info.incarnation;
+            }
+            b"j/" => {
+                let job: JobInfo = decode(&value).ok()?;
+                self.jobs.newest = self.jobs.newest.max(u32::from_le_bytes(job.job_id.0));
+                if job.alive {
+                    self.jobs.running.insert(job.job_id, job);
+                } else {
+                    self.jobs.finished.push_back(job);
+                }
+            }
+            b"k/" => {
+                let (length, rest) = rest.split_first_chunk::<4>()?;
+                let (namespace, key) =
+                    rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+                let namespace = String::from_utf8(namespace.to_vec()).ok()?;
+                self.kv.insert(namespace, key.to_vec(), value);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,355 @@
+//! The life of actors.
+
+use super::desk::{Desk, actor, job, node, spec, worker};
+use helio_proto::cluster::{ActorEnded, ControlToNode};
+use helio_proto::control::{
+    ActorPhase, ActorSpec, ControlResponse, FailureKind, GetNamedActor, KillActor, ListNamedActors,
+    ListNodes, Strategy, StrategyKind,
+};
+use helio_types::{DeathCause, DeathKind, ResourceSet, WorkerAddress};
+
+fn failure(response: ControlResponse) -> (FailureKind, String) {
+    match response {
+        ControlResponse::Failed(failure) => {
+            (FailureKind::from_number(failure.kind), failure.message)
+        }
+        other => panic!("it should have failed: {other:?}"),
+    }
+}
+
+#[test]
+fn an_actor_is_placed_started_and_those_who_hold_it_are_told() {
+    let mut desk = Desk::with_driver(2.0);
+    assert!(matches!(desk.create(spec(1, 1)), ControlResponse::Actor(_)));
+    assert_eq!(desk.launches(), [(1, 1, 0)]);
+    desk.follow(1, 1, 1);
+    desk.follow(1, 1, 9);
+    desk.started(1, 1, 0);
+    assert_eq!(desk.updates(), [(1, 1, "ALIVE", 0), (9, 1, "ALIVE", 0)]);
+    let info = desk.info(1);
+    assert_eq!((info.pid, info.address.worker_id, info.node_id), (9, worker(101), node(1)));
+    // A follower that has ended is told no more.
+    desk.client_gone(1, 9, false);
+    desk.ended(1, 1, 0, DeathKind::Signaled);
+    assert_eq!(desk.updates(), [(1, 1, "DEAD", 0)]);
+    assert_eq!(desk.info(1).cause.message, "it ended");
+}
+
+#[test]
+fn creating_the_same_actor_again_changes_nothing() {
+    let mut desk = Desk::with_driver(2.0);
+    desk.create(spec(1, 1));
+    desk.started(1, 1, 0);
+    desk.launches();
+    let ControlResponse::Actor(info) = desk.create(spec(1, 1)) else { panic!("not an actor") };
+    assert_eq!((info.phase, desk.launches().len()), (ActorPhase::Alive as u32, 0));
+}
+
+#[test]
+fn it_is_restarted_as_often_as_allowed() {
+    let mut desk = Desk::with_driver(2.0);
+    desk.create(ActorSpec { max_restarts: 2, ..spec(1, 1) });
+    desk.follow(1, 1, 1);
+    for incarnation in 0..3 {
+        assert_eq!(desk.launches(), [(1, 1, incarnation)]);
+        desk.started(1, 1, incarnation);
+        assert_eq!(desk.updates(), [(1, 1, "ALIVE", incarnation)]);
+        // What is said of an older incarnation is about the past.
+        desk.ended(1, 1, incarnation.wrapping_sub(1), DeathKind::Signaled);
+        assert_eq!(desk.updates(), []);
+        desk.ended(1, 1, incarnation, DeathKind::Signaled);
+        let phase = if incarnation < 2 { "RESTARTING" } else { "DEAD" };
+        assert_eq!(desk.updates(), [(1, 1, phase, (incarnation + 1).min(2))]);
+    }
+    assert_eq!(desk.launches(), []);
+}
+
+#[test]
+fn some_ends_are_final() {
+    for kind in
+        [DeathKind::Intended, DeathKind::UserExit, DeathKind::InitFailed, DeathKind::StartFailed]
+    {
+        let mut desk = Desk::with_driver(2.0);
+        desk.create(ActorSpec { max_restarts: -1, ..spec(1, 1) });
+        desk.started(1, 1, 0);
+        desk.ended(1, 1, 0, kind);
+        assert_eq!(desk.info(1).phase, ActorPhase::Dead as u32, "{kind:?}");
+    }
+}
+
+#[test]
+fn kill_ends_it_and_kill_with_restart_makes_it_anew() {
+    let mut desk = Desk::with_driver(2.0);
+    desk.create(ActorSpec { max_restarts: 1, ..spec(1, 1) });
+    desk.started(1, 1, 0);
+    desk.launches();
+    let kill =
+        |no_restart, out_of_scope| KillActor { actor_id: actor(1), no_restart, out_of_scope };
+    desk.ask(1, 1, kill(false, false));
+    assert_eq!(desk.stops(), [(1, 1, false)]);
+    desk.ended(1, 1, 0, DeathKind::Intended);
+    assert_eq!(desk.launches(), [(1, 1, 1)]);
+    desk.started(1, 1, 1);
+    desk.ask(1, 1, kill(true, false));
+    assert_eq!(desk.stops(), [(1, 1, false)]);
+    let info = desk.info(1);
+    assert_eq!(
+        (info.phase, info.cause.message.as_str()),
+        (ActorPhase::Dead as u32, "it was killed by `ray.kill`")
+    );
+    // Its end is reported later and means nothing new.
+    desk.ended(1, 1, 1, DeathKind::Intended);
+    assert_eq!(desk.launches(), []);
+}
+
+#[test]
+fn when_its_last_handle_is_gone_it_finishes_what_it_was_sent() {
+    let kill = KillActor { actor_id: actor(1), no_restart: true, out_of_scope: true };
+    let mut desk = Desk::with_driver(2.0);
+    desk.create(ActorSpec { max_restarts: -1, ..spec(1, 1) });
+    desk.ask(1, 1, kill.clone());
+    assert_eq!(desk.stops(), [], "it cannot drain before it has started");
+    desk.started(1, 1, 0);
+    assert_eq!(desk.stops(), [(1, 1, true)]);
+    desk.ended(1, 1, 0, DeathKind::Signaled);
+    assert_eq!(desk.info(1).phase, ActorPhase::Dead as u32, "it is not restarted");
+
+    let mut desk = Desk::with_driver(0.0);
+    desk.create(spec(1, 1));
+    desk.ask(1, 1, kill);
+    assert_eq!(desk.info(1).phase, ActorPhase::Dead as u32, "it was never placed");
+}
+
+#[test]
+fn names_are_unique_in_their_namespace_while_the_actor_lives() {
+    let mut desk = Desk::with_driver(4.0);
+    let named = |number, namespace: &str| ActorSpec {
+        name: "a".into(),
+        namespace: namespace.into(),
+        ..spec(number, 1)
+    };
+    desk.create(named(1, "ns"));
+    let (kind, text) = failure(desk.create(named(2, "ns")));
+    assert_eq!(kind, FailureKind::AlreadyExists);
+    assert!(text.contains("The name a (namespace=ns) is already taken"), "{text}");
+    let ControlResponse::NamedActor(found) =
+        desk.create(ActorSpec { get_if_exists: true, ..named(2, "ns") })
+    else {
+        panic!("it exists")
+    };
+    assert_eq!((found.actor_id, found.handle), (actor(1), b"handle".to_vec()));
+    assert!(matches!(desk.create(named(3, "other")), ControlResponse::Actor(_)));
+
+    let get = |namespace: &str| GetNamedActor { name: "a".into(), namespace: namespace.into() };
+    assert!(
+        matches!(desk.ask(1, 1, get("ns")), ControlResponse::NamedActor(found) if found.actor_id == actor(1))
+    );
+    assert_eq!(failure(desk.ask(1, 1, get("none"))).0, FailureKind::NotFound);
+    let list = |all_namespaces| ListNamedActors { all_namespaces, namespace: "ns".into() };
+    for (all, n) in [(true, 2), (false, 1)] {
+        assert!(
+            matches!(desk.ask(1, 1, list(all)), ControlResponse::NamedActors(found) if found.actors.len() == n)
+        );
+    }
+    desk.ask(1, 1, KillActor { actor_id: actor(1), no_restart: true, out_of_scope: false });
+    assert_eq!(failure(desk.ask(1, 1, get("ns"))).0, FailureKind::NotFound);
+    assert!(
+        matches!(desk.create(named(4, "ns")), ControlResponse::Actor(_)),
+        "the name is free again"
+    );
+}
+
+#[test]
+fn an_owner_takes_its_actors_along_but_not_detached_ones() {
+    let mut desk = Desk::with_driver(8.0);
+    desk.create(spec(1, 5));
+    desk.create(ActorSpec { detached: true, name: "d".into(), ..spec(2, 5) });
+    desk.create(spec(3, 6));
+    for number in 1..4 {
+        desk.started(1, number, 0);
+    }
+    desk.client_gone(1, 5, false);
+    assert_eq!(desk.stops(), [(1, 1, false)]);
+    assert!(desk.info(1).cause.message.contains("owner"));
+    assert_eq!(desk.info(2).phase, ActorPhase::Alive as u32);
+    assert_eq!(desk.info(3).phase, ActorPhase::Alive as u32);
+}
+
+#[test]
+fn the_end_of_a_job_ends_its_actors_but_not_what_detached_ones_made() {
+    let mut desk = Desk::with_driver(8.0);
+    desk.create(spec(1, 1));
+    desk.create(ActorSpec { detached: true, name: "d".into(), ..spec(2, 1) });
+    desk.create(spec(3, 5)); // by a task of the job
+    desk.started(1, 1, 0);
+    desk.started(1, 2, 0);
+    desk.started(1, 3, 0);
+    desk.create(spec(4, 102)); // by the detached actor
+    desk.create(spec(5, 101)); // by an actor that is not
+    desk.client_gone(1, 1, true);
+    let phases = [1, 2, 3, 4, 5].map(|number| desk.info(number).phase);
+    let (alive, pending, dead) =
+        (ActorPhase::Alive as u32, ActorPhase::Pending as u32, ActorPhase::Dead as u32);
+    assert_eq!(phases, [dead, alive, dead, pending, dead]);
+    let finished = desk.take(|_, message| match message {
+        ControlToNode::JobFinished(finished) => Some((finished.job_id, finished.driver)),
+        _ => None,
+    });
+    assert_eq!(finished, [(job(1), worker(1))]);
+    assert_eq!(desk.start_job(1, 2).job_id, job(2), "job ids count up");
+}
+
+#[test]
+fn a_burst_is_spread_and_what_finds_no_room_waits() {
+    let mut desk = Desk::with_driver(2.0);
+    desk.register(2, &[("CPU", 2.0)]);
+    let held = ResourceSet::from_units([("CPU", 1.0)]);
+    for number in 1..=6 {
+        desk.create(ActorSpec { resources: held.clone(), ..spec(number, 1) });
+    }
+    let launches = desk.launches();
+    let on = |node: u8| launches.iter().filter(|launch| launch.0 == node).count();
+    assert_eq!((launches.len(), on(1), on(2)), (4, 2, 2));
+    let waiting = desk.info(5);
+    assert!(waiting.why.contains("in use"), "WHY-1: {}", waiting.why);
+    // Reservations are taken back when the nodes do not confirm them; here they do.
+    desk.status(1, &[("CPU", 2.0)], &[]);
+    desk.status(2, &[("CPU", 2.0)], &[]);
+    desk.pass(1000, &[1, 2]);
+    assert_eq!(desk.launches(), []);
+    desk.status(2, &[("CPU", 2.0)], &[("CPU", 1.0)]);
+    assert_eq!(desk.launches(), [(2, 5, 0)]);
+}
+
+#[test]
+fn default_actors_hold_nothing_once_they_run() {
+    let mut desk = Desk::with_driver(1.0);
+    for number in 1..=3 {
+        desk.create(spec(number, 1));
+    }
+    for number in 1..=3 {
+        assert_eq!(desk.launches(), [(1, number, 0)]);
+        desk.started(1, number, 0);
+    }
+}
+
+/// A constructor may wait for another actor, which must not wait for the constructor.
+#[test]
+fn a_reservation_ends_before_a_slow_constructor_does() {
+    let mut desk = Desk::with_driver(1.0);
+    desk.create(spec(1, 1));
+    desk.create(spec(2, 1));
+    assert_eq!(desk.launches(), [(1, 1, 0)]);
+    desk.pass(300, &[]);
+    assert_eq!(desk.launches(), [(1, 2, 0)]);
+}
+
+#[test]
+fn a_node_that_was_full_after_all_gives_the_actor_back() {
+    let mut desk = Desk::with_driver(2.0);
+    desk.register(2, &[("CPU", 1.0)]);
+    desk.create(spec(1, 1));
+    let [(first, 1, 0)] = desk.launches()[..] else { panic!("one launch") };
+    let cause = DeathCause::new(DeathKind::StartFailed, "full");
+    desk.say(first, ActorEnded { actor_id: actor(1), incarnation: 0, cause, retry: true });
+    let launches = desk.launches();
+    assert_eq!(launches.len(), 1);
+    assert_eq!(launches[0].2, 0, "that was no restart");
+}
+
+#[test]
+fn what_no_node_can_hold_waits_and_its_driver_is_warned_once() {
+    let mut desk = Desk::with_driver(2.0);
+    let need = ResourceSet::from_units([("GPU", 2.0)]);
+    desk.create(ActorSpec { placement_resources: need, ..spec(1, 1) });
+    desk.follow(1, 1, 9);
+    assert_eq!(desk.info(1).why, "no node has 2 GPU (none has any)", "WHY-1");
+    let ControlResponse::Nodes(nodes) = desk.ask(1, 1, ListNodes {}) else { panic!("no nodes") };
+    let [demand] = &nodes.pending[..] else { panic!("one shape") };
+    assert_eq!((demand.count, demand.why.as_str()), (1, "no node has 2 GPU (none has any)"));
+    desk.pass(5000, &[1]);
+    let [(1, text)] = &desk.notices()[..] else { panic!("one warning for the driver") };
+    assert!(
+        text.contains("Counter") && text.contains("no node has 2 GPU (none has any)"),
+        "{text}"
+    );
+    assert_eq!(desk.updates(), [(9, 1, "PENDING_CREATION", 0)]);
+    desk.register(2, &[("GPU", 2.0)]);
+    assert_eq!(desk.launches(), [(2, 1, 0)]);
+}
+
+#[test]
+fn a_node_that_is_gone_cannot_be_insisted_on() {
+    let mut desk = Desk::with_driver(2.0);
+    desk.register(2, &[("CPU", 2.0)]);
+    let on = |number: u8, to: u8, soft| ActorSpec {
+        strategy: Strategy {
+            kind: StrategyKind::NodeAffinity as u32,
+            node_id: node(to),
+            soft,
+            ..Strategy::default()
+        },
+        ..spec(number, 1)
+    };
+    assert_eq!(failure(desk.create(on(1, 9, false))).0, FailureKind::Unschedulable);
+    desk.create(on(2, 9, true));
+    desk.create(on(3, 2, false));
+    assert_eq!(desk.launches().len(), 2);
+    desk.status(2, &[("CPU", 2.0)], &[]);
+    desk.create(on(4, 2, false));
+    desk.pass(7000, &[1]);
+    let ended = desk.info(4);
+    assert_eq!((ended.phase, ended.cause.kind), (ActorPhase::Dead as u32, DeathKind::StartFailed));
+}
+
+#[test]
+fn a_handle_may_be_faster_than_the_creation() {
+    let mut desk = Desk::with_driver(2.0);
+    desk.follow(1, 1, 9);
+    assert!(desk.info(1).why.contains("has not reached"));
+    desk.create(spec(1, 1));
+    desk.started(1, 1, 0);
+    assert_eq!(desk.updates(), [(9, 1, "ALIVE", 0)]);
+    desk.follow(2, 1, 9);
+    desk.pass(11_000, &[1]);
+    assert_eq!(desk.updates(), [(9, 2, "DEAD", 0)], "it never came");
+    desk.client_gone(1, 1, true);
+    assert_eq!(desk.info(3).phase, ActorPhase::Dead as u32, "after the job's end it cannot come");
+}
+
+/// LIMIT-1: the table of the dead forgets the oldest.
+#[test]
+fn the_dead_are_forgotten_in_time() {
+    let mut desk = Desk::with_driver(1.0);
+    desk.is_checked = false;
+    let n = helio_config::control::DEAD_ACTORS_MAX + 5;
+    for number in 0..n {
+        let mut unique = [0; 12];
+        unique[..8].copy_from_slice(&(number as u64).to_le_bytes());
+        let actor_id = helio_types::ActorId::new(unique, job(1));
+        desk.create(ActorSpec { actor_id, ..spec(0, 1) });
+        desk.ask(1, 1, KillActor { actor_id, no_restart: true, out_of_scope: false });
+        desk.sent.clear();
+        if number % 1000 == 0 {
+            desk.control.check().unwrap();
+        }
+    }
+    assert_eq!(desk.disk.len(), 1, "only the job is left on disk");
+    assert!(
+        desk.info(0).cause.message.contains("does not know it")
+            || desk.info(0).why.contains("not reached")
+    );
+}
+
+#[test]
+fn an_owner_on_another_node_is_reached_by_its_node() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, &[("CPU", 1.0)]);
+    let owner =
+        WorkerAddress { worker_id: worker(7), node_id: node(2), ..WorkerAddress::default() };
+    desk.create(ActorSpec { owner, ..spec(1, 7) });
+    desk.started(2, 1, 0);
+    desk.pass(6000, &[1]);
+    let info = desk.info(1);
+    assert_eq!(info.phase, ActorPhase::Dead as u32, "the owner's node is gone");
+}

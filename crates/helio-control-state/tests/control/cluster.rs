@@ -1,0 +1,493 @@
+//! Nodes, jobs, the key-value table, and restarts of the service.
+
+use super::desk::{Desk, actor, info, job, node, spec, worker};
+use helio_control_state::{Action, Event};
+use helio_proto::cluster::{
+    ControlToNode, JobLogs, NodeLeaving, NodeStatus, NodeToControl, RegisterNode, RunningActor,
+};
+use helio_proto::control::{
+    ActorPhase, ActorSpec, ControlResponse, FailureKind, GetNamedActor, KvDel, KvGet, KvKeys,
+    KvPut, ListActors, ListJobs, ListNodes, StopCluster,
+};
+use helio_proto::node::{LogLine, LogLines, NodeToClient};
+use helio_types::{DeathKind, NodeId, WorkerAddress};
+use proptest::prelude::*;
+
+const CPUS: &[(&str, f64)] = &[("CPU", 4.0)];
+
+/// The nodes that `to` was told of, with whether they are alive.
+fn views(desk: &mut Desk, to: u8) -> Vec<(u8, bool)> {
+    let views = desk.take(|at, message| match message {
+        ControlToNode::View(view) if at == node(to) => Some(view.nodes.clone()),
+        _ => None,
+    });
+    views.into_iter().flatten().map(|info| (info.address.node_id.0[0], info.alive)).collect()
+}
+
+fn refusals(desk: &mut Desk) -> Vec<(NodeId, String)> {
+    desk.take(|to, message| match message {
+        ControlToNode::Accepted(accepted) => Some((to, accepted.refused.clone())),
+        _ => None,
+    })
+}
+
+#[test]
+fn nodes_learn_of_each_other() {
+    let mut desk = Desk::new();
+    desk.register(1, CPUS);
+    assert_eq!(refusals(&mut desk), [(node(1), String::new())]);
+    assert_eq!(views(&mut desk, 1), [(1, true)]);
+    desk.register(2, CPUS);
+    assert_eq!(views(&mut desk, 2), [(1, true), (2, true)]);
+    assert_eq!(views(&mut desk, 1), [(2, true)]);
+    desk.status(2, CPUS, &[("CPU", 1.0)]);
+    assert_eq!(views(&mut desk, 1), [], "changes are gathered");
+    desk.pass(100, &[]);
+    assert_eq!(views(&mut desk, 1), [(2, true)]);
+    assert_eq!(views(&mut desk, 2), [], "nobody is told of itself");
+}
+
+/// CTL-1: a cluster at work costs the control service a heartbeat a node and nothing else.
+#[test]
+fn a_heartbeat_causes_nothing() {
+    let mut desk = Desk::with_driver(4.0);
+    desk.create(spec(1, 1));
+    desk.started(1, 1, 0);
+    desk.status(1, CPUS, CPUS);
+    desk.pass(1000, &[]);
+    desk.sent.clear();
+    let status = NodeToControl::Status(NodeStatus { info: info(1, CPUS, CPUS) });
+    let actions =
+        desk.control.apply(Event::Node { node_id: node(1), message: status }, desk.now_ms);
+    assert_eq!(actions, []);
+    desk.pass(4000, &[1]);
+    assert_eq!(desk.sent, []);
+    assert_eq!(desk.control.next_tick_ms(), 1000, "and it sleeps for a second at a time");
+}
+
+#[test]
+fn a_silent_node_is_given_up_and_its_actors_live_elsewhere() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    desk.create(ActorSpec { max_restarts: 1, ..spec(1, 1) });
+    desk.create(spec(2, 1));
+    desk.started(2, 1, 0);
+    desk.started(2, 2, 0);
+    desk.register(3, CPUS);
+    desk.launches();
+    desk.follow(2, 1, 1);
+    views(&mut desk, 1);
+    desk.pass(5500, &[1, 3]);
+    assert_eq!(views(&mut desk, 1).last(), Some(&(2, false)));
+    assert_eq!(desk.launches(), [(3, 1, 1)]);
+    let dead = desk.info(2);
+    assert_eq!((dead.phase, dead.cause.kind), (ActorPhase::Dead as u32, DeathKind::NodeDied));
+    assert!(
+        dead.cause.message.contains("10.0.0.2") && dead.cause.message.contains("silent"),
+        "{}",
+        dead.cause
+    );
+    // It wakes up: it must not go on.
+    desk.sent.clear();
+    desk.status(2, CPUS, CPUS);
+    assert!(matches!(&desk.sent[..], [(to, ControlToNode::ShutDown(_))] if *to == node(2)));
+    desk.register(2, CPUS);
+    assert!(refusals(&mut desk)[0].1.contains("declared dead"));
+}
+
+#[test]
+fn a_broken_connection_is_given_a_moment() {
+    let mut desk = Desk::with_driver(4.0);
+    desk.create(ActorSpec { max_restarts: 1, ..spec(1, 1) });
+    desk.create(spec(2, 1));
+    desk.create(spec(3, 1));
+    desk.started(1, 1, 0);
+    desk.started(1, 2, 0);
+    desk.launches();
+    desk.apply(Event::Disconnected { node_id: node(1) });
+    desk.pass(500, &[]);
+    // Actor 2 died meanwhile, 3 is still starting, and there is one that nobody knows.
+    let running = |number: u8| RunningActor {
+        actor_id: actor(number),
+        incarnation: 0,
+        address: WorkerAddress {
+            worker_id: worker(100 + number),
+            node_id: node(1),
+            ..WorkerAddress::default()
+        },
+        pid: 9,
+    };
+    desk.say(
+        1,
+        RegisterNode {
+            info: info(1, CPUS, CPUS),
+            actors: vec![running(1), running(8)],
+            clients: vec![worker(1)],
+            clients_known: true,
+        },
+    );
+    assert_eq!(desk.launches(), [(1, 3, 0)], "the launch may have been lost");
+    assert_eq!(desk.stops(), [(1, 8, false)]);
+    assert_eq!(desk.info(1).phase, ActorPhase::Alive as u32);
+    assert_eq!(desk.info(2).phase, ActorPhase::Dead as u32);
+    desk.pass(3000, &[1]);
+    assert_eq!(desk.control.n_nodes(), 1);
+    desk.apply(Event::Disconnected { node_id: node(1) });
+    desk.pass(1100, &[]);
+    assert_eq!(desk.control.n_nodes(), 0, "it did not come back");
+}
+
+#[test]
+fn clients_that_ended_unnoticed_are_missed() {
+    let mut desk = Desk::with_driver(4.0);
+    desk.create(spec(1, 5));
+    desk.started(1, 1, 0);
+    desk.apply(Event::Disconnected { node_id: node(1) });
+    desk.say(
+        1,
+        RegisterNode { info: info(1, CPUS, CPUS), clients_known: true, ..RegisterNode::default() },
+    );
+    assert_eq!(desk.info(1).phase, ActorPhase::Dead as u32);
+    let ControlResponse::Jobs(jobs) = desk.ask(1, 200, ListJobs {}) else { panic!("no jobs") };
+    assert_eq!(jobs.jobs.iter().map(|job| job.alive).collect::<Vec<_>>(), [false]);
+}
+
+#[test]
+fn a_node_that_leaves_takes_its_drivers_along() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    desk.create(ActorSpec { max_restarts: -1, ..spec(1, 1) });
+    desk.started(2, 1, 0);
+    desk.say(1, NodeLeaving { reason: "stopped".into() });
+    assert_eq!(desk.stops(), [(2, 1, false)]);
+    let finished = desk.take(|to, message| match message {
+        ControlToNode::JobFinished(finished) => Some((to.0[0], finished.job_id)),
+        _ => None,
+    });
+    assert_eq!(finished, [(2, job(1))]);
+}
+
+#[test]
+fn lines_find_their_driver() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    desk.sent.clear();
+    let lines = LogLines { lines: vec![LogLine { text: "hello".into(), ..LogLine::default() }] };
+    desk.say(2, JobLogs { job_id: job(1), lines: lines.clone() });
+    desk.say(2, JobLogs { job_id: job(7), lines: lines.clone() });
+    let [(to, ControlToNode::ToClient(message))] = &desk.sent[..] else { panic!("one message") };
+    assert_eq!(
+        (*to, message.worker_id, &message.message),
+        (node(1), worker(1), &NodeToClient::LogLines(lines))
+    );
+}
+
+#[test]
+fn the_key_value_table() {
+    let mut desk = Desk::with_driver(0.0);
+    let put = |key: &str, value: &str, overwrite| KvPut {
+        namespace: "n".into(),
+        key: key.into(),
+        value: value.into(),
+        overwrite,
+    };
+    let found = |response| match response {
+        ControlResponse::KvValue(value) => (value.found, String::from_utf8(value.value).unwrap()),
+        other => panic!("not a value: {other:?}"),
+    };
+    let get = |key: &str| KvGet { namespace: "n".into(), key: key.into() };
+    assert_eq!(found(desk.ask(1, 1, put("ab", "1", false))), (false, String::new()));
+    assert_eq!(found(desk.ask(1, 1, put("ab", "2", false))), (true, String::new()));
+    assert_eq!(found(desk.ask(1, 1, get("ab"))), (true, "1".to_owned()));
+    desk.ask(1, 1, put("ab", "3", true));
+    desk.ask(1, 1, put("ac", "4", true));
+    desk.ask(1, 1, put("b", "5", true));
+    desk.restart();
+    desk.register(1, CPUS);
+    assert_eq!(found(desk.ask(1, 1, get("ab"))), (true, "3".to_owned()), "STATE-2");
+    let keys = KvKeys { namespace: "n".into(), prefix: b"a".to_vec() };
+    let ControlResponse::KvList(list) = desk.ask(1, 1, keys) else { panic!("no list") };
+    assert_eq!(list.keys.iter().map(|key| key.value.clone()).collect::<Vec<_>>(), [b"ab", b"ac"]);
+    assert_eq!(
+        found(desk.ask(1, 1, KvDel { namespace: "n".into(), key: b"ab".to_vec() })),
+        (true, String::new())
+    );
+    assert_eq!(found(desk.ask(1, 1, get("ab"))), (false, String::new()));
+    assert_eq!(
+        found(desk.ask(1, 1, KvGet { namespace: "other".into(), key: b"b".to_vec() })).0,
+        false
+    );
+}
+
+/// STATE-2: what was acknowledged is there after a restart, and what ran goes on.
+#[test]
+fn a_restart_of_the_service_loses_nothing() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    desk.register(3, CPUS);
+    for (number, name) in [(1, "one"), (2, "two"), (3, "three")] {
+        desk.create(ActorSpec {
+            name: name.into(),
+            detached: true,
+            max_restarts: 5,
+            ..spec(number, 1)
+        });
+        let placed: Vec<_> = desk.launches();
+        desk.started(placed[0].0, number, 0);
+    }
+    let home = desk.info(1).node_id.0[0];
+    desk.ended(home, 1, 0, DeathKind::Signaled);
+    let (again, 1, 1) = desk.launches()[0] else { panic!("a restart") };
+    desk.started(again, 1, 1);
+    let home = desk.info(2).node_id.0[0];
+    desk.ended(home, 2, 0, DeathKind::Intended);
+
+    desk.restart();
+    desk.register(1, &[]);
+    let running = RunningActor {
+        actor_id: actor(1),
+        incarnation: 1,
+        address: WorkerAddress {
+            worker_id: worker(101),
+            node_id: node(again),
+            ..WorkerAddress::default()
+        },
+        pid: 9,
+    };
+    desk.say(
+        again,
+        RegisterNode {
+            info: info(again, CPUS, CPUS),
+            actors: vec![running],
+            ..RegisterNode::default()
+        },
+    );
+    let get = |name: &str| GetNamedActor { name: name.into(), namespace: "ns".into() };
+    assert!(
+        matches!(desk.ask(1, 1, get("one")), ControlResponse::NamedActor(found) if found.actor_id == actor(1))
+    );
+    assert_eq!((desk.info(1).phase, desk.info(1).restarts), (ActorPhase::Alive as u32, 1));
+    assert!(matches!(desk.ask(1, 1, get("two")), ControlResponse::Failed(failure)
+        if FailureKind::from_number(failure.kind) == FailureKind::NotFound));
+    assert!(
+        matches!(desk.ask(1, 1, get("three")), ControlResponse::NamedActor(_)),
+        "it may still come back"
+    );
+    assert_eq!(desk.launches(), []);
+    desk.pass(11_000, &[1, again]);
+    assert_eq!(desk.launches(), [(again, 3, 1)], "nobody had it");
+    assert_eq!(desk.start_job(1, 9).job_id, job(2), "job ids are never given twice");
+}
+
+#[test]
+fn the_cluster_ends_when_told() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    desk.ask(1, 200, StopCluster { reason: "enough".into() });
+    let told = desk.take(|to, message| matches!(message, ControlToNode::ShutDown(_)).then_some(to));
+    assert_eq!((told, desk.ended.as_deref()), (vec![node(1), node(2)], Some("enough")));
+}
+
+/// LIMIT-1: finished jobs and dead nodes are forgotten, the oldest first.
+#[test]
+fn tables_do_not_grow_with_age() {
+    let mut desk = Desk::new();
+    desk.register(1, &[]);
+    for _ in 0..helio_config::control::FINISHED_JOBS_MAX + 10 {
+        desk.start_job(1, 7);
+        desk.client_gone(1, 7, true);
+        desk.sent.clear();
+    }
+    let ControlResponse::Jobs(jobs) = desk.ask(1, 7, ListJobs {}) else { panic!("no jobs") };
+    assert_eq!(jobs.jobs.len(), helio_config::control::FINISHED_JOBS_MAX);
+    assert_eq!(desk.disk.len(), helio_config::control::FINISHED_JOBS_MAX);
+    for number in 0..helio_config::control::DEAD_NODES_MAX + 10 {
+        let mut id = node(2);
+        id.0[..8].copy_from_slice(&(number as u64).to_be_bytes());
+        let mut info = info(2, CPUS, CPUS);
+        info.address.node_id = id;
+        let register = NodeToControl::Register(RegisterNode { info, ..RegisterNode::default() });
+        desk.apply(Event::Node { node_id: id, message: register });
+        desk.apply(Event::Node {
+            node_id: id,
+            message: NodeToControl::Leaving(NodeLeaving::default()),
+        });
+        desk.sent.clear();
+    }
+    let ControlResponse::Nodes(nodes) = desk.ask(1, 7, ListNodes {}) else { panic!("no nodes") };
+    assert_eq!(nodes.nodes.len(), helio_config::control::DEAD_NODES_MAX + 1);
+}
+
+/// Something that happens, in small numbers so that things meet.
+#[derive(Clone, Debug)]
+enum Step {
+    Register(u8, bool),
+    Status(u8, u8),
+    Lose(u8),
+    Leave(u8),
+    Job(u8, u8),
+    Create { number: u8, owner: u8, on: u8, flavour: u8 },
+    Kill { number: u8, how: u8 },
+    Follow(u8, u8, u8),
+    Started(u8, u8, u32),
+    Ended { on: u8, number: u8, incarnation: u32, kind: usize, retry: bool },
+    Gone(u8, u8, bool),
+    Put(u8, u8),
+    Pass(u64),
+    Restart,
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let (node, small, who) = (1u8..4, 1u8..7, 1u8..5);
+    prop_oneof![
+        (node.clone(), any::<bool>()).prop_map(|(n, known)| Step::Register(n, known)),
+        (node.clone(), 0u8..5).prop_map(|(n, free)| Step::Status(n, free)),
+        node.clone().prop_map(Step::Lose),
+        node.clone().prop_map(Step::Leave),
+        (node.clone(), who.clone()).prop_map(|(n, who)| Step::Job(n, who)),
+        (small.clone(), who.clone(), node.clone(), any::<u8>())
+            .prop_map(|(number, owner, on, flavour)| Step::Create { number, owner, on, flavour }),
+        (small.clone(), 0u8..3).prop_map(|(number, how)| Step::Kill { number, how }),
+        (small.clone(), node.clone(), who.clone()).prop_map(|(a, n, who)| Step::Follow(a, n, who)),
+        (node.clone(), small.clone(), 0u32..2).prop_map(|(n, a, i)| Step::Started(n, a, i)),
+        (node.clone(), small, 0u32..2, 0usize..9, any::<bool>()).prop_map(
+            |(on, number, incarnation, kind, retry)| {
+                Step::Ended { on, number, incarnation, kind, retry }
+            }
+        ),
+        (node.clone(), 1u8..120, any::<bool>())
+            .prop_map(|(n, who, driver)| Step::Gone(n, who, driver)),
+        (0u8..3, 0u8..3).prop_map(|(key, value)| Step::Put(key, value)),
+        (1u64..3000).prop_map(Step::Pass),
+        Just(Step::Restart),
+    ]
+}
+
+/// Carries out a step; all actions of the machine are noted in `trace`.
+fn step(desk: &mut Desk, step: &Step, trace: &mut Vec<Action>) {
+    use helio_proto::cluster::{ActorEnded, ActorStarted, ClientGone, FromClient};
+    use helio_proto::control::{ControlRequest, KillActor, StartJob, SubscribeActor};
+    use helio_proto::node::ControlCall;
+    use helio_types::{DeathCause, ResourceSet};
+    let call = |worker_number: u8, request: ControlRequest| {
+        NodeToControl::FromClient(FromClient {
+            worker_id: worker(worker_number),
+            call: ControlCall { request_id: 1, request },
+        })
+    };
+    let (from, message) = match step.clone() {
+        Step::Register(number, clients_known) => {
+            let info = info(number, CPUS, CPUS);
+            (
+                number,
+                RegisterNode {
+                    info,
+                    clients_known,
+                    clients: vec![worker(1)],
+                    ..RegisterNode::default()
+                }
+                .into(),
+            )
+        }
+        Step::Status(number, free) => {
+            (number, NodeStatus { info: info(number, CPUS, &[("CPU", f64::from(free))]) }.into())
+        }
+        Step::Lose(number) => {
+            let actions =
+                desk.control.apply(Event::Disconnected { node_id: node(number) }, desk.now_ms);
+            trace.extend(actions.clone());
+            return desk.perform(actions);
+        }
+        Step::Leave(number) => (number, NodeLeaving::default().into()),
+        Step::Job(number, driver) => (
+            number,
+            call(driver, StartJob { driver: worker(driver), ..StartJob::default() }.into()),
+        ),
+        Step::Create { number, owner, on, flavour } => {
+            let mut spec = spec(number, owner);
+            spec.owner.node_id = node(on);
+            spec.detached = flavour & 1 != 0;
+            spec.max_restarts = i64::from(flavour >> 1 & 3) - 1;
+            spec.name = if flavour & 8 != 0 { "name".into() } else { String::new() };
+            spec.placement_resources =
+                ResourceSet::from_units([("CPU", f64::from(flavour >> 4 & 7))]);
+            spec.resources = if flavour & 128 != 0 {
+                spec.placement_resources.clone()
+            } else {
+                ResourceSet::default()
+            };
+            (on, call(owner, ControlRequest::CreateActor(spec)))
+        }
+        Step::Kill { number, how } => {
+            let kill =
+                KillActor { actor_id: actor(number), no_restart: how == 0, out_of_scope: how == 2 };
+            (1, call(1, kill.into()))
+        }
+        Step::Follow(number, on, who) => {
+            (on, call(who, SubscribeActor { actor_id: actor(number) }.into()))
+        }
+        Step::Started(on, number, incarnation) => {
+            let address = WorkerAddress {
+                worker_id: worker(100 + number),
+                node_id: node(on),
+                ..WorkerAddress::default()
+            };
+            (on, ActorStarted { actor_id: actor(number), incarnation, address, pid: 1 }.into())
+        }
+        Step::Ended { on, number, incarnation, kind, retry } => {
+            let cause = DeathCause::new(DeathKind::ALL[kind], "x");
+            (on, ActorEnded { actor_id: actor(number), incarnation, cause, retry }.into())
+        }
+        Step::Gone(on, who, is_driver) => {
+            (on, ClientGone { worker_id: worker(who), is_driver, ..ClientGone::default() }.into())
+        }
+        Step::Put(key, value) => {
+            let put = KvPut {
+                namespace: "n".into(),
+                key: vec![key],
+                value: vec![value],
+                overwrite: true,
+            };
+            (1, call(1, put.into()))
+        }
+        Step::Pass(ms) => {
+            desk.now_ms += ms;
+            let actions = desk.control.apply(Event::Tick, desk.now_ms);
+            trace.extend(actions.clone());
+            return desk.perform(actions);
+        }
+        Step::Restart => return desk.restart(),
+    };
+    let actions = desk.control.apply(Event::Node { node_id: node(from), message }, desk.now_ms);
+    trace.extend(actions.clone());
+    desk.perform(actions);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// STATE-1: whatever happens in whatever order, it is taken, derived state stays true, and the
+    /// same events cause the same actions. STATE-2: what is on disk at the end is what is known.
+    #[test]
+    fn any_order_of_events_is_taken(steps in proptest::collection::vec(steps(), 1..120)) {
+        let (mut one, mut two) = (Desk::new(), Desk::new());
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        for s in &steps {
+            step(&mut one, s, &mut first);
+            step(&mut two, s, &mut second);
+            prop_assert_eq!(one.control.check(), Ok(()));
+        }
+        prop_assert_eq!(first, second);
+        one.register(9, &[]);
+        let alive = |desk: &mut Desk| {
+            let ControlResponse::Actors(all) = desk.ask(9, 1, ListActors {}) else { panic!("no actors") };
+            let dead = ActorPhase::Dead as u32;
+            let live = all.actors.into_iter().filter(|info| info.phase != dead);
+            live.map(|info| (info.actor_id, info.incarnation)).collect::<Vec<_>>()
+        };
+        let before = alive(&mut one);
+        one.restart();
+        one.register(9, &[]);
+        prop_assert_eq!(before, alive(&mut one));
+    }
+}

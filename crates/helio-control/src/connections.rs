@@ -1,0 +1,149 @@
+//! The nodes' connections: one task each that reads, and the table of those to write to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use helio_proto::cluster::{ControlToNode, NodeAccepted, NodeToControl};
+use helio_proto::hello::Role;
+use helio_rpc::service::{Gate, Reader, SendError, Writer};
+use helio_types::NodeId;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+use crate::service::Input;
+
+/// How long to wait when the operating system refuses to accept (no descriptors left).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The connections that messages go out on, the newest of each node.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    open: BTreeMap<NodeId, (u64, Writer)>,
+}
+
+impl Connections {
+    /// A node's connection takes the place of its older one.
+    pub(crate) fn add(&mut self, node_id: NodeId, number: u64, writer: Writer) {
+        if let Some((_, older)) = self.open.insert(node_id, (number, writer)) {
+            older.abort();
+        }
+    }
+
+    pub(crate) fn is_newest(&self, node_id: NodeId, number: u64) -> bool {
+        self.open.get(&node_id).is_some_and(|(newest, _)| *newest == number)
+    }
+
+    pub(crate) fn remove(&mut self, node_id: NodeId) {
+        if let Some((_, writer)) = self.open.remove(&node_id) {
+            writer.close();
+        }
+    }
+
+    pub(crate) fn send(&self, node_id: NodeId, message: &ControlToNode) {
+        let Some((_, writer)) = self.open.get(&node_id) else { return };
+        match writer.send(message) {
+            // A closed connection is reported by its reader.
+            Ok(()) | Err(SendError::Closed) => {}
+            Err(SendError::Full) => {
+                eprintln!(
+                    "heliostat: control: node {node_id} does not read what it is sent; its connection is closed"
+                );
+                writer.abort();
+            }
+        }
+    }
+
+    /// Waits until everything that was sent is written out.
+    pub(crate) async fn flushed(&self) {
+        for (_, writer) in self.open.values() {
+            writer.flushed().await;
+        }
+    }
+}
+
+/// Lets nodes in for as long as somebody listens to `inputs`.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    gate: Arc<Gate>,
+    session_name: String,
+    inputs: mpsc::Sender<Input>,
+) {
+    let mut number = 0;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                number += 1;
+                tokio::spawn(serve(
+                    stream,
+                    number,
+                    Arc::clone(&gate),
+                    session_name.clone(),
+                    inputs.clone(),
+                ));
+            }
+            Err(error) => {
+                gate.report("listener", &error.to_string());
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+        if inputs.is_closed() {
+            return;
+        }
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    number: u64,
+    gate: Arc<Gate>,
+    session_name: String,
+    inputs: mpsc::Sender<Input>,
+) {
+    let source = stream
+        .peer_addr()
+        .map_or_else(|_| "unknown".to_owned(), |address| address.ip().to_string());
+    let Some((reader, writer, hello)) = gate.admit(stream).await else { return };
+    let node_id = hello.node_id;
+    match Role::from_number(hello.role) {
+        Some(Role::Node) if !node_id.is_nil() => {}
+        // Whoever is about to start a node asks whether there is a cluster, and which.
+        Some(Role::Observer) => {
+            // It may have gone away; then nobody misses the answer.
+            let _ = writer
+                .send(&ControlToNode::from(NodeAccepted { refused: String::new(), session_name }));
+            writer.close();
+            return;
+        }
+        _ => {
+            gate.report(
+                &source,
+                "only nodes connect to the control service; ask through the node's socket",
+            );
+            writer.close();
+            return;
+        }
+    }
+    if inputs.send(Input::Connected { node_id, number, writer }).await.is_err() {
+        return;
+    }
+    if let Err(error) = read(reader, node_id, number, &inputs).await {
+        gate.report(&source, &error.to_string());
+    }
+    // When nobody listens any more, the service has ended and needs no news.
+    let _ = inputs.send(Input::Closed { node_id, number }).await;
+}
+
+async fn read(
+    mut reader: Reader,
+    node_id: NodeId,
+    number: u64,
+    inputs: &mpsc::Sender<Input>,
+) -> Result<(), helio_rpc::service::Error> {
+    while let Some(message) = reader.next::<NodeToControl>().await? {
+        if inputs.send(Input::Message { node_id, number, message }).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
+}

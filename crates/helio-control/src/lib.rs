@@ -1,0 +1,78 @@
+//! The control service: a shell around [`helio_control_state`].
+//!
+//! Nodes connect over TCP; each connection has a task that reads. Everything meets in one loop over a
+//! closed list of inputs ([`service`]), which applies them to the machine, makes durable what must be,
+//! and sends. Clients and observers never connect here: they ask through their node's daemon.
+//!
+//! Start: 1. the store is opened and read, 2. the machine recovers from it, 3. the port is opened. So a
+//! node that gets through finds what was acknowledged before.
+//! End (`StopCluster`, or [`Handle::stop`]): 1. every node is told, 2. what was sent is written out, at
+//! most [`FLUSH_MAX`], 3. connections close. A node that was not reached notices the closed connection.
+
+#![forbid(unsafe_code)]
+
+mod connections;
+mod service;
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use helio_storage::Storage;
+
+pub use service::{Handle, run};
+
+/// How long nodes have to take the news that the cluster ends.
+pub const FLUSH_MAX: Duration = Duration::from_secs(1);
+
+/// How many inputs may wait for the loop; readers of connections wait beyond it.
+pub const INPUTS_MAX: usize = 4096;
+
+/// How many inputs are applied before what they cause is made durable and sent.
+pub const BATCH_MAX: usize = 1024;
+
+/// What the control service needs to run.
+pub struct Options {
+    /// Where to listen; port 0 picks a free one.
+    pub listen: SocketAddr,
+    /// The cluster's token.
+    pub token: String,
+    /// The session's name, which joining nodes take over.
+    pub session_name: String,
+    /// Where durable state goes.
+    pub storage: Box<dyn Storage>,
+}
+
+/// The control service takes connections.
+#[derive(Debug)]
+pub struct Ready {
+    /// Where.
+    pub address: SocketAddr,
+    /// The session's name: that of before, when the store held one.
+    pub session_name: String,
+    /// Ends it.
+    pub handle: Handle,
+}
+
+/// Why the control service did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The port is taken.
+    #[error("{address} is in use")]
+    AddressInUse {
+        /// By whoever.
+        address: SocketAddr,
+    },
+    /// The port cannot be opened, or the runtime cannot be made.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// Durable state could not be read or written: nothing can be acknowledged any more.
+    #[error("durable state: {0}")]
+    Storage(#[from] helio_storage::Error),
+}

@@ -1,0 +1,192 @@
+//! The loop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use helio_control_state::{Action, Control, Event};
+use helio_proto::cluster::NodeToControl;
+use helio_proto::hello::Welcome;
+use helio_rpc::service::{Gate, Writer};
+use helio_storage::{Change, Storage};
+use helio_types::NodeId;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use crate::connections::{Connections, accept};
+use crate::{BATCH_MAX, Error, FLUSH_MAX, INPUTS_MAX, Options, Ready};
+
+/// All that can come to the loop from outside.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "inputs are moved once, through the channel")]
+pub(crate) enum Input {
+    /// A node has passed the handshake.
+    Connected { node_id: NodeId, number: u64, writer: Writer },
+    /// It said something.
+    Message { node_id: NodeId, number: u64, message: NodeToControl },
+    /// Its connection ended.
+    Closed { node_id: NodeId, number: u64 },
+    /// The cluster is to end.
+    Stop { reason: String },
+}
+
+/// Ends the control service from another thread.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    inputs: mpsc::Sender<Input>,
+}
+
+impl Handle {
+    /// Ends the cluster: every node is told why. Does nothing when it has ended already.
+    pub fn stop(&self, reason: &str) {
+        // A full queue means that the loop is far behind; it is the end of the process that follows
+        // then, and nodes notice the closed connections.
+        let _ = self.inputs.try_send(Input::Stop { reason: reason.to_owned() });
+    }
+}
+
+/// Runs the control service on this thread until the cluster ends. `on_ready` is called once nodes can
+/// connect.
+///
+/// # Errors
+/// When it cannot start, or durable state cannot be written any more.
+pub fn run(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> {
+    let address = options.listen;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|source| Error::Listen { address, source })?;
+    runtime.block_on(serve(options, on_ready))
+}
+
+async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> {
+    let Options { listen, token, session_name, storage } = options;
+    let clock = Clock::start();
+    let (control, actions) = Control::recover(&session_name, storage.load()?, clock.now_ms());
+    let listener =
+        TcpListener::bind(listen).await.map_err(|source| listen_failed(listen, source))?;
+    let address = listener.local_addr().map_err(|source| listen_failed(listen, source))?;
+    let (inputs, queue) = mpsc::channel(INPUTS_MAX);
+    let welcome = Welcome { pid: std::process::id(), ..Welcome::default() };
+    let gate = Arc::new(Gate::new("control", &token, welcome));
+    let mut service =
+        Service { control, storage, clock, connections: Connections::default(), ended: None };
+    service.perform(actions)?;
+    let session_name = service.control.session_name().to_owned();
+    let acceptor = tokio::spawn(accept(listener, gate, session_name.clone(), inputs.clone()));
+    on_ready(Ready { address, session_name, handle: Handle { inputs } });
+    let outcome = service.work(queue).await;
+    acceptor.abort();
+    // Nodes that do not read are left behind.
+    let _ = tokio::time::timeout(FLUSH_MAX, service.connections.flushed()).await;
+    outcome
+}
+
+fn listen_failed(address: SocketAddr, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => Error::AddressInUse { address },
+        _ => Error::Listen { address, source },
+    }
+}
+
+struct Service {
+    control: Control,
+    storage: Box<dyn Storage>,
+    clock: Clock,
+    connections: Connections,
+    ended: Option<String>,
+}
+
+impl Service {
+    async fn work(&mut self, mut queue: mpsc::Receiver<Input>) -> Result<(), Error> {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        let mut ticked = tokio::time::Instant::now();
+        while self.ended.is_none() {
+            let tick = ticked + Duration::from_millis(self.control.next_tick_ms());
+            tokio::select! {
+                biased;
+                // News go before time, so that no node is called silent whose words are waiting here.
+                _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
+                () = tokio::time::sleep_until(tick) => {}
+            }
+            let mut actions = Vec::new();
+            for input in batch.drain(..) {
+                self.take(input, &mut actions);
+            }
+            if tokio::time::Instant::now() >= tick {
+                ticked = tokio::time::Instant::now();
+                actions.extend(self.control.apply(Event::Tick, self.clock.now_ms()));
+            }
+            self.perform(actions)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, input: Input, actions: &mut Vec<Action>) {
+        let now_ms = self.clock.now_ms();
+        let event = match input {
+            Input::Connected { node_id, number, writer } => {
+                self.connections.add(node_id, number, writer);
+                return;
+            }
+            // What an older connection of a node still had to say is overtaken by its registration.
+            Input::Message { node_id, number, message }
+                if self.connections.is_newest(node_id, number) =>
+            {
+                Event::Node { node_id, message }
+            }
+            Input::Closed { node_id, number } if self.connections.is_newest(node_id, number) => {
+                self.connections.remove(node_id);
+                Event::Disconnected { node_id }
+            }
+            Input::Message { .. } | Input::Closed { .. } => return,
+            Input::Stop { reason } => Event::Stop { reason },
+        };
+        actions.extend(self.control.apply(event, now_ms));
+    }
+
+    /// One commit for all that a batch of inputs made durable, then the sends: whoever reads an answer
+    /// knows that what it says survives.
+    fn perform(&mut self, actions: Vec<Action>) -> Result<(), Error> {
+        let mut changes = Vec::new();
+        let mut rest = Vec::with_capacity(actions.len());
+        for action in actions {
+            match action {
+                Action::Persist(change) => {
+                    changes.push(Change { key: change.key, value: change.value })
+                }
+                other => rest.push(other),
+            }
+        }
+        if !changes.is_empty() {
+            self.storage.commit(&changes)?;
+        }
+        for action in rest {
+            match action {
+                Action::Send { node_id, message } => self.connections.send(node_id, &message),
+                Action::Disconnect { node_id } => self.connections.remove(node_id),
+                Action::Log(text) => eprintln!("heliostat: control: {text}"),
+                Action::End { reason } => self.ended = Some(reason),
+                Action::Persist(_) => unreachable!("taken out above"),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Milliseconds that begin at the wall clock's, so that they go on rising over restarts, and then only
+/// follow the monotonic clock, so that setting the time kills no node.
+struct Clock {
+    began: Instant,
+    began_ms: u64,
+}
+
+impl Clock {
+    fn start() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { began: Instant::now(), began_ms: since.as_millis() as u64 }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.began_ms + self.began.elapsed().as_millis() as u64
+    }
+}

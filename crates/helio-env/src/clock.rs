@@ -1,0 +1,41 @@
+//! Time.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since the process asked first; never goes back.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    /// A clock that begins at 0.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    /// How long it has run.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
+    /// The moment of that reading.
+    #[must_use]
+    pub fn at(&self, now_ms: u64) -> Instant {
+        self.start + std::time::Duration::from_millis(now_ms)
+    }
+}
+
+/// Milliseconds since 1970, for people and for other machines.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Microseconds since 1970.
+#[must_use]
+pub fn unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}

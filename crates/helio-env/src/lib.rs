@@ -1,0 +1,9 @@
+//! The doors to the outside: clock, randomness, descriptors, the machine and its processes.
+
+pub mod clock;
+pub mod descriptor;
+pub mod inherited;
+pub mod machine;
+pub mod process;
+pub mod random;
+pub mod token;

@@ -1,0 +1,127 @@
+//! Processes: watch, kill, reap.
+//!
+//! A daemon is the subreaper of all that it starts, directly or not. So a child whose parent died
+//! becomes its own child, and [`reap`] collects every one: nothing else in the process may wait for
+//! children.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// With this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Status {
+    /// Reads what `wait` calls report.
+    #[must_use]
+    pub fn from_raw(raw: i32) -> Self {
+        // The classic encoding: the signal in the low seven bits, else the code in the next byte.
+        if raw & 0x7f == 0 { Self::Code(raw >> 8 & 0xff) } else { Self::Signal(raw & 0x7f) }
+    }
+}
+
+/// Makes this process the parent of every descendant whose parent dies.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn become_subreaper() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// A handle that becomes readable when the process has ended, and by which it can be killed without
+/// the danger of hitting another that has got its number since.
+///
+/// # Errors
+/// When there is no such process.
+pub fn watch(pid: u32) -> io::Result<OwnedFd> {
+    Ok(rustix::process::pidfd_open(to_pid(pid)?, PidfdFlags::NONBLOCK)?)
+}
+
+/// Kills the watched process. One that has ended already is as good as killed.
+pub fn kill_watched(handle: impl AsFd) {
+    let _ = rustix::process::pidfd_send_signal(handle, Signal::KILL);
+}
+
+/// Kills the process, which must be a child of this one that was not reaped yet.
+pub fn kill_child(pid: u32) {
+    if let Ok(pid) = to_pid(pid) {
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Kills what is left of the group that a process led: the children that it did not take along.
+pub fn kill_group(leader: u32) {
+    if let Ok(pid) = to_pid(leader) {
+        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+    }
+}
+
+/// Collects the children that have ended.
+#[must_use]
+pub fn reap() -> Vec<(u32, Status)> {
+    let mut ended = Vec::new();
+    // ECHILD: there is no child at all.
+    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+        ended.push((pid.as_raw_nonzero().get().unsigned_abs(), Status::from_raw(status.as_raw())));
+    }
+    ended
+}
+
+/// The children of this process.
+#[must_use]
+pub fn children() -> Vec<u32> {
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let lists =
+        tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+        })
+        .collect()
+}
+
+fn to_pid(pid: u32) -> io::Result<Pid> {
+    i32::try_from(pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_read_as_wait_reports_them() {
+        assert_eq!(Status::from_raw(0x0700), Status::Code(7));
+        assert_eq!(Status::from_raw(9), Status::Signal(9));
+        assert_eq!(Status::from_raw(0x80 | 11), Status::Signal(11), "with a core dump");
+    }
+
+    #[test]
+    #[allow(clippy::zombie_processes, reason = "reap() is what is tested")]
+    fn a_watched_child_is_killed_and_reaped() {
+        let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let handle = watch(child.id()).unwrap();
+        assert!(children().contains(&child.id()));
+        kill_watched(&handle);
+        let ended = loop {
+            let ended = reap();
+            if !ended.is_empty() {
+                break ended;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(ended, [(child.id(), Status::Signal(9))]);
+        assert!(watch(child.id()).is_err());
+    }
+}

@@ -1,0 +1,155 @@
+//! The cluster's token: what a process must know to be answered on any port (AUTH-1).
+//!
+//! It is looked for in this order: `HELIOSTAT_AUTH_TOKEN`, `RAY_AUTH_TOKEN`, the file that
+//! `RAY_AUTH_TOKEN_PATH` names, `~/.heliostat/auth_token`. The first start on a machine makes that last
+//! file, which only its owner can read.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The token of this user's clusters, if there is one.
+///
+/// # Errors
+/// When a file that should hold it cannot be read, or is empty.
+pub fn load() -> io::Result<Option<String>> {
+    find(|name| std::env::var_os(name))
+}
+
+/// The token, made and kept when there is none.
+///
+/// # Errors
+/// When it cannot be read, or the new one cannot be kept.
+pub fn load_or_create() -> io::Result<String> {
+    if let Some(token) = load()? {
+        return Ok(token);
+    }
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let home = home.ok_or_else(|| {
+        let hint = "there is no token and no HOME to keep a new one in: set HELIOSTAT_AUTH_TOKEN";
+        io::Error::new(io::ErrorKind::NotFound, hint)
+    })?;
+    create(&default_file(Path::new(&home)))
+}
+
+fn find(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> io::Result<Option<String>> {
+    let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
+    let named = ["HELIOSTAT_AUTH_TOKEN", "RAY_AUTH_TOKEN"].into_iter().find_map(|name| {
+        text(name).map(|token| token.trim().to_owned()).filter(|token| !token.is_empty())
+    });
+    if named.is_some() {
+        return Ok(named);
+    }
+    if let Some(path) = variable("RAY_AUTH_TOKEN_PATH").filter(|path| !path.is_empty()) {
+        return read(Path::new(&path)).map(Some);
+    }
+    let Some(home) = variable("HOME").filter(|home| !home.is_empty()) else { return Ok(None) };
+    match read(&default_file(Path::new(&home))) {
+        Ok(token) => Ok(Some(token)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn default_file(home: &Path) -> PathBuf {
+    home.join(".heliostat").join("auth_token")
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let token = fs::read_to_string(path).map_err(told)?.trim().to_owned();
+    if token.is_empty() {
+        let empty = format!("{}: the token file is empty", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, empty));
+    }
+    Ok(token)
+}
+
+/// Several processes may start first at once: each writes a file of its own, and the one that is linked
+/// first counts for all.
+fn create(path: &Path) -> io::Result<String> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let bytes: [u8; 32] = crate::random::bytes();
+    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let draft = path.with_extension(format!("{}-{}", std::process::id(), &token[..8]));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(token.as_bytes())?;
+    file.sync_all()?;
+    let linked = fs::hard_link(&draft, path);
+    fs::remove_file(&draft)?;
+    match linked {
+        Ok(()) => Ok(token),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read(path),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    struct Home(PathBuf);
+
+    impl Home {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("helio-env-token-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Home {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// AUTH-1: the file is its owner's alone, and all who start at once agree.
+    #[test]
+    fn the_first_start_makes_a_token_that_all_share() {
+        let home = Home::new("create");
+        let file = default_file(&home.0);
+        let racers: Vec<_> = (0..8)
+            .map(|_| {
+                let file = file.clone();
+                std::thread::spawn(move || create(&file).unwrap())
+            })
+            .collect();
+        let tokens: Vec<String> = racers.into_iter().map(|racer| racer.join().unwrap()).collect();
+        assert!(tokens.iter().all(|token| *token == tokens[0] && token.len() == 64));
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no drafts are left");
+    }
+
+    #[test]
+    fn the_nearest_source_counts() {
+        let home = Home::new("order");
+        create(&default_file(&home.0)).unwrap();
+        let path = home.0.join("other");
+        fs::write(&path, " from a path\n").unwrap();
+        let check = |set: &[(&str, &str)], expect: Option<&str>| {
+            let found = find(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into()));
+            let found = found.unwrap();
+            match expect {
+                Some(expect) => assert_eq!(found.as_deref(), Some(expect)),
+                None => assert_eq!(found.map(|token| token.len()), Some(64)),
+            }
+        };
+        let home_text = home.0.to_str().unwrap();
+        let path_text = path.to_str().unwrap();
+        check(&[("HOME", home_text)], None);
+        check(&[("HOME", home_text), ("RAY_AUTH_TOKEN_PATH", path_text)], Some("from a path"));
+        check(&[("RAY_AUTH_TOKEN", "ray"), ("RAY_AUTH_TOKEN_PATH", path_text)], Some("ray"));
+        check(&[("RAY_AUTH_TOKEN", "ray"), ("HELIOSTAT_AUTH_TOKEN", "own")], Some("own"));
+        check(&[("HELIOSTAT_AUTH_TOKEN", ""), ("HOME", home_text)], None);
+        assert_eq!(find(|_| None).unwrap(), None);
+        let missing = find(|name| (name == "RAY_AUTH_TOKEN_PATH").then(|| "/nowhere/token".into()));
+        assert!(missing.unwrap_err().to_string().contains("/nowhere/token"));
+    }
+}

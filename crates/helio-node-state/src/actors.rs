@@ -1,0 +1,244 @@
+//! Actors that live here, from their placement to their process's end.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use helio_proto::cluster::{ActorEnded, ActorStarted, RunningActor, StopActor};
+use helio_proto::control::ActorLaunch;
+use helio_proto::node::ActorReady;
+use helio_types::{ActorId, Assigned, DeathCause, DeathKind, JobId, ResourceSet, WorkerId};
+
+use crate::leases::ClassKey;
+use crate::limits::ACTOR_PLACEMENT_MS_MAX;
+use crate::pool::{Demand, Use};
+use crate::timers::Timer;
+use crate::{Conn, Node};
+
+/// One life of an actor: its id and its incarnation.
+pub(crate) type ActorKey = (ActorId, u32);
+
+#[derive(Debug)]
+struct Actor {
+    launch: ActorLaunch,
+    place: Place,
+    /// Its constructor has returned.
+    is_alive: bool,
+    /// The control service knows that it ended.
+    is_reported: bool,
+    /// Why it will have ended.
+    cause: Option<DeathCause>,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Waits for room.
+    Queued,
+    /// Has its resources and waits for a worker.
+    Assigned,
+    /// In this worker.
+    In(WorkerId, Conn),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Actors {
+    all: BTreeMap<ActorKey, Actor>,
+    queued: VecDeque<ActorKey>,
+}
+
+impl Actors {
+    pub(crate) fn assigned(&self, key: ActorKey) -> Option<&Assigned> {
+        self.all.get(&key).map(|actor| &actor.launch.assigned)
+    }
+
+    pub(crate) fn of_job(&self, job_id: JobId) -> Vec<ActorKey> {
+        self.all
+            .iter()
+            .filter(|(_, actor)| actor.launch.spec.job_id == job_id)
+            .map(|(key, _)| *key)
+            .collect()
+    }
+
+    pub(crate) fn is_detached(&self, key: ActorKey) -> bool {
+        self.all.get(&key).is_some_and(|actor| actor.launch.spec.detached)
+    }
+
+    pub(crate) fn waiting_count(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// What those need that wait for room, in the form in which leases are asked back for it.
+    pub(crate) fn waiting_for(&self) -> Vec<(Option<ClassKey>, ResourceSet, Option<Conn>)> {
+        let needs = self.queued.iter().filter_map(|key| self.all.get(key));
+        needs.map(|actor| (None, actor.launch.spec.placement_resources.clone(), None)).collect()
+    }
+
+    /// Shapes that wait.
+    pub(crate) fn demand(&self) -> impl Iterator<Item = &ResourceSet> {
+        self.queued
+            .iter()
+            .filter_map(|key| self.all.get(key))
+            .map(|actor| &actor.launch.spec.placement_resources)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.queued.is_empty()
+    }
+}
+
+impl Node {
+    pub(crate) fn launch_actor(&mut self, launch: ActorLaunch) {
+        let key = (launch.spec.actor_id, launch.incarnation);
+        if self.actors.all.contains_key(&key) {
+            return;
+        }
+        let need = &launch.spec.placement_resources;
+        if !self.ledger.total().covers(need) || !self.ledger.total().covers(&launch.spec.resources)
+        {
+            let message = format!("node {} does not have {need}", self.setup.address.host);
+            let cause = DeathCause::new(DeathKind::StartFailed, message);
+            let ended = ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry: true };
+            return self.tell_control(ended);
+        }
+        let actor = Actor {
+            launch,
+            place: Place::Queued,
+            is_alive: false,
+            is_reported: false,
+            cause: None,
+        };
+        self.actors.all.insert(key, actor);
+        self.actors.queued.push_back(key);
+        self.timers.set(self.now + ACTOR_PLACEMENT_MS_MAX, Timer::Actor(key));
+        self.is_dirty = true;
+    }
+
+    /// Gives room to the actors that wait for it, in their order; a large one does not hold up the
+    /// small ones behind it.
+    pub(crate) fn place_actors(&mut self) {
+        for key in std::mem::take(&mut self.actors.queued) {
+            let Some(actor) = self.actors.all.get_mut(&key) else { continue };
+            let spec = &actor.launch.spec;
+            let has_room = self.ledger.available().covers(&spec.placement_resources);
+            match has_room.then(|| self.ledger.take(&spec.resources)).flatten() {
+                Some(assigned) => {
+                    let pool_key = (spec.job_id, spec.runtime_env.clone());
+                    actor.launch.assigned = assigned;
+                    actor.place = Place::Assigned;
+                    self.need_worker(pool_key, Demand::Actor(key));
+                }
+                None => self.actors.queued.push_back(key),
+            }
+        }
+    }
+
+    pub(crate) fn actor_placement_is_late(&mut self, key: ActorKey) {
+        if self.actors.all.get(&key).is_some_and(|actor| matches!(actor.place, Place::Queued)) {
+            let host = &self.setup.address.host;
+            let message = format!("node {host} had no room for it after all");
+            self.end_unplaced_actor(key, DeathCause::new(DeathKind::StartFailed, message), true);
+        }
+    }
+
+    fn end_unplaced_actor(&mut self, key: ActorKey, cause: DeathCause, retry: bool) {
+        self.actors.all.remove(&key);
+        self.actors.queued.retain(|other| *other != key);
+        self.tell_control(ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry });
+        self.is_dirty = true;
+    }
+
+    /// The actor has got its process.
+    pub(crate) fn start_actor(&mut self, key: ActorKey, worker_id: WorkerId, conn: Conn) {
+        let Some(actor) = self.actors.all.get_mut(&key) else { return };
+        actor.place = Place::In(worker_id, conn);
+        let launch = actor.launch.clone();
+        self.send(conn, launch);
+    }
+
+    pub(crate) fn actor_ready(&mut self, conn: Conn, ready: ActorReady) {
+        let Some(client) = self.clients.get(conn) else { return };
+        let worker_id = client.worker_id;
+        let usage = self.pool.workers.get(&worker_id).map(|worker| worker.usage);
+        let Some(Use::Actor(key)) = usage else {
+            return self.violation(conn, "an actor's readiness from a process that is none");
+        };
+        let address = self.address_of(conn);
+        let pid = self.pid_of(conn);
+        let Some(actor) = self.actors.all.get_mut(&key) else { return };
+        if key.0 != ready.actor_id || actor.is_alive {
+            return self.violation(conn, "readiness of an actor that does not start there");
+        }
+        if ready.error.is_empty() {
+            actor.is_alive = true;
+            self.tell_control(ActorStarted { actor_id: key.0, incarnation: key.1, address, pid });
+            return;
+        }
+        let mut cause = DeathCause::new(DeathKind::InitFailed, ready.message);
+        cause.error = ready.error;
+        cause.pid = pid;
+        actor.is_reported = true;
+        actor.cause = Some(cause.clone());
+        self.tell_control(ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry: false });
+        self.ask_to_exit(worker_id, "Its constructor raised.");
+    }
+
+    pub(crate) fn control_stops_actor(&mut self, stop: StopActor) {
+        let cause = DeathCause::new(DeathKind::Intended, stop.reason);
+        self.stop_actor((stop.actor_id, stop.incarnation), cause, stop.drain);
+    }
+
+    pub(crate) fn stop_actor(&mut self, key: ActorKey, cause: DeathCause, drain: bool) {
+        let Some(actor) = self.actors.all.get_mut(&key) else { return };
+        match actor.place {
+            Place::Queued => self.end_unplaced_actor(key, cause, false),
+            Place::Assigned => {
+                self.pool.drop_demand(Demand::Actor(key));
+                self.actor_gone(key, cause, false);
+            }
+            Place::In(_, conn) if drain => {
+                let reason = cause.message.clone();
+                actor.cause.get_or_insert(cause);
+                // It may have much to finish, so nothing limits how long that takes.
+                self.send(conn, helio_proto::node::Exit { reason, drain: true });
+            }
+            Place::In(worker_id, _) => {
+                actor.cause.get_or_insert(cause);
+                self.kill_worker(worker_id, None);
+            }
+        }
+    }
+
+    /// The actor's process has ended, or it will get none.
+    pub(crate) fn actor_gone(&mut self, key: ActorKey, cause: DeathCause, cpu_was_lent: bool) {
+        let Some(actor) = self.actors.all.remove(&key) else { return };
+        self.actors.queued.retain(|other| *other != key);
+        if !matches!(actor.place, Place::Queued) {
+            self.ledger.give_back(&actor.launch.assigned, cpu_was_lent);
+        }
+        if !actor.is_reported {
+            let mut known = actor.cause.unwrap_or_else(|| cause.clone());
+            known.pid = cause.pid;
+            self.tell_control(ActorEnded {
+                actor_id: key.0,
+                incarnation: key.1,
+                cause: known,
+                retry: false,
+            });
+        }
+        self.is_dirty = true;
+    }
+
+    /// The actors that live here, for a control service that has to learn of them again.
+    #[must_use]
+    pub fn running_actors(&self) -> Vec<RunningActor> {
+        let running = |(key, actor): (&ActorKey, &Actor)| match actor.place {
+            Place::In(_, conn) if actor.is_alive && !actor.is_reported => Some(RunningActor {
+                actor_id: key.0,
+                incarnation: key.1,
+                address: self.address_of(conn),
+                pid: self.pid_of(conn),
+            }),
+            _ => None,
+        };
+        self.actors.all.iter().filter_map(running).collect()
+    }
+}

@@ -1,0 +1,192 @@
+//! What the node knows of the others, and what it tells of itself.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use helio_proto::cluster::ClusterView;
+use helio_proto::control::{NodeInfo, PendingDemand, Strategy};
+use helio_proto::node::LeaseClass;
+use helio_scheduler::{NodeView, Placement, place, why};
+use helio_types::{NodeAddress, NodeId, ResourceSet};
+
+use crate::limits::DEAD_NODES_MAX;
+use crate::{Action, Node, Setup};
+
+/// How many shapes of waiting requests a node reports.
+const SHAPES_MAX: usize = 100;
+
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    /// This node first, then the others in the order in which they were heard of.
+    nodes: Vec<NodeView>,
+    positions: BTreeMap<NodeId, usize>,
+    versions: BTreeMap<NodeId, u64>,
+    dead: VecDeque<NodeId>,
+    /// Raised with every placement.
+    cursor: u64,
+    is_known: bool,
+}
+
+impl Cluster {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        let own = NodeView {
+            address: setup.address.clone(),
+            alive: true,
+            total: setup.total.clone(),
+            available: setup.total.clone(),
+            labels: setup
+                .labels
+                .iter()
+                .map(|label| (label.key.clone(), label.value.clone()))
+                .collect(),
+        };
+        Self {
+            positions: BTreeMap::from([(setup.address.node_id, 0)]),
+            nodes: vec![own],
+            versions: BTreeMap::new(),
+            dead: VecDeque::new(),
+            cursor: 0,
+            is_known: false,
+        }
+    }
+
+    /// Whether the control service has told of the other nodes.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    pub(crate) fn set_own_available(&mut self, available: &ResourceSet) {
+        self.nodes[0].available.clone_from(available);
+    }
+
+    /// A node's address, and whether it is alive.
+    pub(crate) fn address(&self, node_id: NodeId) -> Option<(NodeAddress, bool)> {
+        let node = &self.nodes[*self.positions.get(&node_id)?];
+        Some((node.address.clone(), node.alive))
+    }
+
+    /// Where a request may go: anywhere, or only here.
+    pub(crate) fn place(
+        &mut self,
+        class: &LeaseClass,
+        may_spill: bool,
+        locality: &[NodeId],
+    ) -> Placement {
+        let nodes = if may_spill { &self.nodes[..] } else { &self.nodes[..1] };
+        let own = self.nodes[0].address.node_id;
+        self.cursor += 1;
+        place(nodes, Some(own), &class.resources, &class.strategy, self.cursor, locality)
+    }
+
+    /// **WHY-1** What a request waits for.
+    pub(crate) fn why(&self, need: &ResourceSet, strategy: &Strategy) -> String {
+        why(&self.nodes, need, strategy)
+    }
+
+    /// A request goes to that node: until news of it come, what the request needs counts as taken.
+    pub(crate) fn spill_to(&mut self, node_id: NodeId, need: &ResourceSet) -> Option<NodeAddress> {
+        let node = &mut self.nodes[*self.positions.get(&node_id)?];
+        node.available.subtract(need);
+        Some(node.address.clone())
+    }
+
+    /// Takes in what is new of a node; whether it has just died.
+    fn update(&mut self, info: &NodeInfo) -> bool {
+        let node_id = info.address.node_id;
+        let version = self.versions.entry(node_id).or_default();
+        if info.version < *version && info.alive {
+            return false;
+        }
+        *version = info.version;
+        let view = NodeView::from(info);
+        match self.positions.get(&node_id) {
+            // Nobody knows better than the node itself how it is.
+            Some(0) => false,
+            Some(position) => {
+                let node = &mut self.nodes[*position];
+                let has_died = node.alive && !view.alive;
+                *node = view;
+                if has_died {
+                    self.dead.push_back(node_id);
+                }
+                has_died
+            }
+            None => {
+                let is_dead = !view.alive;
+                self.positions.insert(node_id, self.nodes.len());
+                self.nodes.push(view);
+                if is_dead {
+                    self.dead.push_back(node_id);
+                }
+                is_dead
+            }
+        }
+    }
+
+    fn forget_old(&mut self) {
+        while self.dead.len() > DEAD_NODES_MAX {
+            let Some(node_id) = self.dead.pop_front() else { return };
+            self.nodes.retain(|node| node.alive || node.address.node_id != node_id);
+            self.versions.remove(&node_id);
+            self.positions = self
+                .nodes
+                .iter()
+                .enumerate()
+                .map(|(position, node)| (node.address.node_id, position))
+                .collect();
+        }
+    }
+}
+
+impl Node {
+    pub(crate) fn view_changed(&mut self, view: ClusterView) {
+        self.cluster.is_known = true;
+        for info in &view.nodes {
+            if self.cluster.update(info) {
+                let node_id = info.address.node_id;
+                self.give_up_on(node_id, "it has died");
+                self.liveness_of_lost_node(node_id, true);
+                for conn in self.clients.remote_of_node(node_id) {
+                    self.out.push(Action::Close { conn, why: String::new() });
+                    self.client_closed(conn);
+                }
+            }
+        }
+        self.cluster.forget_old();
+        self.is_dirty = true;
+    }
+
+    /// What the node tells of itself; **WHY-1**: with what waits here, and for what.
+    #[must_use]
+    pub fn info(&self) -> NodeInfo {
+        let mut pending: Vec<PendingDemand> = Vec::new();
+        for (class, count) in self.queue.demand().take(SHAPES_MAX) {
+            let why = self.cluster.why(&class.resources, &class.strategy);
+            pending.push(PendingDemand {
+                resources: class.resources.clone(),
+                count: count as u64,
+                why,
+            });
+        }
+        for need in self.actors.demand().take(SHAPES_MAX) {
+            let why = self.cluster.why(need, &Strategy::default());
+            pending.push(PendingDemand { resources: need.clone(), count: 1, why });
+        }
+        NodeInfo {
+            address: self.setup.address.clone(),
+            alive: true,
+            total: self.ledger.total().clone(),
+            available: self.ledger.available().clone(),
+            labels: self.setup.labels.clone(),
+            name: self.setup.name.clone(),
+            pid: self.setup.pid,
+            is_head: self.setup.is_head,
+            pending,
+            session_dir: self.setup.session_dir.clone(),
+            hostname: self.setup.hostname.clone(),
+            cause: String::new(),
+            version: self.version,
+            object_store_used: self.objects.used(),
+            workers: self.pool.workers.len() as u32,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Who has which part of the memory file: a pure allocator, whose metadata never lies in shared
+//! memory (**SHM-1**).
+//!
+//! Best fit, so that a freed extent is reused by the next object of its size, on pages that are
+//! resident and hot; among equal ones the one freed last. Extents are aligned to a cache line, large
+//! ones to a huge page so that their pages can be collapsed.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Every extent begins at a multiple of it.
+const LINE: u64 = 64;
+
+/// Extents of at least this size begin at a multiple of it.
+const HUGE: u64 = 2 << 20;
+
+/// How many free extents are tried for an aligned best fit before one that is surely large enough is
+/// taken.
+const TRIES_MAX: usize = 32;
+
+/// A part of the memory file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Where it begins.
+    pub offset: u64,
+    /// Its length with padding; what was asked for is at most this.
+    pub length: u64,
+}
+
+/// The allocator.
+#[derive(Debug)]
+pub struct Extents {
+    size: u64,
+    used: u64,
+    /// Free extents by offset, with their length and when they were freed. No two touch.
+    free: BTreeMap<u64, (u64, u64)>,
+    /// The same, in the order in which they are tried.
+    order: BTreeSet<(u64, Reverse<u64>, u64)>,
+    /// Counts frees.
+    clock: u64,
+}
+
+impl Extents {
+    /// A memory file of that size, all free.
+    #[must_use]
+    pub fn new(size: u64) -> Self {
+        let mut extents =
+            Self { size, used: 0, free: BTreeMap::new(), order: BTreeSet::new(), clock: 0 };
+        if size > 0 {
+            extents.insert(0, size, 0);
+        }
+        extents
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// How many are taken.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// How many bytes an object of `size` takes.
+    #[must_use]
+    pub fn footprint(size: u64) -> u64 {
+        size.max(1).checked_next_multiple_of(LINE).unwrap_or(u64::MAX)
+    }
+
+    /// Takes an extent for `size` bytes; `None` when no free one is large enough.
+    pub fn allocate(&mut self, size: u64) -> Option<Extent> {
+        let length = Self::footprint(size);
+        let align = if length >= HUGE { HUGE } else { LINE };
+        let (start, free, offset) = self.find(length, align)?;
+        let (_, stamp) = self.remove(start);
+        if offset > start {
+            self.insert(start, offset - start, stamp);
+        }
+        let rest = start + free - (offset + length);
+        if rest > 0 {
+            self.insert(offset + length, rest, stamp);
+        }
+        self.used += length;
+        Some(Extent { offset, length })
+    }
+
+    /// The start and length of the free extent to use, and the aligned position in it.
+    fn find(&self, length: u64, align: u64) -> Option<(u64, u64, u64)> {
+        let fits = |&(free, _, start): &(u64, Reverse<u64>, u64)| {
+            let offset = start.next_multiple_of(align);
+            (offset.checked_add(length)? <= start + free).then_some((start, free, offset))
+        };
+        let from = (length, Reverse(u64::MAX), 0);
+        self.order.range(from..).take(TRIES_MAX).find_map(fits).or_else(|| {
+            let sure = (length.checked_add(align)?, Reverse(u64::MAX), 0);
+            self.order.range(sure..).find_map(fits)
+        })
+    }
+
+    /// Gives an extent back.
+    ///
+    /// # Panics
+    /// When it is not one that [`Extents::allocate`] gave out: the state that owns it is broken.
+    pub fn free(&mut self, extent: Extent) {
+        let (mut start, mut length) = (extent.offset, extent.length);
+        assert!(
+            start.checked_add(length).is_some_and(|end| end <= self.size),
+            "extent outside the store: {extent:?}"
+        );
+        if let Some((&before, &(before_length, _))) = self.free.range(..=start).next_back() {
+            assert!(before + before_length <= start, "extent freed twice: {extent:?}");
+            if before + before_length == start {
+                self.remove(before);
+                (start, length) = (before, length + before_length);
+            }
+        }
+        if let Some((&after, &(after_length, _))) = self.free.range(extent.offset..).next() {
+            assert!(extent.offset + extent.length <= after, "extent freed twice: {extent:?}");
+            if extent.offset + extent.length == after {
+                self.remove(after);
+                length += after_length;
+            }
+        }
+        self.clock += 1;
+        self.insert(start, length, self.clock);
+        self.used -= extent.length;
+    }
+
+    fn insert(&mut self, start: u64, length: u64, stamp: u64) {
+        self.free.insert(start, (length, stamp));
+        self.order.insert((length, Reverse(stamp), start));
+    }
+
+    fn remove(&mut self, start: u64) -> (u64, u64) {
+        let (length, stamp) =
+            self.free.remove(&start).expect("the two tables hold the same extents");
+        self.order.remove(&(length, Reverse(stamp), start));
+        (length, stamp)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_repeated_large_put_gets_the_same_pages() {
+        let mut extents = Extents::new(1 << 30);
+        let small = extents.allocate(100).unwrap();
+        let first = extents.allocate(300 << 20).unwrap();
+        assert_eq!(first.offset % HUGE, 0);
+        extents.free(first);
+        let second = extents.allocate(300 << 20).unwrap();
+        assert_eq!(first, second);
+        extents.free(second);
+        extents.free(small);
+        assert_eq!(extents.allocate(1 << 30).map(|e| e.offset), Some(0), "all merged again");
+        assert_eq!(extents.allocate(1), None);
+    }
+
+    #[test]
+    fn of_equal_extents_the_one_freed_last_is_reused() {
+        let mut extents = Extents::new(1 << 20);
+        let taken: Vec<Extent> = (0..5).map(|_| extents.allocate(4096).unwrap()).collect();
+        extents.free(taken[2]);
+        extents.free(taken[0]);
+        assert_eq!(extents.allocate(4096), Some(taken[0]));
+    }
+
+    #[test]
+    #[should_panic(expected = "freed twice")]
+    fn an_extent_is_freed_once() {
+        let mut extents = Extents::new(1 << 20);
+        let extent = extents.allocate(64).unwrap();
+        extents.free(extent);
+        extents.free(extent);
+    }
+
+    proptest! {
+        /// SHM-1: no two extents overlap, every one is inside and aligned, and nothing is lost.
+        #[test]
+        fn extents_never_overlap_and_all_come_back(
+            steps in proptest::collection::vec((any::<bool>(), 0u64..6 << 20, any::<prop::sample::Index>()), 1..200)
+        ) {
+            let mut extents = Extents::new(64 << 20);
+            let mut taken: Vec<Extent> = Vec::new();
+            for (is_free, size, pick) in steps {
+                if is_free && !taken.is_empty() {
+                    extents.free(taken.swap_remove(pick.index(taken.len())));
+                } else if let Some(extent) = extents.allocate(size) {
+                    prop_assert!(extent.length >= size && extent.offset + extent.length <= 64 << 20);
+                    prop_assert_eq!(extent.offset % if extent.length >= HUGE { HUGE } else { LINE }, 0);
+                    for other in &taken {
+                        prop_assert!(
+                            extent.offset + extent.length <= other.offset
+                                || other.offset + other.length <= extent.offset
+                        );
+                    }
+                    taken.push(extent);
+                }
+                prop_assert_eq!(extents.used(), taken.iter().map(|e| e.length).sum::<u64>());
+            }
+            for extent in taken {
+                extents.free(extent);
+            }
+            prop_assert_eq!(extents.used(), 0);
+            prop_assert_eq!(extents.allocate(64 << 20).map(|e| e.offset), Some(0));
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! Leases: workers lent to owners of tasks, and the requests that wait for one.
+//!
+//! Requests of a class (`LeaseClass`, except its name) wait first come, first served; classes take
+//! turns. When something waits for what leases of others hold, those are asked back, each once: their
+//! holder asks again and takes its turn.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use helio_proto::control::{Failure, FailureKind};
+use helio_proto::node::{
+    LeaseClass, LeaseLost, LeasePending, LeaseRefused, LeaseSpillback, RequestLease, ReturnLease,
+    RevokeLease, Why, WhyReply,
+};
+use helio_scheduler::{Placement, fails_when_infeasible};
+use helio_types::{Assigned, DeathCause, DeathKind, LeaseId, NodeId, ResourceSet, WorkerId};
+
+use crate::clients::Client;
+use crate::limits::REQUESTS_MAX;
+use crate::pool::{Demand, Use};
+use crate::{Action, Conn, Node};
+
+/// A class in its wire form, without its name: what is equal in it is one class.
+pub(crate) type ClassKey = Arc<[u8]>;
+
+#[derive(Debug)]
+pub(crate) struct Lease {
+    /// Who has it; `None`: nobody any more, and it lasts only until its worker has ended.
+    pub(crate) lessee: Option<Conn>,
+    pub(crate) request_id: u64,
+    class: Arc<LeaseClass>,
+    /// The class's name among classes.
+    key: ClassKey,
+    pub(crate) assigned: Assigned,
+    /// `None` until there is one.
+    pub(crate) worker: Option<WorkerId>,
+    is_revoked: bool,
+}
+
+#[derive(Debug)]
+struct Request {
+    conn: Conn,
+    request_id: u64,
+    /// May be sent on to another node.
+    may_spill: bool,
+    locality: Vec<NodeId>,
+    /// Was told that no node can hold it.
+    is_warned: bool,
+}
+
+#[derive(Debug)]
+struct Class {
+    key: ClassKey,
+    spec: Arc<LeaseClass>,
+    waiting: VecDeque<Request>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// Classes in which someone waits.
+    classes: BTreeMap<u64, Class>,
+    numbers: HashMap<ClassKey, u64>,
+    /// The last number given.
+    count: u64,
+    /// The class that was served last.
+    turn: u64,
+    /// How many requests wait.
+    waiting: usize,
+}
+
+impl Queue {
+    fn push(&mut self, mut spec: LeaseClass, request: Request) {
+        let name = std::mem::take(&mut spec.name);
+        let key = ClassKey::from(helio_proto::encode(&spec));
+        spec.name = name;
+        let number = *self.numbers.entry(Arc::clone(&key)).or_insert_with(|| {
+            self.count += 1;
+            self.count
+        });
+        let new = || Class { key, spec: Arc::new(spec), waiting: VecDeque::new() };
+        self.classes.entry(number).or_insert_with(new).waiting.push_back(request);
+        self.waiting += 1;
+    }
+
+    fn pop(&mut self, number: u64) -> Option<(ClassKey, Arc<LeaseClass>, Request)> {
+        let class = self.classes.get_mut(&number)?;
+        let request = class.waiting.pop_front()?;
+        let (key, spec) = (Arc::clone(&class.key), Arc::clone(&class.spec));
+        self.waiting -= 1;
+        self.forget_if_empty(number);
+        Some((key, spec, request))
+    }
+
+    fn remove(&mut self, conn: Conn, request_id: u64) -> bool {
+        let before = self.waiting;
+        for class in self.classes.values_mut() {
+            class
+                .waiting
+                .retain(|request| request.conn != conn || request.request_id != request_id);
+        }
+        self.waiting = self.classes.values().map(|class| class.waiting.len()).sum();
+        let empty: Vec<u64> = self
+            .classes
+            .iter()
+            .filter(|(_, class)| class.waiting.is_empty())
+            .map(|(number, _)| *number)
+            .collect();
+        for number in empty {
+            self.forget_if_empty(number);
+        }
+        self.waiting < before
+    }
+
+    /// Classes are remembered only while someone waits in them, so that their number is bounded.
+    fn forget_if_empty(&mut self, number: u64) {
+        if self.classes.get(&number).is_some_and(|class| class.waiting.is_empty())
+            && let Some(class) = self.classes.remove(&number)
+        {
+            self.numbers.remove(&class.key);
+        }
+    }
+
+    /// The numbers of the classes, beginning after the one that was served last.
+    fn in_turn(&self) -> Vec<u64> {
+        let after = self.classes.range(self.turn + 1..).map(|(number, _)| *number);
+        after.chain(self.classes.range(..=self.turn).map(|(number, _)| *number)).collect()
+    }
+
+    /// Shapes that wait, and how many of each.
+    pub(crate) fn demand(&self) -> impl Iterator<Item = (&LeaseClass, usize)> {
+        self.classes.values().map(|class| (&*class.spec, class.waiting.len()))
+    }
+}
+
+/// What can be said of the first request of a class.
+enum Outcome {
+    /// It left the queue.
+    Served,
+    /// It waits; whether a node, and maybe this one, could hold it when others give way.
+    Waits { is_feasible: bool },
+}
+
+impl Node {
+    pub(crate) fn request_lease(&mut self, conn: Conn, request: RequestLease) {
+        let RequestLease { request_id, class, spilled, locality, .. } = request;
+        if self.queue.waiting >= REQUESTS_MAX {
+            let failure = Failure::new(
+                FailureKind::System,
+                format!("{REQUESTS_MAX} lease requests wait on this node already"),
+            );
+            return self.send(conn, LeaseRefused { request_id, failure });
+        }
+        let is_remote = self.clients.is_remote(conn);
+        let Some(client) = self.clients.get_mut(conn) else { return };
+        if !client.requests.insert(request_id) {
+            return self.violation(conn, "a request number that is in use");
+        }
+        let may_spill = !spilled && !is_remote;
+        self.queue.push(class, Request { conn, request_id, may_spill, locality, is_warned: false });
+        self.is_dirty = true;
+    }
+
+    pub(crate) fn cancel_lease(&mut self, conn: Conn, request_id: u64) {
+        let Some(client) = self.clients.get_mut(conn) else { return };
+        if !client.requests.remove(&request_id) {
+            return;
+        }
+        self.is_dirty = true;
+        if self.queue.remove(conn, request_id) {
+            return;
+        }
+        let of_request =
+            |lease: &Lease| lease.lessee == Some(conn) && lease.request_id == request_id;
+        let found =
+            self.leases.iter().find(|(_, lease)| of_request(lease) && lease.worker.is_none());
+        if let Some(lease_id) = found.map(|(lease_id, _)| *lease_id) {
+            self.drop_unserved_lease(lease_id);
+        }
+    }
+
+    /// Gives a place to whoever can have one, actors first: they were promised theirs.
+    pub(crate) fn dispatch(&mut self) {
+        self.place_actors();
+        self.cluster.set_own_available(self.ledger.available());
+        let mut short = self.actors.waiting_for();
+        loop {
+            let mut progress = false;
+            short.truncate(self.actors.waiting_count());
+            for number in self.queue.in_turn() {
+                match self.try_first(number) {
+                    Outcome::Served => {
+                        progress = true;
+                        self.queue.turn = number;
+                    }
+                    Outcome::Waits { is_feasible: false } => {}
+                    Outcome::Waits { is_feasible: true } => {
+                        if let Some(class) = self.queue.classes.get(&number) {
+                            let conn = class.waiting.front().map(|request| request.conn);
+                            let key = Some(Arc::clone(&class.key));
+                            short.push((key, class.spec.resources.clone(), conn));
+                        }
+                    }
+                }
+            }
+            if !progress {
+                break;
+            }
+        }
+        for (class, need, conn) in short {
+            self.ask_back(class.as_ref(), &need, conn);
+        }
+    }
+
+    fn try_first(&mut self, number: u64) -> Outcome {
+        let Some(class) = self.queue.classes.get(&number) else {
+            return Outcome::Waits { is_feasible: false };
+        };
+        let Some(request) = class.waiting.front() else {
+            return Outcome::Waits { is_feasible: false };
+        };
+        let own = self.setup.address.node_id;
+        match self.cluster.place(&class.spec, request.may_spill, &request.locality) {
+            Placement::On(node_id) if node_id == own => {
+                match self.ledger.take(&class.spec.resources) {
+                    Some(assigned) => {
+                        self.cluster.set_own_available(self.ledger.available());
+                        self.grant(number, assigned);
+                        Outcome::Served
+                    }
+                    // Enough is free in sum, but no single device has that part of a GPU.
+                    None => Outcome::Waits { is_feasible: true },
+                }
+            }
+            Placement::On(node_id) => {
+                self.spill(number, node_id);
+                Outcome::Served
+            }
+            Placement::Busy => Outcome::Waits { is_feasible: true },
+            Placement::Infeasible(why) => self.infeasible(number, why),
+        }
+    }
+
+    fn grant(&mut self, number: u64, assigned: Assigned) {
+        let Some((key, class, request)) = self.queue.pop(number) else { return };
+        self.lease_count += 1;
+        let lease_id = LeaseId(self.lease_count);
+        let pool_key = (class.job_id, class.runtime_env.clone());
+        let lease = Lease {
+            lessee: Some(request.conn),
+            request_id: request.request_id,
+            class,
+            key,
+            assigned,
+            worker: None,
+            is_revoked: false,
+        };
+        self.leases.insert(lease_id, lease);
+        if let Some(client) = self.clients.get_mut(request.conn) {
+            client.leases.insert(lease_id);
+        }
+        self.need_worker(pool_key, Demand::Lease(lease_id));
+    }
+
+    fn spill(&mut self, number: u64, node_id: NodeId) {
+        let Some((_, class, request)) = self.queue.pop(number) else { return };
+        let Some(node) = self.cluster.spill_to(node_id, &class.resources) else { return };
+        self.request_is_over(request.conn, request.request_id);
+        self.send(request.conn, LeaseSpillback { request_id: request.request_id, node });
+    }
+
+    fn infeasible(&mut self, number: u64, why: String) -> Outcome {
+        // Before the control service has told of the other nodes nothing is impossible.
+        let is_known = self.cluster.is_known();
+        let Some(class) = self.queue.classes.get_mut(&number) else {
+            return Outcome::Waits { is_feasible: false };
+        };
+        if is_known && fails_when_infeasible(&class.spec.strategy) {
+            if let Some((_, _, request)) = self.queue.pop(number) {
+                self.request_is_over(request.conn, request.request_id);
+                let failure = Failure::new(FailureKind::Unschedulable, why);
+                self.send(request.conn, LeaseRefused { request_id: request.request_id, failure });
+            }
+            return Outcome::Served;
+        }
+        if let Some(request) = class.waiting.front_mut()
+            && is_known
+            && !std::mem::replace(&mut request.is_warned, true)
+        {
+            let (conn, request_id) = (request.conn, request.request_id);
+            self.send(conn, LeasePending { request_id, why, infeasible: true });
+        }
+        Outcome::Waits { is_feasible: false }
+    }
+
+    fn request_is_over(&mut self, conn: Conn, request_id: u64) {
+        if let Some(client) = self.clients.get_mut(conn) {
+            client.requests.remove(&request_id);
+        }
+    }
+
+    /// Asks leases of others back until `need` would be free.
+    fn ask_back(&mut self, class: Option<&ClassKey>, need: &ResourceSet, for_whom: Option<Conn>) {
+        let mut free = self.ledger.available().clone();
+        let lacks = |free: &ResourceSet, held: &ResourceSet| {
+            need.iter().any(|(name, quantity)| free.get(name) < quantity && held.get(name).0 > 0)
+        };
+        // What was asked for already, and what ends anyhow, counts as free.
+        for lease in self.leases.values().filter(|lease| lease.is_revoked || lease.lessee.is_none())
+        {
+            free.add(&lease.assigned.resources);
+        }
+        let mut asked = Vec::new();
+        for (lease_id, lease) in &self.leases {
+            if free.covers(need) {
+                break;
+            }
+            let of_others = Some(&lease.key) != class || lease.lessee != for_whom;
+            let is_blocked = lease.worker.is_some_and(|worker_id| self.is_blocked(worker_id));
+            let held = &lease.assigned.resources;
+            if of_others
+                && !lease.is_revoked
+                && lease.worker.is_some()
+                && !is_blocked
+                && lacks(&free, held)
+            {
+                free.add(held);
+                asked.push(*lease_id);
+            }
+        }
+        if !free.covers(need) {
+            // Actors or blocked workers hold the rest: taking leases back would help nobody.
+            return;
+        }
+        for lease_id in asked {
+            let Some(lease) = self.leases.get_mut(&lease_id) else { continue };
+            lease.is_revoked = true;
+            if let Some(conn) = lease.lessee {
+                self.send(conn, RevokeLease { lease_id });
+            }
+        }
+    }
+
+    fn is_blocked(&self, worker_id: WorkerId) -> bool {
+        self.pool.workers.get(&worker_id).is_some_and(|worker| worker.is_blocked)
+    }
+
+    pub(crate) fn return_lease(&mut self, conn: Conn, returned: &ReturnLease) {
+        // It may have been lost a moment ago: then the news is on its way.
+        let Some(lease) = self.leases.get_mut(&returned.lease_id) else { return };
+        if lease.lessee != Some(conn) {
+            return;
+        }
+        lease.lessee = None;
+        let (request_id, has_gpus) = (lease.request_id, !lease.assigned.gpus.is_empty());
+        let Some(worker_id) = lease.worker else { return };
+        if let Some(client) = self.clients.get_mut(conn) {
+            client.leases.remove(&returned.lease_id);
+            client.requests.remove(&request_id);
+        }
+        if returned.discard && has_gpus {
+            // The devices' memory is free only when the process has ended.
+            return self.ask_to_exit(worker_id, "Its lease was given back for good.");
+        }
+        let is_blocked = self.is_blocked(worker_id);
+        self.release_lease(returned.lease_id, is_blocked);
+        if returned.discard {
+            self.end_worker(worker_id, "Its lease was given back for good.");
+        } else {
+            self.worker_is_free(worker_id);
+        }
+    }
+
+    /// A client is gone: the workers that run its tasks end, and their resources come back with them.
+    pub(crate) fn reclaim_leases(&mut self, conn: Conn, client: &Client) {
+        for request_id in &client.requests {
+            self.queue.remove(conn, *request_id);
+        }
+        for lease_id in &client.leases {
+            let Some(lease) = self.leases.get_mut(lease_id) else { continue };
+            lease.lessee = None;
+            match lease.worker {
+                None => self.drop_unserved_lease(*lease_id),
+                Some(worker_id) => {
+                    let cause = DeathCause::new(
+                        DeathKind::Intended,
+                        "The process that owned its task has ended.",
+                    );
+                    self.kill_worker(worker_id, Some(cause));
+                }
+            }
+        }
+        self.is_dirty = true;
+    }
+
+    /// Ends a lease that has no worker yet.
+    fn drop_unserved_lease(&mut self, lease_id: LeaseId) {
+        self.pool.drop_demand(Demand::Lease(lease_id));
+        self.release_lease(lease_id, false);
+    }
+
+    /// There is no worker for the lease and will be none.
+    pub(crate) fn refuse_lease(&mut self, lease_id: LeaseId, failure: &Failure) {
+        let Some(lease) = self.release_lease(lease_id, false) else { return };
+        if let Some(conn) = lease.lessee {
+            self.send(
+                conn,
+                LeaseRefused { request_id: lease.request_id, failure: failure.clone() },
+            );
+        }
+    }
+
+    pub(crate) fn lease_lost(
+        &mut self,
+        lease_id: LeaseId,
+        worker_id: WorkerId,
+        cause: DeathCause,
+        is_blocked: bool,
+    ) {
+        let Some(lease) = self.release_lease(lease_id, is_blocked) else { return };
+        if let Some(conn) = lease.lessee {
+            self.send(conn, LeaseLost { lease_id, worker_id, cause });
+        }
+    }
+
+    fn release_lease(&mut self, lease_id: LeaseId, cpu_was_lent: bool) -> Option<Lease> {
+        let lease = self.leases.remove(&lease_id)?;
+        self.ledger.give_back(&lease.assigned, cpu_was_lent);
+        if let Some(client) = lease.lessee.and_then(|conn| self.clients.get_mut(conn)) {
+            client.leases.remove(&lease_id);
+            client.requests.remove(&lease.request_id);
+        }
+        if let Some(worker) =
+            lease.worker.and_then(|worker_id| self.pool.workers.get_mut(&worker_id))
+            && worker.usage == Use::Leased(lease_id)
+        {
+            worker.usage = Use::Ending;
+            worker.is_blocked = false;
+        }
+        self.is_dirty = true;
+        Some(lease)
+    }
+
+    /// **WHY-1** What a lease request waits for.
+    pub(crate) fn answer_why(&mut self, conn: Conn, why: &Why) {
+        let of_request =
+            |request: &Request| request.conn == conn && request.request_id == why.lease_request_id;
+        let mut text = String::new();
+        for class in self.queue.classes.values() {
+            if let Some(position) = class.waiting.iter().position(of_request) {
+                text = self.cluster.why(&class.spec.resources, &class.spec.strategy);
+                if position > 0 {
+                    text = format!("{text}; {position} requests of its kind come first");
+                }
+            }
+        }
+        let granted =
+            |lease: &&Lease| lease.lessee == Some(conn) && lease.request_id == why.lease_request_id;
+        if let Some(lease) = self.leases.values().find(granted) {
+            text = match lease.worker {
+                Some(worker_id) => format!("it was granted: worker {worker_id}"),
+                None => format!("a worker process for {} is being started", lease.class.name),
+            };
+        }
+        if text.is_empty() {
+            text = "this node knows no such request".to_owned();
+        }
+        self.out.push(Action::Send {
+            conn,
+            message: WhyReply { request_id: why.request_id, why: text }.into(),
+        });
+    }
+}

@@ -1,0 +1,216 @@
+//! The node state machine: what the daemon of one machine knows and decides.
+//!
+//! **STATE-1** [`Node`] changes only in [`Node::apply`], which is total and deterministic and returns
+//! every effect. It does no I/O and reads no clock; worker ids are made from a seed that the shell
+//! draws ([`Setup::seed`]).
+//!
+//! **NODE-1** Nothing here runs user code: specs, arguments and values pass through as bytes.
+//!
+//! **LIMIT-1** Every table has a bound in [`limits`]. **WHY-1** Every request that waits can say for
+//! what ([`explain`](Node::info)).
+//!
+//! Reading order: [`event`], then by what each part owns: `clients`, `jobs`, `ledger`, `leases`,
+//! `pool`, `actors`, `deaths`, `extents`, `objects`, `pulls`, `cluster`.
+
+#![forbid(unsafe_code)]
+
+pub mod event;
+pub mod extents;
+pub mod limits;
+
+mod actors;
+mod clients;
+mod cluster;
+mod control;
+mod deaths;
+mod jobs;
+mod leases;
+mod ledger;
+mod objects;
+mod pool;
+mod pulls;
+mod timers;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use helio_proto::cluster::NodeToControl;
+use helio_proto::control::Label;
+use helio_proto::node::NodeToClient;
+use helio_types::{LeaseId, NodeAddress, ResourceSet, WorkerId};
+
+pub use event::{Action, Conn, Event, Exit, Spawn};
+
+/// What a node is from its start on.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// Its id and where it listens.
+    pub address: NodeAddress,
+    /// Random; the ids of its workers are made from it.
+    pub seed: [u8; 28],
+    /// Its labels.
+    pub labels: Vec<Label>,
+    /// What it has.
+    pub total: ResourceSet,
+    /// Its GPUs, by index.
+    pub gpus: Vec<u32>,
+    /// The length of its memory file.
+    pub store_size: u64,
+    /// For those who ask.
+    pub name: String,
+    /// For those who ask.
+    pub hostname: String,
+    /// For those who ask.
+    pub session_dir: String,
+    /// For those who ask.
+    pub session_name: String,
+    /// For those who ask.
+    pub temp_dir: String,
+    /// `host:port` of the control service.
+    pub control_address: String,
+    /// The daemon's process.
+    pub pid: u32,
+    /// Whether the control service lives here.
+    pub is_head: bool,
+    /// Whether the daemon ends with the driver that registers with `owns_cluster`.
+    pub has_owner: bool,
+    /// How many workers may be starting at a time.
+    pub starts_max: usize,
+    /// How many idle workers are kept.
+    pub idle_max: usize,
+}
+
+/// The node.
+#[derive(Debug)]
+pub struct Node {
+    setup: Setup,
+    now: u64,
+    out: Vec<Action>,
+    /// Something was freed, came or went: waiting requests may have a place now.
+    is_dirty: bool,
+    status_changed: bool,
+    version: u64,
+    ids: u64,
+    timers: timers::Timers,
+    clients: clients::Clients,
+    jobs: jobs::Jobs,
+    ledger: ledger::Ledger,
+    queue: leases::Queue,
+    leases: BTreeMap<LeaseId, leases::Lease>,
+    lease_count: u64,
+    pool: pool::Pool,
+    actors: actors::Actors,
+    deaths: deaths::Deaths,
+    objects: objects::Objects,
+    pulls: pulls::Pulls,
+    cluster: cluster::Cluster,
+    control: control::Control,
+}
+
+impl Node {
+    /// A node that has just started.
+    #[must_use]
+    pub fn new(setup: Setup, now_ms: u64) -> Self {
+        let ledger = ledger::Ledger::new(setup.total.clone(), &setup.gpus);
+        let mut node = Self {
+            now: now_ms,
+            out: Vec::new(),
+            is_dirty: false,
+            status_changed: false,
+            version: 0,
+            ids: 0,
+            timers: timers::Timers::default(),
+            clients: clients::Clients::default(),
+            jobs: jobs::Jobs::default(),
+            ledger,
+            queue: leases::Queue::default(),
+            leases: BTreeMap::new(),
+            lease_count: 0,
+            pool: pool::Pool::default(),
+            actors: actors::Actors::default(),
+            deaths: deaths::Deaths::default(),
+            objects: objects::Objects::new(setup.store_size),
+            pulls: pulls::Pulls::default(),
+            cluster: cluster::Cluster::new(&setup),
+            control: control::Control::default(),
+            setup,
+        };
+        if node.setup.has_owner {
+            node.timers.set(now_ms + limits::OWNER_MS_MAX, timers::Timer::Owner);
+        }
+        node
+    }
+
+    /// Takes in what happened and returns what is to be done, in this order. Total: there is no event
+    /// that it does not expect, at any time.
+    pub fn apply(&mut self, event: Event, now_ms: u64) -> Vec<Action> {
+        self.now = self.now.max(now_ms);
+        match event {
+            Event::ClientOpened { conn, role, node_id, is_local } => {
+                self.client_opened(conn, role, node_id, is_local)
+            }
+            Event::ClientSaid { conn, message } => self.client_said(conn, message),
+            Event::ClientClosed { conn } => self.client_closed(conn),
+            Event::WorkerStarted { worker_id, pid } => self.worker_started(worker_id, pid),
+            Event::WorkerNotStarted { worker_id, why } => self.worker_not_started(worker_id, &why),
+            Event::WorkerExited { worker_id, exit, log_tail } => {
+                self.worker_exited(worker_id, exit, log_tail)
+            }
+            Event::WorkerWrote { worker_id, lines } => self.worker_wrote(worker_id, lines),
+            Event::ControlConnected => self.control_connected(),
+            Event::ControlSaid(message) => self.control_said(message),
+            Event::ControlLost => {}
+            Event::PeerSaid { conn, node_id, message } => self.peer_said(conn, node_id, message),
+            Event::PeerLost { conn, node_id } => self.peer_lost(conn, node_id),
+            Event::Served { conn, request_id } => self.served(conn, request_id),
+            Event::Tick => {}
+        }
+        while let Some(timer) = self.timers.due(self.now) {
+            self.timer_fired(timer);
+        }
+        if std::mem::take(&mut self.is_dirty) {
+            self.dispatch();
+            self.status_changed = true;
+        }
+        if std::mem::take(&mut self.status_changed) {
+            self.version += 1;
+            self.out.push(Action::StatusChanged);
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// When [`Event::Tick`] is needed next.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        self.timers.next()
+    }
+
+    /// The processes that are alive, for an orderly end.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
+        self.pool.workers.keys().copied()
+    }
+
+    fn send(&mut self, conn: Conn, message: impl Into<NodeToClient>) {
+        self.out.push(Action::Send { conn, message: message.into() });
+    }
+
+    fn tell_control(&mut self, message: impl Into<NodeToControl>) {
+        self.out.push(Action::Control(message.into()));
+    }
+
+    /// A new id: unique on this node by its first eight bytes, everywhere by the rest.
+    fn new_worker_id(&mut self) -> WorkerId {
+        self.ids += 1;
+        let mut bytes = self.setup.seed;
+        let (head, _) = bytes.split_first_chunk_mut::<8>().expect("28 bytes");
+        // A bijection of the counter (splitmix64), so that no two ids of a node begin alike.
+        let mut mixed =
+            u64::from_le_bytes(*head).wrapping_add(self.ids.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        *head = (mixed ^ (mixed >> 31)).to_le_bytes();
+        WorkerId(bytes)
+    }
+}

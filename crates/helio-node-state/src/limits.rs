@@ -1,0 +1,67 @@
+//! **LIMIT-1** The bounds of the node's tables, and what happens at each.
+
+/// How long a worker may take from its start to its registration; then it is killed and counts as
+/// failed.
+pub const WORKER_START_MS_MAX: u64 = 60_000;
+
+/// How many starts in a row may fail before those who wait for such a worker are told so.
+pub const WORKER_START_FAILURES_MAX: u32 = 3;
+
+/// How many worker processes a node has; requests beyond it wait.
+pub const WORKERS_MAX: usize = 4096;
+
+/// How long an idle worker beyond the kept ones lives.
+pub const WORKER_IDLE_MS_MAX: u64 = 1_000;
+
+/// How long a worker that was asked to end may take; then it is killed.
+pub const WORKER_EXIT_MS_MAX: u64 = 5_000;
+
+/// How long after its process ended a worker's last messages are awaited. They are in the socket's
+/// buffer already; only a child that inherited the socket keeps it open longer.
+pub const WORKER_DRAIN_MS_MAX: u64 = 100;
+
+/// How many lease requests may wait on a node; more are refused.
+pub const REQUESTS_MAX: usize = 100_000;
+
+/// How long an actor that was placed here waits for room before the placement is given back.
+pub const ACTOR_PLACEMENT_MS_MAX: u64 = 500;
+
+/// How many ended processes are remembered with their cause; the oldest are forgotten.
+pub const DEATHS_MAX: usize = 1_000;
+
+/// How many finished jobs are remembered; the oldest are forgotten.
+pub const JOBS_FINISHED_MAX: usize = 10_000;
+
+/// How long the question whether a living process is alive is left open: who asks has seen its
+/// connection break, and the news of its death may be a moment behind.
+pub const LIVENESS_MS: u64 = 200;
+
+/// How many questions about other nodes' processes may be open; more are answered "not known dead".
+pub const LIVENESS_ASKED_MAX: usize = 10_000;
+
+/// How many calls to the control service one client may have open; more are refused.
+pub const CALLS_MAX: usize = 10_000;
+
+/// How long the creation of an object waits for room.
+pub const CREATE_MS_MAX: u64 = 5_000;
+
+/// How many creations may wait for room; more are refused.
+pub const CREATES_MAX: usize = 10_000;
+
+/// How many objects a node keeps; a creation beyond it is refused.
+pub const OBJECTS_MAX: usize = 1_000_000;
+
+/// How many objects are being brought here at a time; more wait.
+pub const PULLS_MAX: usize = 16;
+
+/// How many objects may be waited for; more fetches are refused.
+pub const FETCHES_MAX: usize = 100_000;
+
+/// How many objects one peer may be reading from here; it queues beyond its own [`PULLS_MAX`].
+pub const SERVES_MAX: usize = 256;
+
+/// How long a cluster's own driver may take to register.
+pub const OWNER_MS_MAX: u64 = 30_000;
+
+/// How many dead nodes are remembered; the oldest are forgotten.
+pub const DEAD_NODES_MAX: usize = 1_000;

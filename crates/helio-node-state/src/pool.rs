@@ -1,0 +1,484 @@
+//! Worker processes, from their start to their end.
+//!
+//! ```text
+//!            registers             a lease or an actor needs one
+//! Starting ────────────▶ Idle ◀───────────────────────────▶ Leased | Actor
+//!     │                    │ too many, or its job is over       │
+//!     └────────────────────┴────────▶ Ending ◀──────────────────┘ ended by its holder
+//! ```
+//!
+//! A worker serves one job and one runtime environment. From every state it may die; it is forgotten
+//! when both its process and its connection have ended, so that what it said last is heard.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use helio_proto::cluster::ClientGone;
+use helio_proto::control::{Failure, FailureKind};
+use helio_proto::node::{Exit as ExitMessage, LeaseGranted};
+use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerId};
+
+use crate::actors::ActorKey;
+use crate::limits::{
+    WORKER_DRAIN_MS_MAX, WORKER_EXIT_MS_MAX, WORKER_IDLE_MS_MAX, WORKER_START_FAILURES_MAX,
+    WORKER_START_MS_MAX, WORKERS_MAX,
+};
+use crate::timers::Timer;
+use crate::{Action, Conn, Exit, Node, Spawn, deaths};
+
+/// What workers can stand in for each other: the job and the runtime environment, JSON.
+pub(crate) type PoolKey = (JobId, String);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    Starting,
+    Idle { since: u64 },
+    Leased(LeaseId),
+    Actor(ActorKey),
+    Ending,
+}
+
+#[derive(Debug)]
+pub(crate) struct Worker {
+    key: PoolKey,
+    pid: u32,
+    conn: Option<Conn>,
+    pub(crate) usage: Use,
+    /// Has run nothing yet, and so can become an actor.
+    is_fresh: bool,
+    /// Waits for others, and its CPU is lent.
+    pub(crate) is_blocked: bool,
+    /// Why it will have ended, when that is known before it ends.
+    cause: Option<DeathCause>,
+    /// Its process has ended so; its connection has not yet.
+    exited: Option<DeathCause>,
+}
+
+/// Who waits for a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Demand {
+    Lease(LeaseId),
+    Actor(ActorKey),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    pub(crate) workers: BTreeMap<WorkerId, Worker>,
+    demands: BTreeMap<PoolKey, VecDeque<Demand>>,
+    /// How many starts in a row have failed.
+    failures: BTreeMap<PoolKey, u32>,
+    /// Idle workers, the longest idle first.
+    idle: BTreeSet<(u64, WorkerId)>,
+}
+
+impl Pool {
+    /// The job of a worker that was started here and has not registered yet.
+    pub(crate) fn expects(&self, worker_id: WorkerId) -> Option<JobId> {
+        let worker = self.workers.get(&worker_id)?;
+        (worker.usage == Use::Starting && worker.conn.is_none()).then_some(worker.key.0)
+    }
+
+    pub(crate) fn job_of(&self, worker_id: WorkerId) -> Option<JobId> {
+        self.workers.get(&worker_id).map(|worker| worker.key.0)
+    }
+
+    pub(crate) fn of_job(&self, job_id: JobId) -> Vec<WorkerId> {
+        self.workers
+            .iter()
+            .filter(|(_, worker)| worker.key.0 == job_id)
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// Workers of a job that nobody uses, those that are only starting among them.
+    pub(crate) fn idle_of_job(&self, job_id: JobId) -> Vec<WorkerId> {
+        let unused = |worker: &Worker| matches!(worker.usage, Use::Starting | Use::Idle { .. });
+        let of_job =
+            |worker: &Worker| worker.key.0 == job_id && !self.demands.contains_key(&worker.key);
+        self.workers
+            .iter()
+            .filter(|(_, worker)| unused(worker) && of_job(worker))
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    pub(crate) fn is_alive(&self, worker_id: WorkerId) -> bool {
+        self.workers.get(&worker_id).is_some_and(|worker| worker.exited.is_none())
+    }
+
+    /// Whether someone waits for a worker, and for a kind that is being started.
+    pub(crate) fn drop_demand(&mut self, demand: Demand) {
+        self.demands.retain(|_, waiting| {
+            waiting.retain(|other| *other != demand);
+            !waiting.is_empty()
+        });
+    }
+
+    fn set_usage(&mut self, worker_id: WorkerId, usage: Use) {
+        let Some(worker) = self.workers.get_mut(&worker_id) else { return };
+        if let Use::Idle { since } = worker.usage {
+            self.idle.remove(&(since, worker_id));
+        }
+        worker.usage = usage;
+        if let Use::Idle { since } = usage {
+            self.idle.insert((since, worker_id));
+        }
+    }
+
+    fn is_used_up(&self, worker_id: WorkerId) -> bool {
+        self.workers
+            .get(&worker_id)
+            .is_none_or(|worker| worker.conn.is_none() || worker.exited.is_some())
+    }
+}
+
+impl Node {
+    /// Finds a worker for a lease or an actor: an idle one at once, else one is started.
+    pub(crate) fn need_worker(&mut self, key: PoolKey, demand: Demand) {
+        let fits = |worker: &Worker| {
+            worker.key == key && (worker.is_fresh || matches!(demand, Demand::Lease(_)))
+        };
+        // The one used last has the warmest caches; a used one leaves the fresh ones to actors.
+        let mut idle = self.pool.idle.iter().rev().map(|(_, id)| *id);
+        let found = idle.find(|id| self.pool.workers.get(id).is_some_and(fits));
+        match found {
+            Some(worker_id) => self.assign(worker_id, demand),
+            None => {
+                self.pool.demands.entry(key).or_default().push_back(demand);
+                self.start_workers();
+            }
+        }
+    }
+
+    /// Starts as many workers as are waited for and not starting yet.
+    fn start_workers(&mut self) {
+        let mut starting: BTreeMap<&PoolKey, usize> = BTreeMap::new();
+        for worker in self.pool.workers.values().filter(|worker| worker.usage == Use::Starting) {
+            *starting.entry(&worker.key).or_default() += 1;
+        }
+        let mut room = self.setup.starts_max.saturating_sub(starting.values().sum());
+        room = room.min(WORKERS_MAX.saturating_sub(self.pool.workers.len()));
+        let mut wanted: Vec<(PoolKey, usize)> = Vec::new();
+        for (key, demands) in &self.pool.demands {
+            let missing =
+                demands.len().saturating_sub(starting.get(key).copied().unwrap_or(0)).min(room);
+            room -= missing;
+            wanted.push((key.clone(), missing));
+        }
+        for (key, count) in wanted {
+            for _ in 0..count {
+                self.start_worker(&key);
+            }
+        }
+    }
+
+    fn start_worker(&mut self, key: &PoolKey) {
+        let (env, cwd) = match read_environment(&key.1) {
+            Ok(environment) => environment,
+            Err(why) => return self.fail_demands(key, &Failure::new(FailureKind::RuntimeEnv, why)),
+        };
+        let worker_id = self.new_worker_id();
+        let worker = Worker {
+            key: key.clone(),
+            pid: 0,
+            conn: None,
+            usage: Use::Starting,
+            is_fresh: true,
+            is_blocked: false,
+            cause: None,
+            exited: None,
+        };
+        self.pool.workers.insert(worker_id, worker);
+        self.timers.set(self.now + WORKER_START_MS_MAX, Timer::WorkerStart(worker_id));
+        self.out.push(Action::Spawn(Spawn { worker_id, job_id: key.0, env, cwd }));
+    }
+
+    pub(crate) fn worker_started(&mut self, worker_id: WorkerId, pid: u32) {
+        if let Some(worker) = self.pool.workers.get_mut(&worker_id) {
+            worker.pid = pid;
+        }
+    }
+
+    pub(crate) fn worker_not_started(&mut self, worker_id: WorkerId, why: &str) {
+        let message = format!("A worker process could not be started: {why}.");
+        self.worker_gone(worker_id, DeathCause::new(DeathKind::StartFailed, message));
+    }
+
+    pub(crate) fn worker_start_is_late(&mut self, worker_id: WorkerId) {
+        if self.pool.workers.get(&worker_id).is_some_and(|worker| worker.usage == Use::Starting) {
+            let seconds = WORKER_START_MS_MAX / 1000;
+            let message =
+                format!("The worker process did not register within {seconds} s and was killed.");
+            self.kill_worker(worker_id, Some(DeathCause::new(DeathKind::StartFailed, message)));
+        }
+    }
+
+    pub(crate) fn worker_registered(&mut self, conn: Conn, worker_id: WorkerId) {
+        let pid = self.pid_of(conn);
+        let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
+        worker.conn = Some(conn);
+        if worker.pid == 0 {
+            worker.pid = pid;
+        }
+        let key = worker.key.clone();
+        self.pool.failures.remove(&key);
+        self.send_registered(conn, String::new());
+        self.worker_is_free(worker_id);
+    }
+
+    /// A worker has nothing to do: the first that waits for its kind gets it.
+    pub(crate) fn worker_is_free(&mut self, worker_id: WorkerId) {
+        if self.pool.is_used_up(worker_id) {
+            return;
+        }
+        let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
+        worker.is_blocked = false;
+        let (key, is_fresh) = (worker.key.clone(), worker.is_fresh);
+        if let Some(waiting) = self.pool.demands.get_mut(&key) {
+            let suits = |demand: &Demand| is_fresh || matches!(demand, Demand::Lease(_));
+            if let Some(index) = waiting.iter().position(suits) {
+                let demand = waiting.remove(index).expect("it was found there");
+                if waiting.is_empty() {
+                    self.pool.demands.remove(&key);
+                }
+                self.assign(worker_id, demand);
+                // Its place among those that may start is free.
+                return self.start_workers();
+            }
+        }
+        if self.jobs.is_finished(key.0) {
+            return self.end_worker(worker_id, "The job that it belonged to has ended.");
+        }
+        self.pool.set_usage(worker_id, Use::Idle { since: self.now });
+        if self.pool.idle.len() > self.setup.idle_max {
+            self.timers.set(self.now + WORKER_IDLE_MS_MAX, Timer::Idle);
+        }
+        self.start_workers();
+    }
+
+    fn assign(&mut self, worker_id: WorkerId, demand: Demand) {
+        let Some(conn) = self.pool.workers.get(&worker_id).and_then(|worker| worker.conn) else {
+            return;
+        };
+        match demand {
+            Demand::Lease(lease_id) => {
+                self.pool.set_usage(worker_id, Use::Leased(lease_id));
+                let address = self.address_of(conn);
+                let Some(lease) = self.leases.get_mut(&lease_id) else {
+                    return self.worker_is_free(worker_id);
+                };
+                lease.worker = Some(worker_id);
+                if let Some(lessee) = lease.lessee {
+                    let granted = LeaseGranted {
+                        request_id: lease.request_id,
+                        lease_id,
+                        worker: address,
+                        assigned: lease.assigned.clone(),
+                    };
+                    self.send(lessee, granted);
+                }
+            }
+            Demand::Actor(key) => {
+                self.pool.set_usage(worker_id, Use::Actor(key));
+                self.start_actor(key, worker_id, conn);
+            }
+        }
+        if let Some(worker) = self.pool.workers.get_mut(&worker_id) {
+            worker.is_fresh = false;
+        }
+    }
+
+    /// Lends a waiting worker's CPU to others, or takes it back.
+    pub(crate) fn set_blocked(&mut self, conn: Conn, is_blocked: bool) {
+        let Some(client) = self.clients.get(conn) else { return };
+        let Some(worker) = self.pool.workers.get_mut(&client.worker_id) else { return };
+        if worker.is_blocked == is_blocked {
+            return;
+        }
+        let assigned = match worker.usage {
+            Use::Leased(lease_id) => self.leases.get(&lease_id).map(|lease| &lease.assigned),
+            Use::Actor(key) => self.actors.assigned(key),
+            _ => None,
+        };
+        let Some(assigned) = assigned else { return };
+        worker.is_blocked = is_blocked;
+        if is_blocked {
+            self.ledger.lend_cpu(assigned);
+        } else {
+            self.ledger.retake_cpu(assigned);
+        }
+        self.is_dirty = true;
+    }
+
+    pub(crate) fn end_idle_workers(&mut self) {
+        while self.pool.idle.len() > self.setup.idle_max {
+            let Some(&(since, worker_id)) = self.pool.idle.first() else { return };
+            if since + WORKER_IDLE_MS_MAX > self.now {
+                self.timers.set(since + WORKER_IDLE_MS_MAX, Timer::Idle);
+                return;
+            }
+            self.end_worker(worker_id, "It was idle.");
+        }
+    }
+
+    /// Asks a worker to end; kills it when it does not.
+    pub(crate) fn end_worker(&mut self, worker_id: WorkerId, reason: &str) {
+        self.pool.set_usage(worker_id, Use::Ending);
+        self.ask_to_exit(worker_id, reason);
+    }
+
+    pub(crate) fn ask_to_exit(&mut self, worker_id: WorkerId, reason: &str) {
+        let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
+        worker.cause.get_or_insert_with(|| DeathCause::new(DeathKind::Intended, reason));
+        match worker.conn {
+            Some(conn) => self.send(conn, ExitMessage { reason: reason.to_owned(), drain: true }),
+            None => self.out.push(Action::Kill { worker_id }),
+        }
+        self.timers.set(self.now + WORKER_EXIT_MS_MAX, Timer::WorkerExit(worker_id));
+    }
+
+    pub(crate) fn worker_exit_is_late(&mut self, worker_id: WorkerId) {
+        if self.pool.workers.contains_key(&worker_id) {
+            self.kill_worker(worker_id, None);
+        }
+    }
+
+    /// Kills a worker now, for the given reason unless it has one already.
+    pub(crate) fn kill_worker(&mut self, worker_id: WorkerId, cause: Option<DeathCause>) {
+        let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
+        if worker.cause.is_none() {
+            worker.cause = cause;
+        }
+        if matches!(worker.usage, Use::Starting | Use::Idle { .. }) {
+            self.pool.set_usage(worker_id, Use::Ending);
+        }
+        self.out.push(Action::Kill { worker_id });
+    }
+
+    /// The worker says why it is about to end.
+    pub(crate) fn worker_leaves(&mut self, conn: Conn, cause: DeathCause) {
+        let Some(client) = self.clients.get(conn) else { return };
+        if let Some(worker) = self.pool.workers.get_mut(&client.worker_id) {
+            worker.cause.get_or_insert(cause);
+        }
+    }
+
+    pub(crate) fn worker_exited(&mut self, worker_id: WorkerId, exit: Exit, log_tail: String) {
+        let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
+        let cause = deaths::cause(worker.cause.take(), worker.pid, exit, log_tail);
+        if worker.conn.is_some() {
+            worker.exited = Some(cause);
+            self.timers.set(self.now + WORKER_DRAIN_MS_MAX, Timer::WorkerDrain(worker_id));
+            if matches!(worker.usage, Use::Idle { .. }) {
+                self.pool.set_usage(worker_id, Use::Ending);
+            }
+        } else {
+            self.worker_gone(worker_id, cause);
+        }
+    }
+
+    /// A child of the dead worker holds its socket open.
+    pub(crate) fn worker_drain_is_late(&mut self, worker_id: WorkerId) {
+        let Some(worker) = self.pool.workers.get(&worker_id) else { return };
+        if let (Some(conn), true) = (worker.conn, worker.exited.is_some()) {
+            self.out.push(Action::Close { conn, why: String::new() });
+            self.client_closed(conn);
+        }
+    }
+
+    /// The worker's connection ended: its process has, or has to.
+    pub(crate) fn worker_disconnected(&mut self, worker_id: WorkerId) {
+        let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
+        worker.conn = None;
+        match worker.exited.take() {
+            Some(cause) => self.worker_gone(worker_id, cause),
+            None => {
+                if matches!(worker.usage, Use::Idle { .. }) {
+                    self.pool.set_usage(worker_id, Use::Ending);
+                }
+                self.out.push(Action::Kill { worker_id });
+            }
+        }
+    }
+
+    fn worker_gone(&mut self, worker_id: WorkerId, cause: DeathCause) {
+        self.pool.set_usage_of_dead(worker_id);
+        let Some(worker) = self.pool.workers.remove(&worker_id) else { return };
+        self.out.push(Action::Forget { worker_id });
+        self.deaths_add(worker_id, cause.clone());
+        self.tell_control(ClientGone { worker_id, is_driver: false, cause: cause.clone() });
+        match worker.usage {
+            Use::Starting => self.start_failed(&worker.key, &cause),
+            Use::Leased(lease_id) => self.lease_lost(lease_id, worker_id, cause, worker.is_blocked),
+            Use::Actor(key) => self.actor_gone(key, cause, worker.is_blocked),
+            // It was killed because it took too long.
+            Use::Ending if cause.kind == DeathKind::StartFailed => {
+                self.start_failed(&worker.key, &cause)
+            }
+            Use::Idle { .. } | Use::Ending => {}
+        }
+        self.start_workers();
+        self.is_dirty = true;
+    }
+
+    fn start_failed(&mut self, key: &PoolKey, cause: &DeathCause) {
+        let failures = self.pool.failures.entry(key.clone()).or_default();
+        *failures += 1;
+        if *failures >= WORKER_START_FAILURES_MAX {
+            let text =
+                format!("{failures} workers in a row could not be started; the last one: {cause}");
+            self.fail_demands(key, &Failure::new(FailureKind::System, text));
+        }
+    }
+
+    /// Tells all that wait for a worker of this kind that there will be none.
+    fn fail_demands(&mut self, key: &PoolKey, failure: &Failure) {
+        self.pool.failures.remove(key);
+        for demand in self.pool.demands.remove(key).unwrap_or_default() {
+            match demand {
+                Demand::Lease(lease_id) => self.refuse_lease(lease_id, failure),
+                Demand::Actor(actor) => {
+                    let cause = DeathCause::new(DeathKind::StartFailed, failure.message.clone());
+                    self.actor_gone(actor, cause, false);
+                }
+            }
+        }
+        self.is_dirty = true;
+    }
+}
+
+impl Pool {
+    fn set_usage_of_dead(&mut self, worker_id: WorkerId) {
+        if let Some(Worker { usage: Use::Idle { since }, .. }) = self.workers.get(&worker_id) {
+            self.idle.remove(&(*since, worker_id));
+        }
+    }
+}
+
+/// The variables and the folder of a runtime environment.
+fn read_environment(json: &str) -> Result<(BTreeMap<String, String>, Option<String>), String> {
+    if json.is_empty() {
+        return Ok((BTreeMap::new(), None));
+    }
+    let value: serde_json::Value = serde_json::from_str(json)
+        .map_err(|e| format!("the runtime environment is not JSON: {e}"))?;
+    let mut env = BTreeMap::new();
+    for (name, value) in value.get("env_vars").and_then(|v| v.as_object()).into_iter().flatten() {
+        let Some(value) = value.as_str() else {
+            return Err(format!(
+                "the runtime environment's env_vars must be strings; {name} is not"
+            ));
+        };
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(format!(
+                "the runtime environment's variable {name:?} is no environment variable"
+            ));
+        }
+        env.insert(name.clone(), value.to_owned());
+    }
+    let cwd = value
+        .get("working_dir")
+        .and_then(|v| v.as_str())
+        .filter(|dir| !dir.is_empty())
+        .map(str::to_owned);
+    Ok((env, cwd))
+}

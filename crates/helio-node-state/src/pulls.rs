@@ -1,0 +1,394 @@
+//! Objects on their way: brought here for readers, and read out by other daemons.
+//!
+//! Fetches of an object share one pull. Locations are tried in turn; when none is left the readers
+//! learn which of them did not have it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use helio_proto::cluster::{CancelPull, NodeToNode, PullChunk, PullFailed, PullObject, PullStart};
+use helio_proto::control::{Failure, FailureKind};
+use helio_proto::node::{FetchObject, ObjectMissing, ObjectRefused};
+use helio_types::{NodeAddress, NodeId, ObjectId};
+
+use crate::extents::Extent;
+use crate::limits::{FETCHES_MAX, PULLS_MAX, SERVES_MAX};
+use crate::{Action, Conn, Node};
+
+/// An object that someone here waits for.
+#[derive(Debug, Default)]
+struct Fetch {
+    readers: Vec<(Conn, u64)>,
+    /// Where it may be, the next to be asked first.
+    locations: VecDeque<NodeAddress>,
+    /// Who did not have it.
+    gone: Vec<NodeId>,
+    /// What the last of them said.
+    reason: String,
+    state: State,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// A process of this node is writing it.
+    Written,
+    /// Its turn has not come.
+    #[default]
+    Queued,
+    /// A node was asked for it.
+    Pulling(Pull),
+}
+
+#[derive(Debug)]
+struct Pull {
+    number: u64,
+    from: NodeAddress,
+    /// Known when the first answer has come.
+    extent: Option<Extent>,
+    size: u64,
+    received: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Pulls {
+    fetches: BTreeMap<ObjectId, Fetch>,
+    by_request: BTreeMap<(Conn, u64), ObjectId>,
+    by_number: BTreeMap<u64, ObjectId>,
+    queued: VecDeque<ObjectId>,
+    count: u64,
+    /// What other daemons read from here.
+    serves: BTreeMap<(Conn, u64), ObjectId>,
+}
+
+impl Pulls {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fetches.is_empty()
+            && self.by_request.is_empty()
+            && self.by_number.is_empty()
+            && self.serves.is_empty()
+    }
+}
+
+impl Node {
+    pub(crate) fn fetch_object(&mut self, conn: Conn, fetch: FetchObject) {
+        let FetchObject { request_id, object_id, locations } = fetch;
+        if self.pulls.by_request.contains_key(&(conn, request_id)) {
+            return self.violation(conn, "a request number that is in use");
+        }
+        if self.hand_out(conn, request_id, object_id) {
+            return;
+        }
+        if self.pulls.by_request.len() >= FETCHES_MAX {
+            let failure = Failure::new(
+                FailureKind::System,
+                format!("{FETCHES_MAX} reads wait for their object already"),
+            );
+            return self.send(conn, ObjectRefused { request_id, failure });
+        }
+        self.pulls.by_request.insert((conn, request_id), object_id);
+        let is_new = !self.pulls.fetches.contains_key(&object_id);
+        let entry = self.pulls.fetches.entry(object_id).or_default();
+        entry.readers.push((conn, request_id));
+        for location in locations {
+            let is_pulled = matches!(&entry.state, State::Pulling(pull) if pull.from.node_id == location.node_id);
+            if !is_pulled && !entry.locations.contains(&location) {
+                entry.locations.push_back(location);
+            }
+        }
+        if is_new {
+            if self.objects.is_being_written(object_id) {
+                entry.state = State::Written;
+            } else {
+                self.pulls.queued.push_back(object_id);
+                self.start_pulls();
+            }
+        }
+    }
+
+    pub(crate) fn cancel_fetch(&mut self, conn: Conn, request_id: u64) {
+        let Some(object_id) = self.pulls.by_request.remove(&(conn, request_id)) else { return };
+        let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
+        fetch.readers.retain(|reader| *reader != (conn, request_id));
+        if fetch.readers.is_empty() {
+            self.stop_pull(object_id);
+            self.pulls.fetches.remove(&object_id);
+            self.pulls.queued.retain(|other| *other != object_id);
+            self.start_pulls();
+        }
+    }
+
+    pub(crate) fn forget_fetches(&mut self, conn: Conn) {
+        let requests: Vec<u64> = self
+            .pulls
+            .by_request
+            .range((conn, 0)..=(conn, u64::MAX))
+            .map(|((_, request_id), _)| *request_id)
+            .collect();
+        for request_id in requests {
+            self.cancel_fetch(conn, request_id);
+        }
+    }
+
+    fn start_pulls(&mut self) {
+        while self.pulls.by_number.len() < PULLS_MAX {
+            let Some(object_id) = self.pulls.queued.pop_front() else { return };
+            self.ask_next(object_id);
+        }
+    }
+
+    /// Asks the next location for the object, or tells its readers that there is none.
+    fn ask_next(&mut self, object_id: ObjectId) {
+        let own = self.setup.address.node_id;
+        let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
+        while let Some(from) = fetch.locations.pop_front() {
+            let is_dead = self.cluster.address(from.node_id).is_some_and(|(_, is_alive)| !is_alive);
+            if from.node_id == own || is_dead {
+                if !fetch.gone.contains(&from.node_id) {
+                    fetch.gone.push(from.node_id);
+                }
+                continue;
+            }
+            self.pulls.count += 1;
+            let number = self.pulls.count;
+            self.pulls.by_number.insert(number, object_id);
+            fetch.state = State::Pulling(Pull {
+                number,
+                from: from.clone(),
+                extent: None,
+                size: 0,
+                received: 0,
+            });
+            let message = NodeToNode::Pull(PullObject { request_id: number, object_id });
+            self.out.push(Action::Ask { to: from, message });
+            return;
+        }
+        let Some(fetch) = self.pulls.fetches.remove(&object_id) else { return };
+        let mut reason = fetch.reason;
+        if reason.is_empty() {
+            reason = "no node that had it is alive".to_owned();
+        }
+        for (conn, request_id) in fetch.readers {
+            self.pulls.by_request.remove(&(conn, request_id));
+            self.send(
+                conn,
+                ObjectMissing { request_id, gone: fetch.gone.clone(), reason: reason.clone() },
+            );
+        }
+    }
+
+    /// Ends the pull of an object, if there is one, and tells the one that was asked.
+    fn stop_pull(&mut self, object_id: ObjectId) {
+        let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
+        if let State::Pulling(pull) = std::mem::take(&mut fetch.state) {
+            self.pulls.by_number.remove(&pull.number);
+            let message = NodeToNode::CancelPull(CancelPull { request_id: pull.number });
+            self.out.push(Action::Ask { to: pull.from, message });
+            if let Some(extent) = pull.extent {
+                self.objects.give_back(extent);
+            }
+        }
+    }
+
+    /// The one that was asked does not have it, or is gone: ask the next.
+    fn pull_failed(&mut self, object_id: ObjectId, reason: String) {
+        let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
+        let State::Pulling(pull) = std::mem::take(&mut fetch.state) else { return };
+        self.pulls.by_number.remove(&pull.number);
+        fetch.gone.push(pull.from.node_id);
+        fetch.reason = reason;
+        if let Some(extent) = pull.extent {
+            self.objects.give_back(extent);
+        }
+        self.ask_next(object_id);
+        self.start_pulls();
+    }
+
+    /// Someone here has sealed the object.
+    pub(crate) fn serve_waiting_fetches(&mut self, object_id: ObjectId) {
+        self.stop_pull(object_id);
+        self.pulls.queued.retain(|other| *other != object_id);
+        let Some(fetch) = self.pulls.fetches.remove(&object_id) else { return };
+        for (conn, request_id) in fetch.readers {
+            self.pulls.by_request.remove(&(conn, request_id));
+            self.hand_out(conn, request_id, object_id);
+        }
+        self.start_pulls();
+    }
+
+    /// Its writer died or changed its mind: it may still be elsewhere.
+    pub(crate) fn writing_was_given_up(&mut self, object_id: ObjectId) {
+        if self.objects.is_being_written(object_id) {
+            return;
+        }
+        if let Some(fetch) = self.pulls.fetches.get_mut(&object_id)
+            && matches!(fetch.state, State::Written)
+        {
+            fetch.state = State::Queued;
+            self.pulls.queued.push_back(object_id);
+            self.start_pulls();
+        }
+    }
+
+    pub(crate) fn peer_said(&mut self, conn: Conn, node_id: NodeId, message: NodeToNode) {
+        match message {
+            NodeToNode::Pull(pull) => self.serve(conn, &pull),
+            NodeToNode::CancelPull(cancel) => {
+                if self.pulls.serves.contains_key(&(conn, cancel.request_id)) {
+                    self.out.push(Action::StopServing { conn, request_id: cancel.request_id });
+                }
+            }
+            NodeToNode::PullStart(start) => self.pull_begins(node_id, start),
+            NodeToNode::PullChunk(chunk) => self.chunk_arrived(node_id, chunk),
+            NodeToNode::PullFailed(failed) => {
+                if let Some(object_id) = self.pulled_from(node_id, failed.request_id) {
+                    self.pull_failed(object_id, failed.reason);
+                }
+            }
+            NodeToNode::Drop(drop) => self.drop_object(drop.object_id),
+            NodeToNode::AskLiveness(ask) => self.peer_asks_liveness(conn, &ask),
+            NodeToNode::TellLiveness(told) => self.peer_tells_liveness(told),
+            NodeToNode::Unknown => {}
+        }
+    }
+
+    /// The object of a pull that this node was asked for.
+    fn pulled_from(&self, node_id: NodeId, number: u64) -> Option<ObjectId> {
+        let object_id = self.pulls.by_number.get(&number)?;
+        match &self.pulls.fetches.get(object_id)?.state {
+            State::Pulling(pull) if pull.from.node_id == node_id => Some(*object_id),
+            _ => None,
+        }
+    }
+
+    fn pull_begins(&mut self, node_id: NodeId, start: PullStart) {
+        let Some(object_id) = self.pulled_from(node_id, start.request_id) else { return };
+        let extent = self.objects.allocate(start.size);
+        let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
+        let State::Pulling(pull) = &mut fetch.state else { return };
+        if pull.extent.is_some() {
+            if let Some(extent) = extent {
+                self.objects.give_back(extent);
+            }
+            return;
+        }
+        match extent {
+            Some(extent) => {
+                pull.extent = Some(extent);
+                pull.size = start.size;
+                self.out.push(Action::Created { offset: extent.offset, size: start.size });
+                self.finish_pull(object_id);
+            }
+            None => self.no_room_for(object_id, start.size),
+        }
+    }
+
+    fn no_room_for(&mut self, object_id: ObjectId, size: u64) {
+        self.stop_pull(object_id);
+        let Some(fetch) = self.pulls.fetches.remove(&object_id) else { return };
+        let used = self.objects.used();
+        let total = self.setup.store_size;
+        let text = format!(
+            "the object store is full: the object that was to be brought here needs {size} bytes, {} of {total} are free",
+            total - used
+        );
+        for (conn, request_id) in fetch.readers {
+            self.pulls.by_request.remove(&(conn, request_id));
+            let failure = Failure::new(FailureKind::StoreFull, text.clone());
+            self.send(conn, ObjectRefused { request_id, failure });
+        }
+        self.start_pulls();
+    }
+
+    fn chunk_arrived(&mut self, node_id: NodeId, chunk: PullChunk) {
+        let Some(object_id) = self.pulled_from(node_id, chunk.request_id) else { return };
+        let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
+        let State::Pulling(pull) = &mut fetch.state else { return };
+        let length = chunk.bytes.len() as u64;
+        let Some(extent) = pull
+            .extent
+            .filter(|_| chunk.offset == pull.received && length <= pull.size - pull.received)
+        else {
+            return self.pull_failed(object_id, "the bytes came out of order".to_owned());
+        };
+        pull.received += length;
+        self.out.push(Action::Write { offset: extent.offset + chunk.offset, bytes: chunk.bytes });
+        self.finish_pull(object_id);
+    }
+
+    fn finish_pull(&mut self, object_id: ObjectId) {
+        let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
+        let State::Pulling(pull) = &fetch.state else { return };
+        let (Some(extent), true) = (pull.extent, pull.received == pull.size) else { return };
+        let (number, size) = (pull.number, pull.size);
+        fetch.state = State::Queued;
+        self.pulls.by_number.remove(&number);
+        self.objects.add_secondary(object_id, extent, size);
+        self.serve_waiting_fetches(object_id);
+        self.status_changed = true;
+    }
+
+    fn serve(&mut self, conn: Conn, pull: &PullObject) {
+        let key = (conn, pull.request_id);
+        let reading = self.pulls.serves.range((conn, 0)..=(conn, u64::MAX)).count();
+        let reason = if reading >= SERVES_MAX {
+            "it is reading too many objects already"
+        } else if self.pulls.serves.contains_key(&key) {
+            "the request number is in use"
+        } else {
+            "the object is not in its store"
+        };
+        let may_serve = reading < SERVES_MAX && !self.pulls.serves.contains_key(&key);
+        match may_serve.then(|| self.objects.pin(pull.object_id)).flatten() {
+            Some((offset, size)) => {
+                self.pulls.serves.insert(key, pull.object_id);
+                let message =
+                    NodeToNode::PullStart(PullStart { request_id: pull.request_id, size });
+                self.out.push(Action::Answer { conn, message });
+                self.out.push(Action::Serve { conn, request_id: pull.request_id, offset, size });
+            }
+            None => {
+                let reason = format!("node {}: {reason}", self.setup.address.host);
+                let message =
+                    NodeToNode::PullFailed(PullFailed { request_id: pull.request_id, reason });
+                self.out.push(Action::Answer { conn, message });
+            }
+        }
+    }
+
+    pub(crate) fn served(&mut self, conn: Conn, request_id: u64) {
+        if let Some(object_id) = self.pulls.serves.remove(&(conn, request_id)) {
+            self.unpin(object_id, 1);
+        }
+    }
+
+    pub(crate) fn peer_lost(&mut self, conn: Option<Conn>, node_id: NodeId) {
+        if let Some(conn) = conn {
+            let serves: Vec<u64> = self
+                .pulls
+                .serves
+                .range((conn, 0)..=(conn, u64::MAX))
+                .map(|((_, request_id), _)| *request_id)
+                .collect();
+            for request_id in serves {
+                self.out.push(Action::StopServing { conn, request_id });
+            }
+        }
+        self.give_up_on(node_id, "the connection to it was lost");
+        self.liveness_of_lost_node(node_id, false);
+    }
+
+    /// What is being pulled from the node is pulled from another one.
+    pub(crate) fn give_up_on(&mut self, node_id: NodeId, reason: &str) {
+        let from_it = |fetch: &Fetch| matches!(&fetch.state, State::Pulling(pull) if pull.from.node_id == node_id);
+        let lost: Vec<ObjectId> = self
+            .pulls
+            .fetches
+            .iter()
+            .filter(|(_, fetch)| from_it(fetch))
+            .map(|(id, _)| *id)
+            .collect();
+        for object_id in lost {
+            self.pull_failed(object_id, format!("node {node_id}: {reason}"));
+        }
+    }
+}

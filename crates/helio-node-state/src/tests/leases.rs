@@ -1,0 +1,245 @@
+//! Lease requests: granted, queued, sent on, refused, asked back.
+
+use helio_proto::control::{FailureKind, Strategy, StrategyKind};
+use helio_proto::node::{
+    Blocked, CancelLease, LeaseLost, NodeToClient, RequestLease, ReturnLease, Unblocked, Why,
+};
+use helio_types::DeathKind;
+
+use super::{World, address, node_id};
+use crate::{Conn, Exit};
+
+fn is_revoke(message: &NodeToClient) -> bool {
+    matches!(message, NodeToClient::RevokeLease(_))
+}
+
+fn lost(world: &mut World, conn: Conn) -> LeaseLost {
+    let lost = world.take(conn, |message| match message {
+        NodeToClient::LeaseLost(lost) => Some(lost.clone()),
+        _ => None,
+    });
+    lost.unwrap()
+}
+
+#[test]
+fn requests_of_a_class_are_served_in_their_order() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    for request_id in 1..=3 {
+        world.request(driver, request_id, class.clone());
+    }
+    for request_id in 1..=3 {
+        let granted = world.granted(driver).unwrap();
+        assert_eq!(granted.request_id, request_id);
+        assert_eq!(world.granted(driver), None, "one CPU, one lease");
+        world.give_back(driver, &granted);
+    }
+    assert_eq!(world.spawned.len(), 1, "the worker stayed warm");
+    world.close(driver);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn classes_take_turns() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let (a, b) = (world.class(1, &[("CPU", 1.0)]), world.class(1, &[("CPU", 0.9)]));
+    for request_id in 1..=3 {
+        world.request(driver, request_id, a.clone());
+    }
+    world.request(driver, 10, b);
+    let mut order = Vec::new();
+    while let Some(granted) = world.granted(driver) {
+        order.push(granted.request_id);
+        world.give_back(driver, &granted);
+    }
+    assert_eq!(order, [1, 2, 10, 3], "the first was served before the others came");
+}
+
+#[test]
+fn a_waiting_class_has_leases_of_others_asked_back_each_once() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    let one = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, one.clone());
+    world.request(driver, 2, one.clone());
+    let (first, second) = (world.granted(driver).unwrap(), world.granted(driver).unwrap());
+    world.request(driver, 3, one);
+    assert!(!world.took(driver, is_revoke), "its own class waits for itself");
+    let other = world.class(1, &[("CPU", 0.5)]);
+    world.request(driver, 4, other.clone());
+    assert!(world.took(driver, is_revoke), "one is enough");
+    assert!(!world.took(driver, is_revoke));
+    world.request(driver, 5, other);
+    assert!(!world.took(driver, is_revoke), "it was asked for already");
+    world.give_back(driver, &first);
+    world.give_back(driver, &second);
+    world.close(driver);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn leases_that_would_not_help_are_not_asked_back() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.launch(1, 1, &[("CPU", 1.0)], false);
+    let one = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, one);
+    world.granted(driver).unwrap();
+    let both = world.class(1, &[("CPU", 2.0)]);
+    world.request(driver, 2, both);
+    assert!(!world.took(driver, is_revoke), "the actor holds the other CPU");
+}
+
+#[test]
+fn a_blocked_worker_lends_its_cpu_and_takes_it_back() {
+    let mut world = World::new(&[("CPU", 1.0), ("GPU", 1.0)]);
+    let driver = world.driver();
+    let outer = world.class(1, &[("CPU", 1.0), ("GPU", 1.0)]);
+    world.request(driver, 1, outer);
+    let lease = world.granted(driver).unwrap();
+    assert_eq!(lease.assigned.gpus, [0]);
+    let worker = world.conn_of(&lease);
+    let inner = world.class(1, &[("CPU", 1.0)]);
+    world.request(worker, 1, inner);
+    assert_eq!(world.granted(worker), None);
+    world.say(worker, Blocked {});
+    let nested = world.granted(worker).unwrap();
+    assert_eq!(world.node.info().available.get("GPU").0, 0, "only the CPU is lent");
+    world.say(worker, Unblocked {});
+    assert_eq!(world.cpus_free(), -1.0);
+    world.give_back(worker, &nested);
+    assert_eq!(world.cpus_free(), 0.0);
+    world.say(worker, Blocked {});
+    world.close(driver);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn what_does_not_fit_here_is_sent_on_once() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    world.view(&[(2, true, 4.0)]);
+    let two = world.class(1, &[("CPU", 2.0)]);
+    for request_id in 1..=3 {
+        world.request(driver, request_id, two.clone());
+    }
+    let spilled = |message: &NodeToClient| match message {
+        NodeToClient::LeaseSpillback(spill) => Some((spill.request_id, spill.node.clone())),
+        _ => None,
+    };
+    assert_eq!(world.take(driver, spilled), Some((1, address(2))));
+    assert_eq!(world.take(driver, spilled), Some((2, address(2))));
+    assert_eq!(world.take(driver, spilled), None, "4 CPUs are taken until news come");
+    let request = RequestLease { request_id: 9, class: two, spilled: true, ..RequestLease::default() };
+    world.say(driver, request);
+    assert_eq!(world.take(driver, spilled), None, "it was sent on before");
+}
+
+#[test]
+fn the_impossible_waits_with_a_reason_or_is_refused_when_bound_to_a_node() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let gpu = world.class(1, &[("GPU", 1.0)]);
+    world.request(driver, 1, gpu.clone());
+    let pending = |message: &NodeToClient| match message {
+        NodeToClient::LeasePending(pending) => Some((pending.request_id, pending.why.clone())),
+        _ => None,
+    };
+    let (request_id, why) = world.take(driver, pending).unwrap();
+    assert!(request_id == 1 && why.contains("GPU"), "WHY-1: {why}");
+    world.view(&[(2, true, 1.0)]);
+    assert_eq!(world.take(driver, pending), None, "told once");
+
+    let kind = StrategyKind::NodeAffinity as u32;
+    let strategy = Strategy { kind, node_id: node_id(7), ..Strategy::default() };
+    let mut bound = world.class(1, &[("CPU", 1.0)]);
+    bound.strategy = strategy;
+    world.request(driver, 2, bound);
+    let refused = world.take(driver, |message| match message {
+        NodeToClient::LeaseRefused(refused) => Some(refused.clone()),
+        _ => None,
+    });
+    assert_eq!(refused.unwrap().failure.kind, FailureKind::Unschedulable as u32);
+
+    world.say(driver, Why { request_id: 77, lease_request_id: 1 });
+    let why = world.take(driver, |message| match message {
+        NodeToClient::WhyReply(reply) => Some(reply.why.clone()),
+        _ => None,
+    });
+    assert!(why.unwrap().contains("GPU"), "WHY-1");
+    let pending = world.node.info().pending;
+    assert!(pending.len() == 1 && pending[0].count == 1 && !pending[0].why.is_empty(), "WHY-1");
+    world.say(driver, CancelLease { request_id: 1 });
+    assert_eq!(world.node.info().pending, []);
+}
+
+#[test]
+fn a_cancelled_request_gives_back_what_was_set_aside_for_it() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    world.starts_at_once = false;
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    assert_eq!(world.cpus_free(), 0.0);
+    world.say(driver, CancelLease { request_id: 1 });
+    assert_eq!(world.cpus_free(), 1.0);
+    let worker_id = world.spawned[0].worker_id;
+    world.register_worker(worker_id);
+    world.pass(0);
+    assert_eq!(world.granted(driver), None);
+    world.close(driver);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn a_dead_worker_is_reported_with_its_cause_and_frees_its_resources() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    let lease = world.granted(driver).unwrap();
+    world.worker_ends(lease.worker.worker_id, Exit::Signal(11));
+    world.pass(0);
+    let lost = lost(&mut world, driver);
+    assert_eq!((lost.lease_id, lost.cause.kind, lost.cause.code), (lease.lease_id, DeathKind::Signaled, 11));
+    assert!(lost.cause.message.contains("SIGSEGV") && lost.cause.log_tail == "tail", "{:?}", lost.cause);
+    assert_eq!(world.cpus_free(), 1.0);
+}
+
+#[test]
+fn a_discarded_worker_keeps_its_gpus_until_its_process_has_ended() {
+    let mut world = World::new(&[("CPU", 2.0), ("GPU", 1.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0), ("GPU", 1.0)]);
+    world.request(driver, 1, class.clone());
+    let lease = world.granted(driver).unwrap();
+    // Its process takes its time.
+    let worker_id = lease.worker.worker_id;
+    let conn = world.workers.insert(worker_id, None).unwrap();
+    world.say(driver, ReturnLease { lease_id: lease.lease_id, discard: true });
+    world.request(driver, 2, class);
+    assert_eq!(world.granted(driver), None);
+    world.workers.insert(worker_id, conn);
+    world.worker_ends(worker_id, Exit::Code(0));
+    world.pass(0);
+    assert!(world.granted(driver).is_some());
+}
+
+#[test]
+fn a_lessee_that_dies_takes_its_workers_along_link_by_link() {
+    let mut world = World::new(&[("CPU", 4.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class.clone());
+    let outer = world.granted(driver).unwrap();
+    let worker = world.conn_of(&outer);
+    world.request(worker, 1, class);
+    let inner = world.granted(worker).unwrap();
+    world.close(driver);
+    for lease in [outer, inner] {
+        assert!(world.forgotten.contains(&lease.worker.worker_id));
+    }
+    world.assert_nothing_leaked();
+}

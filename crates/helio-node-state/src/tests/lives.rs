@@ -1,0 +1,279 @@
+//! Clients, workers and jobs: how they come and go, and who is told.
+
+use helio_proto::cluster::{AskLiveness, NodeToControl, NodeToNode, TellLiveness};
+use helio_proto::control::{FailureKind, KvGet};
+use helio_proto::hello::Role;
+use helio_proto::node::{
+    ControlCall, Exit as ExitMessage, Liveness, LogLine, NodeToClient, Register, SealObject, StopNode,
+};
+use helio_types::{DeathCause, DeathKind, WorkerAddress, WorkerId};
+
+use super::{World, node_id};
+use crate::limits::{LIVENESS_MS, OWNER_MS_MAX, WORKER_IDLE_MS_MAX, WORKER_START_MS_MAX};
+use crate::{Conn, Event, Exit, Setup};
+
+fn liveness(world: &mut World, conn: Conn) -> Option<(bool, DeathCause)> {
+    world.take(conn, |message| match message {
+        NodeToClient::LivenessReply(reply) => Some((reply.dead, reply.cause.clone())),
+        _ => None,
+    })
+}
+
+fn at(node: u8, worker_id: WorkerId) -> WorkerAddress {
+    WorkerAddress { worker_id, node_id: node_id(node), ..WorkerAddress::default() }
+}
+
+#[test]
+fn who_breaks_the_protocol_is_disconnected_and_harms_nobody() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let early = world.open(Role::Driver, node_id(1), true);
+    world.say(early, SealObject::default());
+    let observer = world.open(Role::Observer, node_id(1), true);
+    world.say(observer, Register { observer: true, ..Register::default() });
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(observer, 1, class.clone());
+    let far = world.open(Role::Driver, node_id(2), false);
+    world.say(far, Register { is_driver: true, ..Register::default() });
+    let stranger = world.open(Role::Worker, node_id(1), true);
+    world.say(stranger, Register { worker_id: WorkerId([77; 28]), ..Register::default() });
+    let closed: Vec<Conn> = world.closed.iter().map(|(conn, _)| *conn).collect();
+    assert_eq!(closed, [early, observer, far, stranger]);
+    world.request(driver, 1, class);
+    assert!(world.granted(driver).is_some());
+}
+
+#[test]
+fn idle_workers_beyond_the_kept_ones_end_after_a_while() {
+    let mut world = World::new(&[("CPU", 4.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    for request_id in 1..=4 {
+        world.request(driver, request_id, class.clone());
+    }
+    let leases: Vec<_> = (0..4).map(|_| world.granted(driver).unwrap()).collect();
+    for lease in &leases {
+        world.give_back(driver, lease);
+    }
+    world.pass(WORKER_IDLE_MS_MAX - 1);
+    assert_eq!(world.workers.len(), 4);
+    world.pass(1);
+    assert_eq!(world.workers.len(), 2, "LIMIT-1");
+    world.close(driver);
+    assert_eq!(world.workers.len(), 0, "none idles for a finished job");
+}
+
+#[test]
+fn starts_are_bounded_and_go_on_as_workers_register() {
+    let mut world = World::new(&[("CPU", 8.0)]);
+    world.starts_at_once = false;
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    for request_id in 1..=8 {
+        world.request(driver, request_id, class.clone());
+    }
+    assert_eq!(world.spawned.len(), 4, "LIMIT-1");
+    for n in 0..8 {
+        let worker_id = world.spawned[n].worker_id;
+        world.register_worker(worker_id);
+        world.pass(0);
+        assert!(world.granted(driver).is_some());
+    }
+    assert_eq!(world.spawned.len(), 8);
+}
+
+fn refused(world: &mut World, conn: Conn) -> Option<(u32, String)> {
+    world.take(conn, |message| match message {
+        NodeToClient::LeaseRefused(refused) => Some((refused.failure.kind, refused.failure.message.clone())),
+        _ => None,
+    })
+}
+
+#[test]
+fn who_waits_for_workers_that_cannot_start_is_told() {
+    let mut world = World::new(&[("CPU", 8.0)]);
+    world.starts_at_once = false;
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class.clone());
+    for n in 0..3 {
+        assert_eq!(refused(&mut world, driver), None);
+        let worker_id = world.spawned[n].worker_id;
+        world.worker_ends(worker_id, Exit::Code(1));
+        world.pass(0);
+    }
+    let (_, message) = refused(&mut world, driver).unwrap();
+    assert!(message.contains("exited with code 1") && message.contains("tail"), "{message}");
+    world.request(driver, 2, class.clone());
+    for _ in 0..3 {
+        world.pass(WORKER_START_MS_MAX);
+    }
+    let (_, message) = refused(&mut world, driver).unwrap();
+    assert!(message.contains("did not register"), "{message}");
+    let mut odd = class;
+    odd.runtime_env = "{".into();
+    world.request(driver, 3, odd);
+    assert_eq!(refused(&mut world, driver).unwrap().0, FailureKind::RuntimeEnv as u32);
+    world.close(driver);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn the_environment_reaches_the_process() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let mut class = world.class(1, &[("CPU", 1.0)]);
+    class.runtime_env = r#"{"env_vars": {"A": "1"}, "working_dir": "/srv"}"#.into();
+    world.request(driver, 1, class);
+    let spawn = &world.spawned[0];
+    assert_eq!((spawn.env.get("A").map(String::as_str), spawn.cwd.as_deref()), (Some("1"), Some("/srv")));
+}
+
+#[test]
+fn a_question_about_a_process_is_answered_when_the_news_are_there() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    let worker_id = world.granted(driver).unwrap().worker.worker_id;
+    world.say(driver, Liveness { request_id: 1, worker: at(1, worker_id) });
+    assert_eq!(liveness(&mut world, driver), None, "held open for a moment");
+    world.pass(LIVENESS_MS);
+    assert!(!liveness(&mut world, driver).unwrap().0);
+    world.say(driver, Liveness { request_id: 2, worker: at(1, worker_id) });
+    world.worker_ends(worker_id, Exit::Signal(9));
+    world.pass(0);
+    let (dead, cause) = liveness(&mut world, driver).unwrap();
+    assert!(dead && cause.kind == DeathKind::Signaled);
+    world.say(driver, Liveness { request_id: 3, worker: at(1, worker_id) });
+    assert!(liveness(&mut world, driver).unwrap().0, "remembered");
+    world.say(driver, Liveness { request_id: 4, worker: at(1, WorkerId([3; 28])) });
+    assert!(liveness(&mut world, driver).unwrap().0, "nobody of that name is here");
+}
+
+#[test]
+fn another_node_answers_for_its_processes() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.view(&[(2, true, 1.0), (3, true, 1.0)]);
+    let worker_id = WorkerId([5; 28]);
+    world.say(driver, Liveness { request_id: 1, worker: at(2, worker_id) });
+    let (to, message) = world.asked.pop().unwrap();
+    let NodeToNode::AskLiveness(ask) = message else { panic!("{message:?}") };
+    assert_eq!((to, ask.worker_id), (node_id(2), worker_id));
+    let cause = DeathCause::new(DeathKind::Exited, "gone");
+    let told = TellLiveness { request_id: ask.request_id, dead: true, cause: cause.clone() };
+    world.feed(Event::PeerSaid { conn: Conn(900), node_id: node_id(2), message: told.into() });
+    assert_eq!(liveness(&mut world, driver), Some((true, cause)));
+
+    world.say(driver, Liveness { request_id: 2, worker: at(3, worker_id) });
+    world.now += 1;
+    world.view(&[(3, false, 0.0)]);
+    assert_eq!(liveness(&mut world, driver).unwrap().1.kind, DeathKind::NodeDied);
+    world.say(driver, Liveness { request_id: 3, worker: at(3, worker_id) });
+    assert_eq!(liveness(&mut world, driver).unwrap().1.kind, DeathKind::NodeDied);
+
+    let ask = AskLiveness { request_id: 8, worker_id };
+    world.feed(Event::PeerSaid { conn: Conn(901), node_id: node_id(2), message: ask.into() });
+    assert!(matches!(world.answered.pop(), Some((Conn(901), NodeToNode::TellLiveness(told))) if told.dead));
+}
+
+#[test]
+fn what_a_worker_said_last_is_heard_before_its_death_counts() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    let lease = world.granted(driver).unwrap();
+    let (worker_id, conn) = (lease.worker.worker_id, world.conn_of(&lease));
+    world.feed(Event::WorkerExited { worker_id, exit: Exit::Code(1), log_tail: String::new() });
+    assert!(!world.forgotten.contains(&worker_id));
+    world.say(conn, helio_proto::node::Leaving { cause: DeathCause::new(DeathKind::UserExit, "bye") });
+    world.pass(100);
+    assert!(world.forgotten.contains(&worker_id), "a child that keeps the socket open does not matter");
+    assert!(world.took(driver, |message| matches!(message, NodeToClient::LeaseLost(_))));
+}
+
+#[test]
+fn a_driver_that_ends_is_reported_and_its_cluster_ends_with_it() {
+    let setup = Setup { has_owner: true, starts_max: 1, ..Setup::default() };
+    let mut world = World::with(setup.clone());
+    let driver = world.driver();
+    world.pass(OWNER_MS_MAX);
+    assert_eq!(world.shut_down, None);
+    world.close(driver);
+    assert!(world.shut_down.is_some());
+    let told = |message: &NodeToControl| matches!(message, NodeToControl::ClientGone(gone) if gone.is_driver);
+    assert!(world.control.iter().any(told));
+    let mut alone = World::with(setup);
+    alone.pass(OWNER_MS_MAX);
+    assert!(alone.shut_down.is_some(), "nobody came");
+}
+
+#[test]
+fn lines_go_to_the_driver_wherever_it_is() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    let remote = world.open(Role::Driver, node_id(2), false);
+    world.say(remote, Register { worker_id: WorkerId([8; 28]), remote: true, ..Register::default() });
+    let (here, there) = (world.class(1, &[("CPU", 1.0)]), world.class(9, &[("CPU", 1.0)]));
+    world.request(driver, 1, here);
+    world.request(remote, 1, there);
+    let (ours, theirs) = (world.granted(driver).unwrap(), world.granted(remote).unwrap());
+    for worker_id in [ours.worker.worker_id, theirs.worker.worker_id] {
+        let line = LogLine { text: "hello".into(), ..LogLine::default() };
+        world.feed(Event::WorkerWrote { worker_id, lines: vec![line] });
+    }
+    assert!(world.took(driver, |message| matches!(message, NodeToClient::LogLines(_))));
+    let host = world.control.iter().find_map(|message| match message {
+        NodeToControl::JobLogs(logs) => Some(logs.lines.lines[0].host.clone()),
+        _ => None,
+    });
+    assert_eq!(host.as_deref(), Some("10.0.0.1"));
+    world.job_finished(9, WorkerId([8; 28]));
+    assert!(world.forgotten.contains(&theirs.worker.worker_id), "the remote driver's leases end");
+}
+
+#[test]
+fn calls_to_a_lost_control_service_are_asked_again() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    world.feed(Event::ControlConnected);
+    let driver = world.driver();
+    let request = KvGet::default().into();
+    world.say(driver, ControlCall { request_id: 5, request });
+    world.feed(Event::ControlLost);
+    world.control.clear();
+    world.feed(Event::ControlConnected);
+    let again = |message: &NodeToControl| {
+        matches!(message, NodeToControl::FromClient(from) if from.call.request_id == 5)
+    };
+    assert!(world.control.iter().any(again));
+}
+
+#[test]
+fn only_the_head_ends_the_cluster_with_the_node() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.say(driver, StopNode { reason: "stop".into() });
+    assert_eq!(world.shut_down.as_deref(), Some("stop"));
+    let mut head = World::with(Setup { is_head: true, starts_max: 1, ..Setup::default() });
+    let driver = head.driver();
+    head.say(driver, StopNode { reason: "stop".into() });
+    assert_eq!(head.shut_down, None, "the control service decides the order");
+}
+
+#[test]
+fn a_worker_that_does_not_end_when_asked_is_killed() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    let lease = world.granted(driver).unwrap();
+    let worker_id = lease.worker.worker_id;
+    let conn = world.workers.insert(worker_id, None).unwrap();
+    world.say(driver, helio_proto::node::ReturnLease { lease_id: lease.lease_id, discard: true });
+    assert!(world.took(conn.unwrap(), |message| matches!(message, NodeToClient::Exit(ExitMessage { drain: true, .. }))));
+    world.workers.insert(worker_id, conn);
+    world.pass(crate::limits::WORKER_EXIT_MS_MAX);
+    assert!(world.forgotten.contains(&worker_id));
+}

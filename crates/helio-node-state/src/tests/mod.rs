@@ -1,0 +1,355 @@
+//! Scenarios. A [`World`] stands in for the shell: it starts and ends workers as told, answers for the
+//! control service, and keeps what clients were sent.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod actors;
+mod leases;
+mod lives;
+mod objects;
+mod random;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use helio_proto::cluster::{
+    ActorEnded, ClusterView, ControlToNode, JobFinished, NodeToControl, NodeToNode, ToClient,
+};
+use helio_proto::control::{
+    ActorLaunch, ActorSpec, ControlRequest, ControlResponse, JobInfo, NodeInfo,
+};
+use helio_proto::hello::Role;
+use helio_proto::node::{
+    ClientToNode, ControlReply, LeaseClass, LeaseGranted, NodeToClient, Register, RequestLease,
+    ReturnLease,
+};
+use helio_types::{ActorId, JobId, NodeAddress, NodeId, ObjectId, ResourceSet, TaskId, WorkerId};
+
+use crate::{Action, Conn, Event, Exit, Node, Setup};
+
+const STORE: u64 = 1 << 20;
+
+fn node_id(n: u8) -> NodeId {
+    NodeId([n; 28])
+}
+
+fn address(n: u8) -> NodeAddress {
+    NodeAddress { node_id: node_id(n), host: format!("10.0.0.{n}"), port: 7 }
+}
+
+fn resources(units: &[(&str, f64)]) -> ResourceSet {
+    ResourceSet::from_units(units.iter().copied())
+}
+
+fn object(job: u32, n: u64, index: u32) -> ObjectId {
+    TaskId::new(n, ActorId::new([0; 12], JobId(job.to_be_bytes()))).object(index)
+}
+
+struct World {
+    node: Node,
+    now: u64,
+    conns: u64,
+    jobs: u32,
+    /// What clients were sent and no test has looked at.
+    sent: BTreeMap<Conn, VecDeque<NodeToClient>>,
+    control: Vec<NodeToControl>,
+    asked: Vec<(NodeId, NodeToNode)>,
+    answered: Vec<(Conn, NodeToNode)>,
+    served: Vec<(Conn, u64)>,
+    closed: Vec<(Conn, String)>,
+    shut_down: Option<String>,
+    written: u64,
+    /// Workers that were started, and their connection once they have registered.
+    workers: BTreeMap<WorkerId, Option<Conn>>,
+    spawned: Vec<crate::Spawn>,
+    forgotten: BTreeSet<WorkerId>,
+    /// What the shell would report next.
+    coming: VecDeque<Event>,
+    /// Workers register as soon as they are started.
+    starts_at_once: bool,
+}
+
+impl World {
+    fn new(total: &[(&str, f64)]) -> Self {
+        let gpus = resources(total).get("GPU").to_f64() as u32;
+        let setup = Setup {
+            address: address(1),
+            seed: [9; 28],
+            total: resources(total),
+            gpus: (0..gpus).collect(),
+            store_size: STORE,
+            starts_max: 4,
+            idle_max: 2,
+            ..Setup::default()
+        };
+        Self::with(setup)
+    }
+
+    fn with(setup: Setup) -> Self {
+        let mut world = Self {
+            node: Node::new(setup, 0),
+            now: 0,
+            conns: 0,
+            jobs: 0,
+            sent: BTreeMap::new(),
+            control: Vec::new(),
+            asked: Vec::new(),
+            answered: Vec::new(),
+            served: Vec::new(),
+            closed: Vec::new(),
+            shut_down: None,
+            written: 0,
+            workers: BTreeMap::new(),
+            spawned: Vec::new(),
+            forgotten: BTreeSet::new(),
+            coming: VecDeque::new(),
+            starts_at_once: true,
+        };
+        world.view(&[]);
+        world
+    }
+
+    /// The control service tells of these nodes: number, alive, free CPUs of 4.
+    fn view(&mut self, others: &[(u8, bool, f64)]) {
+        let info = |&(n, alive, free): &(u8, bool, f64)| NodeInfo {
+            address: address(n),
+            alive,
+            total: resources(&[("CPU", 4.0)]),
+            available: resources(&[("CPU", free)]),
+            version: self.now + 1,
+            ..NodeInfo::default()
+        };
+        let nodes = others.iter().map(info).collect();
+        self.feed(Event::ControlSaid(ControlToNode::View(ClusterView { nodes })));
+    }
+
+    /// Lets it happen, and all that the shell answers to it.
+    fn feed(&mut self, event: Event) {
+        self.step(event);
+        while let Some(event) = self.coming.pop_front() {
+            self.step(event);
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        if let Event::ClientClosed { conn } = &event {
+            self.sent.remove(conn);
+        }
+        for action in self.node.apply(event, self.now) {
+            self.carry_out(action);
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Send { conn, message } => self.deliver(conn, message),
+            Action::Close { conn, why } => {
+                self.closed.push((conn, why));
+                self.coming.push_back(Event::ClientClosed { conn });
+            }
+            Action::Control(message) => self.hear(message),
+            Action::Ask { to, message } => self.asked.push((to.node_id, message)),
+            Action::Answer { conn, message } => self.answered.push((conn, message)),
+            Action::Serve { conn, request_id, .. } => self.served.push((conn, request_id)),
+            Action::StopServing { conn, request_id } => {
+                self.coming.push_back(Event::Served { conn, request_id });
+            }
+            Action::Write { bytes, .. } => self.written += bytes.len() as u64,
+            Action::Spawn(spawn) => {
+                self.workers.insert(spawn.worker_id, None);
+                if self.starts_at_once {
+                    self.register_worker(spawn.worker_id);
+                }
+                self.spawned.push(spawn);
+            }
+            Action::Kill { worker_id } => self.worker_ends(worker_id, Exit::Signal(9)),
+            Action::Forget { worker_id } => {
+                self.workers.remove(&worker_id);
+                self.forgotten.insert(worker_id);
+            }
+            Action::FlushLogs { .. } | Action::Created { .. } | Action::StatusChanged => {}
+            Action::ShutDown { reason } => self.shut_down = Some(reason),
+        }
+    }
+
+    fn deliver(&mut self, conn: Conn, message: NodeToClient) {
+        if let NodeToClient::Exit(_) = &message {
+            let worker = self.workers.iter().find(|(_, c)| **c == Some(conn)).map(|(id, _)| *id);
+            if let Some(worker_id) = worker {
+                self.worker_ends(worker_id, Exit::Code(0));
+            }
+        }
+        self.sent.entry(conn).or_default().push_back(message);
+    }
+
+    fn hear(&mut self, message: NodeToControl) {
+        if let NodeToControl::FromClient(from) = &message
+            && let ControlRequest::StartJob(job) = &from.call.request
+        {
+            self.jobs += 1;
+            let info =
+                JobInfo { job_id: JobId(self.jobs.to_be_bytes()), driver: job.driver, ..JobInfo::default() };
+            let reply =
+                ControlReply { request_id: from.call.request_id, response: ControlResponse::Job(info) };
+            let to = ToClient { worker_id: from.worker_id, message: reply.into() };
+            self.coming.push_back(Event::ControlSaid(to.into()));
+        }
+        self.control.push(message);
+    }
+
+    fn open(&mut self, role: Role, from: NodeId, is_local: bool) -> Conn {
+        self.conns += 1;
+        let conn = Conn(self.conns);
+        self.feed(Event::ClientOpened { conn, role, node_id: from, is_local });
+        conn
+    }
+
+    fn register_worker(&mut self, worker_id: WorkerId) {
+        self.conns += 1;
+        let conn = Conn(self.conns);
+        self.workers.insert(worker_id, Some(conn));
+        let (role, node_id) = (Role::Worker, node_id(1));
+        self.coming.push_back(Event::WorkerStarted { worker_id, pid: self.conns as u32 });
+        self.coming.push_back(Event::ClientOpened { conn, role, node_id, is_local: true });
+        let register = Register { worker_id, port: 99, pid: self.conns as u32, ..Register::default() };
+        self.coming.push_back(Event::ClientSaid { conn, message: register.into() });
+    }
+
+    /// The worker's process ends, and its connection with it.
+    fn worker_ends(&mut self, worker_id: WorkerId, exit: Exit) {
+        let Some(conn) = self.workers.get_mut(&worker_id) else { return };
+        let conn = conn.take();
+        self.coming.push_back(Event::WorkerExited { worker_id, exit, log_tail: "tail".into() });
+        if let Some(conn) = conn {
+            self.coming.push_back(Event::ClientClosed { conn });
+        }
+    }
+
+    fn driver(&mut self) -> Conn {
+        let conn = self.open(Role::Driver, node_id(1), true);
+        let register = Register {
+            worker_id: WorkerId([100 + self.conns as u8; 28]),
+            is_driver: true,
+            owns_cluster: true,
+            log_to_driver: true,
+            pid: 50,
+            ..Register::default()
+        };
+        self.say(conn, register);
+        assert!(self.took(conn, |m| matches!(m, NodeToClient::Registered(r) if !r.failed)));
+        conn
+    }
+
+    fn say(&mut self, conn: Conn, message: impl Into<ClientToNode>) {
+        self.feed(Event::ClientSaid { conn, message: message.into() });
+    }
+
+    fn close(&mut self, conn: Conn) {
+        self.feed(Event::ClientClosed { conn });
+    }
+
+    fn pass(&mut self, ms: u64) {
+        let until = self.now + ms;
+        while let Some(at) = self.node.deadline().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            self.feed(Event::Tick);
+        }
+        self.now = until;
+        self.feed(Event::Tick);
+    }
+
+    /// Takes the first message to the client that `pick` likes.
+    fn take<T>(&mut self, conn: Conn, pick: impl Fn(&NodeToClient) -> Option<T>) -> Option<T> {
+        let messages = self.sent.get_mut(&conn)?;
+        let index = messages.iter().position(|message| pick(message).is_some())?;
+        pick(&messages.remove(index)?)
+    }
+
+    fn took(&mut self, conn: Conn, likes: impl Fn(&NodeToClient) -> bool) -> bool {
+        self.take(conn, |message| likes(message).then_some(())).is_some()
+    }
+
+    fn class(&self, job: u32, units: &[(&str, f64)]) -> LeaseClass {
+        LeaseClass {
+            job_id: JobId(job.to_be_bytes()),
+            resources: resources(units),
+            name: "f".into(),
+            ..LeaseClass::default()
+        }
+    }
+
+    fn request(&mut self, conn: Conn, request_id: u64, class: LeaseClass) {
+        self.say(conn, RequestLease { request_id, class, backlog: 1, ..RequestLease::default() });
+    }
+
+    fn granted(&mut self, conn: Conn) -> Option<LeaseGranted> {
+        self.take(conn, |message| match message {
+            NodeToClient::LeaseGranted(granted) => Some(granted.clone()),
+            _ => None,
+        })
+    }
+
+    fn give_back(&mut self, conn: Conn, granted: &LeaseGranted) {
+        self.say(conn, ReturnLease { lease_id: granted.lease_id, discard: false });
+    }
+
+    fn conn_of(&self, granted: &LeaseGranted) -> Conn {
+        self.workers[&granted.worker.worker_id].unwrap()
+    }
+
+    fn launch(&mut self, n: u8, job: u32, units: &[(&str, f64)], detached: bool) -> ActorId {
+        let actor_id = ActorId::new([n; 12], JobId(job.to_be_bytes()));
+        let spec = ActorSpec {
+            actor_id,
+            job_id: JobId(job.to_be_bytes()),
+            detached,
+            resources: resources(units),
+            placement_resources: resources(units),
+            ..ActorSpec::default()
+        };
+        let launch = ActorLaunch { spec, incarnation: 1, ..ActorLaunch::default() };
+        self.feed(Event::ControlSaid(launch.into()));
+        actor_id
+    }
+
+    /// The worker that was told to become the actor.
+    fn actor_conn(&self, actor_id: ActorId) -> Option<Conn> {
+        let starts = |message: &NodeToClient| {
+            matches!(message, NodeToClient::StartActor(launch) if launch.spec.actor_id == actor_id)
+        };
+        self.sent.iter().find(|(_, messages)| messages.iter().any(starts)).map(|(conn, _)| *conn)
+    }
+
+    fn worker_at(&self, conn: Conn) -> WorkerId {
+        *self.workers.iter().find(|(_, c)| **c == Some(conn)).unwrap().0
+    }
+
+    fn actor_ended(&mut self, actor_id: ActorId) -> Option<ActorEnded> {
+        let is_it = |message: &NodeToControl| {
+            matches!(message, NodeToControl::ActorEnded(ended) if ended.actor_id == actor_id)
+        };
+        let index = self.control.iter().position(is_it)?;
+        match self.control.remove(index) {
+            NodeToControl::ActorEnded(ended) => Some(ended),
+            _ => None,
+        }
+    }
+
+    fn job_finished(&mut self, job: u32, driver: WorkerId) {
+        let finished = JobFinished { job_id: JobId(job.to_be_bytes()), driver };
+        self.feed(Event::ControlSaid(finished.into()));
+    }
+
+    fn cpus_free(&self) -> f64 {
+        self.node.info().available.get("CPU").to_f64()
+    }
+
+    /// Nothing is held by anybody: what LIMIT-1 and SHM-1 come to at the end.
+    fn assert_nothing_leaked(&self) {
+        assert!(self.node.ledger.is_whole(), "{:?}", self.node.ledger);
+        assert!(self.node.leases.is_empty(), "{:?}", self.node.leases);
+        assert!(self.node.actors.is_empty(), "{:?}", self.node.actors);
+        assert!(self.node.pulls.is_empty(), "{:?}", self.node.pulls);
+        assert_eq!(self.node.info().pending, []);
+        let (_, unsealed, pins) = self.node.objects.counts();
+        assert_eq!((unsealed, pins), (0, 0), "{:?}", self.node.objects);
+    }
+}

@@ -1,0 +1,263 @@
+//! The store's book and the transfers.
+
+use helio_proto::cluster::{NodeToNode, PullChunk, PullFailed, PullObject, PullStart};
+use helio_proto::control::FailureKind;
+use helio_proto::node::{
+    AbortObject, CancelFetch, CreateObject, FetchObject, FreeObject, NodeToClient, ObjectFetched,
+    ReleaseObject, SealObject,
+};
+use helio_types::{NodeId, ObjectId};
+
+use super::{STORE, World, address, node_id, object};
+use crate::limits::CREATE_MS_MAX;
+use crate::{Conn, Event};
+
+impl World {
+    fn create(&mut self, conn: Conn, object_id: ObjectId, size: u64) -> Option<u64> {
+        self.say(conn, CreateObject { request_id: 1, object_id, size });
+        self.created(conn)
+    }
+
+    fn created(&mut self, conn: Conn) -> Option<u64> {
+        self.take(conn, |message| match message {
+            NodeToClient::ObjectCreated(created) => Some(created.offset),
+            _ => None,
+        })
+    }
+
+    fn put(&mut self, conn: Conn, object_id: ObjectId, size: u64) {
+        self.create(conn, object_id, size).unwrap();
+        self.say(conn, SealObject { object_id });
+    }
+
+    fn fetch(&mut self, conn: Conn, request_id: u64, object_id: ObjectId, from: &[u8]) -> Option<ObjectFetched> {
+        let locations = from.iter().map(|n| address(*n)).collect();
+        self.say(conn, FetchObject { request_id, object_id, locations });
+        self.fetched(conn)
+    }
+
+    fn fetched(&mut self, conn: Conn) -> Option<ObjectFetched> {
+        self.take(conn, |message| match message {
+            NodeToClient::ObjectFetched(fetched) => Some(fetched.clone()),
+            _ => None,
+        })
+    }
+
+    fn refused(&mut self, conn: Conn) -> Option<(u32, String)> {
+        self.take(conn, |message| match message {
+            NodeToClient::ObjectRefused(refused) => Some((refused.failure.kind, refused.failure.message.clone())),
+            _ => None,
+        })
+    }
+
+    fn missing(&mut self, conn: Conn) -> Option<Vec<NodeId>> {
+        self.take(conn, |message| match message {
+            NodeToClient::ObjectMissing(missing) => Some(missing.gone.clone()),
+            _ => None,
+        })
+    }
+
+    fn used(&self) -> u64 {
+        self.node.info().object_store_used
+    }
+
+    /// The number of the pull that was asked of that node last.
+    fn pull(&mut self, n: u8) -> u64 {
+        match self.asked.pop() {
+            Some((to, NodeToNode::Pull(pull))) if to == node_id(n) => pull.request_id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn peer(&mut self, n: u8, message: impl Into<NodeToNode>) {
+        self.feed(Event::PeerSaid { conn: Conn(900 + u64::from(n)), node_id: node_id(n), message: message.into() });
+    }
+
+    fn bring(&mut self, conn: Conn, object_id: ObjectId, size: u64) {
+        assert_eq!(self.fetch(conn, 50, object_id, &[2]), None);
+        let request_id = self.pull(2);
+        self.peer(2, PullStart { request_id, size });
+        self.peer(2, PullChunk { request_id, offset: 0, bytes: vec![0; size as usize] });
+        assert!(self.fetched(conn).is_some());
+    }
+}
+
+#[test]
+fn an_object_is_read_only_when_sealed_and_stays_until_freed_and_unpinned() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let (writer, reader) = (world.driver(), world.driver());
+    let id = object(1, 1, 1);
+    let offset = world.create(writer, id, 1000).unwrap();
+    assert_eq!(world.fetch(reader, 7, id, &[1]), None, "SHM-1: it is being written");
+    world.say(writer, SealObject { object_id: id });
+    let fetched = world.fetched(reader).unwrap();
+    assert_eq!((fetched.request_id, fetched.offset, fetched.size), (7, offset, 1000));
+    world.say(writer, FreeObject { object_id: id, locations: vec![address(1), address(2)] });
+    assert!(matches!(world.asked.pop(), Some((to, NodeToNode::Drop(_))) if to == node_id(2)));
+    assert!(world.used() >= 1000, "SHM-1: a reader has it pinned");
+    world.say(reader, ReleaseObject { object_id: id, pins: 1 });
+    assert_eq!(world.used(), 0);
+    world.say(reader, ReleaseObject { object_id: id, pins: 1 });
+    assert!(world.closed.iter().any(|(conn, _)| *conn == reader), "released more often than fetched");
+}
+
+#[test]
+fn a_second_attempt_never_touches_the_first_ones_bytes() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let (one, two) = (world.driver(), world.driver());
+    let id = object(1, 1, 1);
+    let first = world.create(one, id, 100).unwrap();
+    let second = world.create(two, id, 100).unwrap();
+    assert_ne!(first, second, "SHM-1");
+    world.say(two, SealObject { object_id: id });
+    world.say(one, SealObject { object_id: id });
+    assert_eq!(world.fetch(one, 2, id, &[]).unwrap().offset, second, "the first seal counts");
+    world.say(one, CreateObject { request_id: 5, object_id: id, size: 100 });
+    assert_eq!(world.refused(one).unwrap().0, FailureKind::AlreadyExists as u32);
+}
+
+#[test]
+fn a_dead_clients_extents_and_pins_come_back() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let (owner, client) = (world.driver(), world.driver());
+    let (kept, begun) = (object(1, 1, 1), object(1, 2, 1));
+    world.put(owner, kept, 1000);
+    world.fetch(client, 1, kept, &[]).unwrap();
+    world.create(client, begun, 5000).unwrap();
+    assert_eq!(world.fetch(owner, 9, begun, &[1]), None);
+    world.close(client);
+    assert_eq!(world.missing(owner), Some(vec![node_id(1)]), "its writer died");
+    assert_eq!(world.used(), 1024, "SHM-1");
+    world.say(owner, FreeObject { object_id: kept, locations: Vec::new() });
+    assert_eq!(world.used(), 0);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn a_full_store_waits_for_room_and_then_says_what_fills_it() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    let (a, b, c) = (object(1, 1, 1), object(1, 2, 1), object(1, 3, 1));
+    world.put(client, a, STORE / 2);
+    world.put(client, b, STORE / 2);
+    assert_eq!(world.create(client, c, STORE / 4), None);
+    world.say(client, FreeObject { object_id: a, locations: Vec::new() });
+    assert!(world.created(client).is_some(), "room came in time");
+    world.fetch(client, 4, b, &[]).unwrap();
+    assert_eq!(world.create(client, object(1, 4, 1), STORE / 2), None);
+    world.pass(CREATE_MS_MAX);
+    let (kind, message) = world.refused(client).unwrap();
+    assert_eq!(kind, FailureKind::StoreFull as u32);
+    assert!(message.contains(&format!("needs {} bytes", STORE / 2)) && message.contains("524288 are pinned"), "{message}");
+    world.say(client, CreateObject { request_id: 9, object_id: object(1, 5, 1), size: STORE + 1 });
+    assert_eq!(world.refused(client).unwrap().0, FailureKind::StoreFull as u32, "at once: it never fits");
+    world.say(client, AbortObject { object_id: c });
+    world.close(client);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn copies_brought_here_give_way_the_least_recently_used_first() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    world.view(&[(2, true, 1.0)]);
+    let (a, b, c) = (object(9, 1, 1), object(9, 2, 1), object(9, 3, 1));
+    for id in [a, b, c] {
+        world.bring(client, id, STORE / 4);
+    }
+    world.say(client, ReleaseObject { object_id: a, pins: 1 });
+    world.say(client, ReleaseObject { object_id: b, pins: 1 });
+    world.fetch(client, 60, a, &[]).unwrap();
+    world.say(client, ReleaseObject { object_id: a, pins: 1 });
+    for n in 1..=2 {
+        assert!(world.create(client, object(1, n, 1), STORE / 4).is_some());
+    }
+    assert!(world.fetch(client, 61, a, &[]).is_some(), "b was used less recently");
+    assert!(world.fetch(client, 62, c, &[]).is_some(), "c is pinned");
+    assert_eq!(world.fetch(client, 63, b, &[]), None);
+    assert_eq!(world.missing(client), Some(Vec::new()));
+}
+
+#[test]
+fn fetches_share_a_pull_and_try_every_location() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let (one, two) = (world.driver(), world.driver());
+    world.view(&[(2, true, 1.0), (3, true, 1.0), (4, true, 1.0)]);
+    let id = object(1, 1, 1);
+    assert_eq!(world.fetch(one, 1, id, &[2, 3]), None);
+    let first = world.pull(2);
+    assert_eq!(world.fetch(two, 1, id, &[2, 3, 4]), None);
+    assert!(world.asked.is_empty(), "one pull for both");
+    world.peer(2, PullFailed { request_id: first, reason: "not here".into() });
+    let second = world.pull(3);
+    world.peer(3, PullStart { request_id: second, size: 10 });
+    world.peer(3, PullChunk { request_id: second, offset: 0, bytes: vec![0; 4] });
+    world.feed(Event::PeerLost { conn: None, node_id: node_id(3) });
+    let third = world.pull(4);
+    world.peer(4, PullStart { request_id: third, size: 10 });
+    world.peer(2, PullChunk { request_id: third, offset: 0, bytes: vec![0; 10] });
+    assert_eq!(world.fetched(one), None, "only who was asked is heard");
+    world.peer(4, PullChunk { request_id: third, offset: 0, bytes: vec![0; 10] });
+    assert!(world.fetched(one).is_some() && world.fetched(two).is_some());
+    assert_eq!(world.written, 14);
+
+    let other = object(1, 2, 1);
+    assert_eq!(world.fetch(one, 2, other, &[2]), None);
+    let request_id = world.pull(2);
+    world.peer(2, PullStart { request_id, size: 10 });
+    world.peer(2, PullChunk { request_id, offset: 5, bytes: vec![0; 5] });
+    assert_eq!(world.missing(one), Some(vec![node_id(2)]), "bytes out of order are not believed");
+    world.close(one);
+    world.close(two);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn a_fetch_nobody_waits_for_stops_its_pull() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    world.view(&[(2, true, 1.0)]);
+    let id = object(1, 1, 1);
+    world.fetch(client, 1, id, &[2]);
+    let request_id = world.pull(2);
+    world.peer(2, PullStart { request_id, size: 10 });
+    world.say(client, CancelFetch { request_id: 1 });
+    assert!(matches!(world.asked.pop(), Some((_, NodeToNode::CancelPull(_)))));
+    assert_eq!(world.used(), 0);
+}
+
+#[test]
+fn an_object_that_is_being_sent_stays() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    let id = object(1, 1, 1);
+    world.put(client, id, 100);
+    world.peer(2, PullObject { request_id: 4, object_id: id });
+    assert!(matches!(world.answered.pop(), Some((_, NodeToNode::PullStart(start))) if start.size == 100));
+    assert_eq!(world.served, [(Conn(902), 4)]);
+    world.say(client, FreeObject { object_id: id, locations: Vec::new() });
+    assert!(world.used() > 0, "SHM-1");
+    world.feed(Event::Served { conn: Conn(902), request_id: 4 });
+    assert_eq!(world.used(), 0);
+    world.peer(2, PullObject { request_id: 5, object_id: id });
+    assert!(matches!(world.answered.pop(), Some((_, NodeToNode::PullFailed(_)))));
+}
+
+#[test]
+fn a_jobs_objects_go_with_it_and_puts_with_their_owner() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    let lease = world.granted(driver).unwrap();
+    let worker = world.conn_of(&lease);
+    let put = helio_types::id::PUT_INDEX_BASE;
+    world.put(worker, object(1, 1, 1), 100);
+    world.put(worker, object(1, 1, put), 100);
+    assert_eq!(world.used(), 256);
+    world.worker_ends(lease.worker.worker_id, crate::Exit::Signal(9));
+    world.pass(0);
+    assert_eq!(world.used(), 128, "what it returned belongs to the driver");
+    world.close(driver);
+    assert_eq!(world.used(), 0);
+}

@@ -1,0 +1,64 @@
+//! What is to happen later. A timer that has become pointless fires and finds nothing to do; so none
+//! is ever taken back, and their number is bounded by that of what they watch.
+
+use std::collections::BTreeSet;
+
+use helio_types::WorkerId;
+
+use crate::Node;
+use crate::actors::ActorKey;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Timer {
+    /// The worker should have registered.
+    WorkerStart(WorkerId),
+    /// The worker was asked to end and should have.
+    WorkerExit(WorkerId),
+    /// The worker's process has ended and its connection should have, too.
+    WorkerDrain(WorkerId),
+    /// Idle workers may have been idle for too long.
+    Idle,
+    /// The actor should have found room.
+    Actor(ActorKey),
+    /// Questions about living processes can be answered.
+    Liveness,
+    /// Creations of objects have waited long enough.
+    Creates,
+    /// The owner of this cluster should have registered.
+    Owner,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Timers(BTreeSet<(u64, Timer)>);
+
+impl Timers {
+    pub(crate) fn set(&mut self, at_ms: u64, timer: Timer) {
+        self.0.insert((at_ms, timer));
+    }
+
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn due(&mut self, now_ms: u64) -> Option<Timer> {
+        if self.next()? > now_ms {
+            return None;
+        }
+        self.0.pop_first().map(|(_, timer)| timer)
+    }
+}
+
+impl Node {
+    pub(crate) fn timer_fired(&mut self, timer: Timer) {
+        match timer {
+            Timer::WorkerStart(worker_id) => self.worker_start_is_late(worker_id),
+            Timer::WorkerExit(worker_id) => self.worker_exit_is_late(worker_id),
+            Timer::WorkerDrain(worker_id) => self.worker_drain_is_late(worker_id),
+            Timer::Idle => self.end_idle_workers(),
+            Timer::Actor(key) => self.actor_placement_is_late(key),
+            Timer::Liveness => self.answer_liveness(),
+            Timer::Creates => self.refuse_late_creates(),
+            Timer::Owner => self.owner_is_late(),
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The loop: inputs in, the state machine's actions out.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use helio_config::control::HEARTBEAT_MS;
+use helio_env::clock::Clock;
+use helio_env::process;
+use helio_node_state::{Action, Conn, Event, Exit, Node, Setup, Spawn};
+use helio_proto::cluster::{
+    ControlToNode, NodeLeaving, NodeStatus, NodeToControl, NodeToNode, RegisterNode,
+};
+use helio_proto::hello::{Hello, Role};
+use helio_proto::node::{ClientToNode, LogLine, LogsFlushed, NodeToClient};
+use helio_rpc::service::{Gate, Writer};
+use helio_store::Arena;
+use helio_types::{NodeId, WorkerId};
+use tokio::sync::mpsc;
+
+use crate::peers::Peers;
+use crate::processes::{Processes, exit_of};
+use crate::zygote::{Answer, Zygote};
+
+/// How many inputs wait for the core; whoever has more waits (**LIMIT-1**).
+pub(crate) const INPUTS_MAX: usize = 1024;
+
+/// How long a change of status waits for others to be told with it.
+const STATUS_GATHER_MS: u64 = 20;
+
+/// How much may wait for a driver before log lines to it are dropped, in bytes.
+const LOG_QUEUE_MAX: usize = 8 << 20;
+
+/// How many messages for the control service are kept while it cannot be reached; more are dropped.
+const CONTROL_QUEUE_MAX: usize = 100_000;
+
+/// How long a connection that is to end may take to send what is queued.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+/// How long the end may take: for the last message to the control service, and for killed processes.
+const END_WAIT: Duration = Duration::from_millis(100);
+const KILL_WAIT: Duration = Duration::from_secs(2);
+
+/// From this size on an object makes it worth touching memory ahead, and how much of it: a part of the
+/// store, and never more than that many bytes.
+const POPULATE_FROM: u64 = 8 << 20;
+const POPULATE_PART: u64 = 20;
+const POPULATE_MAX: u64 = 256 << 20;
+
+pub(crate) type Inputs = mpsc::Sender<Input>;
+
+/// All that can happen to a daemon.
+#[derive(Debug)]
+pub(crate) enum Input {
+    ClientOpened { conn: Conn, writer: Writer, role: Role, node_id: NodeId, is_local: bool },
+    ClientSaid { conn: Conn, message: ClientToNode },
+    ClientClosed { conn: Conn, why: Option<String> },
+    PeerOpened { conn: Conn, node_id: NodeId, writer: Writer, is_made_here: bool },
+    PeerSaid { conn: Conn, node_id: NodeId, message: NodeToNode },
+    PeerClosed { conn: Option<Conn>, node_id: NodeId },
+    Served { conn: Conn, request_id: u64 },
+    ControlConnected { writer: Writer },
+    ControlSaid { message: ControlToNode },
+    ControlLost,
+    Zygote(Answer),
+    ZygoteLost { generation: u64 },
+    WorkerExited { worker_id: WorkerId, exit: Exit },
+    Output { worker_id: WorkerId, is_stderr: bool },
+    ChildEnded,
+    ShutDown { reason: String },
+}
+
+#[derive(Debug)]
+struct Client {
+    writer: Writer,
+    /// Lines that were dropped because it does not read.
+    dropped: u64,
+}
+
+pub(crate) struct Daemon {
+    node: Node,
+    clock: Clock,
+    arena: Arc<Arena>,
+    zygote: Zygote,
+    gate: Arc<Gate>,
+    inputs: Inputs,
+    receiver: mpsc::Receiver<Input>,
+    sockets: PathBuf,
+    clients: HashMap<Conn, Client>,
+    peers: Peers,
+    processes: Processes,
+    control: Option<Writer>,
+    /// For the control service, while it cannot be reached.
+    unsent: Vec<NodeToControl>,
+    status_at: u64,
+    is_populated: bool,
+    /// Why it is to end.
+    ending: Option<String>,
+}
+
+impl Daemon {
+    #[allow(clippy::too_many_arguments, reason = "called once, by the one who made all of them")]
+    pub(crate) fn new(
+        setup: Setup,
+        clock: Clock,
+        arena: Arc<Arena>,
+        zygote: Zygote,
+        gate: Arc<Gate>,
+        hello: Hello,
+        session_dir: &Path,
+        inputs: Inputs,
+        receiver: mpsc::Receiver<Input>,
+    ) -> Self {
+        Self {
+            node: Node::new(setup, clock.now_ms()),
+            clock,
+            arena,
+            zygote,
+            gate,
+            receiver,
+            sockets: session_dir.join("sockets"),
+            clients: HashMap::new(),
+            peers: Peers::new(hello, inputs.clone()),
+            processes: Processes::new(session_dir.join("logs"), inputs.clone()),
+            control: None,
+            unsent: Vec::new(),
+            status_at: HEARTBEAT_MS,
+            is_populated: false,
+            ending: None,
+            inputs,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        while self.ending.is_none() {
+            let wake = self
+                .node
+                .deadline()
+                .map_or(self.status_at, |deadline| deadline.min(self.status_at));
+            tokio::select! {
+                biased;
+                input = self.receiver.recv() => match input {
+                    Some(input) => self.take(input),
+                    None => break,
+                },
+                () = tokio::time::sleep_until(self.clock.at(wake).into()) => self.tick(),
+            }
+        }
+        self.end().await;
+    }
+
+    fn tick(&mut self) {
+        let now = self.clock.now_ms();
+        self.apply(Event::Tick);
+        if self.status_at <= now {
+            self.status_at = now + HEARTBEAT_MS;
+            if let Some(control) = &self.control {
+                // A service that does not read is found out by its silence.
+                let _ = control.send(&NodeToControl::Status(NodeStatus { info: self.node.info() }));
+            }
+        }
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::ClientOpened { conn, writer, role, node_id, is_local } => {
+                self.clients.insert(conn, Client { writer, dropped: 0 });
+                self.apply(Event::ClientOpened { conn, role, node_id, is_local });
+            }
+            Input::ClientSaid { conn, message } => self.apply(Event::ClientSaid { conn, message }),
+            Input::ClientClosed { conn, why } => {
+                if let Some(why) = why {
+                    self.gate.report("a registered client", &why);
+                }
+                self.clients.remove(&conn);
+                self.apply(Event::ClientClosed { conn });
+            }
+            Input::PeerOpened { conn, node_id, writer, is_made_here } => {
+                self.peers.opened(conn, node_id, writer, is_made_here);
+            }
+            Input::PeerSaid { conn, node_id, message } => {
+                self.apply(Event::PeerSaid { conn, node_id, message })
+            }
+            Input::PeerClosed { conn, node_id } => {
+                self.peers.closed(conn, node_id);
+                self.apply(Event::PeerLost { conn, node_id });
+            }
+            Input::Served { conn, request_id } => {
+                self.peers.served(conn, request_id);
+                self.apply(Event::Served { conn, request_id });
+            }
+            Input::ControlConnected { writer } => self.control_connected(writer),
+            Input::ControlSaid { message } => self.apply(Event::ControlSaid(message)),
+            Input::ControlLost => {
+                self.control = None;
+                self.apply(Event::ControlLost);
+            }
+            Input::Zygote(answer) => self.zygote_answered(answer),
+            Input::ZygoteLost { generation } => {
+                let words = self.zygote.last_words();
+                for worker_id in self.zygote.lost(generation) {
+                    let why = format!("the process that forks workers has ended: {words}");
+                    self.apply(Event::WorkerNotStarted { worker_id, why });
+                }
+            }
+            Input::WorkerExited { worker_id, exit } => self.worker_exited(worker_id, exit),
+            Input::Output { worker_id, is_stderr } => self.read_output(worker_id, is_stderr),
+            Input::ChildEnded => {
+                for (pid, status) in process::reap() {
+                    if let Some(worker_id) = self.processes.of_pid(pid) {
+                        self.worker_exited(worker_id, exit_of(status));
+                    }
+                }
+            }
+            Input::ShutDown { reason } => self.ending = Some(reason),
+        }
+    }
+
+    fn apply(&mut self, event: Event) {
+        for action in self.node.apply(event, self.clock.now_ms()) {
+            self.carry_out(action);
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Send { conn, message } => self.send(conn, message),
+            Action::Close { conn, why } => self.close(conn, &why),
+            Action::Control(message) => self.tell_control(message),
+            Action::Ask { to, message } => self.peers.ask(to, message),
+            Action::Answer { conn, message } => self.peers.answer(conn, &message),
+            Action::Serve { conn, request_id, offset, size } => {
+                self.peers.serve(conn, request_id, Arc::clone(&self.arena), offset, size);
+            }
+            Action::StopServing { conn, request_id } => self.peers.stop_serving(conn, request_id),
+            Action::Write { offset, bytes } => {
+                let written = self.arena.copy_in(offset, &bytes);
+                assert!(written.is_ok(), "SHM-1: the machine gave out an extent outside the store");
+            }
+            Action::Created { offset: _, size } => self.populate_if_worth_it(size),
+            Action::Spawn(spawn) => self.spawn(&spawn),
+            Action::Kill { worker_id } => self.processes.kill(worker_id),
+            Action::Forget { worker_id } => {
+                self.processes.forget(worker_id);
+                // Whoever ended in good order has removed it already.
+                let _ = std::fs::remove_file(self.sockets.join(worker_id.socket_name()));
+            }
+            Action::FlushLogs { conn, request_id, workers } => {
+                for worker_id in workers {
+                    let lines = self.processes.flush(worker_id);
+                    self.show(worker_id, lines);
+                }
+                self.send(conn, LogsFlushed { request_id }.into());
+            }
+            Action::StatusChanged => {
+                self.status_at = self.status_at.min(self.clock.now_ms() + STATUS_GATHER_MS)
+            }
+            Action::ShutDown { reason } => self.ending = Some(reason),
+        }
+    }
+
+    fn send(&mut self, conn: Conn, message: NodeToClient) {
+        let Some(client) = self.clients.get_mut(&conn) else { return };
+        if let NodeToClient::LogLines(lines) = &message {
+            if client.writer.queued() > LOG_QUEUE_MAX {
+                client.dropped += lines.lines.len() as u64;
+                return;
+            }
+            if client.dropped > 0 {
+                let text =
+                    format!("({} lines were dropped: the driver reads too slowly)", client.dropped);
+                client.dropped = 0;
+                let line = LogLine { is_stderr: true, text, ..LogLine::default() };
+                let notice =
+                    NodeToClient::LogLines(helio_proto::node::LogLines { lines: vec![line] });
+                // If it fails, so does the next.
+                let _ = client.writer.send(&notice);
+            }
+        }
+        let sent = match &message {
+            NodeToClient::Registered(registered) if registered.arena_size > 0 => {
+                match self.arena.fd().try_clone_to_owned() {
+                    Ok(fd) => client.writer.send_with_fd(&message, fd),
+                    Err(error) => {
+                        eprintln!("heliostat: node: no descriptor for a client: {error}");
+                        client.writer.abort();
+                        return;
+                    }
+                }
+            }
+            _ => client.writer.send(&message),
+        };
+        if sent == Err(helio_rpc::service::SendError::Full) {
+            self.gate.report("a client", "it does not read what it is sent");
+            client.writer.abort();
+        }
+    }
+
+    fn close(&mut self, conn: Conn, why: &str) {
+        let Some(client) = self.clients.get(&conn) else { return };
+        if !why.is_empty() {
+            self.gate.report("a client", why);
+        }
+        client.writer.close();
+        let writer = client.writer.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(CLOSE_WAIT).await;
+            writer.abort();
+        });
+    }
+
+    fn tell_control(&mut self, message: NodeToControl) {
+        match &self.control {
+            // A connection that breaks is made again, and what matters is asked again.
+            Some(control) => {
+                let _ = control.send(&message);
+            }
+            None if self.unsent.len() < CONTROL_QUEUE_MAX => self.unsent.push(message),
+            None => {}
+        }
+    }
+
+    fn control_connected(&mut self, writer: Writer) {
+        let register = RegisterNode {
+            info: self.node.info(),
+            actors: self.node.running_actors(),
+            clients: self.node.clients(),
+            clients_known: true,
+        };
+        // A connection that has ended already is reported by its reader.
+        let _ = writer.send(&NodeToControl::Register(register));
+        for message in std::mem::take(&mut self.unsent) {
+            let _ = writer.send(&message);
+        }
+        self.control = Some(writer);
+        self.apply(Event::ControlConnected);
+    }
+
+    fn spawn(&mut self, spawn: &Spawn) {
+        match self.processes.prepare(spawn.worker_id) {
+            Ok(streams) => self.zygote.fork(spawn, streams),
+            Err(error) => {
+                let inputs = self.inputs.clone();
+                let answer =
+                    Answer::Failed { worker_id: spawn.worker_id, why: format!("no pipe: {error}") };
+                tokio::spawn(async move { inputs.send(Input::Zygote(answer)).await });
+            }
+        }
+    }
+
+    fn zygote_answered(&mut self, answer: Answer) {
+        match answer {
+            Answer::Started { worker_id, pid } => {
+                self.zygote.answered(worker_id);
+                self.processes.started(worker_id, pid);
+                self.apply(Event::WorkerStarted { worker_id, pid });
+                self.read_output(worker_id, false);
+            }
+            Answer::Failed { worker_id, why } => {
+                self.zygote.answered(worker_id);
+                self.apply(Event::WorkerNotStarted { worker_id, why });
+            }
+            Answer::Exited { pid, status } => {
+                if let Some(worker_id) = self.processes.of_pid(pid) {
+                    self.worker_exited(worker_id, exit_of(status));
+                }
+            }
+        }
+    }
+
+    fn worker_exited(&mut self, worker_id: WorkerId, exit: Exit) {
+        if let Some((lines, log_tail)) = self.processes.exited(worker_id) {
+            self.show(worker_id, lines);
+            self.apply(Event::WorkerExited { worker_id, exit, log_tail });
+        }
+    }
+
+    fn read_output(&mut self, worker_id: WorkerId, is_stderr: bool) {
+        let (lines, is_more) = self.processes.read(worker_id);
+        self.show(worker_id, lines);
+        if is_more {
+            let inputs = self.inputs.clone();
+            tokio::spawn(async move { inputs.send(Input::Output { worker_id, is_stderr }).await });
+        }
+    }
+
+    fn show(&mut self, worker_id: WorkerId, lines: Vec<LogLine>) {
+        if !lines.is_empty() {
+            self.apply(Event::WorkerWrote { worker_id, lines });
+        }
+    }
+
+    /// Touches the first pages once somebody stores something large: a first write to a page costs ten
+    /// times a later one. Not at the start, because idle memory is memory.
+    fn populate_if_worth_it(&mut self, size: u64) {
+        if size < POPULATE_FROM || std::mem::replace(&mut self.is_populated, true) {
+            return;
+        }
+        let arena = Arc::clone(&self.arena);
+        let bytes = (arena.size() / POPULATE_PART).min(POPULATE_MAX);
+        let populate = move || {
+            const STEP: u64 = 2 << 20;
+            for offset in (0..bytes).step_by(STEP as usize) {
+                // Without memory to spare there is nothing to prepare.
+                if arena.populate(offset, STEP.min(bytes - offset)).is_err() {
+                    return;
+                }
+            }
+        };
+        let name = "populate".to_owned();
+        // Not being able to only makes the first writes slower.
+        let _ = std::thread::Builder::new().name(name).stack_size(64 << 10).spawn(populate);
+    }
+
+    async fn end(mut self) {
+        let reason = self.ending.take().unwrap_or_default();
+        if let Some(control) = &self.control {
+            let leaving = NodeToControl::Leaving(NodeLeaving { reason });
+            if control.send(&leaving).is_ok() {
+                let _ = tokio::time::timeout(END_WAIT, control.flushed()).await;
+            }
+        }
+        self.processes.kill_all();
+        self.zygote.kill();
+        // With the zygote gone its children are ours, and so are those of the workers: all are killed
+        // and reaped until none is left.
+        let until = Instant::now() + KILL_WAIT;
+        loop {
+            let children = process::children();
+            for pid in &children {
+                process::kill_child(*pid);
+            }
+            let _ = process::reap();
+            if children.is_empty() || Instant::now() > until {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let _ = std::fs::remove_dir_all(&self.sockets);
+    }
+}

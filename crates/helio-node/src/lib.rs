@@ -1,0 +1,75 @@
+//! The node daemon: a shell around [`helio_node_state`].
+//!
+//! One thread runs one loop ([`core`]) over a closed set of inputs; every other file of the crate owns
+//! one kind of thing that the loop talks to and turns it into inputs. The loop hands each input to the
+//! state machine and carries out what it returns.
+//!
+//! **NODE-1** The daemon never runs user code and never loads Python: workers are processes, made by
+//! the zygote ([`zygote`]), and what passes through is bytes.
+//!
+//! Start: sockets are bound, the memory file is made, the zygote is started; then `on_ready` is called,
+//! before anything has answered. End, in this order, for whatever reason: (1) the control service is
+//! told; (2) workers and zygote are killed, then every child that is left; (3) the socket files go.
+
+#![forbid(unsafe_code)]
+
+mod control;
+mod core;
+mod listen;
+mod logs;
+mod options;
+mod peers;
+mod processes;
+mod start;
+mod zygote;
+
+pub use options::{Options, Ready};
+
+/// Why the daemon could not start, or had to end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The port is taken or the address is not this machine's.
+    #[error("cannot listen on {host}:{port}: {source}")]
+    Listen {
+        /// Where.
+        host: String,
+        /// Where.
+        port: u16,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// A file or folder of the session.
+    #[error("{path}: {source}")]
+    Path {
+        /// Which.
+        path: String,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// There is no memory for the object store.
+    #[error("the object store of {size} bytes: {source}")]
+    Store {
+        /// Its size.
+        size: u64,
+        /// What the operating system says.
+        source: helio_store::Error,
+    },
+    /// Anything else of the operating system.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Runs a node's daemon until it is told to end; `on_ready` is called once, when clients can connect.
+///
+/// # Errors
+/// When it cannot start.
+pub fn run(options: Options, on_ready: impl FnOnce(&Ready)) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (daemon, ready) = start::start(options).await?;
+        on_ready(&ready);
+        daemon.run().await;
+        Ok(())
+    })
+}

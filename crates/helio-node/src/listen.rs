@@ -1,0 +1,126 @@
+//! Listeners and signals: who knocks becomes inputs of the core.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use helio_node_state::Conn;
+use helio_proto::hello::{Hello, Role};
+use helio_proto::node::ClientToNode;
+use helio_rpc::service::{Gate, Reader, Writer};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::core::{Input, Inputs};
+use crate::peers;
+
+static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
+
+/// A number that no other connection of this process has.
+pub(crate) fn next_conn() -> Conn {
+    Conn(CONNECTIONS.fetch_add(1, Ordering::Relaxed))
+}
+
+pub(crate) fn unix(listener: UnixListener, gate: Arc<Gate>, inputs: Inputs) {
+    tokio::spawn(async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let (gate, inputs) = (Arc::clone(&gate), inputs.clone());
+                    tokio::spawn(async move {
+                        if let Some((reader, writer, hello)) = gate.admit(stream).await {
+                            serve(reader, writer, &hello, true, inputs).await;
+                        }
+                    });
+                }
+                Err(error) => pause_after(&error).await,
+            }
+        }
+    });
+}
+
+pub(crate) fn tcp(listener: TcpListener, gate: Arc<Gate>, inputs: Inputs) {
+    tokio::spawn(async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let (gate, inputs) = (Arc::clone(&gate), inputs.clone());
+                    tokio::spawn(async move {
+                        if let Some((reader, writer, hello)) = gate.admit(stream).await {
+                            serve(reader, writer, &hello, false, inputs).await;
+                        }
+                    });
+                }
+                Err(error) => pause_after(&error).await,
+            }
+        }
+    });
+}
+
+/// Out of descriptors, most likely: others give theirs back; trying at once would only burn the CPU.
+async fn pause_after(error: &io::Error) {
+    eprintln!("heliostat: node: cannot accept a connection: {error}");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+async fn serve(reader: Reader, writer: Writer, hello: &Hello, is_local: bool, inputs: Inputs) {
+    // The gate has checked it.
+    let Some(role) = Role::from_number(hello.role) else { return };
+    if role == Role::Node {
+        let conn = next_conn();
+        return peers::serve(reader, writer, conn, hello.node_id, inputs).await;
+    }
+    serve_client(reader, writer, role, hello, is_local, inputs).await;
+}
+
+async fn serve_client(
+    mut reader: Reader,
+    writer: Writer,
+    role: Role,
+    hello: &Hello,
+    is_local: bool,
+    inputs: Inputs,
+) {
+    let conn = next_conn();
+    let opened = Input::ClientOpened { conn, writer, role, node_id: hello.node_id, is_local };
+    if inputs.send(opened).await.is_err() {
+        return;
+    }
+    let why = loop {
+        match reader.next::<ClientToNode>().await {
+            Ok(Some(message)) => {
+                if inputs.send(Input::ClientSaid { conn, message }).await.is_err() {
+                    return;
+                }
+            }
+            Ok(None) => break None,
+            // A process that was killed may leave half a frame behind.
+            Err(helio_rpc::service::Error::Truncated | helio_rpc::service::Error::Io(_)) => {
+                break None;
+            }
+            Err(error) => break Some(format!("client {}: {error}", hello.worker_id)),
+        }
+    };
+    // The core has ended: nobody is interested.
+    let _ = inputs.send(Input::ClientClosed { conn, why }).await;
+}
+
+pub(crate) fn signals(inputs: Inputs) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut child = signal(SignalKind::child())?;
+    tokio::spawn(async move {
+        loop {
+            let input = tokio::select! {
+                _ = terminate.recv() => Input::ShutDown { reason: "it was told to end (SIGTERM)".to_owned() },
+                _ = interrupt.recv() => Input::ShutDown { reason: "it was told to end (SIGINT)".to_owned() },
+                _ = child.recv() => Input::ChildEnded,
+            };
+            if inputs.send(input).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}

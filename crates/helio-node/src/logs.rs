@@ -1,0 +1,226 @@
+//! What workers write: from their pipes into files and, line by line, to the driver.
+//!
+//! A line `\x01:name:<text>` is not shown; it names what runs from now on (a task's function, an
+//! actor) for the lines that follow. A line longer than [`LINE_MAX`] is split. The pipes are read by
+//! the core alone, so a flush only has to read what is there.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use helio_env::descriptor::{AsyncFd, register};
+use helio_proto::node::LogLine;
+use helio_types::WorkerId;
+use rustix::pipe::PipeFlags;
+use tokio::task::AbortHandle;
+
+use crate::core::{Input, Inputs};
+
+/// The longest line that is shown in one piece.
+const LINE_MAX: usize = 64 << 10;
+
+/// How much of one stream is read before others get their turn.
+const TURN_MAX: usize = 1 << 20;
+
+/// A file that has grown to this is put aside; so many of those are kept.
+const FILE_MAX: u64 = 100 << 20;
+const FILES_KEPT: u32 = 5;
+
+/// How many lines of a worker are remembered for the report of its death, and how much of each.
+const TAIL_LINES: usize = 20;
+const TAIL_LINE_MAX: usize = 500;
+
+const NAME_MARK: &[u8] = b"\x01:name:";
+
+/// One stream of a worker.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    is_stderr: bool,
+    pipe: Arc<AsyncFd<OwnedFd>>,
+    watcher: AbortHandle,
+    partial: Vec<u8>,
+    name: String,
+    file: Option<LogFile>,
+}
+
+/// Whether a stream has more to read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Drained {
+    /// Everything that was there was read.
+    Empty,
+    /// Its turn is over; there is more.
+    More,
+}
+
+impl Stream {
+    /// Makes a pipe; its other end is for the worker.
+    pub(crate) fn new(
+        worker_id: WorkerId,
+        is_stderr: bool,
+        inputs: &Inputs,
+    ) -> std::io::Result<(Self, OwnedFd)> {
+        let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&ours, true)?;
+        let pipe = Arc::new(register(ours)?);
+        let watcher = tokio::spawn(watch(Arc::clone(&pipe), worker_id, is_stderr, inputs.clone()))
+            .abort_handle();
+        let stream =
+            Self { is_stderr, pipe, watcher, partial: Vec::new(), name: String::new(), file: None };
+        Ok((stream, theirs))
+    }
+
+    /// Reads what is there. `path` is the file that keeps it.
+    pub(crate) fn drain(
+        &mut self,
+        pid: u32,
+        path: &dyn Fn() -> PathBuf,
+        lines: &mut Vec<LogLine>,
+    ) -> Drained {
+        let mut buffer = [0; 16 << 10];
+        let mut kept = Vec::new();
+        let mut read = 0;
+        let outcome = loop {
+            match rustix::io::read(self.pipe.get_ref(), &mut buffer) {
+                Ok(0) => break Drained::Empty,
+                Ok(n) => {
+                    self.take(&buffer[..n], pid, &mut kept, lines);
+                    read += n;
+                    if read >= TURN_MAX {
+                        break Drained::More;
+                    }
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => break Drained::Empty,
+            }
+        };
+        self.keep(&kept, path);
+        outcome
+    }
+
+    /// Shows a last line that has no end.
+    pub(crate) fn flush(&mut self, pid: u32, path: &dyn Fn() -> PathBuf, lines: &mut Vec<LogLine>) {
+        if !self.partial.is_empty() {
+            let mut kept = Vec::new();
+            self.take(b"\n", pid, &mut kept, lines);
+            self.keep(&kept, path);
+        }
+    }
+
+    fn take(&mut self, mut bytes: &[u8], pid: u32, kept: &mut Vec<u8>, lines: &mut Vec<LogLine>) {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            self.partial.extend_from_slice(&bytes[..end]);
+            bytes = &bytes[end + 1..];
+            self.line(pid, kept, lines);
+        }
+        self.partial.extend_from_slice(bytes);
+        while self.partial.len() > LINE_MAX {
+            let rest = self.partial.split_off(LINE_MAX);
+            self.line(pid, kept, lines);
+            self.partial = rest;
+        }
+    }
+
+    fn line(&mut self, pid: u32, kept: &mut Vec<u8>, lines: &mut Vec<LogLine>) {
+        let line = std::mem::take(&mut self.partial);
+        if let Some(name) = line.strip_prefix(NAME_MARK) {
+            self.name = String::from_utf8_lossy(name).into_owned();
+            return;
+        }
+        kept.extend_from_slice(&line);
+        kept.push(b'\n');
+        let text = String::from_utf8_lossy(&line).into_owned();
+        let name = self.name.clone();
+        lines.push(LogLine { pid, host: String::new(), name, is_stderr: self.is_stderr, text });
+    }
+
+    fn keep(&mut self, bytes: &[u8], path: &dyn Fn() -> PathBuf) {
+        if bytes.is_empty() {
+            return;
+        }
+        // A full disk must not keep lines from the driver.
+        if self.file.is_none() {
+            self.file = LogFile::open(path()).ok();
+        }
+        if let Some(file) = &mut self.file {
+            file.write(bytes);
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.watcher.abort();
+    }
+}
+
+async fn watch(pipe: Arc<AsyncFd<OwnedFd>>, worker_id: WorkerId, is_stderr: bool, inputs: Inputs) {
+    while let Ok(mut guard) = pipe.readable().await {
+        guard.clear_ready();
+        let is_closed = guard.ready().is_read_closed();
+        drop(guard);
+        if inputs.send(Input::Output { worker_id, is_stderr }).await.is_err() || is_closed {
+            return;
+        }
+    }
+}
+
+/// A file that is put aside when it has grown large.
+#[derive(Debug)]
+struct LogFile {
+    path: PathBuf,
+    file: File,
+    length: u64,
+}
+
+impl LogFile {
+    fn open(path: PathBuf) -> std::io::Result<Self> {
+        let file = File::options().create(true).append(true).open(&path)?;
+        let length = file.metadata()?.len();
+        Ok(Self { path, file, length })
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if self.length + bytes.len() as u64 > FILE_MAX && self.length > 0 {
+            self.put_aside();
+        }
+        if self.file.write_all(bytes).is_ok() {
+            self.length += bytes.len() as u64;
+        }
+    }
+
+    fn put_aside(&mut self) {
+        let numbered =
+            |number: u32| Path::new(&format!("{}.{number}", self.path.display())).to_owned();
+        for number in (1..FILES_KEPT).rev() {
+            // A number that is not there yet cannot be moved, and need not be.
+            let _ = fs::rename(numbered(number), numbered(number + 1));
+        }
+        let _ = fs::rename(&self.path, numbered(1));
+        if let Ok(fresh) = Self::open(self.path.clone()) {
+            *self = fresh;
+        }
+    }
+}
+
+/// The last lines of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Tail(VecDeque<String>);
+
+impl Tail {
+    pub(crate) fn add(&mut self, lines: &[LogLine]) {
+        for line in lines.iter().rev().take(TAIL_LINES).rev() {
+            if self.0.len() == TAIL_LINES {
+                self.0.pop_front();
+            }
+            let end = line.text.floor_char_boundary(TAIL_LINE_MAX);
+            self.0.push_back(line.text[..end].to_owned());
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.0.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+    }
+}

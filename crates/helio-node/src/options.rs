@@ -1,0 +1,60 @@
+//! What a daemon is started with.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use helio_types::NodeId;
+
+/// What a daemon is started with.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The address at which other machines reach this one; empty: 127.0.0.1.
+    pub host: String,
+    /// The TCP port for other machines; 0: any.
+    pub node_port: u16,
+    /// How many CPUs to offer; `None`: all that there are.
+    pub num_cpus: Option<f64>,
+    /// How many GPUs to offer; `None`: all that are found.
+    pub num_gpus: Option<f64>,
+    /// Other resources to offer.
+    pub resources: BTreeMap<String, f64>,
+    /// The node's labels.
+    pub labels: BTreeMap<String, String>,
+    /// The object store's size in bytes; `None`: 30 % of the memory.
+    pub object_store_memory: Option<u64>,
+    /// The memory to offer in bytes; `None`: what the object store leaves.
+    pub memory: Option<u64>,
+    /// The session's folder.
+    pub session_dir: PathBuf,
+    /// The session's name.
+    pub session_name: String,
+    /// The folder of all sessions.
+    pub temp_dir: PathBuf,
+    /// The Python that workers run.
+    pub python: PathBuf,
+    /// The folder that holds the `heliostat` package; `None`: from the binary's place.
+    pub package_path: Option<PathBuf>,
+    /// The cluster's token.
+    pub token: String,
+    /// Where the control service listens.
+    pub control_host: String,
+    /// Where the control service listens.
+    pub control_port: u16,
+    /// The daemon ends with the driver that started it.
+    pub owner_driver: bool,
+    /// The node's name, for people; empty: its host.
+    pub node_name: String,
+    /// Whether the control service lives in this process.
+    pub is_head: bool,
+}
+
+/// What a daemon that is ready tells of itself.
+#[derive(Debug, Clone)]
+pub struct Ready {
+    /// Its id.
+    pub node_id: NodeId,
+    /// Its TCP port.
+    pub port: u16,
+    /// Its UNIX socket.
+    pub node_socket: PathBuf,
+}

@@ -1,0 +1,188 @@
+//! From options to a running daemon.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use helio_config::session::NODE_SOCKET;
+use helio_env::clock::Clock;
+use helio_env::{machine, process, random};
+use helio_node_state::Setup;
+use helio_proto::control::Label;
+use helio_proto::hello::{Hello, Role, VERSION, Welcome};
+use helio_rpc::service::Gate;
+use helio_store::Arena;
+use helio_types::resources::Quantity;
+use helio_types::{NodeAddress, NodeId, ResourceSet};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::mpsc;
+
+use crate::core::{Daemon, INPUTS_MAX};
+use crate::options::{Options, Ready};
+use crate::zygote::{Zygote, ZygoteOptions};
+use crate::{Error, control, listen};
+
+/// The part of the memory that the object store takes when nothing is said, and the least of it.
+const STORE_PART: f64 = 0.3;
+const STORE_MIN: u64 = 64 << 20;
+
+/// How many idle workers are kept beyond one a CPU.
+const IDLE_SPARE: usize = 2;
+
+pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
+    let node_id = NodeId(random::bytes());
+    let host = if options.host.is_empty() { "127.0.0.1".to_owned() } else { options.host.clone() };
+    let listen_error =
+        |source| Error::Listen { host: host.clone(), port: options.node_port, source };
+    let tcp = TcpListener::bind((host.as_str(), options.node_port)).await.map_err(listen_error)?;
+    let port = tcp.local_addr()?.port();
+    let socket_path = options.session_dir.join(NODE_SOCKET);
+    let unix = bind_unix(&socket_path)?;
+    let logs = options.session_dir.join("logs");
+    make_dir(&logs)?;
+    process::become_subreaper()?;
+
+    let setup = setup(&options, NodeAddress { node_id, host: host.clone(), port: u32::from(port) });
+    let size = setup.store_size;
+    let arena = Arc::new(Arena::create(size).map_err(|source| Error::Store { size, source })?);
+
+    let (inputs, receiver) = mpsc::channel(INPUTS_MAX);
+    let zygote = Zygote::start(zygote_options(&options, &socket_path, node_id), inputs.clone());
+    let welcome =
+        Welcome { version: VERSION, node_id, pid: std::process::id(), ..Welcome::default() };
+    let gate = Arc::new(Gate::new("node", &options.token, welcome));
+    listen::unix(unix, Arc::clone(&gate), inputs.clone());
+    listen::tcp(tcp, Arc::clone(&gate), inputs.clone());
+    listen::signals(inputs.clone())?;
+    let hello = Hello {
+        token: options.token.clone(),
+        role: Role::Node as u32,
+        node_id,
+        pid: std::process::id(),
+        host: host.clone(),
+        port: u32::from(port),
+        ..Hello::default()
+    };
+    control::start(
+        options.control_host.clone(),
+        options.control_port,
+        hello.clone(),
+        inputs.clone(),
+    );
+    let daemon = Daemon::new(
+        setup,
+        Clock::start(),
+        arena,
+        zygote,
+        gate,
+        hello,
+        &options.session_dir,
+        inputs,
+        receiver,
+    );
+    Ok((daemon, Ready { node_id, port, node_socket: socket_path }))
+}
+
+fn setup(options: &Options, address: NodeAddress) -> Setup {
+    let memory = machine::memory();
+    let store_size =
+        options.object_store_memory.unwrap_or((memory as f64 * STORE_PART) as u64).max(STORE_MIN);
+    let cpus = options.num_cpus.unwrap_or(machine::cpus() as f64);
+    // Whoever says how many GPUs there are is believed: they may be logical.
+    let found = machine::gpus();
+    let num_gpus = options.num_gpus.unwrap_or(found.len() as f64);
+    let gpus: Vec<u32> = (0..num_gpus.ceil() as usize)
+        .map(|index| found.get(index).copied().unwrap_or(index as u32))
+        .collect();
+    let mut total = ResourceSet::from_units(
+        options.resources.iter().map(|(name, value)| (name.as_str(), *value)),
+    );
+    total.set("CPU", Quantity::from_f64(cpus));
+    total.set("GPU", Quantity::from_f64(num_gpus));
+    let left = options.memory.unwrap_or(memory.saturating_sub(store_size));
+    total.set("memory", Quantity::from_f64(left as f64));
+    total.set("object_store_memory", Quantity::from_f64(store_size as f64));
+    // A resource of which every node has one, by which work is bound to a machine.
+    total.set(&format!("node:{}", address.host), Quantity::from_f64(1.0));
+    if options.is_head {
+        total.set("node:__internal_head__", Quantity::from_f64(1.0));
+    }
+    let mut labels: BTreeMap<String, String> = options.labels.clone();
+    labels.insert("ray.io/node-id".to_owned(), address.node_id.hex());
+    let cpu_count = cpus.ceil().max(1.0) as usize;
+    Setup {
+        seed: random::bytes(),
+        labels: labels.into_iter().map(|(key, value)| Label { key, value }).collect(),
+        total,
+        gpus,
+        store_size,
+        name: if options.node_name.is_empty() {
+            address.host.clone()
+        } else {
+            options.node_name.clone()
+        },
+        hostname: machine::hostname(),
+        session_dir: options.session_dir.display().to_string(),
+        session_name: options.session_name.clone(),
+        temp_dir: options.temp_dir.display().to_string(),
+        control_address: format!("{}:{}", options.control_host, options.control_port),
+        pid: std::process::id(),
+        is_head: options.is_head,
+        has_owner: options.owner_driver,
+        // The machine's own CPUs bound how many can start at once, whatever is offered.
+        starts_max: machine::cpus().max(1) * 2 + 2,
+        idle_max: cpu_count.min(64) + IDLE_SPARE,
+        address,
+    }
+}
+
+fn zygote_options(options: &Options, socket_path: &Path, node_id: NodeId) -> ZygoteOptions {
+    let package_path = options.package_path.clone().or_else(package_path).unwrap_or_default();
+    let env = [
+        ("HELIOSTAT_NODE_SOCKET", socket_path.display().to_string()),
+        ("HELIOSTAT_AUTH_TOKEN", options.token.clone()),
+        ("HELIOSTAT_SESSION_DIR", options.session_dir.display().to_string()),
+        ("HELIOSTAT_SESSION", options.session_name.clone()),
+        ("HELIOSTAT_NODE_ID", node_id.hex()),
+    ];
+    ZygoteOptions {
+        python: options.python.clone(),
+        script: package_path.join("heliostat/core/zygote.py"),
+        env: env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        log: options.session_dir.join("logs/zygote.err"),
+    }
+}
+
+/// `<package path>/heliostat/bin/heliostat` is this binary; or the environment says where to look.
+fn package_path() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("HELIOSTAT_PACKAGE_PATH") {
+        return Some(path.into());
+    }
+    let binary = fs::canonicalize(std::env::current_exe().ok()?).ok()?;
+    Some(binary.parent()?.parent()?.parent()?.to_owned())
+}
+
+fn make_dir(path: &Path) -> Result<(), Error> {
+    let result = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    result.map_err(|source| Error::Path { path: path.display().to_string(), source })
+}
+
+/// **AUTH-1** The folder is the owner's alone.
+fn bind_unix(path: &Path) -> Result<UnixListener, Error> {
+    let folder = path.parent().unwrap_or(path);
+    make_dir(folder)?;
+    let named = |source| Error::Path { path: path.display().to_string(), source };
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(named)?;
+    // A file of a daemon that was killed; a living one has a session of its own.
+    let _ = fs::remove_file(path);
+    // A socket's address holds about a hundred bytes; a longer path is reached through the folder's
+    // descriptor.
+    let handle = fs::File::open(folder).map_err(named)?;
+    let number = std::os::fd::AsRawFd::as_raw_fd(&handle);
+    let short =
+        PathBuf::from(format!("/proc/self/fd/{number}")).join(path.file_name().unwrap_or_default());
+    let is_long = path.as_os_str().len() > 100;
+    UnixListener::bind(if is_long { &short } else { path }).map_err(named)
+}

@@ -1,0 +1,237 @@
+//! The zygote, seen from the daemon: a Python process that forks workers when told to.
+//!
+//! Requests and answers are datagrams of JSON on a SOCK_SEQPACKET pair whose other end the zygote has
+//! as its standard input; `python/heliostat/core/zygote.py` describes them. A zygote that ends is
+//! started again; what it had not answered counts as not started, and the state machine tries again or
+//! gives up.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use helio_env::descriptor::{AsyncFd, register};
+use helio_env::process::{self, Status};
+use helio_node_state::Spawn;
+use helio_types::WorkerId;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
+    SocketType,
+};
+use tokio::io::Interest;
+use tokio::sync::mpsc;
+
+use crate::core::{Input, Inputs};
+
+/// The longest answer.
+const ANSWER_MAX: usize = 64 << 10;
+
+#[derive(Debug)]
+pub(crate) struct ZygoteOptions {
+    pub(crate) python: PathBuf,
+    pub(crate) script: PathBuf,
+    /// What every worker finds in its environment.
+    pub(crate) env: BTreeMap<String, String>,
+    /// Where the zygote's own words go.
+    pub(crate) log: PathBuf,
+}
+
+#[derive(Debug)]
+pub(crate) struct Zygote {
+    options: ZygoteOptions,
+    inputs: Inputs,
+    /// `None`: it could not be started, and why.
+    running: Result<Running, String>,
+    /// Told to start and not answered.
+    unanswered: HashSet<WorkerId>,
+    generation: u64,
+}
+
+#[derive(Debug)]
+struct Running {
+    pid: u32,
+    requests: mpsc::UnboundedSender<Request>,
+}
+
+#[derive(Debug)]
+struct Request {
+    worker_id: WorkerId,
+    json: Vec<u8>,
+    streams: [OwnedFd; 2],
+}
+
+/// What the zygote says.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Started { worker_id: WorkerId, pid: u32 },
+    Failed { worker_id: WorkerId, why: String },
+    Exited { pid: u32, status: Status },
+}
+
+impl Zygote {
+    pub(crate) fn start(options: ZygoteOptions, inputs: Inputs) -> Self {
+        let mut zygote = Self {
+            options,
+            inputs,
+            running: Err(String::new()),
+            unanswered: HashSet::new(),
+            generation: 0,
+        };
+        zygote.restart();
+        zygote
+    }
+
+    fn restart(&mut self) {
+        self.generation += 1;
+        self.running = self.spawn().map_err(|error| {
+            let (python, script) = (self.options.python.display(), self.options.script.display());
+            format!("`{python} {script}` could not be run: {error}")
+        });
+    }
+
+    fn spawn(&self) -> io::Result<Running> {
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        rustix::io::ioctl_fionbio(&ours, true)?;
+        let log = std::fs::File::options().create(true).append(true).open(&self.options.log)?;
+        let child = Command::new(&self.options.python)
+            .arg(&self.options.script)
+            .arg("0")
+            .envs(&self.options.env)
+            .stdin(Stdio::from(theirs))
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        let (requests, receiver) = mpsc::unbounded_channel();
+        let channel = Arc::new(register(ours)?);
+        tokio::spawn(send_all(Arc::clone(&channel), receiver));
+        tokio::spawn(receive_all(channel, self.generation, self.inputs.clone()));
+        Ok(Running { pid: child.id(), requests })
+    }
+
+    /// Asks for a worker whose output goes to `streams`. The number of requests is bounded by how many
+    /// workers may be starting.
+    pub(crate) fn fork(&mut self, spawn: &Spawn, streams: [OwnedFd; 2]) {
+        let json = serde_json::json!({
+            "worker_id": spawn.worker_id.hex(),
+            "env": spawn.env,
+            "cwd": spawn.cwd,
+        });
+        let request =
+            Request { worker_id: spawn.worker_id, json: json.to_string().into_bytes(), streams };
+        let sent = match &self.running {
+            Ok(running) => {
+                running.requests.send(request).map_err(|_| "the zygote has just ended".to_owned())
+            }
+            Err(why) => Err(why.clone()),
+        };
+        match sent {
+            Ok(()) => {
+                self.unanswered.insert(spawn.worker_id);
+            }
+            Err(why) => {
+                let answer = Answer::Failed { worker_id: spawn.worker_id, why };
+                let inputs = self.inputs.clone();
+                tokio::spawn(async move { inputs.send(Input::Zygote(answer)).await });
+            }
+        }
+    }
+
+    pub(crate) fn answered(&mut self, worker_id: WorkerId) {
+        self.unanswered.remove(&worker_id);
+    }
+
+    /// The zygote of that generation is gone; those who were to be started by it are returned.
+    pub(crate) fn lost(&mut self, generation: u64) -> Vec<WorkerId> {
+        if generation != self.generation {
+            return Vec::new();
+        }
+        self.restart();
+        let mut lost: Vec<WorkerId> = self.unanswered.drain().collect();
+        lost.sort_unstable();
+        lost
+    }
+
+    /// The last words of a zygote that could not live.
+    pub(crate) fn last_words(&self) -> String {
+        let text = std::fs::read_to_string(&self.options.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(10).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+
+    pub(crate) fn kill(&self) {
+        if let Ok(running) = &self.running {
+            process::kill_child(running.pid);
+        }
+    }
+}
+
+async fn send_all(channel: Arc<AsyncFd<OwnedFd>>, mut requests: mpsc::UnboundedReceiver<Request>) {
+    while let Some(request) = requests.recv().await {
+        let fds = [request.streams[0].as_fd(), request.streams[1].as_fd()];
+        let sent = channel
+            .async_io(Interest::WRITABLE, |socket| {
+                let mut space =
+                    [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+                let mut ancillary = SendAncillaryBuffer::new(&mut space);
+                assert!(
+                    ancillary.push(SendAncillaryMessage::ScmRights(&fds)),
+                    "the space was made for two"
+                );
+                let parts = [io::IoSlice::new(&request.json)];
+                Ok(rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)?)
+            })
+            .await;
+        if let Err(error) = sent {
+            // The reader notices, too, and has the zygote replaced.
+            eprintln!(
+                "heliostat: node: the zygote did not take worker {}: {error}",
+                request.worker_id
+            );
+            return;
+        }
+    }
+}
+
+async fn receive_all(channel: Arc<AsyncFd<OwnedFd>>, generation: u64, inputs: Inputs) {
+    let mut buffer = vec![0; ANSWER_MAX];
+    loop {
+        let received = channel
+            .async_io(Interest::READABLE, |socket| {
+                Ok(rustix::net::recv(socket, &mut buffer[..], RecvFlags::empty())?)
+            })
+            .await;
+        let length = match received {
+            Ok((0, _)) | Err(_) => break,
+            Ok((length, _)) => length,
+        };
+        match parse(&buffer[..length]) {
+            Some(answer) => {
+                if inputs.send(Input::Zygote(answer)).await.is_err() {
+                    return;
+                }
+            }
+            None => eprintln!("heliostat: node: the zygote said something that nobody understands"),
+        }
+    }
+    let _ = inputs.send(Input::ZygoteLost { generation }).await;
+}
+
+fn parse(json: &[u8]) -> Option<Answer> {
+    let value: serde_json::Value = serde_json::from_slice(json).ok()?;
+    let number = |name: &str| {
+        value.get(name).and_then(serde_json::Value::as_u64).and_then(|n| u32::try_from(n).ok())
+    };
+    if let Some(pid) = number("exited") {
+        let raw = i32::try_from(number("status")?).ok()?;
+        return Some(Answer::Exited { pid, status: Status::from_raw(raw) });
+    }
+    let worker_id = WorkerId::from_hex(value.get("worker_id")?.as_str()?).ok()?;
+    match value.get("error").and_then(|error| error.as_str()) {
+        Some(why) => Some(Answer::Failed { worker_id, why: why.to_owned() }),
+        None => Some(Answer::Started { worker_id, pid: number("pid")? }),
+    }
+}

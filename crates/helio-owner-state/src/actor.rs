@@ -1,0 +1,435 @@
+//! Actors as their callers see them, and their creation.
+//!
+//! Calls are sent in the order they were made; one that waits for an argument holds back those
+//! behind it. What was sent to a process that ended is tried again at the front of the queue if its
+//! retries allow, else it fails: with `ActorUnavailableError` while the actor restarts, with
+//! `ActorDiedError` when it is dead. Calls that were never sent wait for a restart.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use helio_proto::control::{
+    ActorInfo, ActorPhase, ActorSpec, ControlRequest, ControlResponse, FailureKind, KillActor,
+};
+use helio_proto::error::{ErrorKind, SystemError};
+use helio_types::{ActorId, DeathCause, DeathKind, ObjectId, TaskId, WorkerAddress};
+
+use crate::Owner;
+use crate::event::Action;
+use crate::object::Stored;
+use crate::task::{CallArgs, State, TaskSpec};
+
+/// How long an actor whose connection broke may be said to live before what was sent to it is given
+/// up, in microseconds.
+const BROKEN_WAIT_US: u64 = 5_000_000;
+
+/// An actor to be made.
+#[derive(Debug)]
+pub struct Creation {
+    /// Its specification; the arguments are filled in when they are known.
+    pub spec: ActorSpec,
+    /// The constructor's arguments.
+    pub args: CallArgs,
+    /// The object that stands for its handles; `None`: it is detached, its life is its own.
+    pub handle: Option<ObjectId>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Actor {
+    phase: ActorPhase,
+    incarnation: u32,
+    address: Option<Arc<WorkerAddress>>,
+    cause: DeathCause,
+    /// What it waits for, while it is pending.
+    pub why: String,
+    class_name: String,
+    subscribed: bool,
+    /// Not sent yet, in order.
+    queue: VecDeque<TaskId>,
+    /// Sent, in order.
+    sent: VecDeque<TaskId>,
+    sequence: u64,
+    broken: Option<u64>,
+    /// We make it: what its creation still needs.
+    creation: Option<Box<Creation>>,
+    /// How many of the constructor's arguments are not known yet.
+    missing: u32,
+    /// The constructor's arguments, held as long as it may be restarted.
+    held: Vec<ObjectId>,
+    handle: Option<ObjectId>,
+    /// The control service refused to make it, and why it says so.
+    refused: Option<(FailureKind, String)>,
+}
+
+impl Actor {
+    /// Where it is in its life.
+    #[must_use]
+    pub fn phase(&self) -> ActorPhase {
+        self.phase
+    }
+
+    /// Where it takes calls, while it does.
+    #[must_use]
+    pub fn address(&self) -> Option<Arc<WorkerAddress>> {
+        self.address.clone()
+    }
+
+    /// Why it ended.
+    #[must_use]
+    pub fn cause(&self) -> &DeathCause {
+        &self.cause
+    }
+
+    /// The object that stands for its handles, if its life hangs on them.
+    #[must_use]
+    pub fn handle(&self) -> Option<ObjectId> {
+        self.handle
+    }
+
+    /// The control service refused to make it, and why.
+    #[must_use]
+    pub fn refused(&self) -> Option<&(FailureKind, String)> {
+        self.refused.as_ref()
+    }
+
+    /// Calls that have not ended.
+    #[must_use]
+    pub fn pending_calls(&self) -> usize {
+        self.queue.len() + self.sent.len()
+    }
+}
+
+/// The stand-in "task" under which a constructor waits for its arguments.
+fn creation_task(actor: ActorId) -> TaskId {
+    TaskId::new(0, actor)
+}
+
+/// The object that stands for an actor's handles.
+#[must_use]
+pub fn handle_object(actor: ActorId) -> ObjectId {
+    creation_task(actor).object(0)
+}
+
+impl Owner {
+    /// What is known of an actor.
+    #[must_use]
+    pub fn actor(&self, id: &ActorId) -> Option<&Actor> {
+        self.actors.get(id)
+    }
+
+    pub(crate) fn create_actor(&mut self, creation: Creation, out: &mut Vec<Action>) {
+        let id = creation.spec.actor_id;
+        let handle = creation.handle;
+        if let Some(handle) = handle {
+            let object = self.expect(handle, 1);
+            object.handle_of = Some(id);
+        }
+        let args = &creation.args;
+        let held: Vec<ObjectId> =
+            args.stored_body.iter().chain(&args.deps).chain(&args.contained).copied().collect();
+        let awaited: Vec<ObjectId> = args.stored_body.iter().chain(&args.deps).copied().collect();
+        for object in &held {
+            self.hold(*object);
+        }
+        let mut missing = 0;
+        for dep in awaited {
+            if let Some(object) = self.objects.get_mut(&dep)
+                && !object.is_ready()
+            {
+                object.dependents.push(creation_task(id));
+                missing += 1;
+                self.watch(dep, out);
+            }
+        }
+        let actor = self.actors.entry(id).or_default();
+        actor.class_name.clone_from(&creation.spec.class_name);
+        actor.held = held;
+        actor.handle = handle;
+        actor.missing = missing;
+        actor.creation = Some(Box::new(creation));
+        if missing == 0 {
+            self.request_creation(id, out);
+        }
+    }
+
+    /// Whether `task` is a constructor's stand-in, which has one argument fewer to wait for now.
+    pub(crate) fn creation_dependency_ready(&mut self, task: TaskId, out: &mut Vec<Action>) -> bool {
+        let id = task.actor();
+        if task != creation_task(id) {
+            return false;
+        }
+        if let Some(actor) = self.actors.get_mut(&id)
+            && actor.creation.is_some()
+        {
+            actor.missing = actor.missing.saturating_sub(1);
+            if actor.missing == 0 {
+                self.request_creation(id, out);
+            }
+        }
+        true
+    }
+
+    fn request_creation(&mut self, id: ActorId, out: &mut Vec<Action>) {
+        let Some(actor) = self.actors.get_mut(&id) else { return };
+        let Some(creation) = actor.creation.take() else { return };
+        actor.subscribed = true;
+        let args = self.encode_args(&creation.args);
+        let spec = ActorSpec { args, ..creation.spec };
+        out.push(Action::CreateActor { actor: id, request: Box::new(ControlRequest::CreateActor(spec)) });
+        out.push(Action::Subscribe(id));
+    }
+
+    pub(crate) fn actor_created(&mut self, id: ActorId, response: ControlResponse, now: u64, out: &mut Vec<Action>) {
+        match response {
+            ControlResponse::Failed(failure) => {
+                let kind = FailureKind::from_number(failure.kind);
+                if let Some(actor) = self.actors.get_mut(&id) {
+                    actor.refused = Some((kind, failure.message.clone()));
+                }
+                self.end(id, DeathCause::new(DeathKind::StartFailed, failure.message), now, out);
+            }
+            ControlResponse::Actor(info) => self.actor_update(&info, now, out),
+            _ => {}
+        }
+        out.push(Action::ActorChanged(id));
+    }
+
+    pub(crate) fn know_actor(&mut self, id: ActorId, handle: Option<ObjectId>) {
+        let actor = self.actors.entry(id).or_default();
+        actor.handle = actor.handle.or(handle);
+    }
+
+    /// The last handle anywhere is gone.
+    pub(crate) fn handles_gone(&mut self, id: ActorId, out: &mut Vec<Action>) {
+        let Some(actor) = self.actors.get_mut(&id) else { return };
+        if actor.creation.take().is_some() {
+            // It was never asked for: its constructor still waited for arguments.
+            for object in std::mem::take(&mut actor.held) {
+                self.unhold(object, out);
+            }
+            self.actors.remove(&id);
+        } else if actor.phase != ActorPhase::Dead {
+            let request = KillActor { actor_id: id, no_restart: true, out_of_scope: true };
+            out.push(Action::Control(Box::new(request.into())));
+        } else if actor.pending_calls() == 0 {
+            self.actors.remove(&id);
+        }
+    }
+
+    pub(crate) fn enqueue_call(&mut self, id: ActorId, task: TaskId) {
+        self.actors.entry(id).or_default().queue.push_back(task);
+    }
+
+    /// Sends what can be sent.
+    pub(crate) fn pump_actor(&mut self, id: ActorId, now: u64, out: &mut Vec<Action>) {
+        let Some(actor) = self.actors.get_mut(&id) else { return };
+        if !actor.subscribed && actor.creation.is_none() && !actor.queue.is_empty() {
+            actor.subscribed = true;
+            out.push(Action::Subscribe(id));
+        }
+        if actor.phase == ActorPhase::Dead {
+            let queue: Vec<TaskId> = actor.queue.iter().copied().collect();
+            let value = self.dead_error(id, ErrorKind::ActorDied);
+            for task in queue {
+                if matches!(self.tasks.get(&task), Some(task) if task.state == State::Queued) {
+                    self.fail(task, &value, now, out);
+                }
+            }
+            return;
+        }
+        loop {
+            let Some(actor) = self.actors.get_mut(&id) else { return };
+            let Some(task) = actor.queue.front().copied() else { return };
+            let Some(to) = actor.address.clone().filter(|_| actor.broken.is_none()) else { return };
+            let Some(call) = self.tasks.get_mut(&task) else {
+                actor.queue.pop_front();
+                continue;
+            };
+            if call.state != State::Queued {
+                return;
+            }
+            call.state = State::OnActor;
+            let (spec, attempt) = (call.spec.clone(), call.attempt);
+            actor.queue.pop_front();
+            actor.sent.push_back(task);
+            actor.sequence += 1;
+            let sequence = actor.sequence;
+            let args = self.encode_args(&spec.args);
+            let lease = helio_types::LeaseId(0);
+            out.push(Action::Call { to, spec, args, lease, sequence, attempt });
+        }
+    }
+
+    /// A call was replied to.
+    pub(crate) fn leave_actor(&mut self, spec: &TaskSpec, task: TaskId) {
+        if let crate::Target::Actor(id) = spec.target
+            && let Some(actor) = self.actors.get_mut(&id)
+        {
+            match actor.sent.front() {
+                Some(first) if *first == task => {
+                    actor.sent.pop_front();
+                }
+                _ => actor.sent.retain(|sent| *sent != task),
+            }
+        }
+    }
+
+    /// A call fails without having been replied to.
+    pub(crate) fn forget_call(&mut self, id: ActorId, task: TaskId) {
+        if let Some(actor) = self.actors.get_mut(&id) {
+            actor.queue.retain(|queued| *queued != task);
+            actor.sent.retain(|sent| *sent != task);
+        }
+    }
+
+    pub(crate) fn actor_update(&mut self, info: &ActorInfo, now: u64, out: &mut Vec<Action>) {
+        let id = info.actor_id;
+        let Some(actor) = self.actors.get_mut(&id) else { return };
+        let phase = ActorPhase::from_number(info.phase);
+        if info.incarnation < actor.incarnation || actor.phase == ActorPhase::Dead {
+            return;
+        }
+        if !info.class_name.is_empty() {
+            actor.class_name.clone_from(&info.class_name);
+        }
+        actor.why.clone_from(&info.why);
+        match phase {
+            ActorPhase::Pending => {}
+            ActorPhase::Alive => {
+                let again = info.incarnation > actor.incarnation;
+                if again {
+                    self.incarnation_lost(id, &info.cause, now, out);
+                }
+                if let Some(actor) = self.actors.get_mut(&id) {
+                    actor.phase = phase;
+                    actor.incarnation = info.incarnation;
+                    actor.address = Some(Arc::new(info.address.clone()));
+                    if again {
+                        actor.broken = None;
+                        actor.sequence = 0;
+                    }
+                }
+                self.pump_actor(id, now, out);
+            }
+            ActorPhase::Restarting => {
+                actor.phase = phase;
+                actor.cause = info.cause.clone();
+                self.incarnation_lost(id, &info.cause, now, out);
+            }
+            ActorPhase::Dead => self.end(id, info.cause.clone(), now, out),
+        }
+        out.push(Action::ActorChanged(id));
+    }
+
+    /// The actor's process ended, and there is or will be another.
+    fn incarnation_lost(&mut self, id: ActorId, cause: &DeathCause, now: u64, out: &mut Vec<Action>) {
+        let Some(actor) = self.actors.get_mut(&id) else { return };
+        actor.address = None;
+        actor.broken = None;
+        if cause.kind != DeathKind::Unknown {
+            actor.cause = cause.clone();
+        }
+        let sent = std::mem::take(&mut actor.sent);
+        let mut again = VecDeque::new();
+        let mut failed = Vec::new();
+        for task in sent {
+            let cancelled = self.tasks.get(&task).is_none_or(|task| task.cancelled);
+            if !cancelled && self.take_retry(task) {
+                if let Some(task) = self.tasks.get_mut(&task) {
+                    task.attempt += 1;
+                    task.state = State::Queued;
+                }
+                again.push_back(task);
+            } else {
+                failed.push(task);
+            }
+        }
+        if let Some(actor) = self.actors.get_mut(&id) {
+            again.append(&mut actor.queue);
+            actor.queue = again;
+        }
+        let value = self.dead_error(id, ErrorKind::ActorUnavailable);
+        for task in failed {
+            self.fail(task, &value, now, out);
+        }
+    }
+
+    fn end(&mut self, id: ActorId, cause: DeathCause, now: u64, out: &mut Vec<Action>) {
+        let Some(actor) = self.actors.get_mut(&id) else { return };
+        actor.phase = ActorPhase::Dead;
+        actor.address = None;
+        actor.cause = cause;
+        let sent: Vec<TaskId> = actor.sent.drain(..).collect();
+        let held = std::mem::take(&mut actor.held);
+        let value = self.dead_error(id, ErrorKind::ActorDied);
+        for task in sent {
+            self.fail(task, &value, now, out);
+        }
+        self.pump_actor(id, now, out);
+        for object in held {
+            self.unhold(object, out);
+        }
+    }
+
+    fn dead_error(&self, id: ActorId, kind: ErrorKind) -> Stored {
+        let Some(actor) = self.actors.get(&id) else { return Stored::Pending };
+        let kind = match &actor.refused {
+            Some((FailureKind::Unschedulable, _)) => ErrorKind::ActorUnschedulable,
+            Some((FailureKind::RuntimeEnv, _)) => ErrorKind::RuntimeEnvSetup,
+            _ => kind,
+        };
+        let error = SystemError {
+            kind: kind as u32,
+            message: actor.cause.message.clone(),
+            cause: actor.cause.clone(),
+            actor: id,
+            name: actor.class_name.clone(),
+            ..SystemError::default()
+        };
+        Stored::Error(Arc::new(error.to_payload()))
+    }
+
+    /// The connection to a process broke: if it is an actor's, news will come, or time will tell.
+    pub(crate) fn actors_broken(&mut self, worker: &WorkerAddress, now: u64, out: &mut Vec<Action>) {
+        let mut broken: Vec<ActorId> = self
+            .actors
+            .iter()
+            .filter(|(_, actor)| actor.address.as_ref().is_some_and(|a| a.worker_id == worker.worker_id))
+            .map(|(id, _)| *id)
+            .collect();
+        broken.sort_unstable();
+        for id in broken {
+            if let Some(actor) = self.actors.get_mut(&id) {
+                actor.broken.get_or_insert(now);
+                self.broken_actors.insert(id);
+                out.push(Action::Subscribe(id));
+            }
+        }
+    }
+
+    pub(crate) fn next_actor_tick(&self) -> Option<u64> {
+        let broken = self.broken_actors.iter().filter_map(|id| self.actors.get(id)?.broken);
+        broken.map(|at| at + BROKEN_WAIT_US).min()
+    }
+
+    pub(crate) fn tick_actors(&mut self, now: u64, out: &mut Vec<Action>) {
+        let broken_at = |id: &ActorId| self.actors.get(id).and_then(|actor| actor.broken);
+        let mended: Vec<ActorId> = self.broken_actors.iter().copied().filter(|id| broken_at(id).is_none()).collect();
+        let over = |id: &ActorId| broken_at(id).is_some_and(|at| now >= at + BROKEN_WAIT_US);
+        let over: Vec<ActorId> = self.broken_actors.iter().copied().filter(over).collect();
+        for id in mended {
+            self.broken_actors.remove(&id);
+        }
+        for id in over {
+            // It lives behind a broken line: what was sent may or may not have run.
+            let address = self.actors.get(&id).and_then(Actor::address);
+            let cause = DeathCause::new(DeathKind::Unknown, "the connection to the actor broke");
+            self.incarnation_lost(id, &cause, now, out);
+            if let Some(actor) = self.actors.get_mut(&id) {
+                actor.address = address;
+            }
+            self.pump_actor(id, now, out);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Borrows that the owner has not confirmed yet, and what must wait for the confirmation.
+//!
+//! A message that lets somebody else drop a reference may overtake, on another connection, our
+//! announcement that we hold it. Such messages pass through the *gate*: one goes out when every
+//! borrow announced before it is confirmed, except those announced to its own receiver, which reads
+//! them in order anyway. In the common case nothing is unconfirmed and the gate costs one check.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use helio_proto::peer::Frame;
+use helio_types::{ObjectId, TaskId, WorkerAddress, WorkerId};
+
+use crate::event::Action;
+use crate::hash::IdMap;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Borrows {
+    next: u64,
+    unconfirmed: BTreeMap<u64, WorkerId>,
+    /// How many of `unconfirmed` each owner has yet to confirm; saves the scan in the common cases.
+    waits_for: IdMap<WorkerId, usize>,
+    gate: VecDeque<(u64, Arc<WorkerAddress>, Frame<'static>)>,
+    /// References in the returns of calls that we ran, by call: held until the caller holds them.
+    pub(crate) returned: IdMap<TaskId, (WorkerId, Vec<ObjectId>)>,
+}
+
+impl Borrows {
+    /// Announces a borrow to the object's owner.
+    pub(crate) fn announce(&mut self, owner: &Arc<WorkerAddress>, object: ObjectId, out: &mut Vec<Action>) -> u64 {
+        self.next += 1;
+        self.unconfirmed.insert(self.next, owner.worker_id);
+        *self.waits_for.entry(owner.worker_id).or_default() += 1;
+        out.push(Action::Send { to: owner.clone(), frame: Frame::AddBorrow { number: self.next, object } });
+        self.next
+    }
+
+    /// The number that the next announcement will have.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next + 1
+    }
+
+    /// Sends a frame that lets its receiver drop references.
+    pub(crate) fn send(&mut self, to: &Arc<WorkerAddress>, frame: Frame<'static>, out: &mut Vec<Action>) {
+        // Frames to one receiver keep their order, so one that waits holds back those behind it.
+        let held_back = self.gate.iter().any(|(_, receiver, _)| receiver.worker_id == to.worker_id);
+        if held_back || self.blocks(self.next, to.worker_id) {
+            self.gate.push_back((self.next, to.clone(), frame));
+        } else {
+            out.push(Action::Send { to: to.clone(), frame });
+        }
+    }
+
+    /// The owner knows of the borrow.
+    pub(crate) fn confirmed(&mut self, number: u64, out: &mut Vec<Action>) {
+        let Some(owner) = self.unconfirmed.remove(&number) else { return };
+        if let Some(count) = self.waits_for.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.waits_for.remove(&owner);
+            }
+        }
+        if !self.gate.is_empty() {
+            self.open(out);
+        }
+    }
+
+    /// A peer is gone: it will confirm nothing and needs nothing.
+    pub(crate) fn gone(&mut self, peer: WorkerId, out: &mut Vec<Action>) {
+        self.unconfirmed.retain(|_, owner| *owner != peer);
+        self.waits_for.remove(&peer);
+        self.gate.retain(|(_, to, _)| to.worker_id != peer);
+        self.open(out);
+    }
+
+    fn blocks(&self, until: u64, receiver: WorkerId) -> bool {
+        let own = usize::from(self.waits_for.contains_key(&receiver));
+        if self.waits_for.len() == own {
+            return false;
+        }
+        self.unconfirmed.range(..=until).any(|(_, owner)| *owner != receiver)
+    }
+
+    fn open(&mut self, out: &mut Vec<Action>) {
+        let mut kept: VecDeque<(u64, Arc<WorkerAddress>, Frame<'static>)> = VecDeque::new();
+        for (until, to, frame) in std::mem::take(&mut self.gate) {
+            let behind = kept.iter().any(|(_, receiver, _)| receiver.worker_id == to.worker_id);
+            if behind || self.blocks(until, to.worker_id) {
+                kept.push_back((until, to, frame));
+            } else {
+                out.push(Action::Send { to, frame });
+            }
+        }
+        self.gate = kept;
+    }
+}

@@ -1,0 +1,282 @@
+//! What reaches an owner, and what it wants done.
+
+use std::sync::Arc;
+
+use helio_proto::control::{ActorInfo, ControlRequest, ControlResponse, Failure};
+use helio_proto::node::{LeaseClass, LeaseGranted};
+use helio_proto::peer::{Frame, Reference};
+use helio_types::{ActorId, DeathCause, LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+
+use crate::actor::Creation;
+use crate::task::{Outcome, Outgoing, OutgoingValue, TaskSpec};
+
+/// Something happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The front put a value; it holds one reference to it.
+    Put {
+        /// A fresh id.
+        id: ObjectId,
+        /// The value.
+        value: OutgoingValue,
+        /// References inside it.
+        contained: Vec<ObjectId>,
+    },
+    /// One more handle in this process.
+    AddRef {
+        /// Of this object.
+        id: ObjectId,
+    },
+    /// One handle fewer.
+    DropRef {
+        /// Of this object.
+        id: ObjectId,
+    },
+    /// A reference arrived in a value; the front holds one handle of it.
+    Adopt {
+        /// It.
+        reference: Reference,
+    },
+    /// Somebody waits for the object: find out its value if it is not ours.
+    Watch {
+        /// It.
+        id: ObjectId,
+    },
+    /// A call; the front holds one handle of each return.
+    Submit {
+        /// It.
+        spec: Arc<TaskSpec>,
+    },
+    /// Stop a call.
+    Cancel {
+        /// It.
+        task: TaskId,
+        /// Even if its process must end.
+        force: bool,
+        /// And what it called.
+        recursive: bool,
+    },
+    /// Make an actor.
+    CreateActor {
+        /// All about it.
+        creation: Box<Creation>,
+    },
+    /// The control service answered an [`Action::CreateActor`].
+    ActorCreated {
+        /// Which.
+        actor: ActorId,
+        /// Its answer.
+        response: ControlResponse,
+    },
+    /// A handle of an actor arrived.
+    KnowActor {
+        /// Which.
+        actor: ActorId,
+        /// The object that stands for its handles; `None`: the handle is weak.
+        handle: Option<ObjectId>,
+    },
+    /// News of an actor.
+    ActorUpdate {
+        /// They.
+        info: Box<ActorInfo>,
+    },
+    /// The executor has run a call.
+    Finished {
+        /// Which.
+        task: TaskId,
+        /// For whom.
+        caller: Arc<WorkerAddress>,
+        /// How it went.
+        outcome: Outcome,
+    },
+    /// A generator made an item.
+    ItemMade {
+        /// Which.
+        task: TaskId,
+        /// For whom.
+        caller: Arc<WorkerAddress>,
+        /// From 0.
+        index: u32,
+        /// The item.
+        item: Outgoing,
+    },
+    /// The front took an item of a stream; it holds one handle of it.
+    StreamRead {
+        /// The call.
+        task: TaskId,
+        /// From 0.
+        index: u32,
+    },
+    /// The front reads no more of a stream.
+    StreamDropped {
+        /// The call.
+        task: TaskId,
+    },
+    /// A peer sent a frame. Calls, templates, leases and steals are the executor's, not the owner's.
+    Frame {
+        /// Who.
+        from: WorkerId,
+        /// What.
+        frame: Frame<'static>,
+    },
+    /// The connection to a peer broke or could not be made.
+    PeerLost {
+        /// Who.
+        peer: Arc<WorkerAddress>,
+    },
+    /// The answer to [`Action::AskLiveness`].
+    Liveness {
+        /// Who.
+        worker: WorkerId,
+        /// Whether it is gone for good.
+        dead: bool,
+    },
+    /// A worker is ours.
+    LeaseGranted {
+        /// The grant.
+        grant: Box<LeaseGranted>,
+        /// By which daemon.
+        node: NodeId,
+    },
+    /// No worker, ever.
+    LeaseRefused {
+        /// Which request.
+        request: u64,
+        /// Why.
+        failure: Failure,
+    },
+    /// Ask another daemon.
+    LeaseSpilled {
+        /// Which request.
+        request: u64,
+        /// Whom.
+        node: NodeAddress,
+    },
+    /// Give it back when it is idle.
+    LeaseRevoked {
+        /// By which daemon.
+        node: NodeId,
+        /// Which.
+        lease: LeaseId,
+    },
+    /// Its worker ended.
+    LeaseLost {
+        /// By which daemon.
+        node: NodeId,
+        /// Which.
+        lease: LeaseId,
+        /// Why.
+        cause: DeathCause,
+    },
+    /// A daemon that we lease from is gone.
+    NodeLost {
+        /// Which.
+        node: NodeId,
+    },
+    /// A node has an object no more.
+    LocationLost {
+        /// The object.
+        id: ObjectId,
+        /// Which node.
+        node: NodeId,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// Something to do.
+#[derive(Debug)]
+pub enum Action {
+    /// The object's value, or its error, is known.
+    Ready(ObjectId),
+    /// A stream has news.
+    StreamChanged(TaskId),
+    /// News of an actor that the front may wait for.
+    ActorChanged(ActorId),
+    /// Send a frame.
+    Send {
+        /// To whom.
+        to: Arc<WorkerAddress>,
+        /// What; never one that borrows.
+        frame: Frame<'static>,
+    },
+    /// Send a call, its template first if the peer has not had it.
+    Call {
+        /// To whom.
+        to: Arc<WorkerAddress>,
+        /// What.
+        spec: Arc<TaskSpec>,
+        /// Values of its dependencies, encoded: a [`helio_proto::peer::Args`] in wire form.
+        args: Vec<u8>,
+        /// Under which lease; 0 for methods.
+        lease: LeaseId,
+        /// Its place among our calls to the actor.
+        sequence: u64,
+        /// From 0.
+        attempt: u32,
+    },
+    /// Tell a worker that it is ours.
+    BeginLease {
+        /// Whom.
+        to: Arc<WorkerAddress>,
+        /// The grant.
+        grant: Box<LeaseGranted>,
+    },
+    /// Ask a daemon for a worker.
+    RequestLease {
+        /// The daemon; `None`: our own node's.
+        node: Option<NodeAddress>,
+        /// Echoed in the answer.
+        request: u64,
+        /// What for.
+        class: Arc<LeaseClass>,
+        /// How many calls wait.
+        backlog: u64,
+        /// Where the first call's arguments are.
+        locality: Vec<NodeId>,
+    },
+    /// No worker is needed any more.
+    CancelLease {
+        /// At which daemon; `None`: our own node's.
+        node: Option<NodeAddress>,
+        /// Which request.
+        request: u64,
+    },
+    /// Give a worker back.
+    ReturnLease {
+        /// To which daemon.
+        node: NodeId,
+        /// Which.
+        lease: LeaseId,
+        /// It is of no more use.
+        discard: bool,
+    },
+    /// The object's copies can go.
+    Free {
+        /// Which.
+        id: ObjectId,
+        /// Where they are.
+        locations: Vec<NodeAddress>,
+    },
+    /// Ask the control service to make an actor; its answer is [`Event::ActorCreated`].
+    CreateActor {
+        /// Which.
+        actor: ActorId,
+        /// The request.
+        request: Box<ControlRequest>,
+    },
+    /// Ask the control service for something whose answer does not matter.
+    Control(Box<ControlRequest>),
+    /// Ask for news of an actor, now and from now on.
+    Subscribe(ActorId),
+    /// Ask whether a peer lives.
+    AskLiveness(Arc<WorkerAddress>),
+    /// A call that this process runs for somebody is not wanted any more.
+    CancelRunning {
+        /// Which.
+        task: TaskId,
+        /// Even if the process must end.
+        force: bool,
+    },
+}
+

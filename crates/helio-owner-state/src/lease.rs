@@ -1,0 +1,442 @@
+//! Leases: workers lent to this process, and the calls it sends them.
+//!
+//! A lease is kept between calls ([`LINGER_US`]) and is sent several calls ahead when they are
+//! short ([`slots`]), so that a steady stream of calls costs the daemon nothing. A worker that blocks
+//! hands back what it has not begun; a worker that is idle while another of its class has calls
+//! waiting makes us take some back ([`Frame::Steal`]). An *exclusive* lease serves one call: one whose
+//! devices, or whose worker's number of calls, matter.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use helio_proto::control::{Failure, FailureKind};
+use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::node::{LeaseClass, LeaseGranted};
+use helio_proto::peer::Frame;
+use helio_types::{DeathCause, DeathKind, LeaseId, NodeAddress, NodeId, TaskId, WorkerAddress};
+
+use crate::Owner;
+use crate::event::Action;
+use crate::hash::IdMap;
+use crate::object::Stored;
+use crate::task::State;
+
+/// How long an idle lease is kept, in microseconds.
+pub const LINGER_US: u64 = 200_000;
+/// How many calls are sent ahead to one worker at most.
+pub const SLOTS_MAX: usize = 32;
+/// Calls are sent ahead as far as they take about this long together, in microseconds.
+const AHEAD_US: u64 = 1_000;
+/// How many lease requests of one class are under way at most.
+const REQUESTS_MAX: usize = 16;
+/// How long after a connection to a leased worker broke its daemon may take to say why.
+const CAUSE_WAIT_US: u64 = 3_000_000;
+
+#[derive(Debug)]
+struct Class {
+    class: Arc<LeaseClass>,
+    queue: VecDeque<TaskId>,
+    /// Leases without a call, most recently used last.
+    idle: Vec<u64>,
+    /// All its leases.
+    leases: Vec<u64>,
+    /// Requests that were not answered yet, and where they were sent.
+    requests: HashMap<u64, Option<NodeAddress>>,
+    /// Moving average of a call's time, in microseconds; 0: none known.
+    call_us: u64,
+}
+
+#[derive(Debug)]
+struct Lease {
+    id: LeaseId,
+    node: NodeId,
+    worker: Arc<WorkerAddress>,
+    class: usize,
+    /// Calls that were sent, oldest first; only the first can have begun.
+    sent: VecDeque<TaskId>,
+    /// When the first of `sent` could begin.
+    began: u64,
+    idle_since: u64,
+    revoked: bool,
+    /// Calls were asked back and have not come yet.
+    stealing: bool,
+    /// When its connection broke.
+    broken: Option<u64>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    classes: Vec<Class>,
+    by_content: HashMap<Vec<u8>, usize>,
+    by_pointer: HashMap<usize, usize>,
+    leases: IdMap<u64, Lease>,
+    by_lease: HashMap<(NodeId, LeaseId), u64>,
+    next_request: u64,
+}
+
+/// How many calls a worker is sent ahead.
+#[must_use]
+pub fn slots(call_us: u64) -> usize {
+    match call_us {
+        0 => 1,
+        us => (AHEAD_US / us).clamp(1, SLOTS_MAX as u64) as usize,
+    }
+}
+
+impl Leases {
+    pub(crate) fn count(&self) -> usize {
+        self.leases.len()
+    }
+
+    pub(crate) fn worker(&self, request: u64) -> Option<Arc<WorkerAddress>> {
+        self.leases.get(&request).map(|lease| lease.worker.clone())
+    }
+
+    /// Equal classes share leases, however often they were written.
+    fn class(&mut self, class: &Arc<LeaseClass>) -> usize {
+        let pointer = Arc::as_ptr(class) as usize;
+        if let Some(index) = self.by_pointer.get(&pointer)
+            && (Arc::ptr_eq(&self.classes[*index].class, class) || *self.classes[*index].class == **class)
+        {
+            return *index;
+        }
+        // The name says which function waits; it does not tell classes apart.
+        let content = helio_proto::encode(&LeaseClass { name: String::new(), ..(**class).clone() });
+        let next = self.classes.len();
+        let index = *self.by_content.entry(content).or_insert(next);
+        if index == next {
+            self.classes.push(Class {
+                class: class.clone(),
+                queue: VecDeque::new(),
+                idle: Vec::new(),
+                leases: Vec::new(),
+                requests: HashMap::new(),
+                call_us: 0,
+            });
+        }
+        self.by_pointer.insert(pointer, index);
+        index
+    }
+}
+
+impl Owner {
+    /// When [`crate::Event::Tick`] is due, if time matters at present.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<u64> {
+        let idle = self.leases.leases.values().filter(|lease| lease.sent.is_empty()).map(|l| l.idle_since + LINGER_US);
+        let broken = self.leases.leases.values().filter_map(|lease| lease.broken).map(|at| at + CAUSE_WAIT_US);
+        idle.chain(broken).chain(self.next_actor_tick()).min()
+    }
+
+    pub(crate) fn enqueue(&mut self, class: &Arc<LeaseClass>, task: TaskId, now: u64, out: &mut Vec<Action>) {
+        let class = self.leases.class(class);
+        self.leases.classes[class].queue.push_back(task);
+        self.pump(class, now, out);
+    }
+
+    pub(crate) fn unqueue(&mut self, task: TaskId) {
+        for class in &mut self.leases.classes {
+            class.queue.retain(|queued| *queued != task);
+        }
+    }
+
+    /// Sends queued calls to leases with room, and asks for more leases if calls are left.
+    fn pump(&mut self, index: usize, now: u64, out: &mut Vec<Action>) {
+        loop {
+            let class = &mut self.leases.classes[index];
+            let Some(task) = class.queue.front().copied() else { break };
+            let Some(request) = self.lease_with_room(index) else { break };
+            self.leases.classes[index].queue.pop_front();
+            self.send(request, task, now, out);
+        }
+        let class = &mut self.leases.classes[index];
+        if class.queue.is_empty() {
+            for (request, node) in class.requests.drain() {
+                out.push(Action::CancelLease { node, request });
+            }
+            return;
+        }
+        let wanted = class.queue.len().min(REQUESTS_MAX);
+        while self.leases.classes[index].requests.len() < wanted {
+            let class = &self.leases.classes[index];
+            let first = class.queue.get(class.requests.len()).or_else(|| class.queue.front());
+            let locality = first.and_then(|task| self.tasks.get(task)).map(|task| self.locality(&task.spec));
+            self.leases.next_request += 1;
+            let request = self.leases.next_request;
+            let class = &mut self.leases.classes[index];
+            class.requests.insert(request, None);
+            out.push(Action::RequestLease {
+                node: None,
+                request,
+                class: class.class.clone(),
+                backlog: class.queue.len() as u64,
+                locality: locality.unwrap_or_default(),
+            });
+        }
+    }
+
+    fn lease_with_room(&mut self, index: usize) -> Option<u64> {
+        let Leases { classes, leases, .. } = &mut self.leases;
+        let class = &mut classes[index];
+        while let Some(request) = class.idle.pop() {
+            if leases.get(&request).is_some_and(|lease| lease.sent.is_empty() && !lease.revoked && lease.broken.is_none()) {
+                return Some(request);
+            }
+        }
+        let slots = if class.class.exclusive { 1 } else { slots(class.call_us) };
+        let room = |lease: &Lease| lease.sent.len() < slots && !lease.revoked && lease.broken.is_none() && !lease.stealing;
+        class.leases.iter().copied().filter(|r| leases.get(r).is_some_and(room)).min_by_key(|r| leases[r].sent.len())
+    }
+
+    fn send(&mut self, request: u64, id: TaskId, now: u64, out: &mut Vec<Action>) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Some(lease) = self.leases.leases.get_mut(&request) else { return };
+        task.state = State::OnLease(request);
+        if lease.sent.is_empty() {
+            lease.began = now;
+        }
+        lease.sent.push_back(id);
+        let (spec, attempt, to, lease) = (task.spec.clone(), task.attempt, lease.worker.clone(), lease.id);
+        let args = self.encode_args(&spec.args);
+        out.push(Action::Call { to, spec, args, lease, sequence: 0, attempt });
+    }
+
+    pub(crate) fn lease_granted(&mut self, grant: Box<LeaseGranted>, node: NodeId, now: u64, out: &mut Vec<Action>) {
+        let request = grant.request_id;
+        let index = self.leases.classes.iter().position(|class| class.requests.contains_key(&request));
+        let Some(index) = index else {
+            // Cancelled while the grant was under way.
+            out.push(Action::ReturnLease { node, lease: grant.lease_id, discard: false });
+            return;
+        };
+        self.leases.classes[index].requests.remove(&request);
+        let worker = Arc::new(grant.worker.clone());
+        self.leases.by_lease.insert((node, grant.lease_id), request);
+        let lease = Lease {
+            id: grant.lease_id,
+            node,
+            worker: worker.clone(),
+            class: index,
+            sent: VecDeque::new(),
+            began: now,
+            idle_since: now,
+            revoked: false,
+            stealing: false,
+            broken: None,
+        };
+        self.leases.leases.insert(request, lease);
+        self.leases.classes[index].leases.push(request);
+        self.leases.classes[index].idle.push(request);
+        out.push(Action::BeginLease { to: worker, grant });
+        self.pump(index, now, out);
+        self.balance(index, out);
+    }
+
+    pub(crate) fn lease_refused(&mut self, request: u64, failure: &Failure, now: u64, out: &mut Vec<Action>) {
+        let Some(index) = self.leases.classes.iter().position(|class| class.requests.contains_key(&request)) else {
+            return;
+        };
+        let class = &mut self.leases.classes[index];
+        class.requests.remove(&request);
+        let kind = match FailureKind::from_number(failure.kind) {
+            FailureKind::RuntimeEnv => ErrorKind::RuntimeEnvSetup,
+            FailureKind::Unschedulable => ErrorKind::TaskUnschedulable,
+            _ => ErrorKind::System,
+        };
+        // What is refused for one is refused for all of the class.
+        for task in std::mem::take(&mut class.queue) {
+            let error = SystemError { task, ..SystemError::new(kind, failure.message.clone()) };
+            self.fail(task, &Stored::Error(Arc::new(error.to_payload())), now, out);
+        }
+    }
+
+    pub(crate) fn lease_spilled(&mut self, request: u64, node: NodeAddress, out: &mut Vec<Action>) {
+        let Some(class) = self.leases.classes.iter_mut().find(|class| class.requests.contains_key(&request)) else {
+            return;
+        };
+        class.requests.insert(request, Some(node.clone()));
+        out.push(Action::RequestLease {
+            node: Some(node),
+            request,
+            class: class.class.clone(),
+            backlog: class.queue.len() as u64,
+            locality: Vec::new(),
+        });
+    }
+
+    pub(crate) fn lease_revoked(&mut self, node: NodeId, lease: LeaseId, now: u64, out: &mut Vec<Action>) {
+        let Some(request) = self.leases.by_lease.get(&(node, lease)).copied() else { return };
+        if let Some(lease) = self.leases.leases.get_mut(&request) {
+            lease.revoked = true;
+            // Take back what has not begun, so that the lease ends with the call that runs.
+            if lease.sent.len() > 1 && !lease.stealing {
+                lease.stealing = true;
+                out.push(Action::Send { to: lease.worker.clone(), frame: Frame::Steal { max: u32::MAX } });
+            }
+            if lease.sent.is_empty() {
+                self.give_back(request, false, now, out);
+            }
+        }
+    }
+
+    fn give_back(&mut self, request: u64, discard: bool, now: u64, out: &mut Vec<Action>) {
+        let Some(lease) = self.leases.leases.remove(&request) else { return };
+        self.leases.by_lease.remove(&(lease.node, lease.id));
+        let class = &mut self.leases.classes[lease.class];
+        class.leases.retain(|other| *other != request);
+        class.idle.retain(|other| *other != request);
+        out.push(Action::ReturnLease { node: lease.node, lease: lease.id, discard });
+        for task in lease.sent {
+            self.worker_lost(task, false, &DeathCause::default(), now, out);
+        }
+    }
+
+    /// A call on the lease has been replied to.
+    pub(crate) fn leave_lease(&mut self, request: u64, id: TaskId, leaving: bool, now: u64, out: &mut Vec<Action>) {
+        let Some(lease) = self.leases.leases.get_mut(&request) else { return };
+        let first = lease.sent.front() == Some(&id);
+        lease.sent.retain(|sent| *sent != id);
+        let index = lease.class;
+        if first {
+            let took = now.saturating_sub(lease.began).max(1);
+            lease.began = now;
+            let class = &mut self.leases.classes[index];
+            class.call_us = if class.call_us == 0 { took } else { (class.call_us * 7 + took) / 8 };
+        }
+        let empty = lease.sent.is_empty();
+        let exclusive = self.leases.classes[index].class.exclusive;
+        if leaving || (empty && (lease.revoked || exclusive)) {
+            self.give_back(request, leaving, now, out);
+        } else if empty {
+            lease.idle_since = now;
+            lease.stealing = false;
+            self.leases.classes[index].idle.push(request);
+        }
+        self.pump(index, now, out);
+        if empty {
+            self.balance(index, out);
+        }
+    }
+
+    /// An idle worker, and calls waiting behind another's: take some back.
+    fn balance(&mut self, index: usize, out: &mut Vec<Action>) {
+        let Leases { classes, leases, .. } = &mut self.leases;
+        let class = &classes[index];
+        let idle = class.idle.iter().any(|r| leases.get(r).is_some_and(|lease| lease.sent.is_empty()));
+        if !idle || !class.queue.is_empty() {
+            return;
+        }
+        let fullest = class.leases.iter().copied().max_by_key(|r| leases.get(r).map_or(0, |lease| lease.sent.len()));
+        if let Some(lease) = fullest.and_then(|request| leases.get_mut(&request))
+            && lease.sent.len() > 1
+            && !lease.stealing
+        {
+            lease.stealing = true;
+            let max = (lease.sent.len() / 2) as u32;
+            out.push(Action::Send { to: lease.worker.clone(), frame: Frame::Steal { max } });
+        }
+    }
+
+    /// A worker hands back calls that it has not begun.
+    pub(crate) fn unstarted(&mut self, tasks: Vec<TaskId>, now: u64, out: &mut Vec<Action>) {
+        let mut touched = Vec::new();
+        // They return to the front of the queue in their order.
+        for id in tasks.into_iter().rev() {
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            let State::OnLease(request) = task.state else { continue };
+            task.state = State::Queued;
+            let Some(lease) = self.leases.leases.get_mut(&request) else { continue };
+            lease.sent.retain(|sent| *sent != id);
+            let index = lease.class;
+            self.leases.classes[index].queue.push_front(id);
+            if !touched.contains(&(request, index)) {
+                touched.push((request, index));
+            }
+        }
+        for (request, index) in touched {
+            if let Some(lease) = self.leases.leases.get_mut(&request) {
+                if lease.sent.is_empty() && lease.revoked {
+                    self.give_back(request, false, now, out);
+                } else {
+                    // Its worker blocks or is about to be revoked: `stealing` keeps new calls off it
+                    // until it replies.
+                    lease.stealing = !lease.sent.is_empty();
+                }
+            }
+            self.pump(index, now, out);
+        }
+    }
+
+    /// The leased worker has ended.
+    pub(crate) fn lease_lost(&mut self, node: NodeId, id: LeaseId, cause: &DeathCause, now: u64, out: &mut Vec<Action>) {
+        if let Some(request) = self.leases.by_lease.get(&(node, id)).copied() {
+            self.drop_lease(request, cause, now, out);
+        }
+    }
+
+    fn drop_lease(&mut self, request: u64, cause: &DeathCause, now: u64, out: &mut Vec<Action>) {
+        let Some(lease) = self.leases.leases.remove(&request) else { return };
+        self.leases.by_lease.remove(&(lease.node, lease.id));
+        let class = &mut self.leases.classes[lease.class];
+        class.leases.retain(|other| *other != request);
+        class.idle.retain(|other| *other != request);
+        for (place, task) in lease.sent.into_iter().enumerate() {
+            self.worker_lost(task, place == 0, cause, now, out);
+        }
+        self.pump(lease.class, now, out);
+    }
+
+    /// The connection to a process broke: its leases will be ended by their daemon's word, or by time.
+    pub(crate) fn leases_broken(&mut self, worker: &WorkerAddress, now: u64) {
+        for lease in self.leases.leases.values_mut() {
+            if lease.worker.worker_id == worker.worker_id && lease.broken.is_none() {
+                lease.broken = Some(now);
+            }
+        }
+    }
+
+    /// A daemon that lent us workers is gone, and with it everything on its machine.
+    pub(crate) fn node_lost(&mut self, node: NodeId, now: u64, out: &mut Vec<Action>) {
+        let cause = DeathCause::new(DeathKind::NodeDied, "the node that it ran on has died");
+        let mut lost: Vec<u64> =
+            self.leases.leases.iter().filter(|(_, lease)| lease.node == node).map(|(request, _)| *request).collect();
+        lost.sort_unstable();
+        for request in lost {
+            self.drop_lease(request, &cause, now, out);
+        }
+        for index in 0..self.leases.classes.len() {
+            let class = &mut self.leases.classes[index];
+            class.requests.retain(|_, at| at.as_ref().is_none_or(|at| at.node_id != node));
+            self.pump(index, now, out);
+        }
+        for id in self.located_on(node) {
+            self.location_lost(id, node, now, out);
+        }
+    }
+
+    pub(crate) fn tick(&mut self, now: u64, out: &mut Vec<Action>) {
+        let (mut idle, mut broken) = (Vec::new(), Vec::new());
+        for (request, lease) in &self.leases.leases {
+            if lease.broken.is_some_and(|at| now >= at + CAUSE_WAIT_US) {
+                broken.push(*request);
+            } else if lease.sent.is_empty() && now >= lease.idle_since + LINGER_US {
+                idle.push(*request);
+            }
+        }
+        idle.sort_unstable();
+        broken.sort_unstable();
+        for request in idle {
+            self.give_back(request, false, now, out);
+        }
+        let cause = DeathCause::new(DeathKind::Unknown, "the connection to its process broke");
+        for request in broken {
+            // The process may live behind a broken line; its daemon ends it, so that nothing runs twice.
+            if let Some(lease) = self.leases.leases.get(&request) {
+                out.push(Action::ReturnLease { node: lease.node, lease: lease.id, discard: true });
+            }
+            self.drop_lease(request, &cause, now, out);
+        }
+        self.tick_actors(now, out);
+    }
+}

@@ -1,0 +1,117 @@
+//! Frames from peers, and peers that are lost.
+
+use std::sync::Arc;
+
+use helio_proto::peer::Frame;
+use helio_types::{TaskId, WorkerAddress, WorkerId};
+
+use crate::Owner;
+use crate::event::Action;
+
+impl Owner {
+    pub(crate) fn frame(&mut self, from: WorkerId, frame: Frame<'static>, now: u64, out: &mut Vec<Action>) {
+        match frame {
+            Frame::Reply { task, .. } => self.replied(from, task, frame, now, out),
+            Frame::Unstarted { tasks } => self.unstarted(tasks, now, out),
+            Frame::Item { task, index, returned } => self.item_came(task, index, returned, now, out),
+            Frame::Resolve { object } => {
+                if let Some(peer) = self.peer_address(from) {
+                    self.resolve(object, peer, out);
+                }
+            }
+            Frame::Resolved { object, returned } => self.resolved(from, object, returned, now, out),
+            Frame::AddBorrow { number, object } => {
+                self.borrower_added(from, object, number);
+                if let Some(peer) = self.peer_address(from) {
+                    out.push(Action::Send { to: peer, frame: Frame::BorrowAdded { number } });
+                }
+            }
+            Frame::BorrowAdded { number } => self.borrows.confirmed(number, out),
+            Frame::RemoveBorrow { objects } => {
+                for (object, number) in objects {
+                    self.borrower_removed(from, object, number, out);
+                }
+            }
+            Frame::BorrowsComplete { since } => self.borrows_void(from, since, out),
+            Frame::ReturnsHeld { task } => self.returns_held(task, out),
+            Frame::LocationLost { object, node } => self.location_lost(object, node, now, out),
+            Frame::LocationAdded { object, node } => self.location_added(object, node),
+            Frame::Cancel { task, force, recursive } => {
+                if recursive {
+                    self.cancel_children(task, force, now, out);
+                }
+                out.push(Action::CancelRunning { task, force });
+            }
+            // The executor's.
+            Frame::Template { .. }
+            | Frame::BeginLease { .. }
+            | Frame::Call { .. }
+            | Frame::Steal { .. }
+            | Frame::Consumed { .. } => {}
+        }
+    }
+
+    fn cancel_children(&mut self, parent: TaskId, force: bool, now: u64, out: &mut Vec<Action>) {
+        let mut children: Vec<TaskId> =
+            self.tasks.iter().filter(|(_, task)| task.spec.parent == parent).map(|(id, _)| *id).collect();
+        children.sort_unstable();
+        for child in children {
+            self.cancel(child, force, true, now, out);
+        }
+    }
+
+    /// How a peer that spoke to us is reached; the shell finds the connection by the worker's id.
+    pub(crate) fn peer_address(&self, peer: WorkerId) -> Option<Arc<WorkerAddress>> {
+        Some(Arc::new(WorkerAddress { worker_id: peer, ..WorkerAddress::default() }))
+    }
+
+    /// The connection broke. Whether the process is gone as well, its daemon knows.
+    pub(crate) fn peer_lost(&mut self, peer: &Arc<WorkerAddress>, now: u64, out: &mut Vec<Action>) {
+        self.leases_broken(peer, now);
+        self.actors_broken(peer, now, out);
+        if self.suspects.insert(peer.worker_id, peer.clone()).is_none() {
+            out.push(Action::AskLiveness(peer.clone()));
+        }
+    }
+
+    pub(crate) fn liveness(&mut self, worker: WorkerId, dead: bool, now: u64, out: &mut Vec<Action>) {
+        let Some(peer) = self.suspects.remove(&worker) else { return };
+        if dead {
+            self.borrows.gone(worker, out);
+            self.borrows_void(worker, u64::MAX, out);
+            self.owner_gone(worker, now, out);
+        } else {
+            self.introduce_again(&peer, out);
+        }
+        // Replies to it may be lost with the connection; it has given those calls up.
+        let returned = self.borrows.returned.iter().filter(|(_, (caller, _))| *caller == worker);
+        let mut held: Vec<TaskId> = returned.map(|(task, _)| *task).collect();
+        held.sort_unstable();
+        for task in held {
+            self.returns_held(task, out);
+        }
+    }
+
+    /// The peer lives: what we told it over the broken connection may be lost, so say it again.
+    fn introduce_again(&mut self, peer: &Arc<WorkerAddress>, out: &mut Vec<Action>) {
+        let mut borrowed: Vec<_> = self
+            .objects
+            .iter()
+            .filter(|(_, object)| object.owner.as_ref().is_some_and(|owner| owner.worker_id == peer.worker_id))
+            .map(|(id, object)| (*id, object.asked && !object.is_ready()))
+            .collect();
+        borrowed.sort_unstable();
+        self.borrows.gone(peer.worker_id, out);
+        let since = self.borrows.next_number();
+        for (id, asked) in borrowed {
+            let number = self.borrows.announce(peer, id, out);
+            if let Some(object) = self.objects.get_mut(&id) {
+                object.announced = number;
+            }
+            if asked {
+                out.push(Action::Send { to: peer.clone(), frame: Frame::Resolve { object: id } });
+            }
+        }
+        out.push(Action::Send { to: peer.clone(), frame: Frame::BorrowsComplete { since } });
+    }
+}

@@ -1,0 +1,429 @@
+//! Objects: values, who holds them, and when they go.
+//!
+//! An object of ours is held by handles in this process (`local`), by what this process does with it
+//! (`uses`: arguments of unfinished calls, values that contain it, returns in transit) and by
+//! borrowers. It goes when all three are zero. A borrowed object goes when the first two are zero,
+//! and its owner is told.
+
+use std::sync::Arc;
+
+use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::peer::{Frame, Reference, Returned, Value};
+use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+
+use crate::Owner;
+use crate::event::Action;
+use crate::task::OutgoingValue;
+
+/// Where a value is.
+#[derive(Clone, Debug)]
+pub enum Stored {
+    /// Not known yet.
+    Pending,
+    /// Here.
+    Inline(Arc<Vec<u8>>),
+    /// Here, and reading it raises.
+    Error(Arc<Vec<u8>>),
+    /// In the object stores of these nodes.
+    Stores {
+        /// Bytes.
+        size: u64,
+        /// Who has it.
+        locations: Vec<NodeAddress>,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Object {
+    /// Whose it is; `None`: ours.
+    pub owner: Option<Arc<WorkerAddress>>,
+    /// The value.
+    pub value: Stored,
+    pub(crate) local: u32,
+    pub(crate) uses: u32,
+    /// Who borrows it, with the number of its latest announcement.
+    pub(crate) borrowers: Vec<(WorkerId, u64)>,
+    /// Peers that asked for the value while it was pending.
+    pub(crate) resolvers: Vec<Arc<WorkerAddress>>,
+    /// References inside the value; each is held by a `use`.
+    pub(crate) contained: Vec<ObjectId>,
+    /// Calls of ours that wait for the value.
+    pub(crate) dependents: Vec<TaskId>,
+    /// Borrowed: the owner was asked for the value.
+    pub(crate) asked: bool,
+    /// Borrowed: the number under which the owner was told.
+    pub(crate) announced: u64,
+    /// The object stands for an actor's handle: when it goes, so does the actor.
+    pub(crate) handle_of: Option<ActorId>,
+}
+
+impl Object {
+    fn new(owner: Option<Arc<WorkerAddress>>) -> Self {
+        Self {
+            owner,
+            value: Stored::Pending,
+            local: 0,
+            uses: 0,
+            borrowers: Vec::new(),
+            resolvers: Vec::new(),
+            contained: Vec::new(),
+            dependents: Vec::new(),
+            asked: false,
+            announced: 0,
+            handle_of: None,
+        }
+    }
+
+    /// Whether the value or its error is known.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !matches!(self.value, Stored::Pending)
+    }
+
+    fn is_held(&self) -> bool {
+        self.local > 0 || self.uses > 0 || !self.borrowers.is_empty()
+    }
+
+    /// Handles in this process, uses by this process, borrowing processes.
+    #[must_use]
+    pub fn holders(&self) -> (u32, u32, usize) {
+        (self.local, self.uses, self.borrowers.len())
+    }
+}
+
+impl From<OutgoingValue> for Stored {
+    fn from(value: OutgoingValue) -> Self {
+        match value {
+            OutgoingValue::Inline(bytes) => Self::Inline(Arc::new(bytes)),
+            OutgoingValue::Error(bytes) => Self::Error(Arc::new(bytes)),
+            OutgoingValue::Stored { size, location } => Self::Stores { size, locations: vec![location] },
+        }
+    }
+}
+
+impl From<Value> for Stored {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Inline(bytes) => Self::Inline(Arc::new(bytes)),
+            Value::Error(bytes) => Self::Error(Arc::new(bytes)),
+            Value::Stored { size, locations } => Self::Stores { size, locations },
+        }
+    }
+}
+
+impl Stored {
+    /// The value in transit; `None` while pending.
+    #[must_use]
+    pub(crate) fn to_wire(&self) -> Option<Value> {
+        match self {
+            Self::Pending => None,
+            Self::Inline(bytes) => Some(Value::Inline(bytes.to_vec())),
+            Self::Error(bytes) => Some(Value::Error(bytes.to_vec())),
+            Self::Stores { size, locations } => Some(Value::Stored { size: *size, locations: locations.clone() }),
+        }
+    }
+}
+
+impl Owner {
+    pub(crate) fn put(&mut self, id: ObjectId, value: OutgoingValue, contained: Vec<ObjectId>, out: &mut Vec<Action>) {
+        for inner in &contained {
+            self.hold(*inner);
+        }
+        let mut object = Object::new(None);
+        object.value = value.into();
+        object.contained = contained;
+        object.local = 1;
+        let before = self.objects.insert(id, object);
+        assert!(before.is_none(), "put ids are fresh");
+        out.push(Action::Ready(id));
+    }
+
+    /// An object of ours whose value is to come, with `local` handles.
+    pub(crate) fn expect(&mut self, id: ObjectId, local: u32) -> &mut Object {
+        let object = self.objects.entry(id).or_insert_with(|| Object::new(None));
+        object.local += local;
+        object
+    }
+
+    pub(crate) fn add_ref(&mut self, id: ObjectId) {
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.local += 1;
+        }
+    }
+
+    pub(crate) fn drop_ref(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        assert!(object.local > 0, "a handle is dropped once");
+        object.local -= 1;
+        if !object.is_held() {
+            self.let_go(id, out);
+        }
+    }
+
+    /// One more use of an object that somebody here holds already.
+    pub(crate) fn hold(&mut self, id: ObjectId) {
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.uses += 1;
+        }
+    }
+
+    pub(crate) fn unhold(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        assert!(object.uses > 0, "a use ends once");
+        object.uses -= 1;
+        if !object.is_held() {
+            self.let_go(id, out);
+        }
+    }
+
+    /// A reference came in. The caller adds the handle or use for which it came.
+    pub(crate) fn adopt(&mut self, reference: &Reference, out: &mut Vec<Action>) {
+        if self.objects.contains_key(&reference.id) {
+            return;
+        }
+        if reference.owner.worker_id == self.me.worker_id {
+            // Our own object came back after we let go of it: only a reference that travelled outside
+            // of the protocol (plain pickle) does that.
+            let object = self.expect(reference.id, 0);
+            object.value = error(ErrorKind::ObjectFreed, "the object was freed: no reference was left", reference.id);
+            out.push(Action::Ready(reference.id));
+            return;
+        }
+        let owner = Arc::new(reference.owner.clone());
+        let announced = self.borrows.announce(&owner, reference.id, out);
+        self.objects.insert(reference.id, Object { announced, ..Object::new(Some(owner)) });
+    }
+
+    /// Nobody here holds the object any more.
+    fn let_go(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        if object.owner.is_none() && !object.is_ready() && object.handle_of.is_none() {
+            // Its call is still under way; `set_value` ends it.
+            return;
+        }
+        let Some(object) = self.objects.remove(&id) else { return };
+        match (&object.owner, object.value) {
+            (Some(owner), _) => {
+                let frame = Frame::RemoveBorrow { objects: vec![(id, object.announced)] };
+                self.borrows.send(owner, frame, out);
+            }
+            (None, Stored::Stores { locations, .. }) => out.push(Action::Free { id, locations }),
+            (None, _) => {}
+        }
+        for inner in object.contained {
+            self.unhold(inner, out);
+        }
+        if let Some(actor) = object.handle_of {
+            self.handles_gone(actor, out);
+        }
+        self.lineage_unused(id, out);
+    }
+
+    /// The value of an object of ours, or what the owner says of a borrowed one, is known.
+    pub(crate) fn set_value(
+        &mut self,
+        id: ObjectId,
+        value: Stored,
+        contained: &[Reference],
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(object) = self.objects.get(&id) else {
+            // Nobody wants it: what it brought along goes again.
+            if let Stored::Stores { locations, .. } = value {
+                out.push(Action::Free { id, locations });
+            }
+            return;
+        };
+        let ours = object.owner.is_none();
+        let mut held = Vec::with_capacity(contained.len());
+        for reference in contained {
+            self.adopt(reference, out);
+            self.hold(reference.id);
+            held.push(reference.id);
+        }
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut object.contained, held);
+        object.value = value;
+        let resolvers = std::mem::take(&mut object.resolvers);
+        let dependents = std::mem::take(&mut object.dependents);
+        let held = object.is_held();
+        for inner in before {
+            self.unhold(inner, out);
+        }
+        out.push(Action::Ready(id));
+        if ours {
+            for peer in resolvers {
+                self.tell(id, &peer, out);
+            }
+        }
+        for task in dependents {
+            self.dependency_ready(task, now, out);
+        }
+        if !held {
+            self.let_go(id, out);
+        }
+    }
+
+    /// Somebody waits for a value that may not be ours.
+    pub(crate) fn watch(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        if let Some(owner) = &object.owner
+            && !object.asked
+            && matches!(object.value, Stored::Pending)
+        {
+            object.asked = true;
+            out.push(Action::Send { to: owner.clone(), frame: Frame::Resolve { object: id } });
+        }
+    }
+
+    /// A peer asks for the value of an object of ours.
+    pub(crate) fn resolve(&mut self, id: ObjectId, peer: Arc<WorkerAddress>, out: &mut Vec<Action>) {
+        match self.objects.get_mut(&id) {
+            Some(object) if object.owner.is_none() && !object.is_ready() => object.resolvers.push(peer),
+            _ => self.tell(id, &peer, out),
+        }
+    }
+
+    fn tell(&mut self, id: ObjectId, peer: &Arc<WorkerAddress>, out: &mut Vec<Action>) {
+        let returned = self.objects.get(&id).filter(|object| object.owner.is_none()).and_then(|object| {
+            let contained = object.contained.iter().map(|inner| self.reference(*inner)).collect();
+            Some(Returned { value: object.value.to_wire()?, contained })
+        });
+        out.push(Action::Send { to: peer.clone(), frame: Frame::Resolved { object: id, returned } });
+    }
+
+    /// The owner's answer for a borrowed object.
+    pub(crate) fn resolved(
+        &mut self,
+        from: WorkerId,
+        id: ObjectId,
+        returned: Option<Returned>,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        if object.owner.as_ref().is_none_or(|owner| owner.worker_id != from) || object.is_ready() {
+            return;
+        }
+        object.asked = false;
+        match returned {
+            Some(returned) => self.set_value(id, returned.value.into(), &returned.contained, now, out),
+            None => {
+                let lost = error(ErrorKind::ObjectLost, "its owner does not know the object any more", id);
+                self.set_value(id, lost, &[], now, out);
+            }
+        }
+    }
+
+    pub(crate) fn borrower_added(&mut self, peer: WorkerId, id: ObjectId, number: u64) {
+        let Some(object) = self.objects.get_mut(&id).filter(|object| object.owner.is_none()) else { return };
+        match object.borrowers.iter_mut().find(|(borrower, _)| *borrower == peer) {
+            Some((_, latest)) => *latest = number.max(*latest),
+            None => object.borrowers.push((peer, number)),
+        }
+    }
+
+    /// The borrow announced under `number` is over; a later one of the same peer is not.
+    pub(crate) fn borrower_removed(&mut self, peer: WorkerId, id: ObjectId, number: u64, out: &mut Vec<Action>) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        let before = object.borrowers.len();
+        object.borrowers.retain(|(borrower, latest)| *borrower != peer || *latest > number);
+        if before != object.borrowers.len() && !object.is_held() {
+            self.let_go(id, out);
+        }
+    }
+
+    /// What a peer announced before number `since` is void; a dead peer's announcements all are.
+    pub(crate) fn borrows_void(&mut self, peer: WorkerId, since: u64, out: &mut Vec<Action>) {
+        let mut loose = Vec::new();
+        for (id, object) in &mut self.objects {
+            if since == u64::MAX {
+                object.resolvers.retain(|resolver| resolver.worker_id != peer);
+            }
+            let before = object.borrowers.len();
+            object.borrowers.retain(|(borrower, latest)| *borrower != peer || *latest >= since);
+            if before != object.borrowers.len() && !object.is_held() {
+                loose.push(*id);
+            }
+        }
+        // The table's order is not part of the state; actions must be.
+        loose.sort_unstable();
+        for id in loose {
+            self.let_go(id, out);
+        }
+    }
+
+    /// An owner is dead: what we had not read of it is lost.
+    pub(crate) fn owner_gone(&mut self, peer: WorkerId, now: u64, out: &mut Vec<Action>) {
+        let mut lost: Vec<ObjectId> = self
+            .objects
+            .iter()
+            .filter(|(_, object)| object.owner.as_ref().is_some_and(|owner| owner.worker_id == peer))
+            .filter(|(_, object)| matches!(object.value, Stored::Pending | Stored::Stores { .. }))
+            .map(|(id, _)| *id)
+            .collect();
+        lost.sort_unstable();
+        for id in lost {
+            let text = "the object's owner has died: the process that created the reference is gone, and with it \
+                        what was known of the object";
+            self.set_value(id, error(ErrorKind::OwnerDied, text, id), &[], now, out);
+        }
+    }
+
+    /// The reference as others need it.
+    #[must_use]
+    pub fn reference(&self, id: ObjectId) -> Reference {
+        let owner = self.objects.get(&id).and_then(|object| object.owner.clone()).unwrap_or_else(|| self.me.clone());
+        Reference { id, owner: (*owner).clone() }
+    }
+
+    /// A node has the object no more (it died, or dropped its copy).
+    pub(crate) fn location_lost(&mut self, id: ObjectId, node: NodeId, now: u64, out: &mut Vec<Action>) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        let Stored::Stores { locations, .. } = &mut object.value else { return };
+        locations.retain(|location| location.node_id != node);
+        if let Some(owner) = object.owner.clone() {
+            out.push(Action::Send { to: owner.clone(), frame: Frame::LocationLost { object: id, node } });
+            if locations.is_empty() {
+                // The owner may know other copies, or make the object again.
+                object.value = Stored::Pending;
+                object.asked = true;
+                out.push(Action::Send { to: owner, frame: Frame::Resolve { object: id } });
+            }
+        } else if locations.is_empty() {
+            self.rebuild(id, now, out);
+        }
+    }
+
+    pub(crate) fn location_added(&mut self, id: ObjectId, node: NodeAddress) {
+        if let Some(object) = self.objects.get_mut(&id)
+            && let Stored::Stores { locations, .. } = &mut object.value
+            && !locations.iter().any(|location| location.node_id == node.node_id)
+        {
+            locations.push(node);
+        }
+    }
+
+    /// Objects of ours with a copy on that node.
+    pub(crate) fn located_on(&self, node: NodeId) -> Vec<ObjectId> {
+        let mut found: Vec<ObjectId> = self
+            .objects
+            .iter()
+            .filter(|(_, object)| match &object.value {
+                Stored::Stores { locations, .. } => locations.iter().any(|location| location.node_id == node),
+                _ => false,
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        found.sort_unstable();
+        found
+    }
+}
+
+/// An error value for an object.
+pub(crate) fn error(kind: ErrorKind, text: &str, object: ObjectId) -> Stored {
+    let error = SystemError { object, ..SystemError::new(kind, text) };
+    Stored::Error(Arc::new(error.to_payload()))
+}

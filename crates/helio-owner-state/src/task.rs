@@ -1,0 +1,563 @@
+//! Calls: from submission to their returns.
+//!
+//! ```text
+//! Waiting ──deps ready──► Queued ──a lease has room──► Running ──reply──► done
+//!    │                      ▲                             │
+//!    └──a dep is an error   └──worker died, retries left──┘──none left──► done, with an error
+//! ```
+//! Calls of actors go from `Waiting` straight into their actor's queue (module [`crate::actor`]).
+
+use std::sync::Arc;
+
+use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::node::LeaseClass;
+use helio_proto::peer::{self, Frame, Returned, STREAMING, Template, Value};
+use helio_proto::reader::put_bytes;
+use helio_types::{ActorId, DeathCause, DeathKind, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+
+use crate::Owner;
+use crate::event::Action;
+use crate::object::{Stored, error};
+
+/// A call's arguments, as the front serialized them.
+#[derive(Clone, Debug, Default)]
+pub struct CallArgs {
+    /// Placeholders stand where an argument is itself a reference.
+    pub body: Vec<u8>,
+    /// When the body is larger than fits a frame: it was put as this object, and `body` is empty.
+    pub stored_body: Option<ObjectId>,
+    /// The arguments that are references, in placeholder order.
+    pub deps: Vec<ObjectId>,
+    /// References inside other arguments.
+    pub contained: Vec<ObjectId>,
+}
+
+/// How a call is tried again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Retry {
+    /// After the worker died (or, with `on_error`, the call raised): so often, -1 for no end.
+    pub max: i32,
+    /// Whether an exception counts; the executor decides which (see [`Outcome::retryable`]).
+    pub on_error: bool,
+}
+
+/// A value on its way out, with the references inside it.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The serialized value.
+    pub value: OutgoingValue,
+    /// References inside the value; the front holds a handle of each for the time being.
+    pub contained: Vec<ObjectId>,
+}
+
+/// Where the bytes of an outgoing value are.
+#[derive(Clone, Debug)]
+pub enum OutgoingValue {
+    /// At most [`helio_proto::frame::INLINE_MAX`] bytes.
+    Inline(Vec<u8>),
+    /// A serialized exception.
+    Error(Vec<u8>),
+    /// In this node's object store.
+    Stored {
+        /// Bytes.
+        size: u64,
+        /// This node.
+        location: NodeAddress,
+    },
+}
+
+/// How a call ended.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// One value a return.
+    pub returns: Vec<Outgoing>,
+    /// Whether it raised (then each return is the error).
+    pub failed: bool,
+    /// Whether the exception is one that the call's options retry.
+    pub retryable: bool,
+    /// The worker takes no more tasks (its `max_calls` are done).
+    pub leaving: bool,
+    /// Streaming: how many items there were.
+    pub items: u32,
+}
+
+/// Where a call runs.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// On any worker of this class.
+    Class(Arc<LeaseClass>),
+    /// In this actor.
+    Actor(ActorId),
+}
+
+/// A call.
+#[derive(Debug)]
+pub struct TaskSpec {
+    /// Its id.
+    pub id: TaskId,
+    /// What it calls.
+    pub template: Arc<Template>,
+    /// Where.
+    pub target: Target,
+    /// With what.
+    pub args: CallArgs,
+    /// How many values it returns, or [`STREAMING`].
+    pub returns: u32,
+    /// How it is tried again.
+    pub retry: Retry,
+    /// The call in which it was made, for recursive cancellation.
+    pub parent: TaskId,
+    /// Methods: the object that stands for the actor's handles. A call keeps its actor alive even if
+    /// the handle is dropped at once.
+    pub handle: Option<ObjectId>,
+}
+
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(crate) enum State {
+    /// For so many dependencies.
+    Waiting(u32),
+    /// In its class's queue, or its actor's.
+    Queued,
+    /// On a lease, by the request it was granted for.
+    OnLease(u64),
+    /// Sent to its actor.
+    OnActor,
+}
+
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) spec: Arc<TaskSpec>,
+    pub(crate) state: State,
+    pub(crate) attempt: u32,
+    pub(crate) retries_left: i32,
+    pub(crate) cancelled: bool,
+}
+
+/// What is kept of a finished call whose returns lie in object stores, to make them again.
+#[derive(Debug)]
+pub(crate) struct Lineage {
+    spec: Arc<TaskSpec>,
+    retries_left: i32,
+    live_returns: u32,
+}
+
+impl TaskSpec {
+    fn return_ids(&self) -> impl Iterator<Item = ObjectId> + use<> {
+        let (task, n) = (self.id, if self.returns == STREAMING { 1 } else { self.returns });
+        (1..=n).map(move |index| task.object(index))
+    }
+
+    fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        let args = &self.args;
+        args.stored_body.iter().chain(&args.deps).chain(&args.contained).chain(&self.handle).copied()
+    }
+
+    fn awaited(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.args.stored_body.iter().chain(&self.args.deps).copied()
+    }
+}
+
+impl Owner {
+    /// A call that has not ended yet, and whether it waits for arguments.
+    #[must_use]
+    pub fn is_unfinished(&self, task: &TaskId) -> bool {
+        self.tasks.contains_key(task)
+    }
+
+    pub(crate) fn submit(&mut self, spec: Arc<TaskSpec>, now: u64, out: &mut Vec<Action>) {
+        for id in spec.return_ids() {
+            self.expect(id, 1);
+        }
+        if spec.returns == STREAMING {
+            self.stream_opened(spec.id);
+        }
+        for id in spec.held() {
+            self.hold(id);
+        }
+        let retries_left = spec.retry.max;
+        self.enter(spec, 0, retries_left, now, out);
+    }
+
+    /// Waits for the dependencies that are missing, or goes on at once.
+    fn enter(&mut self, spec: Arc<TaskSpec>, attempt: u32, retries_left: i32, now: u64, out: &mut Vec<Action>) {
+        let id = spec.id;
+        let mut missing = 0;
+        for dep in spec.awaited() {
+            if let Some(object) = self.objects.get_mut(&dep)
+                && !object.is_ready()
+            {
+                object.dependents.push(id);
+                missing += 1;
+                self.watch(dep, out);
+            }
+        }
+        if let Target::Actor(actor) = spec.target {
+            self.enqueue_call(actor, id);
+        }
+        let state = State::Waiting(missing);
+        self.tasks.insert(id, Task { spec, state, attempt, retries_left, cancelled: false });
+        if missing == 0 {
+            self.dispatch(id, now, out);
+        }
+    }
+
+    pub(crate) fn dependency_ready(&mut self, id: TaskId, now: u64, out: &mut Vec<Action>) {
+        if self.creation_dependency_ready(id, out) {
+            return;
+        }
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let State::Waiting(missing) = &mut task.state else { return };
+        *missing -= 1;
+        if *missing == 0 {
+            self.dispatch(id, now, out);
+        }
+    }
+
+    /// All dependencies are known: fail with theirs, or go where the call runs.
+    fn dispatch(&mut self, id: TaskId, now: u64, out: &mut Vec<Action>) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.state = State::Queued;
+        let spec = task.spec.clone();
+        let failed = spec.awaited().find_map(|dep| match &self.objects.get(&dep)?.value {
+            Stored::Error(bytes) => Some(bytes.clone()),
+            _ => None,
+        });
+        if let Some(bytes) = failed {
+            self.fail(id, &Stored::Error(bytes), now, out);
+            if let Target::Actor(actor) = spec.target {
+                self.pump_actor(actor, now, out);
+            }
+            return;
+        }
+        match &spec.target {
+            Target::Class(class) => self.enqueue(class, id, now, out),
+            Target::Actor(actor) => self.pump_actor(*actor, now, out),
+        }
+    }
+
+    /// The arguments in wire form: [`peer::Args::put`] without the copies.
+    pub(crate) fn encode_args(&self, args: &CallArgs) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(16 + args.body.len());
+        bytes.push(u8::from(args.stored_body.is_some()));
+        put_bytes(&mut bytes, &args.body);
+        let n = args.deps.len() + usize::from(args.stored_body.is_some());
+        bytes.extend_from_slice(&(n as u32).to_le_bytes());
+        for dep in args.stored_body.iter().chain(&args.deps) {
+            let value = self.objects.get(dep).and_then(|object| object.value.to_wire()).unwrap_or_else(|| {
+                let text = "an argument was lost before its call was sent";
+                Value::Error(SystemError { object: *dep, ..SystemError::new(ErrorKind::ObjectLost, text) }.to_payload())
+            });
+            peer::put_dependency(&mut bytes, &self.reference(*dep), &value);
+        }
+        bytes
+    }
+
+    /// Which nodes hold a call's stored arguments.
+    pub(crate) fn locality(&self, spec: &TaskSpec) -> Vec<NodeId> {
+        let mut nodes = Vec::new();
+        for dep in spec.awaited() {
+            if let Some(Stored::Stores { locations, .. }) = self.objects.get(&dep).map(|object| &object.value) {
+                nodes.extend(locations.iter().map(|location| location.node_id));
+            }
+        }
+        nodes
+    }
+
+    /// A worker's reply.
+    #[allow(clippy::too_many_arguments, reason = "the fields of one frame")]
+    pub(crate) fn replied(
+        &mut self,
+        from: WorkerId,
+        id: TaskId,
+        frame: Frame<'static>,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let Frame::Reply { failed, retryable, leaving, items, returns, .. } = frame else { return };
+        let Some(task) = self.tasks.get_mut(&id) else {
+            self.discard(from, id, returns, out);
+            return;
+        };
+        let (state, spec, cancelled) = (task.state, task.spec.clone(), task.cancelled);
+        match state {
+            State::OnLease(request) => self.leave_lease(request, id, leaving, now, out),
+            State::OnActor => self.leave_actor(&spec, id),
+            // A reply of an attempt that was given up: the next one will bring the values.
+            State::Waiting(_) | State::Queued => {
+                self.discard(from, id, returns, out);
+                return;
+            }
+        }
+        if failed && retryable && !cancelled && self.take_retry(id) {
+            self.retry(id, now, out);
+            return;
+        }
+        if failed && cancelled {
+            self.fail(id, &cancelled_error(id, &spec.template.name), now, out);
+            return;
+        }
+        let contained = returns.iter().any(|returned| !returned.contained.is_empty());
+        self.complete(id, failed, items, returns, now, out);
+        if contained && let Some(caller) = self.peer_address(from) {
+            self.borrows.send(&caller, Frame::ReturnsHeld { task: id }, out);
+        }
+    }
+
+    /// A reply that nobody waits for: let go of what it brought.
+    fn discard(&mut self, from: WorkerId, id: TaskId, returns: Vec<Returned>, out: &mut Vec<Action>) {
+        let contained = returns.iter().any(|returned| !returned.contained.is_empty());
+        for (index, returned) in (1u32..).zip(returns) {
+            let object = id.object(index);
+            if let Value::Stored { locations, .. } = returned.value
+                && !self.objects.get(&object).is_some_and(crate::Object::is_ready)
+            {
+                out.push(Action::Free { id: object, locations });
+            }
+        }
+        if contained && let Some(caller) = self.peer_address(from) {
+            self.borrows.send(&caller, Frame::ReturnsHeld { task: id }, out);
+        }
+    }
+
+    fn complete(
+        &mut self,
+        id: TaskId,
+        failed: bool,
+        items: u32,
+        returns: Vec<Returned>,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(task) = self.tasks.remove(&id) else { return };
+        let spec = task.spec;
+        let stored = returns.iter().filter(|returned| matches!(returned.value, Value::Stored { .. })).count() as u32;
+        let live = (1u32..)
+            .zip(&returns)
+            .filter(|(index, returned)| {
+                matches!(returned.value, Value::Stored { .. }) && self.objects.contains_key(&id.object(*index))
+            })
+            .count() as u32;
+        let rebuildable = matches!(spec.target, Target::Class(_)) && task.retries_left != 0 && stored > 0 && live > 0;
+        if rebuildable {
+            let lineage = Lineage { spec: spec.clone(), retries_left: task.retries_left, live_returns: live };
+            self.lineages.insert(id, lineage);
+        }
+        if spec.returns == STREAMING {
+            self.stream_finished(id, failed, items, returns, now, out);
+        } else {
+            for (index, returned) in (1u32..).zip(returns) {
+                self.set_value(id.object(index), returned.value.into(), &returned.contained, now, out);
+            }
+        }
+        if !rebuildable {
+            self.release_args(&spec, out);
+        }
+    }
+
+    fn stream_finished(
+        &mut self,
+        id: TaskId,
+        failed: bool,
+        items: u32,
+        returns: Vec<Returned>,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let mut total = items;
+        let mut returns = returns.into_iter();
+        let end = returns.next();
+        if failed && let Some(error) = &end {
+            let index = self.stream(&id).map_or(0, |stream| stream.arrived);
+            self.item_came(id, index, error.clone(), now, out);
+            total = index + 1;
+        }
+        self.stream_ended(id, total, out);
+        // The generator's own value says only that it has ended, or how.
+        let value = end.map_or_else(|| Stored::Inline(Arc::new(Vec::new())), |returned| returned.value.into());
+        self.set_value(id.object(1), value, &[], now, out);
+    }
+
+    fn release_args(&mut self, spec: &TaskSpec, out: &mut Vec<Action>) {
+        for id in spec.held() {
+            self.unhold(id, out);
+        }
+    }
+
+    /// Ends a call with an error in place of its values.
+    pub(crate) fn fail(&mut self, id: TaskId, value: &Stored, now: u64, out: &mut Vec<Action>) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        let spec = task.spec.clone();
+        let Some(value) = value.to_wire() else { return };
+        let returned = Returned { value, contained: Vec::new() };
+        let n = spec.return_ids().count();
+        if let Target::Actor(actor) = spec.target {
+            self.forget_call(actor, id);
+        }
+        self.complete(id, true, 0, vec![returned; n], now, out);
+    }
+
+    /// Counts a retry if one is left.
+    pub(crate) fn take_retry(&mut self, id: TaskId) -> bool {
+        let Some(task) = self.tasks.get_mut(&id) else { return false };
+        match task.retries_left {
+            0 => false,
+            n => {
+                task.retries_left = if n > 0 { n - 1 } else { n };
+                true
+            }
+        }
+    }
+
+    /// Sends the call on its way once more.
+    pub(crate) fn retry(&mut self, id: TaskId, now: u64, out: &mut Vec<Action>) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.attempt += 1;
+        task.state = State::Queued;
+        let (spec, attempt, retries_left) = (task.spec.clone(), task.attempt, task.retries_left);
+        // An argument may have been lost with the worker: wait for it again if so.
+        self.tasks.remove(&id);
+        self.enter(spec, attempt, retries_left, now, out);
+    }
+
+    /// The worker that ran the call (or was about to) has ended.
+    pub(crate) fn worker_lost(&mut self, id: TaskId, started: bool, cause: &DeathCause, now: u64, out: &mut Vec<Action>) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        let (cancelled, name) = (task.cancelled, task.spec.template.name.clone());
+        if cancelled {
+            self.fail(id, &cancelled_error(id, &name), now, out);
+        } else if !started || self.take_retry(id) {
+            self.retry(id, now, out);
+        } else {
+            let kind = match cause.kind {
+                DeathKind::OutOfMemory => ErrorKind::OutOfMemory,
+                DeathKind::NodeDied => ErrorKind::NodeDied,
+                _ => ErrorKind::WorkerCrashed,
+            };
+            let error = SystemError {
+                cause: cause.clone(),
+                task: id,
+                name,
+                ..SystemError::new(kind, format!("the worker that ran the task has ended: {cause}"))
+            };
+            self.fail(id, &Stored::Error(Arc::new(error.to_payload())), now, out);
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, id: TaskId, force: bool, recursive: bool, now: u64, out: &mut Vec<Action>) {
+        if recursive {
+            let mut children: Vec<TaskId> =
+                self.tasks.iter().filter(|(_, task)| task.spec.parent == id).map(|(child, _)| *child).collect();
+            children.sort_unstable();
+            for child in children {
+                self.cancel(child, force, true, now, out);
+            }
+        }
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.cancelled = true;
+        let name = task.spec.template.name.clone();
+        match task.state {
+            State::Waiting(_) | State::Queued => {
+                self.unqueue(id);
+                self.fail(id, &cancelled_error(id, &name), now, out);
+            }
+            State::OnLease(_) | State::OnActor => {
+                if let Some((to, _)) = self.running_at(&id) {
+                    out.push(Action::Send { to, frame: Frame::Cancel { task: id, force, recursive } });
+                }
+            }
+        }
+    }
+
+    /// The process that runs a call.
+    pub(crate) fn running_at(&self, id: &TaskId) -> Option<(Arc<WorkerAddress>, Arc<TaskSpec>)> {
+        let task = self.tasks.get(id)?;
+        let to = match (&task.state, &task.spec.target) {
+            (State::OnLease(request), _) => self.leases.worker(*request)?,
+            (State::OnActor, Target::Actor(actor)) => self.actors.get(actor)?.address()?,
+            _ => return None,
+        };
+        Some((to, task.spec.clone()))
+    }
+
+    /// The executor has run a call for a peer.
+    pub(crate) fn finished(&mut self, task: TaskId, caller: &Arc<WorkerAddress>, outcome: Outcome, out: &mut Vec<Action>) {
+        let Outcome { returns, failed, retryable, leaving, items } = outcome;
+        let returns = returns.into_iter().map(|value| self.outgoing(task, caller, value)).collect();
+        self.borrows.send(caller, Frame::Reply { task, failed, retryable, leaving, items, returns }, out);
+    }
+
+    /// A value on its way to `caller`: what it contains stays held until the caller holds it.
+    pub(crate) fn outgoing(&mut self, task: TaskId, caller: &Arc<WorkerAddress>, value: Outgoing) -> Returned {
+        let contained = value.contained.iter().map(|id| self.reference(*id)).collect();
+        if !value.contained.is_empty() {
+            for id in &value.contained {
+                self.hold(*id);
+            }
+            let held = self.borrows.returned.entry(task).or_insert_with(|| (caller.worker_id, Vec::new()));
+            held.1.extend(value.contained);
+        }
+        let value = match value.value {
+            OutgoingValue::Inline(bytes) => Value::Inline(bytes),
+            OutgoingValue::Error(bytes) => Value::Error(bytes),
+            OutgoingValue::Stored { size, location } => Value::Stored { size, locations: vec![location] },
+        };
+        Returned { value, contained }
+    }
+
+    pub(crate) fn returns_held(&mut self, task: TaskId, out: &mut Vec<Action>) {
+        if let Some((_, held)) = self.borrows.returned.remove(&task) {
+            for id in held {
+                self.unhold(id, out);
+            }
+        }
+    }
+
+    /// Makes an object of ours again after its last copy was lost.
+    pub(crate) fn rebuild(&mut self, id: ObjectId, now: u64, out: &mut Vec<Action>) {
+        let task = id.task();
+        if self.tasks.contains_key(&task) {
+            return;
+        }
+        let Some(mut lineage) = self.lineages.remove(&task) else {
+            let text = "its last copy was lost, and it cannot be made again: it was put, or its task may not be retried";
+            self.set_value(id, error(ErrorKind::ReconstructionFailed, text, id), &[], now, out);
+            return;
+        };
+        if lineage.retries_left == 0 {
+            let text = "its last copy was lost, and its task has used up its retries";
+            let spec = lineage.spec.clone();
+            self.set_value(id, error(ErrorKind::ReconstructionFailed, text, id), &[], now, out);
+            self.release_args(&spec, out);
+            return;
+        }
+        lineage.retries_left -= i32::from(lineage.retries_left > 0);
+        for object in lineage.spec.return_ids() {
+            if let Some(object) = self.objects.get_mut(&object)
+                && let Stored::Stores { locations, .. } = &object.value
+                && locations.is_empty()
+            {
+                object.value = Stored::Pending;
+            }
+        }
+        self.enter(lineage.spec, 1, lineage.retries_left, now, out);
+    }
+
+    /// A return is gone; when it was the last one, its call need not be remembered.
+    pub(crate) fn lineage_unused(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+        let task = id.task();
+        let Some(lineage) = self.lineages.get_mut(&task) else { return };
+        lineage.live_returns = lineage.live_returns.saturating_sub(1);
+        if lineage.live_returns == 0
+            && let Some(lineage) = self.lineages.remove(&task)
+        {
+            self.release_args(&lineage.spec, out);
+        }
+    }
+}
+
+pub(crate) fn cancelled_error(task: TaskId, name: &str) -> Stored {
+    let text = format!("the task was cancelled: {name}");
+    let error =
+        SystemError { task, name: name.to_owned(), ..SystemError::new(ErrorKind::TaskCancelled, text) };
+    Stored::Error(Arc::new(error.to_payload()))
+}

@@ -1,0 +1,93 @@
+//! Between daemons, and between a daemon and the control service.
+
+use helio_types::{ActorId, DeathCause, JobId, NodeAddress, NodeId, ObjectId, WorkerAddress, WorkerId};
+
+use crate::control::{ActorLaunch, NodeInfo};
+use crate::node::{ControlCall, LogLines, NodeToClient};
+use crate::wire::messages;
+
+messages! {
+    /// A node joins, or comes back after its connection or the control service was lost.
+    pub struct RegisterNode {
+        1 info: NodeInfo,
+        /// The actors that live here already.
+        2 actors: Vec<RunningActor>,
+        /// The drivers and workers that live here; those that the control service knew and that are
+        /// not among them have ended while it was away.
+        3 clients: Vec<WorkerId>,
+        /// Whether `clients` was filled in.
+        4 clients_known: bool,
+    }
+    pub struct RunningActor { 1 actor_id: ActorId, 2 incarnation: u32, 3 address: WorkerAddress, 4 pid: u32 }
+    /// The node's present resources, sent when they changed, and once a second.
+    pub struct NodeStatus { 1 info: NodeInfo }
+    pub struct FromClient { 1 worker_id: WorkerId, 2 call: ControlCall }
+    /// A driver or worker of this node has ended: what it owned is over.
+    pub struct ClientGone { 1 worker_id: WorkerId, 2 is_driver: bool, 3 cause: DeathCause }
+    /// The actor takes calls.
+    pub struct ActorStarted { 1 actor_id: ActorId, 2 incarnation: u32, 3 address: WorkerAddress, 4 pid: u32 }
+    /// It could not be started here, or its process ended. `retry` says whether another try, here or
+    /// elsewhere, could do better without counting as a restart (the node was full after all).
+    pub struct ActorEnded { 1 actor_id: ActorId, 2 incarnation: u32, 3 cause: DeathCause, 4 retry: bool }
+    /// Log lines for the driver of a job, wherever it is.
+    pub struct JobLogs { 1 job_id: JobId, 2 lines: LogLines }
+    pub enum NodeToControl {
+        1 Register(RegisterNode),
+        2 Status(NodeStatus),
+        3 FromClient(FromClient),
+        4 ClientGone(ClientGone),
+        5 ActorStarted(ActorStarted),
+        6 ActorEnded(ActorEnded),
+        7 JobLogs(JobLogs),
+        8 Leaving(NodeLeaving),
+    }
+    /// The node ends of its own will.
+    pub struct NodeLeaving { 1 reason: String }
+
+    pub struct NodeAccepted { 1 refused: String, 2 session_name: String }
+    pub struct ToClient { 1 worker_id: WorkerId, 2 message: NodeToClient }
+    pub struct StopActor {
+        1 actor_id: ActorId,
+        2 incarnation: u32,
+        3 reason: String,
+        /// Let it finish what it was sent.
+        4 drain: bool,
+    }
+    /// The nodes that changed; those that died stay in it, not alive, so that everyone learns of it.
+    pub struct ClusterView { 1 nodes: Vec<NodeInfo> }
+    /// The job is over: its workers and leases end, except detached actors.
+    pub struct JobFinished { 1 job_id: JobId, 2 driver: WorkerId }
+    pub struct ShutDown { 1 reason: String }
+    pub enum ControlToNode {
+        1 Accepted(NodeAccepted),
+        2 ToClient(ToClient),
+        3 LaunchActor(ActorLaunch),
+        4 StopActor(StopActor),
+        5 View(ClusterView),
+        6 JobFinished(JobFinished),
+        7 ShutDown(ShutDown),
+    }
+
+    /// Asks for an object's bytes.
+    pub struct PullObject { 1 request_id: u64, 2 object_id: ObjectId }
+    /// They follow, in `PullChunk`s.
+    pub struct PullStart { 1 request_id: u64, 2 size: u64 }
+    pub struct PullChunk { 1 request_id: u64, 2 offset: u64, 3 bytes: Vec<u8> }
+    pub struct PullFailed { 1 request_id: u64, 2 reason: String }
+    pub struct CancelPull { 1 request_id: u64 }
+    pub struct DropObject { 1 object_id: ObjectId }
+    pub struct AskLiveness { 1 request_id: u64, 2 worker_id: WorkerId }
+    pub struct TellLiveness { 1 request_id: u64, 2 dead: bool, 3 cause: DeathCause }
+    pub enum NodeToNode {
+        1 Pull(PullObject),
+        2 PullStart(PullStart),
+        3 PullChunk(PullChunk),
+        4 PullFailed(PullFailed),
+        5 CancelPull(CancelPull),
+        6 Drop(DropObject),
+        7 AskLiveness(AskLiveness),
+        8 TellLiveness(TellLiveness),
+    }
+    /// The greeting of a daemon to another daemon.
+    pub struct Peer { 1 address: NodeAddress, 2 node_id: NodeId }
+}

@@ -1,0 +1,332 @@
+//! What drivers, workers and observers ask of the control service. Requests travel through the
+//! node's daemon, which passes them on unread ([`crate::node::ControlCall`]).
+
+use helio_types::{
+    ActorId, Assigned, DeathCause, JobId, NodeAddress, NodeId, PlacementGroupId, ResourceSet, WorkerAddress, WorkerId,
+};
+
+use crate::wire::messages;
+
+/// Where a task or actor may go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum StrategyKind {
+    /// Local first, then the best of the others.
+    #[default]
+    Default = 0,
+    /// Round the nodes.
+    Spread = 1,
+    /// On a named node.
+    NodeAffinity = 2,
+    /// In a bundle of a placement group.
+    PlacementGroup = 3,
+}
+
+impl StrategyKind {
+    /// The kind of that number; an unknown one is the default.
+    #[must_use]
+    pub fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::Spread,
+            2 => Self::NodeAffinity,
+            3 => Self::PlacementGroup,
+            _ => Self::Default,
+        }
+    }
+}
+
+/// An actor's place in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ActorPhase {
+    /// Waits for a node, a worker or its constructor.
+    #[default]
+    Pending = 0,
+    /// Takes calls.
+    Alive = 1,
+    /// Its process ended and another is being made.
+    Restarting = 2,
+    /// It will not come back.
+    Dead = 3,
+}
+
+impl ActorPhase {
+    /// The phase of that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::Alive,
+            2 => Self::Restarting,
+            3 => Self::Dead,
+            _ => Self::Pending,
+        }
+    }
+
+    /// The name that Ray's state API gives it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING_CREATION",
+            Self::Alive => "ALIVE",
+            Self::Restarting => "RESTARTING",
+            Self::Dead => "DEAD",
+        }
+    }
+}
+
+messages! {
+    /// Where a task or actor may go.
+    pub struct Strategy {
+        /// A [`StrategyKind`].
+        1 kind: u32,
+        /// For node affinity.
+        2 node_id: NodeId,
+        /// Whether another node will do when that one is gone or full.
+        3 soft: bool,
+        /// For placement groups.
+        4 placement_group: PlacementGroupId,
+        /// Which bundle, -1 for any.
+        5 bundle: i64,
+        /// Whether children go into the same group.
+        6 capture_children: bool,
+        /// `key=selector` pairs, in the selector grammar of Ray's `label_selector`.
+        7 labels: Vec<Label>,
+    }
+    /// A label of a node, or a selector on one.
+    pub struct Label {
+        1 key: String,
+        2 value: String,
+    }
+    /// A way to run one method at a time of several groups.
+    pub struct ConcurrencyGroup {
+        1 name: String,
+        2 max_concurrency: u32,
+    }
+    /// All that is needed to make an actor, and to make it again.
+    pub struct ActorSpec {
+        1 actor_id: ActorId,
+        2 job_id: JobId,
+        /// Empty: no name.
+        3 name: String,
+        4 namespace: String,
+        /// Outlives its creator.
+        5 detached: bool,
+        /// How many restarts, -1 for no end.
+        6 max_restarts: i64,
+        /// What must be free for it to be placed.
+        7 placement_resources: ResourceSet,
+        /// What it holds while it lives.
+        8 resources: ResourceSet,
+        /// Its class's name, for people.
+        9 class_name: String,
+        /// A [`crate::peer::Template`] in its wire form: the pickled class.
+        10 template: Vec<u8>,
+        /// The constructor's arguments: a [`crate::peer::Args`] in its wire form.
+        11 args: Vec<u8>,
+        /// Who created it.
+        12 owner: WorkerAddress,
+        /// How many calls run at once.
+        13 max_concurrency: u32,
+        /// Whether it runs an event loop.
+        14 is_async: bool,
+        15 concurrency_groups: Vec<ConcurrencyGroup>,
+        16 strategy: Strategy,
+        /// The runtime environment, JSON; empty: the job's.
+        17 runtime_env: String,
+        /// The job's configuration: a [`crate::node::JobConfig`] in its wire form.
+        18 job_config: Vec<u8>,
+        /// The handle in its serialized form, for those who look the actor up by name.
+        19 handle: Vec<u8>,
+        /// With a name: hand out the actor that has it already.
+        20 get_if_exists: bool,
+        /// How often a call is tried again after the actor's process died, -1 for no end.
+        21 max_task_retries: i64,
+    }
+    /// What is known of an actor; published to those who hold its handle.
+    pub struct ActorInfo {
+        1 actor_id: ActorId,
+        /// An [`ActorPhase`].
+        2 phase: u32,
+        /// How often its process was made; calls of an older one are lost.
+        3 incarnation: u32,
+        /// Where it takes calls, when alive.
+        4 address: WorkerAddress,
+        /// Why it ended, when dead or restarting.
+        5 cause: DeathCause,
+        /// While pending: what it waits for, in a sentence.
+        6 why: String,
+        7 name: String,
+        8 namespace: String,
+        9 class_name: String,
+        10 job_id: JobId,
+        11 pid: u32,
+        12 restarts: u32,
+        13 detached: bool,
+        14 max_task_retries: i64,
+        15 node_id: NodeId,
+        16 resources: ResourceSet,
+    }
+    /// What is known of a node.
+    pub struct NodeInfo {
+        1 address: NodeAddress,
+        2 alive: bool,
+        3 total: ResourceSet,
+        4 available: ResourceSet,
+        5 labels: Vec<Label>,
+        6 name: String,
+        7 pid: u32,
+        8 is_head: bool,
+        /// Requests that wait on this node.
+        9 pending: Vec<PendingDemand>,
+        10 session_dir: String,
+        11 hostname: String,
+        /// Why it is gone, when it is not alive.
+        12 cause: String,
+        /// Raised with every change, so that an old view never replaces a newer one.
+        13 version: u64,
+        14 object_store_used: u64,
+        15 workers: u32,
+    }
+    /// A shape of request that waits, and how many of it.
+    pub struct PendingDemand {
+        1 resources: ResourceSet,
+        2 count: u64,
+        /// What it waits for, in a sentence (WHY-1).
+        3 why: String,
+    }
+    /// A job: one driver's run.
+    pub struct JobInfo {
+        1 job_id: JobId,
+        2 driver: WorkerId,
+        3 node_id: NodeId,
+        4 alive: bool,
+        5 entrypoint: String,
+        6 started_ms: u64,
+        7 ended_ms: u64,
+        8 namespace: String,
+        9 pid: u32,
+    }
+    pub struct Empty {}
+    pub struct KillActor {
+        1 actor_id: ActorId,
+        2 no_restart: bool,
+        /// The last handle is gone: let it finish what it was sent.
+        3 out_of_scope: bool,
+    }
+    pub struct GetNamedActor { 1 name: String, 2 namespace: String }
+    pub struct ListNamedActors { 1 all_namespaces: bool, 2 namespace: String }
+    pub struct SubscribeActor { 1 actor_id: ActorId }
+    pub struct KvPut { 1 namespace: String, 2 key: Vec<u8>, 3 value: Vec<u8>, 4 overwrite: bool }
+    pub struct KvGet { 1 namespace: String, 2 key: Vec<u8> }
+    pub struct KvDel { 1 namespace: String, 2 key: Vec<u8> }
+    /// The keys that begin with `prefix`.
+    pub struct KvKeys { 1 namespace: String, 2 prefix: Vec<u8> }
+    pub struct ListNodes {}
+    pub struct ListActors {}
+    pub struct ListJobs {}
+    /// A new driver.
+    pub struct StartJob {
+        1 driver: WorkerId,
+        2 node_id: NodeId,
+        3 entrypoint: String,
+        4 namespace: String,
+        5 pid: u32,
+    }
+    /// Asks for one thing of the control service.
+    pub enum ControlRequest {
+        1 CreateActor(ActorSpec),
+        2 KillActor(KillActor),
+        3 GetNamedActor(GetNamedActor),
+        4 ListNamedActors(ListNamedActors),
+        /// Answered with the present [`ActorInfo`]; changes follow as `NodeToClient::ActorUpdate`.
+        5 SubscribeActor(SubscribeActor),
+        6 KvPut(KvPut),
+        7 KvGet(KvGet),
+        8 KvDel(KvDel),
+        9 KvKeys(KvKeys),
+        10 ListNodes(ListNodes),
+        11 ListActors(ListActors),
+        12 ListJobs(ListJobs),
+        13 StartJob(StartJob),
+        14 UnsubscribeActor(UnsubscribeActor),
+        /// The whole cluster is to end; for `heliostat stop` on the head.
+        15 StopCluster(StopCluster),
+    }
+    pub struct UnsubscribeActor { 1 actor_id: ActorId }
+    pub struct StopCluster { 1 reason: String }
+    pub struct Failure {
+        /// A [`FailureKind`] number.
+        1 kind: u32,
+        2 message: String,
+    }
+    pub struct NamedActor { 1 name: String, 2 namespace: String, 3 actor_id: ActorId, 4 handle: Vec<u8> }
+    pub struct NamedActors { 1 actors: Vec<NamedActor> }
+    pub struct KvValue { 1 found: bool, 2 value: Vec<u8> }
+    pub struct KvList { 1 keys: Vec<KvValue> }
+    pub struct Nodes {
+        1 nodes: Vec<NodeInfo>,
+        /// Actors that no node has been found for yet.
+        2 pending: Vec<PendingDemand>,
+    }
+    pub struct Actors { 1 actors: Vec<ActorInfo> }
+    pub struct Jobs { 1 jobs: Vec<JobInfo> }
+    /// The answer.
+    pub enum ControlResponse {
+        1 Done(Empty),
+        2 Failed(Failure),
+        3 Actor(ActorInfo),
+        4 NamedActor(NamedActor),
+        5 NamedActors(NamedActors),
+        6 KvValue(KvValue),
+        7 KvList(KvList),
+        8 Nodes(Nodes),
+        9 Actors(Actors),
+        10 Jobs(Jobs),
+        11 Job(JobInfo),
+    }
+    /// What a worker is told to become.
+    pub struct ActorLaunch {
+        1 spec: ActorSpec,
+        2 incarnation: u32,
+        3 assigned: Assigned,
+    }
+}
+
+/// Why the control service or a daemon says no; chooses the exception.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailureKind {
+    /// The request makes no sense: `ValueError`.
+    Invalid = 1,
+    /// No such thing: `ValueError`.
+    NotFound = 2,
+    /// The name is taken: `ActorAlreadyExistsError`.
+    AlreadyExists = 3,
+    /// It can never be placed: `ActorUnschedulableError`, `TaskUnschedulableError`.
+    Unschedulable = 4,
+    /// The runtime environment could not be made: `RuntimeEnvSetupError`.
+    RuntimeEnv = 5,
+    /// The object store is full: `ObjectStoreFullError`.
+    StoreFull = 6,
+    /// The disk is full: `OutOfDiskError`.
+    OutOfDisk = 7,
+    /// Anything else: `RaySystemError`.
+    System = 8,
+}
+
+impl FailureKind {
+    /// The kind of that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Self {
+        use FailureKind::{AlreadyExists, Invalid, NotFound, OutOfDisk, RuntimeEnv, StoreFull, System, Unschedulable};
+        [Invalid, NotFound, AlreadyExists, Unschedulable, RuntimeEnv, StoreFull, OutOfDisk]
+            .into_iter()
+            .find(|kind| *kind as u32 == number)
+            .unwrap_or(System)
+    }
+}
+
+impl Failure {
+    /// A refusal of that kind.
+    #[must_use]
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind: kind as u32, message: message.into() }
+    }
+}

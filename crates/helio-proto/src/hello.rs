@@ -1,0 +1,126 @@
+//! The first frame each way: who is there, which version, and the proof of the token.
+//!
+//! **WIRE-1** A version that does not match is refused with a sentence that says what to do.
+//! **AUTH-1** The token is compared in constant time before anything else is read, and a peer that
+//! lacks it learns only that it was refused.
+//!
+//! The connector sends [`Hello`], the acceptor answers [`Welcome`]; a `Welcome` whose `refused` is
+//! not empty is the last frame of the connection.
+
+use helio_types::{NodeId, WorkerId};
+
+use crate::wire::messages;
+
+/// The wire version; raised when neighbouring releases cannot understand each other.
+pub const VERSION: u32 = 1;
+
+/// What a connector is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// A driver: registers with its node's daemon, or connects to a worker.
+    Driver = 1,
+    /// A worker.
+    Worker = 2,
+    /// A node daemon.
+    Node = 3,
+    /// The command line or another observer.
+    Observer = 4,
+}
+
+impl Role {
+    /// The role of that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::Driver, Self::Worker, Self::Node, Self::Observer].into_iter().find(|role| *role as u32 == number)
+    }
+}
+
+messages! {
+    /// The connector's first frame.
+    pub struct Hello {
+        /// [`VERSION`].
+        1 version: u32,
+        /// The release, for the message of a mismatch.
+        2 release: String,
+        /// The cluster's token.
+        3 token: String,
+        /// A [`Role`].
+        4 role: u32,
+        /// Who connects, for drivers and workers.
+        5 worker_id: WorkerId,
+        /// The node that the connector is or runs on.
+        6 node_id: NodeId,
+        /// The connector's process.
+        7 pid: u32,
+        /// Optional features, one bit each.
+        8 features: u64,
+        /// The connector's own address, for peers that may have to reach back.
+        9 host: String,
+        /// Its TCP port.
+        10 port: u32,
+    }
+    /// The acceptor's first frame.
+    pub struct Welcome {
+        /// Empty, or why the connection ends here and what to do about it.
+        1 refused: String,
+        /// [`VERSION`].
+        2 version: u32,
+        /// The acceptor, when it is a daemon.
+        3 node_id: NodeId,
+        /// The acceptor, when it is a driver or worker.
+        4 worker_id: WorkerId,
+        /// The features that both sides have.
+        5 features: u64,
+        /// The acceptor's process.
+        6 pid: u32,
+    }
+}
+
+/// Why a peer is refused, or nothing.
+#[must_use]
+pub fn refusal(hello: &Hello, token: &str) -> Option<String> {
+    if !same(hello.token.as_bytes(), token.as_bytes()) {
+        return Some(
+            "the authentication token is missing or wrong: use the token of the cluster's head node \
+             (HELIOSTAT_AUTH_TOKEN, or the file ~/.heliostat/auth_token)"
+                .to_owned(),
+        );
+    }
+    if hello.version != VERSION {
+        return Some(format!(
+            "wire version {} (release {}) cannot speak with version {VERSION} (release {}): install the same \
+             release of heliostat on every machine",
+            hello.version,
+            hello.release,
+            env!("CARGO_PKG_VERSION"),
+        ));
+    }
+    Role::from_number(hello.role).is_none().then(|| "unknown role".to_owned())
+}
+
+/// Compares without telling by its time how much was right.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (x, y)| diff | (x ^ y)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_token_or_version_is_refused_with_what_to_do() {
+        let hello = Hello { version: VERSION, token: "t".into(), role: Role::Driver as u32, ..Hello::default() };
+        assert_eq!(refusal(&hello, "t"), None);
+        assert!(refusal(&hello, "x").is_some_and(|m| m.contains("auth_token")), "AUTH-1");
+        let old = Hello { version: 9, ..hello };
+        assert!(refusal(&old, "t").is_some_and(|m| m.contains("install the same release")), "WIRE-1");
+    }
+
+    #[test]
+    fn unknown_fields_are_skipped_and_missing_ones_default() {
+        let hello = Hello { token: "t".into(), pid: 7, ..Hello::default() };
+        let mut bytes = crate::encode(&hello);
+        bytes.extend_from_slice(&[0xf8, 0x3f, 5]); // field 1023, a varint
+        assert_eq!(crate::decode::<Hello>(&bytes).ok(), Some(hello), "WIRE-1");
+    }
+}

@@ -1,0 +1,31 @@
+//! Wire messages and framing; encode and decode on bytes, no sockets.
+//!
+//! **WIRE-1** Only the types of this crate cross a process boundary. Every connection starts with
+//! [`hello`]; after it, frames of [`frame`]. The body of a frame is either a Protobuf message
+//! ([`node`], [`control`], [`cluster`]) or, between drivers and workers, a hot frame of fixed layout
+//! ([`peer`]). Unknown Protobuf fields are skipped and missing ones take their default, so that
+//! neighbouring releases understand each other.
+//!
+//! Who speaks what:
+//!
+//! | link | transport | messages |
+//! |---|---|---|
+//! | driver, worker ↔ their node's daemon (and daemons that lend workers) | UNIX, TCP | [`node::ClientToNode`], [`node::NodeToClient`] |
+//! | driver, worker ↔ driver, worker | UNIX, TCP | [`peer::Frame`] |
+//! | daemon ↔ control service | TCP | [`cluster::NodeToControl`], [`cluster::ControlToNode`] |
+//! | daemon ↔ daemon | TCP | [`cluster::NodeToNode`] |
+
+#![forbid(unsafe_code)]
+
+mod wire;
+
+pub mod cluster;
+pub mod control;
+pub mod error;
+pub mod frame;
+pub mod hello;
+pub mod node;
+pub mod peer;
+pub mod reader;
+
+pub use wire::{Wire, decode, encode};

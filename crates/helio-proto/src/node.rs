@@ -1,0 +1,216 @@
+//! Between a driver or worker and a node's daemon.
+//!
+//! A client registers with the daemon of its own node over the UNIX socket; the answer carries the
+//! object store's memory file. It may also lease workers of another node, over that daemon's TCP
+//! port, after a [`LeaseSpillback`]; such a client registers with `remote` set and gets no memory.
+//!
+//! A client that closes its connection gives everything back: its leases' workers end, its pins and
+//! unsealed objects are dropped. A daemon that closes it is gone, and its local clients exit.
+
+use helio_types::{
+    ActorId, Assigned, DeathCause, JobId, LeaseId, NodeAddress, NodeId, ObjectId, ResourceSet, WorkerAddress, WorkerId,
+};
+
+use crate::control::{ActorInfo, ActorLaunch, ControlRequest, ControlResponse, Failure, Label, Strategy};
+use crate::wire::messages;
+
+messages! {
+    /// What a worker needs to run a job's code.
+    pub struct JobConfig {
+        1 job_id: JobId,
+        /// The driver's `sys.path`, its script's folder first.
+        2 sys_path: Vec<String>,
+        /// The driver's working directory.
+        3 cwd: String,
+        4 namespace: String,
+        /// The job's runtime environment, JSON; empty: none.
+        5 runtime_env: String,
+        /// The driver's script, for by-value pickling rules; empty in a notebook.
+        6 script: String,
+    }
+    /// The first message of a client.
+    pub struct Register {
+        1 worker_id: WorkerId,
+        /// The client's own listening port on TCP.
+        2 port: u32,
+        3 pid: u32,
+        /// A driver starts a job; a worker was started by the daemon under this `worker_id`.
+        4 is_driver: bool,
+        /// The client lives on another node and only leases workers here.
+        5 remote: bool,
+        6 namespace: String,
+        7 entrypoint: String,
+        /// Whether log lines of the job's workers come to this driver.
+        8 log_to_driver: bool,
+        /// A command-line observer: asks the control service, owns nothing.
+        9 observer: bool,
+        /// The daemon ends when this driver does (it was started by the driver's `init`).
+        10 owns_cluster: bool,
+    }
+    /// The answer; on a UNIX socket the store's memory file comes with it.
+    pub struct Registered {
+        1 node_id: NodeId,
+        2 job_id: JobId,
+        /// This node's address.
+        3 host: String,
+        4 session_dir: String,
+        5 session_name: String,
+        /// The memory file's length in bytes; 0 for a remote client or an observer.
+        6 arena_size: u64,
+        /// `host:port` of the control service.
+        7 control_address: String,
+        8 namespace: String,
+        9 labels: Vec<Label>,
+        10 total: ResourceSet,
+        11 temp_dir: String,
+        12 failure: Failure,
+        13 failed: bool,
+        /// The daemon's TCP port.
+        14 port: u32,
+    }
+    /// What workers of one kind are for; tasks of one class share leases.
+    pub struct LeaseClass {
+        1 job_id: JobId,
+        2 resources: ResourceSet,
+        3 strategy: Strategy,
+        /// JSON; empty: the job's.
+        4 runtime_env: String,
+        /// One task a lease: device ids, or a worker that ends after so many calls.
+        5 exclusive: bool,
+        /// For `name pid=` of waits and warnings: the function that is waiting.
+        6 name: String,
+    }
+    /// Asks for a worker.
+    pub struct RequestLease {
+        1 request_id: u64,
+        2 class: LeaseClass,
+        /// How many tasks wait for workers of the class.
+        3 backlog: u64,
+        /// Came here by a spill-back: grant or queue, send on no more.
+        4 spilled: bool,
+        /// Where the bytes of the first task's arguments are.
+        5 locality: Vec<NodeId>,
+    }
+    pub struct CancelLease { 1 request_id: u64 }
+    pub struct ReturnLease {
+        1 lease_id: LeaseId,
+        /// The worker is not to be used again (it broke, or has done its `max_calls`).
+        2 discard: bool,
+    }
+    pub struct CreateObject { 1 request_id: u64, 2 object_id: ObjectId, 3 size: u64 }
+    pub struct SealObject { 1 object_id: ObjectId }
+    pub struct AbortObject { 1 object_id: ObjectId }
+    /// Asks for an object's bytes on this node; brings them here if need be, and pins them.
+    pub struct FetchObject { 1 request_id: u64, 2 object_id: ObjectId, 3 locations: Vec<NodeAddress> }
+    pub struct CancelFetch { 1 request_id: u64 }
+    /// The client's last view of the object is gone: `pins` of its pins end.
+    pub struct ReleaseObject { 1 object_id: ObjectId, 2 pins: u32 }
+    /// The owner's last reference is gone.
+    pub struct FreeObject { 1 object_id: ObjectId, 2 locations: Vec<NodeAddress> }
+    pub struct ControlCall { 1 request_id: u64, 2 request: ControlRequest }
+    /// Asks whether a process is alive.
+    pub struct Liveness { 1 request_id: u64, 2 worker: WorkerAddress }
+    pub struct FlushLogs { 1 request_id: u64 }
+    /// The actor's constructor has returned, or raised.
+    pub struct ActorReady {
+        1 actor_id: ActorId,
+        /// Empty: it is alive. Else the serialized exception.
+        2 error: Vec<u8>,
+        /// The exception's text.
+        3 message: String,
+    }
+    /// The process is about to end of its own will.
+    pub struct Leaving { 1 cause: DeathCause }
+    pub struct Blocked {}
+    pub struct Unblocked {}
+    /// End the node (and on the head the cluster); from the driver that started it, or `stop`.
+    pub struct StopNode { 1 reason: String }
+    /// Asks what a thing waits for (WHY-1).
+    pub struct Why { 1 request_id: u64, 2 lease_request_id: u64 }
+
+    pub enum ClientToNode {
+        1 Register(Register),
+        2 RequestLease(RequestLease),
+        3 CancelLease(CancelLease),
+        4 ReturnLease(ReturnLease),
+        5 Blocked(Blocked),
+        6 Unblocked(Unblocked),
+        7 CreateObject(CreateObject),
+        8 SealObject(SealObject),
+        9 AbortObject(AbortObject),
+        10 FetchObject(FetchObject),
+        11 CancelFetch(CancelFetch),
+        12 ReleaseObject(ReleaseObject),
+        13 FreeObject(FreeObject),
+        14 Control(ControlCall),
+        15 Liveness(Liveness),
+        16 FlushLogs(FlushLogs),
+        17 ActorReady(ActorReady),
+        18 Leaving(Leaving),
+        19 StopNode(StopNode),
+        20 Why(Why),
+    }
+
+    pub struct LeaseGranted {
+        1 request_id: u64,
+        2 lease_id: LeaseId,
+        3 worker: WorkerAddress,
+        4 assigned: Assigned,
+    }
+    pub struct LeaseRefused { 1 request_id: u64, 2 failure: Failure }
+    /// Ask that node instead.
+    pub struct LeaseSpillback { 1 request_id: u64, 2 node: NodeAddress }
+    /// It waits, and for what; sent when the reason changes to one worth a warning.
+    pub struct LeasePending { 1 request_id: u64, 2 why: String, 3 infeasible: bool }
+    /// Others wait for what this lease holds: give it back when its task is done.
+    pub struct RevokeLease { 1 lease_id: LeaseId }
+    /// The leased worker has ended.
+    pub struct LeaseLost { 1 lease_id: LeaseId, 2 worker_id: WorkerId, 3 cause: DeathCause }
+    /// Where to write; the extent is this client's until sealed or aborted.
+    pub struct ObjectCreated { 1 request_id: u64, 2 offset: u64 }
+    pub struct ObjectRefused { 1 request_id: u64, 2 failure: Failure }
+    pub struct ObjectFetched { 1 request_id: u64, 2 offset: u64, 3 size: u64 }
+    /// None of the locations has it; `gone` are those that said so or are dead.
+    pub struct ObjectMissing { 1 request_id: u64, 2 gone: Vec<NodeId>, 3 reason: String }
+    pub struct ControlReply { 1 request_id: u64, 2 response: ControlResponse }
+    pub struct LivenessReply { 1 request_id: u64, 2 dead: bool, 3 cause: DeathCause }
+    pub struct LogLine {
+        1 pid: u32,
+        /// Empty when the worker is on the driver's own node.
+        2 host: String,
+        /// The task's function or the actor.
+        3 name: String,
+        4 is_stderr: bool,
+        5 text: String,
+    }
+    pub struct LogLines { 1 lines: Vec<LogLine> }
+    pub struct LogsFlushed { 1 request_id: u64 }
+    /// End now: finish what runs if `drain`, else at once.
+    pub struct Exit { 1 reason: String, 2 drain: bool }
+    /// A sentence for the driver's terminal (an infeasible request, a lost node).
+    pub struct Notice { 1 is_warning: bool, 2 text: String }
+    pub struct WhyReply { 1 request_id: u64, 2 why: String }
+
+    pub enum NodeToClient {
+        1 Registered(Registered),
+        2 LeaseGranted(LeaseGranted),
+        3 LeaseRefused(LeaseRefused),
+        4 LeaseSpillback(LeaseSpillback),
+        5 LeasePending(LeasePending),
+        6 RevokeLease(RevokeLease),
+        7 LeaseLost(LeaseLost),
+        8 ObjectCreated(ObjectCreated),
+        9 ObjectRefused(ObjectRefused),
+        10 ObjectFetched(ObjectFetched),
+        11 ObjectMissing(ObjectMissing),
+        12 ControlReply(ControlReply),
+        13 LivenessReply(LivenessReply),
+        14 LogLines(LogLines),
+        15 LogsFlushed(LogsFlushed),
+        16 Exit(Exit),
+        17 StartActor(ActorLaunch),
+        18 ActorUpdate(ActorInfo),
+        19 Notice(Notice),
+        20 WhyReply(WhyReply),
+    }
+}

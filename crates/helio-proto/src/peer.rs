@@ -1,0 +1,668 @@
+//! Hot frames between drivers and workers: fixed layout, little-endian, first byte the kind.
+//!
+//! Connections are symmetric: either side may own objects, submit calls and borrow. A process keeps
+//! one connection to a peer and sends everything for it there, so that what it sends arrives in
+//! order. Two rules rest on that order:
+//!
+//! - a [`Frame::Template`] precedes the calls that name it, and a [`Frame::BeginLease`] the tasks of
+//!   the lease;
+//! - a [`Frame::AddBorrow`] precedes the [`Frame::Reply`] of the call in which the reference was
+//!   taken over, so that the owner never sees a reference fall to zero while it is being handed on.
+
+use helio_types::{LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+
+use crate::reader::{Malformed, Reader, put_bytes};
+use crate::wire::messages;
+
+messages! {
+    /// What calls share, sent once a connection: a frame then names it by number.
+    pub struct Template {
+        /// A [`CallKind`].
+        1 kind: u32,
+        /// For tasks and constructors: the serialized function or class.
+        2 function: Vec<u8>,
+        /// Identifies `function`; equal ids are equal bytes.
+        3 function_id: Vec<u8>,
+        /// The function's, class's or method's name.
+        4 name: String,
+        /// Methods: the group it runs in; empty: the default one.
+        5 concurrency_group: String,
+        /// Tasks: the worker ends after so many; 0: never.
+        6 max_calls: u32,
+        /// The values come one by one.
+        7 is_generator: bool,
+        /// Names of the last arguments, which are passed by keyword.
+        8 keywords: Vec<String>,
+        /// Streaming: how many unread items the caller allows; 0: no bound.
+        9 backpressure: u32,
+        /// Opaque to the runtime, for the language front.
+        10 extra: Vec<u8>,
+    }
+}
+
+/// What a template calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CallKind {
+    /// A function.
+    Task = 0,
+    /// A method of the actor that lives in the process.
+    Method = 1,
+    /// A class, to become an actor.
+    Constructor = 2,
+}
+
+impl CallKind {
+    /// The kind of that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::Task, Self::Method, Self::Constructor].into_iter().find(|kind| *kind as u32 == number)
+    }
+}
+
+/// A reference in transit: the object and who owns it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reference {
+    /// The object.
+    pub id: ObjectId,
+    /// Its owner.
+    pub owner: WorkerAddress,
+}
+
+/// A value in transit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// The serialized value.
+    Inline(Vec<u8>),
+    /// The serialized exception that reading it raises.
+    Error(Vec<u8>),
+    /// In the object store of these nodes.
+    Stored {
+        /// Bytes.
+        size: u64,
+        /// Who has it.
+        locations: Vec<NodeAddress>,
+    },
+}
+
+/// A value and the references inside it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Returned {
+    /// The value.
+    pub value: Value,
+    /// References that the value contains.
+    pub contained: Vec<Reference>,
+}
+
+/// A call's arguments.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Args {
+    /// The serialized arguments, with a placeholder where one is a reference. Empty when
+    /// `stored_body`: then the first dependency is the body.
+    pub body: Vec<u8>,
+    /// Whether the body was too large for a frame and lies in the object store.
+    pub stored_body: bool,
+    /// The references that the call's own arguments are, with their values: all are known before the
+    /// call is sent.
+    pub deps: Vec<Dependency>,
+}
+
+/// An argument that was a reference, and its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dependency {
+    /// Whose value it is.
+    pub reference: Reference,
+    /// The value.
+    pub value: Value,
+}
+
+/// How many values a call returns.
+pub const STREAMING: u32 = u32::MAX;
+
+/// Bits of [`Frame::Call`]'s flags.
+pub mod flags {
+    /// The call is an attempt after a first one.
+    pub const RETRY: u32 = 1;
+}
+
+/// A frame.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Frame<'a> {
+    /// Calls that follow may name this template.
+    Template {
+        /// Its number on this connection.
+        number: u32,
+        /// A [`Template`] in its wire form.
+        body: &'a [u8],
+    },
+    /// The receiver is leased to the sender.
+    BeginLease {
+        /// The lease.
+        lease: LeaseId,
+        /// A [`crate::node::LeaseGranted`] in its wire form.
+        grant: &'a [u8],
+        /// A [`crate::node::JobConfig`] in its wire form.
+        job: &'a [u8],
+    },
+    /// Run this.
+    Call {
+        /// The call.
+        task: TaskId,
+        /// Its template.
+        template: u32,
+        /// The lease, 0 for methods.
+        lease: LeaseId,
+        /// Position among the sender's calls to this actor incarnation; 0 for tasks.
+        sequence: u64,
+        /// How many values it returns, or [`STREAMING`].
+        returns: u32,
+        /// See [`flags`].
+        flags: u32,
+        /// An [`Args`] in its wire form.
+        args: &'a [u8],
+    },
+    /// A call's outcome, one value a return; when it raised, each is the error.
+    Reply {
+        /// The call.
+        task: TaskId,
+        /// Whether it raised.
+        failed: bool,
+        /// Whether what it raised is one of the exceptions that its options retry.
+        retryable: bool,
+        /// The worker is not to be sent more tasks (its `max_calls` are done).
+        leaving: bool,
+        /// Streaming: how many items there were.
+        items: u32,
+        /// The values.
+        returns: Vec<Returned>,
+    },
+    /// Calls that were not begun and go back to the sender.
+    Unstarted {
+        /// Which.
+        tasks: Vec<TaskId>,
+    },
+    /// Give back what was not begun: another worker is free.
+    Steal {
+        /// At most so many, the last ones first.
+        max: u32,
+    },
+    /// A generator's next item.
+    Item {
+        /// The call.
+        task: TaskId,
+        /// From 0.
+        index: u32,
+        /// The value.
+        returned: Returned,
+    },
+    /// So many items of the generator were read.
+    Consumed {
+        /// The call.
+        task: TaskId,
+        /// So many.
+        count: u32,
+    },
+    /// Stop this call.
+    Cancel {
+        /// Which.
+        task: TaskId,
+        /// End the process if need be.
+        force: bool,
+        /// And the calls it made.
+        recursive: bool,
+    },
+    /// Tell me the value when there is one.
+    Resolve {
+        /// Of this object, owned by the receiver.
+        object: ObjectId,
+    },
+    /// The value.
+    Resolved {
+        /// Of this object.
+        object: ObjectId,
+        /// `None`: the owner does not know the object (any more).
+        returned: Option<Returned>,
+    },
+    /// The sender holds a reference to an object of the receiver.
+    AddBorrow {
+        /// Echoed in [`Frame::BorrowAdded`].
+        number: u64,
+        /// The object.
+        object: ObjectId,
+    },
+    /// The borrow is known.
+    BorrowAdded {
+        /// Which.
+        number: u64,
+    },
+    /// The sender's last references to these are gone.
+    RemoveBorrow {
+        /// The objects, each with the number of the announcement that ends.
+        objects: Vec<(ObjectId, u64)>,
+    },
+    /// After a connection broke: everything that the sender borrows was announced again, from this
+    /// number on; older announcements are void.
+    BorrowsComplete {
+        /// The first number of the new announcements.
+        since: u64,
+    },
+    /// The references in these calls' returns are held now: the receiver may let go of them.
+    ReturnsHeld {
+        /// The calls.
+        task: TaskId,
+    },
+    /// A location of an object turned out to be gone.
+    LocationLost {
+        /// The object, owned by the receiver.
+        object: ObjectId,
+        /// Who has it no more.
+        node: NodeId,
+    },
+    /// A copy was made on this node.
+    LocationAdded {
+        /// The object, owned by the receiver.
+        object: ObjectId,
+        /// Where.
+        node: NodeAddress,
+    },
+}
+
+fn put_string(out: &mut Vec<u8>, text: &str) {
+    put_bytes(out, text.as_bytes());
+}
+
+/// Appends an address.
+pub fn put_worker(out: &mut Vec<u8>, address: &WorkerAddress) {
+    out.extend_from_slice(&address.worker_id.0);
+    out.extend_from_slice(&address.node_id.0);
+    out.extend_from_slice(&address.port.to_le_bytes());
+    put_string(out, &address.host);
+}
+
+/// Reads an address.
+///
+/// # Errors
+/// When the bytes are not one; so for all readers of this module.
+pub fn get_worker(reader: &mut Reader<'_>) -> Result<WorkerAddress, Malformed> {
+    Ok(WorkerAddress {
+        worker_id: WorkerId(reader.array()?),
+        node_id: NodeId(reader.array()?),
+        port: reader.u32()?,
+        host: reader.str()?.to_owned(),
+    })
+}
+
+/// Appends a reference.
+pub fn put_reference(out: &mut Vec<u8>, reference: &Reference) {
+    out.extend_from_slice(&reference.id.0);
+    put_worker(out, &reference.owner);
+}
+
+/// Reads a reference.
+pub fn get_reference(reader: &mut Reader<'_>) -> Result<Reference, Malformed> {
+    Ok(Reference { id: ObjectId(reader.array()?), owner: get_worker(reader)? })
+}
+
+const REFERENCE_LEAST: usize = 28 + 28 + 28 + 4 + 4;
+
+fn put_node(out: &mut Vec<u8>, address: &NodeAddress) {
+    out.extend_from_slice(&address.node_id.0);
+    out.extend_from_slice(&address.port.to_le_bytes());
+    put_string(out, &address.host);
+}
+
+fn get_node(reader: &mut Reader<'_>) -> Result<NodeAddress, Malformed> {
+    Ok(NodeAddress { node_id: NodeId(reader.array()?), port: reader.u32()?, host: reader.str()?.to_owned() })
+}
+
+fn put_value(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Inline(bytes) => {
+            out.push(0);
+            put_bytes(out, bytes);
+        }
+        Value::Error(bytes) => {
+            out.push(1);
+            put_bytes(out, bytes);
+        }
+        Value::Stored { size, locations } => {
+            out.push(2);
+            out.extend_from_slice(&size.to_le_bytes());
+            out.extend_from_slice(&(locations.len() as u32).to_le_bytes());
+            for location in locations {
+                put_node(out, location);
+            }
+        }
+    }
+}
+
+fn get_value(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
+    match reader.u8()? {
+        0 => Ok(Value::Inline(reader.bytes()?.to_vec())),
+        1 => Ok(Value::Error(reader.bytes()?.to_vec())),
+        2 => {
+            let size = reader.u64()?;
+            let n = reader.count(28 + 8)?;
+            Ok(Value::Stored { size, locations: (0..n).map(|_| get_node(reader)).collect::<Result<_, _>>()? })
+        }
+        _ => Err(Malformed),
+    }
+}
+
+fn put_returned(out: &mut Vec<u8>, returned: &Returned) {
+    put_value(out, &returned.value);
+    put_references(out, &returned.contained);
+}
+
+fn get_returned(reader: &mut Reader<'_>) -> Result<Returned, Malformed> {
+    Ok(Returned { value: get_value(reader)?, contained: get_references(reader)? })
+}
+
+/// Appends a list of references.
+pub fn put_references(out: &mut Vec<u8>, references: &[Reference]) {
+    out.extend_from_slice(&(references.len() as u32).to_le_bytes());
+    for reference in references {
+        put_reference(out, reference);
+    }
+}
+
+/// Reads a list of references.
+pub fn get_references(reader: &mut Reader<'_>) -> Result<Vec<Reference>, Malformed> {
+    let n = reader.count(REFERENCE_LEAST)?;
+    (0..n).map(|_| get_reference(reader)).collect()
+}
+
+/// Appends an argument that was a reference.
+pub fn put_dependency(out: &mut Vec<u8>, reference: &Reference, value: &Value) {
+    put_reference(out, reference);
+    put_value(out, value);
+}
+
+impl Args {
+    /// Appends the wire form.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.stored_body));
+        put_bytes(out, &self.body);
+        out.extend_from_slice(&(self.deps.len() as u32).to_le_bytes());
+        for dep in &self.deps {
+            put_dependency(out, &dep.reference, &dep.value);
+        }
+    }
+
+    /// Reads the wire form.
+    pub fn get(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let stored_body = reader.u8()? != 0;
+        let body = reader.bytes()?.to_vec();
+        let n = reader.count(REFERENCE_LEAST + 5)?;
+        let deps = (0..n)
+            .map(|_| Ok(Dependency { reference: get_reference(&mut reader)?, value: get_value(&mut reader)? }))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { body, stored_body, deps })
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// Appends the frame's body (the length in front is [`crate::frame::put`]'s).
+    pub fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Template { number, body } => {
+                out.push(1);
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(body);
+            }
+            Self::BeginLease { lease, grant, job } => {
+                out.push(2);
+                out.extend_from_slice(&lease.0.to_le_bytes());
+                put_bytes(out, grant);
+                put_bytes(out, job);
+            }
+            Self::Call { task, template, lease, sequence, returns, flags, args } => {
+                out.push(3);
+                out.extend_from_slice(&task.0);
+                out.extend_from_slice(&template.to_le_bytes());
+                out.extend_from_slice(&lease.0.to_le_bytes());
+                out.extend_from_slice(&sequence.to_le_bytes());
+                out.extend_from_slice(&returns.to_le_bytes());
+                out.extend_from_slice(&flags.to_le_bytes());
+                out.extend_from_slice(args);
+            }
+            Self::Reply { task, failed, retryable, leaving, items, returns } => {
+                out.push(4);
+                out.extend_from_slice(&task.0);
+                out.push(u8::from(*failed) | u8::from(*leaving) << 1 | u8::from(*retryable) << 2);
+                out.extend_from_slice(&items.to_le_bytes());
+                out.extend_from_slice(&(returns.len() as u32).to_le_bytes());
+                for returned in returns {
+                    put_returned(out, returned);
+                }
+            }
+            Self::Unstarted { tasks } => {
+                out.push(5);
+                out.extend_from_slice(&(tasks.len() as u32).to_le_bytes());
+                for task in tasks {
+                    out.extend_from_slice(&task.0);
+                }
+            }
+            Self::Steal { max } => {
+                out.push(6);
+                out.extend_from_slice(&max.to_le_bytes());
+            }
+            Self::Item { task, index, returned } => {
+                out.push(7);
+                out.extend_from_slice(&task.0);
+                out.extend_from_slice(&index.to_le_bytes());
+                put_returned(out, returned);
+            }
+            Self::Consumed { task, count } => {
+                out.push(8);
+                out.extend_from_slice(&task.0);
+                out.extend_from_slice(&count.to_le_bytes());
+            }
+            Self::Cancel { task, force, recursive } => {
+                out.push(9);
+                out.extend_from_slice(&task.0);
+                out.push(u8::from(*force) | u8::from(*recursive) << 1);
+            }
+            Self::Resolve { object } => {
+                out.push(10);
+                out.extend_from_slice(&object.0);
+            }
+            Self::Resolved { object, returned } => {
+                out.push(11);
+                out.extend_from_slice(&object.0);
+                out.push(u8::from(returned.is_some()));
+                if let Some(returned) = returned {
+                    put_returned(out, returned);
+                }
+            }
+            Self::AddBorrow { number, object } => {
+                out.push(12);
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(&object.0);
+            }
+            Self::BorrowAdded { number } => {
+                out.push(13);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            Self::RemoveBorrow { objects } => {
+                out.push(14);
+                out.extend_from_slice(&(objects.len() as u32).to_le_bytes());
+                for (object, number) in objects {
+                    out.extend_from_slice(&object.0);
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+            }
+            Self::BorrowsComplete { since } => {
+                out.push(18);
+                out.extend_from_slice(&since.to_le_bytes());
+            }
+            Self::ReturnsHeld { task } => {
+                out.push(15);
+                out.extend_from_slice(&task.0);
+            }
+            Self::LocationLost { object, node } => {
+                out.push(16);
+                out.extend_from_slice(&object.0);
+                out.extend_from_slice(&node.0);
+            }
+            Self::LocationAdded { object, node } => {
+                out.push(17);
+                out.extend_from_slice(&object.0);
+                put_node(out, node);
+            }
+        }
+    }
+
+    /// The frame without its borrow, if it has none: all but templates, leases and calls.
+    #[must_use]
+    pub fn into_owned(self) -> Option<Frame<'static>> {
+        Some(match self {
+            Self::Template { .. } | Self::BeginLease { .. } | Self::Call { .. } => return None,
+            Self::Reply { task, failed, retryable, leaving, items, returns } => {
+                Frame::Reply { task, failed, retryable, leaving, items, returns }
+            }
+            Self::Unstarted { tasks } => Frame::Unstarted { tasks },
+            Self::Steal { max } => Frame::Steal { max },
+            Self::Item { task, index, returned } => Frame::Item { task, index, returned },
+            Self::Consumed { task, count } => Frame::Consumed { task, count },
+            Self::Cancel { task, force, recursive } => Frame::Cancel { task, force, recursive },
+            Self::Resolve { object } => Frame::Resolve { object },
+            Self::Resolved { object, returned } => Frame::Resolved { object, returned },
+            Self::AddBorrow { number, object } => Frame::AddBorrow { number, object },
+            Self::BorrowAdded { number } => Frame::BorrowAdded { number },
+            Self::RemoveBorrow { objects } => Frame::RemoveBorrow { objects },
+            Self::BorrowsComplete { since } => Frame::BorrowsComplete { since },
+            Self::ReturnsHeld { task } => Frame::ReturnsHeld { task },
+            Self::LocationLost { object, node } => Frame::LocationLost { object, node },
+            Self::LocationAdded { object, node } => Frame::LocationAdded { object, node },
+        })
+    }
+
+    /// Reads a frame's body.
+    pub fn get(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut r = Reader::new(bytes);
+        Ok(match r.u8()? {
+            1 => Self::Template { number: r.u32()?, body: r.rest() },
+            2 => Self::BeginLease { lease: LeaseId(r.u64()?), grant: r.bytes()?, job: r.bytes()? },
+            3 => Self::Call {
+                task: TaskId(r.array()?),
+                template: r.u32()?,
+                lease: LeaseId(r.u64()?),
+                sequence: r.u64()?,
+                returns: r.u32()?,
+                flags: r.u32()?,
+                args: r.rest(),
+            },
+            4 => {
+                let task = TaskId(r.array()?);
+                let bits = r.u8()?;
+                let items = r.u32()?;
+                let n = r.count(1 + 4 + 4)?;
+                let returns = (0..n).map(|_| get_returned(&mut r)).collect::<Result<_, _>>()?;
+                let (failed, leaving, retryable) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+                Self::Reply { task, failed, retryable, leaving, items, returns }
+            }
+            5 => {
+                let n = r.count(24)?;
+                Self::Unstarted { tasks: (0..n).map(|_| r.array().map(TaskId)).collect::<Result<_, _>>()? }
+            }
+            6 => Self::Steal { max: r.u32()? },
+            7 => Self::Item { task: TaskId(r.array()?), index: r.u32()?, returned: get_returned(&mut r)? },
+            8 => Self::Consumed { task: TaskId(r.array()?), count: r.u32()? },
+            9 => {
+                let task = TaskId(r.array()?);
+                let bits = r.u8()?;
+                Self::Cancel { task, force: bits & 1 != 0, recursive: bits & 2 != 0 }
+            }
+            10 => Self::Resolve { object: ObjectId(r.array()?) },
+            11 => {
+                let object = ObjectId(r.array()?);
+                let known = r.u8()? != 0;
+                Self::Resolved { object, returned: if known { Some(get_returned(&mut r)?) } else { None } }
+            }
+            12 => Self::AddBorrow { number: r.u64()?, object: ObjectId(r.array()?) },
+            13 => Self::BorrowAdded { number: r.u64()? },
+            14 => {
+                let n = r.count(28 + 8)?;
+                let objects = (0..n).map(|_| Ok((ObjectId(r.array()?), r.u64()?))).collect::<Result<_, Malformed>>()?;
+                Self::RemoveBorrow { objects }
+            }
+            15 => Self::ReturnsHeld { task: TaskId(r.array()?) },
+            16 => Self::LocationLost { object: ObjectId(r.array()?), node: NodeId(r.array()?) },
+            17 => Self::LocationAdded { object: ObjectId(r.array()?), node: get_node(&mut r)? },
+            18 => Self::BorrowsComplete { since: r.u64()? },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn reference() -> Reference {
+        let owner = WorkerAddress { host: "10.0.0.1".into(), port: 7, ..WorkerAddress::default() };
+        Reference { id: ObjectId([4; 28]), owner }
+    }
+
+    fn check(frame: &Frame<'_>) {
+        let mut out = Vec::new();
+        frame.put(&mut out);
+        assert_eq!(Frame::get(&out).as_ref(), Ok(frame));
+        for n in 0..out.len() {
+            // No cut may panic; frames whose last field is "the rest" may still read.
+            let _ = Frame::get(&out[..n]);
+        }
+    }
+
+    #[test]
+    fn every_frame_reads_back() {
+        let (task, object) = (TaskId([1; 24]), ObjectId([2; 28]));
+        let node = NodeAddress { host: "h".into(), port: 1, ..NodeAddress::default() };
+        let stored = Value::Stored { size: 9, locations: vec![node.clone()] };
+        let returned = Returned { value: stored.clone(), contained: vec![reference()] };
+        let mut args = Vec::new();
+        let call = Args {
+            body: b"body".to_vec(),
+            stored_body: false,
+            deps: vec![Dependency { reference: reference(), value: Value::Inline(b"v".to_vec()) }],
+        };
+        call.put(&mut args);
+        assert_eq!(Args::get(&args), Ok(call));
+        for frame in [
+            Frame::Template { number: 3, body: b"t" },
+            Frame::BeginLease { lease: LeaseId(5), grant: b"g", job: b"j" },
+            Frame::Call { task, template: 1, lease: LeaseId(2), sequence: 3, returns: 1, flags: 0, args: &args },
+            Frame::Reply { task, failed: true, retryable: true, leaving: false, items: 2, returns: vec![returned.clone()] },
+            Frame::Unstarted { tasks: vec![task, task] },
+            Frame::Steal { max: 4 },
+            Frame::Item { task, index: 1, returned: returned.clone() },
+            Frame::Consumed { task, count: 8 },
+            Frame::Cancel { task, force: true, recursive: true },
+            Frame::Resolve { object },
+            Frame::Resolved { object, returned: Some(returned) },
+            Frame::Resolved { object, returned: None },
+            Frame::AddBorrow { number: 1, object },
+            Frame::BorrowAdded { number: 1 },
+            Frame::RemoveBorrow { objects: vec![(object, 3)] },
+            Frame::BorrowsComplete { since: 4 },
+            Frame::ReturnsHeld { task },
+            Frame::LocationLost { object, node: NodeId([7; 28]) },
+            Frame::LocationAdded { object, node },
+        ] {
+            check(&frame);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Frame::get(&bytes);
+            let _ = Args::get(&bytes);
+            let _ = crate::decode::<crate::node::ClientToNode>(&bytes);
+            let _ = crate::decode::<crate::cluster::NodeToControl>(&bytes);
+        }
+    }
+}

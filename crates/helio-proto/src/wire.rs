@@ -1,0 +1,395 @@
+//! Protobuf for the project's own types.
+//!
+//! `prost` knows scalars, strings and bytes. [`Field`] adds what our messages are made of (ids,
+//! quantities, addresses, nested messages), and `messages!` writes a `prost::Message` for a struct
+//! or a oneof, so that a message is defined once, with typed fields.
+
+use bytes::{Buf, BufMut};
+use helio_types::resources::Quantity;
+use helio_types::{
+    ActorId, Assigned, DeathCause, DeathKind, JobId, LeaseId, NodeAddress, NodeId, ObjectId, PlacementGroupId,
+    ResourceSet, TaskId, WorkerAddress, WorkerId,
+};
+use prost::DecodeError;
+use prost::encoding::{self, DecodeContext, WireType};
+
+/// A message with a Protobuf form.
+pub trait Wire: prost::Message + Default {}
+impl<T: prost::Message + Default> Wire for T {}
+
+/// The bytes of a message.
+#[must_use]
+pub fn encode<M: Wire>(message: &M) -> Vec<u8> {
+    message.encode_to_vec()
+}
+
+/// Reads a message.
+///
+/// # Errors
+/// When the bytes are not such a message.
+pub fn decode<M: Wire>(bytes: &[u8]) -> Result<M, DecodeError> {
+    M::decode(bytes)
+}
+
+/// A value that can stand in a message under a tag.
+pub(crate) trait Field: Default {
+    /// Writes it; a default value may be left out.
+    fn write(&self, tag: u32, buf: &mut impl BufMut);
+    /// Reads one occurrence.
+    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError>;
+    /// The length of what [`Field::write`] writes.
+    fn len(&self, tag: u32) -> usize;
+}
+
+macro_rules! scalar {
+    ($type:ty, $module:ident) => {
+        impl Field for $type {
+            fn write(&self, tag: u32, buf: &mut impl BufMut) {
+                if *self != <$type>::default() {
+                    encoding::$module::encode(tag, self, buf);
+                }
+            }
+            fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+                encoding::$module::merge(wire, self, buf, ctx)
+            }
+            fn len(&self, tag: u32) -> usize {
+                if *self == <$type>::default() { 0 } else { encoding::$module::encoded_len(tag, self) }
+            }
+        }
+    };
+}
+scalar!(bool, bool);
+scalar!(u32, uint32);
+scalar!(u64, uint64);
+scalar!(i32, sint32);
+scalar!(i64, sint64);
+scalar!(f64, double);
+scalar!(String, string);
+scalar!(Vec<u8>, bytes);
+
+macro_rules! id_field {
+    ($($name:ty)*) => {$(
+        impl Field for $name {
+            fn write(&self, tag: u32, buf: &mut impl BufMut) {
+                if !self.is_nil() {
+                    encoding::encode_key(tag, WireType::LengthDelimited, buf);
+                    encoding::encode_varint(self.0.len() as u64, buf);
+                    buf.put_slice(&self.0);
+                }
+            }
+            fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+                let mut bytes = Vec::new();
+                encoding::bytes::merge(wire, &mut bytes, buf, ctx)?;
+                *self = <$name>::try_from(&bytes[..]).map_err(|e| wrong(&e.to_string()))?;
+                Ok(())
+            }
+            fn len(&self, tag: u32) -> usize {
+                if self.is_nil() { 0 } else { encoding::key_len(tag) + 1 + self.0.len() }
+            }
+        }
+        repeated!($name);
+    )*};
+}
+
+/// Lists and options: one occurrence an element, a missing field is the empty list.
+macro_rules! repeated {
+    ($type:ty) => {
+        impl Field for Vec<$type> {
+            fn write(&self, tag: u32, buf: &mut impl BufMut) {
+                for item in self {
+                    item.write(tag, buf);
+                }
+            }
+            fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+                let mut item = <$type>::default();
+                item.merge(wire, buf, ctx)?;
+                self.push(item);
+                Ok(())
+            }
+            fn len(&self, tag: u32) -> usize {
+                self.iter().map(|item| item.len(tag)).sum()
+            }
+        }
+    };
+}
+
+id_field!(JobId ActorId TaskId ObjectId NodeId WorkerId PlacementGroupId);
+
+impl Field for LeaseId {
+    fn write(&self, tag: u32, buf: &mut impl BufMut) {
+        self.0.write(tag, buf);
+    }
+    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+        self.0.merge(wire, buf, ctx)
+    }
+    fn len(&self, tag: u32) -> usize {
+        self.0.len(tag)
+    }
+}
+
+impl Field for DeathKind {
+    fn write(&self, tag: u32, buf: &mut impl BufMut) {
+        (*self as u32).write(tag, buf);
+    }
+    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+        let mut number = 0u32;
+        number.merge(wire, buf, ctx)?;
+        // A kind that a newer release added reads as unknown; its sentence is still shown.
+        *self = Self::ALL.get(number as usize).copied().unwrap_or_default();
+        Ok(())
+    }
+    fn len(&self, tag: u32) -> usize {
+        (*self as u32).len(tag)
+    }
+}
+
+/// Strings in lists are written even when empty, so that positions survive.
+impl Field for Vec<String> {
+    fn write(&self, tag: u32, buf: &mut impl BufMut) {
+        encoding::string::encode_repeated(tag, self, buf);
+    }
+    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+        encoding::string::merge_repeated(wire, self, buf, ctx)
+    }
+    fn len(&self, tag: u32) -> usize {
+        encoding::string::encoded_len_repeated(tag, self)
+    }
+}
+
+impl Field for Vec<u32> {
+    fn write(&self, tag: u32, buf: &mut impl BufMut) {
+        encoding::uint32::encode_packed(tag, self, buf);
+    }
+    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+        encoding::uint32::merge_repeated(wire, self, buf, ctx)
+    }
+    fn len(&self, tag: u32) -> usize {
+        encoding::uint32::encoded_len_packed(tag, self)
+    }
+}
+
+impl<M: Nested> Field for M {
+    fn write(&self, tag: u32, buf: &mut impl BufMut) {
+        encoding::message::encode(tag, self, buf);
+    }
+    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+        encoding::message::merge(wire, self, buf, ctx)
+    }
+    fn len(&self, tag: u32) -> usize {
+        encoding::message::encoded_len(tag, self)
+    }
+}
+
+impl<M: Nested> Field for Vec<M> {
+    fn write(&self, tag: u32, buf: &mut impl BufMut) {
+        for item in self {
+            encoding::message::encode(tag, item, buf);
+        }
+    }
+    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+        encoding::message::merge_repeated(wire, self, buf, ctx)
+    }
+    fn len(&self, tag: u32) -> usize {
+        encoding::message::encoded_len_repeated(tag, self)
+    }
+}
+
+impl<M: Nested> Field for Option<M> {
+    fn write(&self, tag: u32, buf: &mut impl BufMut) {
+        if let Some(item) = self {
+            item.write(tag, buf);
+        }
+    }
+    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+        Field::merge(self.get_or_insert_default(), wire, buf, ctx)
+    }
+    fn len(&self, tag: u32) -> usize {
+        self.as_ref().map_or(0, |item| item.len(tag))
+    }
+}
+
+/// A message that can stand inside another.
+pub(crate) trait Nested: prost::Message + Default {}
+
+/// Plain data of `helio-types` stands in messages through a mirror that carries the tags.
+macro_rules! mirror {
+    ($type:ty, $mirror:ident, |$from:ident| $to_wire:expr, |$wire:ident| $to_type:expr) => {
+        impl Field for $type {
+            fn write(&self, tag: u32, buf: &mut impl BufMut) {
+                let $from = self;
+                Field::write(&$to_wire, tag, buf);
+            }
+            fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+                let mut $wire = $mirror::default();
+                Field::merge(&mut $wire, wire, buf, ctx)?;
+                *self = $to_type;
+                Ok(())
+            }
+            fn len(&self, tag: u32) -> usize {
+                let $from = self;
+                Field::len(&$to_wire, tag)
+            }
+        }
+        repeated!($type);
+    };
+}
+
+messages! {
+    struct QuantityWire { 1 name: String, 2 amount: i64 }
+    struct ResourceSetWire { 1 items: Vec<QuantityWire> }
+    struct AssignedWire { 1 resources: ResourceSet, 2 gpus: Vec<u32> }
+    struct NodeAddressWire { 1 node_id: NodeId, 2 host: String, 3 port: u32 }
+    struct WorkerAddressWire { 1 worker_id: WorkerId, 2 node_id: NodeId, 3 host: String, 4 port: u32 }
+    struct DeathCauseWire {
+        1 kind: DeathKind, 2 code: i32, 3 pid: u32, 4 message: String, 5 log_tail: String, 6 error: Vec<u8>,
+    }
+}
+
+mirror!(
+    ResourceSet,
+    ResourceSetWire,
+    |set| ResourceSetWire {
+        items: set.iter().map(|(name, amount)| QuantityWire { name: name.to_owned(), amount: amount.0 }).collect()
+    },
+    |wire| ResourceSet(wire.items.into_iter().map(|item| (item.name, Quantity(item.amount))).collect())
+);
+mirror!(
+    Assigned,
+    AssignedWire,
+    |a| AssignedWire { resources: a.resources.clone(), gpus: a.gpus.clone() },
+    |wire| Assigned { resources: wire.resources, gpus: wire.gpus }
+);
+mirror!(
+    NodeAddress,
+    NodeAddressWire,
+    |a| NodeAddressWire { node_id: a.node_id, host: a.host.clone(), port: a.port },
+    |wire| NodeAddress { node_id: wire.node_id, host: wire.host, port: wire.port }
+);
+mirror!(
+    WorkerAddress,
+    WorkerAddressWire,
+    |a| WorkerAddressWire { worker_id: a.worker_id, node_id: a.node_id, host: a.host.clone(), port: a.port },
+    |wire| WorkerAddress { worker_id: wire.worker_id, node_id: wire.node_id, host: wire.host, port: wire.port }
+);
+mirror!(
+    DeathCause,
+    DeathCauseWire,
+    |c| DeathCauseWire {
+        kind: c.kind,
+        code: c.code,
+        pid: c.pid,
+        message: c.message.clone(),
+        log_tail: c.log_tail.clone(),
+        error: c.error.clone(),
+    },
+    |wire| DeathCause {
+        kind: wire.kind,
+        code: wire.code,
+        pid: wire.pid,
+        message: wire.message,
+        log_tail: wire.log_tail,
+        error: wire.error,
+    }
+);
+
+fn wrong(what: &str) -> DecodeError {
+    // prost has no public constructor for an error with a text; an invalid length-delimited skip
+    // gives one of the right type, and the text goes to the log where the frame is refused.
+    let _ = what;
+    match WireType::try_from(7u64) {
+        Err(error) => error,
+        Ok(_) => unreachable!("7 is no wire type"),
+    }
+}
+
+/// Writes `prost::Message` for structs (`tag name: Type`) and for oneofs (`tag Variant(Type)`).
+/// A oneof is a message in which one field is set; a variant that this release does not know reads
+/// as `Unknown`, which its receiver skips.
+macro_rules! messages {
+    () => {};
+    ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$fdoc:meta])* $tag:literal $field:ident: $type:ty),* $(,)? } $($rest:tt)*) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Debug, Default)]
+        $vis struct $name { $($(#[$fdoc])* $vis $field: $type),* }
+
+        impl prost::Message for $name {
+            #[allow(unused_variables, reason = "a message may have no fields")]
+            fn encode_raw(&self, buf: &mut impl bytes::BufMut) {
+                $($crate::wire::Field::write(&self.$field, $tag, buf);)*
+            }
+            fn merge_field(
+                &mut self,
+                tag: u32,
+                wire: prost::encoding::WireType,
+                buf: &mut impl bytes::Buf,
+                ctx: prost::encoding::DecodeContext,
+            ) -> Result<(), prost::DecodeError> {
+                match tag {
+                    $($tag => $crate::wire::Field::merge(&mut self.$field, wire, buf, ctx),)*
+                    _ => prost::encoding::skip_field(wire, tag, buf, ctx),
+                }
+            }
+            fn encoded_len(&self) -> usize {
+                0 $(+ $crate::wire::Field::len(&self.$field, $tag))*
+            }
+            fn clear(&mut self) {
+                *self = Self::default();
+            }
+        }
+        impl $crate::wire::Nested for $name {}
+        $crate::wire::messages! { $($rest)* }
+    };
+    ($(#[$doc:meta])* $vis:vis enum $name:ident { $($(#[$fdoc:meta])* $tag:literal $variant:ident($type:ty)),* $(,)? } $($rest:tt)*) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Debug, Default)]
+        $vis enum $name {
+            $($(#[$fdoc])* $variant($type),)*
+            /// A message of a newer release; its receiver skips it.
+            #[default]
+            Unknown,
+        }
+
+        impl prost::Message for $name {
+            fn encode_raw(&self, buf: &mut impl bytes::BufMut) {
+                match self {
+                    $(Self::$variant(inner) => prost::encoding::message::encode($tag, inner, buf),)*
+                    Self::Unknown => {}
+                }
+            }
+            fn merge_field(
+                &mut self,
+                tag: u32,
+                wire: prost::encoding::WireType,
+                buf: &mut impl bytes::Buf,
+                ctx: prost::encoding::DecodeContext,
+            ) -> Result<(), prost::DecodeError> {
+                match tag {
+                    $($tag => {
+                        let mut inner = <$type>::default();
+                        prost::encoding::message::merge(wire, &mut inner, buf, ctx)?;
+                        *self = Self::$variant(inner);
+                        Ok(())
+                    })*
+                    _ => prost::encoding::skip_field(wire, tag, buf, ctx),
+                }
+            }
+            fn encoded_len(&self) -> usize {
+                match self {
+                    $(Self::$variant(inner) => prost::encoding::message::encoded_len($tag, inner),)*
+                    Self::Unknown => 0,
+                }
+            }
+            fn clear(&mut self) {
+                *self = Self::default();
+            }
+        }
+        impl $crate::wire::Nested for $name {}
+        $(impl From<$type> for $name {
+            fn from(inner: $type) -> Self {
+                Self::$variant(inner)
+            }
+        })*
+        $crate::wire::messages! { $($rest)* }
+    };
+}
+pub(crate) use messages;

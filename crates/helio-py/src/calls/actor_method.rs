@@ -1,0 +1,118 @@
+//! `ActorMethod`: `handle.method`.
+
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::actor_handle::ActorHandleBase;
+use super::method_slot::MethodSlot;
+use crate::codec::args::{Passed, pack};
+use crate::{errors, session};
+
+/// A method of an actor; holds the handle.
+#[pyclass(frozen, freelist = 64, module = "heliostat._heliostat")]
+pub(crate) struct ActorMethod {
+    handle: Py<ActorHandleBase>,
+    slot: Py<MethodSlot>,
+}
+
+impl ActorMethod {
+    pub(super) fn of<'py>(
+        handle: &Bound<'py, ActorHandleBase>,
+        slot: &Bound<'py, MethodSlot>,
+    ) -> PyResult<Bound<'py, Self>> {
+        Bound::new(handle.py(), Self { handle: handle.clone().unbind(), slot: slot.clone().unbind() })
+    }
+}
+
+#[pymethods]
+impl ActorMethod {
+    #[getter]
+    fn handle(&self, py: Python<'_>) -> Py<ActorHandleBase> {
+        self.handle.clone_ref(py)
+    }
+
+    #[getter]
+    fn slot(&self, py: Python<'_>) -> Py<MethodSlot> {
+        self.slot.clone_ref(py)
+    }
+
+    #[getter]
+    fn _method_name(&self, py: Python<'_>) -> String {
+        self.slot.bind(py).get().method.clone()
+    }
+
+    /// Call the method.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn remote<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let session = session::active(py)?;
+        let (slot, actor) = (self.slot.bind(py).get(), self.handle.bind(py).get().id());
+        slot.arity.check(args, kwargs)?;
+        if let Ok(max) = usize::try_from(slot.max_pending_calls)
+            && max > 0
+            && session.runtime.actor_pending_calls(actor) >= max
+        {
+            let message = format!(
+                "The task {} could not be submitted to the actor {} because more than {max} calls are queued on it. \
+                 This limit can be adjusted with the `max_pending_calls` actor option.",
+                slot.method,
+                actor.hex()
+            );
+            return Err(errors::named(py, "PendingCallsLimitExceeded", &message));
+        }
+        let packed = pack(&session, &Passed { args, kwargs, name: &slot.method })?;
+        let ids = session
+            .runtime
+            .call_actor(actor, &slot.template, packed.args, slot.returns.on_wire(), slot.retry)
+            .map_err(|error| errors::raise(py, error))?;
+        slot.returns.to_python(py, &ids, session.epoch)
+    }
+
+    #[pyo3(signature = (**options))]
+    fn options<'py>(slf: &Bound<'py, Self>, options: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        match &slf.get().slot.bind(py).get().on_options {
+            Some(hook) => hook.bind(py).call((slf,), options),
+            None => Err(PyAttributeError::new_err("this method has no options")),
+        }
+    }
+
+    #[pyo3(signature = (*args, **kwargs))]
+    fn bind<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let kwargs = kwargs.cloned().unwrap_or_else(|| PyDict::new(py));
+        match &slf.get().slot.bind(py).get().on_bind {
+            Some(hook) => hook.bind(py).call1((slf, args, kwargs)),
+            None => Err(PyAttributeError::new_err("this method cannot be bound")),
+        }
+    }
+
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let _ = (args, kwargs);
+        let name = &self.slot.bind(py).get().method;
+        Err(PyTypeError::new_err(format!(
+            "Actor methods cannot be called directly. Instead of running 'object.{name}()', try \
+             'object.{name}.remote()'."
+        )))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let handle = self.handle.bind(py).repr()?;
+        Ok(format!("ActorMethod({}, {handle})", self.slot.bind(py).get().method))
+    }
+}

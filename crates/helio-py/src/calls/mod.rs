@@ -1,0 +1,23 @@
+//! Calls: what `.remote(...)` runs.
+//!
+//! Everything that calls share is settled once, in a template; a call checks its arity, packs its
+//! arguments and hands both to the runtime.
+
+mod actor_handle;
+mod actor_method;
+mod arity;
+mod creation;
+mod extra;
+mod method_slot;
+mod plan;
+mod returns;
+mod task_caller;
+
+pub(crate) use actor_handle::ActorHandleBase;
+pub(crate) use actor_method::ActorMethod;
+pub(crate) use creation::{
+    actor_info, actor_pending_calls, create_actor, kill_actor, know_actor, new_actor_id,
+};
+pub(crate) use extra::Extra;
+pub(crate) use method_slot::MethodSlot;
+pub(crate) use task_caller::TaskCaller;

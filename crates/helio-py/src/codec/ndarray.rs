@@ -1,0 +1,142 @@
+//! Plain numpy arrays without pickle: `u8` order (`C` or `F`), `u8` length and text of the type
+//! (`<f8`), `u8` dimensions, a `u64` each, and the data from the next multiple of 64.
+//!
+//! Numpy is never imported for writing: a process that has not loaded it has no arrays.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use super::pickle::loaded;
+use super::sink::{Held, Sink};
+use super::tag;
+use super::view::View;
+
+/// An array whose memory is held.
+pub(super) struct Array {
+    buffer: PyUntypedBuffer,
+    dtype: &'static str,
+}
+
+/// Off while the user has a serializer of their own for arrays.
+static ENABLED: AtomicBool = AtomicBool::new(true);
+
+#[pyfunction]
+pub(crate) fn _use_numpy_fast_path(enabled: bool) {
+    ENABLED.store(enabled, Ordering::Relaxed);
+}
+
+/// The array in `value`, if it is one of this form.
+pub(super) fn array(value: &Bound<'_, PyAny>) -> Option<Array> {
+    if !is_array(value) || !ENABLED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let buffer = match PyUntypedBuffer::get(value) {
+        Ok(buffer) => buffer,
+        // Dates, objects and other types that have no buffer form.
+        Err(_) => return None,
+    };
+    let dtype = dtype_of(buffer.format())?;
+    let contiguous = buffer.is_c_contiguous() || buffer.is_fortran_contiguous();
+    (contiguous && buffer.dimensions() <= 32).then_some(Array { buffer, dtype })
+}
+
+fn is_array(value: &Bound<'_, PyAny>) -> bool {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = value.py();
+    if let Some(class) = CLASS.get(py) {
+        return value.get_type().is(class.bind(py));
+    }
+    let Ok(Some(numpy)) = loaded(py, intern!(py, "numpy")) else { return false };
+    // Absent while numpy is half imported.
+    let Ok(class) = numpy.getattr(intern!(py, "ndarray")) else { return false };
+    let Ok(class) = class.cast_into::<PyType>() else { return false };
+    let same = value.get_type().is(&class);
+    let _ = CLASS.set(py, class.unbind());
+    same
+}
+
+/// Numpy's name of a buffer's element type, for the types that have one everywhere.
+fn dtype_of(format: &CStr) -> Option<&'static str> {
+    Some(match format.to_bytes() {
+        b"?" => "|b1",
+        b"b" => "|i1",
+        b"B" => "|u1",
+        b"h" => "<i2",
+        b"H" => "<u2",
+        b"i" => "<i4",
+        b"I" => "<u4",
+        b"l" if size_of::<std::ffi::c_long>() == 8 => "<i8",
+        b"L" if size_of::<std::ffi::c_long>() == 8 => "<u8",
+        b"q" => "<i8",
+        b"Q" => "<u8",
+        b"e" => "<f2",
+        b"f" => "<f4",
+        b"d" => "<f8",
+        b"Zf" => "<c8",
+        b"Zd" => "<c16",
+        _ => return None,
+    })
+}
+
+impl Array {
+    pub(super) fn write(self, py: Python<'_>, sink: &mut Sink) {
+        sink.u8(tag::NDARRAY);
+        sink.u8(if self.buffer.is_c_contiguous() { b'C' } else { b'F' });
+        sink.u8(self.dtype.len() as u8);
+        sink.bytes(self.dtype.as_bytes());
+        sink.u8(self.buffer.dimensions() as u8);
+        if self.buffer.dimensions() > 0 {
+            self.buffer.shape().iter().for_each(|n| sink.u64(*n as u64));
+        }
+        sink.align();
+        sink.held(py, Held::Buffer(self.buffer));
+    }
+}
+
+/// What is looked up once to make arrays.
+struct Tools {
+    ndarray: Py<PyAny>,
+    dtype: Py<PyAny>,
+    /// `dtype` objects by name.
+    dtypes: Py<PyDict>,
+}
+
+fn tools(py: Python<'_>) -> PyResult<&Tools> {
+    static TOOLS: PyOnceLock<Tools> = PyOnceLock::new();
+    TOOLS.get_or_try_init(py, || {
+        let numpy = py.import("numpy")?;
+        Ok(Tools {
+            ndarray: numpy.getattr("ndarray")?.unbind(),
+            dtype: numpy.getattr("dtype")?.unbind(),
+            dtypes: PyDict::new(py).unbind(),
+        })
+    })
+}
+
+/// A read-only array over the view.
+pub(super) fn make<'py>(
+    py: Python<'py>,
+    order: &str,
+    dtype: &str,
+    shape: &[usize],
+    data: View,
+) -> PyResult<Bound<'py, PyAny>> {
+    let tools = tools(py)?;
+    let dtypes = tools.dtypes.bind(py);
+    let dtype = match dtypes.get_item(dtype)? {
+        Some(known) => known,
+        None => {
+            let made = tools.dtype.bind(py).call1((dtype,))?;
+            dtypes.set_item(dtype, &made)?;
+            made
+        }
+    };
+    let shape = PyTuple::new(py, shape)?;
+    tools.ndarray.bind(py).call1((shape, dtype, Bound::new(py, data)?, 0, py.None(), order))
+}

@@ -1,0 +1,145 @@
+//! References inside values.
+//!
+//! While a value is pickled, `ObjectRef.__reduce__` hands the reference to the thread's collector and
+//! leaves only its position in the pickle. The document ends with the table of what was collected:
+//! `u32` owners, each an address; `u32` references, each an id and the `u32` number of its owner.
+//! While it is read, `_take_ref(position)` makes the reference anew and the owner is told.
+
+use std::cell::RefCell;
+
+use helio_proto::peer::{self, Reference};
+use helio_proto::reader::Reader;
+use helio_types::{ObjectId, WorkerAddress};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::sink::Sink;
+use crate::object_ref::ObjectRef;
+use crate::session;
+
+thread_local! {
+    /// One list per value that this thread is pickling; an object's `__reduce__` may put another.
+    static COLLECTING: RefCell<Vec<Vec<Py<ObjectRef>>>> = const { RefCell::new(Vec::new()) };
+    /// One table per document that this thread is reading.
+    static READING: RefCell<Vec<Table>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A document's references.
+pub(super) struct Table {
+    owners: Vec<WorkerAddress>,
+    refs: Vec<(ObjectId, usize)>,
+}
+
+/// Proof that a collector is open, and a way to take back what a failed attempt collected.
+pub(super) struct Collected(());
+
+impl Collected {
+    /// How many references there are so far.
+    pub(super) fn mark(&self) -> usize {
+        COLLECTING.with_borrow(|stack| stack.last().map_or(0, Vec::len))
+    }
+
+    /// Forgets what came after the mark.
+    pub(super) fn back_to(&self, mark: usize) {
+        // Dropped outside of the borrow: a reference's end may run code that pickles.
+        let dropped = COLLECTING.with_borrow_mut(|stack| stack.last_mut().map(|list| list.split_off(mark)));
+        drop(dropped);
+    }
+}
+
+/// Opens a collector around `pickle`; what it collected comes out too, in order.
+pub(super) fn collecting<T>(pickle: impl FnOnce(&Collected) -> T) -> (T, Vec<Py<ObjectRef>>) {
+    COLLECTING.with_borrow_mut(|stack| stack.push(Vec::new()));
+    let value = pickle(&Collected(()));
+    let refs = COLLECTING.with_borrow_mut(Vec::pop).unwrap_or_default();
+    (value, refs)
+}
+
+/// Hands a reference to the thread's collector and returns its position; `None` when none is open.
+pub(crate) fn collect(reference: &Bound<'_, ObjectRef>) -> Option<usize> {
+    COLLECTING.with_borrow_mut(|stack| {
+        let list = stack.last_mut()?;
+        list.push(reference.clone().unbind());
+        Some(list.len() - 1)
+    })
+}
+
+/// Whether this thread is pickling a value for the runtime.
+#[pyfunction]
+pub(crate) fn _serializing() -> bool {
+    COLLECTING.with_borrow(|stack| !stack.is_empty())
+}
+
+/// Appends the table of `refs` and where it begins.
+pub(super) fn write_table(py: Python<'_>, sink: &mut Sink, refs: &[Py<ObjectRef>]) {
+    let begin = sink.len() as u64;
+    let mut owners: Vec<WorkerAddress> = Vec::new();
+    let mut rows = Vec::with_capacity(refs.len());
+    for held in refs {
+        let Reference { id, owner } = held.bind(py).get().reference();
+        // The last owner first: references of one value mostly come from one process.
+        let number = owners.iter().rposition(|known| *known == owner).unwrap_or_else(|| {
+            owners.push(owner);
+            owners.len() - 1
+        });
+        rows.push((id, number as u32));
+    }
+    sink.append(|out| {
+        out.extend_from_slice(&(owners.len() as u32).to_le_bytes());
+        owners.iter().for_each(|owner| peer::put_worker(out, owner));
+        out.extend_from_slice(&(rows.len() as u32).to_le_bytes());
+        for (id, number) in rows {
+            out.extend_from_slice(&id.0);
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    });
+    sink.u64(begin);
+}
+
+/// Reads the table at the end of a document.
+pub(super) fn read_table(document: &[u8]) -> Option<Table> {
+    let (rest, begin) = document.split_last_chunk::<8>()?;
+    let begin = usize::try_from(u64::from_le_bytes(*begin)).ok()?;
+    let mut reader = Reader::new(rest.get(begin..)?);
+    let n_owners = reader.u32().ok()?;
+    let owners = (0..n_owners).map(|_| peer::get_worker(&mut reader).ok()).collect::<Option<Vec<_>>>()?;
+    let n_refs = reader.u32().ok()?;
+    let refs = (0..n_refs)
+        .map(|_| Some((ObjectId(reader.array().ok()?), reader.u32().ok()? as usize)))
+        .collect::<Option<Vec<_>>>()?;
+    refs.iter().all(|(_, owner)| *owner < owners.len()).then_some(Table { owners, refs })
+}
+
+/// Makes `table` the one that `_take_ref` reads while `load` runs.
+pub(super) fn reading<T>(table: Table, load: impl FnOnce() -> T) -> T {
+    READING.with_borrow_mut(|stack| stack.push(table));
+    let value = load();
+    READING.with_borrow_mut(Vec::pop);
+    value
+}
+
+/// The reference at that position of the document that is being read.
+#[pyfunction]
+pub(crate) fn _take_ref(py: Python<'_>, position: usize) -> PyResult<Bound<'_, ObjectRef>> {
+    let reference = READING.with_borrow(|stack| {
+        let table = stack.last()?;
+        let (id, owner) = table.refs.get(position)?;
+        Some(Reference { id: *id, owner: table.owners[*owner].clone() })
+    });
+    let Some(reference) = reference else {
+        return Err(PyRuntimeError::new_err("a reference outside of a document"));
+    };
+    ObjectRef::adopt(py, &reference)
+}
+
+/// A reference that was pickled by somebody else.
+#[pyfunction]
+pub(crate) fn _restore_ref<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, ObjectRef>> {
+    if let Ok(id) = ObjectId::try_from(data) {
+        return ObjectRef::uncounted(py, id);
+    }
+    let reference = peer::get_reference(&mut Reader::new(data))
+        .map_err(|_| PyValueError::new_err("these bytes are not a pickled ObjectRef"))?;
+    session::active(py)?;
+    ObjectRef::adopt(py, &reference)
+}

@@ -1,0 +1,177 @@
+//! Values to bytes.
+
+use helio_types::ObjectId;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::ndarray;
+use super::pickle::{self, Pickled};
+use super::refs::{self, Collected};
+use super::sink::{Held, Sink};
+use super::tag;
+use crate::object_ref::ObjectRef;
+
+/// What is being encoded, for the message when it cannot be.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose<'a> {
+    Put,
+    /// An argument of the function or method of that name.
+    Argument(&'a str),
+    /// A result of it.
+    Result(&'a str),
+    Value,
+}
+
+/// A value on its way out, and the references inside it, which are held until it is gone.
+pub(crate) struct Encoded {
+    pub(crate) sink: Sink,
+    pub(crate) refs: Vec<Py<ObjectRef>>,
+}
+
+impl Encoded {
+    /// Which objects the value refers to.
+    pub(crate) fn contained(&self, py: Python<'_>) -> Vec<ObjectId> {
+        self.refs.iter().map(|held| held.bind(py).get().id()).collect()
+    }
+}
+
+/// A value ready to be written.
+pub(super) enum Ready<'py> {
+    Array(ndarray::Array),
+    Pickled(Pickled<'py>),
+}
+
+/// What has a short form of its own.
+pub(super) enum Native<'py> {
+    Plain(u8),
+    Int(i64),
+    Float(f64),
+    Str(&'py str),
+    Bytes(Bound<'py, PyBytes>),
+}
+
+/// Encodes a value as a document.
+pub(crate) fn encode(value: &Bound<'_, PyAny>, purpose: Purpose<'_>) -> PyResult<Encoded> {
+    let py = value.py();
+    let mut sink = Sink::default();
+    if let Some(native) = native(value) {
+        native.write(py, &mut sink);
+        return Ok(Encoded { sink, refs: Vec::new() });
+    }
+    let (ready, refs) = refs::collecting(|collected| ready(value, collected, purpose));
+    let (ready, refs) = (ready?, refs);
+    if refs.is_empty() {
+        ready.write(py, &mut sink);
+    } else {
+        sink.u8(tag::WITH_REFS);
+        ready.write(py, &mut sink);
+        refs::write_table(py, &mut sink, &refs);
+    }
+    Ok(Encoded { sink, refs })
+}
+
+/// Turns a value that has no short form into what can be written.
+pub(super) fn ready<'py>(
+    value: &Bound<'py, PyAny>,
+    collected: &Collected,
+    purpose: Purpose<'_>,
+) -> PyResult<Ready<'py>> {
+    if let Some(array) = ndarray::array(value) {
+        return Ok(Ready::Array(array));
+    }
+    pickle::dumps(value, collected, purpose).map(Ready::Pickled)
+}
+
+/// The short form of exact built-in values.
+pub(super) fn native<'py>(value: &Bound<'py, PyAny>) -> Option<Native<'py>> {
+    let object = value.as_ptr();
+    // SAFETY: the object is alive; the calls only look at its type, or at its value once the type is
+    // known to be the exact one.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        if object == ffi::Py_None() {
+            Some(Native::Plain(tag::NONE))
+        } else if class == &raw mut ffi::PyBool_Type {
+            Some(Native::Plain(if object == ffi::Py_True() { tag::TRUE } else { tag::FALSE }))
+        } else if class == &raw mut ffi::PyLong_Type {
+            let mut overflow = 0;
+            let number = ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow);
+            (overflow == 0).then_some(Native::Int(number))
+        } else if class == &raw mut ffi::PyFloat_Type {
+            Some(Native::Float(ffi::PyFloat_AS_DOUBLE(object)))
+        } else if class == &raw mut ffi::PyUnicode_Type {
+            let mut len = 0;
+            let start = ffi::PyUnicode_AsUTF8AndSize(object, &raw mut len);
+            if start.is_null() {
+                // Lone surrogates: pickle knows what to do with them.
+                ffi::PyErr_Clear();
+                return None;
+            }
+            let bytes = std::slice::from_raw_parts(start.cast(), len as usize);
+            // The string caches its UTF-8 form and lives as long as `'py` in its caller's hands.
+            Some(Native::Str(std::str::from_utf8_unchecked(bytes)))
+        } else if class == &raw mut ffi::PyBytes_Type {
+            Some(Native::Bytes(value.cast_unchecked::<PyBytes>().clone()))
+        } else {
+            None
+        }
+    }
+}
+
+impl Native<'_> {
+    pub(super) fn write(self, py: Python<'_>, sink: &mut Sink) {
+        match self {
+            Self::Plain(tag) => sink.u8(tag),
+            Self::Int(number) => {
+                sink.u8(tag::INT);
+                sink.u64(number as u64);
+            }
+            Self::Float(number) => {
+                sink.u8(tag::FLOAT);
+                sink.u64(number.to_bits());
+            }
+            Self::Str(text) => {
+                sink.u8(tag::STR);
+                sink.u64(text.len() as u64);
+                sink.bytes(text.as_bytes());
+            }
+            Self::Bytes(bytes) => {
+                sink.u8(tag::BYTES);
+                sink.u64(bytes.as_bytes().len() as u64);
+                sink.held(py, Held::Bytes(bytes.unbind()));
+            }
+        }
+    }
+}
+
+impl Ready<'_> {
+    /// Whether reading wants aligned bytes.
+    pub(super) fn has_buffers(&self) -> bool {
+        match self {
+            Self::Array(_) => true,
+            Self::Pickled(pickled) => !pickled.buffers.is_empty(),
+        }
+    }
+
+    pub(super) fn write(self, py: Python<'_>, sink: &mut Sink) {
+        match self {
+            Self::Array(array) => array.write(py, sink),
+            Self::Pickled(Pickled { data, buffers }) => {
+                let plain = buffers.is_empty();
+                sink.u8(if plain { tag::PICKLE } else { tag::PICKLE_BUFFERS });
+                sink.u64(data.as_bytes().len() as u64);
+                if !plain {
+                    sink.u32(buffers.len() as u32);
+                    buffers.iter().for_each(|buffer| sink.u64(buffer.len_bytes() as u64));
+                }
+                sink.held(py, Held::Bytes(data.unbind()));
+                for buffer in buffers {
+                    sink.align();
+                    sink.held(py, Held::Buffer(buffer));
+                }
+            }
+        }
+    }
+}
+

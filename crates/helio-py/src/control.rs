@@ -1,0 +1,132 @@
+//! Questions to the control service.
+
+use helio_proto::control::{
+    ControlRequest, ControlResponse, GetNamedActor, KvDel, KvGet, KvKeys, KvPut, ListActors, ListJobs,
+    ListNamedActors, ListNodes,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::gil::{GilSite, detached};
+use crate::ids::ActorID;
+use crate::{errors, rows, session};
+
+/// Asks, without the GIL; a refusal is raised.
+pub(crate) fn ask(py: Python<'_>, request: ControlRequest) -> PyResult<ControlResponse> {
+    let session = session::active(py)?;
+    let answer = detached(py, GilSite::Control, |interrupt| session.runtime.control(request, None, interrupt))?;
+    match answer {
+        Ok(ControlResponse::Failed(failure)) => Err(errors::raise(py, helio_worker::Error::Refused(failure))),
+        Ok(response) => Ok(response),
+        Err(error) => Err(errors::raise(py, error)),
+    }
+}
+
+fn unexpected(py: Python<'_>, response: &ControlResponse) -> PyErr {
+    errors::named(py, "RaySystemError", &format!("the control service gave an unexpected answer: {response:?}"))
+}
+
+/// A named actor's id and handle.
+#[pyfunction]
+#[pyo3(signature = (name, namespace = ""))]
+pub(crate) fn get_named_actor<'py>(
+    py: Python<'py>,
+    name: &str,
+    namespace: &str,
+) -> PyResult<Option<(Bound<'py, ActorID>, Bound<'py, PyBytes>)>> {
+    let session = session::active(py)?;
+    let namespace = if namespace.is_empty() { session.runtime.job().namespace } else { namespace.to_owned() };
+    let request = ControlRequest::GetNamedActor(GetNamedActor { name: name.to_owned(), namespace });
+    let answer = detached(py, GilSite::Control, |interrupt| session.runtime.control(request, None, interrupt))?;
+    match answer {
+        Ok(ControlResponse::NamedActor(found)) => {
+            session.runtime.know_actor(found.actor_id, None);
+            Ok(Some((ActorID::of(py, found.actor_id)?, PyBytes::new(py, &found.handle))))
+        }
+        // Whatever it refuses here, there is no such actor to be had.
+        Ok(ControlResponse::Failed(_)) | Err(helio_worker::Error::Refused(_)) => Ok(None),
+        Ok(response) => Err(unexpected(py, &response)),
+        Err(error) => Err(errors::raise(py, error)),
+    }
+}
+
+/// (name, namespace) of each named actor.
+#[pyfunction]
+#[pyo3(signature = (all_namespaces = false))]
+pub(crate) fn list_named_actors(py: Python<'_>, all_namespaces: bool) -> PyResult<Vec<(String, String)>> {
+    let namespace = session::active(py)?.runtime.job().namespace;
+    match ask(py, ControlRequest::ListNamedActors(ListNamedActors { all_namespaces, namespace }))? {
+        ControlResponse::NamedActors(list) => {
+            Ok(list.actors.into_iter().map(|actor| (actor.name, actor.namespace)).collect())
+        }
+        other => Err(unexpected(py, &other)),
+    }
+}
+
+#[pyfunction]
+pub(crate) fn list_nodes(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    match ask(py, ControlRequest::ListNodes(ListNodes {}))? {
+        ControlResponse::Nodes(list) => list.nodes.iter().map(|node| rows::node(py, node)).collect(),
+        other => Err(unexpected(py, &other)),
+    }
+}
+
+#[pyfunction]
+pub(crate) fn list_actors(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    match ask(py, ControlRequest::ListActors(ListActors {}))? {
+        ControlResponse::Actors(list) => list.actors.iter().map(|actor| rows::actor(py, actor)).collect(),
+        other => Err(unexpected(py, &other)),
+    }
+}
+
+#[pyfunction]
+pub(crate) fn list_jobs(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    match ask(py, ControlRequest::ListJobs(ListJobs {}))? {
+        ControlResponse::Jobs(list) => list.jobs.iter().map(|job| rows::job(py, job)).collect(),
+        other => Err(unexpected(py, &other)),
+    }
+}
+
+/// Stores a value; whether the key was there already.
+#[pyfunction]
+#[pyo3(signature = (key, value, *, namespace = "", overwrite = true))]
+pub(crate) fn kv_put(py: Python<'_>, key: &[u8], value: &[u8], namespace: &str, overwrite: bool) -> PyResult<bool> {
+    let put = KvPut { namespace: namespace.to_owned(), key: key.to_vec(), value: value.to_vec(), overwrite };
+    match ask(py, ControlRequest::KvPut(put))? {
+        ControlResponse::KvValue(old) => Ok(old.found),
+        ControlResponse::Done(_) => Ok(false),
+        other => Err(unexpected(py, &other)),
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (key, *, namespace = ""))]
+pub(crate) fn kv_get<'py>(py: Python<'py>, key: &[u8], namespace: &str) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    match ask(py, ControlRequest::KvGet(KvGet { namespace: namespace.to_owned(), key: key.to_vec() }))? {
+        ControlResponse::KvValue(entry) => Ok(entry.found.then(|| PyBytes::new(py, &entry.value))),
+        other => Err(unexpected(py, &other)),
+    }
+}
+
+/// Removes a key; whether it was there.
+#[pyfunction]
+#[pyo3(signature = (key, *, namespace = ""))]
+pub(crate) fn kv_del(py: Python<'_>, key: &[u8], namespace: &str) -> PyResult<bool> {
+    match ask(py, ControlRequest::KvDel(KvDel { namespace: namespace.to_owned(), key: key.to_vec() }))? {
+        ControlResponse::KvValue(old) => Ok(old.found),
+        ControlResponse::Done(_) => Ok(true),
+        other => Err(unexpected(py, &other)),
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (prefix, *, namespace = ""))]
+pub(crate) fn kv_keys<'py>(py: Python<'py>, prefix: &[u8], namespace: &str) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    let request = KvKeys { namespace: namespace.to_owned(), prefix: prefix.to_vec() };
+    match ask(py, ControlRequest::KvKeys(request))? {
+        ControlResponse::KvList(list) => {
+            Ok(list.keys.iter().map(|entry| PyBytes::new(py, &entry.value)).collect())
+        }
+        other => Err(unexpected(py, &other)),
+    }
+}

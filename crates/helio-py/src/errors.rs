@@ -1,0 +1,107 @@
+//! Errors of the core as Python exceptions: one match per error type, in this file.
+
+use helio_proto::control::{Failure, FailureKind};
+use helio_proto::error::SystemError;
+use helio_types::DeathCause;
+use helio_worker::{Error, Payload};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyModule};
+
+use crate::codec::{self, Source};
+
+fn exceptions(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    MODULE
+        .get_or_try_init(py, || PyModule::import(py, "heliostat.exceptions").map(Bound::unbind))
+        .map(|module| module.bind(py))
+}
+
+/// An exception of `heliostat.exceptions`, by name, with a message.
+pub(crate) fn named(py: Python<'_>, class: &str, message: &str) -> PyErr {
+    let made = exceptions(py).and_then(|module| module.getattr(class)?.call1((message,)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// What a failed call of the runtime raises.
+pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
+    match error {
+        Error::Timeout => named(py, "GetTimeoutError", "Get timed out: some object(s) not ready."),
+        Error::Raised(payload) => from_payload(py, &payload),
+        // Whoever interrupted kept what to raise; this is for a runtime that ends its waits.
+        Error::Interrupted => PyRuntimeError::new_err("the wait was interrupted"),
+        Error::Disconnected(message) => named(py, "RaySystemError", &message),
+        Error::Refused(failure) => refused(py, &failure),
+        Error::Invalid(message) => PyValueError::new_err(message),
+        Error::Io(message) => PyOSError::new_err(message),
+    }
+}
+
+fn refused(py: Python<'_>, failure: &Failure) -> PyErr {
+    let class = match FailureKind::from_number(failure.kind) {
+        FailureKind::Invalid | FailureKind::NotFound => return PyValueError::new_err(failure.message.clone()),
+        FailureKind::AlreadyExists => "ActorAlreadyExistsError",
+        FailureKind::Unschedulable => "ActorUnschedulableError",
+        FailureKind::RuntimeEnv => "RuntimeEnvSetupError",
+        FailureKind::StoreFull => "ObjectStoreFullError",
+        FailureKind::OutOfDisk => "OutOfDiskError",
+        FailureKind::System => "RaySystemError",
+    };
+    named(py, class, &failure.message)
+}
+
+/// What reading a failed object raises.
+pub(crate) fn from_payload(py: Python<'_>, payload: &Payload) -> PyErr {
+    from_bytes(py, Source::Shared(payload.bytes.clone()))
+}
+
+/// What the stored exception raises when it is read: an instance of its cause's class too.
+pub(crate) fn from_bytes(py: Python<'_>, source: Source) -> PyErr {
+    let as_cause = exception_of(py, source).and_then(|stored| {
+        let convert = stored.getattr_opt(pyo3::intern!(py, "as_instanceof_cause"))?;
+        convert.map_or(Ok(stored), |convert| convert.call0())
+    });
+    as_cause.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// The exception in a failed object, as it was stored.
+pub(crate) fn exception_of(py: Python<'_>, source: Source) -> PyResult<Bound<'_, PyAny>> {
+    match SystemError::from_payload(&source) {
+        Some(error) => from_system(py, &error),
+        None => codec::decode(py, source),
+    }
+}
+
+fn from_system<'py>(py: Python<'py>, error: &SystemError) -> PyResult<Bound<'py, PyAny>> {
+    let hex = |is_nil: bool, hex: String| if is_nil { String::new() } else { hex };
+    exceptions(py)?.getattr("from_system_error")?.call1((
+        error.kind,
+        &error.message,
+        cause(py, &error.cause)?,
+        hex(error.object.is_nil(), error.object.hex()),
+        hex(error.actor.is_nil(), error.actor.hex()),
+        hex(error.task.is_nil(), error.task.hex()),
+        &error.name,
+    ))
+}
+
+/// A `plans.Cause`.
+fn cause<'py>(py: Python<'py>, cause: &DeathCause) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("kind", format!("{:?}", cause.kind))?;
+    dict.set_item("code", cause.code)?;
+    dict.set_item("pid", cause.pid)?;
+    dict.set_item("message", &cause.message)?;
+    dict.set_item("log_tail", &cause.log_tail)?;
+    let error = if cause.error.is_empty() {
+        py.None().into_bound(py)
+    } else if let Some(system) = SystemError::from_payload(&cause.error) {
+        from_system(py, &system)?
+    } else {
+        // An exception that cannot be read here must not hide the death that it explains.
+        codec::decode(py, Source::copied(&cause.error)).unwrap_or_else(|error| error.into_value(py).into_bound(py).into_any())
+    };
+    dict.set_item("error", error)?;
+    Ok(dict)
+}

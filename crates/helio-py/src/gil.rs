@@ -1,0 +1,108 @@
+//! The two doors between Python and waiting (**GIL-1**): [`detached`] lets go of the GIL, [`attached`]
+//! takes it. Each call site is named and counted; threads that Python does not know never pass.
+//!
+//! A wait that is let go of stays open to Ctrl-C: its `interrupt` closure, which the runtime calls after
+//! a signal and now and then, takes the GIL on the main thread, runs Python's signal handlers, and keeps
+//! what they raise.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// Where the GIL is let go of and taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GilSite {
+    Connect,
+    Shutdown,
+    Get,
+    Wait,
+    Put,
+    Args,
+    Control,
+    Stream,
+    NextWork,
+    Logs,
+    Pool,
+    /// Python's signal handlers run in the middle of a wait.
+    Signals,
+}
+
+impl GilSite {
+    const ALL: [(Self, &'static str); 12] = [
+        (Self::Connect, "connect"),
+        (Self::Shutdown, "shutdown"),
+        (Self::Get, "get"),
+        (Self::Wait, "wait"),
+        (Self::Put, "put"),
+        (Self::Args, "args"),
+        (Self::Control, "control"),
+        (Self::Stream, "stream"),
+        (Self::NextWork, "next_work"),
+        (Self::Logs, "logs"),
+        (Self::Pool, "pool"),
+        (Self::Signals, "signals"),
+    ];
+}
+
+/// How often each site took the GIL.
+static TAKEN: [AtomicU64; GilSite::ALL.len()] = [const { AtomicU64::new(0) }; GilSite::ALL.len()];
+/// How often a thread that is not one of Python's took it.
+static TAKEN_BY_OTHERS: AtomicU64 = AtomicU64::new(0);
+
+fn count(site: GilSite) {
+    TAKEN[site as usize].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Whether this is the process's first thread, the only one on which Python runs signal handlers.
+fn is_main_thread() -> bool {
+    // SAFETY: both calls only return numbers.
+    unsafe { libc::syscall(libc::SYS_gettid) == libc::c_long::from(libc::getpid()) }
+}
+
+/// Takes the GIL.
+fn attached<T>(site: GilSite, f: impl FnOnce(Python<'_>) -> T) -> T {
+    count(site);
+    // SAFETY: asks for a pointer; needs no GIL.
+    if unsafe { ffi::PyGILState_GetThisThreadState() }.is_null() {
+        TAKEN_BY_OTHERS.fetch_add(1, Ordering::Relaxed);
+    }
+    Python::attach(f)
+}
+
+/// Lets go of the GIL while `wait` runs; `wait` gets the closure that the runtime asks between its
+/// waits. What a signal handler raised comes out as the error, whatever `wait` returned.
+pub(crate) fn detached<T, F>(py: Python<'_>, site: GilSite, wait: F) -> PyResult<T>
+where
+    T: Send,
+    F: Send + FnOnce(&mut dyn FnMut() -> bool) -> T,
+{
+    let (value, raised) = py.detach(|| {
+        let mut raised = None;
+        let value = wait(&mut || {
+            if raised.is_some() {
+                return true;
+            }
+            if is_main_thread() {
+                raised = attached(GilSite::Signals, |py| py.check_signals().err());
+            }
+            raised.is_some()
+        });
+        (value, raised)
+    });
+    count(site);
+    match raised {
+        Some(error) => Err(error),
+        None => Ok(value),
+    }
+}
+
+/// How often each named site took the GIL; `io` counts threads that are not Python's.
+#[pyfunction]
+pub(crate) fn gil_counts() -> HashMap<&'static str, u64> {
+    let taken = |site: GilSite| TAKEN[site as usize].load(Ordering::Relaxed);
+    let mut counts: HashMap<_, _> = GilSite::ALL.iter().map(|(site, name)| (*name, taken(*site))).collect();
+    counts.insert("io", TAKEN_BY_OTHERS.load(Ordering::Relaxed));
+    counts
+}

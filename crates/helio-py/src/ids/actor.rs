@@ -1,0 +1,16 @@
+//! `ActorID`.
+
+use helio_types::ActorId;
+use pyo3::prelude::*;
+
+use super::JobID;
+use super::base::id_class;
+
+id_class! {
+    /// An actor, through all its restarts.
+    ActorID, ActorId {
+        fn job_id<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, JobID>> {
+            JobID::of(slf.py(), Self::id(slf).job())
+        }
+    }
+}

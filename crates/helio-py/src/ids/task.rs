@@ -1,0 +1,20 @@
+//! `TaskID`.
+
+use helio_types::TaskId;
+use pyo3::prelude::*;
+
+use super::base::id_class;
+use super::{ActorID, JobID};
+
+id_class! {
+    /// One call of a task or actor method, through all its attempts.
+    TaskID, TaskId {
+        fn actor_id<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ActorID>> {
+            ActorID::of(slf.py(), Self::id(slf).actor())
+        }
+
+        fn job_id<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, JobID>> {
+            JobID::of(slf.py(), Self::id(slf).job())
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Front: the Python extension module, the only crate that knows PyO3.
+//!
+//! It converts, calls the runtime, and converts back; what is decided, is decided elsewhere. Reading
+//! order: [`session`], [`gil`] (**GIL-1**), [`codec`], [`object_ref`], [`objects`], [`calls`],
+//! [`worker`].
+
+mod calls;
+mod codec;
+mod control;
+mod current;
+mod errors;
+mod generator;
+mod gil;
+mod ids;
+mod object_ref;
+mod objects;
+mod rows;
+mod session;
+mod terminal;
+mod worker;
+
+use pyo3::prelude::*;
+
+/// The extension module; see `python/heliostat/_heliostat.pyi`.
+#[pymodule]
+mod _heliostat {
+    #[pymodule_export]
+    use crate::calls::{
+        ActorHandleBase, ActorMethod, MethodSlot, TaskCaller, actor_info, actor_pending_calls, create_actor,
+        kill_actor, know_actor, new_actor_id,
+    };
+    #[pymodule_export]
+    use crate::codec::refs::{_restore_ref, _take_ref};
+    #[pymodule_export]
+    use crate::codec::{_buffer_callback, _serializing, _use_numpy_fast_path, View, deserialize, serialize};
+    #[pymodule_export]
+    use crate::control::{
+        get_named_actor, kv_del, kv_get, kv_keys, kv_put, list_actors, list_jobs, list_named_actors, list_nodes,
+    };
+    #[pymodule_export]
+    use crate::current::{_set_call_variable, current, current_actor, current_actor_handle};
+    #[pymodule_export]
+    use crate::generator::ObjectRefGenerator;
+    #[pymodule_export]
+    use crate::gil::gil_counts;
+    #[pymodule_export]
+    use crate::ids::{
+        ActorClassID, ActorID, BaseID, ClusterID, FunctionID, JobID, NodeID, PlacementGroupID, TaskID, UniqueID,
+        WorkerID,
+    };
+    #[pymodule_export]
+    use crate::object_ref::ObjectRef;
+    #[pymodule_export]
+    use crate::objects::{cancel, get, is_ready, notify_fd, put, take_ready, wait, watch};
+    #[pymodule_export]
+    use crate::session::{connect, is_connected, session, session_epoch, set_auto_init, shutdown};
+    #[pymodule_export]
+    use crate::terminal::{flush_logs, take_logs, take_notices};
+    #[pymodule_export]
+    use crate::worker::{RunningCall, _display_name, _next_call, _serve_pool, exit_actor, run_worker};
+
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

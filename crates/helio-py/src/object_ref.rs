@@ -1,0 +1,262 @@
+//! `ObjectRef`: one counted reference to an object.
+
+use std::hash::{Hash, Hasher};
+
+use helio_proto::peer::{self, Reference};
+use helio_types::ObjectId;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::pyclass::CompareOp;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyTuple, PyType};
+
+use crate::codec::refs;
+use crate::ids::{self, JobID, TaskID};
+use crate::{errors, session};
+
+/// A reference to an object, which may not be there yet.
+#[pyclass(frozen, freelist = 1024, weakref, module = "heliostat._heliostat")]
+pub(crate) struct ObjectRef {
+    id: ObjectId,
+    /// The session in which this counts; 0: it does not count.
+    epoch: u32,
+}
+
+impl Drop for ObjectRef {
+    fn drop(&mut self) {
+        if self.epoch != 0
+            && let Some(session) = session::of_epoch(self.epoch)
+        {
+            session.runtime.drop_ref(self.id);
+        }
+    }
+}
+
+impl ObjectRef {
+    /// Takes over the one reference that the runtime handed out with `id`.
+    pub(crate) fn counted(py: Python<'_>, id: ObjectId, epoch: u32) -> PyResult<Bound<'_, Self>> {
+        Bound::new(py, Self { id, epoch })
+    }
+
+    /// An id in the shape of a reference.
+    pub(crate) fn uncounted(py: Python<'_>, id: ObjectId) -> PyResult<Bound<'_, Self>> {
+        Bound::new(py, Self { id, epoch: 0 })
+    }
+
+    /// A reference that arrived from elsewhere.
+    pub(crate) fn adopt<'py>(py: Python<'py>, reference: &Reference) -> PyResult<Bound<'py, Self>> {
+        let Some(session) = session::present() else { return Self::uncounted(py, reference.id) };
+        session.runtime.adopt(reference);
+        Self::counted(py, reference.id, session.epoch)
+    }
+
+    pub(crate) fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// The id and the owner, for those that it is sent to.
+    pub(crate) fn reference(&self) -> Reference {
+        match session::of_epoch(self.epoch) {
+            Some(session) => session.runtime.reference(self.id),
+            None => Reference { id: self.id, ..Reference::default() },
+        }
+    }
+
+    /// Keeps the object for as long as the session lasts: somebody may come back with its bytes.
+    pub(crate) fn pin(&self) {
+        if let Some(session) = session::of_epoch(self.epoch) {
+            session.runtime.add_ref(self.id);
+        }
+    }
+}
+
+fn parse(id: &Bound<'_, PyAny>) -> PyResult<ObjectId> {
+    let Ok(bytes) = id.cast::<PyBytes>() else {
+        return Err(PyTypeError::new_err(format!("Unsupported type: {}", id.get_type())));
+    };
+    ObjectId::try_from(bytes.as_bytes()).map_err(|_| {
+        let n = bytes.as_bytes().len();
+        PyValueError::new_err(format!("ID string needs to have length {}, got {n}", ObjectId::LEN))
+    })
+}
+
+/// `heliostat.core.aio`, where references become futures.
+fn aio<'py>(slf: &Bound<'py, ObjectRef>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let py = slf.py();
+    py.import(intern!(py, "heliostat.core.aio"))?.getattr(name)?.call1((slf,))
+}
+
+/// A function of this module by name, for pickles.
+fn function<'py>(
+    py: Python<'py>,
+    cell: &'static PyOnceLock<Py<PyAny>>,
+    name: &str,
+) -> PyResult<&'py Bound<'py, PyAny>> {
+    let found = cell.get_or_try_init(py, || {
+        PyResult::Ok(py.import("heliostat._heliostat")?.getattr(name)?.unbind())
+    })?;
+    Ok(found.bind(py))
+}
+
+/// How a reference travels inside pickles that are not ours: id and owner, and it is kept for good.
+fn reduce_out_of_band<'py>(slf: &Bound<'py, ObjectRef>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+    static RESTORE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = slf.py();
+    let this = slf.get();
+    if std::env::var_os("RAY_allow_out_of_band_object_ref_serialization").is_some_and(|value| value == "0") {
+        let message = format!(
+            "It is not allowed to serialize ray.ObjectRef {}. If you want to allow serialization, set \
+             `RAY_allow_out_of_band_object_ref_serialization=1.` If you set the env var, the object is pinned \
+             forever in the lifetime of the worker process and can cause Ray object leaks.",
+            this.id.hex()
+        );
+        return Err(errors::named(py, "OufOfBandObjectRefSerializationException", &message));
+    }
+    let data = if session::of_epoch(this.epoch).is_some() {
+        this.pin();
+        let mut data = Vec::new();
+        peer::put_reference(&mut data, &this.reference());
+        PyBytes::new(py, &data)
+    } else {
+        PyBytes::new(py, &this.id.0)
+    };
+    Ok((function(py, &RESTORE, "_restore_ref")?.clone(), PyTuple::new(py, [data])?))
+}
+
+#[pymethods]
+impl ObjectRef {
+    #[classattr]
+    const SIZE: usize = ObjectId::LEN;
+
+    #[new]
+    fn new(id: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self { id: parse(id)?, epoch: 0 })
+    }
+
+    #[classmethod]
+    fn from_binary<'py>(cls: &Bound<'py, PyType>, id_bytes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        Self::uncounted(cls.py(), parse(id_bytes)?)
+    }
+
+    #[classmethod]
+    fn from_hex<'py>(cls: &Bound<'py, PyType>, hex_id: &str) -> PyResult<Bound<'py, Self>> {
+        let id = ObjectId::from_hex(hex_id).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Self::uncounted(cls.py(), id)
+    }
+
+    #[classmethod]
+    fn nil<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, Self>> {
+        Self::uncounted(cls.py(), ObjectId::NIL)
+    }
+
+    #[classmethod]
+    fn from_random<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, Self>> {
+        let mut id = ObjectId::NIL;
+        ids::random(&mut id.0)?;
+        Self::uncounted(cls.py(), id)
+    }
+
+    #[classmethod]
+    fn size(_cls: &Bound<'_, PyType>) -> usize {
+        ObjectId::LEN
+    }
+
+    fn hex(&self) -> String {
+        self.id.hex()
+    }
+
+    fn binary<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.id.0)
+    }
+
+    fn is_nil(&self) -> bool {
+        self.id.is_nil()
+    }
+
+    fn task_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, TaskID>> {
+        TaskID::of(py, self.id.task())
+    }
+
+    fn job_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, JobID>> {
+        JobID::of(py, self.id.task().job())
+    }
+
+    /// The owner's address, in the form that goes over the wire.
+    fn owner_address<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let mut address = Vec::new();
+        peer::put_worker(&mut address, &self.reference().owner);
+        PyBytes::new(py, &address)
+    }
+
+    /// Where it was made; not recorded.
+    fn call_site(&self) -> &'static str {
+        ""
+    }
+
+    fn redis_shard_hash(&self) -> u64 {
+        self.__hash__()
+    }
+
+    /// A `concurrent.futures.Future` of the value.
+    fn future<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        aio(slf, "concurrent_future")
+    }
+
+    /// An `asyncio.Future` of the value, on the running loop.
+    fn as_future<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        aio(slf, "as_future")
+    }
+
+    /// Calls back with the value, or the exception, from a thread.
+    fn _on_completed(slf: &Bound<'_, Self>, callback: Py<PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        py.import(intern!(py, "heliostat.core.aio"))?.getattr("on_completed")?.call1((slf, callback)).map(drop)
+    }
+
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        aio(slf, "as_future")?.call_method0(intern!(slf.py(), "__await__"))
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = std::hash::DefaultHasher::new();
+        self.id.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> Py<PyAny> {
+        let py = other.py();
+        let Ok(other) = other.cast::<Self>() else { return py.NotImplemented() };
+        let same = op.matches(self.id.cmp(&other.get().id));
+        pyo3::types::PyBool::new(py, same).to_owned().into_any().unbind()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ObjectRef({})", self.id.hex())
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        static TAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let py = slf.py();
+        match refs::collect(slf) {
+            Some(position) => Ok((function(py, &TAKE, "_take_ref")?.clone(), PyTuple::new(py, [position])?)),
+            None => reduce_out_of_band(slf),
+        }
+    }
+
+    /// Copies are the reference itself: it never changes.
+    fn __copy__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __deepcopy__<'py>(slf: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        slf
+    }
+
+    /// `ObjectRef[int]` in annotations.
+    #[classmethod]
+    fn __class_getitem__<'py>(cls: &Bound<'py, PyType>, item: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = cls.py();
+        py.import("types")?.getattr("GenericAlias")?.call1((cls, item))
+    }
+}

@@ -1,0 +1,313 @@
+//! `get`, `put`, `wait`, `cancel`: the user's own functions, with Ray's argument errors.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use helio_types::ObjectId;
+use helio_worker::Payload;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::codec::{self, Purpose, Source};
+use crate::generator::ObjectRefGenerator;
+use crate::gil::{GilSite, detached};
+use crate::object_ref::ObjectRef;
+use crate::session::{self, Session};
+use crate::{errors, worker};
+
+/// The value of an object, or what reading it raises.
+fn value(py: Python<'_>, payload: Payload) -> PyResult<Bound<'_, PyAny>> {
+    if payload.is_error { Err(errors::from_payload(py, &payload)) } else { codec::decode(py, Source::Shared(payload.bytes)) }
+}
+
+/// Seconds as users give them; too many are no bound at all.
+pub(crate) fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    if seconds.is_nan() {
+        return Err(PyValueError::new_err("the timeout is not a number"));
+    }
+    Ok(Duration::try_from_secs_f64(seconds.max(0.0)).ok())
+}
+
+/// Values of one ref or a list of them.
+#[pyfunction]
+#[pyo3(signature = (object_refs, *, timeout = None, _use_object_store = false))]
+pub(crate) fn get<'py>(
+    py: Python<'py>,
+    object_refs: &Bound<'py, PyAny>,
+    timeout: Option<f64>,
+    _use_object_store: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let session = session::active(py)?;
+    if let Ok(reference) = object_refs.cast_exact::<ObjectRef>() {
+        let id = reference.get().id();
+        if let Some(payload) = session.runtime.try_get_inline(id) {
+            return value(py, payload);
+        }
+        let mut payloads = fetch(py, &session, &[id], timeout)?;
+        let payload = payloads.pop().ok_or_else(|| errors::named(py, "RaySystemError", "get gave no value"))?;
+        return value(py, payload);
+    }
+    let Ok(list) = object_refs.cast::<PyList>() else {
+        if object_refs.is_exact_instance_of::<ObjectRefGenerator>() {
+            return Ok(object_refs.clone());
+        }
+        return Err(PyValueError::new_err(format!(
+            "Invalid type of object refs, {}, is given. 'object_refs' must either be an ObjectRef or a list of ObjectRefs. ",
+            object_refs.get_type()
+        )));
+    };
+    let mut ids = Vec::with_capacity(list.len());
+    for item in list {
+        let Ok(reference) = item.cast::<ObjectRef>() else {
+            let message = format!("Attempting to call `get` on the value {item}, which is not an ray.ObjectRef.");
+            return Err(PyTypeError::new_err(message));
+        };
+        ids.push(reference.get().id());
+    }
+    let payloads = fetch(py, &session, &ids, timeout)?;
+    let values = payloads.into_iter().map(|payload| value(py, payload)).collect::<PyResult<Vec<_>>>()?;
+    Ok(PyList::new(py, values)?.into_any())
+}
+
+fn fetch(py: Python<'_>, session: &Session, ids: &[ObjectId], seconds: Option<f64>) -> PyResult<Vec<Payload>> {
+    worker::warn_if_blocking(py, "get", seconds)?;
+    let timeout = timeout(seconds)?;
+    detached(py, GilSite::Get, |interrupt| session.runtime.get(ids, timeout, interrupt))?
+        .map_err(|error| errors::raise(py, error))
+}
+
+/// Store a value.
+#[pyfunction]
+#[pyo3(signature = (value, *, _owner = None, _tensor_transport = None))]
+pub(crate) fn put<'py>(
+    py: Python<'py>,
+    value: &Bound<'py, PyAny>,
+    _owner: Option<&Bound<'py, PyAny>>,
+    _tensor_transport: Option<&str>,
+) -> PyResult<Bound<'py, ObjectRef>> {
+    let session = session::active(py)?;
+    if value.is_exact_instance_of::<ObjectRef>() {
+        return Err(PyTypeError::new_err(
+            "Calling 'put' on an ray.ObjectRef is not allowed. If you really want to do this, you can wrap the \
+             ray.ObjectRef in a list and call 'put' on it.",
+        ));
+    }
+    if _owner.is_some() {
+        return Err(PyValueError::new_err("`_owner` is no longer supported: the process that puts owns the object."));
+    }
+    if !matches!(_tensor_transport, None | Some("object_store" | "OBJECT_STORE")) {
+        return Err(PyValueError::new_err("_tensor_transport: tensors go through the object store only"));
+    }
+    store(py, &session, value, Purpose::Put)
+}
+
+/// Stores a value of this process.
+pub(crate) fn store<'py>(
+    py: Python<'py>,
+    session: &Session,
+    value: &Bound<'py, PyAny>,
+    purpose: Purpose<'_>,
+) -> PyResult<Bound<'py, ObjectRef>> {
+    let mut encoded = codec::encode(value, purpose)?;
+    let contained = encoded.contained(py);
+    let id = codec::put(py, &session.runtime, GilSite::Put, &mut encoded.sink, contained)?;
+    ObjectRef::counted(py, id, session.epoch)
+}
+
+/// Something that `wait` and `cancel` take.
+enum Waitable {
+    Object(ObjectId),
+    Stream,
+}
+
+fn waitable(item: &Bound<'_, PyAny>) -> Option<Waitable> {
+    if let Ok(reference) = item.cast::<ObjectRef>() {
+        return Some(Waitable::Object(reference.get().id()));
+    }
+    item.is_exact_instance_of::<ObjectRefGenerator>().then_some(Waitable::Stream)
+}
+
+/// (ready, not ready).
+#[pyfunction]
+#[pyo3(signature = (ray_waitables, *, num_returns = 1, timeout = None, fetch_local = true))]
+pub(crate) fn wait<'py>(
+    py: Python<'py>,
+    ray_waitables: &Bound<'py, PyAny>,
+    num_returns: i64,
+    timeout: Option<f64>,
+    fetch_local: bool,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let session = session::active(py)?;
+    if waitable(ray_waitables).is_some() {
+        return Err(PyTypeError::new_err(format!(
+            "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got a single ray.ObjectRef or \
+             ray.ObjectRefGenerator {ray_waitables}"
+        )));
+    }
+    let Ok(list) = ray_waitables.cast::<PyList>() else {
+        return Err(PyTypeError::new_err(format!(
+            "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got {}",
+            ray_waitables.get_type()
+        )));
+    };
+    if let Some(seconds) = timeout.filter(|seconds| *seconds < 0.0) {
+        let shown = pyo3::types::PyFloat::new(py, seconds);
+        return Err(PyValueError::new_err(format!("The 'timeout' argument must be nonnegative. Received {shown}")));
+    }
+    let mut ids = Vec::with_capacity(list.len());
+    let mut streams = Vec::new();
+    for item in list {
+        match waitable(&item) {
+            Some(Waitable::Object(id)) => ids.push(id),
+            Some(Waitable::Stream) => {
+                let generator = item.cast_into::<ObjectRefGenerator>()?;
+                ids.push(generator.get().next_id());
+                streams.push((ids.len() - 1, generator));
+            }
+            None => {
+                return Err(PyTypeError::new_err(format!(
+                    "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got list containing {}",
+                    item.get_type()
+                )));
+            }
+        }
+    }
+    if ids.is_empty() {
+        return PyTuple::new(py, [PyList::empty(py), PyList::empty(py)]);
+    }
+    if ids.iter().collect::<HashSet<_>>().len() != ids.len() {
+        return Err(PyValueError::new_err("Wait requires a list of unique ray_waitables."));
+    }
+    if num_returns <= 0 {
+        return Err(PyValueError::new_err(format!("Invalid number of objects to return {num_returns}.")));
+    }
+    let count = num_returns as usize;
+    if count > ids.len() {
+        return Err(PyValueError::new_err(
+            "num_returns cannot be greater than the number of ray_waitables provided to ray.wait.",
+        ));
+    }
+    worker::warn_if_blocking(py, "wait", timeout)?;
+    let within = self::timeout(timeout)?;
+    let flags = if streams.is_empty() {
+        wait_for(py, &session, &ids, count, within, fetch_local)?
+    } else {
+        wait_for_streams(py, &session, ids, &streams, Wanted { count, within, fetch_local })?
+    };
+    split(list, &flags, count)
+}
+
+fn wait_for(
+    py: Python<'_>,
+    session: &Session,
+    ids: &[ObjectId],
+    count: usize,
+    within: Option<Duration>,
+    fetch_local: bool,
+) -> PyResult<Vec<bool>> {
+    detached(py, GilSite::Wait, |interrupt| session.runtime.wait(ids, count, within, fetch_local, interrupt))?
+        .map_err(|error| errors::raise(py, error))
+}
+
+struct Wanted {
+    count: usize,
+    within: Option<Duration>,
+    fetch_local: bool,
+}
+
+/// A stream is ready when its next item is there, or when it has ended and none will come: the call's
+/// own object tells of that, so it is waited for beside the item.
+fn wait_for_streams(
+    py: Python<'_>,
+    session: &Session,
+    ids: Vec<ObjectId>,
+    streams: &[(usize, Bound<'_, ObjectRefGenerator>)],
+    wanted: Wanted,
+) -> PyResult<Vec<bool>> {
+    let n = ids.len();
+    let deadline = wanted.within.map(|within| Instant::now() + within);
+    let mut all = ids;
+    all.extend(streams.iter().map(|(_, generator)| generator.get().id()));
+    let mut flags = vec![false; all.len()];
+    loop {
+        // One more than is known is news; the first look only collects.
+        let open: Vec<usize> = (0..all.len()).filter(|place| !flags[*place]).collect();
+        let asked: Vec<ObjectId> = open.iter().map(|place| all[*place]).collect();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let over = left.is_some_and(|left| left.is_zero());
+        for (place, ready) in open.iter().zip(wait_for(py, session, &asked, 1, left, wanted.fetch_local)?) {
+            flags[*place] = ready;
+        }
+        for (nth, (place, _)) in streams.iter().enumerate() {
+            flags[*place] |= flags[n + nth];
+        }
+        if over || flags[..n].iter().filter(|ready| **ready).count() >= wanted.count {
+            flags.truncate(n);
+            return Ok(flags);
+        }
+    }
+}
+
+/// The first `count` ready ones, and the others, each in the order they were given.
+fn split<'py>(list: &Bound<'py, PyList>, flags: &[bool], count: usize) -> PyResult<Bound<'py, PyTuple>> {
+    let py = list.py();
+    let (ready, rest) = (PyList::empty(py), PyList::empty(py));
+    for (item, is_ready) in list.iter().zip(flags) {
+        let side = if *is_ready && ready.len() < count { &ready } else { &rest };
+        side.append(item)?;
+    }
+    PyTuple::new(py, [ready, rest])
+}
+
+/// Stop the call that makes an object.
+#[pyfunction]
+#[pyo3(signature = (ray_waitable, *, force = false, recursive = true))]
+pub(crate) fn cancel(
+    py: Python<'_>,
+    ray_waitable: &Bound<'_, PyAny>,
+    force: bool,
+    recursive: bool,
+) -> PyResult<()> {
+    let session = session::active(py)?;
+    let id = if let Ok(reference) = ray_waitable.cast::<ObjectRef>() {
+        reference.get().id()
+    } else if let Ok(generator) = ray_waitable.cast::<ObjectRefGenerator>() {
+        generator.get().id()
+    } else {
+        return Err(PyTypeError::new_err(format!(
+            "ray.cancel() only supported for object refs. For actors, try ray.kill(). Got: {}.",
+            ray_waitable.get_type()
+        )));
+    };
+    session.runtime.cancel(id, force, recursive).map_err(|error| errors::raise(py, error))
+}
+
+/// Whether `get` would return at once.
+#[pyfunction]
+pub(crate) fn is_ready(py: Python<'_>, r#ref: &Bound<'_, ObjectRef>) -> PyResult<bool> {
+    Ok(session::active(py)?.runtime.is_ready(r#ref.get().id()))
+}
+
+/// Ask to hear when an object is ready; whether it is already.
+#[pyfunction]
+pub(crate) fn watch(py: Python<'_>, r#ref: &Bound<'_, ObjectRef>) -> PyResult<bool> {
+    let session = session::active(py)?;
+    let id = r#ref.get().id();
+    // Asked after watching, so that nothing that becomes ready in between is missed.
+    session.runtime.watch(id);
+    Ok(session.runtime.try_get_inline(id).is_some())
+}
+
+/// Ids of watched objects that became ready.
+#[pyfunction]
+pub(crate) fn take_ready(py: Python<'_>) -> Vec<Bound<'_, pyo3::types::PyBytes>> {
+    let ready = session::present().map(|session| session.runtime.take_ready()).unwrap_or_default();
+    ready.iter().map(|id| pyo3::types::PyBytes::new(py, &id.0)).collect()
+}
+
+#[pyfunction]
+pub(crate) fn notify_fd(py: Python<'_>) -> PyResult<i32> {
+    Ok(session::active(py)?.runtime.notify_fd())
+}

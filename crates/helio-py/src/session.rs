@@ -1,0 +1,185 @@
+//! The session that this process is in: made by `connect` or `run_worker`, gone after `shutdown`.
+//!
+//! Objects that outlive their session (references, handles, prepared calls) remember its epoch and do
+//! nothing, or prepare again, when it is not the present one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use helio_proto::node::JobConfig;
+use helio_types::WorkerId;
+use helio_worker::{Options, Runtime};
+use parking_lot::RwLock;
+use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors;
+use crate::gil::{GilSite, detached};
+use crate::rows;
+
+/// One session of this process.
+pub(crate) struct Session {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) epoch: u32,
+    pub(crate) is_driver: bool,
+}
+
+/// Locked for the blink of a clone or a swap only, never while anything is waited for or dropped.
+static SESSION: RwLock<Option<Arc<Session>>> = RwLock::new(None);
+/// Raised at every begin and end of a session. 0: there never was one.
+static EPOCH: AtomicU32 = AtomicU32::new(0);
+/// Raised with every session, and when the running task captures its children into another placement
+/// group: what calls were prepared for.
+static PLANS: AtomicU32 = AtomicU32::new(0);
+static AUTO_INIT: RwLock<Option<Py<PyAny>>> = RwLock::new(None);
+
+/// The present session, if there is one.
+pub(crate) fn present() -> Option<Arc<Session>> {
+    SESSION.read().clone()
+}
+
+/// The session of that epoch, if it is still the present one.
+pub(crate) fn of_epoch(epoch: u32) -> Option<Arc<Session>> {
+    // The load saves a lock for what outlived its session.
+    if EPOCH.load(Ordering::Relaxed) != epoch {
+        return None;
+    }
+    present().filter(|session| session.epoch == epoch)
+}
+
+/// The present session, started by the hook when there is none.
+pub(crate) fn active(py: Python<'_>) -> PyResult<Arc<Session>> {
+    if let Some(session) = present() {
+        return Ok(session);
+    }
+    let hook = AUTO_INIT.read().as_ref().map(|hook| hook.clone_ref(py));
+    if let Some(hook) = hook {
+        hook.call0(py)?;
+    }
+    connected(py)
+}
+
+/// The present session; an error when there is none.
+pub(crate) fn connected(py: Python<'_>) -> PyResult<Arc<Session>> {
+    present().ok_or_else(|| {
+        let message = "Ray has not been started yet. You can start Ray with 'ray.init()'.";
+        errors::named(py, "RaySystemError", message)
+    })
+}
+
+/// Changes when prepared calls have to be prepared again.
+pub(crate) fn plans_epoch() -> u32 {
+    PLANS.load(Ordering::Relaxed)
+}
+
+/// Prepared calls are to be prepared again.
+pub(crate) fn forget_plans() {
+    PLANS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Joins a daemon and makes that the present session.
+pub(crate) fn begin(py: Python<'_>, options: Options) -> PyResult<Arc<Session>> {
+    if present().is_some() {
+        return Err(PyRuntimeError::new_err("this process is in a session already"));
+    }
+    let is_driver = options.is_driver;
+    let runtime = detached(py, GilSite::Connect, |_| Runtime::connect(options))?
+        .map_err(|error| PyConnectionError::new_err(error.to_string()))?;
+    let epoch = EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
+    forget_plans();
+    let session = Arc::new(Session { runtime, epoch, is_driver });
+    *SESSION.write() = Some(Arc::clone(&session));
+    Ok(session)
+}
+
+/// Join the daemon as a driver.
+#[pyfunction]
+#[pyo3(signature = (*, node_socket, token, namespace = "", entrypoint = "", log_to_driver = true, owns_cluster = false,
+    sys_path = Vec::new(), cwd = "", runtime_env = "", script = ""))]
+#[expect(clippy::too_many_arguments, reason = "keywords of the Python function, packed at once")]
+pub(crate) fn connect(
+    py: Python<'_>,
+    node_socket: PathBuf,
+    token: &str,
+    namespace: &str,
+    entrypoint: &str,
+    log_to_driver: bool,
+    owns_cluster: bool,
+    sys_path: Vec<String>,
+    cwd: &str,
+    runtime_env: &str,
+    script: &str,
+) -> PyResult<()> {
+    let job = JobConfig {
+        sys_path,
+        cwd: cwd.to_owned(),
+        namespace: namespace.to_owned(),
+        runtime_env: runtime_env.to_owned(),
+        script: script.to_owned(),
+        ..JobConfig::default()
+    };
+    let options = Options {
+        node_socket,
+        token: token.to_owned(),
+        worker_id: WorkerId::NIL,
+        is_driver: true,
+        namespace: namespace.to_owned(),
+        entrypoint: entrypoint.to_owned(),
+        log_to_driver,
+        owns_cluster,
+        job,
+    };
+    begin(py, options).map(drop)
+}
+
+/// Leave; idempotent.
+#[pyfunction]
+pub(crate) fn shutdown(py: Python<'_>) -> PyResult<()> {
+    let Some(session) = SESSION.write().take() else { return Ok(()) };
+    EPOCH.fetch_add(1, Ordering::Relaxed);
+    forget_plans();
+    detached(py, GilSite::Shutdown, |_| session.runtime.shutdown())
+}
+
+#[pyfunction]
+pub(crate) fn is_connected() -> bool {
+    SESSION.read().is_some()
+}
+
+#[pyfunction]
+pub(crate) fn session_epoch() -> u32 {
+    EPOCH.load(Ordering::Relaxed)
+}
+
+/// Called when a function that needs a session finds none.
+#[pyfunction]
+pub(crate) fn set_auto_init(hook: Py<PyAny>) {
+    // The old hook is dropped outside of the lock: its destructor may run any Python.
+    let old = AUTO_INIT.write().replace(hook);
+    drop(old);
+}
+
+/// Where this process is.
+#[pyfunction]
+pub(crate) fn session(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let session = connected(py)?;
+    let runtime = &session.runtime;
+    let registered = runtime.session();
+    let dict = PyDict::new(py);
+    dict.set_item("node_id", registered.node_id.hex())?;
+    dict.set_item("worker_id", runtime.address().worker_id.hex())?;
+    dict.set_item("job_id", runtime.job().job_id.hex())?;
+    dict.set_item("host", &registered.host)?;
+    dict.set_item("session_dir", &registered.session_dir)?;
+    dict.set_item("session_name", &registered.session_name)?;
+    dict.set_item("temp_dir", &registered.temp_dir)?;
+    dict.set_item("control_address", &registered.control_address)?;
+    dict.set_item("namespace", runtime.job().namespace)?;
+    dict.set_item("labels", rows::labels(py, &registered.labels)?)?;
+    dict.set_item("total", rows::resources(py, &registered.total)?)?;
+    dict.set_item("runtime_env", runtime.job().runtime_env)?;
+    dict.set_item("is_driver", session.is_driver)?;
+    Ok(dict)
+}

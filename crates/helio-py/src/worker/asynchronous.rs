@@ -1,0 +1,159 @@
+//! The calls of an async actor. `heliostat.core.async_actor` owns the event loop and the order of
+//! things; here are the calls it handles.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helio_proto::peer::STREAMING;
+use helio_worker::{Call, Error, Outcome, Outgoing, OutgoingValue, Work};
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use super::execute::{self, apply, is_actor_exit};
+use super::failure::{self, Failure};
+use super::functions::{self, Entry};
+use super::main_loop::Flow;
+use super::{results, stream};
+use crate::codec::Source;
+use crate::codec::args;
+use crate::current::{self, Running};
+use crate::errors;
+use crate::session;
+
+/// Gives the main thread to the event loop, until the process is to end.
+pub(super) fn serve(py: Python<'_>, concurrency: u32) -> PyResult<Flow> {
+    let groups = PyDict::new(py);
+    for group in current::actor().iter().flat_map(|actor| &actor.spec.concurrency_groups) {
+        groups.set_item(&group.name, group.max_concurrency)?;
+    }
+    let serve = py.import("heliostat.core.async_actor")?.getattr("serve")?;
+    let code: i32 = serve.call1((concurrency, groups))?.extract()?;
+    Ok(if code < 0 { Flow::Die(-1 - code) } else { Flow::Leave(code) })
+}
+
+/// A call of an async actor's method, from its arrival to its answer.
+#[pyclass(frozen, name = "_RunningCall", module = "heliostat._heliostat")]
+pub(crate) struct RunningCall {
+    running: Arc<Running>,
+    entry: Arc<Entry>,
+    returns: u32,
+    /// What to unpack, until it is.
+    call: Mutex<Option<Call>>,
+}
+
+impl RunningCall {
+    pub(crate) fn running(&self) -> Arc<Running> {
+        Arc::clone(&self.running)
+    }
+
+    fn make(py: Python<'_>, call: Call) -> PyResult<Self> {
+        let entry = functions::method(py, &call.template)?;
+        let running = Running {
+            task: call.task,
+            template: Arc::clone(&call.template),
+            extra: Arc::clone(&entry.extra),
+            attempt: call.attempt,
+            lease: None,
+        };
+        Ok(Self { running: Arc::new(running), entry, returns: call.returns, call: Mutex::new(Some(call)) })
+    }
+
+    fn finish_with(&self, py: Python<'_>, outcome: Outcome) -> PyResult<()> {
+        session::connected(py)?.runtime.finish(self.running.task, outcome);
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl RunningCall {
+    #[getter]
+    fn task<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.running.task.0)
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.running.template.name
+    }
+
+    #[getter]
+    fn group(&self) -> &str {
+        &self.running.template.concurrency_group
+    }
+
+    #[getter]
+    fn is_streaming(&self) -> bool {
+        self.returns == STREAMING
+    }
+
+    #[getter]
+    fn backpressure(&self) -> u32 {
+        self.running.template.backpressure
+    }
+
+    /// Calls the method; what comes back may be something to await.
+    fn invoke<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let call = self.call.lock().take();
+        let call = call.ok_or_else(|| PyRuntimeError::new_err("the call was invoked already"))?;
+        let unpacked = args::unpack(py, Source::Shared(call.body), &call.deps)?;
+        apply(py, &self.entry, &unpacked)
+    }
+
+    /// Sends an item of a generator; may block while the caller has too many unread ones.
+    fn send(&self, index: u32, item: &Bound<'_, PyAny>) -> PyResult<()> {
+        let session = session::connected(item.py())?;
+        stream::send(&session, self.running.task, &self.entry, index, item)
+    }
+
+    /// Answers with the value.
+    fn finish(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = value.py();
+        let session = session::connected(py)?;
+        let task = self.running.task;
+        let mut made = results::of_call(&session, &self.entry, value, |index| task.object(index), self.returns)?;
+        let returns = std::mem::take(&mut made.values);
+        self.finish_with(py, Outcome { returns, ..Outcome::default() })
+    }
+
+    /// Answers that the generator has ended after so many items.
+    fn finish_items(&self, py: Python<'_>, items: u32) -> PyResult<()> {
+        let end = Outgoing { value: OutgoingValue::Inline(vec![0]), contained: Vec::new() };
+        self.finish_with(py, Outcome { returns: vec![end], items, ..Outcome::default() })
+    }
+
+    /// Answers with what was raised. If that ends the process, the exit code.
+    fn fail(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<Option<i32>> {
+        let session = session::connected(py)?;
+        let error = PyErr::from_value(error.clone());
+        if is_actor_exit(py, &error) {
+            execute::leave_actor(&session, &self.running, 0);
+            return Ok(Some(0));
+        }
+        match failure::judge(py, &session, &self.running, Some(&self.entry), error, self.returns) {
+            Failure::Failed(outcome) => self.finish_with(py, outcome).map(|()| None),
+            Failure::Exit(code) => {
+                execute::exit(&session, code);
+                Ok(Some(code))
+            }
+        }
+    }
+}
+
+/// What has come, without waiting: a call; the id of one to cancel; whether to drain before the end;
+/// `None` when there is nothing. Raises `ConnectionError` when the daemon is gone.
+#[pyfunction]
+pub(crate) fn _next_call(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let session = session::connected(py)?;
+    let mut never = || false;
+    match session.runtime.next_work(Some(Duration::ZERO), &mut never) {
+        Ok(Some(Work::Call(call))) => Ok(Bound::new(py, RunningCall::make(py, *call)?)?.into_any()),
+        Ok(Some(Work::Cancel(task))) => Ok(PyBytes::new(py, &task.0).into_any()),
+        Ok(Some(Work::Exit { drain, .. })) => Ok(pyo3::types::PyBool::new(py, drain).to_owned().into_any()),
+        Ok(Some(Work::Construct(_))) => Err(PyRuntimeError::new_err("this process is an actor already")),
+        Ok(None) => Ok(py.None().into_bound(py)),
+        Err(Error::Disconnected(why)) => Err(PyConnectionError::new_err(why)),
+        Err(error) => Err(errors::raise(py, error)),
+    }
+}

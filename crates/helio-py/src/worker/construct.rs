@@ -1,0 +1,88 @@
+//! Becoming an actor.
+
+use std::sync::Arc;
+
+use helio_types::TaskId;
+use helio_worker::Construct;
+use pyo3::prelude::*;
+
+use super::execute::is_actor_exit;
+use super::{ASYNC, devices, failure, functions, job, main_loop, pool};
+use crate::calls::Extra;
+use crate::codec::Source;
+use crate::codec::args;
+use crate::current::{self, Actor, Running};
+use crate::session::{self, Session};
+
+/// What came of it.
+pub(super) enum Made {
+    /// Its calls run one after another.
+    Plain,
+    /// Its calls run in pools of threads.
+    Threaded,
+    /// Its calls run on an event loop, so many at a time.
+    Async(u32),
+    /// Its constructor raised, which was reported.
+    Failed,
+}
+
+/// Constructs the actor and reports how it went.
+pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> PyResult<Made> {
+    job::apply(py, &construct.job)?;
+    devices::show(py, &construct.assigned.gpus)?;
+    let Construct { spec, template, incarnation, assigned, body, deps, .. } = construct;
+    let extra = Extra::from_bytes(&template.extra);
+    let (actor_id, concurrency, is_async) = (spec.actor_id, spec.max_concurrency, spec.is_async);
+    let threaded = concurrency > 1 || !spec.concurrency_groups.is_empty();
+    let running = Arc::new(Running {
+        task: TaskId::new(0, actor_id),
+        template: Arc::clone(&template),
+        extra: Arc::new(extra.clone()),
+        attempt: incarnation,
+        lease: None,
+    });
+    if is_async {
+        py.import("heliostat.core.async_actor")?.getattr("prepare")?.call0()?;
+    }
+    current::become_actor(Arc::new(Actor { spec, extra, incarnation, assigned }));
+    session::forget_plans();
+    let scope = current::enter(Arc::clone(&running), true);
+    let made = instance(py, &template, body, &deps);
+    drop(scope);
+    match made {
+        Ok(instance) => {
+            current::set_instance(instance.unbind());
+            py.import("heliostat.core.worker_main")?.getattr("actor_is_made")?.call0()?;
+            // Announced last: from here on calls may come.
+            if is_async {
+                ASYNC.store(true, std::sync::atomic::Ordering::Relaxed);
+            } else if threaded {
+                pool::open()?;
+            }
+            session.runtime.actor_ready(actor_id, Ok(()));
+            Ok(if is_async { Made::Async(concurrency) } else if threaded { Made::Threaded } else { Made::Plain })
+        }
+        Err(error) if is_actor_exit(py, &error) => {
+            let message = "exit_actor() was called in the constructor".to_owned();
+            main_loop::leaving(session, helio_types::DeathKind::UserExit, 0, message);
+            Ok(Made::Failed)
+        }
+        Err(error) => {
+            let text = error.to_string();
+            let payload = failure::payload(py, &running, error, "init_error");
+            session.runtime.actor_ready(actor_id, Err((payload, text)));
+            Ok(Made::Failed)
+        }
+    }
+}
+
+fn instance<'py>(
+    py: Python<'py>,
+    template: &helio_proto::peer::Template,
+    body: helio_worker::Bytes,
+    deps: &[helio_worker::Payload],
+) -> PyResult<Bound<'py, PyAny>> {
+    let class = functions::function(py, template)?.into_bound(py);
+    let unpacked = args::unpack(py, Source::Shared(body), deps)?;
+    class.call(&unpacked.args, unpacked.kwargs.as_ref())
+}

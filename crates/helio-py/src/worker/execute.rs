@@ -1,0 +1,214 @@
+//! Runs calls on the thread at hand: tasks, and the methods of a plain or threaded actor.
+
+use std::sync::Arc;
+
+use helio_proto::peer::STREAMING;
+use helio_types::{DeathKind, PlacementGroupId};
+use helio_worker::{Call, Outcome, OutgoingValue, Outgoing};
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::failure::{self, Failure};
+use super::functions::{self, Entry, Target};
+use super::main_loop::{Flow, leaving};
+use super::{cancel, job, results, stream};
+use crate::codec::Source;
+use crate::codec::args::{self, Unpacked};
+use crate::current::{self, Running};
+use crate::session::{self, Session};
+
+/// Runs a call on the main thread.
+pub(super) fn run(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
+    match call.lease.clone() {
+        Some(lease) => {
+            job::serve(py, &lease)?;
+            run_task(py, session, call)
+        }
+        None => run_method(py, session, call, true),
+    }
+}
+
+fn running(call: &Call, entry: Option<&Arc<Entry>>) -> Arc<Running> {
+    Arc::new(Running {
+        task: call.task,
+        template: Arc::clone(&call.template),
+        extra: entry.map(|entry| Arc::clone(&entry.extra)).unwrap_or_default(),
+        attempt: call.attempt,
+        lease: call.lease.clone(),
+    })
+}
+
+fn run_task(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
+    let loaded = functions::task(py, &call.template);
+    let (entry, problem) = match loaded {
+        Ok(entry) => (Some(entry), None),
+        Err(error) => (None, Some(error)),
+    };
+    let running = running(&call, entry.as_ref());
+    capture(&running);
+    let scope = current::enter(Arc::clone(&running), true);
+    let outcome = cancel::interruptible(py, call.task, || match (&entry, problem) {
+        (Some(entry), None) => invoke(py, session, &call, entry),
+        (_, problem) => Err(problem.unwrap_or_else(|| PyTypeError::new_err("no function"))),
+    });
+    let flow = finish(py, session, &call, &running, entry.as_deref(), outcome);
+    drop(scope);
+    Ok(flow)
+}
+
+/// Runs a method; `on_main`: threads that user code starts belong to it.
+pub(super) fn run_method(py: Python<'_>, session: &Session, call: Call, on_main: bool) -> PyResult<Flow> {
+    let entry = functions::method(py, &call.template)?;
+    let running = running(&call, Some(&entry));
+    let scope = current::enter(Arc::clone(&running), on_main);
+    let outcome = invoke(py, session, &call, &entry);
+    let flow = finish(py, session, &call, &running, Some(&entry), outcome);
+    drop(scope);
+    Ok(flow)
+}
+
+/// Calls, and makes the outcome of what comes back.
+fn invoke(py: Python<'_>, session: &Session, call: &Call, entry: &Entry) -> PyResult<(Outcome, results::Results)> {
+    let unpacked = args::unpack(py, Source::Shared(call.body.clone()), &call.deps)?;
+    let result = apply(py, entry, &unpacked)?;
+    if call.returns == STREAMING {
+        let items = stream::run(session, call.task, entry, &result)?;
+        let end = Outgoing { value: OutgoingValue::Inline(vec![0]), contained: Vec::new() };
+        return Ok((Outcome { returns: vec![end], items, ..Outcome::default() }, results::Results::default()));
+    }
+    let mut made = results::of_call(session, entry, &result, |index| call.task.object(index), call.returns)?;
+    let returns = std::mem::take(&mut made.values);
+    Ok((Outcome { returns, ..Outcome::default() }, made))
+}
+
+/// Calls the function or method.
+pub(super) fn apply<'py>(py: Python<'py>, entry: &Entry, unpacked: &Unpacked<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let Unpacked { args, kwargs } = unpacked;
+    match &entry.target {
+        Target::Function(function) => function.bind(py).call(args, kwargs.as_ref()),
+        Target::Method(name) => {
+            let instance = current::instance(py)
+                .ok_or_else(|| PyTypeError::new_err("a method call reached a process that is no actor"))?;
+            let instance = instance.into_bound(py);
+            match instance.getattr(name.bind(py)) {
+                Ok(method) => method.call(args, kwargs.as_ref()),
+                Err(error) if error.is_instance_of::<PyAttributeError>(py) => {
+                    built_in(&instance, &entry.template.name, args, unpacked).unwrap_or(Err(error))
+                }
+                Err(error) => Err(error),
+            }
+        }
+    }
+}
+
+/// The methods that every actor has.
+fn built_in<'py>(
+    instance: &Bound<'py, PyAny>,
+    name: &str,
+    args: &Bound<'py, PyTuple>,
+    unpacked: &Unpacked<'py>,
+) -> Option<PyResult<Bound<'py, PyAny>>> {
+    let py = instance.py();
+    match name {
+        "__ray_ready__" => Some(Ok(pyo3::types::PyBool::new(py, true).to_owned().into_any())),
+        "__ray_terminate__" => Some(exit_actor().map(|()| py.None().into_bound(py))),
+        "__ray_call__" => {
+            let call = || {
+                let function = args.get_item(0)?;
+                let mut all = vec![instance.clone()];
+                all.extend(args.iter().skip(1));
+                function.call(PyTuple::new(py, all)?, unpacked.kwargs.as_ref())
+            };
+            Some(call())
+        }
+        _ => None,
+    }
+}
+
+/// Reports the outcome; what to do next.
+fn finish(
+    py: Python<'_>,
+    session: &Session,
+    call: &Call,
+    running: &Running,
+    entry: Option<&Entry>,
+    outcome: PyResult<(Outcome, results::Results)>,
+) -> Flow {
+    // What the call has printed belongs in front of what its caller prints next.
+    let (mut outcome, held) = match outcome {
+        Ok((outcome, held)) => (outcome, held),
+        Err(error) if is_actor_exit(py, &error) => return leave_actor(session, running, 0),
+        Err(error) => match failure::judge(py, session, running, entry, error, call.returns) {
+            Failure::Failed(outcome) => (outcome, results::Results::default()),
+            Failure::Exit(code) => return exit(session, code),
+        },
+    };
+    let last = functions::is_last(&call.template);
+    outcome.leaving = last;
+    session.runtime.finish(call.task, outcome);
+    drop(held);
+    if last {
+        leaving(session, DeathKind::Intended, 0, "the function's max_calls are done".to_owned());
+        return Flow::Leave(0);
+    }
+    Flow::Next
+}
+
+/// `sys.exit()` in user code.
+pub(super) fn exit(session: &Session, code: i32) -> Flow {
+    let is_actor = current::actor().is_some();
+    let kind = if is_actor && code == 0 { DeathKind::UserExit } else { DeathKind::Exited };
+    let message = if kind == DeathKind::UserExit {
+        "Worker exits by an user request. Worker exits with an exit code 0.".to_owned()
+    } else {
+        format!("Worker exits unexpectedly. Worker exits with an exit code {code}.")
+    };
+    leaving(session, kind, code, message);
+    Flow::Leave(code)
+}
+
+/// Marks `SystemExit` of `exit_actor()`, which is no error of the process.
+const ACTOR_EXIT: &str = "_heliostat_actor_exit";
+
+pub(super) fn is_actor_exit(py: Python<'_>, error: &PyErr) -> bool {
+    error.value(py).hasattr(ACTOR_EXIT).unwrap_or(false)
+}
+
+/// `exit_actor()` was called: the caller learns that the actor is dead, not a value.
+pub(super) fn leave_actor(session: &Session, running: &Running, code: i32) -> Flow {
+    let message = format!("exit_actor() is called by the user, in {}.", running.template.name);
+    leaving(session, DeathKind::UserExit, code, message);
+    Flow::Leave(code)
+}
+
+/// End this actor after the present call.
+#[pyfunction]
+pub(crate) fn exit_actor() -> PyResult<()> {
+    if current::actor().is_none() {
+        return Err(PyTypeError::new_err("exit_actor API is called on a non-actor worker."));
+    }
+    Python::attach(|py| {
+        let class = if super::ASYNC.load(std::sync::atomic::Ordering::Relaxed) {
+            py.import("heliostat.exceptions")?.getattr("AsyncioActorExit")?
+        } else {
+            py.import("builtins")?.getattr("SystemExit")?
+        };
+        let exit = class.call1((0,))?;
+        exit.setattr(intern!(py, "_heliostat_actor_exit"), true)?;
+        Err(PyErr::from_value(exit))
+    })
+}
+
+/// Calls that were prepared for another placement group are prepared again.
+fn capture(running: &Running) {
+    static BEFORE: Mutex<Option<PlacementGroupId>> = Mutex::new(None);
+    let now = current::captured(&running.extra);
+    let mut before = BEFORE.lock();
+    if *before != now {
+        *before = now;
+        session::forget_plans();
+    }
+}

@@ -1,0 +1,127 @@
+//! The main thread's loop.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use helio_types::{DeathCause, DeathKind, WorkerId};
+use helio_worker::{Error, Options, Work};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::prelude::*;
+
+use super::{asynchronous, cancel, construct, devices, execute, pool};
+use crate::errors;
+use crate::gil::{GilSite, detached};
+use crate::session::{self, Session};
+
+/// How the loop goes on after a piece of work.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Next,
+    /// The process ends with this code; what Python has registered with `atexit` runs.
+    Leave(i32),
+    /// The process ends now.
+    Die(i32),
+}
+
+/// How calls reach the user's code here.
+enum Mode {
+    /// On this thread.
+    Here,
+    /// In the pools of a threaded actor.
+    Pools,
+}
+
+fn environment(name: &str) -> PyResult<String> {
+    std::env::var(name).map_err(|_| PyRuntimeError::new_err(format!("{name} is not set: workers are started by the daemon")))
+}
+
+/// Serve until told to end: the exit code, negated (minus one) when `atexit` functions are not to run.
+#[pyfunction]
+pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
+    devices::remember();
+    let worker_id = WorkerId::from_hex(&environment("HELIOSTAT_WORKER_ID")?)
+        .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    let options = Options {
+        node_socket: PathBuf::from(environment("HELIOSTAT_NODE_SOCKET")?),
+        token: environment("HELIOSTAT_AUTH_TOKEN")?,
+        worker_id,
+        is_driver: false,
+        ..Options::default()
+    };
+    let session = session::begin(py, options)?;
+    cancel::listen(&session);
+    match serve(py, &session)? {
+        Flow::Leave(code) => Ok(code),
+        Flow::Die(code) => Ok(-1 - code),
+        Flow::Next => Ok(0),
+    }
+}
+
+fn serve(py: Python<'_>, session: &Arc<Session>) -> PyResult<Flow> {
+    let mut mode = Mode::Here;
+    loop {
+        let work = match next(py, session)? {
+            Some(work) => work,
+            // The daemon is gone: there is nobody to work for.
+            None => return Ok(Flow::Die(0)),
+        };
+        let flow = match work {
+            Work::Call(call) => match mode {
+                Mode::Here => execute::run(py, session, *call)?,
+                Mode::Pools => {
+                    pool::submit(py, session, *call)?;
+                    Flow::Next
+                }
+            },
+            Work::Construct(construct) => match construct::run(py, session, *construct)? {
+                construct::Made::Plain => Flow::Next,
+                construct::Made::Threaded => {
+                    mode = Mode::Pools;
+                    Flow::Next
+                }
+                construct::Made::Async(concurrency) => asynchronous::serve(py, concurrency)?,
+                construct::Made::Failed => Flow::Leave(0),
+            },
+            // It was over before the word came, or it is one that is only told by a flag.
+            Work::Cancel(_) => Flow::Next,
+            Work::Exit { .. } if pool::asked_to_leave().is_some() => Flow::Next,
+            Work::Exit { drain: true, .. } => {
+                pool::drain(py)?;
+                Flow::Leave(0)
+            }
+            Work::Exit { drain: false, .. } => Flow::Die(0),
+        };
+        if flow != Flow::Next {
+            return Ok(flow);
+        }
+        if let Some(code) = pool::asked_to_leave() {
+            return Ok(Flow::Leave(code));
+        }
+    }
+}
+
+/// The next piece of work; `None` when the daemon is gone. A late cancellation is no reason to stop.
+fn next(py: Python<'_>, session: &Session) -> PyResult<Option<Work>> {
+    loop {
+        let work = detached(py, GilSite::NextWork, |interrupt| session.runtime.next_work(None, interrupt));
+        match work {
+            Ok(Ok(Some(work))) => return Ok(Some(work)),
+            Ok(Ok(None)) => {}
+            Ok(Err(Error::Disconnected(_))) => return Ok(None),
+            Ok(Err(error)) => return Err(errors::raise(py, error)),
+            // A cancellation that came late, or a pool thread that asks for the end.
+            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => {
+                if pool::asked_to_leave().is_some() {
+                    return Ok(Some(Work::Exit { reason: "exit_actor".into(), drain: false }));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Tells the daemon that the process ends by its own will.
+pub(super) fn leaving(session: &Session, kind: DeathKind, code: i32, message: String) {
+    let pid = std::process::id();
+    session.runtime.leaving(DeathCause { kind, code, pid, message, ..DeathCause::default() });
+}

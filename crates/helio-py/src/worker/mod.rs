@@ -1,0 +1,45 @@
+//! The worker: what `run_worker()` does on the process's main thread.
+//!
+//! One loop takes work from the runtime, without the GIL, and runs it: tasks and the calls of a plain
+//! actor right there; the calls of a threaded actor in its pools; those of an async actor on an event
+//! loop, which then takes the main loop's place. Reading order: [`main_loop`], [`execute`],
+//! [`functions`], [`failure`], [`stream`], [`construct`], [`pool`], [`asynchronous`].
+
+mod asynchronous;
+mod cancel;
+mod construct;
+pub(crate) mod devices;
+mod execute;
+mod failure;
+mod functions;
+mod job;
+mod main_loop;
+mod pool;
+mod results;
+mod stream;
+
+pub(crate) use asynchronous::{RunningCall, _next_call};
+pub(crate) use execute::exit_actor;
+pub(crate) use main_loop::run_worker;
+pub(crate) use pool::_serve_pool;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::prelude::*;
+
+/// Whether this process is an async actor.
+static ASYNC: AtomicBool = AtomicBool::new(false);
+
+/// A blocking call inside an async actor holds up all its calls: the user is told once.
+pub(crate) fn warn_if_blocking(py: Python<'_>, what: &str, timeout: Option<f64>) -> PyResult<()> {
+    if ASYNC.load(Ordering::Relaxed) && timeout != Some(0.0) {
+        py.import("heliostat.core.async_actor")?.getattr("warn_blocking")?.call1((what,))?;
+    }
+    Ok(())
+}
+
+/// What is printed now comes from a call of this name; empty: from none.
+#[pyfunction]
+pub(crate) fn _display_name() -> String {
+    crate::current::display_name().map(|template| template.name.clone()).unwrap_or_default()
+}

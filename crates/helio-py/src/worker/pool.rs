@@ -1,0 +1,146 @@
+//! The pools of a threaded actor: one queue and up to so many threads per concurrency group. The main
+//! thread hands out; a thread is started when a call comes and none is idle.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use helio_worker::Call;
+use parking_lot::{Condvar, Mutex};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use super::execute;
+use super::main_loop::Flow;
+use crate::current;
+use crate::gil::{GilSite, detached};
+use crate::session::{self, Session};
+
+/// A concurrency group.
+struct Pool {
+    max: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Call>,
+    threads: usize,
+    idle: usize,
+    running: usize,
+    closed: bool,
+}
+
+/// By the group's name; the default group's is empty.
+static POOLS: Mutex<Option<HashMap<String, Arc<Pool>>>> = Mutex::new(None);
+/// The exit code, once a call has asked for the process's end; -1 until then.
+static EXIT: AtomicI64 = AtomicI64::new(-1);
+
+/// Opens the pools that the actor was declared with.
+pub(super) fn open() -> PyResult<()> {
+    let actor = current::actor().ok_or_else(|| PyRuntimeError::new_err("pools are for actors"))?;
+    let pool = |max: u32| {
+        Arc::new(Pool { max: max.max(1) as usize, state: Mutex::default(), changed: Condvar::new() })
+    };
+    let mut pools = HashMap::from([(String::new(), pool(actor.spec.max_concurrency))]);
+    for group in &actor.spec.concurrency_groups {
+        pools.insert(group.name.clone(), pool(group.max_concurrency));
+    }
+    *POOLS.lock() = Some(pools);
+    Ok(())
+}
+
+fn find(name: &str) -> Option<Arc<Pool>> {
+    let pools = POOLS.lock();
+    let pools = pools.as_ref()?;
+    pools.get(name).or_else(|| pools.get("")).cloned()
+}
+
+/// Hands a call to its group.
+pub(super) fn submit(py: Python<'_>, session: &Session, call: Call) -> PyResult<()> {
+    let group = call.template.concurrency_group.clone();
+    let Some(pool) = find(&group) else {
+        return execute::run_method(py, session, call, true).map(drop);
+    };
+    let start = {
+        let mut state = pool.state.lock();
+        state.queue.push_back(call);
+        let start = state.idle < state.queue.len() && state.threads < pool.max;
+        state.threads += usize::from(start);
+        start
+    };
+    pool.changed.notify_one();
+    if start {
+        py.import("heliostat.core.worker_main")?.getattr("start_pool_thread")?.call1((group,))?;
+    }
+    Ok(())
+}
+
+/// A pool thread's life.
+#[pyfunction]
+pub(crate) fn _serve_pool(py: Python<'_>, group: &str) -> PyResult<()> {
+    let (Some(pool), Some(session)) = (find(group), session::present()) else { return Ok(()) };
+    loop {
+        let call = detached(py, GilSite::Pool, |_| pool.next())?;
+        let Some(call) = call else { return Ok(()) };
+        let flow = execute::run_method(py, &session, call, false);
+        pool.done();
+        if let Flow::Leave(code) | Flow::Die(code) = flow? {
+            ask_to_leave(code);
+        }
+    }
+}
+
+impl Pool {
+    fn next(&self) -> Option<Call> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(call) = state.queue.pop_front() {
+                state.running += 1;
+                return Some(call);
+            }
+            if state.closed {
+                return None;
+            }
+            state.idle += 1;
+            self.changed.wait(&mut state);
+            state.idle -= 1;
+        }
+    }
+
+    fn done(&self) {
+        self.state.lock().running -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until nothing is queued or runs.
+    fn drain(&self) {
+        let mut state = self.state.lock();
+        while state.running > 0 || !state.queue.is_empty() {
+            self.changed.wait_for(&mut state, Duration::from_secs(1));
+        }
+        state.closed = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Lets the main thread know that the process is to end, though it sleeps in the runtime.
+fn ask_to_leave(code: i32) {
+    EXIT.store(i64::from(code), Ordering::SeqCst);
+    // SAFETY: a signal to ourselves; the main thread's sleep ends, and the handler does nothing that
+    // the loop does not expect.
+    unsafe { libc::kill(libc::getpid(), libc::SIGINT) };
+}
+
+/// The code to leave with, if a call asked for it.
+pub(super) fn asked_to_leave() -> Option<i32> {
+    i32::try_from(EXIT.load(Ordering::SeqCst)).ok().filter(|code| *code >= 0)
+}
+
+/// Waits for what the pools have been given.
+pub(super) fn drain(py: Python<'_>) -> PyResult<()> {
+    let pools: Vec<_> = POOLS.lock().iter().flat_map(|pools| pools.values().cloned()).collect();
+    detached(py, GilSite::Pool, |_| pools.iter().for_each(|pool| pool.drain()))
+}

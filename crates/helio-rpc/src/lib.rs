@@ -1,0 +1,9 @@
+//! Handshake and framed connections.
+//!
+//! [`service`] is for the daemons: tokio, many connections, one task a direction. Drivers and
+//! workers have a transport of their own in `helio-worker`; both speak the frames of
+//! [`helio_proto::frame`] and begin with [`helio_proto::hello`].
+
+#![forbid(unsafe_code)]
+
+pub mod service;

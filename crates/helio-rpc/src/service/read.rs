@@ -1,0 +1,78 @@
+//! The receiving half of a connection.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use helio_proto::{Wire, frame};
+
+use super::{Error, Stream};
+
+/// How much is asked of the socket at a time, in bytes.
+const READ_SIZE: usize = 64 << 10;
+
+/// The receiving half of a connection.
+#[derive(Debug)]
+pub struct Reader {
+    stream: Arc<Stream>,
+    buffer: BytesMut,
+    frame_max: usize,
+}
+
+impl Reader {
+    pub(super) fn new(stream: Arc<Stream>, frame_max: usize) -> Self {
+        Self { stream, buffer: BytesMut::new(), frame_max }
+    }
+
+    /// From now on frames may have so many bytes.
+    pub(super) fn allow(&mut self, frame_max: usize) {
+        self.frame_max = frame_max;
+    }
+
+    /// The next message, or `None` when the peer has closed the connection between two frames.
+    /// Cancel safe: a frame that has partly arrived is kept.
+    ///
+    /// # Errors
+    /// When the connection broke, or the bytes are not such a message.
+    pub async fn next<M: Wire>(&mut self) -> Result<Option<M>, Error> {
+        match self.next_frame().await? {
+            Some(bytes) => Ok(Some(M::decode(bytes)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The next frame's bytes; see [`Reader::next`].
+    ///
+    /// # Errors
+    /// When the connection broke, or a frame is too long.
+    pub async fn next_frame(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            if let Some(bytes) = self.take_frame()? {
+                return Ok(Some(bytes));
+            }
+            // Memory follows the bytes that have arrived, not the length that was announced: a peer
+            // that promises a large frame and sends nothing costs nothing (LIMIT-1).
+            self.buffer.reserve(READ_SIZE);
+            if self.stream.read(&mut self.buffer).await? == 0 {
+                return if self.buffer.is_empty() { Ok(None) } else { Err(Error::Truncated) };
+            }
+        }
+    }
+
+    /// The next message if its bytes have arrived already.
+    ///
+    /// # Errors
+    /// See [`Reader::next`].
+    pub fn buffered<M: Wire>(&mut self) -> Result<Option<M>, Error> {
+        match self.take_frame()? {
+            Some(bytes) => Ok(Some(M::decode(bytes)?)),
+            None => Ok(None),
+        }
+    }
+
+    fn take_frame(&mut self) -> Result<Option<Bytes>, Error> {
+        let Some((start, end)) = frame::split(&self.buffer, self.frame_max)? else {
+            return Ok(None);
+        };
+        Ok(Some(self.buffer.split_to(end).freeze().slice(start..)))
+    }
+}

@@ -1,0 +1,116 @@
+//! A connected socket of either family.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown};
+use tokio::io::Interest;
+use tokio::net::{TcpStream, UnixStream};
+
+/// A connected socket of either family.
+#[derive(Debug)]
+pub enum Stream {
+    /// On this machine.
+    Unix(UnixStream),
+    /// Between machines.
+    Tcp(TcpStream),
+}
+
+impl From<UnixStream> for Stream {
+    fn from(stream: UnixStream) -> Self {
+        Self::Unix(stream)
+    }
+}
+
+impl From<TcpStream> for Stream {
+    /// Small frames must not wait for each other's acknowledgement.
+    fn from(stream: TcpStream) -> Self {
+        // It fails only on a socket that is closed already, which the first read reports.
+        let _ = stream.set_nodelay(true);
+        Self::Tcp(stream)
+    }
+}
+
+impl Stream {
+    /// Reads what is there, waiting for the first byte; 0 at the end. Cancel safe.
+    pub(super) async fn read(&self, out: &mut bytes::BytesMut) -> io::Result<usize> {
+        loop {
+            let outcome = match self {
+                Self::Unix(s) => {
+                    s.readable().await?;
+                    s.try_read_buf(out)
+                }
+                Self::Tcp(s) => {
+                    s.readable().await?;
+                    s.try_read_buf(out)
+                }
+            };
+            match outcome {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Writes some of `bytes`, and with the first of them `fd`. Cancel safe.
+    pub(super) async fn write(&self, bytes: &[u8], fd: Option<&OwnedFd>) -> io::Result<usize> {
+        loop {
+            let outcome = match self {
+                Self::Unix(s) => {
+                    s.writable().await?;
+                    match fd {
+                        Some(fd) => s.try_io(Interest::WRITABLE, || {
+                            send_with_fd(s.as_fd(), bytes, fd.as_fd())
+                        }),
+                        None => s.try_write(bytes),
+                    }
+                }
+                Self::Tcp(s) => {
+                    s.writable().await?;
+                    s.try_write(bytes)
+                }
+            };
+            match outcome {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Ends the connection in both directions; whoever reads it sees the end.
+    pub(super) fn shutdown(&self) {
+        // It fails only where the peer was faster.
+        let _ = rustix::net::shutdown(self.as_fd(), Shutdown::Both);
+    }
+
+    /// The peer's address without its port, which changes with every attempt.
+    pub(super) fn source(&self) -> String {
+        match self {
+            Self::Unix(s) => {
+                s.peer_cred().map_or_else(|_| "unix".to_owned(), |c| format!("user {}", c.uid()))
+            }
+            Self::Tcp(s) => s.peer_addr().map_or_else(|_| "tcp".to_owned(), |a| a.ip().to_string()),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(s) => s.as_fd(),
+            Self::Tcp(s) => s.as_fd(),
+        }
+    }
+}
+
+fn send_with_fd(socket: BorrowedFd<'_>, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let fds = [fd];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    assert!(
+        ancillary.push(SendAncillaryMessage::ScmRights(&fds)),
+        "the space was made for one descriptor"
+    );
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags)?)
+}

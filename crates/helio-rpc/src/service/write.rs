@@ -1,0 +1,230 @@
+//! The sending half of a connection.
+//!
+//! Senders append frames to a shared buffer and never wait; a task writes the buffer out, all that
+//! has gathered at once. The buffer is guarded by a std mutex because it is held for the length of an
+//! encode and never across an await.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use helio_proto::{Wire, frame};
+use tokio::sync::Notify;
+
+use super::Stream;
+
+/// How many bytes may wait to be written to one peer.
+pub const QUEUE_MAX: usize = 64 << 20;
+
+/// Buffers up to this size are kept for reuse, in bytes.
+const BUFFER_KEPT: usize = 256 << 10;
+
+/// Why a message was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The peer does not read; [`QUEUE_MAX`] bytes wait for it.
+    #[error("the peer does not read what it is sent")]
+    Full,
+    /// The connection has ended.
+    #[error("the connection has ended")]
+    Closed,
+}
+
+/// The sending half of a connection: a handle that can be cloned. When the last one is dropped, what
+/// was sent is still written, then the connection ends.
+#[derive(Debug, Clone)]
+pub struct Writer {
+    shared: Arc<Handle>,
+}
+
+#[derive(Debug)]
+struct Handle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    stream: Arc<Stream>,
+    queue: Mutex<Queue>,
+    /// Something was queued, or the queue was closed.
+    filled: Notify,
+    /// The queue was written out, or the connection ended.
+    drained: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    bytes: Vec<u8>,
+    /// Descriptors, each with the position in `bytes` of the frame that it travels with.
+    fds: Vec<(usize, OwnedFd)>,
+    /// Bytes that the task has taken and not written yet.
+    in_flight: usize,
+    /// No more is taken.
+    closed: bool,
+}
+
+impl Writer {
+    pub(super) fn start(stream: Arc<Stream>) -> Self {
+        let shared = Arc::new(Shared {
+            stream,
+            queue: Mutex::default(),
+            filled: Notify::new(),
+            drained: Notify::new(),
+        });
+        tokio::spawn(write_out(Arc::clone(&shared)));
+        Self { shared: Arc::new(Handle(shared)) }
+    }
+
+    /// Queues a message.
+    ///
+    /// # Errors
+    /// When the queue is full or the connection has ended; the message was not taken.
+    pub fn send<M: Wire>(&self, message: &M) -> Result<(), SendError> {
+        self.append(message, None)
+    }
+
+    /// Queues a message; `fd` arrives with its first byte. Over TCP the descriptor is not sent.
+    ///
+    /// # Errors
+    /// See [`Writer::send`].
+    pub fn send_with_fd<M: Wire>(&self, message: &M, fd: OwnedFd) -> Result<(), SendError> {
+        self.append(message, Some(fd))
+    }
+
+    /// Waits until less than half of [`QUEUE_MAX`] is queued: for bulk data, whose sender can wait.
+    pub async fn room(&self) {
+        self.below(QUEUE_MAX / 2).await;
+    }
+
+    /// Waits until everything was handed to the operating system, or the connection has ended.
+    pub async fn flushed(&self) {
+        self.below(1).await;
+    }
+
+    /// How many bytes wait.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        let queue = self.shared.0.lock();
+        queue.bytes.len() + queue.in_flight
+    }
+
+    /// Ends the connection after what was sent is written; the reader sees the end, too.
+    pub fn close(&self) {
+        self.shared.0.close();
+    }
+
+    /// Ends the connection now; what waits is dropped.
+    pub fn abort(&self) {
+        self.shared.0.close();
+        self.shared.0.stream.shutdown();
+    }
+
+    async fn below(&self, bytes: usize) {
+        loop {
+            let notified = self.shared.0.drained.notified();
+            {
+                let queue = self.shared.0.lock();
+                if queue.bytes.len() + queue.in_flight < bytes
+                    || (queue.closed && queue.bytes.is_empty())
+                {
+                    return;
+                }
+            }
+            notified.await;
+        }
+    }
+
+    fn append<M: Wire>(&self, message: &M, fd: Option<OwnedFd>) -> Result<(), SendError> {
+        let mut queue = self.shared.0.lock();
+        if queue.closed {
+            return Err(SendError::Closed);
+        }
+        let waiting = queue.bytes.len() + queue.in_flight;
+        // A single message may be longer than the bound; it is refused only behind others.
+        if waiting > 0 && waiting + message.encoded_len() > QUEUE_MAX {
+            return Err(SendError::Full);
+        }
+        if let Some(fd) = fd {
+            let position = queue.bytes.len();
+            queue.fds.push((position, fd));
+        }
+        frame::put(&mut queue.bytes, |out| {
+            message.encode(out).expect("a Vec grows as needed");
+        });
+        drop(queue);
+        self.shared.0.filled.notify_one();
+        Ok(())
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // Nothing that can panic runs under the lock except an encode into a Vec.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_one();
+    }
+}
+
+async fn write_out(shared: Arc<Shared>) {
+    let mut spare = Vec::new();
+    loop {
+        let (bytes, fds) = loop {
+            {
+                let mut queue = shared.lock();
+                if !queue.bytes.is_empty() {
+                    queue.in_flight = queue.bytes.len();
+                    let bytes = std::mem::replace(&mut queue.bytes, std::mem::take(&mut spare));
+                    break (bytes, std::mem::take(&mut queue.fds));
+                }
+                if queue.closed {
+                    drop(queue);
+                    shared.stream.shutdown();
+                    return;
+                }
+            }
+            shared.filled.notified().await;
+        };
+        let outcome = write_all(&shared.stream, &bytes, fds).await;
+        {
+            let mut queue = shared.lock();
+            queue.in_flight = 0;
+            if outcome.is_err() {
+                queue.closed = true;
+                queue.bytes = Vec::new();
+                queue.fds.clear();
+            }
+        }
+        shared.drained.notify_waiters();
+        if outcome.is_err() {
+            shared.stream.shutdown();
+            return;
+        }
+        if bytes.capacity() <= BUFFER_KEPT {
+            spare = bytes;
+            spare.clear();
+        }
+    }
+}
+
+async fn write_all(
+    stream: &Stream,
+    bytes: &[u8],
+    fds: Vec<(usize, OwnedFd)>,
+) -> std::io::Result<()> {
+    let mut fds = fds.into_iter().peekable();
+    let mut written = 0;
+    while written < bytes.len() {
+        let fd = fds.next_if(|(position, _)| *position <= written).map(|(_, fd)| fd);
+        // A descriptor travels with the first byte of its frame, so a write stops before the next one.
+        let end = fds.peek().map_or(bytes.len(), |(position, _)| *position);
+        written += stream.write(&bytes[written..end], fd.as_ref()).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! **WHY-1** Sentences about what a request waits for.
+
+use helio_proto::control::{Strategy, StrategyKind};
+use helio_types::{Quantity, ResourceSet};
+
+use crate::NodeView;
+use crate::labels::{all_match, parse_all};
+
+/// What a request of `need` waits for, in a sentence without a final dot.
+#[must_use]
+pub fn why(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
+    let selectors = parse_all(&strategy.labels);
+    let bound = StrategyKind::from_number(strategy.kind) == StrategyKind::NodeAffinity;
+    let fits = |node: &&NodeView| {
+        node.alive && node.total.covers(need) && all_match(&selectors, &node.labels)
+    };
+    let mut feasible: Vec<&NodeView> = nodes.iter().filter(fits).collect();
+    if bound {
+        let target: Vec<&NodeView> = feasible
+            .iter()
+            .filter(|node| node.address.node_id == strategy.node_id)
+            .copied()
+            .collect();
+        if !target.is_empty() || !strategy.soft {
+            feasible = target;
+        }
+    }
+    if feasible.is_empty() {
+        return infeasible(nodes, need, strategy);
+    }
+    if feasible.iter().any(|node| node.available.covers(need)) {
+        return format!("a worker with {} is being prepared", list(need));
+    }
+    let short = scarcest(&feasible, need);
+    let free = feasible.iter().map(|node| node.available.get(short)).max().unwrap_or_default();
+    let free = amount(short, Quantity(free.0.max(0)));
+    let wanted = list(need);
+    match feasible.as_slice() {
+        [node] => format!(
+            "node {} has {free} of {} {short} free and {wanted} is needed: waiting for other work to end",
+            node.address.host,
+            amount(short, node.total.get(short)),
+        ),
+        _ => format!(
+            "{} nodes could hold {wanted} but are in use (the freest has {free} {short} free): \
+             waiting for other work to end",
+            feasible.len(),
+        ),
+    }
+}
+
+/// Why no node could ever hold the request; the first of the filters that leaves none.
+pub(crate) fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
+    let mut left: Vec<&NodeView> = nodes.iter().filter(|node| node.alive).collect();
+    if StrategyKind::from_number(strategy.kind) == StrategyKind::NodeAffinity && !strategy.soft {
+        left.retain(|node| node.address.node_id == strategy.node_id);
+        if left.is_empty() {
+            return format!(
+                "node {} is not in the cluster any more, or never was",
+                strategy.node_id
+            );
+        }
+    }
+    if left.is_empty() {
+        return "the cluster has no node".to_owned();
+    }
+    let selectors = parse_all(&strategy.labels);
+    left.retain(|node| all_match(&selectors, &node.labels));
+    if left.is_empty() {
+        let wanted: Vec<String> =
+            strategy.labels.iter().map(|label| format!("{}={}", label.key, label.value)).collect();
+        return format!("no node has the labels {}", wanted.join(", "));
+    }
+    for (name, quantity) in need.iter() {
+        let largest = left.iter().map(|node| node.total.get(name)).max().unwrap_or_default();
+        if largest < quantity {
+            let largest = match largest.0 {
+                ..=0 => "none has any".to_owned(),
+                _ => format!("the largest has {}", amount(name, largest)),
+            };
+            return format!("no node has {} {name} ({largest})", amount(name, quantity));
+        }
+    }
+    format!("no single node has {} together", list(need))
+}
+
+/// The resource of which the nodes have the least free, measured by what is needed of it.
+fn scarcest<'a>(nodes: &[&NodeView], need: &'a ResourceSet) -> &'a str {
+    let covered = |name: &str, quantity: Quantity| {
+        let free = nodes.iter().map(|node| node.available.get(name)).max().unwrap_or_default();
+        free.to_f64() / quantity.to_f64()
+    };
+    need.iter()
+        .min_by(|a, b| covered(a.0, a.1).total_cmp(&covered(b.0, b.1)))
+        .map_or("CPU", |(name, _)| name)
+}
+
+fn list(need: &ResourceSet) -> String {
+    if need.is_empty() {
+        return "no resources".to_owned();
+    }
+    let parts: Vec<String> =
+        need.iter().map(|(name, quantity)| format!("{} {name}", amount(name, quantity))).collect();
+    parts.join(", ")
+}
+
+/// A quantity for people: bytes as GiB.
+fn amount(name: &str, quantity: Quantity) -> String {
+    match name {
+        "memory" | "object_store_memory" => {
+            format!("{:.2}GiB", quantity.to_f64() / f64::from(1 << 30))
+        }
+        _ => quantity.to_string(),
+    }
+}

@@ -1,0 +1,85 @@
+//! Where work goes: a pure function of what is known of the nodes.
+//!
+//! Both the control service (actors) and every node's daemon (tasks that do not fit at home) call
+//! [`place`]. It reads a view and changes nothing; whoever acts on its answer takes the resources out
+//! of the view, so that a burst of requests is spread.
+//!
+//! **LAYER-1** No clock and no randomness: what should differ from call to call comes in as `cursor`.
+//! **WHY-1** [`why`] says in a sentence what a request waits for, from the same view and the same
+//! filters by which [`place`] decided.
+//!
+//! The policies, by [`StrategyKind`]:
+//!
+//! | strategy | picks |
+//! |---|---|
+//! | default | nodes that hold the arguments, then the local one, while they are under half used; then the least used. Work without GPU avoids nodes with GPUs while others are free |
+//! | spread | the next node in turn that has room |
+//! | node affinity | that node, waiting for it when it is busy; `soft`: any other when it is gone or too small |
+//! | placement group | like default: the resources asked for name the bundle |
+//!
+//! Label selectors narrow the nodes before any policy looks at them.
+
+#![forbid(unsafe_code)]
+
+mod explain;
+mod labels;
+mod policy;
+
+use std::collections::BTreeMap;
+
+use helio_proto::control::{NodeInfo, Strategy, StrategyKind};
+use helio_types::{NodeAddress, NodeId, ResourceSet};
+
+pub use explain::why;
+pub use labels::Selector;
+pub use policy::place;
+
+/// What is known of a node.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NodeView {
+    /// Who it is.
+    pub address: NodeAddress,
+    /// A node that is not is never picked.
+    pub alive: bool,
+    /// All it has.
+    pub total: ResourceSet,
+    /// What of it is free.
+    pub available: ResourceSet,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl From<&NodeInfo> for NodeView {
+    fn from(info: &NodeInfo) -> Self {
+        Self {
+            address: info.address.clone(),
+            alive: info.alive,
+            total: info.total.clone(),
+            available: info.available.clone(),
+            labels: info
+                .labels
+                .iter()
+                .map(|label| (label.key.clone(), label.value.clone()))
+                .collect(),
+        }
+    }
+}
+
+/// Where a request may go now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// There: it has room.
+    On(NodeId),
+    /// Nowhere now; a node that could hold it is full.
+    Busy,
+    /// Nowhere, however long it waits, unless a node joins. Says why: "no node has 2 GPU (the
+    /// largest has 1)".
+    Infeasible(String),
+}
+
+/// Whether a request that found no feasible node is to fail rather than wait for one to join: it is
+/// bound to a node, and no other will do (`TaskUnschedulableError`, `ActorUnschedulableError`).
+#[must_use]
+pub fn fails_when_infeasible(strategy: &Strategy) -> bool {
+    StrategyKind::from_number(strategy.kind) == StrategyKind::NodeAffinity && !strategy.soft
+}

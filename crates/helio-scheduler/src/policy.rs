@@ -1,0 +1,107 @@
+//! The policies.
+
+use std::cmp::Ordering;
+
+use helio_proto::control::{Strategy, StrategyKind};
+use helio_types::{NodeId, Quantity, ResourceSet};
+
+use crate::explain::infeasible;
+use crate::labels::{all_match, parse_all};
+use crate::{NodeView, Placement};
+
+/// Below this use a node counts as idle: work is packed onto the preferred nodes until there.
+const PACK_UNTIL: f64 = 0.5;
+
+/// Picks a node for a request of `need`.
+///
+/// `local` is the node where the request arose, `locality` those that hold most of its arguments, the
+/// best first, and `cursor` a number that the caller raises from call to call. The order of `nodes`
+/// should stay the same between calls, or "the next in turn" means nothing.
+#[must_use]
+pub fn place(
+    nodes: &[NodeView],
+    local: Option<NodeId>,
+    need: &ResourceSet,
+    strategy: &Strategy,
+    cursor: u64,
+    locality: &[NodeId],
+) -> Placement {
+    let selectors = parse_all(&strategy.labels);
+    let feasible: Vec<&NodeView> = nodes
+        .iter()
+        .filter(|node| node.alive && node.total.covers(need) && all_match(&selectors, &node.labels))
+        .collect();
+    let kind = StrategyKind::from_number(strategy.kind);
+    if kind == StrategyKind::NodeAffinity {
+        match feasible.iter().find(|node| node.address.node_id == strategy.node_id) {
+            Some(node) if node.available.covers(need) => {
+                return Placement::On(node.address.node_id);
+            }
+            Some(_) => return Placement::Busy,
+            None if strategy.soft => {}
+            None => return Placement::Infeasible(infeasible(nodes, need, strategy)),
+        }
+    }
+    if feasible.is_empty() {
+        return Placement::Infeasible(infeasible(nodes, need, strategy));
+    }
+    let picked = match kind {
+        StrategyKind::Spread => next_in_turn(&feasible, need, cursor),
+        StrategyKind::Default | StrategyKind::NodeAffinity | StrategyKind::PlacementGroup => {
+            best(&feasible, local, need, cursor, locality)
+        }
+    };
+    picked.map_or(Placement::Busy, |node| Placement::On(node.address.node_id))
+}
+
+fn next_in_turn<'a>(
+    feasible: &[&'a NodeView],
+    need: &ResourceSet,
+    cursor: u64,
+) -> Option<&'a NodeView> {
+    let start = turn(cursor, feasible.len());
+    let (before, from) = feasible.split_at(start);
+    from.iter().chain(before).find(|node| node.available.covers(need)).copied()
+}
+
+fn best<'a>(
+    feasible: &[&'a NodeView],
+    local: Option<NodeId>,
+    need: &ResourceSet,
+    cursor: u64,
+    locality: &[NodeId],
+) -> Option<&'a NodeView> {
+    let mut free: Vec<&NodeView> =
+        feasible.iter().filter(|node| node.available.covers(need)).copied().collect();
+    let has_gpu = |node: &&NodeView| node.total.get("GPU") > Quantity(0);
+    if need.get("GPU") == Quantity(0) && !free.iter().all(has_gpu) {
+        free.retain(|node| !has_gpu(node));
+    }
+    let start = turn(cursor, free.len());
+    let n_free = free.len();
+    let rank = |index: usize, node: &NodeView| {
+        let used = used_part(node);
+        let id = node.address.node_id;
+        let held = locality.iter().position(|holder| *holder == id).unwrap_or(locality.len());
+        // Equal nodes are taken in turn, so that requests of several origins do not all meet on one.
+        let in_turn = (index + n_free - start) % n_free;
+        (if used < PACK_UNTIL { 0.0 } else { used }, held, local != Some(id), in_turn)
+    };
+    let ranked = free.iter().enumerate().map(|(index, node)| (rank(index, node), *node));
+    ranked
+        .min_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal))
+        .map(|(_, node)| node)
+}
+
+/// How much of its scarcest predefined resource a node has lent, from 0 to 1 (more when lent twice).
+fn used_part(node: &NodeView) -> f64 {
+    let part = |name: &str| {
+        let total = node.total.get(name).to_f64();
+        if total <= 0.0 { 0.0 } else { (total - node.available.get(name).to_f64()) / total }
+    };
+    ["CPU", "GPU", "memory"].into_iter().map(part).fold(0.0, f64::max)
+}
+
+fn turn(cursor: u64, n: usize) -> usize {
+    if n == 0 { 0 } else { (cursor % n as u64) as usize }
+}

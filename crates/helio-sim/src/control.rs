@@ -1,0 +1,112 @@
+//! The control service's shell: what `helio-control` does around the control machine. Its durable
+//! records outlive it.
+
+use std::collections::BTreeMap;
+
+use helio_control_state::{Action, Control, Event};
+use helio_proto::cluster::NodeToControl;
+use helio_proto::{decode, encode};
+use helio_types::NodeId;
+
+use crate::core::{Core, Event as Next};
+use crate::net::{End, What};
+
+pub(crate) struct ControlHost {
+    pub(crate) life: u32,
+    pub(crate) control: Control,
+    /// The newest connection of each node.
+    open: BTreeMap<NodeId, u64>,
+    /// When the last tick was.
+    ticked: u64,
+}
+
+impl ControlHost {
+    /// A first start, or one from what was persisted.
+    pub(crate) fn start(life: u32, core: &mut Core) -> Self {
+        let entries: Vec<(Vec<u8>, Vec<u8>)> =
+            core.durable.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let (control, actions) = Control::recover("session", entries, core.now_ms());
+        core.control = Some(life);
+        let mut host = Self { life, control, open: BTreeMap::new(), ticked: core.now };
+        host.perform(core, actions);
+        let wait = host.control.next_tick_ms() * 1000;
+        core.after(wait, Next::ControlTick { life });
+        host
+    }
+
+    fn me(&self) -> End {
+        End::Control(self.life)
+    }
+
+    fn apply(&mut self, core: &mut Core, event: Event) {
+        let before = self.control.next_tick_ms();
+        let actions = self.control.apply(event, core.now_ms());
+        self.perform(core, actions);
+        if let Err(text) = self.control.check() {
+            core.violation(format!("STATE-2: the control service disagrees with itself: {text}"));
+        }
+        let after = self.control.next_tick_ms();
+        if after < before {
+            core.at(self.ticked + after * 1000, Next::ControlTick { life: self.life });
+        }
+    }
+
+    pub(crate) fn tick(&mut self, core: &mut Core) {
+        if core.now < self.ticked + self.control.next_tick_ms() * 1000 {
+            return;
+        }
+        self.ticked = core.now;
+        self.apply(core, Event::Tick);
+        core.after(self.control.next_tick_ms() * 1000, Next::ControlTick { life: self.life });
+    }
+
+    fn perform(&mut self, core: &mut Core, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Persist(change) => {
+                    match change.value {
+                        Some(value) => core.durable.insert(change.key, value),
+                        None => core.durable.remove(&change.key),
+                    };
+                }
+                Action::Send { node_id, message } => {
+                    if let Some(link) = self.open.get(&node_id) {
+                        core.send(*link, self.me(), encode(&message));
+                    }
+                }
+                Action::Disconnect { node_id } => {
+                    if let Some(link) = self.open.remove(&node_id) {
+                        core.close(link, self.me());
+                    }
+                }
+                Action::Log(text) => core.note(|| format!("control: {text}")),
+                Action::End { reason } => core.note(|| format!("control ends: {reason}")),
+            }
+        }
+    }
+
+    pub(crate) fn arrived(&mut self, core: &mut Core, link: u64, what: What) {
+        let Some(End::Node(node)) = core.net.get(link).map(|link| link.ends[0]) else { return };
+        let node_id = core.daemons[node].address.node_id;
+        let is_newest = self.open.get(&node_id) == Some(&link);
+        match what {
+            What::Opened => {
+                if let Some(older) = self.open.insert(node_id, link) {
+                    core.close(older, self.me());
+                }
+            }
+            What::Bytes(bytes) if is_newest => match decode::<NodeToControl>(&bytes) {
+                Ok(message) => self.apply(core, Event::Node { node_id, message }),
+                Err(_) => core.violation("a node's message cannot be read".to_owned()),
+            },
+            What::Closed => {
+                core.close(link, self.me());
+                if is_newest {
+                    self.open.remove(&node_id);
+                    self.apply(core, Event::Disconnected { node_id });
+                }
+            }
+            What::Bytes(_) => {}
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What all simulated parts share: time, chance, the network, the queue of what is to come, the
+//! contents of the object stores, and the facts that the checkers go by.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use helio_node_state::{Exit, Spawn};
+use helio_types::{NodeAddress, NodeId, WorkerId};
+
+use crate::facts::Facts;
+use crate::net::{Arrival, End, Kind, Net, What};
+use crate::plan::{Fault, Plan};
+use crate::rng::Rng;
+use crate::trace::Trace;
+
+/// The clock of daemons and of the control service begins here, in milliseconds: it is not the owners'.
+const DAEMON_CLOCK_MS: u64 = 1_000_000;
+
+/// Something that is to happen.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A link has something for a side.
+    Arrive { link: u64, side: usize, what: What },
+    /// A process's user code may go on.
+    Run { pid: usize },
+    /// An owner wants to hear of the time.
+    OwnerTick { pid: usize },
+    /// A daemon wants to.
+    NodeTick { node: usize },
+    /// The control service wants to.
+    ControlTick { life: u32 },
+    /// The control service starts.
+    ControlStart,
+    /// A daemon tries to reach the control service; if it fails it waits so long.
+    Reach { node: usize, wait_us: u64 },
+    /// A worker process has been made.
+    Spawned { node: usize, spawn: Spawn },
+    /// A daemon's signal arrives at a worker.
+    Killed { node: usize, worker: WorkerId },
+    /// A daemon hears that a worker's process has ended.
+    Exited { node: usize, worker: WorkerId, exit: Exit },
+    /// A daemon sends the next bytes of an object.
+    Serve { node: usize, link: u64, request: u64 },
+    /// A connection to another daemon could not be made.
+    Unreached { node: usize, whom: NodeId },
+    /// A driver begins.
+    DriverStart { driver: usize },
+    /// A driver ends.
+    DriverEnd { pid: usize },
+    /// Something breaks.
+    Fault(Fault),
+}
+
+struct Entry {
+    at: u64,
+    number: u64,
+    event: Event,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.number) == (other.at, other.number)
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// A process, as others find it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Person {
+    pub(crate) id: WorkerId,
+    pub(crate) node: usize,
+    pub(crate) is_driver: bool,
+    pub(crate) is_alive: bool,
+}
+
+/// A daemon, as others find it.
+#[derive(Clone, Debug)]
+pub(crate) struct Daemon {
+    pub(crate) address: NodeAddress,
+    pub(crate) is_alive: bool,
+    /// Its memory file.
+    pub(crate) arena: Vec<u8>,
+}
+
+/// See the module.
+pub(crate) struct Core {
+    /// Microseconds.
+    pub(crate) now: u64,
+    queue: BinaryHeap<Reverse<Entry>>,
+    count: u64,
+    pub(crate) rng: Rng,
+    pub(crate) net: Net,
+    pub(crate) trace: Trace,
+    pub(crate) plan: Plan,
+    pub(crate) facts: Facts,
+    pub(crate) people: Vec<Person>,
+    pub(crate) daemons: Vec<Daemon>,
+    by_id: BTreeMap<WorkerId, usize>,
+    /// Which life of the control service runs, if one does.
+    pub(crate) control: Option<u32>,
+    pub(crate) durable: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Core {
+    pub(crate) fn new(plan: Plan, rng: Rng, trace: Trace) -> Self {
+        let net = Net { delay_us_max: plan.delay_us_max, ..Net::default() };
+        Self {
+            now: 0,
+            queue: BinaryHeap::new(),
+            count: 0,
+            rng,
+            net,
+            trace,
+            plan,
+            facts: Facts::default(),
+            people: Vec::new(),
+            daemons: Vec::new(),
+            by_id: BTreeMap::new(),
+            control: None,
+            durable: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        DAEMON_CLOCK_MS + self.now / 1000
+    }
+
+    /// The first microsecond of a daemon's millisecond.
+    pub(crate) fn at_ms(&self, ms: u64) -> u64 {
+        (ms.saturating_sub(DAEMON_CLOCK_MS) * 1000).max(self.now)
+    }
+
+    pub(crate) fn at(&mut self, at: u64, event: Event) {
+        self.count += 1;
+        let entry = Entry { at: at.max(self.now), number: self.count, event };
+        self.queue.push(Reverse(entry));
+    }
+
+    pub(crate) fn after(&mut self, delay: u64, event: Event) {
+        self.at(self.now + delay, event);
+    }
+
+    /// The next event, when it is not later than `until`; time moves to it.
+    pub(crate) fn next(&mut self, until: u64) -> Option<Event> {
+        if self.queue.peek()?.0.at > until {
+            return None;
+        }
+        let Reverse(entry) = self.queue.pop()?;
+        self.now = entry.at;
+        Some(entry.event)
+    }
+
+    pub(crate) fn add_person(&mut self, id: WorkerId, node: usize, is_driver: bool) -> usize {
+        let pid = self.people.len();
+        self.people.push(Person { id, node, is_driver, is_alive: true });
+        self.by_id.insert(id, pid);
+        pid
+    }
+
+    pub(crate) fn person(&self, id: WorkerId) -> Option<usize> {
+        self.by_id.get(&id).copied()
+    }
+
+    pub(crate) fn daemon(&self, id: NodeId) -> Option<usize> {
+        self.daemons.iter().position(|daemon| daemon.address.node_id == id)
+    }
+
+    fn arrival(&mut self, arrival: Option<Arrival>) {
+        if let Some(Arrival { at, link, side, what }) = arrival {
+            self.at(at, Event::Arrive { link, side, what });
+        }
+    }
+
+    /// A new link; `None` when nobody is there to accept it.
+    pub(crate) fn connect(&mut self, kind: Kind, from: End, to: End) -> Option<u64> {
+        let is_there = match to {
+            End::Control(life) => self.control == Some(life),
+            End::Node(node) => self.daemons.get(node).is_some_and(|daemon| daemon.is_alive),
+            End::Process(pid) => self.people.get(pid).is_some_and(|person| person.is_alive),
+        };
+        if !is_there {
+            return None;
+        }
+        let (link, arrival) = self.net.connect(kind, from, to, self.now, &mut self.rng);
+        self.arrival(Some(arrival));
+        Some(link)
+    }
+
+    pub(crate) fn send(&mut self, link: u64, from: End, bytes: Vec<u8>) {
+        let arrival = self.net.send(link, from, bytes, self.now, &mut self.rng);
+        self.arrival(arrival);
+    }
+
+    pub(crate) fn close(&mut self, link: u64, end: End) {
+        let arrival = self.net.close(link, end, self.now, &mut self.rng);
+        self.arrival(arrival);
+    }
+
+    /// Everything that somebody holds is closed: its process is no more.
+    pub(crate) fn close_all(&mut self, end: End) {
+        for link in self.net.find(|link| link.ends.contains(&end)) {
+            self.close(link, end);
+        }
+    }
+
+    pub(crate) fn cut(&mut self, link: u64) {
+        for arrival in self.net.cut(link, self.now, &mut self.rng) {
+            self.arrival(Some(arrival));
+        }
+    }
+
+    pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {
+        self.trace.note(self.now, text);
+    }
+
+    /// A checker found something wrong.
+    pub(crate) fn violation(&mut self, text: String) {
+        self.trace.note(self.now, || format!("VIOLATION {text}"));
+        self.facts.violations.push(text);
+    }
+}

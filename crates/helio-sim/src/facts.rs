@@ -1,0 +1,99 @@
+//! What the checkers go by: what was done to the cluster, what was acknowledged, what ran.
+//!
+//! Each rule is a plain function of facts, so that assertions elsewhere can share it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use helio_proto::error::ErrorKind;
+use helio_types::{ActorId, TaskId};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Facts {
+    /// What is wrong; empty in a good run.
+    pub violations: Vec<String>,
+    /// How much was done, by name.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Worker processes that were killed, or ended on their own.
+    pub workers_killed: u64,
+    /// Nodes that died.
+    pub nodes_killed: u64,
+    /// Drivers that were killed.
+    pub drivers_killed: u64,
+    /// Connections between processes, or to other nodes' daemons, that broke.
+    pub links_cut: u64,
+    /// Connections between daemons, or to the control service, that broke.
+    pub daemon_links_cut: u64,
+    /// Restarts of the control service.
+    pub control_restarts: u64,
+    /// Worker processes that could not be made.
+    pub starts_failed: u64,
+    /// Processes that held references and were ended as their program wanted it.
+    pub owners_ended: u64,
+    /// Calls that somebody cancelled.
+    pub cancels: u64,
+    /// Actors that a program killed, or that died by their own method or constructor.
+    pub actors_ended: BTreeSet<ActorId>,
+    /// Submitted calls: their retries.
+    pub submitted: BTreeMap<TaskId, i32>,
+    /// How often each call was begun.
+    pub begun: BTreeMap<TaskId, u32>,
+    /// Acknowledged writes to the key-value table.
+    pub kv: BTreeMap<Vec<u8>, u64>,
+    /// Detached actors whose creation was acknowledged.
+    pub detached: BTreeMap<String, ActorId>,
+}
+
+impl Facts {
+    /// Counts.
+    pub fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// Whether something happened that can end a process.
+    fn processes_died(&self) -> bool {
+        self.workers_killed + self.nodes_killed + self.drivers_killed > 0
+    }
+
+    /// **OWN-1** Whether an error of the system that a reader met is owed to something that was done to
+    /// the cluster; without a cause every read gives the value.
+    #[must_use]
+    pub fn explains(&self, kind: ErrorKind) -> bool {
+        match kind {
+            ErrorKind::WorkerCrashed => self.processes_died() || self.links_cut > 0 || self.starts_failed > 0,
+            ErrorKind::NodeDied => self.nodes_killed + self.links_cut > 0,
+            // An actor also ends with its owner and with the node it was to be placed on.
+            ErrorKind::ActorDied => {
+                !self.actors_ended.is_empty() || self.processes_died() || self.starts_failed > 0 || self.owners_ended > 0
+            }
+            ErrorKind::ActorUnavailable => self.processes_died() || !self.actors_ended.is_empty() || self.links_cut > 0,
+            ErrorKind::OwnerDied => self.processes_died() || self.owners_ended > 0 || !self.actors_ended.is_empty(),
+            ErrorKind::ObjectLost | ErrorKind::ReconstructionFailed => self.processes_died(),
+            ErrorKind::TaskCancelled => self.cancels > 0,
+            ErrorKind::System => self.starts_failed > 0,
+            ErrorKind::TaskUnschedulable
+            | ErrorKind::ActorUnschedulable
+            | ErrorKind::RuntimeEnvSetup
+            | ErrorKind::OutOfMemory
+            | ErrorKind::StoreFull
+            | ErrorKind::OutOfDisk
+            | ErrorKind::ObjectFreed => false,
+        }
+    }
+
+    /// A call begins on some worker: one without retries does so once at most.
+    ///
+    /// # Errors
+    /// When it has begun too often.
+    pub fn begins(&mut self, task: TaskId) -> Result<(), String> {
+        let times = self.begun.entry(task).or_default();
+        *times += 1;
+        match self.submitted.get(&task) {
+            Some(0) if *times > 1 => Err(format!("{task:?} has no retries and was begun {times} times")),
+            Some(retries) if *retries > 0 && *times > *retries as u32 + 1 => {
+                Err(format!("{task:?} has {retries} retries and was begun {times} times"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Proof: whole clusters in one thread from one seed.

@@ -1,0 +1,323 @@
+//! A daemon's shell: what `helio-node` does around the node machine, in simulated time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use helio_config::control::{HEARTBEAT_MS, RECONNECT_MS_MAX};
+use helio_node_state::{Action, Conn, Event, Exit, Node, Setup, Spawn};
+use helio_proto::cluster::{ControlToNode, NodeStatus, NodeToControl, NodeToNode, PullChunk, RegisterNode};
+use helio_proto::hello::Role;
+use helio_proto::node::{ClientToNode, NodeToClient};
+use helio_proto::{decode, encode};
+use helio_types::{NodeAddress, NodeId, ResourceSet, WorkerId};
+
+use crate::core::{Core, Daemon, Event as Next};
+use crate::net::{End, Kind, What};
+
+/// As the real shell has them.
+const STATUS_GATHER_US: u64 = 20_000;
+const RETRY_US_MIN: u64 = 5_000;
+const RETRY_US_MAX: u64 = RECONNECT_MS_MAX * 1000;
+/// How much of an object travels in one message; small, so that pulls are interrupted midway.
+const CHUNK: u64 = 512;
+/// The memory file's length.
+const STORE_SIZE: u64 = 128 << 10;
+
+#[derive(Debug)]
+struct Serving {
+    offset: u64,
+    size: u64,
+    sent: u64,
+    is_stopped: bool,
+}
+
+pub(crate) struct NodeHost {
+    pub(crate) index: usize,
+    pub(crate) node: Node,
+    address: NodeAddress,
+    clients: BTreeSet<u64>,
+    control: Option<u64>,
+    unsent: Vec<NodeToControl>,
+    /// Connections to other daemons that were made here.
+    made: BTreeMap<NodeId, u64>,
+    /// All connections with other daemons.
+    peers: BTreeMap<u64, NodeId>,
+    serving: BTreeMap<(u64, u64), Serving>,
+    status_at: u64,
+    tick_at: Option<u64>,
+    /// Worker processes that were asked for and have not been seen to end.
+    pub(crate) workers: BTreeSet<WorkerId>,
+    pub(crate) is_down: bool,
+}
+
+impl NodeHost {
+    pub(crate) fn start(index: usize, core: &mut Core) -> Self {
+        let mut rng = core.rng.fork();
+        let host = format!("host{index}");
+        let address = NodeAddress { node_id: NodeId(rng.bytes()), host, port: 1000 + index as u32 };
+        let cpus = f64::from(core.plan.cpus[index]);
+        let setup = Setup {
+            address: address.clone(),
+            seed: rng.bytes(),
+            total: ResourceSet::from_units([("CPU", cpus), ("slot", 2.0)]),
+            store_size: STORE_SIZE,
+            session_name: "session".to_owned(),
+            is_head: index == 0,
+            starts_max: core.plan.starts_max,
+            idle_max: core.plan.idle_max,
+            ..Setup::default()
+        };
+        core.daemons.push(Daemon {
+            address: address.clone(),
+            is_alive: true,
+            arena: vec![0; STORE_SIZE as usize],
+        });
+        let host = Self {
+            index,
+            node: Node::new(setup, core.now_ms()),
+            address,
+            clients: BTreeSet::new(),
+            control: None,
+            unsent: Vec::new(),
+            made: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            serving: BTreeMap::new(),
+            status_at: core.now + HEARTBEAT_MS * 1000,
+            tick_at: None,
+            workers: BTreeSet::new(),
+            is_down: false,
+        };
+        core.after(rng.range(1, 5_000), Next::Reach { node: index, wait_us: RETRY_US_MIN });
+        host
+    }
+
+    fn me(&self) -> End {
+        End::Node(self.index)
+    }
+
+    pub(crate) fn apply(&mut self, core: &mut Core, event: Event) {
+        for action in self.node.apply(event, core.now_ms()) {
+            self.carry_out(core, action);
+        }
+        let due = self.node.deadline().map_or(self.status_at, |ms| core.at_ms(ms).min(self.status_at));
+        if self.tick_at.is_none_or(|at| due < at) {
+            self.tick_at = Some(due);
+            core.at(due, Next::NodeTick { node: self.index });
+        }
+    }
+
+    pub(crate) fn tick(&mut self, core: &mut Core) {
+        self.tick_at = None;
+        if self.status_at <= core.now {
+            self.status_at = core.now + HEARTBEAT_MS * 1000;
+            if let Some(control) = self.control {
+                let status = NodeToControl::Status(NodeStatus { info: self.node.info() });
+                core.send(control, self.me(), encode(&status));
+            }
+        }
+        self.apply(core, Event::Tick);
+    }
+
+    fn carry_out(&mut self, core: &mut Core, action: Action) {
+        match action {
+            Action::Send { conn, message } => core.send(conn.0, self.me(), encode::<NodeToClient>(&message)),
+            Action::Close { conn, why } => self.close_client(core, conn, &why),
+            Action::Control(message) => match self.control {
+                Some(control) => core.send(control, self.me(), encode(&message)),
+                None => self.unsent.push(message),
+            },
+            Action::Ask { to, message } => self.ask(core, &to, &message),
+            Action::Answer { conn, message } => core.send(conn.0, self.me(), encode(&message)),
+            Action::Serve { conn, request_id, offset, size } => {
+                let serving = Serving { offset, size, sent: 0, is_stopped: false };
+                self.serving.insert((conn.0, request_id), serving);
+                let delay = core.rng.range(1, 300);
+                core.after(delay, Next::Serve { node: self.index, link: conn.0, request: request_id });
+            }
+            Action::StopServing { conn, request_id } => {
+                if let Some(serving) = self.serving.get_mut(&(conn.0, request_id)) {
+                    serving.is_stopped = true;
+                }
+            }
+            Action::Write { offset, bytes } => {
+                let arena = &mut core.daemons[self.index].arena;
+                arena[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
+            }
+            Action::Created { .. } | Action::FlushLogs { .. } | Action::Forget { .. } => {}
+            Action::Spawn(spawn) => self.spawn(core, spawn),
+            Action::Kill { worker_id } => {
+                let delay = core.rng.range(1, 500);
+                core.after(delay, Next::Killed { node: self.index, worker: worker_id });
+            }
+            Action::StatusChanged => self.status_at = self.status_at.min(core.now + STATUS_GATHER_US),
+            Action::ShutDown { reason } => {
+                core.note(|| format!("node {} shuts down: {reason}", self.index));
+                self.is_down = true;
+            }
+        }
+    }
+
+    fn close_client(&mut self, core: &mut Core, conn: Conn, why: &str) {
+        if !why.is_empty() && core.net.get(conn.0).is_some() {
+            core.violation(format!("node {} closes a client that broke the protocol: {why}", self.index));
+        }
+        if self.clients.remove(&conn.0) {
+            core.close(conn.0, self.me());
+            // The real shell hears of the end from the reader, a little later.
+            core.after(1, Next::Arrive { link: conn.0, side: usize::MAX, what: What::Closed });
+        }
+    }
+
+    fn spawn(&mut self, core: &mut Core, spawn: Spawn) {
+        self.workers.insert(spawn.worker_id);
+        let delay = core.rng.range(500, 20_000);
+        core.after(delay, Next::Spawned { node: self.index, spawn });
+    }
+
+    fn ask(&mut self, core: &mut Core, to: &NodeAddress, message: &NodeToNode) {
+        let link = match self.made.get(&to.node_id) {
+            Some(link) => Some(*link),
+            None => {
+                let whom = core.daemon(to.node_id);
+                whom.and_then(|whom| core.connect(Kind::Daemon, self.me(), End::Node(whom)))
+            }
+        };
+        match link {
+            Some(link) => {
+                self.made.insert(to.node_id, link);
+                self.peers.insert(link, to.node_id);
+                core.send(link, self.me(), encode(message));
+            }
+            None => {
+                let delay = core.rng.range(1, 5_000);
+                core.after(delay, Next::Unreached { node: self.index, whom: to.node_id });
+            }
+        }
+    }
+
+    /// Sends the next bytes of an object that another daemon reads.
+    pub(crate) fn serve(&mut self, core: &mut Core, link: u64, request: u64) {
+        let Some(serving) = self.serving.get_mut(&(link, request)) else { return };
+        let is_open = self.peers.contains_key(&link);
+        if serving.is_stopped || !is_open || serving.sent >= serving.size {
+            self.serving.remove(&(link, request));
+            self.apply(core, Event::Served { conn: Conn(link), request_id: request });
+            return;
+        }
+        let length = CHUNK.min(serving.size - serving.sent);
+        let start = (serving.offset + serving.sent) as usize;
+        let bytes = core.daemons[self.index].arena[start..start + length as usize].to_vec();
+        let chunk = NodeToNode::PullChunk(PullChunk { request_id: request, offset: serving.sent, bytes });
+        serving.sent += length;
+        core.send(link, self.me(), encode(&chunk));
+        let delay = core.rng.range(1, 300);
+        core.after(delay, Next::Serve { node: self.index, link, request });
+    }
+
+    /// Tries to reach the control service.
+    pub(crate) fn reach(&mut self, core: &mut Core, wait_us: u64) {
+        let life = core.control;
+        let link = life.and_then(|life| core.connect(Kind::Control, self.me(), End::Control(life)));
+        let Some(link) = link else {
+            let next = (wait_us * 2).min(RETRY_US_MAX);
+            core.after(wait_us, Next::Reach { node: self.index, wait_us: next });
+            return;
+        };
+        let register = RegisterNode {
+            info: self.node.info(),
+            actors: self.node.running_actors(),
+            clients: self.node.clients(),
+            clients_known: true,
+        };
+        core.send(link, self.me(), encode(&NodeToControl::Register(register)));
+        for message in std::mem::take(&mut self.unsent) {
+            core.send(link, self.me(), encode(&message));
+        }
+        self.control = Some(link);
+        self.apply(core, Event::ControlConnected);
+    }
+
+    pub(crate) fn arrived(&mut self, core: &mut Core, link: u64, what: What) {
+        let Some(kind) = core.net.get(link).map(|link| link.kind) else {
+            return self.link_over(core, link);
+        };
+        match (kind, what) {
+            (Kind::Local | Kind::Remote, What::Opened) => self.client_opened(core, link, kind),
+            (Kind::Local | Kind::Remote, What::Bytes(bytes)) => match decode::<ClientToNode>(&bytes) {
+                Ok(message) => self.apply(core, Event::ClientSaid { conn: Conn(link), message }),
+                Err(_) => core.violation("a client's message cannot be read".to_owned()),
+            },
+            (Kind::Control, What::Bytes(bytes)) => {
+                if self.control == Some(link) {
+                    match decode::<ControlToNode>(&bytes) {
+                        Ok(message) => self.apply(core, Event::ControlSaid(message)),
+                        Err(_) => core.violation("a message of the control service cannot be read".to_owned()),
+                    }
+                }
+            }
+            (Kind::Daemon, What::Opened) => {
+                if let Some(End::Node(from)) = core.net.get(link).map(|link| link.ends[0]) {
+                    self.peers.insert(link, core.daemons[from].address.node_id);
+                }
+            }
+            (Kind::Daemon, What::Bytes(bytes)) => {
+                let (Some(node_id), Ok(message)) = (self.peers.get(&link).copied(), decode(&bytes)) else { return };
+                self.apply(core, Event::PeerSaid { conn: Conn(link), node_id, message });
+            }
+            (_, What::Closed) => self.link_over(core, link),
+            (Kind::Peer, _) | (Kind::Control, What::Opened) => {}
+        }
+    }
+
+    fn client_opened(&mut self, core: &mut Core, link: u64, kind: Kind) {
+        let Some(End::Process(pid)) = core.net.get(link).map(|link| link.ends[0]) else { return };
+        let person = core.people[pid];
+        let role = if person.is_driver { Role::Driver } else { Role::Worker };
+        let node_id = core.daemons[person.node].address.node_id;
+        self.clients.insert(link);
+        let opened = Event::ClientOpened { conn: Conn(link), role, node_id, is_local: kind == Kind::Local };
+        self.apply(core, opened);
+    }
+
+    fn link_over(&mut self, core: &mut Core, link: u64) {
+        core.close(link, self.me());
+        if self.control == Some(link) {
+            self.control = None;
+            core.after(RETRY_US_MIN, Next::Reach { node: self.index, wait_us: RETRY_US_MIN });
+            self.apply(core, Event::ControlLost);
+        } else if let Some(node_id) = self.peers.remove(&link) {
+            if self.made.get(&node_id) == Some(&link) {
+                self.made.remove(&node_id);
+            }
+            self.apply(core, Event::PeerLost { conn: Some(Conn(link)), node_id });
+        } else {
+            self.clients.remove(&link);
+            self.apply(core, Event::ClientClosed { conn: Conn(link) });
+        }
+    }
+
+    pub(crate) fn unreached(&mut self, core: &mut Core, whom: NodeId) {
+        self.apply(core, Event::PeerLost { conn: None, node_id: whom });
+    }
+
+    /// A worker process has been made, or could not be.
+    pub(crate) fn spawned(&mut self, core: &mut Core, worker_id: WorkerId, pid: Option<usize>) {
+        match pid {
+            Some(pid) => self.apply(core, Event::WorkerStarted { worker_id, pid: pid as u32 + 1 }),
+            None => {
+                self.workers.remove(&worker_id);
+                let why = "the simulation said so".to_owned();
+                self.apply(core, Event::WorkerNotStarted { worker_id, why });
+            }
+        }
+    }
+
+    pub(crate) fn exited(&mut self, core: &mut Core, worker_id: WorkerId, exit: Exit) {
+        if self.workers.remove(&worker_id) {
+            self.apply(core, Event::WorkerExited { worker_id, exit, log_tail: String::new() });
+        }
+    }
+
+    pub(crate) fn address(&self) -> &NodeAddress {
+        &self.address
+    }
+}

@@ -1,0 +1,88 @@
+//! The embedded store: a `redb` file.
+//!
+//! `redb` writes a copy-on-write B-tree with checksums and syncs the file once a commit, so a crash at
+//! any moment leaves the last whole commit. An append-only log of our own would save little of that
+//! one sync, which is nearly all the cost, and would need its own snapshots (docs/decisions).
+
+use std::path::Path;
+
+use redb::{
+    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
+    TableDefinition,
+};
+
+use crate::{Change, Entry, Error, Storage};
+
+const ENTRIES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("entries");
+
+/// How much of the file is kept in memory, in bytes: reads happen at start only.
+const CACHE_SIZE: usize = 4 << 20;
+
+/// A durable map in one file.
+#[derive(Debug)]
+pub struct Embedded {
+    path: String,
+    database: Database,
+}
+
+impl Embedded {
+    /// Opens the store, or makes an empty one.
+    ///
+    /// # Errors
+    /// When the file is in use, damaged, or cannot be made.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let name = path.display().to_string();
+        let database = Database::builder().set_cache_size(CACHE_SIZE).create(path).map_err(
+            |error| match error {
+                DatabaseError::DatabaseAlreadyOpen => Error::InUse { path: name.clone() },
+                DatabaseError::Storage(StorageError::Io(error)) => {
+                    Error::Io { path: name.clone(), reason: error.to_string() }
+                }
+                other => Error::Damaged { path: name.clone(), reason: other.to_string() },
+            },
+        )?;
+        Ok(Self { path: name, database })
+    }
+
+    fn failed(&self, error: impl Into<redb::Error>) -> Error {
+        let path = self.path.clone();
+        match error.into() {
+            redb::Error::Io(error) => Error::Io { path, reason: error.to_string() },
+            other => Error::Damaged { path, reason: other.to_string() },
+        }
+    }
+}
+
+impl Storage for Embedded {
+    fn load(&self) -> Result<Vec<Entry>, Error> {
+        let transaction = self.database.begin_read().map_err(|e| self.failed(e))?;
+        let table = match transaction.open_table(ENTRIES) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            Err(error) => return Err(self.failed(error)),
+        };
+        let mut entries = Vec::new();
+        for entry in table.iter().map_err(|e| self.failed(e))? {
+            let (key, value) = entry.map_err(|e| self.failed(e))?;
+            entries.push((key.value().to_vec(), value.value().to_vec()));
+        }
+        Ok(entries)
+    }
+
+    fn commit(&mut self, changes: &[Change]) -> Result<(), Error> {
+        let mut transaction = self.database.begin_write().map_err(|e| self.failed(e))?;
+        transaction.set_durability(Durability::Immediate).map_err(|e| self.failed(e))?;
+        {
+            let mut table = transaction.open_table(ENTRIES).map_err(|e| self.failed(e))?;
+            for change in changes {
+                match &change.value {
+                    Some(value) => table
+                        .insert(change.key.as_slice(), value.as_slice())
+                        .map_err(|e| self.failed(e))?,
+                    None => table.remove(change.key.as_slice()).map_err(|e| self.failed(e))?,
+                };
+            }
+        }
+        transaction.commit().map_err(|e| self.failed(e))
+    }
+}

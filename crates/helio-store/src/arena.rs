@@ -1,0 +1,257 @@
+//! The mapping of the memory file.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::copy;
+
+/// Why memory cannot be had or touched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system says so.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The range is not inside the memory file: the peer that named it is broken.
+    #[error("{length} bytes at {offset} are not inside the object store of {size} bytes")]
+    OutOfBounds {
+        /// Where the range begins.
+        offset: u64,
+        /// How long it is.
+        length: u64,
+        /// How long the file is.
+        size: u64,
+    },
+    /// The descriptor is no memory file of ours: it could shrink, or is shorter than announced.
+    #[error("the descriptor is not a sealed memory file of {size} bytes")]
+    NotAnArena {
+        /// What was announced.
+        size: u64,
+    },
+}
+
+/// The memory file, mapped into this process until it is dropped.
+#[derive(Debug)]
+pub struct Arena {
+    base: NonNull<u8>,
+    size: usize,
+    fd: OwnedFd,
+}
+
+// SAFETY: the mapping is plain memory that lives as long as the `Arena`; it is touched only through
+// methods that check their bounds, and who writes where is agreed with the daemon (SHM-1).
+unsafe impl Send for Arena {}
+// SAFETY: as above; no method gives out a `&mut` to the memory.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Makes a memory file. No page is touched: memory is used as objects are written.
+    ///
+    /// # Errors
+    /// When the operating system has no address space or file for it.
+    pub fn create(size: u64) -> Result<Self, Error> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("heliostat-store", flags).map_err(io::Error::from)?;
+        rustix::fs::ftruncate(&fd, size).map_err(io::Error::from)?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&fd, seals).map_err(io::Error::from)?;
+        Self::map(fd, size)
+    }
+
+    /// Maps a memory file that another process made.
+    ///
+    /// # Errors
+    /// When the descriptor is not a file of that size that cannot shrink, or cannot be mapped.
+    pub fn map(fd: OwnedFd, size: u64) -> Result<Self, Error> {
+        let length = rustix::fs::fstat(&fd).map_err(io::Error::from)?.st_size;
+        let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|_| Error::NotAnArena { size })?;
+        let long_enough = u64::try_from(length).is_ok_and(|length| length >= size);
+        if size == 0 || !long_enough || !seals.contains(SealFlags::SHRINK) {
+            return Err(Error::NotAnArena { size });
+        }
+        let bytes = usize::try_from(size).map_err(|_| Error::NotAnArena { size })?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing. The file is as
+        // long as the mapping and cannot shrink, so touching it cannot fault.
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, &fd, 0) }
+                .map_err(io::Error::from)?;
+        let base = NonNull::new(base.cast::<u8>()).ok_or(Error::NotAnArena { size })?;
+        Ok(Self { base, size: bytes, fd })
+    }
+
+    /// The memory file.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// The length of the memory file, in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size as u64
+    }
+
+    /// A view of a range that keeps the mapping. The caller holds the daemon's pin on the object
+    /// there, or the right to write it (SHM-1).
+    ///
+    /// # Errors
+    /// When the range is not inside the file.
+    pub fn slice(self: &Arc<Self>, offset: u64, length: u64) -> Result<ArenaSlice, Error> {
+        let (offset, length) = self.range(offset, length)?;
+        Ok(ArenaSlice { arena: Arc::clone(self), offset, length })
+    }
+
+    /// Copies into the file; large ranges with several threads.
+    ///
+    /// # Errors
+    /// When the range is not inside the file.
+    pub fn copy_in(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let (offset, _) = self.range(offset, bytes.len() as u64)?;
+        // SAFETY: the range was checked; `bytes` is a Rust slice, which cannot lie in an extent that
+        // this process is just being allowed to write.
+        unsafe { copy::copy(bytes, self.base.as_ptr().add(offset)) };
+        Ok(())
+    }
+
+    /// Touches the pages of a range, so that a later write runs at memory speed. Best effort.
+    ///
+    /// # Errors
+    /// When the range is not inside the file, or there is no memory.
+    pub fn populate(&self, offset: u64, length: u64) -> Result<(), Error> {
+        let (offset, length) = self.range(offset, length)?;
+        // SAFETY: the range was checked, and populating does not change what the memory holds.
+        unsafe {
+            let start = self.base.as_ptr().add(offset).cast();
+            rustix::mm::madvise(start, length, Advice::LinuxPopulateWrite)
+                .map_err(io::Error::from)?;
+        }
+        Ok(())
+    }
+
+    fn range(&self, offset: u64, length: u64) -> Result<(usize, usize), Error> {
+        let size = self.size as u64;
+        match offset.checked_add(length) {
+            Some(end) if end <= size => Ok((offset as usize, length as usize)),
+            _ => Err(Error::OutOfBounds { offset, length, size }),
+        }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and whole, and every `ArenaSlice` holds the `Arena`, so no
+        // pointer into it is left. It fails only for a range that was never mapped.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.size) };
+    }
+}
+
+/// A range of the memory file; it keeps the mapping, not the object: that is the pin's business.
+#[derive(Debug, Clone)]
+pub struct ArenaSlice {
+    arena: Arc<Arena>,
+    offset: usize,
+    length: usize,
+}
+
+impl ArenaSlice {
+    /// Where the bytes are in this process.
+    #[must_use]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.as_mut_ptr()
+    }
+
+    /// Where to write them, for the one who has created and not yet sealed them.
+    #[must_use]
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        // SAFETY: the range was checked when the slice was made.
+        unsafe { self.arena.base.as_ptr().add(self.offset) }
+    }
+
+    /// The bytes of a sealed object.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the range is inside the mapping, which `self.arena` keeps, and the bytes of a
+        // sealed object do not change while it is pinned (SHM-1).
+        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.length) }
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Where the range begins in the file.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset as u64
+    }
+
+    /// Copies into the range, from its position `at`.
+    ///
+    /// # Errors
+    /// When the bytes do not fit into the range.
+    pub fn copy_in(&self, at: usize, bytes: &[u8]) -> Result<(), Error> {
+        if at.checked_add(bytes.len()).is_none_or(|end| end > self.length) {
+            let (offset, length, size) = (at as u64, bytes.len() as u64, self.length as u64);
+            return Err(Error::OutOfBounds { offset, length, size });
+        }
+        self.arena.copy_in((self.offset + at) as u64, bytes)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 32 << 20;
+
+    #[test]
+    fn what_one_process_writes_the_other_reads() {
+        let ours = Arena::create(SIZE).unwrap();
+        let theirs = Arc::new(Arena::map(ours.fd().try_clone_to_owned().unwrap(), SIZE).unwrap());
+        ours.copy_in(4096, b"sun").unwrap();
+        assert_eq!(theirs.slice(4096, 3).unwrap().as_slice(), b"sun");
+        let large: Vec<u8> = (0..9 << 20).map(|i| (i * 7 % 251) as u8).collect();
+        let slice = theirs.slice(1 << 20, large.len() as u64).unwrap();
+        slice.copy_in(0, &large).unwrap();
+        assert!(slice.as_slice() == large);
+    }
+
+    #[test]
+    fn no_range_outside_the_file_is_reached() {
+        let arena = Arc::new(Arena::create(SIZE).unwrap());
+        for (offset, length) in [(SIZE, 1), (0, SIZE + 1), (u64::MAX, 2), (SIZE - 1, u64::MAX)] {
+            assert!(matches!(arena.slice(offset, length), Err(Error::OutOfBounds { .. })), "SHM-1");
+        }
+        assert!(arena.copy_in(SIZE - 1, b"ab").is_err(), "SHM-1");
+        assert!(arena.slice(SIZE - 2, 2).unwrap().copy_in(1, b"ab").is_err(), "SHM-1");
+        assert!(arena.populate(SIZE, 4096).is_err(), "SHM-1");
+    }
+
+    #[test]
+    fn a_file_that_could_shrink_or_is_too_short_is_not_mapped() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let open = rustix::fs::memfd_create("open", flags).unwrap();
+        rustix::fs::ftruncate(&open, SIZE).unwrap();
+        assert!(matches!(Arena::map(open, SIZE), Err(Error::NotAnArena { .. })), "SHM-1");
+        let ours = Arena::create(SIZE).unwrap();
+        let fd = ours.fd().try_clone_to_owned().unwrap();
+        assert!(rustix::fs::ftruncate(&fd, 0).is_err(), "SHM-1: the size is sealed");
+        assert!(Arena::map(fd, SIZE * 2).is_err(), "SHM-1");
+    }
+}

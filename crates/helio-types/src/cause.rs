@@ -1,0 +1,103 @@
+//! Why a process ended, in the words that reach the caller.
+
+use std::fmt;
+
+/// The kind of an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DeathKind {
+    /// Nobody saw how.
+    #[default]
+    Unknown,
+    /// It left with an exit code.
+    Exited,
+    /// A signal killed it.
+    Signaled,
+    /// It ended because it was told to (`ray.kill`, out of scope, job over).
+    Intended,
+    /// Its node went away.
+    NodeDied,
+    /// The memory monitor ended it.
+    OutOfMemory,
+    /// The actor's constructor raised.
+    InitFailed,
+    /// The user's code asked for it (`exit_actor`).
+    UserExit,
+    /// The worker could not be started.
+    StartFailed,
+}
+
+impl DeathKind {
+    /// All kinds; the position is the number on the wire.
+    pub const ALL: [Self; 9] = [
+        Self::Unknown,
+        Self::Exited,
+        Self::Signaled,
+        Self::Intended,
+        Self::NodeDied,
+        Self::OutOfMemory,
+        Self::InitFailed,
+        Self::UserExit,
+        Self::StartFailed,
+    ];
+}
+
+/// Why a process, or the actor in it, ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DeathCause {
+    /// What happened.
+    pub kind: DeathKind,
+    /// The exit code or the signal's number, where one is known.
+    pub code: i32,
+    /// The process, 0 when unknown.
+    pub pid: u32,
+    /// A sentence for the user: what ended it.
+    pub message: String,
+    /// The last lines of its log.
+    pub log_tail: String,
+    /// For [`DeathKind::InitFailed`]: the serialized exception.
+    pub error: Vec<u8>,
+}
+
+impl DeathCause {
+    /// A cause with a sentence and nothing else.
+    #[must_use]
+    pub fn new(kind: DeathKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), ..Self::default() }
+    }
+
+    /// Whether the end was asked for, so that nothing should be restarted or retried.
+    #[must_use]
+    pub fn is_intended(&self) -> bool {
+        matches!(self.kind, DeathKind::Intended | DeathKind::UserExit)
+    }
+}
+
+impl fmt::Display for DeathCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if !self.log_tail.is_empty() {
+            write!(f, "\nThe last lines of its log:\n{}", self.log_tail)?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of a signal, for people.
+#[must_use]
+pub fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        _ => "a signal",
+    }
+}

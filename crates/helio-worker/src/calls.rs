@@ -1,0 +1,181 @@
+//! Frames from other processes.
+
+use std::sync::Arc;
+
+use helio_owner_state::Event;
+use helio_proto::node::{JobConfig, LeaseGranted};
+use helio_proto::peer::{Args, Dependency, Frame, Template, Value};
+use helio_types::{ObjectId, TaskId, WorkerAddress};
+
+use crate::api::{Bytes, Lease, Payload};
+use crate::conn::Peer;
+use crate::inbox::{Input, Item, Waiting};
+use crate::state::State;
+
+/// Templates and leases that one peer may register at most; beyond, it is not one of ours.
+const REGISTERED_MAX: usize = 1 << 20;
+
+impl State {
+    /// Reads what a connection has; an error is why it must be closed.
+    pub(crate) fn read_conn(&mut self, number: u64) -> Result<(), String> {
+        let Some(conn) = self.conns.get_mut(&number) else { return Ok(()) };
+        let open = conn.fill().map_err(|error| error.to_string())?;
+        loop {
+            let Some(conn) = self.conns.get_mut(&number) else { return Ok(()) };
+            let Some((start, end)) = conn.next().map_err(|error| error.to_string())? else { break };
+            let input = conn.take_input();
+            let result = self.handle(number, &input[start..end]);
+            if let Some(conn) = self.conns.get_mut(&number) {
+                conn.put_input(input);
+            }
+            result?;
+        }
+        if open { Ok(()) } else { Err("closed".into()) }
+    }
+
+    fn handle(&mut self, number: u64, bytes: &[u8]) -> Result<(), String> {
+        let Some(conn) = self.conns.get(&number) else { return Ok(()) };
+        if !conn.greeted {
+            return match conn.peer {
+                Peer::Stranger => self.greeted_by(number, bytes),
+                _ => self.welcomed(number, bytes),
+            };
+        }
+        match conn.peer.clone() {
+            Peer::Node | Peer::RemoteNode(_) => {
+                let message = helio_proto::decode(bytes).map_err(|_| "malformed message".to_owned())?;
+                self.handle_node(number, message);
+                Ok(())
+            }
+            Peer::Process(from) => self.handle_peer(number, &from, bytes),
+            Peer::Stranger => Err("spoke before its greeting".into()),
+        }
+    }
+
+    fn handle_peer(&mut self, number: u64, from: &Arc<WorkerAddress>, bytes: &[u8]) -> Result<(), String> {
+        let frame = Frame::get(bytes).map_err(|error| error.to_string())?;
+        match frame {
+            Frame::Template { number: template, body } => self.template_came(number, template, body),
+            Frame::BeginLease { lease, grant, job } => {
+                let grant: LeaseGranted = helio_proto::decode(grant).map_err(|_| "malformed lease".to_owned())?;
+                let job: JobConfig = helio_proto::decode(job).map_err(|_| "malformed job".to_owned())?;
+                self.set_job(job.clone());
+                let Some(conn) = self.conns.get_mut(&number) else { return Ok(()) };
+                // A worker serves one lease at a time.
+                conn.leases.clear();
+                conn.leases.insert(lease, Arc::new(Lease { assigned: grant.assigned, job }));
+                Ok(())
+            }
+            Frame::Call { .. } => self.call_came(number, from, &frame),
+            Frame::Steal { max } => {
+                self.hand_back(max as usize);
+                Ok(())
+            }
+            Frame::Consumed { task, count } => {
+                self.consumed.insert(task, count);
+                self.news = true;
+                Ok(())
+            }
+            frame => {
+                if matches!(frame, Frame::Reply { .. })
+                    && let Some(conn) = self.conns.get_mut(&number)
+                {
+                    conn.unanswered = conn.unanswered.saturating_sub(1);
+                }
+                if let Some(frame) = frame.into_owned() {
+                    self.apply(Event::Frame { from: from.worker_id, frame });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn template_came(&mut self, number: u64, template: u32, body: &[u8]) -> Result<(), String> {
+        let known = match self.templates.get(body) {
+            Some(known) => known.clone(),
+            None => {
+                let read: Template = helio_proto::decode(body).map_err(|_| "malformed template".to_owned())?;
+                let read = Arc::new(read);
+                self.templates.insert(body.to_vec(), read.clone());
+                read
+            }
+        };
+        let Some(conn) = self.conns.get_mut(&number) else { return Ok(()) };
+        if conn.templates.len() >= REGISTERED_MAX {
+            return Err("too many templates".into());
+        }
+        conn.templates.insert(template, known);
+        Ok(())
+    }
+
+    fn call_came(&mut self, number: u64, from: &Arc<WorkerAddress>, frame: &Frame<'_>) -> Result<(), String> {
+        let Frame::Call { task, template, lease, returns, flags, args, .. } = frame else { return Ok(()) };
+        let Some(conn) = self.conns.get(&number) else { return Ok(()) };
+        let template = conn.templates.get(template).cloned().ok_or("names a template that it did not send")?;
+        let lease = match lease.0 {
+            0 => None,
+            _ => Some(conn.leases.get(lease).cloned().ok_or("names a lease that it did not begin")?),
+        };
+        if lease.is_some() && self.blocked > 0 {
+            // This worker waits for something itself; the call could be what it waits for.
+            self.send_frame(from, &Frame::Unstarted { tasks: vec![*task] });
+            return Ok(());
+        }
+        let args = Args::get(args).map_err(|error| error.to_string())?;
+        let body = (!args.stored_body).then(|| Bytes::Memory(Arc::new(args.body)));
+        let inputs = self.inputs(args.deps);
+        let attempt = flags & helio_proto::peer::flags::RETRY;
+        let item =
+            Item::Call { task: *task, caller: from.clone(), template, returns: *returns, attempt, lease };
+        self.inbox.push(Waiting { item, body, inputs });
+        self.work_came();
+        Ok(())
+    }
+
+    /// The values of a call's arguments, fetching those in an object store.
+    pub(crate) fn inputs(&mut self, deps: Vec<Dependency>) -> Vec<Input> {
+        deps.into_iter()
+            .map(|dep| match dep.value {
+                Value::Inline(bytes) => here(bytes, false),
+                Value::Error(bytes) => here(bytes, true),
+                Value::Stored { locations, .. } => match self.pins.get(&dep.reference.id) {
+                    Some(pin) => {
+                        Input::Here(Payload { bytes: Bytes::Pinned(pin.clone()), is_error: false })
+                    }
+                    None => {
+                        self.fetch(dep.reference.id, locations);
+                        Input::Fetching(dep.reference.id)
+                    }
+                },
+            })
+            .collect()
+    }
+
+    /// Gives calls that were not begun back to their callers.
+    pub(crate) fn hand_back(&mut self, max: usize) {
+        let mut back = self.inbox.unstarted(max);
+        while let Some((_, caller)) = back.first().cloned() {
+            let (own, rest): (Vec<_>, Vec<_>) =
+                back.into_iter().partition(|(_, other)| other.worker_id == caller.worker_id);
+            let tasks: Vec<TaskId> = own.into_iter().map(|(task, _)| task).collect();
+            self.send_frame(&caller, &Frame::Unstarted { tasks });
+            back = rest;
+        }
+    }
+
+    /// Ends what is kept only for calls: pins of arguments that nothing refers to any more.
+    pub(crate) fn drop_unowned_pins(&mut self) {
+        if self.pins.is_empty() {
+            return;
+        }
+        let unowned: Vec<ObjectId> =
+            self.pins.keys().filter(|id| self.owner.object(id).is_none()).copied().collect();
+        for id in unowned {
+            self.pins.remove(&id);
+        }
+    }
+}
+
+fn here(bytes: Vec<u8>, is_error: bool) -> Input {
+    Input::Here(Payload { bytes: Bytes::Memory(Arc::new(bytes)), is_error })
+}

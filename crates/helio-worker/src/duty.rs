@@ -1,0 +1,162 @@
+//! Who polls.
+//!
+//! One thread at a time has the *duty*: it sleeps in `epoll` for the whole process and handles what
+//! comes. A thread that waits for something takes the duty if it is free. The net thread takes it
+//! only when nobody has polled for [`QUIET`], so that a thread that calls in a loop never meets it; a
+//! waiter that finds the net thread at it wakes it up, and the net thread steps aside. Other waiters
+//! sleep until the state has changed, or the duty is free.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+/// How long the net thread keeps away after somebody polled.
+const QUIET: Duration = Duration::from_millis(1);
+
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+enum Holder {
+    Nobody,
+    Net,
+    Waiter,
+}
+
+#[derive(Debug)]
+struct Roster {
+    holder: Holder,
+    waiters: u32,
+    last: Instant,
+    /// How many polls there were; tells the net thread whether a waiter is busy or asleep in one.
+    polls: u64,
+    onlookers: u32,
+    /// The net thread sleeps until somebody wakes it: a waiter is asleep in a poll.
+    net_parked: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Duty {
+    roster: Mutex<Roster>,
+    changed: Condvar,
+    /// Threads that only look on; apart from `changed`, so that they never take a waiter's wake-up.
+    onlookers: Condvar,
+}
+
+/// What a waiter is to do now.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(crate) enum Turn {
+    /// Poll, then [`Duty::leave`].
+    Poll,
+    /// Look again: the state may have changed.
+    Look,
+}
+
+impl Duty {
+    pub(crate) fn new() -> Self {
+        let roster = Roster { holder: Holder::Nobody, waiters: 0, last: Instant::now(), polls: 0, onlookers: 0, net_parked: false };
+        Self { roster: Mutex::new(roster), changed: Condvar::new(), onlookers: Condvar::new() }
+    }
+
+    /// A waiter's next turn, at the latest after `limit`. `wake_net` wakes the thread in `epoll`.
+    pub(crate) fn enter(&self, limit: Duration, wake_net: impl FnOnce()) -> Turn {
+        let mut roster = self.roster.lock();
+        if roster.holder == Holder::Nobody {
+            roster.holder = Holder::Waiter;
+            return Turn::Poll;
+        }
+        roster.waiters += 1;
+        if roster.holder == Holder::Net {
+            wake_net();
+        }
+        self.changed.wait_for(&mut roster, limit);
+        roster.waiters -= 1;
+        if roster.holder == Holder::Nobody {
+            roster.holder = Holder::Waiter;
+            return Turn::Poll;
+        }
+        Turn::Look
+    }
+
+    /// Sleeps until others' polls bring news, at the latest after `limit`; never polls itself.
+    pub(crate) fn stand_by(&self, limit: Duration) {
+        let mut roster = self.roster.lock();
+        roster.onlookers += 1;
+        self.onlookers.wait_for(&mut roster, limit);
+        roster.onlookers -= 1;
+    }
+
+    /// The waiter has polled. `news`: others may have what they wait for.
+    pub(crate) fn leave(&self, news: bool) {
+        let mut roster = self.roster.lock();
+        roster.holder = Holder::Nobody;
+        roster.last = Instant::now();
+        roster.polls += 1;
+        if news && roster.onlookers > 0 {
+            self.onlookers.notify_all();
+        }
+        if roster.net_parked {
+            self.changed.notify_all();
+        } else if roster.waiters > 0 {
+            if news {
+                self.changed.notify_all();
+            } else {
+                self.changed.notify_one();
+            }
+        }
+    }
+
+    /// The state changed without a poll (a local `put`, say): waiters may have what they wait for.
+    pub(crate) fn news(&self) {
+        if self.roster.lock().waiters > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Blocks the net thread until the duty is its own; `false` when `closed` says so.
+    pub(crate) fn enter_net(&self, closed: impl Fn() -> bool) -> bool {
+        let mut roster = self.roster.lock();
+        let mut seen = roster.polls;
+        loop {
+            if closed() {
+                return false;
+            }
+            let quiet = roster.last.elapsed();
+            if roster.holder == Holder::Nobody && roster.waiters == 0 && quiet >= QUIET {
+                roster.holder = Holder::Net;
+                return true;
+            }
+            if roster.holder != Holder::Waiter {
+                self.changed.wait_for(&mut roster, QUIET.saturating_sub(quiet).max(QUIET / 4));
+            } else if roster.polls == seen {
+                // The waiter sleeps in its poll: it will wake us when it leaves, so that an idle
+                // process has no thread that ticks.
+                roster.net_parked = true;
+                self.changed.wait(&mut roster);
+                roster.net_parked = false;
+            } else {
+                // It polls in quick succession: waking us each time would cost more than a look.
+                seen = roster.polls;
+                self.changed.wait_for(&mut roster, 20 * QUIET);
+            }
+        }
+    }
+
+    /// Wakes everybody for the end.
+    pub(crate) fn close(&self) {
+        let _roster = self.roster.lock();
+        self.changed.notify_all();
+        self.onlookers.notify_all();
+    }
+
+    /// The net thread steps aside.
+    pub(crate) fn leave_net(&self, news: bool) {
+        let mut roster = self.roster.lock();
+        roster.holder = Holder::Nobody;
+        if news && roster.onlookers > 0 {
+            self.onlookers.notify_all();
+        }
+        // `last` stays: if no waiter takes over, the net thread goes on at once.
+        if roster.waiters > 0 {
+            self.changed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Work that came in and was not handed out yet.
+//!
+//! Calls are handed out in the order they came. One whose arguments are still being brought to this
+//! node holds back those behind it: an actor's calls must keep their order, and a task's successor
+//! on the same lease was sent ahead only because its predecessor was expected to be short.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use helio_proto::peer::Template;
+use helio_types::{ObjectId, TaskId, WorkerAddress};
+
+use crate::api::{Bytes, Construct, Lease, Payload, Work};
+
+/// A value that a call needs.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Here(Payload),
+    /// Being fetched into this node's store.
+    Fetching(ObjectId),
+}
+
+/// What waits for its inputs.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Call {
+        task: TaskId,
+        caller: Arc<WorkerAddress>,
+        template: Arc<Template>,
+        returns: u32,
+        attempt: u32,
+        lease: Option<Arc<Lease>>,
+    },
+    Construct(Box<Construct>),
+    /// Needs nothing.
+    Other(Work),
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) item: Item,
+    pub(crate) body: Option<Bytes>,
+    /// When the body lies in the store, it is the first.
+    pub(crate) inputs: Vec<Input>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    queue: VecDeque<Waiting>,
+    /// Calls handed out and not finished.
+    pub(crate) running: Vec<(TaskId, Arc<WorkerAddress>)>,
+    /// Cancelled before they were handed out.
+    pub(crate) cancelled: HashSet<TaskId>,
+    /// What goes before everything else: cancellations and the end.
+    urgent: VecDeque<Work>,
+}
+
+impl Inbox {
+    pub(crate) fn push(&mut self, waiting: Waiting) {
+        self.queue.push_back(waiting);
+    }
+
+    pub(crate) fn push_urgent(&mut self, work: Work) {
+        self.urgent.push_back(work);
+    }
+
+    /// Whether [`Inbox::pop`] would give something.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.urgent.is_empty() || self.queue.front().is_some_and(Waiting::is_complete)
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Work> {
+        if let Some(work) = self.urgent.pop_front() {
+            return Some(work);
+        }
+        if !self.queue.front()?.is_complete() {
+            return None;
+        }
+        let waiting = self.queue.pop_front()?;
+        if let Item::Call { task, caller, .. } = &waiting.item {
+            self.running.push((*task, caller.clone()));
+        }
+        Some(waiting.into_work())
+    }
+
+    /// Tasks (not methods) that were not handed out, the last `max` of them, to go back.
+    pub(crate) fn unstarted(&mut self, max: usize) -> Vec<(TaskId, Arc<WorkerAddress>)> {
+        let mut back = Vec::new();
+        while back.len() < max {
+            match self.queue.back() {
+                Some(Waiting { item: Item::Call { task, caller, lease: Some(_), .. }, .. }) => {
+                    back.push((*task, caller.clone()));
+                    self.queue.pop_back();
+                }
+                _ => break,
+            }
+        }
+        back.reverse();
+        back
+    }
+
+    /// An object is here (or lost: then `payload` is the error).
+    pub(crate) fn arrived(&mut self, id: ObjectId, payload: &Payload) {
+        for waiting in &mut self.queue {
+            for input in &mut waiting.inputs {
+                if matches!(input, Input::Fetching(wanted) if *wanted == id) {
+                    *input = Input::Here(payload.clone());
+                }
+            }
+        }
+    }
+
+    /// Takes a call out before it was handed out.
+    pub(crate) fn remove(&mut self, task: TaskId) -> Option<Arc<WorkerAddress>> {
+        let place = self
+            .queue
+            .iter()
+            .position(|waiting| matches!(&waiting.item, Item::Call { task: queued, .. } if *queued == task))?;
+        match self.queue.remove(place)?.item {
+            Item::Call { caller, .. } => Some(caller),
+            Item::Construct(_) | Item::Other(_) => None,
+        }
+    }
+
+    /// The call is over.
+    pub(crate) fn finished(&mut self, task: TaskId) -> Option<Arc<WorkerAddress>> {
+        let place = self.running.iter().position(|(running, _)| *running == task)?;
+        Some(self.running.swap_remove(place).1)
+    }
+
+    /// Drops what a lost caller sent. Its running calls go on; their replies go nowhere.
+    pub(crate) fn caller_gone(&mut self, caller: &WorkerAddress) {
+        self.queue.retain(|waiting| {
+            !matches!(&waiting.item, Item::Call { caller: other, .. } if other.worker_id == caller.worker_id)
+        });
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+impl Waiting {
+    fn is_complete(&self) -> bool {
+        self.inputs.iter().all(|input| matches!(input, Input::Here(_)))
+    }
+
+    fn into_work(self) -> Work {
+        let mut inputs: VecDeque<Payload> = self
+            .inputs
+            .into_iter()
+            .filter_map(|input| match input {
+                Input::Here(payload) => Some(payload),
+                Input::Fetching(_) => None,
+            })
+            .collect();
+        let body = match self.body {
+            Some(body) => body,
+            None => inputs.pop_front().map_or_else(|| Bytes::Memory(Arc::default()), |payload| payload.bytes),
+        };
+        let deps = inputs.into();
+        match self.item {
+            Item::Call { task, caller, template, returns, attempt, lease } => Work::Call(Box::new(crate::api::Call {
+                task,
+                caller: caller.worker_id,
+                template,
+                body,
+                deps,
+                returns,
+                attempt,
+                lease,
+            })),
+            Item::Construct(construct) => Work::Construct(Box::new(Construct { body, deps, ..*construct })),
+            Item::Other(work) => work,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What daemons say.
+
+use std::sync::Arc;
+
+use helio_owner_state::Event;
+use helio_proto::control::{ActorLaunch, ControlResponse};
+use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::node::{FetchObject, JobConfig, NodeToClient, ReleaseObject};
+use helio_proto::peer::{Args, Template};
+use helio_types::{NodeAddress, NodeId, ObjectId};
+
+use crate::api::{Bytes, Construct, Payload, Pin, Work};
+use crate::inbox::{Item, Waiting};
+use crate::state::{Asked, LOG_LINES_MAX, State};
+
+impl State {
+    pub(crate) fn own_node_says(&mut self, message: NodeToClient) {
+        let node = self.owner.address().node_id;
+        match message {
+            NodeToClient::ObjectCreated(m) => self.granted(m.request_id, Ok(m.offset)),
+            NodeToClient::ObjectRefused(m) => self.granted(m.request_id, Err(m.failure)),
+            NodeToClient::ObjectFetched(m) => self.fetched(m.request_id, m.offset, m.size),
+            NodeToClient::ObjectMissing(m) => self.missing(m.request_id, &m.gone, &m.reason),
+            NodeToClient::ControlReply(m) => self.answered(m.request_id, m.response),
+            NodeToClient::LivenessReply(m) => {
+                if let Some(worker) = self.liveness_asked.remove(&m.request_id) {
+                    self.apply(Event::Liveness { worker, dead: m.dead });
+                }
+            }
+            NodeToClient::LogLines(m) => {
+                self.logs.extend(m.lines);
+                while self.logs.len() > LOG_LINES_MAX {
+                    self.logs.pop_front();
+                    self.logs_dropped += 1;
+                }
+                self.news = true;
+            }
+            NodeToClient::LogsFlushed(m) => {
+                self.flushed.insert(m.request_id);
+                self.news = true;
+            }
+            NodeToClient::Exit(m) => {
+                if !m.drain {
+                    self.force_exit = true;
+                }
+                if m.drain && self.inbox.len() > 0 {
+                    // What was sent before the order to end is still to be done.
+                    let exit = Work::Exit { reason: m.reason, drain: true };
+                    self.inbox.push(Waiting { item: Item::Other(exit), body: None, inputs: Vec::new() });
+                    self.work_came();
+                } else {
+                    self.add_work(Work::Exit { reason: m.reason, drain: m.drain });
+                }
+            }
+            NodeToClient::StartActor(launch) => self.start_actor(launch),
+            NodeToClient::ActorUpdate(info) => {
+                self.actor_infos.insert(info.actor_id, info.clone());
+                self.apply(Event::ActorUpdate { info: Box::new(info) });
+            }
+            NodeToClient::Notice(notice) => {
+                self.notices.push(notice);
+                self.news = true;
+            }
+            NodeToClient::WhyReply(m) => {
+                self.whys.insert(m.request_id, m.why);
+                self.news = true;
+            }
+            other => self.lease_news(node, other),
+        }
+    }
+
+    pub(crate) fn other_node_says(&mut self, number: u64, message: NodeToClient) {
+        let node = match self.conns.get(&number).map(|conn| &conn.peer) {
+            Some(crate::conn::Peer::RemoteNode(address)) => address.node_id,
+            _ => return,
+        };
+        self.lease_news(node, message);
+    }
+
+    fn lease_news(&mut self, node: NodeId, message: NodeToClient) {
+        match message {
+            NodeToClient::LeaseGranted(grant) => {
+                self.pending_why.remove(&grant.request_id);
+                self.apply(Event::LeaseGranted { grant: Box::new(grant), node });
+            }
+            NodeToClient::LeaseRefused(m) => {
+                self.apply(Event::LeaseRefused { request: m.request_id, failure: m.failure });
+            }
+            NodeToClient::LeaseSpillback(m) => {
+                self.apply(Event::LeaseSpilled { request: m.request_id, node: m.node });
+            }
+            NodeToClient::LeasePending(m) => {
+                self.pending_why.insert(m.request_id, m.why.clone());
+                if m.infeasible {
+                    self.notices.push(helio_proto::node::Notice { is_warning: true, text: m.why });
+                    self.news = true;
+                }
+            }
+            NodeToClient::RevokeLease(m) => self.apply(Event::LeaseRevoked { node, lease: m.lease_id }),
+            NodeToClient::LeaseLost(m) => self.apply(Event::LeaseLost { node, lease: m.lease_id, cause: m.cause }),
+            _ => {}
+        }
+    }
+
+    fn granted(&mut self, request: u64, grant: crate::state::Grant) {
+        if let Some(slot) = self.grants.get_mut(&request) {
+            *slot = Some(grant);
+            self.news = true;
+        }
+    }
+
+    fn answered(&mut self, request: u64, response: ControlResponse) {
+        match self.asked.remove(&request) {
+            Some(Asked::Thread) => {
+                self.answers.insert(request, response);
+                self.news = true;
+            }
+            Some(Asked::Creation(actor)) => {
+                self.creations.insert(actor, response.clone());
+                self.news = true;
+                self.apply(Event::ActorCreated { actor, response });
+            }
+            Some(Asked::News) => {
+                if let ControlResponse::Actor(info) = response {
+                    self.actor_infos.insert(info.actor_id, info.clone());
+                    self.apply(Event::ActorUpdate { info: Box::new(info) });
+                }
+            }
+            Some(Asked::Nobody) | None => {}
+        }
+    }
+
+    /// Brings an object's bytes to this node, once however many want them.
+    pub(crate) fn fetch(&mut self, id: ObjectId, locations: Vec<NodeAddress>) {
+        if self.fetching.contains_key(&id) {
+            return;
+        }
+        let request_id = self.request();
+        self.fetching.insert(id, request_id);
+        self.fetches.insert(request_id, id);
+        self.to_node(FetchObject { request_id, object_id: id, locations }.into());
+    }
+
+    fn fetched(&mut self, request: u64, offset: u64, size: u64) {
+        let Some(id) = self.fetches.remove(&request) else { return };
+        self.fetching.remove(&id);
+        let slice = self.arena.as_ref().and_then(|arena| arena.slice(offset, size).ok());
+        let Some(slice) = slice else {
+            self.to_node(ReleaseObject { object_id: id, pins: 1 }.into());
+            return;
+        };
+        let pin = Arc::new(Pin { id, slice, returned: self.unpinned.clone() });
+        self.inbox.arrived(id, &Payload { bytes: Bytes::Pinned(pin.clone()), is_error: false });
+        self.work_came();
+        self.pins.insert(id, pin);
+    }
+
+    fn missing(&mut self, request: u64, gone: &[NodeId], reason: &str) {
+        let Some(id) = self.fetches.remove(&request) else { return };
+        self.fetching.remove(&id);
+        self.news = true;
+        // A call that came with this argument cannot ask for another copy: its caller can.
+        let error = SystemError { object: id, ..SystemError::new(ErrorKind::ObjectLost, reason) };
+        let lost = Payload { bytes: Bytes::Memory(Arc::new(error.to_payload())), is_error: true };
+        self.inbox.arrived(id, &lost);
+        self.work_came();
+        for node in gone {
+            self.apply(Event::LocationLost { id, node: *node });
+        }
+    }
+
+    fn start_actor(&mut self, launch: ActorLaunch) {
+        let ActorLaunch { spec, incarnation, assigned } = launch;
+        let (Ok(template), Ok(args), Ok(job)) = (
+            helio_proto::decode::<Template>(&spec.template),
+            Args::get(&spec.args),
+            helio_proto::decode::<JobConfig>(&spec.job_config),
+        ) else {
+            self.close("an actor's specification could not be read");
+            return;
+        };
+        self.set_job(job.clone());
+        let body = (!args.stored_body).then(|| Bytes::Memory(Arc::new(args.body)));
+        let inputs = self.inputs(args.deps);
+        let construct = Construct {
+            spec,
+            template: Arc::new(template),
+            incarnation,
+            assigned,
+            job,
+            body: Bytes::Memory(Arc::default()),
+            deps: Vec::new(),
+        };
+        self.inbox.push(Waiting { item: Item::Construct(Box::new(construct)), body, inputs });
+        self.work_came();
+    }
+
+    /// The job that this worker serves: what it submits carries the same configuration.
+    pub(crate) fn set_job(&mut self, job: JobConfig) {
+        if self.job != job {
+            self.job_wire = helio_proto::encode(&job);
+            self.job = job;
+        }
+    }
+}

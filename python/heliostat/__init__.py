@@ -1,0 +1,168 @@
+"""Heliostat: Ray's programming model and API on a core written in Rust.
+
+``import heliostat as ray``. Names are loaded when they are first used: this module is one table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heliostat import _heliostat, actor, cloudpickle, cluster_utils, exceptions, util
+    from heliostat._heliostat import (
+        ActorClassID,
+        ActorID,
+        ClusterID,
+        FunctionID,
+        JobID,
+        NodeID,
+        ObjectRef,
+        ObjectRefGenerator,
+        PlacementGroupID,
+        TaskID,
+        UniqueID,
+        WorkerID,
+        __version__,
+    )
+    from heliostat._heliostat import ObjectRef as ObjectID
+    from heliostat._heliostat import ObjectRefGenerator as DynamicObjectRefGenerator
+    from heliostat.core.api import (
+        LoggingConfig,
+        cancel,
+        get,
+        get_actor,
+        init,
+        is_initialized,
+        kill,
+        method,
+        put,
+        remote,
+        shutdown,
+        wait,
+    )
+    from heliostat.core.gpu import get_gpu_ids
+    from heliostat.core.language import (
+        RESTORE_WORKER_MODE,
+        SCRIPT_MODE,
+        SPILL_WORKER_MODE,
+        WORKER_MODE,
+        ClientBuilder,
+        Language,
+        client,
+        cpp_function,
+        java_actor_class,
+        java_function,
+    )
+    from heliostat.core.runtime_context import get_runtime_context
+    from heliostat.core.state import available_resources, cluster_resources, nodes, timeline
+    from heliostat.core.version import COMMIT as __commit__
+
+# name: (module, name there)
+_EXPORTS = {
+    name: (module, name)
+    for module, names in {
+        "heliostat._heliostat": (
+            "ActorClassID ActorID ClusterID FunctionID JobID NodeID ObjectRef "
+            "ObjectRefGenerator PlacementGroupID TaskID UniqueID WorkerID __version__"
+        ),
+        "heliostat.core.api": (
+            "LoggingConfig cancel get get_actor init is_initialized kill method put remote shutdown "
+            "wait"
+        ),
+        "heliostat.core.gpu": "get_gpu_ids",
+        "heliostat.core.language": (
+            "RESTORE_WORKER_MODE SCRIPT_MODE SPILL_WORKER_MODE WORKER_MODE ClientBuilder Language "
+            "client cpp_function java_actor_class java_function"
+        ),
+        "heliostat.core.runtime_context": "get_runtime_context",
+        "heliostat.core.state": "available_resources cluster_resources nodes timeline",
+    }.items()
+    for name in names.split()
+}
+_EXPORTS["ObjectID"] = ("heliostat._heliostat", "ObjectRef")
+_EXPORTS["DynamicObjectRefGenerator"] = ("heliostat._heliostat", "ObjectRefGenerator")
+_EXPORTS["__commit__"] = ("heliostat.core.version", "COMMIT")
+
+# Modules that are there without being imported; the others want `import heliostat.x`.
+_MODULES = (
+    "actor",
+    "cloudpickle",
+    "cluster_utils",
+    "data",
+    "exceptions",
+    "job_config",
+    "remote_function",
+    "runtime_context",
+    "runtime_env",
+    "types",
+    "util",
+)
+
+__all__ = [
+    "ActorClassID",
+    "ActorID",
+    "ClientBuilder",
+    "ClusterID",
+    "DynamicObjectRefGenerator",
+    "FunctionID",
+    "JobID",
+    "Language",
+    "LoggingConfig",
+    "NodeID",
+    "ObjectID",
+    "ObjectRef",
+    "ObjectRefGenerator",
+    "PlacementGroupID",
+    "RESTORE_WORKER_MODE",
+    "SCRIPT_MODE",
+    "SPILL_WORKER_MODE",
+    "TaskID",
+    "UniqueID",
+    "WORKER_MODE",
+    "WorkerID",
+    "actor",
+    "available_resources",
+    "cancel",
+    "client",
+    "cluster_resources",
+    "cpp_function",
+    "exceptions",
+    "get",
+    "get_actor",
+    "get_gpu_ids",
+    "get_runtime_context",
+    "init",
+    "is_initialized",
+    "java_actor_class",
+    "java_function",
+    "kill",
+    "method",
+    "nodes",
+    "put",
+    "remote",
+    "shutdown",
+    "timeline",
+    "util",
+    "wait",
+]
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in _EXPORTS:
+        module, attribute = _EXPORTS[name]
+        value = getattr(importlib.import_module(module), attribute)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        try:
+            return importlib.import_module(f"heliostat.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"heliostat.{name}":
+                raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS, *_MODULES})

@@ -1,0 +1,421 @@
+"""The extension module: the runtime of this process, as Python sees it.
+
+Everything here is Rust. ``heliostat.get``, ``put``, ``wait``, ``cancel``, ``kill`` are these functions
+themselves, so that the hot path has no Python frame in it; they validate their arguments and, when
+no session runs, call the hook of :func:`set_auto_init` first.
+
+What it calls in Python, by name:
+
+- ``heliostat.exceptions.from_system_error(kind, message, cause, object_id, actor_id, task_id, name)``
+  makes the exception of an error of the system. `kind` is the number of `helio_proto::error::ErrorKind`,
+  the ids are hex ("" where there is none), `cause` is a `plans.Cause`.
+- ``heliostat.exceptions.make_task_error(function_name, traceback_str, cause, pid, ip, actor_repr,
+  actor_id)`` makes the `RayTaskError` that a failed call stores (the last two "" for tasks); `get`
+  raises what its ``as_instanceof_cause()`` gives.
+- the classes of ``heliostat.exceptions`` by name: `GetTimeoutError`, `RaySystemError`,
+  `ActorAlreadyExistsError`, `PendingCallsLimitExceeded`, ...
+- ``heliostat.core.serialize`` and ``heliostat.core.worker_main``, ``aio``, ``async_actor``.
+"""
+
+import asyncio
+import concurrent.futures
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from typing import Any, ClassVar, Literal, final
+
+from heliostat.core.plans import (
+    ActorCreated,
+    ActorPlan,
+    ActorRow,
+    Current,
+    JobRow,
+    NodeRow,
+    Session,
+    TaskPlan,
+)
+
+__version__: str
+
+# --- ids -------------------------------------------------------------------------------------------
+
+class BaseID:
+    """A fixed-size byte string. Equality and hash go by class and bytes."""
+
+    SIZE: ClassVar[int]
+    def __init__(self, id: bytes) -> None: ...
+    @classmethod
+    def from_hex(cls, hex_id: str) -> BaseID: ...
+    @classmethod
+    def from_binary(cls, id_bytes: bytes) -> BaseID: ...
+    @classmethod
+    def nil(cls) -> BaseID: ...
+    @classmethod
+    def from_random(cls) -> BaseID: ...
+    @classmethod
+    def size(cls) -> int: ...
+    def hex(self) -> str: ...
+    def binary(self) -> bytes: ...
+    def is_nil(self) -> bool: ...
+    def redis_shard_hash(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __lt__(self, other: object) -> bool: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+# Each is a class of its own in the binary; `from_hex` and its sisters give the class they are called on.
+@final
+class JobID(BaseID):
+    @classmethod
+    def from_int(cls, value: int) -> JobID: ...
+    def int(self) -> int: ...
+
+@final
+class TaskID(BaseID):
+    def actor_id(self) -> ActorID: ...
+    def job_id(self) -> JobID: ...
+
+@final
+class ActorID(BaseID):
+    def job_id(self) -> JobID: ...
+
+@final
+class NodeID(BaseID): ...
+
+@final
+class WorkerID(BaseID): ...
+
+@final
+class PlacementGroupID(BaseID):
+    @classmethod
+    def of(cls, job_id: JobID) -> PlacementGroupID:
+        """A fresh one of that job."""
+
+@final
+class UniqueID(BaseID): ...
+
+@final
+class FunctionID(BaseID): ...
+
+@final
+class ActorClassID(BaseID): ...
+
+@final
+class ClusterID(BaseID): ...
+
+class ObjectRef(Awaitable[Any]):
+    """One counted reference to an object. Made by the runtime only; dropping it lets go.
+
+    Inside values it travels as a borrowed reference; pickled by anybody else it works as well, and
+    then this process keeps the object alive for good.
+    """
+
+    def hex(self) -> str: ...
+    def binary(self) -> bytes: ...
+    def is_nil(self) -> bool: ...
+    @classmethod
+    def nil(cls) -> ObjectRef: ...
+    @classmethod
+    def from_random(cls) -> ObjectRef: ...
+    @classmethod
+    def from_hex(cls, hex_id: str) -> ObjectRef:
+        """A reference by id, without an owner: good for comparing, and for `get` in its own process."""
+    @classmethod
+    def from_binary(cls, id_bytes: bytes) -> ObjectRef: ...
+    @classmethod
+    def size(cls) -> int: ...
+    def task_id(self) -> TaskID: ...
+    def job_id(self) -> JobID: ...
+    def owner_address(self) -> bytes: ...
+    def call_site(self) -> str: ...
+    def future(self) -> concurrent.futures.Future[Any]: ...
+    def as_future(self) -> asyncio.Future[Any]: ...
+    def _on_completed(self, callback: Callable[[Any], None]) -> None: ...
+    def __await__(self) -> Generator[Any, None, Any]: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    def __class_getitem__(cls, item: Any) -> Any: ...
+
+@final
+class ObjectRefGenerator:
+    """The items of a streaming call, as references, in order."""
+
+    def __iter__(self) -> Iterator[ObjectRef]: ...
+    def __next__(self) -> ObjectRef: ...
+    def __aiter__(self) -> AsyncIterator[ObjectRef]: ...
+    def __anext__(self) -> Awaitable[ObjectRef]: ...
+    def send(self, value: None) -> ObjectRef: ...
+    def throw(self, value: object) -> ObjectRef: ...
+    def close(self) -> None: ...
+    def asend(self, value: None) -> Awaitable[ObjectRef]: ...
+    def athrow(self, value: object) -> Awaitable[ObjectRef]: ...
+    def aclose(self) -> Awaitable[None]: ...
+    def completed(self) -> ObjectRef:
+        """Ready when the call has ended; `get` of it raises what the call raised."""
+    def next_ready(self) -> bool: ...
+    def is_finished(self) -> bool: ...
+    def task_id(self) -> TaskID: ...
+    def _get_next_ref(self) -> ObjectRef: ...
+    def _try_next(self) -> ObjectRef | None:
+        """The next reference without waiting; `StopAsyncIteration` at the end."""
+    def _peek_next(self) -> ObjectRef:
+        """The next item's reference before it is there; for watching only."""
+    def _next_sync(self, timeout_s: float | None = None) -> ObjectRef:
+        """The next reference, or `ObjectRef.nil()` when none came in time."""
+
+# --- the session -----------------------------------------------------------------------------------
+
+def connect(
+    *,
+    node_socket: str,
+    token: str,
+    namespace: str = "",
+    entrypoint: str = "",
+    log_to_driver: bool = True,
+    owns_cluster: bool = False,
+    sys_path: Sequence[str] = (),
+    cwd: str = "",
+    runtime_env: str = "",
+    script: str = "",
+) -> None:
+    """Join the daemon as a driver. Raises `ConnectionError`."""
+
+def shutdown() -> None:
+    """Leave; idempotent. Refs and handles of this session are dead afterwards."""
+
+def is_connected() -> bool: ...
+def session() -> Session:
+    """Raises `RaySystemError` when there is none."""
+
+def session_epoch() -> int:
+    """Changes whenever a session begins or ends; 0: there never was one."""
+
+def set_auto_init(hook: Callable[[], object]) -> None:
+    """Called when a function that needs a session finds none; it starts one or raises."""
+
+# --- objects ---------------------------------------------------------------------------------------
+
+def put(value: Any, *, _owner: Any = None, _tensor_transport: str = "object_store") -> ObjectRef:
+    """Store a value. `TypeError` for a ref or an unserializable value (names the member)."""
+
+def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
+    """Values of one ref or a list of them, with all of Ray's argument errors (F3.01)."""
+
+def wait(
+    ray_waitables: list[ObjectRef | ObjectRefGenerator],
+    *,
+    num_returns: int = 1,
+    timeout: float | None = None,
+    fetch_local: bool = True,
+) -> tuple[list[Any], list[Any]]:
+    """(ready, not ready), with all of Ray's argument errors (F3.08)."""
+
+def cancel(
+    ray_waitable: ObjectRef | ObjectRefGenerator, *, force: bool = False, recursive: bool = True
+) -> None: ...
+def is_ready(ref: ObjectRef) -> bool: ...
+def serialize(value: Any) -> bytes:
+    """The bytes that would be stored; refs inside are pinned for good. For tests and handles."""
+
+def deserialize(data: bytes, is_error: bool = False) -> Any:
+    """Back again; raises when `is_error`. Refs inside are adopted."""
+
+# --- calls -----------------------------------------------------------------------------------------
+
+@final
+class TaskCaller:
+    """`.remote` of one function with one set of options.
+
+    `prepare` is called at the first call and again only when the session, or the placement group that
+    the running task captures its children into, has changed. `check(args, kwargs)` is called when
+    keywords are used or the number of arguments is outside `min_args..=max_args`; it raises
+    `TypeError` when they do not fit (`max_args=-1`: no bound). Bind `caller.remote` once and keep it:
+    it is a builtin method and the quickest thing to call.
+    """
+
+    def __new__(
+        cls,
+        prepare: Callable[[], TaskPlan],
+        check: Callable[[tuple[Any, ...], dict[str, Any]], object] | None = None,
+        min_args: int = 0,
+        max_args: int = -1,
+    ) -> TaskCaller: ...
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """`ObjectRef`, list of them, `None` (num_returns=0) or `ObjectRefGenerator`."""
+
+class ActorHandleBase:
+    """What `ActorHandle` derives from: the actor's id and the reference that keeps it alive.
+
+    Equality and hash go by actor id. `ref` is `None` for weak handles (`get_actor`, detached).
+    A subclass per actor class carries a :class:`MethodSlot` per method, so that `handle.method` is one
+    type look-up and one small allocation.
+    """
+
+    def __new__(
+        cls, actor_id: ActorID, ref: ObjectRef | None = None, *args: Any
+    ) -> ActorHandleBase: ...
+    @property
+    def _actor_id(self) -> ActorID: ...
+    @property
+    def _ref(self) -> ObjectRef | None: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+
+class MethodSlot:
+    """A descriptor: what one actor method is called with. May be subclassed.
+
+    `max_task_retries=None`: the actor's own. `owner` is anything the Python side wants to find again.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        *,
+        display_name: str = "",
+        num_returns: int | Literal["streaming", "dynamic"] = 1,
+        max_task_retries: int = 0,
+        retry_exceptions: bool | Sequence[type[BaseException]] = False,
+        concurrency_group: str = "",
+        backpressure: int = 0,
+        max_pending_calls: int = -1,
+        check: Callable[[tuple[Any, ...], dict[str, Any]], object] | None = None,
+        min_args: int = 0,
+        max_args: int = -1,
+        on_options: Callable[..., Any] | None = None,
+        on_bind: Callable[..., Any] | None = None,
+    ) -> MethodSlot: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def num_returns(self) -> int | str: ...
+    def __get__(self, handle: ActorHandleBase | None, owner: type | None = None) -> Any:
+        """An :class:`ActorMethod`; on the class, the slot itself."""
+    def bound(self, handle: ActorHandleBase) -> ActorMethod:
+        """The same, without the class: for `.options()`."""
+
+@final
+class ActorMethod:
+    """`handle.method`. Holds the handle. Calling it raises Ray's TypeError."""
+
+    @property
+    def handle(self) -> ActorHandleBase: ...
+    @property
+    def slot(self) -> MethodSlot: ...
+    def remote(self, *args: Any, **kwargs: Any) -> Any: ...
+    def options(self, **options: Any) -> Any:
+        """`slot.on_options(self, **options)`."""
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """`slot.on_bind(self, args, kwargs)`."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+def new_actor_id() -> ActorID: ...
+def create_actor(plan: ActorPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorCreated:
+    """Raises `ActorAlreadyExistsError`, `ValueError`."""
+
+def know_actor(actor_id: ActorID, ref: ObjectRef | None = None) -> None:
+    """A handle arrived from elsewhere (call it from the handle's `__setstate__` or factory)."""
+
+def kill_actor(actor_id: ActorID, no_restart: bool = True) -> None: ...
+def actor_pending_calls(actor_id: ActorID) -> int: ...
+def actor_info(actor_id: ActorID) -> ActorRow | None:
+    """What was last heard of it; no message is sent."""
+
+# --- asking the control service --------------------------------------------------------------------
+
+def get_named_actor(name: str, namespace: str = "") -> tuple[ActorID, bytes] | None:
+    """Its id and its `handle` bytes."""
+
+def list_named_actors(all_namespaces: bool = False) -> list[tuple[str, str]]:
+    """(name, namespace) of each."""
+
+def list_nodes() -> list[NodeRow]: ...
+def list_actors() -> list[ActorRow]: ...
+def list_jobs() -> list[JobRow]: ...
+def kv_put(key: bytes, value: bytes, *, namespace: str = "", overwrite: bool = True) -> bool:
+    """Whether it was there already."""
+
+def kv_get(key: bytes, *, namespace: str = "") -> bytes | None: ...
+def kv_del(key: bytes, *, namespace: str = "") -> bool: ...
+def kv_keys(prefix: bytes, *, namespace: str = "") -> list[bytes]: ...
+
+# --- what runs here --------------------------------------------------------------------------------
+
+def current() -> Current: ...
+def current_actor() -> Any:
+    """The instance this process is; `None` when it is no actor."""
+
+def current_actor_handle() -> bytes:
+    """The `handle` bytes it was created with."""
+
+def exit_actor() -> None:
+    """End this actor after the present call; raises what unwinds it, `TypeError` off an actor."""
+
+# --- the driver's terminal -------------------------------------------------------------------------
+
+def take_logs(timeout: float) -> list[tuple[int, str, str, bool, str]]:
+    """(pid, host, name, is_stderr, text); blocks without the GIL. Call it in a thread of its own."""
+
+def take_notices() -> list[tuple[bool, str]]:
+    """(is_warning, text)."""
+
+def flush_logs(timeout: float) -> None: ...
+
+# --- plumbing of heliostat.core --------------------------------------------------------------------
+
+def run_worker() -> int:
+    """Serve this worker process until it is told to end; the exit code."""
+
+def notify_fd() -> int: ...
+def watch(ref: ObjectRef) -> bool:
+    """Ask to hear when it is ready; whether it is already (then nothing is told)."""
+
+def take_ready() -> list[bytes]:
+    """Ids of watched objects that became ready."""
+
+def gil_counts() -> dict[str, int]:
+    """How often each named site took the GIL; `io` must stay 0 (GIL-1)."""
+
+def _set_call_variable(variable: Any) -> None: ...
+def _next_call() -> _RunningCall | bytes | bool | None:
+    """For async actors: a call, the id of one to cancel, whether to drain before the end, or nothing.
+
+    Raises `ConnectionError` when the daemon is gone.
+    """
+
+class _RunningCall:
+    """A call of an async actor's method, from its arrival to its answer."""
+
+    @property
+    def task(self) -> bytes: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def is_streaming(self) -> bool: ...
+    @property
+    def backpressure(self) -> int: ...
+    def invoke(self) -> Any: ...
+    def send(self, index: int, item: Any) -> None: ...
+    def finish(self, value: Any) -> None: ...
+    def finish_items(self, items: int) -> None: ...
+    def fail(self, error: BaseException) -> int | None:
+        """Answer with what was raised; the exit code if that ends the process."""
+
+def _serve_pool(group: str) -> None:
+    """A pool thread's life in a threaded actor."""
+
+def _display_name() -> str:
+    """Whose lines are printed now."""
+
+def _buffer_callback(buffer: Any) -> bool: ...
+def _serializing() -> bool:
+    """Whether this thread is pickling a value for the runtime."""
+
+class _View:
+    """Bytes of an object, for the buffer protocol; read-only."""
+
+    def __len__(self) -> int: ...
+
+def _restore_ref(data: bytes) -> ObjectRef: ...
+def _take_ref(position: int) -> ObjectRef: ...
+def _use_numpy_fast_path(enabled: bool) -> None: ...

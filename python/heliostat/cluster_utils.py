@@ -1,0 +1,217 @@
+"""Several nodes on one machine, for tests."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from typing import Any
+
+import heliostat
+from heliostat.core import auth, daemon, settings
+from heliostat.core.api import check_node_options
+from heliostat.core.daemon import Daemon, NodeOptions
+from heliostat.core.labels import check_labels
+
+OBJECT_STORE_BYTES = 150 << 20
+GRACE_S = 10.0
+
+# Arguments of a node that mean something; the others are accepted for those who pass them along.
+_KNOWN = (
+    "num_cpus",
+    "num_gpus",
+    "memory",
+    "object_store_memory",
+    "resources",
+    "labels",
+    "port",
+    "node_ip_address",
+    "node_name",
+    "temp_dir",
+    "env_vars",
+)
+_IGNORED = (
+    "include_dashboard",
+    "dashboard_host",
+    "dashboard_port",
+    "_system_config",
+    "redis_password",
+    "enable_object_reconstruction",
+    "object_spilling_directory",
+    "ray_client_server_port",
+    "min_worker_port",
+    "max_worker_port",
+    "raylet_name",
+)
+
+
+class ClusterNode:
+    """A node that a :class:`Cluster` has started."""
+
+    def __init__(self, started: Daemon) -> None:
+        self._daemon = started
+        self.node_id: str = started.address.node_id
+        self.unique_id = self.node_id
+        self.node_ip_address = started.address.host
+        self.address_info = daemon.described(started.address)
+        self.head = started.address.is_head
+
+    @property
+    def pid(self) -> int:
+        """The daemon's process."""
+        return self._daemon.process.pid
+
+    def is_alive(self) -> bool:
+        """Whether the daemon runs."""
+        return self._daemon.is_alive()
+
+    def get_session_dir_path(self) -> str:
+        """The folder with its logs."""
+        return self._daemon.address.session_dir
+
+    def __repr__(self) -> str:
+        return f"ClusterNode({self.node_id}, pid={self.pid})"
+
+
+class Cluster:
+    """Starts and stops daemons on this machine, each with ports and a store of its own."""
+
+    def __init__(
+        self,
+        initialize_head: bool = False,
+        connect: bool = False,
+        head_node_args: dict[str, Any] | None = None,
+        shutdown_at_exit: bool = True,
+    ) -> None:
+        if connect and not initialize_head:
+            raise RuntimeError("Cannot connect to uninitialized cluster.")
+        self.head_node: ClusterNode | None = None
+        self.worker_nodes: set[ClusterNode] = set()
+        self.connected = False
+        self._shutdown_at_exit = shutdown_at_exit
+        if initialize_head:
+            self.add_node(**(head_node_args or {}))
+            if connect:
+                self.connect()
+
+    @property
+    def address(self) -> str:
+        """The control service, as ``host:port``."""
+        if self.head_node is None:
+            raise RuntimeError("The cluster has no head node yet.")
+        return str(self.head_node.address_info["address"])
+
+    @property
+    def gcs_address(self) -> str | None:
+        """The control service, as ``host:port``; ``None`` without a head."""
+        return None if self.head_node is None else self.address
+
+    def connect(self, namespace: str | None = None) -> None:
+        """Make this process a driver of the cluster."""
+        heliostat.init(address=self.address, namespace=namespace, ignore_reinit_error=True)
+        self.connected = True
+
+    def add_node(self, wait: bool = True, **node_args: Any) -> ClusterNode:
+        """Start a node: the first is the head. Returns when it is in the cluster."""
+        unknown = node_args.keys() - {*_KNOWN, *_IGNORED}
+        if unknown:
+            raise TypeError(f"unknown arguments of a node: {sorted(unknown)}")
+        started = daemon.start(self._options(node_args), auth.token(create=True))
+        node = ClusterNode(started)
+        if self.head_node is None:
+            self.head_node = node
+            if self._shutdown_at_exit:
+                atexit.register(self.shutdown)
+        else:
+            self.worker_nodes.add(node)
+        if wait:
+            self.wait_for_nodes()
+        return node
+
+    def _options(self, args: dict[str, Any]) -> NodeOptions:
+        head = self.head_node is None
+        options = NodeOptions(
+            head=head,
+            address=None if head else self.address,
+            num_cpus=args.get("num_cpus", 1),
+            num_gpus=args.get("num_gpus", 0),
+            memory=args.get("memory"),
+            object_store_memory=args.get("object_store_memory", OBJECT_STORE_BYTES),
+            resources=args.get("resources") or {},
+            labels=check_labels(args.get("labels")),
+            port=args.get("port", 0) if head else None,
+            node_ip_address=args.get("node_ip_address"),
+            node_name=args.get("node_name"),
+            temp_dir=settings.temp_dir(args.get("temp_dir")),
+            env=args.get("env_vars") or {},
+        )
+        check_node_options(options)
+        return options
+
+    def remove_node(self, node: ClusterNode, allow_graceful: bool = True) -> None:
+        """End a node: with ``allow_graceful`` it says goodbye, else it is killed."""
+        if node is self.head_node:
+            if self.worker_nodes:
+                raise ValueError("Removing the head node before the others ends the whole cluster.")
+            self.head_node = None
+        elif node in self.worker_nodes:
+            self.worker_nodes.remove(node)
+        else:
+            raise ValueError(f"{node!r} is no node of this cluster")
+        if allow_graceful:
+            node._daemon.stop(GRACE_S)
+        else:
+            node._daemon.kill()
+
+    def wait_for_nodes(self, timeout: float = 30) -> None:
+        """Until the cluster knows exactly the nodes that were started; ``TimeoutError``."""
+        wanted = {node.node_id for node in self.list_all_nodes()}
+        dead = [node for node in self.list_all_nodes() if not node.is_alive()]
+        if dead:
+            raise RuntimeError(f"ended by itself: {dead[0]!r}, see {dead[0]._daemon.log}")
+        if not self._is_ours():
+            return  # a daemon says that it is ready when the control service has accepted it
+        deadline = time.monotonic() + timeout
+        while True:
+            alive = {node["NodeID"] for node in heliostat.nodes() if node["Alive"]}
+            if alive == wanted:
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"Timed out while waiting for nodes to join: wanted {sorted(wanted)}, "
+                    f"the cluster has {sorted(alive)}."
+                )
+            time.sleep(0.02)
+
+    def _is_ours(self) -> bool:
+        """Whether this process is a driver of this cluster."""
+        if not heliostat.is_initialized() or self.head_node is None:
+            return False
+        return heliostat.get_runtime_context().gcs_address == self.address
+
+    def list_all_nodes(self) -> list[ClusterNode]:
+        """The nodes, the head first."""
+        head = [] if self.head_node is None else [self.head_node]
+        return [*head, *self.worker_nodes]
+
+    def remaining_processes_alive(self) -> bool:
+        """Whether every daemon still runs."""
+        return all(node.is_alive() for node in self.list_all_nodes())
+
+    def shutdown(self) -> None:
+        """End every node."""
+        if self._is_ours():
+            heliostat.shutdown()
+        self.connected = False
+        for node in [*self.worker_nodes, *([self.head_node] if self.head_node else [])]:
+            self.remove_node(node)
+        atexit.unregister(self.shutdown)
+
+
+class AutoscalingCluster:
+    """A cluster that grows by itself."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise NotImplementedError("there is no autoscaler in this release")
+
+
+__all__ = ["AutoscalingCluster", "Cluster", "ClusterNode"]

@@ -1,0 +1,1 @@
+"""Tasks, actors, objects: the part that everything else is built on."""

@@ -1,0 +1,325 @@
+"""``@remote`` classes: actors."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from heliostat import _heliostat
+from heliostat.core import resources, scheduling, session, signature
+from heliostat.core.actor_handle import (
+    PUBLIC_MODULE,
+    ActorHandle,
+    Interface,
+    Method,
+    check_method_returns,
+    from_options,
+    make_handle,
+)
+from heliostat.core.errors import ActorHandleNotFoundError
+from heliostat.core.options import check_actor_options, check_method_options, merge
+from heliostat.core.remote_function import checked_pickle, inherited_env
+
+if TYPE_CHECKING:
+    from heliostat.core.plans import ActorPlan
+
+T = TypeVar("T")
+
+ASYNC_CONCURRENCY = 1000
+_METHOD_OPTIONS = "_heliostat_method_options"
+
+
+class ActorClassInheritanceException(TypeError):
+    """An actor class was used as a base class."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Definition:
+    """The user's class and what is derived from it once, whatever the options."""
+
+    cls: type
+    methods: tuple[Method, ...]
+    constructor: signature.Parameters | None
+    is_async: bool
+    concurrency_groups: dict[str, int]
+
+    @functools.cached_property
+    def data(self) -> bytes:
+        """The pickled class, made at the first creation."""
+        name = f"{self.cls.__module__}.{self.cls.__qualname__}"
+        return checked_pickle(self.cls, "actor class", name)
+
+
+class ActorClass(Generic[T]):
+    """A class whose instances live in processes of their own: ``A.remote(...)``."""
+
+    def __new__(cls, *args: Any) -> ActorClass[T]:
+        if len(args) == 3 and isinstance(args[1], tuple):  # `class Child(A):` calls us as metaclass
+            base = next(b for b in args[1] if isinstance(b, ActorClass))
+            raise ActorClassInheritanceException(
+                f"Attempted to define subclass '{args[0]}' of actor class '{base.__name__}'. "
+                "Inheriting from actor classes is not currently supported. You can instead inherit "
+                "from a non-actor base class and make the derived class an actor class "
+                "(with @ray.remote)."
+            )
+        return super().__new__(cls)
+
+    def __init__(self, cls: type[T], options: Mapping[str, Any]) -> None:
+        check_actor_options(options, in_options=False)
+        self.__setstate__({"cls": cls, "options": dict(options)})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"cls": self.__ray_actor_class__, "options": self._default_options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        cls = state["cls"]
+        self.__ray_actor_class__ = cls
+        self.__name__, self.__qualname__ = cls.__name__, cls.__qualname__
+        self.__module__, self.__doc__ = cls.__module__, cls.__doc__
+        self._default_options = state["options"]
+
+    @functools.cached_property
+    def _definition(self) -> _Definition:
+        return _define(self.__ray_actor_class__, self._default_options)
+
+    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+        """Make an actor; returns its handle at once."""
+        return _create(self._definition, self._default_options, args, kwargs)
+
+    def options(self, **actor_options: Any) -> ActorClassWithOptions[T]:
+        """The same class with other options."""
+        check_actor_options(actor_options, in_options=True)
+        return ActorClassWithOptions(self, actor_options)
+
+    def bind(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """A node of a task graph."""
+        raise NotImplementedError("task graphs (.bind) are not in this release")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            "Actors cannot be instantiated directly. "
+            f"Instead of '{self.__name__}()', use '{self.__name__}.remote()'."
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        cls = self.__dict__.get("__ray_actor_class__")
+        if cls is None or (name.startswith("__") and name.endswith("__")):
+            raise AttributeError(name)
+        return getattr(cls, name)
+
+    def __repr__(self) -> str:
+        return f"ActorClass({self.__name__})"
+
+
+class ActorClassWithOptions(Generic[T]):
+    """What ``A.options(...)`` gives: only good for ``.remote`` and ``.bind``."""
+
+    def __init__(self, of: ActorClass[T], actor_options: Mapping[str, Any]) -> None:
+        self._actor_class = of
+        self._actor_options = dict(actor_options)
+        self._options = merge(of._default_options, actor_options)
+
+    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+        """Make an actor; returns its handle at once."""
+        return _create(self._actor_class._definition, self._options, args, kwargs)
+
+    def bind(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """A node of a task graph."""
+        self._actor_class.bind(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ActorClassWithOptions, (self._actor_class, self._actor_options)
+
+
+for _class in (ActorClass, ActorClassInheritanceException):
+    _class.__module__ = PUBLIC_MODULE
+del _class
+
+
+# --- the class -------------------------------------------------------------------------------------
+
+
+def method(*args: Any, **kwargs: Any) -> Any:
+    """Options of an actor's method, such as ``@method(num_returns=2)``."""
+    if len(args) == 1 and not kwargs and callable(args[0]):
+        return args[0]
+    if args:
+        raise AssertionError("@ray.method takes keyword arguments only")
+    check_method_options(kwargs)
+
+    def annotate(function: Callable[..., Any]) -> Callable[..., Any]:
+        setattr(function, _METHOD_OPTIONS, kwargs)
+        return function
+
+    return annotate
+
+
+def _define(cls: type, options: Mapping[str, Any]) -> _Definition:
+    groups = _groups(options.get("concurrency_groups"))
+    found = list(_functions(cls))
+    methods = tuple(_method(name, function, bound, groups) for name, function, bound in found)
+    is_async = any(
+        inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for _, f, _ in found
+    )
+    constructor: signature.Parameters | None = ()
+    if cls.__init__ is not object.__init__:  # type: ignore[misc] # looked at, not called
+        constructor = signature.parameters(cls.__init__, bound=True)  # type: ignore[misc]
+    elif getattr(cls, "__new__", None) is not object.__new__:
+        constructor = None
+    return _Definition(cls, methods, constructor, is_async, groups)
+
+
+def _functions(cls: type) -> Iterator[tuple[str, Callable[..., Any], bool]]:
+    """(name, function, whether it takes the instance or the class first) of every method."""
+    for name in dir(cls):
+        member = inspect.getattr_static(cls, name)
+        function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
+        if inspect.isfunction(function) and name != "__init__":
+            yield name, function, not isinstance(member, staticmethod)
+
+
+def _method(
+    name: str, function: Callable[..., Any], bound: bool, groups: Mapping[str, int]
+) -> Method:
+    options = dict(getattr(function, _METHOD_OPTIONS, {}))
+    group = options.get("concurrency_group")
+    if group and group not in groups:
+        raise ValueError(
+            f"The method {name!r} names the concurrency group {group!r}, which is none of {sorted(groups)}"
+        )
+    is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    check_method_returns(options.get("num_returns"), is_generator)
+    plain = Method(name, signature.parameters(function, bound), is_generator)
+    return plain._replace(**from_options(options))
+
+
+def _groups(given: Any) -> dict[str, int]:
+    if isinstance(given, list):
+        given = {group["name"]: group["max_concurrency"] for group in given}
+    groups = dict(given or {})
+    for name, bound in groups.items():
+        if not isinstance(name, str) or not isinstance(bound, int) or bound < 1:
+            raise ValueError(
+                f"A concurrency group is a name and a positive number, got {name!r}: {bound!r}"
+            )
+    return groups
+
+
+# --- the actor -------------------------------------------------------------------------------------
+
+
+def _create(
+    definition: _Definition,
+    options: Mapping[str, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> ActorHandle:
+    check = signature.checker(definition.constructor)
+    if check is not None:
+        check(args, kwargs)
+    name, namespace = options.get("name"), options.get("namespace")
+    if name == "":
+        raise ValueError("Actor name cannot be an empty string.")
+    _check_namespace(namespace)
+    concurrency = options.get("max_concurrency") or (
+        ASYNC_CONCURRENCY if definition.is_async else 1
+    )
+    _check_order(options, definition.is_async, concurrency)
+    placement, held = resources.actor_resources(options)
+    interface = Interface(
+        definition.cls.__name__,
+        definition.methods,
+        max_task_retries=options.get("max_task_retries") or 0,
+        max_pending_calls=options.get("max_pending_calls") or -1,
+        backpressure=options.get("_actor_generator_backpressure_num_objects"),
+    )
+    strategy = scheduling.strategy_plan(options)
+
+    session.ensure()
+    actor_id = _heliostat.new_actor_id()
+    lifetime = options.get("lifetime") or session.default_actor_lifetime()
+    plan: ActorPlan = {
+        "actor_id": actor_id,
+        "cls": definition.data,
+        "class_name": definition.cls.__name__,
+        "name": name or "",
+        "namespace": namespace or "",
+        "detached": lifetime == "detached",
+        "get_if_exists": bool(options.get("get_if_exists")),
+        "max_restarts": options.get("max_restarts") or 0,
+        "max_task_retries": interface.max_task_retries,
+        "max_concurrency": concurrency,
+        "is_async": definition.is_async,
+        "concurrency_groups": definition.concurrency_groups,
+        "placement_resources": placement,
+        "resources": held,
+        "strategy": strategy,
+        "runtime_env": inherited_env(options.get("runtime_env")),
+        "handle": _heliostat.serialize(make_handle(interface, actor_id, None)),
+    }
+    created = _heliostat.create_actor(plan, args, kwargs)
+    if created["existing"] is not None:
+        existing: ActorHandle = _heliostat.deserialize(created["existing"])
+        return existing
+    return make_handle(interface, created["actor_id"], created["ref"])
+
+
+def _check_namespace(namespace: Any) -> None:
+    if namespace is not None and not isinstance(namespace, str):
+        raise TypeError("namespace must be None or a string.")
+    if namespace == "":
+        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
+
+
+def _check_order(options: Mapping[str, Any], is_async: bool, concurrency: int) -> None:
+    if options.get("allow_out_of_order_execution") is not False:
+        return
+    if is_async or concurrency > 1:
+        kind = "async actors" if is_async else "threaded actors (max_concurrency > 1)"
+        raise ValueError(
+            f"{kind} cannot run their calls in order. "
+            "Set `allow_out_of_order_execution=True` to allow out-of-order execution."
+        )
+
+
+def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
+    """The actor of that name; its handle does not keep it alive. Raises ``ValueError``."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of an actor is a string, not {type(name)}")
+    if not name:
+        raise ValueError("Please supply a non-empty value to get_actor")
+    _check_namespace(namespace)
+    session.ensure()
+    found = _heliostat.get_named_actor(name, namespace or "")
+    if found is None:
+        raise ValueError(
+            f"Failed to look up actor with name '{name}'. This could be because 1. You are trying to "
+            "look up a named actor you didn't create. 2. The named actor died. 3. You did not use a "
+            "namespace matching the namespace of the actor."
+        )
+    handle: ActorHandle = _heliostat.deserialize(found[1])
+    return handle
+
+
+def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
+    """End an actor at once; with ``no_restart=False`` it may come back."""
+    if not isinstance(actor, ActorHandle):
+        raise ValueError(
+            "ray.kill() only supported for actors. For tasks, try ray.cancel(). "
+            f"Got: {type(actor)}."
+        )
+    session.ensure()
+    if actor._epoch != _heliostat.session_epoch():
+        raise ActorHandleNotFoundError(
+            f"The handle {actor!r} belongs to a session that is over. Make the actor again, or look "
+            "it up by name, in the present session."
+        )
+    _heliostat.kill_actor(actor._actor_id, no_restart)
+
+
+def exit_actor() -> None:
+    """Leave from within an actor: the present call's caller learns that the actor has ended."""
+    _heliostat.exit_actor()

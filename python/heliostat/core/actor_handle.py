@@ -1,0 +1,214 @@
+"""Handles to actors, and the description of a class that a handle carries with it.
+
+A handle's class is made from an :class:`Interface`, which is plain data: so a handle that arrives in
+another process can be used there without the actor's class being known.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import warnings
+from typing import Any, NamedTuple, NoReturn
+
+from heliostat import _heliostat
+from heliostat.core import signature
+from heliostat.core.annotations import RayDeprecationWarning
+from heliostat.core.options import METHOD, check_method_options
+
+PUBLIC_MODULE = "heliostat.actor"
+
+
+class Method(NamedTuple):
+    """One method, as callers see it. ``None``: as the actor says."""
+
+    name: str
+    parameters: signature.Parameters | None
+    is_generator: bool = False
+    num_returns: int | str | None = None
+    concurrency_group: str = ""
+    max_task_retries: int | None = None
+    retry_exceptions: bool | tuple[type[BaseException], ...] = False
+    backpressure: int | None = None
+
+
+class Interface(NamedTuple):
+    """What callers need to know of an actor's class, and of the options the actor was made with."""
+
+    class_name: str
+    methods: tuple[Method, ...]
+    max_task_retries: int = 0
+    max_pending_calls: int = -1
+    backpressure: int | None = None
+
+
+class ActorHandle(_heliostat.ActorHandleBase):
+    """A reference to an actor: ``handle.method.remote(...)`` calls it.
+
+    Handles are equal when they name the same actor. They can be sent anywhere.
+    """
+
+    @classmethod
+    def __class_getitem__(cls, item: Any) -> types.GenericAlias:
+        return types.GenericAlias(cls, item)
+
+    _interface: Interface = Interface("", ())
+    _special: dict[str, _heliostat.MethodSlot] = {}  # noqa: RUF012 - made by `handle_class`
+    _epoch: int = 0
+
+    def __repr__(self) -> str:
+        return f"Actor({self._interface.class_name}, {self._actor_id.hex()})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (self._actor_id, self._ref, self._interface)
+
+    def __getattr__(self, name: str) -> Any:
+        slot = type(self)._special.get(name)
+        if slot is None:
+            raise AttributeError(f"'ActorHandle' object has no attribute '{name}'")
+        return slot.bound(self)
+
+    def __dir__(self) -> list[str]:
+        return sorted([method.name for method in self._interface.methods] + list(BUILT_IN))
+
+    @property
+    def _ray_actor_id(self) -> _heliostat.ActorID:
+        return self._actor_id
+
+
+ActorHandle.__module__ = PUBLIC_MODULE
+
+# Methods that every actor has.
+BUILT_IN = {
+    name: Method(name, None) for name in ("__ray_ready__", "__ray_call__", "__ray_terminate__")
+}
+
+
+def make_handle(
+    interface: Interface, actor_id: _heliostat.ActorID, ref: _heliostat.ObjectRef | None
+) -> ActorHandle:
+    """A handle of the present session; without ``ref`` it does not keep the actor alive."""
+    handle = handle_class(interface)(actor_id, ref)
+    handle._epoch = _heliostat.session_epoch()
+    return handle
+
+
+def _arrived(
+    actor_id: _heliostat.ActorID, ref: _heliostat.ObjectRef | None, interface: Interface
+) -> ActorHandle:
+    if _heliostat.is_connected():
+        _heliostat.know_actor(actor_id, ref)
+    return make_handle(interface, actor_id, ref)
+
+
+@functools.lru_cache(maxsize=1024)
+def handle_class(interface: Interface) -> type[ActorHandle]:
+    """The class of handles with that interface: one slot a method.
+
+    Special methods (``__len__``) are found by name only: on the class they would change what the
+    handle itself is.
+    """
+    methods = {**BUILT_IN, **{method.name: method for method in interface.methods}}
+    slots = {name: make_slot(interface, method) for name, method in methods.items()}
+    plain = {n: s for n, s in slots.items() if n in BUILT_IN or not _is_special(n)}
+    body = {
+        **plain,
+        "__module__": PUBLIC_MODULE,
+        "_interface": interface,
+        "_special": {n: s for n, s in slots.items() if n not in plain},
+    }
+    return type("ActorHandle", (ActorHandle,), body)
+
+
+def _is_special(name: str) -> bool:
+    return (name.startswith("__") and name.endswith("__")) or hasattr(ActorHandle, name)
+
+
+def make_slot(
+    interface: Interface, method: Method, display_name: str = ""
+) -> _heliostat.MethodSlot:
+    """What calls of that method begin with."""
+    number = method.num_returns
+    if number is None:
+        number = "streaming" if method.is_generator else 1
+    retries = method.max_task_retries
+    backpressure = (
+        method.backpressure if method.backpressure is not None else interface.backpressure
+    )
+    least, most = signature.bounds(method.parameters)
+
+    def on_options(bound: _heliostat.ActorMethod, **options: Any) -> _heliostat.ActorMethod:
+        name, changed = _with_options(method, options)
+        return make_slot(interface, changed, name or display_name).bound(bound.handle)
+
+    return _heliostat.MethodSlot(
+        method.name,
+        display_name=display_name or f"{interface.class_name}.{method.name}",
+        num_returns=number,  # type: ignore[arg-type] # a number, or one of the two words
+        max_task_retries=interface.max_task_retries if retries is None else retries,
+        retry_exceptions=method.retry_exceptions,
+        concurrency_group=method.concurrency_group,
+        backpressure=max(0, backpressure or 0),
+        max_pending_calls=interface.max_pending_calls,
+        check=signature.checker(method.parameters),
+        min_args=least,
+        max_args=most,
+        on_options=on_options,
+        on_bind=_no_graphs,
+    )
+
+
+def _no_graphs(*_: Any) -> NoReturn:
+    raise NotImplementedError("task graphs (.bind) are not in this release")
+
+
+def _with_options(method: Method, options: dict[str, Any]) -> tuple[str, Method]:
+    name = options.pop("name", None) or ""
+    unknown = options.keys() - METHOD.keys()
+    if unknown:
+        raise ValueError(
+            f"Invalid option keyword {sorted(unknown)[0]} for actor methods. "
+            f"Valid ones are {['name', *METHOD]}."
+        )
+    check_method_options(options)
+    number = options.get("num_returns", method.num_returns)
+    check_method_returns(number, method.is_generator)
+    return name, method._replace(**from_options({**options, "num_returns": number}))
+
+
+def from_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a :class:`Method` that the keywords of ``@method`` set."""
+    if options.get("tensor_transport") not in (None, "object_store", "OBJECT_STORE"):
+        raise NotImplementedError("tensor_transport: tensors go through the object store only")
+    retry = options.get("retry_exceptions")
+    fields = {
+        "num_returns": options.get("num_returns"),
+        "concurrency_group": options.get("concurrency_group"),
+        "max_task_retries": options.get("max_task_retries"),
+        "retry_exceptions": tuple(retry) if isinstance(retry, list) else retry,
+        "backpressure": options.get("_generator_backpressure_num_objects"),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def check_method_returns(number: int | str | None, is_generator: bool) -> None:
+    """Refuse a number of returns that the method cannot have."""
+    if isinstance(number, int) and number < 0:
+        raise ValueError(f"num_returns must be >= 0, but got {number}.")
+    if isinstance(number, str):
+        if number not in ("streaming", "dynamic"):
+            raise ValueError(
+                f"num_returns must be a number, 'streaming' or 'dynamic', not {number!r}"
+            )
+        if number == "dynamic":
+            warnings.warn(
+                "num_returns='dynamic' is deprecated and will be removed. "
+                "Use num_returns='streaming' instead.",
+                RayDeprecationWarning,
+                stacklevel=4,
+            )
+        if not is_generator:
+            raise ValueError(
+                f"num_returns='{number}' can only be used with generator methods (methods that use "
+                "'yield'). The method is not a generator."
+            )

@@ -1,0 +1,116 @@
+"""Which cluster an address means."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+from heliostat.core import daemon, settings
+from heliostat.core.daemon import NodeAddress
+
+_NONE_RUNNING = (
+    "Could not find any running Ray instance. Please specify the one to connect to by setting "
+    "`--address` flag or `RAY_ADDRESS` environment variable."
+)
+
+
+def resolve(address: str | None, temp_dir: Path) -> NodeAddress | None:
+    """The local daemon of the cluster that ``address`` means; ``None``: start a cluster.
+
+    ``None`` looks at RAY_ADDRESS and at the latest cluster and starts one if there is none;
+    ``"auto"`` does the same but raises; ``"local"`` starts one; ``host:port`` is that cluster.
+    Raises ``ConnectionError``, and ``ValueError`` for what is no address.
+    """
+    wanted = address if address is not None else settings.text("ADDRESS")
+    if wanted == "local":
+        return None
+    if wanted in (None, "auto"):
+        named = settings.text("ADDRESS") if wanted == "auto" else None
+        if named not in (None, "auto", "local"):
+            return connect_to(str(named), temp_dir)
+        found = _latest(temp_dir)
+        if found is None and wanted == "auto":
+            raise ConnectionError(_NONE_RUNNING)
+        return found
+    return connect_to(str(wanted), temp_dir)
+
+
+def _latest(temp_dir: Path) -> NodeAddress | None:
+    """The cluster that ``heliostat start`` made last on this machine, if it still runs."""
+    try:
+        named = (temp_dir / settings.CURRENT_CLUSTER_FILE).read_text().strip()
+    except OSError:
+        return None
+    return _local_daemon(named, temp_dir) if named else None
+
+
+def connect_to(address: str, temp_dir: Path) -> NodeAddress:
+    """The local daemon of the cluster whose control service is at ``host:port``."""
+    if address.startswith("ray://"):
+        raise NotImplementedError(
+            f"{address}: Ray Client is not in this release. Run the driver on a machine of the "
+            "cluster, with address='host:port' or address='auto'."
+        )
+    match = re.fullmatch(r"(?P<host>[^:\s/]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})", address)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError(f"Invalid address format: {address}")
+    found = _local_daemon(address, temp_dir)
+    if found is not None:
+        return found
+    if _listens(match["host"].strip("[]"), int(match["port"])):
+        raise ConnectionError(
+            f"Failed to connect to Ray cluster at {address}: something listens there, but no node of "
+            f"that cluster runs on this machine (looked in {temp_dir}). Start one with "
+            f"`heliostat start --address={address}`."
+        )
+    raise ConnectionError(
+        f"Failed to connect to Ray cluster at {address}: nothing answers there. "
+        "`heliostat start --head` starts a cluster."
+    )
+
+
+def _local_daemon(address: str, temp_dir: Path) -> NodeAddress | None:
+    """The head if it is on this machine, else any node of the cluster."""
+    same = [node for node in daemon.running(temp_dir) if _same(node.control_address, address)]
+    return next((node for node in same if node.is_head), same[0] if same else None)
+
+
+def _same(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    (one_host, _, one_port), (host, _, port) = one.rpartition(":"), other.rpartition(":")
+    return one_port == port and not _addresses(one_host).isdisjoint(_addresses(host))
+
+
+def _addresses(host: str) -> set[str]:
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+    except OSError:
+        return {host}
+    # A cluster that listens on every address is at the loopback address too.
+    own = {"127.0.0.1", "::1", "0.0.0.0", local_ip()}
+    return found | own if found & own else found
+
+
+def _listens(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def local_ip(towards: str | None = None) -> str:
+    """The address that other machines reach this one at; no packet is sent."""
+    host, _, port = (towards or "8.8.8.8:53").rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, int(port)))
+            return str(probe.getsockname()[0])
+        except OSError:
+            pass
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"

@@ -1,0 +1,65 @@
+"""The cluster's token: every connection shows it (AUTH-1)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from heliostat.core import settings
+from heliostat.core.errors import AuthenticationError
+
+TOKEN_BYTES = 32
+SESSION_FILE = "auth_token"  # in a session's folder; its daemon puts it there
+
+
+def token_file() -> Path:
+    """Where this user's token lies."""
+    named = settings.text("AUTH_TOKEN_PATH")
+    return Path(named).expanduser() if named else Path.home() / ".heliostat" / "auth_token"
+
+
+def token_of(session_dir: str) -> str:
+    """The token of the cluster that a local session belongs to."""
+    with contextlib.suppress(OSError):
+        found = (Path(session_dir) / SESSION_FILE).read_text().strip()
+        if found:
+            return found
+    return token(create=False)
+
+
+def token(create: bool) -> str:
+    """The token from the environment or the user's file; with ``create``, a new one if need be."""
+    given = settings.text("AUTH_TOKEN")
+    if given and given.strip():
+        return given.strip()
+    path = token_file()
+    with contextlib.suppress(FileNotFoundError):
+        found = path.read_text().strip()
+        if found:
+            return found
+    if not create or settings.text("AUTH_TOKEN_PATH"):
+        raise AuthenticationError(
+            f"There is no authentication token: neither HELIOSTAT_AUTH_TOKEN is set nor is there one "
+            f"in {path}. Use the token of the cluster's head node."
+        )
+    return _create(path)
+
+
+def _create(path: Path) -> str:
+    """A new token; where two processes do this at once, both use the one that came first."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(TOKEN_BYTES) + "\n")
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        if not path.read_text().strip():
+            os.replace(fresh, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            fresh.unlink()
+    return path.read_text().strip()

@@ -1,0 +1,133 @@
+"""Finds out which part of a value cannot be pickled."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TextIO
+
+_PUBLIC = "heliostat.util.check_serialize"
+
+
+class FailureTuple:
+    """A part that cannot be pickled: the object, its name, and what holds it."""
+
+    def __init__(self, obj: Any, name: str, parent: Any) -> None:
+        self.obj = obj
+        self.name = name
+        self.parent = parent
+
+    def __repr__(self) -> str:
+        return f"FailTuple({self.name} [obj={_short(self.obj)}, parent={_short(self.parent)}])"
+
+
+FailureTuple.__module__ = _PUBLIC
+
+
+class _Part(NamedTuple):
+    how: str  # where it was found, for the report
+    name: str
+    value: Any
+
+
+def _short(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        text = object.__repr__(value)
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+def inspect_serializability(
+    base_obj: Any,
+    name: str | None = None,
+    depth: int = 3,
+    print_file: TextIO | None = None,
+) -> tuple[bool, set[FailureTuple]]:
+    """Whether the object can be pickled; if not, prints and returns what in it cannot.
+
+    Looks into attributes, items, closures and globals, ``depth`` levels deep.
+    """
+    out = print_file if print_file is not None else sys.stdout
+    title = f"Checking Serializability of {_short(base_obj)}"
+    _say(out, 0, "=" * min(len(title), 80), title, "=" * min(len(title), 80))
+    failures: set[FailureTuple] = set()
+    shown = name if name is not None else getattr(base_obj, "__name__", type(base_obj).__name__)
+    ok = _check(_Part("", shown, base_obj), None, depth, 0, failures, out, set())
+    if not ok:
+        rule = "=" * 80
+        _say(out, 0, rule, "What cannot be pickled:", "")
+        for failure in sorted(failures, key=lambda f: f.name):
+            _say(out, 1, repr(failure))
+        _say(out, 0, "", f"Leave it out of {shown!r}, or give its class a `__reduce__`.", rule)
+    return ok, failures
+
+
+def _check(
+    part: _Part,
+    parent: Any,
+    depth: int,
+    level: int,
+    failures: set[FailureTuple],
+    out: TextIO,
+    seen: set[int],
+) -> bool:
+    reason = _why_not(part.value)
+    if reason is None:
+        return True
+    _say(out, level, f"!!! FAIL serialization{part.how and ' of ' + part.how}: {reason}")
+    guilty = False
+    if depth > 0 and id(part.value) not in seen:
+        seen.add(id(part.value))
+        for inner in _parts(part.value):
+            guilty |= not _check(inner, part.value, depth - 1, level + 1, failures, out, seen)
+    if not guilty:
+        failures.add(FailureTuple(part.value, part.name, parent))
+    return False
+
+
+def _why_not(value: Any) -> str | None:
+    import cloudpickle
+
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:
+        return str(error) or type(error).__name__
+    return None
+
+
+def _parts(value: Any) -> Iterator[_Part]:
+    """What it is made of, as far as pickling goes."""
+    if inspect.ismodule(value):
+        return
+    if inspect.isfunction(value):
+        yield from _of_function(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield _Part(f"the item {_short(key)}", str(key), item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for index, item in enumerate(value):
+            yield _Part(f"the item {index}", str(index), item)
+    elif isinstance(value, type):
+        for name, member in vars(value).items():
+            if not name.startswith("__") or inspect.isfunction(member):
+                yield _Part(f"the member {name!r}", name, member)
+    else:
+        for name, member in getattr(value, "__dict__", {}).items():
+            yield _Part(f"the attribute {name!r}", name, member)
+
+
+def _of_function(function: Any) -> Iterator[_Part]:
+    closure = inspect.getclosurevars(function)
+    for name, item in closure.nonlocals.items():
+        yield _Part(f"the captured variable {name!r}", name, item)
+    for name, item in closure.globals.items():
+        yield _Part(f"the global variable {name!r}", name, item)
+    for index, item in enumerate(function.__defaults__ or ()):
+        yield _Part(f"the default {index}", f"default {index}", item)
+
+
+def _say(out: TextIO, level: int, *lines: str) -> None:
+    for line in lines:
+        out.write("    " * level + line + "\n")

@@ -1,0 +1,15 @@
+"""Which accelerators the running call has."""
+
+from __future__ import annotations
+
+from heliostat import _heliostat
+from heliostat.core import session
+
+
+def get_gpu_ids() -> list[int] | list[str]:
+    """The GPUs of the running task or actor.
+
+    Numbers; or text, where the node was started with CUDA_VISIBLE_DEVICES and names its own.
+    """
+    session.ensure()
+    return _heliostat.current()["gpu_ids"]

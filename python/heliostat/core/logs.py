@@ -1,0 +1,205 @@
+"""What workers print, on the driver's terminal.
+
+A line comes as ``(name pid=N) text``, or with ``ip=X`` from another machine. Lines that differ in
+numbers at most and come from several processes within a few seconds are shown once and then
+counted: ``[repeated 3x across cluster]``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TextIO
+
+from heliostat import _heliostat
+from heliostat.core import settings
+
+_NUMBERS = re.compile(r"\d+|0x[0-9a-fA-F]+")
+_COLOURS = (32, 35, 36, 33, 34, 92, 95, 96, 93, 94)
+_CYAN, _YELLOW = 36, 33
+_WAIT_S = 1.0
+_SEEN_MAX = 10_000  # kinds of lines that are remembered; what comes beyond is shown as it is
+_SCAN_S = 0.5
+_HINT = " (Set RAY_DEDUP_LOGS=0 to see every line.)"
+
+
+class Line(NamedTuple):
+    """One line of a worker."""
+
+    pid: int
+    host: str
+    name: str
+    is_stderr: bool
+    text: str
+
+    @property
+    def prefix(self) -> str:
+        """Who says it."""
+        facts = [f"pid={self.pid}"] + ([f"ip={self.host}"] if self.host else [])
+        return f"({' '.join([self.name, ', '.join(facts)]) if self.name else ', '.join(facts)})"
+
+
+@dataclass
+class _Seen:
+    until: float
+    sources: set[tuple[str, int]]
+    count: int = 0
+    latest: Line | None = None
+
+
+@dataclass
+class Folder:
+    """Decides which lines are shown, and folds those that repeat."""
+
+    enabled: bool = True
+    window_s: float = 5.0
+    allow: re.Pattern[str] | None = None
+    skip: re.Pattern[str] | None = None
+    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _hinted: bool = False
+    _scanned: float = 0.0
+
+    @classmethod
+    def from_settings(cls) -> Folder:
+        """As the environment says (RAY_DEDUP_LOGS and its sisters)."""
+        allow, skip = (
+            settings.text("DEDUP_LOGS_ALLOW_REGEX"),
+            settings.text("DEDUP_LOGS_SKIP_REGEX"),
+        )
+        return cls(
+            settings.flag("DEDUP_LOGS", True),
+            settings.number("DEDUP_LOGS_AGG_WINDOW_S", 5.0),
+            re.compile(allow) if allow else None,
+            re.compile(skip) if skip else None,
+        )
+
+    def take(self, line: Line, now: float) -> Iterable[Line]:
+        """The lines to show now that this one has come."""
+        if (
+            not self.enabled
+            or not line.text.strip()
+            or (self.allow and self.allow.search(line.text))
+        ):
+            return [line]
+        if self.skip and self.skip.search(line.text):
+            return []
+        key, source = _NUMBERS.sub("", line.text), (line.host, line.pid)
+        seen = self._seen.get(key)
+        if seen is None and len(self._seen) >= _SEEN_MAX:
+            return [line]
+        if seen is None:
+            self._seen[key] = _Seen(now + self.window_s, {source})
+            return [line]
+        if seen.count == 0 and seen.sources == {source}:
+            seen.until = now + self.window_s  # one process that repeats itself is no crowd
+            return [line]
+        seen.sources.add(source)
+        seen.count += 1
+        seen.latest = line
+        return []
+
+    def due(self, now: float, everything: bool = False) -> Iterable[Line]:
+        """The folded lines whose time has come."""
+        if now - self._scanned < _SCAN_S and not everything:
+            return
+        self._scanned = now
+        ripe = [key for key, seen in self._seen.items() if everything or seen.until <= now]
+        for key in ripe:
+            seen = self._seen.pop(key)
+            if seen.latest is None:
+                continue
+            text = seen.latest.text
+            if seen.count > 1 or len(seen.sources) > 1:
+                hint = "" if self._hinted else _HINT
+                self._hinted = True
+                text = f"{text} [repeated {seen.count}x across cluster]{hint}"
+                # It goes on where it left off, so that a steady stream stays folded.
+                self._seen[key] = (
+                    _Seen(now + self.window_s, seen.sources) if not everything else seen
+                )
+            yield seen.latest._replace(text=text)
+
+
+class LogPrinter:
+    """A thread that shows the lines of the session's workers as they come."""
+
+    def __init__(self) -> None:
+        self._folder = Folder.from_settings()
+        self._by_process = settings.flag("COLOR_PREFIX", False)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="heliostat-logs", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, flush_s: float) -> None:
+        """Show what has been printed so far, and end."""
+        with contextlib.suppress(Exception):  # the daemon is gone, and what it had to say with it
+            _heliostat.flush_logs(flush_s)
+        self._stopping = True
+        if self._thread is not threading.current_thread():
+            self._thread.join(flush_s + _WAIT_S)
+        now = time.monotonic()
+        self._show(self._folder.due(now, everything=True))
+
+    def _run(self) -> None:
+        ignored = settings.flag("IGNORE_UNHANDLED_ERRORS", False)
+        while True:
+            stopping = self._stopping
+            try:
+                lines = _heliostat.take_logs(0 if stopping else _WAIT_S)
+                notices = _heliostat.take_notices()
+                errors = [] if ignored else _heliostat.take_unhandled()
+            except Exception:
+                return  # the session is over
+            now = time.monotonic()
+            for fields in lines:
+                self._show(self._folder.take(Line(*fields), now))
+            self._show(self._folder.due(now))
+            for is_warning, text in notices:
+                _write(sys.stderr, "(heliostat)", _YELLOW if is_warning else _CYAN, text)
+            for payload in errors:
+                _unhandled(payload)
+            if stopping and not lines:
+                return
+
+    def _show(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            stream = sys.stderr if line.is_stderr else sys.stdout
+            _write(stream, line.prefix, self._colour(line.pid), line.text)
+
+    def _colour(self, pid: int) -> int:
+        if not self._by_process:
+            return _CYAN
+        return _COLOURS[pid % len(_COLOURS)]
+
+
+def _write(stream: TextIO | None, prefix: str, colour: int, text: str) -> None:
+    """One line in one write, so that those of several threads do not mix."""
+    if stream is None:
+        return
+    try:
+        if stream.isatty():
+            prefix = f"\x1b[{colour}m{prefix}\x1b[0m"
+        stream.write(f"{prefix} {text}\n")
+        stream.flush()
+    except (OSError, ValueError):
+        pass  # closed by its owner
+
+
+def _unhandled(payload: bytes) -> None:
+    import logging
+
+    try:
+        error: object = _heliostat.deserialize(payload, True)
+    except BaseException as raised:
+        error = raised
+    logging.getLogger("heliostat").error(
+        "Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): %s", error
+    )

@@ -1,0 +1,203 @@
+"""``@remote`` functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
+
+from heliostat import _heliostat
+from heliostat.core import resources, runtime_env, scheduling, signature
+from heliostat.core.annotations import RayDeprecationWarning
+from heliostat.core.options import check_task_options, merge
+from heliostat.core.serialize import pickle_function
+
+if TYPE_CHECKING:
+    from heliostat.core.plans import TaskPlan
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MIB = 1 << 20
+FUNCTION_WARN_BYTES = 10 * MIB
+FUNCTION_MAX_BYTES = int(os.environ.get("FUNCTION_SIZE_ERROR_THRESHOLD", 100 * MIB))
+MAX_RETRIES = 3
+
+logger = logging.getLogger("heliostat")
+
+
+class RemoteFunction(Generic[P, R]):
+    """A function whose calls run elsewhere: ``f.remote(...)``."""
+
+    remote: Callable[..., Any]
+    """Submit a call; returns an ``ObjectRef`` (or as many as ``num_returns`` says) at once."""
+
+    def __init__(self, function: Callable[P, R], options: Mapping[str, Any]) -> None:
+        if inspect.iscoroutinefunction(function):
+            raise ValueError(
+                "'async def' should not be used for remote tasks. You can wrap the async function "
+                "with `asyncio.run(f())`, or make it a method of an actor."
+            )
+        check_task_options(options, in_options=False)
+        self._bind(function, dict(options), _Pickled(function))
+
+    def _bind(self, function: Callable[P, R], options: dict[str, Any], pickled: _Pickled) -> None:
+        self._function = function
+        self._function_name = function_name(function)
+        self._default_options = options
+        self._pickled = pickled
+        functools.update_wrapper(self, function)
+        self.remote = _caller(pickled, options).remote
+
+    def options(self, **task_options: Any) -> FunctionWithOptions[P, R]:
+        """The same function with other options."""
+        check_task_options(task_options, in_options=True)
+        return FunctionWithOptions(self, task_options)
+
+    def bind(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """A node of a task graph."""
+        raise NotImplementedError("task graphs (.bind) are not in this release")
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
+        name = self._function_name
+        raise TypeError(
+            "Remote functions cannot be called directly. "
+            f"Instead of running '{name}()', try '{name}.remote()'."
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"function": self._function, "options": self._default_options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        function = state["function"]
+        self._bind(function, state["options"], _Pickled(function))
+
+
+RemoteFunction.__module__ = "heliostat.remote_function"
+
+
+class FunctionWithOptions(Generic[P, R]):
+    """What ``f.options(...)`` gives: only good for ``.remote`` and ``.bind``."""
+
+    def __init__(self, of: RemoteFunction[P, R], task_options: Mapping[str, Any]) -> None:
+        functools.update_wrapper(self, of._function)  # type: ignore[arg-type] # cannot be called
+        self._remote_function = of
+        self._task_options = dict(task_options)
+        merged = merge(of._default_options, task_options)
+        self.remote: Callable[..., Any] = _caller(of._pickled, merged).remote
+
+    def bind(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """A node of a task graph."""
+        self._remote_function.bind(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FunctionWithOptions, (self._remote_function, self._task_options)
+
+
+class _Pickled:
+    """A function and what is derived from it once, whatever the options."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self.is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(
+            function
+        )
+        self.parameters = signature.parameters(function)
+
+    @functools.cached_property
+    def data(self) -> bytes:
+        """The pickled function, made at the first call."""
+        return checked_pickle(self.function, "remote function", function_name(self.function))
+
+
+def checked_pickle(definition: Any, kind: str, name: str) -> bytes:
+    """A function or class as bytes; ``ValueError`` when it drags too much along."""
+    data = pickle_function(definition)
+    if len(data) > FUNCTION_MAX_BYTES:
+        raise ValueError(
+            f"The {kind} {name} is too large ({len(data) // MIB} MiB > "
+            f"FUNCTION_SIZE_ERROR_THRESHOLD={FUNCTION_MAX_BYTES // MIB} MiB). Check that its "
+            "definition is not implicitly capturing a large array or other object in scope. "
+            "Tip: use ray.put() to put large objects in the object store."
+        )
+    if len(data) > FUNCTION_WARN_BYTES:
+        logger.warning(
+            "The %s %s is very large (%d MiB). Check that its definition is not implicitly "
+            "capturing a large array or other object in scope. Tip: use ray.put() to put large "
+            "objects in the object store.",
+            kind,
+            name,
+            len(data) // MIB,
+        )
+    return data
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """``module.name``, for people."""
+    name = getattr(function, "__name__", type(function).__name__)
+    return f"{getattr(function, '__module__', '?')}.{name}"
+
+
+def returns(options: Mapping[str, Any], is_generator: bool, of: str) -> Any:
+    """The number of returns; generators stream unless told otherwise."""
+    number = options.get("num_returns")
+    if number is None:
+        return "streaming" if is_generator else 1
+    if isinstance(number, str):
+        if number == "dynamic":
+            warnings.warn(
+                "num_returns='dynamic' is deprecated and will be removed. "
+                "Use num_returns='streaming' instead.",
+                RayDeprecationWarning,
+                stacklevel=4,
+            )
+        if not is_generator:
+            raise ValueError(
+                f"num_returns='{number}' can only be used with generator {of}s ({of}s that use "
+                f"'yield'). The decorated {of} is not a generator {of}."
+            )
+    return number
+
+
+def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCaller:
+    """Everything that can be known before a session is, checked and settled now."""
+    needed = resources.task_resources(options)
+    strategy = scheduling.strategy_plan(options)
+    name, number = options.get("name"), returns(options, pickled.is_generator, "function")
+    max_retries, max_calls = options.get("max_retries"), options.get("max_calls")
+    if max_retries is None:
+        max_retries = int(os.environ.get("RAY_TASK_MAX_RETRIES", MAX_RETRIES))
+    if max_calls is None:
+        # A process that ends gives its device's memory back.
+        max_calls = 1 if needed.get("GPU") else 0
+    retry = options.get("retry_exceptions", False)
+
+    def prepare() -> TaskPlan:
+        return {
+            "function": pickled.data,
+            "name": name or pickled.name,
+            "function_name": function_name(pickled.function),
+            "resources": needed,
+            "num_returns": number,
+            "max_retries": max_retries,
+            "retry_exceptions": retry if isinstance(retry, bool) else tuple(retry),
+            "max_calls": max_calls,
+            "strategy": strategy,
+            "runtime_env": inherited_env(options.get("runtime_env")),
+            "backpressure": max(0, options.get("_generator_backpressure_num_objects") or 0),
+        }
+
+    check = signature.checker(pickled.parameters)
+    return _heliostat.TaskCaller(prepare, check, *signature.bounds(pickled.parameters))
+
+
+def inherited_env(own: Mapping[str, Any] | None) -> str:
+    """An environment within the one that the caller runs in, as JSON; empty: the caller's job's."""
+    if not own:
+        return ""
+    return runtime_env.inherit(_heliostat.current()["runtime_env"], own)

@@ -1,0 +1,222 @@
+"""What the running driver, task or actor can ask about itself."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from heliostat import _heliostat
+from heliostat.core import session
+from heliostat.core.annotations import RayDeprecationWarning
+from heliostat.core.runtime_env import RuntimeEnv
+
+if TYPE_CHECKING:
+    from heliostat.core.actor_handle import ActorHandle
+    from heliostat.core.plans import Current
+
+_WORKERS_ONLY = "This method is only available when the process is a worker."
+
+
+class RuntimeContext:
+    """Ids, names and resources of whoever asks. Ids are hex; ``None`` where there is none."""
+
+    # --- where ---
+
+    def get_job_id(self) -> str:
+        """The job."""
+        return _heliostat.session()["job_id"]
+
+    def get_node_id(self) -> str:
+        """The node; ``RuntimeError`` without a session."""
+        if not _heliostat.is_connected():
+            raise RuntimeError("The node id is known once Ray has been initialized.")
+        return _heliostat.session()["node_id"]
+
+    def get_worker_id(self) -> str:
+        """This process."""
+        return _heliostat.session()["worker_id"]
+
+    def get_session_name(self) -> str:
+        """The session."""
+        return _heliostat.session()["session_name"]
+
+    def get_temp_dir(self) -> str:
+        """The folder of all sessions."""
+        return _heliostat.session()["temp_dir"]
+
+    def get_node_labels(self) -> dict[str, str]:
+        """The node's labels."""
+        return dict(_heliostat.session()["labels"])
+
+    @property
+    def gcs_address(self) -> str:
+        """The control service, as ``host:port``."""
+        return _heliostat.session()["control_address"]
+
+    @property
+    def namespace(self) -> str:
+        """Where named actors are looked up."""
+        return _heliostat.current()["namespace"]
+
+    # --- what runs ---
+
+    def get_task_id(self) -> str | None:
+        """The running task or call."""
+        return _current()["task_id"]
+
+    def get_task_name(self) -> str | None:
+        """Its name."""
+        return _current()["task_name"]
+
+    def get_task_function_name(self) -> str | None:
+        """The function that it runs."""
+        return _current()["function_name"]
+
+    def get_actor_id(self) -> str | None:
+        """The actor that this process is."""
+        return _current()["actor_id"]
+
+    def get_actor_name(self) -> str | None:
+        """The actor's name; empty where it has none."""
+        return _current()["actor_name"]
+
+    def get_placement_group_id(self) -> str | None:
+        """The placement group that the call runs in."""
+        return _current()["placement_group_id"]
+
+    def is_canceled(self) -> bool:
+        """Whether somebody has cancelled the running call of an actor."""
+        now = _current()
+        if now["is_driver"]:
+            raise RuntimeError(_WORKERS_ONLY)
+        if now["actor_id"] is None:
+            raise RuntimeError("This method is only available in an actor.")
+        return now["is_canceled"]
+
+    @property
+    def current_actor(self) -> ActorHandle:
+        """A handle to the actor that this process is."""
+        if _current()["actor_id"] is None:
+            raise RuntimeError("This method is only available in an actor.")
+        handle: ActorHandle = _heliostat.deserialize(_heliostat.current_actor_handle())
+        return handle
+
+    @property
+    def was_current_actor_reconstructed(self) -> bool:
+        """Whether the actor's process is not its first."""
+        now = _current()
+        if now["actor_id"] is None:
+            raise AssertionError(_WORKERS_ONLY)
+        return now["reconstructed"]
+
+    # --- with what ---
+
+    def get_assigned_resources(self) -> dict[str, float]:
+        """What the running task or actor holds."""
+        now = _current()
+        if now["is_driver"]:
+            raise AssertionError(_WORKERS_ONLY)
+        return dict(now["resources"])
+
+    def get_accelerator_ids(self) -> dict[str, list[str]]:
+        """The devices of each kind."""
+        return {"GPU": [str(name) for name in _current()["gpu_ids"]]}
+
+    def get_runtime_env_string(self) -> str:
+        """The runtime environment as JSON."""
+        return _current()["runtime_env"] or "{}"
+
+    @property
+    def runtime_env(self) -> RuntimeEnv:
+        """The runtime environment."""
+        return RuntimeEnv.deserialize(_current()["runtime_env"])
+
+    # --- older names ---
+
+    def get(self) -> dict[str, Any]:
+        """Everything at once, as ids."""
+        _deprecated("get()", "the single getters")
+        now = _current()
+        found: dict[str, Any] = {
+            "job_id": self._job_id(),
+            "node_id": self._node_id(),
+            "namespace": self.namespace,
+        }
+        if now["task_id"] is not None:
+            found["task_id"] = _heliostat.TaskID.from_hex(now["task_id"])
+        if now["actor_id"] is not None:
+            found["actor_id"] = _heliostat.ActorID.from_hex(now["actor_id"])
+        return found
+
+    @property
+    def job_id(self) -> Any:
+        """Deprecated."""
+        _deprecated("job_id", "get_job_id()")
+        return self._job_id()
+
+    @property
+    def node_id(self) -> Any:
+        """Deprecated."""
+        _deprecated("node_id", "get_node_id()")
+        return self._node_id()
+
+    @property
+    def task_id(self) -> Any:
+        """Deprecated."""
+        _deprecated("task_id", "get_task_id()")
+        found = self.get_task_id()
+        return _heliostat.TaskID.from_hex(found) if found else _heliostat.TaskID.nil()
+
+    @property
+    def actor_id(self) -> Any:
+        """Deprecated."""
+        _deprecated("actor_id", "get_actor_id()")
+        found = self.get_actor_id()
+        return _heliostat.ActorID.from_hex(found) if found else _heliostat.ActorID.nil()
+
+    @property
+    def current_placement_group_id(self) -> Any:
+        """Deprecated."""
+        found = self.get_placement_group_id()
+        kind = _heliostat.PlacementGroupID
+        return kind.from_hex(found) if found else kind.nil()
+
+    @property
+    def should_capture_child_tasks_in_placement_group(self) -> bool:
+        """Whether what is submitted here goes into the caller's placement group."""
+        return _current()["capture_children"]
+
+    def get_resource_ids(self) -> dict[str, list[str]]:
+        """Deprecated."""
+        _deprecated("get_resource_ids()", "get_accelerator_ids()")
+        return self.get_accelerator_ids()
+
+    def _job_id(self) -> Any:
+        return _heliostat.JobID.from_hex(self.get_job_id())
+
+    def _node_id(self) -> Any:
+        return _heliostat.NodeID.from_hex(self.get_node_id())
+
+
+RuntimeContext.__module__ = "heliostat.runtime_context"
+
+
+def _current() -> Current:
+    return _heliostat.current()
+
+
+def _deprecated(what: str, instead: str) -> None:
+    warnings.warn(
+        f"RuntimeContext.{what} is deprecated. Use {instead} instead.",
+        RayDeprecationWarning,
+        stacklevel=3,
+    )
+
+
+_context = RuntimeContext()
+
+
+def get_runtime_context() -> RuntimeContext:
+    """The caller's context."""
+    session.ensure()
+    return _context

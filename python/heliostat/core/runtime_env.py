@@ -1,0 +1,158 @@
+"""Runtime environments: what a job's, task's or actor's worker finds around it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+_PUBLIC = "heliostat.runtime_env"
+
+# Fields that mean something to users of the API, and that no part of the core applies yet.
+UNSUPPORTED = (
+    "pip",
+    "uv",
+    "conda",
+    "container",
+    "image_uri",
+    "py_executable",
+    "worker_process_setup_hook",
+    "nsight",
+    "_nsight",
+    "rocprof_sys",
+    "java_jars",
+)
+
+
+class RuntimeEnvConfig(dict[str, Any]):
+    """How environments are made."""
+
+    def __init__(
+        self,
+        setup_timeout_seconds: int = 600,
+        eager_install: bool = True,
+        log_files: list[str] | None = None,
+    ) -> None:
+        if not isinstance(setup_timeout_seconds, int):
+            raise TypeError(
+                f"setup_timeout_seconds must be of type int, got: {type(setup_timeout_seconds)}"
+            )
+        if setup_timeout_seconds <= 0 and setup_timeout_seconds != -1:
+            raise ValueError(
+                "setup_timeout_seconds must be greater than zero or equals to -1, "
+                f"got: {setup_timeout_seconds}"
+            )
+        if not isinstance(eager_install, bool):
+            raise TypeError(f"eager_install must be a boolean. got {type(eager_install)}")
+        super().__init__(
+            setup_timeout_seconds=setup_timeout_seconds,
+            eager_install=eager_install,
+            log_files=list(log_files or []),
+        )
+
+
+class RuntimeEnv(dict[str, Any]):
+    """A runtime environment; a dictionary will do as well."""
+
+    def __init__(self, **fields: Any) -> None:
+        given = {name: value for name, value in fields.items() if value is not None}
+        check_runtime_env(given)
+        super().__init__(given)
+
+    def env_vars(self) -> dict[str, str]:
+        """The environment variables."""
+        return dict(self.get("env_vars") or {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """A plain dictionary."""
+        return dict(self)
+
+    def serialize(self) -> str:
+        """JSON."""
+        return to_json(self)
+
+    @classmethod
+    def deserialize(cls, text: str) -> RuntimeEnv:
+        """From JSON."""
+        return cls(**from_json(text))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (dict(self),)
+
+
+def _rebuild(fields: dict[str, Any]) -> RuntimeEnv:
+    return RuntimeEnv(**fields)
+
+
+RuntimeEnv.__module__ = RuntimeEnvConfig.__module__ = _PUBLIC
+
+
+def check_runtime_env(env: Mapping[str, Any] | None) -> None:
+    """Refuse what cannot be made, at the call that asks for it."""
+    if env is None:
+        return
+    if not isinstance(env, Mapping):
+        raise TypeError(f"runtime_env must be a dictionary or a RuntimeEnv, got {type(env)}")
+    for field in UNSUPPORTED:
+        if env.get(field):
+            raise NotImplementedError(f"runtime_env[{field!r}] is not supported by this release")
+    _check_env_vars(env.get("env_vars"))
+    for field in ("working_dir", "py_modules"):
+        places = env.get(field) or []
+        for place in [places] if isinstance(places, str) else places:
+            _check_folder(field, place)
+
+
+def _check_env_vars(env_vars: Any) -> None:
+    if env_vars is None:
+        return
+    if not isinstance(env_vars, Mapping):
+        raise TypeError(
+            "runtime_env['env_vars'] must be of type Dict[str, str], "
+            f"but it is of type {type(env_vars)}"
+        )
+    for key, value in env_vars.items():
+        for word, part in (("key", key), ("value", value)):
+            if not isinstance(part, str):
+                raise TypeError(
+                    "runtime_env['env_vars'] must be of type Dict[str, str], "
+                    f"but the {word} {part} is of type {type(part)}"
+                )
+
+
+def _check_folder(field: str, place: Any) -> None:
+    if not isinstance(place, str | os.PathLike):
+        raise TypeError(f"runtime_env[{field!r}] must name folders, got {type(place)}")
+    if "://" in str(place) or str(place).endswith((".zip", ".whl", ".tgz", ".tar.gz", ".tar.xz")):
+        raise NotImplementedError(
+            f"runtime_env[{field!r}] = {str(place)!r}: only folders of this machine are supported"
+        )
+    if not os.path.isdir(place):
+        raise ValueError(f"runtime_env[{field!r}] = {str(place)!r}: no such folder")
+
+
+def to_json(env: Mapping[str, Any] | None) -> str:
+    """Canonical JSON, so that equal environments share workers; empty for none."""
+    if not env:
+        return ""
+    plain = {name: value for name, value in env.items() if value}
+    if "working_dir" in plain:
+        plain["working_dir"] = os.path.abspath(plain["working_dir"])
+    if "py_modules" in plain:
+        plain["py_modules"] = [os.path.abspath(place) for place in plain["py_modules"]]
+    return json.dumps(plain, sort_keys=True, separators=(",", ":")) if plain else ""
+
+
+def from_json(text: str) -> dict[str, Any]:
+    """Back again; nothing for the empty text."""
+    return dict(json.loads(text)) if text else {}
+
+
+def inherit(parent: str, child: Mapping[str, Any] | None) -> str:
+    """The child's environment in the parent's: variables merge, other fields replace (JSON)."""
+    if not child:
+        return ""
+    base = from_json(parent)
+    env_vars = {**(base.get("env_vars") or {}), **(child.get("env_vars") or {})}
+    return to_json({**base, **child, "env_vars": env_vars})

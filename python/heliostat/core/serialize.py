@@ -1,0 +1,160 @@
+"""The parts of serialization that are Python: cloudpickle, custom serializers, torch, and blame.
+
+The codec itself is Rust (``crates/helio-py/src/codec``); it calls in here only when the C pickler is not
+enough. Serializers are registered with ``copyreg``, which every pickler reads, but they act only while a
+value is pickled for the runtime: elsewhere an object is pickled as if nothing were registered.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from heliostat import _heliostat
+
+T = TypeVar("T")
+
+# Classes with a serializer of their own, and what copyreg had for them before.
+_registered: dict[type, Any] = {}
+_register_lock = threading.Lock()
+
+
+def pickle_function(definition: Any) -> bytes:
+    """A function or class as bytes; what lives in the script or a notebook goes by value."""
+    import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps(definition))
+    except (TypeError, pickle.PicklingError) as error:
+        kind = "actor class" if isinstance(definition, type) else "function"
+        name = f"{definition.__module__}.{definition.__qualname__}"
+        raise TypeError(f"Could not serialize the {kind} {name}:\n{_blame(definition)}") from error
+
+
+def cloud_dumps(value: Any, keywords: Mapping[str, Any]) -> bytes:
+    """Pickle with cloudpickle; `keywords` name the callback for buffers."""
+    import cloudpickle
+
+    with io.BytesIO() as file:
+        cloudpickle.Pickler(file, protocol=5, **keywords).dump(value)
+        return file.getvalue()
+
+
+def unserializable(value: Any, error: BaseException, what: str, name: str) -> BaseException:
+    """The exception for a value that cannot be pickled; names the member that is to blame."""
+    if not isinstance(error, (TypeError, AttributeError, pickle.PicklingError)):
+        return error  # raised by the value's own code: its caller knows best
+    described = {
+        "put": f"Could not serialize the put value {_short(value)}",
+        "argument": f"Could not serialize the argument {_short(value)} for a task or actor {name}",
+        "result": f"Could not serialize the result {_short(value)} of {name}",
+        "value": f"Could not serialize {_short(value)}",
+    }[what]
+    made = TypeError(f"{described}:\n{_blame(value)}\n{type(error).__name__}: {error}")
+    made.__cause__ = error
+    return made
+
+
+def _short(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        text = object.__repr__(value)
+    return text if len(text) <= 1000 else text[:1000] + "..."
+
+
+def _blame(value: Any) -> str:
+    from heliostat.util import inspect_serializability
+
+    said = io.StringIO()
+    inspect_serializability(value, print_file=said)
+    return said.getvalue()
+
+
+def register_serializer(
+    cls: type[T], *, serializer: Callable[[T], Any], deserializer: Callable[[Any], T]
+) -> None:
+    """Send objects of exactly this class as what `serializer` makes of them."""
+
+    def reduce(value: T) -> Any:
+        if not _heliostat._serializing():
+            return value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        return deserializer, (serializer(value),)
+
+    _register(cls, reduce)
+
+
+def deregister_serializer(cls: type) -> None:
+    """Forget :func:`register_serializer` of that class."""
+    with _register_lock:
+        if cls not in _registered:
+            return
+        before = _registered.pop(cls)
+        if before is None:
+            copyreg.dispatch_table.pop(cls, None)
+        else:
+            copyreg.dispatch_table[cls] = before
+        if _is_ndarray(cls):
+            _heliostat._use_numpy_fast_path(True)
+
+
+def _register(cls: type, reduce: Callable[[Any], Any]) -> None:
+    with _register_lock:
+        _registered.setdefault(cls, copyreg.dispatch_table.get(cls))
+        copyreg.dispatch_table[cls] = reduce
+        if _is_ndarray(cls):
+            _heliostat._use_numpy_fast_path(False)
+
+
+def _is_ndarray(cls: type) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and cls is numpy.ndarray
+
+
+def register_torch() -> bool:
+    """Let plain CPU tensors travel as buffers; torch's own way copies them several times.
+
+    Whether it is done: while torch is being imported it has no tensors yet.
+    """
+    torch = sys.modules.get("torch")
+    tensor = getattr(torch, "Tensor", None)
+    if torch is None or tensor is None or not hasattr(torch, "frombuffer"):
+        return False
+    if tensor not in _registered:
+        _register(tensor, _reduce_tensor)
+    return True
+
+
+def _reduce_tensor(tensor: Any) -> Any:
+    import torch
+
+    plain = (
+        _heliostat._serializing()
+        and tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and not tensor.requires_grad
+        and not tensor.is_quantized
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+        and tensor.is_contiguous()
+        and not tensor.__dict__
+    )
+    if not plain:
+        return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    flat = tensor.reshape(-1).view(torch.uint8)
+    return _load_tensor, (pickle.PickleBuffer(flat.numpy()), tensor.dtype, tuple(tensor.shape))
+
+
+def _load_tensor(data: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """A tensor of its own: unlike arrays, tensors have no read-only state, so the bytes are copied."""
+    import torch
+
+    with memoryview(data) as view:
+        if view.nbytes == 0:
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(bytearray(view), dtype=dtype).reshape(shape)

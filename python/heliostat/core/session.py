@@ -1,0 +1,190 @@
+"""The session of this process: the one module that holds it.
+
+A driver's session begins with :func:`begin` and ends with :func:`end`; a worker's is made by the
+runtime before any user code runs, and nothing here touches it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from heliostat import _heliostat
+from heliostat.core import auth, daemon, settings
+from heliostat.core.daemon import Daemon, NodeAddress, NodeOptions
+from heliostat.core.errors import RaySystemError
+from heliostat.core.job import JobConfig, driver_code
+from heliostat.core.logs import LogPrinter
+from heliostat.core.runtime_env import to_json
+
+FLUSH_S = 2.0
+DAEMON_ENDS_S = 5.0
+
+logger = logging.getLogger("heliostat")
+
+
+@dataclass
+class Session:
+    """A driver's connection to a cluster."""
+
+    address: NodeAddress
+    job: JobConfig
+    daemon: Daemon | None = None  # when this driver started it
+    printer: LogPrinter | None = None
+    pid: int = field(default_factory=os.getpid)
+
+    def close(self) -> None:
+        """Show what workers have printed, leave, and wait for a daemon of our own to end."""
+        if self.pid != os.getpid():
+            return  # a fork of the driver: the connection is the parent's
+        if self.printer is not None:
+            self.printer.stop(FLUSH_S)
+        _heliostat.shutdown()
+        if self.daemon is not None and not self.daemon.wait(DAEMON_ENDS_S):
+            logger.warning("The node daemon did not end by itself; see %s", self.daemon.log)
+            self.daemon.stop()
+
+
+_lock = threading.RLock()
+_session: Session | None = None
+_start: Callable[[], object] | None = None  # how a session begins by itself
+
+
+def current() -> Session | None:
+    """The driver's session, if there is one."""
+    return _session
+
+
+def info() -> dict[str, Any]:
+    """Where this process is connected, for ``RayContext.address_info``."""
+    here = _heliostat.session()
+    control, folder = here["control_address"], here["session_dir"]
+    socket = f"{folder}/{daemon.NODE_SOCKET}"
+    host = here["host"]
+    return daemon.described(
+        NodeAddress(folder, here["session_name"], here["node_id"], host, 0, control, socket, False)
+    )
+
+
+def is_initialized() -> bool:
+    """Whether this process is connected to a cluster."""
+    return _heliostat.is_connected()
+
+
+def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) -> Session:
+    """Connect to a daemon, or start one and connect to it."""
+    global _session
+    with _lock:
+        own: Daemon | None = None
+        if isinstance(node, NodeOptions):
+            token = auth.token(create=True)
+            own = daemon.start(node, token)
+            address = own.address
+        else:
+            token = auth.token_of(node.session_dir)
+            address = node
+        try:
+            _connect(address, job, token, log_to_driver, owned=own is not None)
+        except BaseException:
+            if own is not None:
+                own.stop()
+            raise
+        session = Session(address, job, own)
+        if log_to_driver:
+            session.printer = LogPrinter()
+            session.printer.start()
+        _session = session
+        _end_with_the_process()
+        return session
+
+
+def _connect(
+    address: NodeAddress, job: JobConfig, token: str, log_to_driver: bool, owned: bool
+) -> None:
+    code = driver_code(job.code_search_path)
+    _heliostat.connect(
+        node_socket=address.node_socket,
+        token=token,
+        namespace=job.ray_namespace or "",
+        entrypoint=code.entrypoint,
+        log_to_driver=log_to_driver,
+        owns_cluster=owned,
+        sys_path=code.sys_path,
+        cwd=code.cwd,
+        runtime_env=to_json(job.runtime_env),
+        script=code.script,
+    )
+
+
+def end() -> None:
+    """End the driver's session; nothing happens where there is none."""
+    global _session
+    with _lock:
+        session, _session = _session, None
+        if session is not None:
+            session.close()
+
+
+_registered = False
+
+
+def _end_with_the_process() -> None:
+    global _registered
+    if _registered:
+        return
+    _registered = True
+    atexit.register(end)
+    main = threading.current_thread() is threading.main_thread()
+    if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _leave)
+
+
+def _leave(number: int, _: object) -> None:
+    """SIGTERM: end like any other program, so that handlers run and nothing is left behind."""
+    sys.exit(number)
+
+
+def set_start(start: Callable[[], object]) -> None:
+    """How a session begins when something needs one and there is none."""
+    global _start
+    _start = start
+    _heliostat.set_auto_init(_begin_by_itself)
+
+
+def _begin_by_itself() -> None:
+    with _lock:
+        if _heliostat.is_connected():
+            return
+        if _start is None or not settings.flag("ENABLE_AUTO_CONNECT", True):
+            raise not_started()
+        _start()
+
+
+def ensure() -> None:
+    """Begin a session unless there is one."""
+    if not _heliostat.is_connected():
+        _begin_by_itself()
+
+
+def require() -> None:
+    """Raise unless there is a session."""
+    if not _heliostat.is_connected():
+        raise not_started()
+
+
+def not_started() -> RaySystemError:
+    """What is raised where a session is needed and none begins by itself."""
+    return RaySystemError("Ray has not been started yet. You can start Ray with 'ray.init()'.")
+
+
+def default_actor_lifetime() -> str:
+    """Of the driver's job."""
+    session = _session
+    return session.job.default_actor_lifetime if session is not None else "non_detached"

@@ -1,0 +1,101 @@
+"""The cluster's nodes and resources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from heliostat import _heliostat
+from heliostat.core import session
+from heliostat.core.daemon import NODE_SOCKET
+from heliostat.core.errors import RaySystemError
+
+if TYPE_CHECKING:
+    from heliostat.core.plans import NodeRow
+
+
+def _require() -> None:
+    if not _heliostat.is_connected():
+        raise RaySystemError(
+            "Ray has not been started yet. Trying to use state API before ray.init() has been called."
+        )
+
+
+def nodes() -> list[dict[str, Any]]:
+    """Every node that is or was in the cluster."""
+    _require()
+    return [_as_node(row) for row in _heliostat.list_nodes()]
+
+
+def _as_node(row: NodeRow) -> dict[str, Any]:
+    sockets = f"{row['session_dir']}/{NODE_SOCKET}"
+    return {
+        "NodeID": row["node_id"],
+        "Alive": row["alive"],
+        "NodeManagerAddress": row["host"],
+        "NodeManagerHostname": row["hostname"],
+        "NodeManagerPort": row["port"],
+        "ObjectManagerPort": row["port"],
+        "ObjectStoreSocketName": sockets,
+        "RayletSocketName": sockets,
+        "MetricsExportPort": -1,
+        "MetricsAgentPort": -1,
+        "DashboardAgentListenPort": -1,
+        "NodeName": row["name"] or row["host"],
+        "RuntimeEnvAgentPort": 0,
+        "DeathReason": 0,
+        "DeathReasonMessage": row["cause"],
+        "alive": row["alive"],
+        "Resources": row["total"] if row["alive"] else {},
+        "Labels": {"ray.io/node-id": row["node_id"], **row["labels"]},
+    }
+
+
+def cluster_resources() -> dict[str, float]:
+    """What the living nodes have, together."""
+    _require()
+    return _sum([row["total"] for row in _living()])
+
+
+def available_resources() -> dict[str, float]:
+    """What nobody uses just now, together."""
+    _require()
+    return _sum([row["available"] for row in _living()])
+
+
+def _living() -> list[NodeRow]:
+    return [row for row in _heliostat.list_nodes() if row["alive"]]
+
+
+def _sum(several: list[dict[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for quantities in several:
+        for name, quantity in quantities.items():
+            total[name] = round(total.get(name, 0.0) + quantity, 4)
+    return {name: quantity for name, quantity in total.items() if quantity > 0}
+
+
+def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
+    """What ran when, as a Chrome trace."""
+    if not _heliostat.is_connected():
+        raise RuntimeError(
+            "Ray has not been started yet. Timeline requires Ray to be initialized first."
+        )
+    raise NotImplementedError("timeline: what ran when is not recorded by this release")
+
+
+def node_ip_address(address: str | None = None) -> str:
+    """The address of this node, as the others reach it."""
+    from heliostat.core.address import local_ip
+
+    if address is None and _heliostat.is_connected():
+        return _heliostat.session()["host"]
+    return local_ip(address)
+
+
+def named_actors(all_namespaces: bool = False) -> list[Any]:
+    """Names; with ``all_namespaces``, dictionaries of name and namespace."""
+    session.ensure()
+    found = _heliostat.list_named_actors(all_namespaces)
+    if all_namespaces:
+        return [{"name": name, "namespace": namespace} for name, namespace in found]
+    return [name for name, _ in found]

@@ -1,0 +1,113 @@
+"""From an error that the runtime made (helio-proto's ``SystemError``) to the exception to raise."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from heliostat import _heliostat
+from heliostat.core import errors
+from heliostat.core.errors import ActorDeath, DeathCause, DeathKind, RayError
+
+if TYPE_CHECKING:
+    from heliostat._heliostat import TaskID
+    from heliostat.core.plans import Cause
+
+# Positions are the numbers of `ErrorKind`.
+KINDS = (
+    "system",
+    "worker_crashed",
+    "actor_died",
+    "actor_unavailable",
+    "object_lost",
+    "owner_died",
+    "reconstruction_failed",
+    "task_cancelled",
+    "task_unschedulable",
+    "actor_unschedulable",
+    "runtime_env_setup",
+    "node_died",
+    "out_of_memory",
+    "store_full",
+    "out_of_disk",
+    "object_freed",
+)
+
+
+def from_system_error(
+    kind: int,
+    message: str = "",
+    cause: Cause | None = None,
+    object_id: str = "",
+    actor_id: str = "",
+    task_id: str = "",
+    name: str = "",
+) -> BaseException:
+    """The exception of that kind; unknown kinds are system errors.
+
+    Ids are hex, empty where there is none; ``name`` is the function, method or class.
+    """
+    death, error = DeathCause(), None
+    if cause is not None:
+        error = cause["error"]
+        death = DeathCause(
+            cause["kind"], cause["code"], cause["pid"], cause["message"], cause["log_tail"]
+        )
+    known = death.kind != DeathKind.UNKNOWN or bool(death.message)
+    word = KINDS[kind] if 0 <= kind < len(KINDS) else "system"
+    why = " ".join(filter(None, [message, death.describe() if known else ""]))
+
+    if word == "actor_died":
+        return _actor_died(message, death, error, actor_id, name)
+    if word == "actor_unavailable":
+        actor = bytes.fromhex(actor_id) if actor_id else None
+        return errors.ActorUnavailableError(why or "its process is gone", actor)
+    if word == "task_cancelled":
+        return errors.TaskCancelledError(_task(task_id), message)
+    if word in _LOST:
+        return _LOST[word](object_id, b"", "", why)
+    if word == "worker_crashed":
+        where = f"It ran {name}." if name else ""
+        return errors.WorkerCrashedError(" ".join(filter(None, [where, _sentence(why)])))
+    if word in _SAID:
+        return _SAID[word](why or message)
+    return errors.RaySystemError(why or "the runtime gave no reason")
+
+
+_LOST: dict[str, type[errors.ObjectLostError]] = {
+    "object_lost": errors.ObjectLostError,
+    "owner_died": errors.OwnerDiedError,
+    "reconstruction_failed": errors.ObjectReconstructionFailedError,
+    "object_freed": errors.ObjectFreedError,
+}
+
+_SAID: dict[str, Callable[[str], RayError]] = {
+    "task_unschedulable": errors.TaskUnschedulableError,
+    "actor_unschedulable": errors.ActorUnschedulableError,
+    "runtime_env_setup": errors.RuntimeEnvSetupError,
+    "node_died": errors.NodeDiedError,
+    "out_of_memory": errors.OutOfMemoryError,
+    "store_full": errors.ObjectStoreFullError,
+    "out_of_disk": errors.OutOfDiskError,
+}
+
+
+def _actor_died(
+    message: str, death: DeathCause, error: BaseException | None, actor_id: str, name: str
+) -> BaseException:
+    if error is not None:
+        died = errors.ActorDiedError(error)
+        died.actor_id = died.actor_id or actor_id
+        return died
+    if death.kind == DeathKind.UNKNOWN and not death.message:
+        death = dataclasses.replace(death, message=message)
+    return errors.ActorDiedError(ActorDeath(actor_id, name, death))
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _task(task_id: str) -> TaskID | None:
+    return _heliostat.TaskID(bytes.fromhex(task_id)) if task_id else None

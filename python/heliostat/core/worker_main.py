@@ -1,0 +1,158 @@
+"""A worker process: serve calls until told to end."""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import sys
+import threading
+import traceback
+from typing import Any, NoReturn, TextIO
+
+from heliostat import _heliostat
+
+# Starts a line that says whose the lines after it are; the daemon takes it out.
+_NAME_MARK = "\x01:name:"
+
+# What the log calls this process once it is an actor.
+_actor_name: str | None = None
+
+
+class _NamedOutput(io.TextIOWrapper):
+    """Standard output or error: says whose line it is when that has changed since the last one."""
+
+    _said = ""
+    _at_line_start = True
+
+    def write(self, text: str) -> int:
+        if not text:
+            return 0
+        name = _actor_name or _heliostat._display_name()
+        if name != self._said:
+            self.say(name)
+        self._at_line_start = text.endswith("\n")
+        return super().write(text)
+
+    def say(self, name: str) -> None:
+        """Lines from here on are of that name."""
+        self._said = name
+        end_of_line = "" if self._at_line_start else "\n"
+        super().write(f"{end_of_line}{_NAME_MARK}{_one_line(name)}\n")
+
+
+def _one_line(name: str) -> str:
+    return " ".join(name.split())
+
+
+def _named(stream: TextIO) -> TextIO:
+    stream.flush()
+    buffer = io.BufferedWriter(io.FileIO(stream.fileno(), "wb", closefd=False))
+    return _NamedOutput(buffer, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+def main() -> NoReturn:
+    """Serve; never returns."""
+    sys.stdout = sys.__stdout__ = _named(sys.stdout)
+    sys.stderr = sys.__stderr__ = _named(sys.stderr)
+    code = -2
+    try:
+        code = _heliostat.run_worker()
+    except BaseException:
+        traceback.print_exc()
+    _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End with `code`; a negative one, minus one, is the code of an end without `atexit`.
+
+    The interpreter is not torn down: threads that user code has left behind may hold it up for ever.
+    """
+    try:
+        if code >= 0:
+            atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code if code >= 0 else -1 - code)
+
+
+def actor_is_made() -> None:
+    """The constructor has returned: name what the actor prints from now on."""
+    global _actor_name
+    actor = _heliostat.current_actor()
+    _actor_name = type(actor).__name__
+    if type(actor).__repr__ is not object.__repr__:
+        # The user's own code: whatever it does, the actor lives.
+        try:
+            _actor_name = repr(actor)
+        except Exception:
+            traceback.print_exc()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, _NamedOutput):
+            stream.say(_actor_name)
+
+
+def start_pool_thread(group: str) -> None:
+    """One thread more for a concurrency group."""
+    name = f"heliostat-{group or 'pool'}"
+    threading.Thread(target=_serve_pool, args=(group,), name=name, daemon=True).start()
+
+
+def _serve_pool(group: str) -> None:
+    try:
+        _heliostat._serve_pool(group)
+    except BaseException:
+        # Not a call's error, which goes to its caller: the thread is broken, and so is the actor.
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def dynamic_refs(refs: list[Any]) -> Any:
+    """The one value of a call with ``num_returns="dynamic"``."""
+    from heliostat.core.dynamic import DynamicObjectRefGenerator
+
+    return DynamicObjectRefGenerator(refs)
+
+
+def task_error(error: BaseException, function_name: str, name: str) -> BaseException:
+    """The ``RayTaskError`` that stands for what a call raised."""
+    from heliostat import exceptions
+
+    current = _heliostat.current()
+    actor = _heliostat.current_actor()
+    title = f"{current['actor_class']}.{name}" if actor is not None else name
+    # An error that comes without a traceback was not raised here: an argument holds it.
+    from_argument = error.__traceback__ is None and isinstance(error, exceptions.RayError)
+    make = exceptions.make_dependency_error if from_argument else exceptions.make_task_error
+    return make(
+        error,
+        function_name=function_name,
+        proctitle=f"ray::{title}",
+        pid=os.getpid(),
+        ip=_heliostat.session()["host"],
+        actor_id=current["actor_id"],
+        actor_repr=_repr(actor) if actor is not None else None,
+    )
+
+
+def init_error(error: BaseException, function_name: str, name: str) -> BaseException:
+    """The ``RayTaskError`` that stands for what a constructor raised."""
+    from heliostat import exceptions
+
+    return exceptions.make_task_error(
+        error,
+        function_name=function_name,
+        proctitle=f"ray::{name}.__init__",
+        pid=os.getpid(),
+        ip=_heliostat.session()["host"],
+        actor_id=_heliostat.current()["actor_id"],
+    )
+
+
+def _repr(actor: Any) -> str:
+    try:
+        return repr(actor)
+    except Exception:
+        return object.__repr__(actor)

@@ -1,0 +1,181 @@
+"""The zygote: a single-threaded Python from which workers are forked in milliseconds.
+
+The node daemon starts it with one end of a SOCK_SEQPACKET pair and talks to it in datagrams of JSON:
+
+    to the zygote     {"worker_id": hex, "env": {..}, "cwd": path or null}, with two descriptors: the
+                      worker's stdout and stderr
+    from the zygote   {"worker_id": hex, "pid": n} or {"worker_id": hex, "error": text}
+                      {"exited": pid, "status": n}, as waitpid reports it
+
+It ends when the daemon's end hangs up. Nothing here may start a thread: a fork copies only the thread
+that forks, and what the others held stays locked for ever.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+# Started as a script: its own folder must not shadow top-level modules, and the package's has to be
+# found even where it is not installed.
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE_PATH = os.path.dirname(os.path.dirname(_HERE))
+
+_MESSAGE_MAX = 1 << 20
+
+
+class Zygote:
+    """Serves the daemon until it hangs up; in a child, :meth:`serve` returns."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
+        # A signal's handler runs between two bytecodes of whatever is being done; here it only fills
+        # this pipe, and the loop reaps when it comes round.
+        self.wake_read, self.wake_write = os.pipe()
+        os.set_blocking(self.wake_read, False)
+        os.set_blocking(self.wake_write, False)
+        signal.set_wakeup_fd(self.wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _ignore)
+        # Ctrl-C reaches the whole foreground group; when the daemon ends it hangs up.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def serve(self) -> dict[str, Any]:
+        """Fork as told. Returns in a child, with its request; the parent never returns."""
+        poll = select.poll()
+        poll.register(self.channel, select.POLLIN)
+        poll.register(self.wake_read, select.POLLIN)
+        while True:
+            ready = [fd for fd, _ in poll.poll()]
+            if self.wake_read in ready:
+                self.reap()
+            if self.channel.fileno() in ready:
+                request = self.receive()
+                if request is not None:
+                    return request
+
+    def reap(self) -> None:
+        """Tell of the children that have ended."""
+        while True:
+            try:
+                if not os.read(self.wake_read, 4096):
+                    break
+            except BlockingIOError:
+                break
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.send({"exited": pid, "status": status})
+
+    def receive(self) -> dict[str, Any] | None:
+        """Take one request; in the child, return it."""
+        data, fds, _, _ = socket.recv_fds(self.channel, _MESSAGE_MAX, 2)
+        if not data:
+            os._exit(0)
+        request: dict[str, Any] = json.loads(data)
+        try:
+            pid = self.fork()
+        except OSError as error:
+            self.send({"worker_id": request["worker_id"], "error": str(error)})
+            pid = -1
+        if pid == 0:
+            self.become_worker(request, fds)
+            return request
+        for fd in fds:
+            os.close(fd)
+        if pid > 0:
+            self.send({"worker_id": request["worker_id"], "pid": pid})
+        return None
+
+    def fork(self) -> int:
+        """Fork, if this process still has one thread; else let the daemon start a new zygote."""
+        threads = len(os.listdir("/proc/self/task"))
+        if threads != 1:
+            sys.stderr.write(f"heliostat: the zygote has {threads} threads and is replaced\n")
+            sys.stderr.flush()
+            os._exit(70)
+        return os.fork()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Answer; a daemon that is gone needs no answer."""
+        try:
+            self.channel.send(json.dumps(message).encode())
+        except OSError:
+            os._exit(0)
+
+    def become_worker(self, request: dict[str, Any], fds: list[int]) -> None:
+        """Turn the copy into a process of its own."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.channel.close()
+        os.close(self.wake_read)
+        os.close(self.wake_write)
+        # Its own group: a Ctrl-C at the driver's terminal is the driver's business, and what it
+        # starts itself can be ended with it.
+        os.setpgid(0, 0)
+        os.dup2(fds[0], 1)
+        os.dup2(fds[1], 2)
+        for fd in fds:
+            os.close(fd)
+        # A line is seen when it is written, though the stream is a pipe.
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        os.environ.update(request.get("env") or {})
+        os.environ["HELIOSTAT_WORKER_ID"] = request["worker_id"]
+        if (random := sys.modules.get("random")) is not None:
+            random.seed()
+        if cwd := request.get("cwd"):
+            os.chdir(cwd)
+            sys.path.insert(0, cwd)
+
+
+def _ignore(_signum: int, _frame: object) -> None:
+    pass
+
+
+def _preload() -> None:
+    try:
+        import cloudpickle  # noqa: F401
+
+        from heliostat.core import worker_main  # noqa: F401
+    except Exception:
+        # Each worker tries again and shows the reason in its own log.
+        import traceback
+
+        traceback.print_exc()
+
+
+def main() -> None:
+    """Run the zygote and, in each child, the worker."""
+    if sys.path and os.path.abspath(sys.path[0] or ".") == _HERE:
+        del sys.path[0]
+    if _PACKAGE_PATH not in sys.path:
+        sys.path.insert(0, _PACKAGE_PATH)
+    # The socket came as standard input.
+    channel = socket.socket(fileno=os.dup(int(sys.argv[1])))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.close(null)
+    sys.argv = ["heliostat-worker"]
+    _preload()
+    gc.collect()
+    # What is loaded now lives for ever; a collection in a child must not touch its shared pages.
+    gc.freeze()
+    Zygote(channel).serve()
+    from heliostat.core import worker_main
+
+    worker_main.main()
+
+
+if __name__ == "__main__":
+    main()

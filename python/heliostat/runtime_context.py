@@ -1,0 +1,7 @@
+"""What the running code can ask about itself."""
+
+from __future__ import annotations
+
+from heliostat.core.runtime_context import RuntimeContext, get_runtime_context
+
+__all__ = ["RuntimeContext", "get_runtime_context"]

@@ -1,0 +1,7 @@
+"""Runtime environments, as objects."""
+
+from __future__ import annotations
+
+from heliostat.core.runtime_env import RuntimeEnv, RuntimeEnvConfig
+
+__all__ = ["RuntimeEnv", "RuntimeEnvConfig"]

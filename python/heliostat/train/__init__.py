@@ -1,0 +1,132 @@
+"""Distributed training: one function on many workers, watched, recovered, checkpointed.
+
+Names are exported lazily, so importing this package costs next to nothing and pulls in neither
+torch nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heliostat.train.backend import BackendConfig
+    from heliostat.train.callbacks import UserCallback
+    from heliostat.train.checkpoint import Checkpoint
+    from heliostat.train.config import (
+        CheckpointConfig,
+        FailureConfig,
+        LoggingConfig,
+        RunConfig,
+        ScalingConfig,
+    )
+    from heliostat.train.context import (
+        TrainContext,
+        get_checkpoint,
+        get_context,
+        get_dataset_shard,
+    )
+    from heliostat.train.data_config import DataConfig
+    from heliostat.train.data_parallel_trainer import DataParallelTrainer
+    from heliostat.train.errors import (
+        ControllerError,
+        MissingRankError,
+        TrainingFailedError,
+        WorkerDiedError,
+        WorkerGroupError,
+        WorkerStartError,
+    )
+    from heliostat.train.reported import (
+        CheckpointConsistencyMode,
+        CheckpointUploadMode,
+        ReportedCheckpoint,
+        ReportedCheckpointStatus,
+        get_all_reported_checkpoints,
+        report,
+    )
+    from heliostat.train.result import Result
+
+TRAIN_DATASET_KEY = "train"
+
+_HOME = {
+    "BackendConfig": "backend",
+    "UserCallback": "callbacks",
+    "Checkpoint": "checkpoint",
+    "CheckpointConfig": "config",
+    "FailureConfig": "config",
+    "LoggingConfig": "config",
+    "RunConfig": "config",
+    "ScalingConfig": "config",
+    "TrainContext": "context",
+    "get_checkpoint": "context",
+    "get_context": "context",
+    "get_dataset_shard": "context",
+    "DataConfig": "data_config",
+    "DataParallelTrainer": "data_parallel_trainer",
+    "ControllerError": "errors",
+    "MissingRankError": "errors",
+    "TrainingFailedError": "errors",
+    "WorkerDiedError": "errors",
+    "WorkerGroupError": "errors",
+    "WorkerStartError": "errors",
+    "CheckpointConsistencyMode": "reported",
+    "CheckpointUploadMode": "reported",
+    "ReportedCheckpoint": "reported",
+    "ReportedCheckpointStatus": "reported",
+    "get_all_reported_checkpoints": "reported",
+    "report": "reported",
+    "Result": "result",
+}
+
+# `train.torch.prepare_model` works after `from ray import train` alone.
+_PACKAGES = ("collective", "huggingface", "lightning", "torch")
+
+__all__ = [
+    # configuration
+    "BackendConfig",
+    "CheckpointConfig",
+    "DataConfig",
+    "FailureConfig",
+    "LoggingConfig",
+    "RunConfig",
+    "ScalingConfig",
+    "TRAIN_DATASET_KEY",
+    # trainers and results
+    "DataParallelTrainer",
+    "Result",
+    "UserCallback",
+    # in the training function
+    "Checkpoint",
+    "CheckpointConsistencyMode",
+    "CheckpointUploadMode",
+    "ReportedCheckpoint",
+    "ReportedCheckpointStatus",
+    "TrainContext",
+    "get_all_reported_checkpoints",
+    "get_checkpoint",
+    "get_context",
+    "get_dataset_shard",
+    "report",
+    # errors
+    "ControllerError",
+    "MissingRankError",
+    "TrainingFailedError",
+    "WorkerDiedError",
+    "WorkerGroupError",
+    "WorkerStartError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_PACKAGES])

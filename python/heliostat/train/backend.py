@@ -1,0 +1,60 @@
+"""What prepares a group of workers for a framework: derive both classes for another one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heliostat.train.group.worker_group import WorkerGroup
+
+
+class Backend:
+    """Hooks around a group of workers; they run on the driver.
+
+    Attributes:
+        share_cuda_visible_devices: Every worker sees the GPUs of all workers of the group that
+            are on its node. Default False.
+    """
+
+    share_cuda_visible_devices: bool = False
+    has_replica_groups: bool = False
+
+    def on_start(self, worker_group: WorkerGroup, backend_config: Any) -> None:
+        """The workers are there and have their ranks."""
+
+    def on_training_start(self, worker_group: WorkerGroup, backend_config: Any) -> None:
+        """The training function is about to start."""
+
+    def on_shutdown(self, worker_group: WorkerGroup, backend_config: Any) -> None:
+        """The workers are about to end. Not called when they are ended by a failure."""
+
+
+class BackendConfig:
+    """The configuration of a backend; sent to the workers with the training function."""
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        """The backend that this configures."""
+        return Backend
+
+    @property
+    def framework(self) -> str | None:
+        """Name of the framework, for the record of the run."""
+        return None
+
+    @property
+    def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
+        """Makes the context in which the training function runs on a worker."""
+        return contextlib.nullcontext
+
+    @property
+    def preload(self) -> list[str]:
+        """Modules that workers import while they start."""
+        return []
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options, for the record of the run."""
+        return dict(vars(self))

@@ -1,0 +1,44 @@
+"""Small meetings of all workers, independent of any framework."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TypeVar
+
+from heliostat.train.context import current_session
+
+__all__ = ["broadcast_from_rank_zero", "barrier"]
+
+T = TypeVar("T")
+
+# More than this belongs into a framework's own collectives, or into the object store.
+_MAX_BYTES = 1000
+
+
+def barrier() -> None:
+    """Wait until all workers have called it, or have left their training function.
+
+    Raises:
+        RuntimeError: Not called in a training function, or other ranks call something else.
+        MissingRankError: Some rank did not come in time; the text names it, with its stack.
+    """
+    current_session("collective.barrier").meet("barrier", None)
+
+
+def broadcast_from_rank_zero(data: T) -> T:
+    """Return rank 0's ``data`` on every worker. It is for small things, up to about 1 kB.
+
+    Raises:
+        RuntimeError: Not called in a training function, or other ranks call something else.
+        ValueError: The data of rank 0 is far larger than that.
+        MissingRankError: Some rank did not come in time; the text names it, with its stack.
+    """
+    session = current_session("collective.broadcast_from_rank_zero")
+    mine = session.context.get_world_rank() == 0
+    if mine and len(pickle.dumps(data)) > 100 * _MAX_BYTES:
+        raise ValueError(
+            "broadcast_from_rank_zero() is for small data (up to about 1 kB). Use "
+            "torch.distributed, or put large data into the object store and send its reference."
+        )
+    result: T = session.meet("broadcast_from_rank_zero", data if mine else None)
+    return result

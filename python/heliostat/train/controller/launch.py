@@ -1,0 +1,84 @@
+"""Starting the training function on a group whose workers are there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+import heliostat as ray
+from heliostat.train.backend import Backend
+from heliostat.train.controller.spec import RunSpec
+from heliostat.train.errors import ControllerError
+from heliostat.train.group.worker_group import WorkerGroup
+from heliostat.train.messages import Assignment, Job
+
+
+class Launcher:
+    """Prepares the backend and the datasets, then sends each worker what it is."""
+
+    def __init__(self, spec: RunSpec, backend: Backend, group: WorkerGroup) -> None:
+        self._spec = spec
+        self._backend = backend
+        self._group = group
+
+    @staticmethod
+    def store(job: Job) -> Any:
+        """Put the function into the object store, once for all workers and attempts."""
+        try:
+            return ray.put(job)
+        except Exception as error:
+            name = getattr(job.function, "__name__", "the training function")
+            raise ControllerError(
+                TypeError(
+                    f"`{name}` or its train_loop_config cannot be sent to the workers: {error}. "
+                    "Open files, locks, connections and models on a GPU inside of the function."
+                )
+            ) from error
+
+    def prepare(self, begun: Any) -> str | None:
+        """Set up the framework on the workers; returns the checkpoint to begin from."""
+        if self._backend.share_cuda_visible_devices:
+            self._group.share_gpus()
+        self._backend.on_start(self._group, self._spec.backend_config)
+        self._backend.on_training_start(self._group, self._spec.backend_config)
+        latest: str | None = ray.get(begun)
+        return latest
+
+    def run(self, number: int, latest: str | None, job: Any, coordinator: Any) -> list[Any]:
+        """Start the function everywhere; returns the refs of the outcomes, by rank."""
+        spec, group = self._spec, self._group
+        shards: list[dict[str, Any]] = [{} for _ in group.workers]
+        if spec.datasets:
+            shards = spec.data_config.configure(
+                {k: v() if callable(v) else v for k, v in spec.datasets.items()},
+                world_size=len(group),
+                worker_handles=[w.actor for w in group.workers],
+                worker_node_ids=[w.info.node_id for w in group.workers],
+            )
+        refs = []
+        for worker, ranks, shard in zip(group.workers, group.ranks, shards, strict=True):
+            assignment = Assignment(
+                attempt=number,
+                world_rank=ranks.world_rank,
+                world_size=len(group),
+                local_rank=ranks.local_rank,
+                local_world_size=ranks.local_world_size,
+                node_rank=ranks.node_rank,
+                experiment_name=spec.storage.name,
+                storage=spec.storage,
+                checkpoint=latest,
+                settings=spec.settings,
+                working_dir=self._working_dir(),
+                log_level=getattr(spec.run_config.logging_config, "log_level", "INFO"),
+                shards=shard,
+            )
+            refs.append(worker.actor.run.remote(assignment, [job], coordinator))
+        return refs
+
+    def _working_dir(self) -> str | None:
+        """A folder per run on each node, removed by whoever cleans temporary files."""
+        if not self._spec.settings.change_directory:
+            return None
+        root = os.path.join(tempfile.gettempdir(), f"heliostat-train-{os.getuid()}")
+        return os.path.join(root, self._spec.run_id, "working_dir")

@@ -1,0 +1,109 @@
+"""Everything that happened in a run, kept for the terminal view, the page and the result. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from heliostat.train.messages import ReportedRow
+
+# Reports that are remembered one by one; older ones are dropped.
+MAX_REPORTS = 100_000
+
+
+@dataclass
+class WorkerSpan:
+    """One worker process in one attempt."""
+
+    rank: int
+    node_ip: str
+    hostname: str
+    pid: int
+    start: float
+    reused: bool
+    end: float | None = None
+    # "running", "finished", "ended" (by the failure of another or a resize), "failed", "died"
+    state: str = "running"
+
+
+@dataclass
+class AttemptRecord:
+    """One run of the training function by one group."""
+
+    number: int
+    requested_at: float
+    world_size: int
+    started_at: float | None = None
+    ended_at: float | None = None
+    workers: list[WorkerSpan] = field(default_factory=list)
+    from_checkpoint: str | None = None
+
+
+@dataclass
+class Failure:
+    """What went wrong in an attempt."""
+
+    time: float
+    attempt: int
+    ranks: list[int]
+    title: str
+    detail: str
+    # Seconds from the failure to the first report after it (None: there was none).
+    recovered_s: float | None = None
+
+
+@dataclass
+class RunRecord:
+    """The record of one ``fit()``."""
+
+    name: str
+    run_id: str
+    path: str
+    config: dict[str, Any]
+    started_at: float = field(default_factory=time.time)
+    finished_at: float | None = None
+    # "starting", "running", "recovering", "resizing", "finished", "failed", "interrupted"
+    state: str = "starting"
+    attempts: list[AttemptRecord] = field(default_factory=list)
+    reports: deque[ReportedRow] = field(default_factory=lambda: deque(maxlen=MAX_REPORTS))
+    report_count: int = 0
+    checkpoints: list[ReportedRow] = field(default_factory=list)
+    deleted: set[str] = field(default_factory=set)
+    failures: list[Failure] = field(default_factory=list)
+    notes: list[tuple[float, str]] = field(default_factory=list)
+    resumed_from: str | None = None
+    page: str | None = None
+
+    @property
+    def attempt(self) -> AttemptRecord:
+        """The current attempt."""
+        return self.attempts[-1]
+
+    @property
+    def latest(self) -> ReportedRow | None:
+        """The last report."""
+        return self.reports[-1] if self.reports else None
+
+    def add_report(self, row: ReportedRow) -> None:
+        """Note a complete report."""
+        self.reports.append(row)
+        self.report_count += 1
+        if row.checkpoint is not None:
+            self.checkpoints.append(row)
+        if self.failures and self.failures[-1].recovered_s is None:
+            self.failures[-1].recovered_s = row.time - self.failures[-1].time
+
+    def rate(self, window_s: float = 20.0) -> float | None:
+        """Reports per second, of late; None while there are too few."""
+        if len(self.reports) < 2:
+            return None
+        last = self.reports[-1]
+        count, first = 0, last
+        for row in reversed(self.reports):
+            if last.time - row.time > window_s or count > 1000:
+                break
+            count, first = count + 1, row
+        span = last.time - first.time
+        return (count - 1) / span if span > 0 else None

@@ -1,0 +1,162 @@
+"""From the record of a run to its ``Result`` and its page."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from typing import Any
+
+from heliostat.train.checkpoint import Checkpoint
+from heliostat.train.controller.checks import checkpoint_of
+from heliostat.train.controller.record import RunRecord
+from heliostat.train.controller.spec import RunSpec
+from heliostat.train.coordinator.checkpoint_book import CheckpointBook
+from heliostat.train.errors import TrainingFailedError
+from heliostat.train.messages import ReportedRow
+from heliostat.train.metrics import LegacyFields
+from heliostat.train.result import Result
+from heliostat.train.storage.base import SNAPSHOT_FILE, Storage, open_storage
+
+PAGE_FILE = "run.html"
+REPORTS_FILE = "reports.json"
+# Reports that are kept in the folder of the run, for `Result.from_path`.
+_SAVED_REPORTS = 10_000
+
+
+class ResultBuilder:
+    """Builds what ``fit()`` returns and what it leaves in the folder of the run."""
+
+    def __init__(self, spec: RunSpec, record: RunRecord) -> None:
+        self._spec = spec
+        self._record = record
+        self._legacy: LegacyFields | None = None
+        if spec.settings.legacy_metrics:
+            address = socket.gethostbyname(socket.gethostname())
+            self._legacy = LegacyFields(spec.run_id, spec.job.config, address)
+
+    def attempt_started(self) -> None:
+        """A new attempt begins."""
+        if self._legacy is not None:
+            self._legacy.restored()
+
+    def reported(self, row: ReportedRow, pid: int) -> None:
+        """Fill a report's metrics up, where the user asks for the first generation's fields."""
+        if self._legacy is not None:
+            number = len(self._record.checkpoints)
+            row.metrics = self._legacy.fill(row.metrics, row.checkpoint is not None, number, pid)
+
+    def build(
+        self, book: CheckpointBook, values: dict[int, Any], error: TrainingFailedError | None = None
+    ) -> Result:
+        """The result of the run."""
+        spec, record = self._spec, self._record
+        last = record.latest.metrics if record.latest is not None else None
+        if self._legacy is not None and record.latest is not None and last is not None:
+            last["done"] = record.latest.checkpoint is None
+        best = [(checkpoint_of(spec.storage, e.name), e.metrics) for e in book.ranked()]
+        latest = book.latest
+        metrics, rows = last, [r.metrics for r in record.reports]
+        if self._legacy is None and latest is not None:
+            metrics, rows = latest.metrics, [e.metrics for e in book.entries]
+        return Result(
+            metrics=metrics,
+            checkpoint=checkpoint_of(spec.storage, latest.name) if latest else None,
+            error=error,
+            path=spec.storage.path,
+            best_checkpoints=best,
+            _storage_filesystem=spec.storage.filesystem,
+            return_value=values.get(0),
+            config=spec.job.config,
+            page=record.page,
+            summary=summary(record),
+            _rows=lambda: rows,
+        )
+
+    def write_page(self, error: BaseException | None) -> None:
+        """Write the page and the reports into the folder of the run; a full disk is no error."""
+        storage, record = self._spec.storage, self._record
+        try:
+            self._write_reports(storage)
+            if self._spec.settings.html:
+                from heliostat.train.view.page import render
+
+                record.page = storage.join(PAGE_FILE)
+                storage.write(PAGE_FILE, render(record, error).encode())
+        except OSError as problem:
+            record.page = None
+            record.notes.append((time.time(), f"the page of the run was not written: {problem}"))
+
+    def _write_reports(self, storage: Storage) -> None:
+        rows = list(self._record.reports)[-_SAVED_REPORTS:]
+        content = {
+            "reports": [r.metrics for r in rows],
+            "state": self._record.state,
+            "summary": summary(self._record),
+        }
+        storage.write(REPORTS_FILE, json.dumps(content, default=str).encode())
+
+
+def summary(record: RunRecord) -> str:
+    """One line about the run."""
+    seconds = (record.finished_at or time.time()) - record.started_at
+    sizes = [a.world_size for a in record.attempts]
+    size = f"{sizes[-1]} worker{'s' if sizes[-1] != 1 else ''}" if sizes else "no workers"
+    if len(set(sizes)) > 1:
+        size = f"{min(sizes)} to {max(sizes)} workers"
+    restarts = len(record.failures) if record.state == "finished" else len(record.failures) - 1
+    parts = [
+        f"{record.state} after {duration(seconds)}",
+        size,
+        f"{record.report_count} report{'s' if record.report_count != 1 else ''}",
+    ]
+    if restarts > 0:
+        parts.append(f"{restarts} restart{'s' if restarts != 1 else ''}")
+    return f"{record.name}: {', '.join(parts)}"
+
+
+def duration(seconds: float) -> str:
+    """``850 ms``, ``12.3 s``, ``4 min 05 s`` or ``2 h 10 min``."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
+
+
+def result_from_path(path: str, filesystem: Any | None) -> Result:
+    """See ``Result.from_path``."""
+    root, _, name = path.rstrip("/").rpartition("/")
+    storage = open_storage(root or ".", name, filesystem)
+    snapshot = storage.read(SNAPSHOT_FILE)
+    reports = storage.read(REPORTS_FILE)
+    if snapshot is None and reports is None:
+        raise RuntimeError(
+            f"There is no run at {path}: neither {SNAPSHOT_FILE} nor {REPORTS_FILE} is in it."
+        )
+    book = CheckpointBook()
+    if snapshot is not None:
+        book.load(snapshot)
+    saved = json.loads(reports) if reports is not None else {}
+    rows = saved.get("reports", [])
+    latest = book.latest
+    if latest is not None:
+        rows = [e.metrics for e in book.entries]
+    page = storage.join(PAGE_FILE)
+    checkpoints: list[tuple[Checkpoint, dict[str, Any]]] = [
+        (checkpoint_of(storage, e.name), e.metrics) for e in book.entries
+    ]
+    return Result(
+        metrics=rows[-1] if rows else None,
+        checkpoint=checkpoint_of(storage, latest.name) if latest else None,
+        error=None,
+        path=storage.path,
+        best_checkpoints=checkpoints,
+        _storage_filesystem=storage.filesystem,
+        page=page if storage.filesystem is None and os.path.exists(page) else None,
+        summary=saved.get("summary", ""),
+        _rows=lambda: rows,
+    )

@@ -1,0 +1,274 @@
+"""A run from the driver's side: attempts until the training function has returned everywhere.
+
+The driver decides and records; the coordinator actor is only the meeting point of the ranks. Both
+a worker's death and a report wake the one wait of the driver, so nothing is polled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import heliostat as ray
+from heliostat.train.callbacks import TrainRunContext
+from heliostat.train.controller.attempt import AttemptResult, AttemptRunner
+from heliostat.train.controller.checks import checkpoint_of
+from heliostat.train.controller.failures import FailurePolicy, RankFailure, describe
+from heliostat.train.controller.interrupts import Interrupts
+from heliostat.train.controller.launch import Launcher
+from heliostat.train.controller.record import AttemptRecord, Failure, RunRecord, WorkerSpan
+from heliostat.train.controller.results import ResultBuilder
+from heliostat.train.controller.sizes import Sizes
+from heliostat.train.controller.spec import RunSpec
+from heliostat.train.coordinator.actor import TrainCoordinator
+from heliostat.train.coordinator.checkpoint_book import CheckpointBook
+from heliostat.train.errors import (
+    ControllerError,
+    RemoteTraceback,
+    TrainingFailedError,
+    WorkerGroupError,
+    WorkerStartError,
+)
+from heliostat.train.group.worker_group import Worker, WorkerGroup
+from heliostat.train.messages import Event, ReportedRow
+from heliostat.train.result import Result
+from heliostat.train.view import open_view
+
+
+class TrainRun:
+    """Executes a ``RunSpec``."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+        self._callbacks = list(spec.run_config.callbacks or [])
+        self._context = TrainRunContext(
+            spec.run_config, spec.scaling, spec.job.config, spec.backend_config, spec.run_id
+        )
+        latest = spec.book.latest
+        self.record = RunRecord(
+            name=spec.storage.name,
+            run_id=spec.run_id,
+            path=spec.storage.path,
+            config=spec.describe(),
+            resumed_from=latest.name if latest else None,
+        )
+        self._view = open_view(self.record, spec.settings.view)
+        assert spec.run_config.failure_config is not None
+        self._policy = FailurePolicy(spec.run_config.failure_config)
+        self._sizes = Sizes(spec.scaling)
+        self._backend = spec.backend_config.backend_cls()
+        self._group = WorkerGroup(
+            spec.scaling,
+            spec.run_config.worker_runtime_env,
+            spec.backend_config.preload,
+            spec.settings.start_timeout_s,
+            self._note,
+        )
+        self._results = ResultBuilder(spec, self.record)
+        self._book: CheckpointBook = spec.book
+        self._coordinator: Any = None
+        self._job: Any = None
+        self._values: dict[int, Any] = {}
+
+    def execute(self) -> Result:
+        """Train. Raises TrainingFailedError, or KeyboardInterrupt after a Ctrl-C."""
+        with Interrupts():
+            error: BaseException | None = None
+            self._view.start()
+            try:
+                self._job = Launcher.store(self._spec.job)
+                self._coordinator = self._start_coordinator()
+                while not self._attempt():
+                    pass
+                self.record.state = "finished"
+            except KeyboardInterrupt as interrupt:
+                self.record.state, error = "interrupted", interrupt
+            except TrainingFailedError as failure:
+                self.record.state, error = "failed", failure
+            except Exception as failure:
+                self.record.state, error = "failed", ControllerError(failure)
+                error.__cause__ = failure
+            return self._finish(error)
+
+    # ---- attempts ----
+
+    def _attempt(self) -> bool:
+        """Run one attempt; True when training is done."""
+        number = len(self.record.attempts)
+        try:
+            size = self._sizes.choose(len(self._group))
+            self.record.attempts.append(AttemptRecord(number, time.time(), size))
+            self._group.start(size)
+            result = self._run_group(number, size)
+        except WorkerStartError:
+            # The first start tells the user; a restart may wait for a node that comes back.
+            if number == 0 or not self._policy.allows_controller_restart():
+                raise
+            self._group.stop()
+            return False
+        except ray.exceptions.RayError as error:
+            result = AttemptResult(failed_at=time.time())
+            result.failures.append(_start_failure(self._group, error))
+        self.record.attempt.ended_at = time.time()
+        if result.coordinator_error is not None:
+            self._replace_coordinator(result.coordinator_error)
+            return False
+        if result.failures:
+            self._after_failure(result)
+            return False
+        if result.unwound:
+            self.record.state = "resizing"
+            self._note("more room is there: the group grows, from the checkpoint just saved")
+            self._group.keep(result.reusable)
+            return False
+        self._values = result.values
+        return True
+
+    def _run_group(self, number: int, size: int) -> AttemptResult:
+        spec, attempt = self._spec, self.record.attempt
+        begun = self._coordinator.begin.remote(number, size)
+        launcher = Launcher(spec, self._backend, self._group)
+        latest = launcher.prepare(begun)
+        refs = launcher.run(number, latest, self._job, self._coordinator)
+        attempt.started_at = time.time()
+        attempt.from_checkpoint = latest
+        attempt.workers = [
+            WorkerSpan(i, w.info.node_ip, w.info.hostname, w.info.pid, time.time(), not w.fresh)
+            for i, w in enumerate(self._group.workers)
+        ]
+        self.record.state = "running"
+        self._results.attempt_started()
+        self._view.attempt_started()
+        runner = AttemptRunner(
+            self._group,
+            self._coordinator,
+            spec.settings.unwind_s,
+            self._hear,
+            self._tick,
+            self._worker_ended,
+        )
+        result = runner.wait(refs)
+        runner.drain()
+        return result
+
+    def _after_failure(self, result: AttemptResult) -> None:
+        failures = sorted(result.failures, key=lambda f: not f.died)
+        exceptions = {f.rank: _with_traceback(f) for f in failures}
+        restart = self._policy.allows_restart()
+        text = describe(failures, self.record.attempt.world_size, self._policy)
+        failure = Failure(
+            time=result.failed_at or time.time(),
+            attempt=self.record.attempt.number,
+            ranks=[f.rank for f in failures],
+            title=failures[0].title(),
+            detail=text,
+        )
+        self.record.failures.append(failure)
+        self.record.state = "recovering" if restart else "failed"
+        self._view.failed(failure, self._policy.budget(), restart)
+        for callback in self._callbacks:
+            callback.after_exception(self._context, exceptions)
+        if not restart:
+            raise WorkerGroupError(text, exceptions) from failures[0].error
+        self._group.keep(result.reusable)
+
+    # ---- the coordinator ----
+
+    def _start_coordinator(self) -> Any:
+        spec = self._spec
+        actor = ray.remote(TrainCoordinator)
+        most = spec.scaling.max_workers
+        return actor.options(num_cpus=0, max_concurrency=8 * most + 32).remote(
+            spec.storage, self._book, spec.settings, bool(self._callbacks)
+        )
+
+    def _replace_coordinator(self, error: Exception) -> None:
+        """The snapshot in the storage holds all it knew that matters."""
+        if not self._policy.allows_controller_restart():
+            raise ControllerError(error)
+        self._note(f"the coordinator is replaced, since it failed: {error}")
+        self._group.stop()
+        with contextlib.suppress(Exception):
+            ray.kill(self._coordinator)
+        from heliostat.train.controller.checks import open_run
+
+        self._book = open_run(self._spec.storage, self._spec.run_config)
+        self._coordinator = self._start_coordinator()
+
+    # ---- what happens meanwhile ----
+
+    def _hear(self, events: list[Event]) -> None:
+        for event in events:
+            if event.kind == "report":
+                self._reported(event.data["row"])
+            elif event.kind == "deleted":
+                self.record.deleted.update(event.data["names"])
+            elif event.kind in ("missing", "excused"):
+                self._note(event.data["text"])
+            elif event.kind == "publish_failed":
+                self._note(f"a checkpoint could not be stored: {event.data['error']}")
+        if events:
+            self._view.refresh()
+
+    def _reported(self, row: ReportedRow) -> None:
+        pid = self.record.attempt.workers[0].pid if self.record.attempt.workers else 0
+        self._results.reported(row, pid)
+        self.record.add_report(row)
+        self._view.reported(row)
+        for callback in self._callbacks:
+            checkpoint = (
+                checkpoint_of(self._spec.storage, row.checkpoint) if row.checkpoint else None
+            )
+            callback.after_report(self._context, row.all_metrics or [row.metrics], checkpoint)
+
+    def _tick(self) -> None:
+        self._view.refresh()
+        if self._sizes.may_grow(len(self._group)):
+            self._coordinator.request_resize.remote()
+
+    def _worker_ended(self, worker: Worker, state: str) -> None:
+        for span in self.record.attempt.workers:
+            if span.rank == worker.rank:
+                span.end, span.state = time.time(), state
+        self._view.refresh()
+
+    def _note(self, text: str) -> None:
+        self.record.notes.append((time.time(), text))
+        self._view.note(text)
+
+    # ---- the end ----
+
+    def _finish(self, error: BaseException | None) -> Result:
+        if self._coordinator is not None and self.record.attempts:
+            with contextlib.suppress(Exception):
+                self._book = ray.get(self._coordinator.checkpoints.remote(), timeout=30)
+        if error is None and self._group.workers:
+            with contextlib.suppress(Exception):
+                self._backend.on_shutdown(self._group, self._spec.backend_config)
+        self._group.stop()
+        if self._coordinator is not None:
+            with contextlib.suppress(Exception):
+                ray.kill(self._coordinator)
+        self.record.finished_at = time.time()
+        for span in self.record.attempts[-1].workers if self.record.attempts else []:
+            span.end = span.end or self.record.finished_at
+            span.state = "ended" if span.state == "running" else span.state
+        self._results.write_page(error)
+        self._view.finish()
+        if error is not None:
+            raise error
+        return self._results.build(self._book, self._values)
+
+
+def _with_traceback(failure: RankFailure) -> Exception:
+    if failure.traceback:
+        failure.error.__cause__ = RemoteTraceback(failure.traceback)
+    return failure.error
+
+
+def _start_failure(group: WorkerGroup, error: Exception) -> RankFailure:
+    """A worker was lost while the group started."""
+    group.stop()
+    text = str(error).strip() or type(error).__name__
+    return RankFailure(0, error, text)

@@ -1,0 +1,200 @@
+"""The coordinator: the actor at which the ranks of a run meet, and which publishes checkpoints.
+
+A rank calls it once per report and is answered when all ranks have arrived and the checkpoint is
+published (TRAIN-BARRIER-1, CKPT-1): what `report` returned from is never forgotten. The driver
+listens for events with one long call, so nothing is polled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from typing import Any
+
+from heliostat.train.coordinator.attempt import COLLECTIVE, REPORT, Attempt, pick
+from heliostat.train.coordinator.checkpoint_book import CheckpointBook
+from heliostat.train.coordinator.publish import Publisher, new_name
+from heliostat.train.coordinator.rendezvous import Round
+from heliostat.train.coordinator.watch import Watch
+from heliostat.train.messages import Event, Reply, ReportedRow, ReportEntry
+from heliostat.train.settings import TrainSettings
+from heliostat.train.storage.base import Storage
+
+# Events that the driver has not fetched yet; older ones are dropped.
+_MAX_EVENTS = 100_000
+
+
+class TrainCoordinator:
+    """One per run. All methods are coroutines: any number of ranks can wait in it."""
+
+    def __init__(
+        self, storage: Storage, book: CheckpointBook, settings: TrainSettings, callbacks: bool
+    ) -> None:
+        self._settings = settings
+        self._publisher = Publisher(storage, book)
+        self._callbacks = callbacks
+        self._attempt: Attempt | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
+        self._news = asyncio.Event()
+        self._resize = False
+
+    # ---- the driver's side ----
+
+    async def begin(self, number: int, world_size: int) -> str | None:
+        """Start an attempt; returns the name of the checkpoint to begin from."""
+        await self.end()
+        self._attempt = Attempt(number, world_size)
+        self._resize = False
+        await self._publisher.clear_staging()
+        self._watch = asyncio.ensure_future(
+            Watch(self._attempt, self._settings, self._emit, self._complete).run()
+        )
+        return self._publisher.latest
+
+    async def end(self) -> None:
+        """End the current attempt: calls that wait return, training functions are told to end."""
+        if self._attempt is not None:
+            self._attempt.end()
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        await self._publisher.settle()
+
+    async def request_resize(self) -> None:
+        """End the attempt right after the next checkpoint, so that no step is lost."""
+        self._resize = True
+
+    async def events(self, wait_s: float) -> list[Event]:
+        """Return what happened since the last call; waits up to ``wait_s`` for something."""
+        if not self._events and wait_s > 0:
+            self._news.clear()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), wait_s)
+        batch = list(self._events)
+        self._events.clear()
+        return batch
+
+    async def checkpoints(self) -> CheckpointBook:
+        """Return the record of all checkpoints."""
+        await self._publisher.settle()
+        return self._publisher.book
+
+    # ---- the workers' side ----
+
+    async def report(
+        self, number: int, rank: int, index: int, entry: ReportEntry, blocking: bool = True
+    ) -> Reply:
+        """Meet the other ranks at a report; returns when its checkpoint is published."""
+        attempt = self._attempt
+        if attempt is None or attempt.number != number or attempt.over:
+            return Reply(go_on=False)
+        index += attempt.offsets.get(rank, 0)
+        meeting = attempt.meetings[REPORT]
+        if rank in meeting.excused:
+            meeting.excused.discard(rank)
+            attempt.offsets[rank] = attempt.next_report - index
+            index = attempt.next_report
+            entry.staged = False
+        return await self._arrive(attempt, REPORT, rank, index, entry, blocking)
+
+    async def collective(self, number: int, rank: int, index: int, kind: str, data: Any) -> Reply:
+        """Meet the other ranks; returns what rank 0 brought."""
+        attempt = self._attempt
+        if attempt is None or attempt.number != number or attempt.over:
+            return Reply(go_on=False)
+        return await self._arrive(attempt, COLLECTIVE, rank, index, (kind, data), True)
+
+    async def checkpoint_name(self, number: int, index: int, dir_name: str | None) -> str:
+        """The final name of a report's checkpoint, for storage that cannot rename."""
+        attempt = self._attempt
+        if attempt is None or attempt.number != number:
+            return dir_name or new_name()
+        return attempt.names.setdefault(index, dir_name or new_name())
+
+    async def leave(self, number: int, rank: int) -> None:
+        """The training function of ``rank`` has returned."""
+        attempt = self._attempt
+        if attempt is None or attempt.number != number or attempt.over:
+            return
+        for kind, meeting in attempt.meetings.items():
+            for round_ in meeting.leave(rank):
+                await self._complete(attempt, kind, round_)
+        self._emit("left", {"rank": rank})
+
+    async def control(self, number: int, rank: int) -> str:
+        """Wait for something that the control thread of ``rank`` shall do."""
+        attempt = self._attempt
+        if attempt is None or attempt.number != number or attempt.over:
+            return "end"
+        return await attempt.commands[rank].get()
+
+    async def stack(self, number: int, rank: int, text: str) -> None:
+        """Take the stack that was asked for."""
+        if self._attempt is not None and self._attempt.number == number:
+            self._attempt.stacks[rank] = text
+
+    # ---- inside ----
+
+    async def _arrive(
+        self, attempt: Attempt, kind: str, rank: int, index: int, payload: Any, blocking: bool
+    ) -> Reply:
+        meeting = attempt.meetings[kind]
+        round_ = meeting.arrive(rank, index, payload, time.monotonic())
+        waiter = attempt.waiter(kind, index)
+        if blocking:
+            attempt.blocked[rank] = (kind, index)
+        if meeting.is_complete(round_):
+            await self._complete(attempt, kind, round_)
+        return waiter.result() if waiter.done() else await asyncio.shield(waiter)
+
+    async def _complete(self, attempt: Attempt, kind: str, round_: Round) -> None:
+        if kind == COLLECTIVE:
+            attempt.settle(kind, round_, _collective_reply(round_))
+            return
+        # Not to be completed twice while publishing waits for the storage.
+        attempt.meetings[REPORT].rounds.pop(round_.index, None)
+        attempt.next_report = max(attempt.next_report, round_.index + 1)
+        entries: dict[int, ReportEntry] = round_.arrived
+        reply = Reply()
+        book = self._publisher.book
+        row = ReportedRow(book.reports, time.time(), pick(entries).metrics)
+        book.reports += 1
+        if any(e.staged or e.external for e in entries.values()):
+            start = time.perf_counter()
+            stage = f"{attempt.number}-{round_.index}"
+            name = attempt.names.pop(round_.index, None)
+            try:
+                reply.checkpoint = await self._publisher.publish(stage, entries, name, row.index)
+            except Exception as error:  # whatever the storage raises is the report's answer
+                reply.error = error
+                self._emit("publish_failed", {"error": repr(error)})
+            row.publish_s = time.perf_counter() - start
+            row.checkpoint = reply.checkpoint
+        if reply.error is None:
+            if self._callbacks:
+                row.all_metrics = [entries[r].metrics for r in sorted(entries)]
+            self._emit("report", {"row": row})
+            if self._resize and row.checkpoint is not None:
+                reply.go_on = False
+        attempt.settle(REPORT, round_, reply)
+        self._publisher.prune_soon(self._emit)
+
+    def _emit(self, kind: str, data: dict[str, Any]) -> None:
+        self._events.append(Event(kind, time.time(), data))
+        self._news.set()
+
+
+def _collective_reply(round_: Round) -> Reply:
+    kinds: dict[str, list[int]] = {}
+    for rank, (kind, _) in sorted(round_.arrived.items()):
+        kinds.setdefault(kind, []).append(rank)
+    if len(kinds) > 1:
+        calls = ", ".join(f"{kind}() on ranks {ranks}" for kind, ranks in kinds.items())
+        return Reply(error=RuntimeError(f"The ranks call different collectives: {calls}."))
+    kind, data = pick(round_.arrived)
+    if kind != "barrier" and 0 not in round_.arrived:
+        return Reply(error=RuntimeError("Rank 0 has left its training function already."))
+    return Reply(value=data)

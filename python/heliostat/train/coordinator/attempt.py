@@ -1,0 +1,99 @@
+"""The state of one attempt inside the coordinator: its meeting points and who waits at them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from heliostat.train.coordinator.rendezvous import Rendezvous, Round
+from heliostat.train.messages import Reply
+
+REPORT, COLLECTIVE = "report", "collective"
+
+
+@dataclass
+class Attempt:
+    """One run of the training function by one group of workers."""
+
+    number: int
+    world_size: int
+    meetings: dict[str, Rendezvous] = field(default_factory=dict)
+    waiters: dict[tuple[str, int], asyncio.Future[Reply]] = field(default_factory=dict)
+    # The call that each rank's training function is blocked in.
+    blocked: dict[int, tuple[str, int]] = field(default_factory=dict)
+    # Per rank: what its control thread shall do next.
+    commands: dict[int, asyncio.Queue[str]] = field(default_factory=dict)
+    stacks: dict[int, str] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    # Excused ranks that came back: what to add to their own count of reports.
+    offsets: dict[int, int] = field(default_factory=dict)
+    next_report: int = 0
+    over: bool = False
+
+    def __post_init__(self) -> None:
+        self.meetings = {k: Rendezvous(self.world_size) for k in (REPORT, COLLECTIVE)}
+        self.commands = {r: asyncio.Queue() for r in range(self.world_size)}
+
+    def waiter(self, kind: str, index: int) -> asyncio.Future[Reply]:
+        """What everybody at this call waits for."""
+        future = self.waiters.get((kind, index))
+        if future is None:
+            future = self.waiters[kind, index] = asyncio.get_running_loop().create_future()
+        return future
+
+    def settle(self, kind: str, round_: Round, reply: Reply) -> None:
+        """Answer everybody at this call."""
+        self.meetings[kind].close(round_)
+        for rank in round_.arrived:
+            self.blocked.pop(rank, None)
+        future = self.waiters.pop((kind, round_.index), None)
+        if future is not None and not future.done():
+            future.set_result(reply)
+
+    def end(self) -> None:
+        """The attempt is over: everybody who waits hears so."""
+        self.over = True
+        for future in self.waiters.values():
+            if not future.done():
+                future.set_result(Reply(go_on=False))
+        self.waiters.clear()
+        for queue in self.commands.values():
+            queue.put_nowait("end")
+
+    def everyone_blocked(self) -> bool:
+        """Whether no rank can move any more: each waits in some call that others do not make."""
+        gone = self.meetings[REPORT].gone
+        return all(r in self.blocked or r in gone for r in range(self.world_size))
+
+    def describe_blocked(self) -> str:
+        """Who waits where, in words."""
+        names: dict[str, list[int]] = {}
+        for rank, (kind, index) in sorted(self.blocked.items()):
+            round_ = self.meetings[kind].rounds.get(index)
+            what = "report()"
+            if kind == COLLECTIVE and round_ is not None:
+                what = f"collective.{round_.arrived[rank][0]}()"
+            names.setdefault(what, []).append(rank)
+        return "; ".join(f"{ranks_text(ranks)} in {what}" for what, ranks in names.items())
+
+
+def ranks_text(ranks: list[int]) -> str:
+    """``rank 3`` or ``ranks 0, 2``."""
+    return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(map(str, ranks))}"
+
+
+def looks_blocked_in_collective(stack: str) -> bool:
+    """Whether a stack's innermost call is a collective operation, or a backward pass with one."""
+    frames = [line for line in stack.splitlines() if line.lstrip().startswith("File ")]
+    if not frames:
+        return False
+    inner = frames[-1].replace("\\", "/")
+    if "torch/nn/parallel/distributed.py" in inner:
+        return "in forward" not in inner and "in _run_ddp_forward" not in inner
+    return any(p in inner for p in ("torch/distributed/", "torch/autograd/", "torch/_tensor.py"))
+
+
+def pick(entries: dict[int, Any]) -> Any:
+    """Rank 0's contribution, or that of the lowest rank that made one."""
+    return entries[min(entries)]

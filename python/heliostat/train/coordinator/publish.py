@@ -1,0 +1,100 @@
+"""Making a complete report's checkpoint visible, and removing those that are no longer kept."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from heliostat.train.coordinator.attempt import pick
+from heliostat.train.coordinator.checkpoint_book import CheckpointBook
+from heliostat.train.messages import ReportEntry
+from heliostat.train.storage.base import SNAPSHOT_FILE, Storage
+
+
+def new_name() -> str:
+    """A folder name for a checkpoint that is published now."""
+    return datetime.now().strftime("checkpoint_%Y-%m-%d_%H-%M-%S.%f")
+
+
+class Publisher:
+    """Owns the storage and the book of checkpoints."""
+
+    def __init__(self, storage: Storage, book: CheckpointBook) -> None:
+        self.book = book
+        self._storage = storage
+        # A local rename takes microseconds and stays on the loop; an object store does not.
+        self._remote = storage.filesystem is not None
+        self._doomed: list[str] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def latest(self) -> str | None:
+        """Name of the checkpoint from which a restart begins."""
+        return self.book.latest.name if self.book.latest else None
+
+    async def publish(
+        self, stage: str, entries: dict[int, ReportEntry], name: str | None, index: int
+    ) -> str:
+        """Give the staged files of report ``index`` their name and record them."""
+        external = [e.external for e in entries.values() if e.external]
+        if external:
+            final = self._relative(external[0])
+        else:
+            final = name or self._choose_name(entries)
+            await self._do(self._storage.publish, stage, final)
+        before = list(self.book.entries)
+        doomed = self.book.add(final, pick(entries).metrics, index)
+        try:
+            await self._do(self._storage.write, SNAPSHOT_FILE, self.book.to_json())
+        except BaseException:
+            self.book.entries = before
+            raise
+        self._doomed += doomed
+        return final
+
+    def _choose_name(self, entries: dict[int, ReportEntry]) -> str:
+        names = {e.dir_name for e in entries.values() if e.dir_name}
+        if len(names) > 1:
+            raise ValueError(
+                f"The ranks name the checkpoint differently: {sorted(names)}. Give the same "
+                "checkpoint_dir_name on every rank."
+            )
+        return names.pop() if names else new_name()
+
+    def _relative(self, external: tuple[str, Any]) -> str:
+        """The name inside the run of a checkpoint that the user stored there."""
+        path = external[0]
+        root = self._storage.path.rstrip("/") + "/"
+        return path[len(root) :] if path.startswith(root) else path
+
+    def prune_soon(self, emit: Callable[[str, dict[str, Any]], None]) -> None:
+        """Remove what is no longer kept, behind the back of the training."""
+        if self._doomed:
+            names, self._doomed = self._doomed, []
+            emit("deleted", {"names": names})
+            task = asyncio.ensure_future(asyncio.to_thread(self._prune, names))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _prune(self, names: list[str]) -> None:
+        for name in names:
+            if not os.path.isabs(name):
+                self._storage.delete(name)
+
+    async def settle(self) -> None:
+        """Wait for removals that are under way."""
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def clear_staging(self) -> None:
+        """Remove what interrupted uploads have left."""
+        await self._do(self._storage.clear_staging)
+
+    async def _do(self, call: Callable[..., Any], *args: Any) -> None:
+        if self._remote:
+            await asyncio.to_thread(call, *args)
+        else:
+            call(*args)

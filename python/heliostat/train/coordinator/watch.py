@@ -1,0 +1,124 @@
+"""Looks after calls that do not complete: names who is missing, with stacks, and ends deadlocks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from heliostat.train.coordinator.attempt import (
+    REPORT,
+    Attempt,
+    looks_blocked_in_collective,
+    ranks_text,
+)
+from heliostat.train.coordinator.rendezvous import Round
+from heliostat.train.errors import MissingRankError
+from heliostat.train.messages import Reply
+from heliostat.train.settings import TrainSettings
+
+_PERIOD_S = 0.25
+# How long a worker may take to send its stack. One that holds the interpreter lock cannot.
+_STACK_S = 2.0
+_NO_STACK = "(no answer: its process is alive, but its interpreter is busy or blocked)"
+
+
+class Watch:
+    """Watches one attempt. Costs nothing per report: it looks at open rounds now and then."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        settings: TrainSettings,
+        emit: Callable[[str, dict[str, Any]], None],
+        complete: Callable[[Attempt, str, Round], Awaitable[None]],
+    ) -> None:
+        self._attempt = attempt
+        self._settings = settings
+        self._emit = emit
+        self._complete = complete
+
+    async def run(self) -> None:
+        """Look until the attempt is over."""
+        while not self._attempt.over:
+            await asyncio.sleep(_PERIOD_S)
+            for kind, meeting in self._attempt.meetings.items():
+                for round_ in list(meeting.rounds.values()):
+                    missing = meeting.missing(round_)
+                    if missing:
+                        await self._look(kind, round_, missing)
+
+    async def _look(self, kind: str, round_: Round, missing: list[int]) -> None:
+        attempt, settings = self._attempt, self._settings
+        now = time.monotonic()
+        age = now - round_.opened_at
+        if age > _PERIOD_S and attempt.everyone_blocked():
+            text = (
+                "No rank can go on, since they wait for each other in different calls: "
+                f"{attempt.describe_blocked()}. All ranks have to make the same calls in the same "
+                "order."
+            )
+            self._fail(kind, round_, text, missing)
+        elif age > settings.collective_timeout_s:
+            stacks = await self._stacks(missing)
+            self._fail(kind, round_, self._describe(kind, round_, missing, age, stacks), missing)
+        elif now - round_.warned_at > settings.collective_warn_s:
+            round_.warned_at = now
+            stacks = await self._stacks(missing)
+            text = self._describe(kind, round_, missing, age, stacks)
+            self._emit("missing", {"ranks": missing, "text": text})
+        elif kind == REPORT and age > settings.solo_report_s:
+            await self._excuse_silent(round_, missing)
+
+    async def _excuse_silent(self, round_: Round, missing: list[int]) -> None:
+        """Release ranks that wait at a report for ranks which never report (Ray hangs here).
+
+        The others wait in a collective operation for the reporting rank, so they will not come.
+        """
+        meeting = self._attempt.meetings[REPORT]
+        if any(r in meeting.seen for r in missing):
+            return
+        for look in range(2):
+            stacks = await self._stacks(missing)
+            if not all(looks_blocked_in_collective(stacks[r]) for r in missing):
+                round_.opened_at = time.monotonic()  # look again after a while
+                return
+            if look == 0:
+                await asyncio.sleep(min(1.0, self._settings.solo_report_s))
+        if not meeting.missing(round_):
+            return
+        text = (
+            f"Only {ranks_text(sorted(round_.arrived))} called report(); "
+            f"{ranks_text(missing)} wait in a collective operation and never did. From now on "
+            "report() does not wait for them. Call report() on every rank (with checkpoint=None "
+            "where there is none) to keep the ranks in step."
+        )
+        self._emit("excused", {"ranks": missing, "text": text})
+        for done in meeting.excuse(missing):
+            await self._complete(self._attempt, REPORT, done)
+
+    async def _stacks(self, ranks: list[int]) -> dict[int, str]:
+        attempt = self._attempt
+        for rank in ranks:
+            attempt.stacks.pop(rank, None)
+            attempt.commands[rank].put_nowait("stack")
+        deadline = time.monotonic() + _STACK_S
+        while time.monotonic() < deadline and any(r not in attempt.stacks for r in ranks):
+            await asyncio.sleep(0.02)
+        return {r: attempt.stacks.get(r, _NO_STACK) for r in ranks}
+
+    def _describe(
+        self, kind: str, round_: Round, missing: list[int], age: float, stacks: dict[int, str]
+    ) -> str:
+        call = f"report() number {round_.index + 1}" if kind == REPORT else "a collective"
+        there = ranks_text(sorted(round_.arrived))
+        text = f"{ranks_text(missing).capitalize()} did not arrive at {call} after {age:.0f} s; "
+        text += f"{there} {'waits' if len(round_.arrived) == 1 else 'wait'} there."
+        for rank, stack in stacks.items():
+            text += f"\nWhat rank {rank} is doing:\n{stack.rstrip()}"
+        return text
+
+    def _fail(self, kind: str, round_: Round, text: str, missing: list[int]) -> None:
+        self._emit("missing", {"ranks": missing, "text": text, "failed": True})
+        self._attempt.settle(kind, round_, Reply(error=MissingRankError(text)))

@@ -1,0 +1,83 @@
+"""How datasets are handed to the workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class DataConfig:
+    """Which datasets are split between the workers; the others each worker reads in full.
+
+    Derive from it and override ``configure`` for another way.
+    """
+
+    def __init__(
+        self,
+        datasets_to_split: str | list[str] = "all",
+        execution_options: Any | None = None,
+        enable_shard_locality: bool = True,
+    ) -> None:
+        """Choose what is split.
+
+        Args:
+            datasets_to_split: "all" (default) or the names of the datasets to split.
+            execution_options: Options for the execution of all datasets, or a dict of them by name.
+            enable_shard_locality: Prefer blocks on the node of the reading worker. Default True.
+
+        Raises:
+            TypeError: ``datasets_to_split`` is neither "all" nor a list of names.
+        """
+        if datasets_to_split != "all" and not isinstance(datasets_to_split, list):
+            raise TypeError(
+                "datasets_to_split must be 'all' or a list of dataset names, not "
+                f"{datasets_to_split!r}."
+            )
+        self._datasets_to_split = datasets_to_split
+        self._execution_options = execution_options
+        self._enable_shard_locality = enable_shard_locality
+
+    @staticmethod
+    def default_ingest_options() -> Any:
+        """Return fresh execution options of the data library."""
+        import heliostat.data
+
+        return heliostat.data.ExecutionOptions()
+
+    def configure(
+        self,
+        datasets: dict[str, Any],
+        world_size: int,
+        worker_handles: list[Any] | None,
+        worker_node_ids: list[str] | None,
+        **_: Any,
+    ) -> list[dict[str, Any]]:
+        """Return one dict per rank that maps dataset names to iterators.
+
+        Raises:
+            ValueError: A dataset to split does not exist.
+        """
+        split = set(datasets) if self._datasets_to_split == "all" else set(self._datasets_to_split)
+        unknown = split - set(datasets)
+        if unknown:
+            raise ValueError(
+                f"datasets_to_split names {sorted(unknown)}, but the trainer has "
+                f"{sorted(datasets)}."
+            )
+        hints = worker_node_ids if self._enable_shard_locality else None
+        rows: list[dict[str, Any]] = [{} for _ in range(world_size)]
+        for name, dataset in datasets.items():
+            self._set_options(name, dataset)
+            if name in split:
+                shards = dataset.streaming_split(world_size, equal=True, locality_hints=hints)
+            else:
+                shards = [dataset.iterator() for _ in range(world_size)]
+            for row, shard in zip(rows, shards, strict=True):
+                row[name] = shard
+        return rows
+
+    def _set_options(self, name: str, dataset: Any) -> None:
+        options = self._execution_options
+        if isinstance(options, dict):
+            options = options.get(name)
+        if options is not None:
+            dataset.context.execution_options = options

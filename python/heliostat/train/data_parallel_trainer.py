@@ -1,0 +1,158 @@
+"""The trainer: the same function on every worker."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from heliostat.train.backend import BackendConfig
+from heliostat.train.config import RunConfig, ScalingConfig
+from heliostat.train.data_config import DataConfig
+
+if TYPE_CHECKING:
+    from heliostat.train.controller.spec import RunSpec
+    from heliostat.train.result import Result
+
+_GONE = "`{name}` belongs to the first generation of Ray Train and is not available. {instead}"
+
+
+class DataParallelTrainer:
+    """Runs ``train_loop_per_worker`` on a group of workers.
+
+    Args:
+        train_loop_per_worker: A function of no argument, or of one: ``train_loop_config``.
+        train_loop_config: A dict for the function. Default None.
+        backend_config: The framework that connects the workers. Default: none.
+        scaling_config: Number of workers and their resources. Default: one worker with one CPU.
+        run_config: Storage, failures, checkpoints. Default: ``RunConfig()``.
+        datasets: Datasets by name, or functions that make them; see ``get_dataset_shard``.
+        dataset_config: How they are split. Default: all of them.
+        metadata, resume_from_checkpoint: Refused (DeprecationWarning).
+        validation_config: Refused (ValueError): validation tasks are not available.
+
+    Raises:
+        ValueError: The function cannot take what it will be called with.
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[..., Any],
+        *,
+        train_loop_config: dict[str, Any] | None = None,
+        backend_config: BackendConfig | None = None,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        datasets: dict[str, Any] | None = None,
+        dataset_config: DataConfig | None = None,
+        validation_config: Any = None,
+        metadata: dict[str, Any] | None = None,
+        resume_from_checkpoint: Any = None,
+    ) -> None:
+        from heliostat.train.controller.checks import takes_config
+
+        if resume_from_checkpoint is not None:
+            raise DeprecationWarning(
+                _GONE.format(
+                    name="resume_from_checkpoint",
+                    instead="Pass the checkpoint's path in train_loop_config, or run again with "
+                    "the same RunConfig(name=..., storage_path=...) to resume.",
+                )
+            )
+        if metadata is not None:
+            raise DeprecationWarning(
+                _GONE.format(name="metadata", instead="Put it into train_loop_config.")
+            )
+        if validation_config is not None:
+            raise ValueError("validation_config is not available; leave it out.")
+        if train_loop_config is not None and not isinstance(train_loop_config, dict):
+            raise ValueError(
+                f"train_loop_config must be a dict, not {type(train_loop_config).__name__}."
+            )
+        self._takes_config = takes_config(train_loop_per_worker, train_loop_config)
+        self.train_loop_per_worker = train_loop_per_worker
+        self.train_loop_config = train_loop_config
+        self.backend_config = backend_config or BackendConfig()
+        self.scaling_config = scaling_config or ScalingConfig()
+        self.run_config = run_config or RunConfig()
+        self.datasets = dict(datasets or {})
+        self.data_config = dataset_config or DataConfig()
+
+    def fit(self) -> Result:
+        """Train, and return when every worker's function has returned.
+
+        Raises:
+            WorkerGroupError: Workers failed more often than ``FailureConfig.max_failures`` allows.
+            ControllerError: Something else failed: storage, a callback, the coordinator.
+            WorkerStartError: The cluster has no room for the workers; the text says what is short.
+            ValueError: The storage cannot be used.
+            KeyboardInterrupt: After Ctrl-C; the workers are ended before it is raised.
+        """
+        import heliostat as ray
+
+        if self.scaling_config.max_workers == 0:
+            from heliostat.train.controller.local import run_locally
+
+            return run_locally(self._spec())
+        spec = self._spec()
+        if not ray.is_initialized():
+            ray.init()
+        from heliostat.train.controller.run import TrainRun
+
+        return TrainRun(spec).execute()
+
+    def _spec(self) -> RunSpec:
+        from heliostat.train.controller.checks import open_run
+        from heliostat.train.controller.spec import RunSpec
+        from heliostat.train.messages import Job
+        from heliostat.train.settings import TrainSettings
+        from heliostat.train.storage.base import open_storage
+
+        settings = TrainSettings.from_environment()
+        run_config = self.run_config
+        name = run_config.name or datetime.now().strftime("ray_train_run-%Y-%m-%d_%H-%M-%S")
+        storage = open_storage(
+            run_config.storage_path, name, run_config.storage_filesystem, fsync=settings.fsync
+        )
+        book = open_run(storage, run_config)
+        return RunSpec(
+            job=Job(
+                self.train_loop_per_worker,
+                self._loop_config(),
+                self._takes_config,
+                self.backend_config,
+            ),
+            backend_config=self.backend_config,
+            scaling=self.scaling_config,
+            run_config=run_config,
+            datasets=self.datasets,
+            data_config=self.data_config,
+            settings=settings,
+            storage=storage,
+            book=book,
+            run_id=uuid.uuid4().hex[:16],
+            trainer=type(self).__name__,
+        )
+
+    def _loop_config(self) -> dict[str, Any] | None:
+        if self.train_loop_config is None and self._takes_config:
+            return {}
+        return self.train_loop_config
+
+    @classmethod
+    def restore(cls, path: str | os.PathLike[str], *_: Any, **__: Any) -> NoReturn:
+        """Refused (DeprecationWarning): run again with the same name and storage path."""
+        raise DeprecationWarning(
+            _GONE.format(
+                name="restore",
+                instead="Run again with the same RunConfig(name=..., storage_path=...): the run "
+                "resumes from its latest checkpoint.",
+            )
+        )
+
+    @classmethod
+    def can_restore(cls, path: str | os.PathLike[str], *_: Any, **__: Any) -> NoReturn:
+        """Refused (DeprecationWarning), like ``restore``."""
+        cls.restore(path)

@@ -1,0 +1,68 @@
+"""What ``fit()`` raises, and what ends a training function from inside."""
+
+from __future__ import annotations
+
+
+class TrainingFailedError(Exception):
+    """Training could not be finished within what ``FailureConfig`` allows."""
+
+
+class WorkerGroupError(TrainingFailedError):
+    """One or more workers failed, more often than ``FailureConfig.max_failures`` allows.
+
+    Attributes:
+        worker_failures: The exception of each failed rank. The first failure is the cause; ranks
+            that only failed because their peer was gone are left out where that can be told.
+    """
+
+    def __init__(self, error_message: str, worker_failures: dict[int, Exception]) -> None:
+        super().__init__(error_message)
+        self.worker_failures = worker_failures
+
+    def __reduce__(self) -> tuple[type[WorkerGroupError], tuple[object, ...]]:
+        return (type(self), (str(self), self.worker_failures))
+
+
+class ControllerError(TrainingFailedError):
+    """Something outside the workers failed: storage, the coordinator, a callback.
+
+    Attributes:
+        controller_failure: The exception that ended the run.
+    """
+
+    def __init__(self, controller_failure: Exception) -> None:
+        super().__init__(f"{type(controller_failure).__name__}: {controller_failure}")
+        self.controller_failure = controller_failure
+
+    def __reduce__(self) -> tuple[type[ControllerError], tuple[object, ...]]:
+        return (type(self), (self.controller_failure,))
+
+
+class WorkerDiedError(Exception):
+    """A worker's process ended while its training function was running."""
+
+
+class MissingRankError(Exception):
+    """Some ranks never joined a call that all ranks have to make. The text names them."""
+
+
+class WorkerStartError(Exception):
+    """The workers could not be started. The text says which resource is missing where."""
+
+
+class RemoteTraceback(Exception):
+    """The traceback text of an exception that was raised on a worker (set as its cause)."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n{self.text}"
+
+
+class AttemptEnded(BaseException):
+    """Raised inside a training function when its attempt is over, to unwind it.
+
+    It derives from BaseException so that ``except Exception`` in user code lets it pass.
+    """

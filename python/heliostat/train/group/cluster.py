@@ -1,0 +1,81 @@
+"""What the cluster has: whether a group can be placed at all, and how much fits now."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import heliostat as ray
+
+_UNITS = {"memory": "bytes of memory", "CPU": "CPU", "GPU": "GPU"}
+
+
+def _fits(resources: dict[str, float], wanted: dict[str, float]) -> int:
+    """How many workers that want ``wanted`` fit into ``resources``."""
+    counts = [
+        math.floor(resources.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items()
+    ]
+    return min(counts) if counts else 1_000_000
+
+
+def _alive() -> list[dict[str, Any]]:
+    return [n for n in ray.nodes() if n.get("Alive", n.get("alive", True))]
+
+
+def _amounts(resources: dict[str, float]) -> str:
+    shown = [f"{v:g} {k}" for k, v in sorted(resources.items()) if k in ("CPU", "GPU")]
+    rest = sorted(
+        k for k in resources if ":" not in k and k not in ("CPU", "GPU", "object_store_memory")
+    )
+    shown += [f"{resources[k]:g} {k}" for k in rest if k != "memory"]
+    return ", ".join(shown) or "nothing"
+
+
+def why_infeasible(wanted: dict[str, float], workers: int) -> str | None:
+    """Say why ``workers`` that want ``wanted`` can never be placed, None when they can."""
+    nodes = _alive()
+    if sum(_fits(n.get("Resources", {}), wanted) for n in nodes) >= workers:
+        return None
+    lines, missing = [], set()
+    for node in nodes:
+        total = node.get("Resources", {})
+        address = node.get("NodeManagerAddress", "?")
+        room = _fits(total, wanted)
+        short = [k for k, v in wanted.items() if total.get(k, 0.0) < v * (room + 1)]
+        missing.update(short)
+        lines.append(
+            f"  node {address} has {_amounts(total)}: room for {room}"
+            + (f", limited by {', '.join(short)}" if short else "")
+        )
+    advice = []
+    if "GPU" in missing and not any(n.get("Resources", {}).get("GPU") for n in nodes):
+        advice.append("set use_gpu=False to train on CPUs, or add a node with GPUs")
+    else:
+        advice.append("ask for fewer workers or less per worker, or add nodes")
+        if list(missing) == ["CPU"]:
+            advice.append("CPUs are counted, not measured: init(num_cpus=...) may promise more")
+    want = ", ".join(f"{v:g} {_UNITS.get(k, k)}" for k, v in wanted.items())
+    return (
+        f"The cluster cannot hold {workers} worker{'s' if workers != 1 else ''} with {want} each:\n"
+        + "\n".join(lines)
+        + f"\nTo go on: {'; '.join(advice)}."
+    )
+
+
+def room_now(wanted: dict[str, float]) -> int:
+    """How many more workers fit into what is free now."""
+    free = _fits(ray.available_resources(), wanted)
+    return min(free, sum(_fits(n.get("Resources", {}), wanted) for n in _alive()))
+
+
+def why_waiting(wanted: dict[str, float], workers: int) -> str:
+    """Say what a group waits for that could be placed, but has not been."""
+    free = ray.available_resources()
+    short = [
+        f"{v * workers:g} {_UNITS.get(k, k)} (free: {free.get(k, 0.0):g})"
+        for k, v in wanted.items()
+        if free.get(k, 0.0) < v * workers
+    ]
+    if short:
+        return "waiting for " + ", ".join(short) + ", in use by others"
+    return "waiting for the processes of the workers to start"

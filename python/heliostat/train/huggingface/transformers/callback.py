@@ -1,0 +1,59 @@
+"""Reporting from Transformers."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from heliostat.train.checkpoint import Checkpoint
+from heliostat.train.context import get_context
+from heliostat.train.reported import report
+
+_transformers: Any = importlib.import_module("transformers")
+_trainer_utils: Any = importlib.import_module("transformers.trainer_utils")
+
+
+class RayTrainReportCallback(_transformers.TrainerCallback):  # type: ignore[misc]
+    """Reports the latest metrics and the checkpoint whenever the trainer saves one.
+
+    The saved folder lies below ``checkpoint`` in the reported checkpoint. Set ``save_strategy``,
+    and the same for evaluation and logging, in ``TrainingArguments``.
+    """
+
+    CHECKPOINT_NAME = "checkpoint"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._metrics: dict[str, Any] = {}
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Called by the trainer on every rank."""
+        metrics: dict[str, Any] = {}
+        for entry in state.log_history:
+            metrics.update(entry)
+        checkpoint = None
+        with tempfile.TemporaryDirectory() as folder:
+            # Rank 0 saves; with sharded optimizers every node has files of its own.
+            if get_context().get_local_rank() == 0:
+                saved = _trainer_utils.get_last_checkpoint(args.output_dir)
+                if saved is not None:
+                    _link_tree(Path(saved), Path(folder, self.CHECKPOINT_NAME))
+                    checkpoint = Checkpoint.from_directory(folder)
+            report(metrics, checkpoint=checkpoint)
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    """The same files under another folder, without copying them a second time."""
+    import shutil
+
+    def link(old: str, new: str) -> str:
+        try:
+            os.link(old, new)
+        except OSError:
+            shutil.copyfile(old, new)
+        return new
+
+    shutil.copytree(source, target, copy_function=link)

@@ -1,0 +1,40 @@
+"""Where Lightning asks for ranks."""
+
+from __future__ import annotations
+
+from heliostat.train.context import get_context
+from heliostat.train.lightning.library import environments
+
+
+class RayLightningEnvironment(environments.LightningEnvironment):  # type: ignore[misc]
+    """The ranks of the run; the processes are there already."""
+
+    @property
+    def creates_processes_externally(self) -> bool:
+        """True: Lightning starts none."""
+        return True
+
+    def world_size(self) -> int:
+        """Number of workers."""
+        return get_context().get_world_size()
+
+    def global_rank(self) -> int:
+        """This worker's number."""
+        return get_context().get_world_rank()
+
+    def local_rank(self) -> int:
+        """This worker's number on its node."""
+        return get_context().get_local_rank()
+
+    def node_rank(self) -> int:
+        """This node's number."""
+        return get_context().get_node_rank()
+
+    def set_world_size(self, size: int) -> None:
+        """The run decides."""
+
+    def set_global_rank(self, rank: int) -> None:
+        """The run decides."""
+
+    def teardown(self) -> None:
+        """The variables stay: the training function may go on after Lightning."""

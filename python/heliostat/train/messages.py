@@ -1,0 +1,112 @@
+"""What driver, coordinator and workers say to each other. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class ReportEntry:
+    """What one rank brings to a report."""
+
+    metrics: dict[str, Any]
+    # Files were staged for this report.
+    staged: bool = False
+    # The name that the user chose for the checkpoint's folder.
+    dir_name: str | None = None
+    # The checkpoint already lies at this path of the storage, where it stays.
+    external: tuple[str, Any] | None = None
+
+
+@dataclass
+class Reply:
+    """The coordinator's answer to a rank."""
+
+    # False: the attempt is over, the training function has to end.
+    go_on: bool = True
+    value: Any = None
+    # Name (or (path, filesystem) outside of the run) of the checkpoint that was published.
+    checkpoint: Any = None
+    # What went wrong at the call, to be raised in the training function.
+    error: Exception | None = None
+
+
+@dataclass
+class ReportedRow:
+    """One complete report, as the driver hears of it."""
+
+    index: int
+    time: float
+    metrics: dict[str, Any]
+    checkpoint: Any = None
+    # Metrics of all ranks, only when there are callbacks.
+    all_metrics: list[dict[str, Any]] | None = None
+    # Seconds that publishing took.
+    publish_s: float = 0.0
+
+
+@dataclass
+class Event:
+    """Something that the driver shows: kinds are those of ``view.events``."""
+
+    kind: str
+    time: float
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class WorkerInfo:
+    """Where a worker runs."""
+
+    node_id: str
+    node_ip: str
+    hostname: str
+    pid: int
+    gpu_ids: list[str]
+
+
+@dataclass
+class Assignment:
+    """What a worker is in one attempt."""
+
+    attempt: int
+    world_rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    experiment_name: str
+    storage: Any
+    checkpoint: Any
+    settings: Any
+    working_dir: str | None
+    log_level: str
+    # Dataset shards of this rank by name.
+    shards: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Outcome:
+    """How a training function ended on a rank."""
+
+    ok: bool
+    value: Any = None
+    error: Exception | None = None
+    traceback: str = ""
+    # The function was ended from outside (another rank failed, the group is resized).
+    unwound: bool = False
+    # The process may run another attempt.
+    reusable: bool = True
+    seconds: float = 0.0
+
+
+@dataclass
+class Job:
+    """What every worker runs; sent once through the object store."""
+
+    function: Callable[..., Any]
+    config: dict[str, Any] | None
+    takes_config: bool
+    backend_config: Any

@@ -1,0 +1,114 @@
+"""`report` and the checkpoints that were reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from heliostat.train.context import current_session
+
+if TYPE_CHECKING:
+    from heliostat.train.checkpoint import Checkpoint
+
+
+class CheckpointUploadMode(Enum):
+    """How `report` brings a checkpoint into the storage of the run."""
+
+    #: In the calling thread; `report` returns when the checkpoint is published.
+    SYNC = "SYNC"
+    #: In a thread of its own; `report` returns at once and the folder must stay until then.
+    ASYNC = "ASYNC"
+    #: Not at all: the checkpoint lies in the storage already.
+    NO_UPLOAD = "NO_UPLOAD"
+
+
+class CheckpointConsistencyMode(Enum):
+    """What `get_all_reported_checkpoints` waits for."""
+
+    #: Everything that this worker has reported is published.
+    COMMITTED = "COMMITTED"
+    #: ... and validated.
+    VALIDATED = "VALIDATED"
+
+
+class ReportedCheckpointStatus(Enum):
+    """How far a reported checkpoint has come."""
+
+    COMMITTED = "COMMITTED"
+    PENDING_VALIDATION = "PENDING_VALIDATION"
+    VALIDATED = "VALIDATED"
+    VALIDATION_TIMEOUT = "VALIDATION_TIMEOUT"
+    VALIDATION_FAILED = "VALIDATION_FAILED"
+
+
+@dataclass
+class ReportedCheckpoint:
+    """A checkpoint of the run with the metrics that were reported with it."""
+
+    checkpoint: Checkpoint
+    metrics: dict[str, Any]
+    status: ReportedCheckpointStatus = ReportedCheckpointStatus.COMMITTED
+
+
+def report(
+    metrics: dict[str, Any],
+    checkpoint: Checkpoint | None = None,
+    checkpoint_dir_name: str | None = None,
+    checkpoint_upload_mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
+    delete_local_checkpoint_after_upload: bool | None = None,
+    checkpoint_upload_fn: Callable[[Checkpoint, str], Checkpoint] | None = None,
+    validation: bool = False,
+) -> None:
+    """Report metrics, and optionally a checkpoint; waits until all workers have reported.
+
+    Rank 0's metrics are kept. Files that several ranks report are merged into one folder. A worker
+    whose training function has returned is not waited for. When the call returns, the checkpoint
+    (unless uploaded asynchronously) is published, and a restart will begin from it.
+
+    Args:
+        metrics: Numbers, strings, or lists and dicts of them; numpy values are converted.
+        checkpoint: The folder to keep, or None.
+        checkpoint_dir_name: Name of its folder in the run; the same on every rank. Default:
+            ``checkpoint_<date and time>``.
+        checkpoint_upload_mode: See ``CheckpointUploadMode``. Default SYNC.
+        delete_local_checkpoint_after_upload: Remove (or move) the local folder. Default: only with
+            ASYNC.
+        checkpoint_upload_fn: ``fn(checkpoint, name) -> Checkpoint`` that uploads in its own way
+            and returns where the checkpoint lies.
+        validation: Refused: validation tasks are not available.
+
+    Raises:
+        RuntimeError: Not called in a training function.
+        ValueError: The metrics cannot be stored, or the options contradict each other.
+        MissingRankError: Some rank did not call `report` in time; the text names it.
+    """
+    if validation:
+        raise ValueError(
+            "report(validation=...) is not available: evaluate in the training function, or after "
+            "fit() from `result.best_checkpoints`."
+        )
+    current_session("report").report(
+        metrics,
+        checkpoint,
+        dir_name=checkpoint_dir_name,
+        mode=checkpoint_upload_mode,
+        delete=delete_local_checkpoint_after_upload,
+        upload_fn=checkpoint_upload_fn,
+    )
+
+
+def get_all_reported_checkpoints(
+    consistency_mode: CheckpointConsistencyMode = CheckpointConsistencyMode.VALIDATED,
+    timeout_s: float | None = None,
+) -> list[ReportedCheckpoint]:
+    """Return the kept checkpoints of the run, oldest first.
+
+    Args:
+        consistency_mode: What to wait for. Without validation tasks both modes are the same.
+        timeout_s: Stop waiting for uploads of this worker after so many seconds, and return what
+            is published. Default None: wait.
+    """
+    del consistency_mode
+    return current_session("get_all_reported_checkpoints").reported(True, timeout_s)

@@ -1,0 +1,159 @@
+"""What ``fit()`` returns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from heliostat.train.checkpoint import Checkpoint
+from heliostat.train.errors import TrainingFailedError
+from heliostat.train.metrics import lookup
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_UNSET: Any = object()
+
+
+class Result:
+    """The outcome of a run.
+
+    Attributes:
+        metrics: Metrics of the latest report with a checkpoint; where no report had one, those of
+            the last report; None when nothing was reported.
+        checkpoint: The latest checkpoint, None when there is none.
+        error: What ended the run, None when it finished.
+        path: Folder of the run.
+        best_checkpoints: The kept checkpoints with their metrics, the best one last when they are
+            scored, else oldest first.
+        return_value: What the training function returned on rank 0.
+        config: ``train_loop_config`` of the run.
+        page: Path of the run's page (HTML), None when it was not written.
+    """
+
+    def __init__(
+        self,
+        metrics: dict[str, Any] | None,
+        checkpoint: Checkpoint | None,
+        error: TrainingFailedError | None,
+        path: str,
+        metrics_dataframe: pd.DataFrame | None = None,
+        best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] | None = None,
+        _storage_filesystem: Any | None = None,
+        return_value: Any = None,
+        *,
+        config: dict[str, Any] | None = None,
+        page: str | None = None,
+        summary: str = "",
+        _rows: Callable[[], list[dict[str, Any]]] | None = None,
+    ) -> None:
+        self.metrics = metrics
+        self.checkpoint = checkpoint
+        self.error = error
+        self.path = path
+        self.best_checkpoints = best_checkpoints or []
+        self.return_value = return_value
+        self.config = config
+        self.page = page
+        self._summary = summary
+        self._filesystem = _storage_filesystem
+        self._dataframe: Any = _UNSET if metrics_dataframe is None else metrics_dataframe
+        self._rows = _rows
+
+    @property
+    def metrics_dataframe(self) -> pd.DataFrame | None:
+        """One row per kept checkpoint; where there is none, one per report (needs pandas).
+
+        None when nothing was reported.
+        """
+        if self._dataframe is _UNSET:
+            rows = self._rows() if self._rows is not None else []
+            if not rows:
+                self._dataframe = None
+            else:
+                try:
+                    import pandas
+                except ImportError as error:
+                    text = "metrics_dataframe needs pandas: pip install pandas"
+                    raise ImportError(text) from error
+                self._dataframe = pandas.DataFrame(rows)
+        frame: pd.DataFrame | None = self._dataframe
+        return frame
+
+    @property
+    def filesystem(self) -> Any:
+        """The ``pyarrow.fs.FileSystem`` that holds the run (needs pyarrow)."""
+        if self._filesystem is None:
+            from heliostat.train.storage.filesystems import local_filesystem
+
+            return local_filesystem()
+        return self._filesystem
+
+    def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
+        """Return the kept checkpoint with the best value of ``metric``.
+
+        Args:
+            metric: Name of a metric; ``a/b`` reads nested ones.
+            mode: "max" or "min".
+
+        Raises:
+            ValueError: Another mode, or no checkpoint has that metric.
+        """
+        if mode not in ("max", "min"):
+            raise ValueError(f"mode={mode!r} must be 'max' or 'min'.")
+        if not self.best_checkpoints:
+            return None
+        scored = [(lookup(m, metric), c) for c, m in self.best_checkpoints]
+        scored = [(v, c) for v, c in scored if v is not None]
+        if not scored:
+            known = sorted({k for _, m in self.best_checkpoints for k in m})
+            raise ValueError(f"No checkpoint has the metric {metric!r}; there are {known}.")
+        choose = max if mode == "max" else min
+        best: tuple[Any, Checkpoint] = choose(scored, key=lambda pair: pair[0])
+        return best[1]
+
+    @classmethod
+    def from_path(
+        cls, path: str | os.PathLike[str], storage_filesystem: Any | None = None
+    ) -> Result:
+        """Read the result of an earlier run from its folder (also one that Ray 2.60 wrote).
+
+        Raises:
+            RuntimeError: The folder does not exist or holds no run.
+        """
+        from heliostat.train.controller.results import result_from_path
+
+        return result_from_path(os.fspath(path), storage_filesystem)
+
+    def __repr__(self) -> str:
+        lines = ["Result("]
+        if self._summary:
+            lines.append(f"  run         {self._summary}")
+        if self.error is not None:
+            first = str(self.error).strip().splitlines() or [""]
+            lines.append(f"  error       {type(self.error).__name__}: {first[0]}")
+        lines.append(f"  metrics     {_pairs(self.metrics)}")
+        if self.checkpoint is not None:
+            kept = len(self.best_checkpoints)
+            lines.append(f"  checkpoint  {self.checkpoint.path}")
+            lines.append(f"              {kept} kept; see best_checkpoints")
+        else:
+            lines.append("  checkpoint  none")
+        if self.return_value is not None:
+            value = repr(self.return_value)
+            lines.append(f"  returned    {value if len(value) <= 80 else value[:77] + '...'}")
+        lines.append(f"  path        {self.path}")
+        if self.page:
+            lines.append(f"  page        {self.page}")
+        return "\n".join([*lines, ")"])
+
+
+def _pairs(metrics: dict[str, Any] | None) -> str:
+    if metrics is None:
+        return "none reported"
+    parts = []
+    for key, value in metrics.items():
+        text = f"{value:.6g}" if isinstance(value, float) else str(value)
+        parts.append(f"{key}={text if len(text) <= 60 else text[:57] + '...'}")
+    return "  ".join(parts) or "{}"

@@ -1,0 +1,94 @@
+"""The contract of a run's storage. Invariant **CKPT-1**: a checkpoint is visible whole or not.
+
+Ranks upload their files into a *staging* place that only the attempt and the number of the report
+name, so that no message is needed to agree on it. When all ranks have arrived, the coordinator
+publishes: it moves the staged files to their final name, then records the checkpoint in the
+snapshot. Only what the snapshot records is ever offered for a restart.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from typing import Any
+
+from heliostat.train.storage.filesystems import resolve
+
+MARKER_FILE = ".validate_storage_marker"
+SNAPSHOT_FILE = "checkpoint_manager_snapshot.json"
+
+
+class Storage(ABC):
+    """The folder of one run. Objects are small and are sent to all workers.
+
+    Attributes:
+        path: The folder of the run.
+        filesystem: The ``pyarrow.fs`` filesystem, None for the local disk.
+    """
+
+    def __init__(self, path: str, filesystem: Any | None, fsync: bool) -> None:
+        self.path = path
+        self.filesystem = filesystem
+        self._fsync = fsync
+
+    @property
+    def name(self) -> str:
+        """The name of the run."""
+        return os.path.basename(self.path.rstrip("/"))
+
+    def join(self, *parts: str) -> str:
+        """A path inside the folder of the run."""
+        return "/".join((self.path.rstrip("/"), *parts))
+
+    def prepare(self) -> None:
+        """Create the folder and the marker file in it. Raises OSError when that is impossible."""
+        self.write(MARKER_FILE, b"")
+
+    def sees_marker(self) -> bool:
+        """Whether this node sees the marker that the driver wrote."""
+        return self.read(MARKER_FILE) is not None
+
+    @abstractmethod
+    def read(self, name: str) -> bytes | None:
+        """Content of a file of the run, None when there is no such file."""
+
+    @abstractmethod
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file of the run so that a reader sees the old or the new content, whole."""
+
+    @abstractmethod
+    def upload(self, folder: str, stage: str, final: str) -> None:
+        """Bring all files of a local folder to where ``publish(stage, final)`` expects them."""
+
+    @abstractmethod
+    def take(self, folder: str, stage: str, final: str) -> None:
+        """Like ``upload``, and consume the local folder: its files may be moved."""
+
+    @abstractmethod
+    def publish(self, stage: str, final: str) -> None:
+        """Give the staged files their final name."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Remove a folder of the run, if it is there."""
+
+    @abstractmethod
+    def clear_staging(self) -> None:
+        """Remove what interrupted uploads have left."""
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether a folder of the run is there."""
+
+
+def open_storage(
+    storage_path: str | None, name: str, filesystem: Any | None = None, *, fsync: bool = False
+) -> Storage:
+    """The storage of the run ``name`` under ``storage_path`` (default ``~/ray_results``)."""
+    from heliostat.train.storage.arrow import ArrowStorage
+    from heliostat.train.storage.local import LocalStorage
+
+    found, root = resolve(storage_path or "~/ray_results", filesystem)
+    if found is None:
+        return LocalStorage(os.path.join(root, name), None, fsync)
+    return ArrowStorage("/".join((root.rstrip("/"), name)), found, fsync)

@@ -1,0 +1,57 @@
+"""PyTorch: ``TorchTrainer`` and what a training function needs to be distributed.
+
+torch itself is imported on the workers only, so a driver script starts without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heliostat.train.torch.config import TorchConfig
+    from heliostat.train.torch.deprecated import accelerate, backward, prepare_optimizer
+    from heliostat.train.torch.device import get_device, get_devices
+    from heliostat.train.torch.loader import prepare_data_loader
+    from heliostat.train.torch.model import prepare_model
+    from heliostat.train.torch.reproducibility import enable_reproducibility
+    from heliostat.train.torch.trainer import TorchTrainer
+
+_HOME = {
+    "TorchConfig": "config",
+    "TorchTrainer": "trainer",
+    "accelerate": "deprecated",
+    "backward": "deprecated",
+    "enable_reproducibility": "reproducibility",
+    "get_device": "device",
+    "get_devices": "device",
+    "prepare_data_loader": "loader",
+    "prepare_model": "model",
+    "prepare_optimizer": "deprecated",
+}
+
+__all__ = [
+    "TorchConfig",
+    "TorchTrainer",
+    "accelerate",
+    "backward",
+    "enable_reproducibility",
+    "get_device",
+    "get_devices",
+    "prepare_data_loader",
+    "prepare_model",
+    "prepare_optimizer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,122 @@
+"""Runs on the workers: joining the process group, and leaving it so that no peer hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import heliostat as ray
+from heliostat.train.group.ranks import Ranks
+
+# Rank 0's half of the meeting point, between `open_store` and `join`.
+_opened: list[Any] = []
+
+
+def open_store(init_method: str, world_size: int, timeout_s: float) -> tuple[str, int]:
+    """On rank 0: open the meeting point; returns its address and port."""
+    leave()
+    address = ray.util.get_node_ip_address()
+    if init_method == "tcp":
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            return address, int(probe.getsockname()[1])
+    from torch.distributed import TCPStore
+
+    store = TCPStore(
+        address,
+        0,
+        world_size,
+        is_master=True,
+        timeout=timedelta(seconds=timeout_s),
+        wait_for_workers=False,
+    )
+    _opened[:] = [store]
+    return address, int(store.port)
+
+
+def join(
+    backend: str,
+    init_method: str,
+    timeout_s: float,
+    world_size: int,
+    rank: int,
+    address: str,
+    port: int,
+    ranks: Ranks,
+    gpu: bool,
+) -> None:
+    """Initialise ``torch.distributed`` here; all ranks have to do it together."""
+    import torch
+    import torch.distributed as dist
+
+    if rank != 0:
+        leave()
+    os.environ.update(
+        MASTER_ADDR=address,
+        MASTER_PORT=str(port),
+        RANK=str(rank),
+        WORLD_SIZE=str(world_size),
+        LOCAL_RANK=str(ranks.local_rank),
+        LOCAL_WORLD_SIZE=str(ranks.local_world_size),
+        NODE_RANK=str(ranks.node_rank),
+        TORCH_NCCL_ASYNC_ERROR_HANDLING="1",
+    )
+    if gpu:
+        from heliostat.train.torch.device import get_devices
+
+        device = get_devices()[0]
+        torch.cuda.set_device(device)
+        os.environ["ACCELERATE_TORCH_DEVICE"] = str(device)
+    else:
+        os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
+    timeout = timedelta(seconds=timeout_s)
+    common: dict[str, Any] = {"rank": rank, "world_size": world_size, "timeout": timeout}
+    if init_method == "tcp":
+        dist.init_process_group(backend, init_method=f"tcp://{address}:{port}", **common)
+        return
+    if rank == 0:
+        store = _opened.pop()
+    else:
+        store = dist.TCPStore(
+            address, port, world_size, is_master=False, timeout=timeout, wait_for_workers=False
+        )
+    dist.init_process_group(backend, store=store, **common)
+
+
+def leave() -> None:
+    """Forget a process group of an earlier attempt, if there is one."""
+    _opened.clear()
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        with contextlib.suppress(Exception):
+            dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def leaving_group_on_failure() -> Iterator[None]:
+    """When the training function fails, close the connections: peers that wait for us see it."""
+    try:
+        yield
+    except BaseException:
+        abort()
+        raise
+
+
+def abort() -> None:
+    """Close the connections of the process group at once, without a word to the peers."""
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        return
+    with contextlib.suppress(Exception):
+        from torch.distributed import distributed_c10d
+
+        distributed_c10d._abort_process_group()
+    with contextlib.suppress(Exception):
+        if dist.is_initialized():
+            dist.destroy_process_group()

@@ -1,0 +1,49 @@
+"""``TorchTrainer``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from heliostat.train.config import RunConfig, ScalingConfig
+from heliostat.train.data_config import DataConfig
+from heliostat.train.data_parallel_trainer import DataParallelTrainer
+from heliostat.train.torch.config import TorchConfig
+
+
+class TorchTrainer(DataParallelTrainer):
+    """Runs a PyTorch training function on a group of workers.
+
+    Before it starts, ``torch.distributed`` is initialised on every worker, and the variables that
+    ``torchrun`` sets are there. The arguments are those of ``DataParallelTrainer``, with
+
+    Args:
+        torch_config: Backend and timeout of the process group. Default ``TorchConfig()``.
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[..., Any],
+        *,
+        train_loop_config: dict[str, Any] | None = None,
+        torch_config: TorchConfig | None = None,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        datasets: dict[str, Any] | None = None,
+        dataset_config: DataConfig | None = None,
+        validation_config: Any = None,
+        metadata: dict[str, Any] | None = None,
+        resume_from_checkpoint: Any = None,
+    ) -> None:
+        super().__init__(
+            train_loop_per_worker,
+            train_loop_config=train_loop_config,
+            backend_config=torch_config or TorchConfig(),
+            scaling_config=scaling_config,
+            run_config=run_config,
+            datasets=datasets,
+            dataset_config=dataset_config,
+            validation_config=validation_config,
+            metadata=metadata,
+            resume_from_checkpoint=resume_from_checkpoint,
+        )

@@ -1,0 +1,5 @@
+"""``DataParallelTrainer`` where Ray has it."""
+
+from heliostat.train.data_parallel_trainer import DataParallelTrainer
+
+__all__ = ["DataParallelTrainer"]

@@ -1,0 +1,26 @@
+"""How a run is seen: a live view in the terminal, plain lines without one, a page at the end."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+from heliostat.train.controller.record import RunRecord
+from heliostat.train.view.base import View
+
+
+def open_view(record: RunRecord, wish: str) -> View:
+    """Choose a view: "live" needs a terminal and `rich`; "auto" takes it where it can."""
+    from heliostat.train.view.lines import LineView
+
+    if wish == "off":
+        return View(record)
+    terminal = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    if wish == "lines" or (wish == "auto" and not terminal):
+        return LineView(record)
+    if importlib.util.find_spec("rich") is None:
+        return LineView(record)
+    from heliostat.train.view.live import LiveView
+
+    return LiveView(record)

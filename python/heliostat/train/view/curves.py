@@ -1,0 +1,107 @@
+"""Metric curves as SVG: one small chart per number that was reported."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import Any
+
+from heliostat.train.controller.record import RunRecord
+from heliostat.train.controller.results import duration
+from heliostat.train.messages import ReportedRow
+from heliostat.train.view.text import number
+
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 320.0, 170.0, 44.0, 18.0, 8.0
+_MAX_CHARTS, _MAX_POINTS = 24, 600
+# Fields that the library itself adds, which say nothing about the training.
+_NOT_SHOWN = {
+    "timestamp", "pid", "time_total_s", "time_since_restore", "iterations_since_restore",
+    "training_iteration",
+}  # fmt: skip
+
+
+def curves(record: RunRecord) -> str:
+    """One chart per numeric metric; nested ones as ``a/b``."""
+    series: dict[str, list[tuple[ReportedRow, float]]] = {}
+    for row in record.reports:
+        for key, value in _numbers(row.metrics, ""):
+            series.setdefault(key, []).append((row, value))
+    series = {k: v for k, v in series.items() if k not in _NOT_SHOWN}
+    if not series:
+        return "<p>No numbers were reported.</p>"
+    charts = "".join(_chart(record, k, v) for k, v in list(series.items())[:_MAX_CHARTS])
+    more = len(series) - _MAX_CHARTS
+    rest = f"<p>{more} more metrics are not drawn.</p>" if more > 0 else ""
+    return f'<div class="charts">{charts}</div>{rest}'
+
+
+def _numbers(metrics: dict[str, Any], prefix: str) -> list[tuple[str, float]]:
+    found = []
+    for key, value in metrics.items():
+        if isinstance(value, dict) and key != "config":
+            found += _numbers(value, f"{prefix}{key}/")
+        elif not isinstance(value, int | float) or isinstance(value, bool):
+            continue
+        elif math.isfinite(value):
+            found.append((f"{prefix}{key}", float(value)))
+    return found
+
+
+def _chart(record: RunRecord, key: str, points: list[tuple[ReportedRow, float]]) -> str:
+    shown = _thinned(points)
+    first, last = record.started_at, max(p[0].time for p in points)
+    low, high = min(v for _, v in points), max(v for _, v in points)
+    span_t = max(last - first, 1e-9)
+    span_v = (high - low) or 1.0
+
+    def x(t: float) -> float:
+        return _LEFT + (t - first) / span_t * (_WIDTH - _LEFT - 4)
+
+    def y(v: float) -> float:
+        return _HEIGHT - _BOTTOM - (v - low) / span_v * (_HEIGHT - _BOTTOM - _TOP)
+
+    path = " ".join(f"{x(r.time):.1f},{y(v):.1f}" for r, v in shown)
+    restarts = "".join(
+        f'<line class="restart" x1="{x(f.time):.1f}" x2="{x(f.time):.1f}" y1="{_TOP}" '
+        f'y2="{_HEIGHT - _BOTTOM}"><title>{html.escape(f.title)}</title></line>'
+        for f in record.failures
+        if f.time <= last
+    )
+    dots = "".join(
+        f'<circle class="mark" cx="{x(r.time):.1f}" cy="{y(v):.1f}" r="{3 if r.checkpoint else 2}">'
+        f"<title>report {r.index + 1}, {duration(r.time - first)}: {key} = {number(v)}"
+        f"{', checkpoint ' + str(r.checkpoint) if r.checkpoint else ''}</title></circle>"
+        for r, v in shown
+        if r.checkpoint or len(shown) <= 60
+    )
+    base = _HEIGHT - _BOTTOM
+    return (
+        f"<figure><figcaption><b>{html.escape(key)}</b><span>last {number(points[-1][1])}, "
+        f"min {number(low)}, max {number(high)}</span></figcaption>"
+        f'<svg viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}" role="img">'
+        f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH}" y1="{base}" y2="{base}"/>'
+        f'<text x="{_LEFT - 4}" y="{_TOP + 8}" text-anchor="end">{number(high)}</text>'
+        f'<text x="{_LEFT - 4}" y="{base}" text-anchor="end">{number(low)}</text>'
+        f'<text x="{_LEFT}" y="{_HEIGHT - 5}">0 s</text>'
+        f'<text x="{_WIDTH}" y="{_HEIGHT - 5}" text-anchor="end">{duration(last - first)}</text>'
+        f'{restarts}<polyline class="curve" points="{path}"/>{dots}</svg></figure>'
+    )
+
+
+def _thinned(points: list[tuple[ReportedRow, float]]) -> list[tuple[ReportedRow, float]]:
+    """At most ``_MAX_POINTS`` of them: the lowest and the highest of each stretch."""
+    if len(points) <= _MAX_POINTS:
+        return points
+    step = math.ceil(len(points) / (_MAX_POINTS // 2))
+    kept = []
+    for i in range(0, len(points), step):
+        stretch = points[i : i + step]
+        ends = {id(p): p for p in (min(stretch, key=_value), max(stretch, key=_value))}
+        kept += sorted(ends.values(), key=lambda p: p[0].index)
+    if kept[-1] is not points[-1]:
+        kept.append(points[-1])
+    return kept
+
+
+def _value(point: tuple[ReportedRow, float]) -> float:
+    return point[1]

@@ -1,0 +1,106 @@
+"""A live view in the terminal, drawn by `rich`; what workers print scrolls above it."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from heliostat.train.controller.record import Failure, RunRecord
+from heliostat.train.controller.results import duration, summary
+from heliostat.train.view.base import View
+from heliostat.train.view.text import metrics_text
+
+_MAX_WORKERS = 12
+_REFRESH_PER_S = 5.0
+_COLORS = {
+    "running": "green",
+    "finished": "cyan",
+    "failed": "red",
+    "died": "red",
+    "ended": "yellow",
+}
+
+
+class LiveView(View):
+    """Redraws when something has changed, at most five times a second."""
+
+    def __init__(self, record: RunRecord) -> None:
+        super().__init__(record)
+        self._console = Console(stderr=True)
+        self._live = Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=True,
+            redirect_stderr=True,
+        )
+        self._drawn_at = 0.0
+
+    def start(self) -> None:
+        self._live.start()
+        self.refresh()
+
+    def refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._drawn_at >= 1 / _REFRESH_PER_S:
+            self._drawn_at = now
+            self._live.update(self._draw(), refresh=True)
+
+    def failed(self, failure: Failure, budget: str, restart: bool) -> None:
+        what = "restarting from the latest checkpoint" if restart else "giving up"
+        self._console.print(Text(f"{failure.title} ({budget}): {what}", style="red"))
+
+    def note(self, text: str) -> None:
+        self._console.print(Text(text, style="yellow"))
+
+    def finish(self) -> None:
+        self._live.stop()
+        self._console.print(self._draw())
+        if self.record.page:
+            self._console.print(Text(f"page of the run: {self.record.page}"), soft_wrap=True)
+
+    def _draw(self) -> RenderableType:
+        record = self.record
+        facts = Table.grid(padding=(0, 2))
+        facts.add_column(style="dim", no_wrap=True)
+        facts.add_column()
+        facts.add_row("state", record.state)
+        if record.latest is not None:
+            rate = record.rate()
+            speed = f"  {rate:.3g}/s" if rate is not None else ""
+            facts.add_row("reports", f"{record.report_count}{speed}")
+            facts.add_row("metrics", Text(metrics_text(record.latest.metrics)))
+        if record.checkpoints:
+            row = record.checkpoints[-1]
+            age = duration(max(0.0, time.time() - row.time))
+            facts.add_row(
+                "checkpoints", f"{len(record.checkpoints)}, latest {row.checkpoint}, {age} ago"
+            )
+        for failure in record.failures[-3:]:
+            back = f", back after {duration(failure.recovered_s)}" if failure.recovered_s else ""
+            facts.add_row("failure", Text(f"{failure.title}{back}", style="red"))
+        return Panel(
+            Group(facts, self._workers()),
+            title=summary(record),
+            title_align="left",
+            border_style="dim",
+        )
+
+    def _workers(self) -> RenderableType:
+        if not self.record.attempts or not self.record.attempt.workers:
+            return Text("workers are starting", style="dim")
+        table = Table(box=None, padding=(0, 2), header_style="dim")
+        for column in ("rank", "node", "pid", "state"):
+            table.add_column(column)
+        workers = self.record.attempt.workers
+        for worker in workers[:_MAX_WORKERS]:
+            state = Text(worker.state, style=_COLORS.get(worker.state, ""))
+            table.add_row(str(worker.rank), worker.node_ip, str(worker.pid), state)
+        if len(workers) > _MAX_WORKERS:
+            table.add_row("...", f"{len(workers) - _MAX_WORKERS} more", "", "")
+        return table

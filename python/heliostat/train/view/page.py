@@ -1,0 +1,133 @@
+"""The page of a run: one HTML file without any outside resource."""
+
+from __future__ import annotations
+
+import html
+import json
+from datetime import datetime
+from typing import Any
+
+from heliostat.train.controller.record import RunRecord
+from heliostat.train.controller.results import duration, summary
+from heliostat.train.view.curves import curves
+from heliostat.train.view.style import CSS
+from heliostat.train.view.text import metrics_text, number
+from heliostat.train.view.timeline import timeline
+
+_MAX_ROWS = 200
+
+
+def render(record: RunRecord, error: BaseException | None = None) -> str:
+    """The whole page."""
+    title = html.escape(f"{record.name} - {record.state}")
+    sections = [
+        _header(record),
+        _failures(record, error),
+        _section("Metrics", curves(record)),
+        _section("Workers and restarts", timeline(record)),
+        _section("Checkpoints", _checkpoints(record)),
+        _section("Notes", _notes(record)),
+        _section("Configuration", _configuration(record)),
+    ]
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{CSS}</style></head><body><main>{''.join(sections)}</main></body></html>\n"
+    )
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section><h2>{title}</h2>{body}</section>" if body else ""
+
+
+def _clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _header(record: RunRecord) -> str:
+    latest = record.latest
+    end = record.finished_at or record.started_at
+    sizes = [a.world_size for a in record.attempts] or [0]
+    facts = [
+        ("State", record.state),
+        ("Took", duration(end - record.started_at)),
+        ("Workers", str(sizes[-1]) if len(set(sizes)) == 1 else f"{min(sizes)}-{max(sizes)}"),
+        ("Reports", str(record.report_count)),
+        ("Checkpoints", str(len(record.checkpoints))),
+        ("Failures", str(len(record.failures))),
+    ]
+    tiles = "".join(
+        f'<div class="tile"><span>{name}</span><b>{html.escape(value)}</b></div>'
+        for name, value in facts
+    )
+    last = ""
+    if latest is not None:
+        text = html.escape(metrics_text(latest.metrics))
+        last = f"<p>Last report: <code>{text}</code></p>"
+    resumed = (
+        f"<p>Resumed from <code>{html.escape(record.resumed_from)}</code>.</p>"
+        if record.resumed_from
+        else ""
+    )
+    return (
+        f'<header class="{html.escape(record.state)}"><h1>{html.escape(record.name)}</h1>'
+        f"<p>{html.escape(summary(record))}. Started {_clock(record.started_at)}.<br>"
+        f"<code>{html.escape(record.path)}</code></p></header>"
+        f'<div class="tiles">{tiles}</div>{last}{resumed}'
+    )
+
+
+def _failures(record: RunRecord, error: BaseException | None) -> str:
+    rows = []
+    for failure in record.failures:
+        back = (
+            f"next report after {duration(failure.recovered_s)}"
+            if failure.recovered_s is not None
+            else "no report after it"
+        )
+        rows.append(
+            f"<details><summary>{_clock(failure.time)}, attempt {failure.attempt + 1}: "
+            f"{html.escape(failure.title)} <em>({back})</em></summary>"
+            f"<pre>{html.escape(failure.detail)}</pre></details>"
+        )
+    if error is not None and not record.failures:
+        rows.append(f"<pre>{html.escape(f'{type(error).__name__}: {error}')}</pre>")
+    return _section("Failures", "".join(rows))
+
+
+def _checkpoints(record: RunRecord) -> str:
+    rows = []
+    for row in reversed(record.checkpoints[-_MAX_ROWS:]):
+        gone = row.checkpoint in record.deleted
+        name = html.escape(str(row.checkpoint))
+        rows.append(
+            f"<tr{' class=gone' if gone else ''}><td>{row.index + 1}</td>"
+            f"<td>{duration(row.time - record.started_at)}</td>"
+            f"<td><code>{name}</code>{' (not kept)' if gone else ''}</td>"
+            f"<td>{html.escape(metrics_text(row.metrics))}</td>"
+            f"<td>{row.publish_s * 1000:.1f} ms</td></tr>"
+        )
+    if not rows:
+        return "<p>None was reported.</p>"
+    head = "<tr><th>report<th>at<th>folder<th>metrics<th>publishing</tr>"
+    more = len(record.checkpoints) - _MAX_ROWS
+    rest = f"<p>{more} older ones are not shown.</p>" if more > 0 else ""
+    return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>{rest}'
+
+
+def _notes(record: RunRecord) -> str:
+    return "".join(
+        f"<details open><summary>{duration(at - record.started_at)}: "
+        f"{html.escape(text.splitlines()[0])}</summary>"
+        + (f"<pre>{html.escape(text)}</pre>" if "\n" in text else "")
+        + "</details>"
+        for at, text in record.notes[-_MAX_ROWS:]
+    )
+
+
+def _configuration(record: RunRecord) -> str:
+    def plain(value: Any) -> Any:
+        return number(value) if isinstance(value, float) else str(value)
+
+    text = json.dumps(record.config, indent=2, default=plain)
+    return f"<pre>{html.escape(text)}</pre>"

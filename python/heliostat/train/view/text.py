@@ -1,0 +1,34 @@
+"""Pieces of text that the views share. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SHOWN_METRICS = 8
+
+
+def number(value: float) -> str:
+    """A number in few characters."""
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.4g}"
+
+
+def metrics_text(metrics: dict[str, Any]) -> str:
+    """The plain values of a report, as ``loss=0.31  epoch=4``."""
+    parts = []
+    for key, value in metrics.items():
+        if isinstance(value, int | float):
+            parts.append(f"{key}={number(value)}")
+        elif isinstance(value, str) and len(value) <= 24:
+            parts.append(f"{key}={value}")
+        if len(parts) == _SHOWN_METRICS:
+            break
+    return "  ".join(parts)
+
+
+def places(nodes: list[str]) -> str:
+    """``4 workers on 10.0.0.1`` or ``8 workers on 2 nodes``."""
+    count = f"{len(nodes)} worker{'s' if len(nodes) != 1 else ''}"
+    unique = sorted(set(nodes))
+    return f"{count} on {unique[0]}" if len(unique) == 1 else f"{count} on {len(unique)} nodes"

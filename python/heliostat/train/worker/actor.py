@@ -1,0 +1,152 @@
+"""The worker: an actor whose main thread runs the training function.
+
+The function runs on the main thread, as in a plain script, so signal handlers, data loader workers
+and CUDA behave as users know them. While it runs the actor takes no calls: what has to reach the
+worker meanwhile comes through the control thread (see ``control``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import heliostat as ray
+from heliostat.train.context import set_session
+from heliostat.train.errors import AttemptEnded, WorkerStartError
+from heliostat.train.messages import Assignment, Job, Outcome, WorkerInfo
+from heliostat.train.worker.control import Control
+from heliostat.train.worker.session import WorkerSession
+
+# Libraries that keep state of a run in their modules: a process that has loaded one of them is
+# replaced, not reused, after a failure.
+_STATEFUL = ("accelerate", "deepspeed", "jax", "lightning", "megatron", "pytorch_lightning")
+
+
+class TrainWorker:
+    """Runs any number of attempts, one after the other."""
+
+    def __init__(self, preload: list[str]) -> None:
+        """Import what every training function of the backend needs, all workers at once."""
+        tools = os.path.dirname(sys.executable)
+        path = os.environ.get("PATH", "")
+        if tools and tools not in path.split(os.pathsep):
+            os.environ["PATH"] = f"{tools}{os.pathsep}{path}"  # a virtual environment's ninja, say
+        for name in preload:
+            with contextlib.suppress(ImportError):  # the function says what it misses
+                importlib.import_module(name)
+
+    def info(self) -> WorkerInfo:
+        """Say where this worker runs."""
+        runtime = ray.get_runtime_context()
+        gpus = runtime.get_accelerator_ids().get("GPU", [])
+        return WorkerInfo(
+            node_id=runtime.get_node_id(),
+            node_ip=ray.util.get_node_ip_address(),
+            hostname=socket.gethostname(),
+            pid=os.getpid(),
+            gpu_ids=[str(g) for g in gpus],
+        )
+
+    def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call ``function`` here; backends prepare the workers with it."""
+        return function(*args, **kwargs)
+
+    def run(self, assignment: Assignment, job: list[Any], coordinator: Any) -> Outcome:
+        """Run the training function as ``assignment`` says. Never raises."""
+        start = time.monotonic()
+        control = Control(coordinator, assignment.attempt, assignment.world_rank)
+        session: WorkerSession | None = None
+        outcome = Outcome(ok=False)
+        try:
+            _enter(assignment)
+            session = WorkerSession(assignment, coordinator)
+            set_session(session)
+            loaded: Job = ray.get(job[0])
+            outcome.value = control.guard(lambda: _call(loaded, session))
+            outcome.ok = True
+        except AttemptEnded:
+            outcome.unwound = True
+        except BaseException as error:
+            outcome.traceback = _describe(error)
+            outcome.error = _portable(error)
+        finally:
+            outcome.seconds = time.monotonic() - start
+            outcome.reusable = assignment.settings.reuse_workers and not any(
+                name in sys.modules for name in _STATEFUL
+            )
+            set_session(None)
+            if session is not None:
+                session.close()
+        if outcome.ok:
+            coordinator.leave.remote(assignment.attempt, assignment.world_rank)
+        else:
+            gc.collect()  # what the function held (process groups) closes its connections now
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        return outcome
+
+
+def _call(job: Job, session: WorkerSession) -> Any:
+    with job.backend_config.train_func_context():
+        value = job.function(job.config) if job.takes_config else job.function()
+        session.finish()
+        return value
+
+
+def _enter(assignment: Assignment) -> None:
+    """Environment variables, working directory, and a look at the storage."""
+    os.environ.update(
+        RANK=str(assignment.world_rank),
+        WORLD_SIZE=str(assignment.world_size),
+        LOCAL_RANK=str(assignment.local_rank),
+        LOCAL_WORLD_SIZE=str(assignment.local_world_size),
+        NODE_RANK=str(assignment.node_rank),
+    )
+    if assignment.working_dir is not None:
+        os.makedirs(assignment.working_dir, exist_ok=True)
+        os.chdir(assignment.working_dir)
+    if not assignment.storage.sees_marker():
+        raise WorkerStartError(
+            f"The node of rank {assignment.world_rank} ({socket.gethostname()}) does not see the "
+            f"files of the run at {assignment.storage.path}. Choose a storage_path that all nodes "
+            "share: a network mount, or a URI such as s3://bucket/dir."
+        )
+
+
+def _describe(error: BaseException) -> str:
+    """The traceback from the training function on, without the frames that called it."""
+    here = os.path.abspath(__file__)
+    tb = error.__traceback__
+    inner = tb
+    while tb is not None:
+        if os.path.abspath(tb.tb_frame.f_code.co_filename) == here and tb.tb_next is not None:
+            inner = tb.tb_next
+        tb = tb.tb_next
+    return "".join(traceback.format_exception(type(error), error, inner))
+
+
+def _portable(error: BaseException) -> Exception:
+    """The exception as something that can be sent, without the frames that it holds."""
+    for link in (error, error.__cause__, error.__context__):
+        if link is not None and link.__traceback__ is not None:
+            traceback.clear_frames(link.__traceback__)
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        return RuntimeError(f"the training function ended with {error!r}")
+    try:
+        import cloudpickle
+
+        copy = cloudpickle.loads(cloudpickle.dumps(error))
+    except Exception:
+        copy = None
+    if isinstance(copy, Exception):
+        return copy
+    return RuntimeError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,79 @@
+"""The control thread of a worker: sends stacks when asked, and ends the function from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import heliostat as ray
+from heliostat.train.errors import AttemptEnded
+
+# Real-time signals are used by nobody else; it only serves to interrupt blocking system calls.
+_SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
+_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Control:
+    """Runs beside the training function for one attempt."""
+
+    def __init__(self, coordinator: Any, number: int, rank: int) -> None:
+        self._coordinator = coordinator
+        self._number = number
+        self._rank = rank
+        self._thread_id = threading.get_ident()
+        self._running = False
+        self._interrupts = False
+        threading.Thread(target=self._listen, name="train-control", daemon=True).start()
+
+    def guard(self, call: Callable[[], Any]) -> Any:
+        """Run ``call``; AttemptEnded is raised in it when the attempt is ended from outside."""
+        previous: Any = None
+        on_main = threading.current_thread() is threading.main_thread()
+        if on_main and _SIGNAL is not None:
+            previous = signal.signal(_SIGNAL, self._interrupt)
+            self._interrupts = True
+        self._running = True
+        try:
+            return call()
+        finally:
+            self._running = False
+            if self._interrupts and _SIGNAL is not None:
+                self._interrupts = False
+                signal.signal(_SIGNAL, previous if previous is not None else signal.SIG_DFL)
+
+    def _interrupt(self, signum: int, frame: FrameType | None) -> None:
+        if self._running:
+            self._running = False
+            raise AttemptEnded("the attempt is over")
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                command = ray.get(self._coordinator.control.remote(self._number, self._rank))
+                if command != "stack":
+                    break
+                text = self._stack()
+                ray.get(self._coordinator.stack.remote(self._number, self._rank, text))
+            except Exception:
+                # The coordinator is gone; the driver deals with that.
+                return
+        if self._running and self._interrupts and _SIGNAL is not None:
+            signal.pthread_kill(self._thread_id, _SIGNAL)
+
+    def _stack(self) -> str:
+        """The stack of the training function, without the frames that called it."""
+        frame = sys._current_frames().get(self._thread_id)
+        if frame is None:
+            return "(the training function has ended)"
+        frames = traceback.extract_stack(frame)
+        first = 0
+        for i, entry in enumerate(frames):
+            if entry.filename.startswith(_OWN_FOLDER) and entry.name in ("guard", "call"):
+                first = i + 1
+        return "".join(traceback.StackSummary.from_list(frames[first:]).format())

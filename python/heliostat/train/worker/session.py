@@ -1,0 +1,186 @@
+"""A worker's session: `report` and the collectives as calls to the coordinator."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from typing import Any
+
+import heliostat as ray
+from heliostat.train.checkpoint import Checkpoint
+from heliostat.train.context import Session, TrainContext
+from heliostat.train.errors import AttemptEnded
+from heliostat.train.messages import Assignment, Reply, ReportEntry
+from heliostat.train.metrics import checked
+from heliostat.train.reported import CheckpointUploadMode, ReportedCheckpoint
+from heliostat.train.storage.base import Storage
+from heliostat.train.worker.uploads import Uploads
+
+
+class WorkerSession(Session):
+    """One per attempt and worker. `report` may be called from any thread of the function."""
+
+    def __init__(self, assignment: Assignment, coordinator: Any) -> None:
+        self._number = assignment.attempt
+        self._rank = assignment.world_rank
+        self._coordinator = coordinator
+        self._storage: Storage = assignment.storage
+        self._shards = assignment.shards
+        self._latest: Checkpoint | None = (
+            _checkpoint(self._storage, assignment.checkpoint) if assignment.checkpoint else None
+        )
+        self._reports = 0
+        self._collectives = 0
+        self._lock = threading.Lock()
+        self._uploads = Uploads()
+        self.context = TrainContext(
+            world_rank=assignment.world_rank,
+            world_size=assignment.world_size,
+            local_rank=assignment.local_rank,
+            local_world_size=assignment.local_world_size,
+            node_rank=assignment.node_rank,
+            experiment_name=assignment.experiment_name,
+            storage=self._storage,
+        )
+
+    def report(
+        self,
+        metrics: dict[str, Any],
+        checkpoint: Checkpoint | None,
+        *,
+        dir_name: str | None = None,
+        mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
+        delete: bool | None = None,
+        upload_fn: Any = None,
+        **_: Any,
+    ) -> None:
+        """See ``heliostat.train.report``."""
+        entry = ReportEntry(checked(metrics), dir_name=dir_name)
+        if dir_name is not None and ("/" in dir_name or dir_name in ("", ".", "..")):
+            raise ValueError(f"checkpoint_dir_name={dir_name!r} must be the name of a folder.")
+        with self._lock:
+            index, self._reports = self._reports, self._reports + 1
+        asynchronous = mode is CheckpointUploadMode.ASYNC and checkpoint is not None
+        if asynchronous or self._uploads.busy:
+            # Also a report that follows uploads which are still under way: the order is kept.
+            take = delete if delete is not None else asynchronous
+            self._uploads.raise_failure()
+            self._uploads.submit(
+                lambda: self._upload_and_call(index, entry, checkpoint, upload_fn, take, False)
+            )
+            if checkpoint is not None and not asynchronous:
+                self._uploads.flush()
+            return
+        if checkpoint is None:
+            self._call(index, entry, True)
+            return
+        if mode is CheckpointUploadMode.NO_UPLOAD:
+            entry.external = (checkpoint.path, None)
+            self._call(index, entry, True)
+            return
+        self._upload_and_call(index, entry, checkpoint, upload_fn, bool(delete), True)
+
+    def _upload_and_call(
+        self,
+        index: int,
+        entry: ReportEntry,
+        checkpoint: Checkpoint | None,
+        upload_fn: Any,
+        take: bool,
+        blocking: bool,
+    ) -> None:
+        if checkpoint is not None:
+            stage = f"{self._number}-{index}"
+            final = entry.dir_name or ""
+            if self._storage.filesystem is not None or upload_fn is not None:
+                final = self._get(
+                    self._coordinator.checkpoint_name.remote(self._number, index, entry.dir_name)
+                )
+            if upload_fn is not None:
+                stored = upload_fn(checkpoint, final)
+                entry.external = (stored.path, None)
+                if take:
+                    shutil.rmtree(checkpoint.path, ignore_errors=True)
+            else:
+                self._bring(checkpoint, stage, final, take)
+                entry.staged = True
+        self._call(index, entry, blocking)
+
+    def _bring(self, checkpoint: Checkpoint, stage: str, final: str, take: bool) -> None:
+        if take:
+            self._storage.take(os.fspath(checkpoint), stage, final)
+            return
+        with checkpoint.as_directory() as folder:
+            self._storage.upload(folder, stage, final)
+
+    def _call(self, index: int, entry: ReportEntry, blocking: bool) -> None:
+        reply = self._get(
+            self._coordinator.report.remote(self._number, self._rank, index, entry, blocking)
+        )
+        if reply.checkpoint is not None:
+            self._latest = _checkpoint(self._storage, reply.checkpoint)
+        self._obey(reply)
+
+    def meet(self, kind: str, data: Any) -> Any:
+        """Meet the other ranks; returns what rank 0 brought."""
+        with self._lock:
+            index, self._collectives = self._collectives, self._collectives + 1
+        call = self._coordinator.collective
+        reply = self._get(call.remote(self._number, self._rank, index, kind, data))
+        self._obey(reply)
+        return reply.value
+
+    @staticmethod
+    def _get(ref: Any) -> Any:
+        return ray.get(ref)
+
+    @staticmethod
+    def _obey(reply: Reply) -> None:
+        if reply.error is not None:
+            raise reply.error
+        if not reply.go_on:
+            raise AttemptEnded("the attempt is over")
+
+    def checkpoint(self) -> Checkpoint | None:
+        """The latest checkpoint of the run."""
+        return self._latest
+
+    def shard(self, name: str | None) -> Any:
+        """A dataset shard of this rank."""
+        if not self._shards:
+            return None
+        if name is None:
+            if len(self._shards) > 1:
+                raise KeyError(
+                    f"get_dataset_shard() needs a name; the trainer has {sorted(self._shards)}."
+                )
+            return next(iter(self._shards.values()))
+        if name not in self._shards:
+            raise KeyError(f"There is no dataset {name!r}; the trainer has {sorted(self._shards)}.")
+        return self._shards[name]
+
+    def reported(self, wait: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
+        """All checkpoints of the run."""
+        if wait:
+            with contextlib.suppress(TimeoutError):
+                self._uploads.flush(timeout_s)
+        book = self._get(self._coordinator.checkpoints.remote())
+        return [
+            ReportedCheckpoint(_checkpoint(self._storage, e.name), e.metrics) for e in book.entries
+        ]
+
+    def finish(self) -> None:
+        """Wait for uploads that are under way; raises what went wrong with one."""
+        self._uploads.flush()
+        self._uploads.raise_failure()
+
+    def close(self) -> None:
+        """Give up uploads that have not begun."""
+        self._uploads.close()
+
+
+def _checkpoint(storage: Storage, name: str) -> Checkpoint:
+    path = name if os.path.isabs(name) else storage.join(name)
+    return Checkpoint(path, storage.filesystem)

@@ -1,0 +1,133 @@
+"""A pool of actors that work is handed to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import heliostat
+
+V = TypeVar("V")
+
+
+class ActorPool:
+    """Hands values to actors that are free.
+
+    >>> pool = ActorPool([a1, a2])  # doctest: +SKIP
+    >>> list(pool.map(lambda actor, x: actor.double.remote(x), [1, 2, 3]))  # doctest: +SKIP
+    [2, 4, 6]
+    """
+
+    def __init__(self, actors: Iterable[Any]) -> None:
+        self._idle: list[Any] = list(actors)
+        self._running: dict[Any, tuple[int, Any]] = {}  # ref: (its index, its actor)
+        self._by_index: dict[int, Any] = {}
+        self._next_task = 0
+        self._next_return = 0
+        self._waiting: list[tuple[Callable[[Any, Any], Any], Any]] = []
+
+    def map(self, fn: Callable[[Any, V], Any], values: Iterable[V]) -> Iterator[Any]:
+        """The results in the order of the values."""
+        self._drop_pending()
+        for value in values:
+            self.submit(fn, value)
+        return self._all(self.get_next)
+
+    def map_unordered(self, fn: Callable[[Any, V], Any], values: Iterable[V]) -> Iterator[Any]:
+        """The results in the order they are ready."""
+        self._drop_pending()
+        for value in values:
+            self.submit(fn, value)
+        return self._all(self.get_next_unordered)
+
+    def _drop_pending(self) -> None:
+        """Results of before that nobody took are not results of this map."""
+        while self.has_next():
+            try:
+                self.get_next_unordered(timeout=0, ignore_if_timedout=True)
+            except TimeoutError:
+                continue
+
+    def _all(self, take: Callable[[], Any]) -> Iterator[Any]:
+        while self.has_next():
+            yield take()
+
+    def submit(self, fn: Callable[[Any, V], Any], value: V) -> None:
+        """Call ``fn(actor, value)``, which returns a reference, as soon as an actor is free."""
+        if not self._idle:
+            self._waiting.append((fn, value))
+            return
+        actor = self._idle.pop()
+        ref = fn(actor, value)
+        key = tuple(ref) if isinstance(ref, list) else ref
+        self._running[key] = (self._next_task, actor)
+        self._by_index[self._next_task] = ref
+        self._next_task += 1
+
+    def has_next(self) -> bool:
+        """Whether there are results to come."""
+        return bool(self._running)
+
+    def get_next(self, timeout: float | None = None, ignore_if_timedout: bool = False) -> Any:
+        """The next result in the order of submission."""
+        if not self.has_next():
+            raise StopIteration("No more results to get")
+        if self._next_return >= self._next_task:
+            raise ValueError("It is not allowed to call get_next() after get_next_unordered().")
+        while self._next_return not in self._by_index:
+            self._next_return += 1
+        ref = self._by_index[self._next_return]
+        late = False
+        if timeout is not None:
+            ready, _ = heliostat.wait([ref], timeout=timeout)
+            late = not ready
+            if late and not ignore_if_timedout:
+                raise TimeoutError("Timed out waiting for result")
+        del self._by_index[self._next_return]
+        self._next_return += 1
+        self._free(ref)
+        if late:
+            raise TimeoutError("Timed out waiting for result. The task is ignored.")
+        return heliostat.get(ref)
+
+    def get_next_unordered(
+        self, timeout: float | None = None, ignore_if_timedout: bool = False
+    ) -> Any:
+        """The result that is ready first."""
+        if not self.has_next():
+            raise StopIteration("No more results to get")
+        ready, _ = heliostat.wait(list(self._running), num_returns=1, timeout=timeout)
+        if not ready and not ignore_if_timedout:
+            raise TimeoutError("Timed out waiting for result")
+        ref = ready[0] if ready else next(iter(self._running))
+        index = self._free(ref)
+        del self._by_index[index]
+        self._next_return = max(self._next_return, index + 1)
+        if not ready:
+            raise TimeoutError("Timed out waiting for result. The task is ignored.")
+        return heliostat.get(ref)
+
+    def _free(self, ref: Any) -> int:
+        index, actor = self._running.pop(tuple(ref) if isinstance(ref, list) else ref)
+        self._return(actor)
+        return index
+
+    def _return(self, actor: Any) -> None:
+        self._idle.append(actor)
+        if self._waiting:
+            self.submit(*self._waiting.pop(0))
+
+    def has_free(self) -> bool:
+        """Whether an actor is free and nothing waits for one."""
+        return bool(self._idle) and not self._waiting
+
+    def pop_idle(self) -> Any:
+        """Take a free actor out of the pool; ``None`` where there is none."""
+        return self._idle.pop() if self.has_free() else None
+
+    def push(self, actor: Any) -> None:
+        """Put an actor into the pool."""
+        busy = [known for _, known in self._running.values()]
+        if actor in self._idle or actor in busy:
+            raise ValueError("Actor already belongs to current ActorPool")
+        self._return(actor)

@@ -1,0 +1,19 @@
+"""Marks of the public API's stability."""
+
+from __future__ import annotations
+
+from heliostat.core.annotations import (
+    AnnotationType,
+    Deprecated,
+    DeveloperAPI,
+    PublicAPI,
+    RayDeprecationWarning,
+)
+
+__all__ = [
+    "AnnotationType",
+    "Deprecated",
+    "DeveloperAPI",
+    "PublicAPI",
+    "RayDeprecationWarning",
+]

@@ -1,0 +1,7 @@
+"""Finds out which part of a value cannot be pickled."""
+
+from __future__ import annotations
+
+from heliostat.core.check_serialize import FailureTuple, inspect_serializability
+
+__all__ = ["FailureTuple", "inspect_serializability"]

@@ -1,0 +1,34 @@
+"""Log a thing once, or now and then."""
+
+from __future__ import annotations
+
+import time
+
+_PERIOD_S = 60.0
+_logged: dict[str, float] = {}
+_disabled = False
+_periodic = False
+
+
+def log_once(key: str) -> bool:
+    """Whether to log: true the first time a key is seen, and with periodic logging once a minute."""
+    if _disabled:
+        return False
+    now = time.monotonic()
+    last = _logged.get(key)
+    if last is None or (_periodic and now - last > _PERIOD_S):
+        _logged[key] = now
+        return True
+    return False
+
+
+def disable_log_once_globally() -> None:
+    """From now on nothing is logged."""
+    global _disabled
+    _disabled = True
+
+
+def enable_periodic_logging() -> None:
+    """From now on a key is logged again after a minute."""
+    global _periodic
+    _periodic = True

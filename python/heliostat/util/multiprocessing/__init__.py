@@ -1,0 +1,12 @@
+"""``multiprocessing.Pool`` on actors."""
+
+from __future__ import annotations
+
+from heliostat.util.multiprocessing.pool import (
+    AsyncResult,
+    Pool,
+    PoolTaskError,
+    TimeoutError,  # noqa: A004 - the standard library's pool has its own, too
+)
+
+__all__ = ["AsyncResult", "Pool", "PoolTaskError", "TimeoutError"]

@@ -1,0 +1,273 @@
+"""A pool of processes with the interface of the standard library's, on actors.
+
+Work goes to the actors in chunks, each to the next actor in turn; an actor runs its chunks one after
+the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import TimeoutError  # noqa: A004 - its own, and no subclass of the builtin
+from typing import Any
+
+import heliostat
+
+Function = Callable[..., Any]
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class PoolTaskError(Exception):
+    """A call in the pool raised."""
+
+    def __init__(self, underlying: BaseException) -> None:
+        super().__init__(underlying)
+        self.underlying = underlying
+
+
+class _Worker:
+    """The actor: runs chunks of calls."""
+
+    def __init__(self, initializer: Function | None, initargs: tuple[Any, ...]) -> None:
+        if initializer is not None:
+            initializer(*initargs)
+
+    def ping(self) -> None:
+        """Answer."""
+
+    def run(self, function: Function, calls: list[Call]) -> Any:
+        """The results; a call that raised gives a :class:`PoolTaskError`."""
+        results: list[Any] = []
+        for args, kwargs in calls:
+            try:
+                results.append(function(*args, **kwargs))
+            except Exception as error:
+                results.append(PoolTaskError(error))
+        return results
+
+
+class AsyncResult:
+    """Results that are on their way."""
+
+    def __init__(
+        self,
+        chunks: list[Any],
+        callback: Function | None = None,
+        error_callback: Function | None = None,
+        single: bool = False,
+    ) -> None:
+        self._chunks = chunks
+        self._single = single
+        if callback is not None or error_callback is not None:
+            told = (callback, error_callback)
+            threading.Thread(target=self._tell, args=told, daemon=True).start()
+
+    def _tell(self, callback: Function | None, error_callback: Function | None) -> None:
+        try:
+            value = self.get()
+        except Exception as error:
+            if error_callback is not None:
+                error_callback(error)
+        else:
+            if callback is not None:
+                callback(value)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Until all are there, or the time is up."""
+        heliostat.wait(self._chunks, num_returns=len(self._chunks), timeout=timeout)
+
+    def get(self, timeout: float | None = None) -> Any:
+        """The results; raises what the first failed call raised."""
+        try:
+            chunks = heliostat.get(self._chunks, timeout=timeout)
+        except heliostat.exceptions.GetTimeoutError as error:
+            raise TimeoutError from error
+        results = [_unwrap(result) for chunk in chunks for result in chunk]
+        return results[0] if self._single else results
+
+    def ready(self) -> bool:
+        """Whether all are there."""
+        number = len(self._chunks)
+        ready, _ = heliostat.wait(self._chunks, num_returns=number, timeout=0)
+        return len(ready) == number
+
+    def successful(self) -> bool:
+        """Whether no call raised; ``ValueError`` before all are there."""
+        if not self.ready():
+            raise ValueError(f"{self!r} not ready")
+        try:
+            self.get()
+        except Exception:
+            return False
+        return True
+
+
+def _unwrap(result: Any) -> Any:
+    if isinstance(result, PoolTaskError):
+        raise result.underlying
+    return result
+
+
+class Pool:
+    """A pool of processes on the cluster.
+
+    ``processes`` defaults to the CPUs of the cluster; ``ray_remote_args`` are options of the actors.
+    """
+
+    def __init__(
+        self,
+        processes: int | None = None,
+        initializer: Function | None = None,
+        initargs: Iterable[Any] | None = None,
+        maxtasksperchild: int | None = None,
+        context: Any = None,
+        ray_address: str | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+    ) -> None:
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be a callable")
+        self._closed = False
+        if not heliostat.is_initialized():
+            address = ray_address or os.environ.get("RAY_ADDRESS")
+            heliostat.init(address=address) if address else heliostat.init(num_cpus=processes)
+        if processes is None:
+            processes = int(heliostat.cluster_resources().get("CPU", 0))
+        if processes <= 0:
+            raise ValueError("Processes in the pool must be >0.")
+        worker = heliostat.remote(_Worker).options(**(ray_remote_args or {}))
+        made = [worker.remote(initializer, tuple(initargs or ())) for _ in range(processes)]
+        self._actors: list[Any] = made
+        self._turns = itertools.cycle(made)
+        heliostat.get([actor.ping.remote() for actor in made])
+
+    # --- one call ---
+
+    def apply(
+        self, func: Function, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call it and wait."""
+        return self.apply_async(func, args, kwargs).get()
+
+    def apply_async(
+        self,
+        func: Function,
+        args: Iterable[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        callback: Function | None = None,
+        error_callback: Function | None = None,
+    ) -> AsyncResult:
+        """Call it; the callbacks get what comes of it."""
+        self._check()
+        chunk = self._send(func, [(tuple(args), dict(kwargs or {}))])
+        return AsyncResult([chunk], callback, error_callback, single=True)
+
+    # --- many ---
+
+    def map(
+        self, func: Function, iterable: Iterable[Any], chunksize: int | None = None
+    ) -> list[Any]:
+        """``func`` of every item, in order."""
+        results: list[Any] = self.map_async(func, iterable, chunksize).get()
+        return results
+
+    def map_async(
+        self,
+        func: Function,
+        iterable: Iterable[Any],
+        chunksize: int | None = None,
+        callback: Function | None = None,
+        error_callback: Function | None = None,
+    ) -> AsyncResult:
+        """Like :meth:`map`, without waiting."""
+        calls: list[Call] = [((item,), {}) for item in iterable]
+        return AsyncResult(self._chunks(func, calls, chunksize), callback, error_callback)
+
+    def starmap(
+        self, func: Function, iterable: Iterable[Iterable[Any]], chunksize: int | None = None
+    ) -> list[Any]:
+        """``func(*item)`` for every item, in order."""
+        results: list[Any] = self.starmap_async(func, iterable, chunksize).get()
+        return results
+
+    def starmap_async(
+        self,
+        func: Function,
+        iterable: Iterable[Iterable[Any]],
+        chunksize: int | None = None,
+        callback: Function | None = None,
+        error_callback: Function | None = None,
+    ) -> AsyncResult:
+        """Like :meth:`starmap`, without waiting."""
+        calls: list[Call] = [(tuple(item), {}) for item in iterable]
+        return AsyncResult(self._chunks(func, calls, chunksize), callback, error_callback)
+
+    def imap(
+        self, func: Function, iterable: Iterable[Any], chunksize: int | None = 1
+    ) -> Iterator[Any]:
+        """``func`` of every item, in order, as they come."""
+        self._check()
+        chunks = self._chunks(func, [((item,), {}) for item in iterable], chunksize)
+        return (_unwrap(result) for chunk in chunks for result in heliostat.get(chunk))
+
+    def imap_unordered(
+        self, func: Function, iterable: Iterable[Any], chunksize: int | None = 1
+    ) -> Iterator[Any]:
+        """``func`` of every item, in the order they are ready."""
+        self._check()
+        chunks = self._chunks(func, [((item,), {}) for item in iterable], chunksize)
+        ready = heliostat.util.as_completed(chunks, chunk_size=1)
+        return (_unwrap(result) for chunk in ready for result in chunk)
+
+    def _chunks(
+        self,
+        func: Function,
+        calls: list[Call],
+        chunksize: int | None,
+    ) -> list[Any]:
+        self._check()
+        size = chunksize or max(1, math.ceil(len(calls) / (4 * len(self._actors))))
+        return [self._send(func, calls[i : i + size]) for i in range(0, len(calls), size)]
+
+    def _send(self, func: Function, calls: list[Call]) -> Any:
+        return next(self._turns).run.remote(func, calls)
+
+    # --- the end ---
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ValueError("Pool not running")
+
+    def close(self) -> None:
+        """Take no more work; what was sent goes on."""
+        self._closed = True
+        for actor in self._actors:
+            actor.__ray_terminate__.remote()
+
+    def terminate(self) -> None:
+        """End at once."""
+        self._closed = True
+        for actor in self._actors:
+            heliostat.kill(actor)
+
+    def join(self) -> None:
+        """After :meth:`close` or :meth:`terminate`: until the processes have ended."""
+        if not self._closed:
+            raise ValueError("Pool is still running")
+        for actor in self._actors:
+            try:
+                heliostat.get(actor.ping.remote())
+            except heliostat.exceptions.RayActorError:
+                continue
+
+    def __enter__(self) -> Pool:
+        self._check()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.terminate()
+
+
+__all__ = ["AsyncResult", "Pool", "PoolTaskError", "TimeoutError"]

@@ -1,0 +1,36 @@
+"""Placement groups: resources reserved together.
+
+``heliostat.util.placement_group`` is this module and the function at once: it can be called.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from heliostat.core.placement import (
+    PlacementGroup,
+    get_current_placement_group,
+    get_placement_group,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+
+__all__ = [
+    "PlacementGroup",
+    "get_current_placement_group",
+    "get_placement_group",
+    "placement_group",
+    "placement_group_table",
+    "remove_placement_group",
+]
+
+
+class _Callable(ModuleType):
+    def __call__(self, *args: Any, **kwargs: Any) -> PlacementGroup:
+        return placement_group(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,165 @@
+"""A queue that lives in an actor, for any number of producers and consumers."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Iterable
+from typing import Any
+
+import heliostat
+
+
+class Empty(queue.Empty):
+    """Nothing to take."""
+
+
+class Full(queue.Full):
+    """No room."""
+
+
+class Queue:
+    """First in, first out. ``maxsize=0``: no bound.
+
+    ``actor_options`` are those of the actor that holds the items.
+    """
+
+    def __init__(self, maxsize: int = 0, actor_options: dict[str, Any] | None = None) -> None:
+        self.maxsize = maxsize
+        holder = heliostat.remote(_Holder)
+        self.actor = holder.options(**(actor_options or {})).remote(maxsize)
+
+    def __len__(self) -> int:
+        return self.size()
+
+    def size(self) -> int:
+        """How many items it holds."""
+        found: int = heliostat.get(self.actor.qsize.remote())
+        return found
+
+    def qsize(self) -> int:
+        """How many items it holds."""
+        return self.size()
+
+    def empty(self) -> bool:
+        """Whether it holds nothing."""
+        return self.size() == 0
+
+    def full(self) -> bool:
+        """Whether it has no room."""
+        return 0 < self.maxsize <= self.size()
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Add an item; :class:`Full` when there is no room (within the timeout)."""
+        if not block:
+            self.put_nowait(item)
+            return
+        _check(timeout)
+        if not heliostat.get(self.actor.put.remote(item, timeout)):
+            raise Full
+
+    async def put_async(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Like :meth:`put`, to be awaited."""
+        if block:
+            _check(timeout)
+        done = self.actor.put.remote(item, timeout) if block else self.actor.put_all.remote([item])
+        if not await done:
+            raise Full
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Take an item; :class:`Empty` when there is none (within the timeout)."""
+        if not block:
+            return self.get_nowait()
+        _check(timeout)
+        return _item(heliostat.get(self.actor.get.remote(timeout)))
+
+    async def get_async(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Like :meth:`get`, to be awaited."""
+        if block:
+            _check(timeout)
+            return _item(await self.actor.get.remote(timeout))
+        return _item(await self.actor.take.remote(1))
+
+    def put_nowait(self, item: Any) -> None:
+        """Add an item, or raise :class:`Full`."""
+        if not heliostat.get(self.actor.put_all.remote([item])):
+            raise Full
+
+    def put_nowait_batch(self, items: Iterable[Any]) -> None:
+        """Add all of the items, or none and raise :class:`Full`."""
+        if not isinstance(items, Iterable):
+            raise TypeError("Argument 'items' must be an Iterable")
+        batch = list(items)
+        if not heliostat.get(self.actor.put_all.remote(batch)):
+            raise Full(f"Cannot add {len(batch)} items to queue of maxsize {self.maxsize}.")
+
+    def get_nowait(self) -> Any:
+        """Take an item, or raise :class:`Empty`."""
+        return _item(heliostat.get(self.actor.take.remote(1)))
+
+    def get_nowait_batch(self, num_items: int) -> list[Any]:
+        """Take so many items, or none and raise :class:`Empty`."""
+        if not isinstance(num_items, int):
+            raise TypeError("Argument 'num_items' must be an int")
+        if num_items < 0:
+            raise ValueError("'num_items' must be nonnegative")
+        taken: list[Any] | None = heliostat.get(self.actor.take.remote(num_items))
+        if taken is None:
+            raise Empty(f"Cannot get {num_items} items from the queue.")
+        return taken
+
+    def shutdown(self, force: bool = False, grace_period_s: float = 5) -> None:
+        """End the actor; without ``force`` after what it was sent, within the grace period."""
+        if self.actor is None:
+            return
+        if not force:
+            done = self.actor.__ray_terminate__.remote()
+            heliostat.wait([done], timeout=grace_period_s)
+        heliostat.kill(self.actor, no_restart=True)
+        self.actor = None
+
+
+def _check(timeout: float | None) -> None:
+    if timeout is not None and timeout < 0:
+        raise ValueError("'timeout' must be a non-negative number")
+
+
+def _item(taken: list[Any] | None) -> Any:
+    if taken is None:
+        raise Empty
+    return taken[0]
+
+
+class _Holder:
+    """The actor. What fails for lack of room or items returns nothing: no exception has to travel."""
+
+    def __init__(self, maxsize: int) -> None:
+        self.queue: asyncio.Queue[Any] = asyncio.Queue(maxsize)
+
+    async def qsize(self) -> int:
+        return self.queue.qsize()
+
+    async def put(self, item: Any, timeout: float | None) -> bool:
+        try:
+            await asyncio.wait_for(self.queue.put(item), timeout)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    async def get(self, timeout: float | None) -> list[Any] | None:
+        try:
+            return [await asyncio.wait_for(self.queue.get(), timeout)]
+        except asyncio.TimeoutError:
+            return None
+
+    async def put_all(self, items: list[Any]) -> bool:
+        if 0 < self.queue.maxsize < self.queue.qsize() + len(items):
+            return False
+        for item in items:
+            self.queue.put_nowait(item)
+        return True
+
+    async def take(self, number: int) -> list[Any] | None:
+        if number > self.queue.qsize():
+            return None
+        return [self.queue.get_nowait() for _ in range(number)]

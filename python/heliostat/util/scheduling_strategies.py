@@ -1,0 +1,32 @@
+"""Where tasks and actors go."""
+
+from __future__ import annotations
+
+from heliostat.core.scheduling import (
+    DoesNotExist,
+    Exists,
+    In,
+    NodeAffinitySchedulingStrategy,
+    NodeLabelSchedulingStrategy,
+    NotIn,
+    PlacementGroupSchedulingStrategy,
+)
+
+SchedulingStrategyT = (
+    str
+    | PlacementGroupSchedulingStrategy
+    | NodeAffinitySchedulingStrategy
+    | NodeLabelSchedulingStrategy
+    | None
+)
+
+__all__ = [
+    "DoesNotExist",
+    "Exists",
+    "In",
+    "NodeAffinitySchedulingStrategy",
+    "NodeLabelSchedulingStrategy",
+    "NotIn",
+    "PlacementGroupSchedulingStrategy",
+    "SchedulingStrategyT",
+]

@@ -1,0 +1,86 @@
+"""Heliostat under the name that programs written for Ray import.
+
+``import ray.x`` gives the module ``heliostat.x`` itself, not a copy: a class has one identity under
+both names, and what was pickled under one loads under the other. Nothing else is here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import heliostat
+
+if TYPE_CHECKING:
+    from heliostat import *  # noqa: F403 - the table is the same
+
+_OURS, _THEIRS = "heliostat", __name__
+__all__ = heliostat.__all__
+
+# The release of Ray whose API this is, which is what programs look at it for.
+_OWN = {"__version__": ("heliostat.core.version", "RAY_VERSION")}
+
+# Parts of Ray that are gone from Ray itself: importing them says so.
+_GONE = {"workflow": "The experimental Ray Workflows library was deprecated and has been removed."}
+
+
+class _Alias:
+    """Finds ``ray.x`` where ``heliostat.x`` is, and loads the very same module object."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, tuple[ModuleSpec | None, Any]] = {}
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not name.startswith(_THEIRS + "."):
+            return None
+        part = name[len(_THEIRS) + 1 :]
+        if part in _GONE:
+            raise RuntimeError(_GONE[part])
+        ours = f"{_OURS}.{part}"
+        if importlib.util.find_spec(ours) is None:
+            raise ModuleNotFoundError(
+                f"No module named {name!r}: this release of Heliostat has no {part!r}", name=name
+            )
+        return ModuleSpec(name, self)  # type: ignore[arg-type] # a loader by its two methods
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(_OURS + spec.name[len(_THEIRS) :])
+        self._specs[spec.name] = (module.__spec__, getattr(module, "__loader__", None))
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system has just written the alias's spec into the module: undo that.
+        alias = module.__spec__
+        assert alias is not None
+        module.__spec__, module.__loader__ = self._specs.pop(alias.name)
+
+
+sys.meta_path.insert(0, _Alias())
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OWN:
+        module, attribute = _OWN[name]
+        value = getattr(importlib.import_module(module), attribute)
+    else:
+        try:
+            value = getattr(heliostat, name)
+        except AttributeError:
+            raise AttributeError(
+                f"module {_THEIRS!r} has no attribute {name!r} (nor has {_OURS!r})"
+            ) from None
+        if isinstance(value, ModuleType) and value.__name__ == f"{_OURS}.{name}":
+            value = importlib.import_module(f"{_THEIRS}.{name}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(heliostat)})

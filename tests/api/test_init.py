@@ -1,0 +1,325 @@
+"""Starting, connecting and ending: ``init``, ``shutdown``, the context, ids, the session."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from harness import free_port
+from ray.exceptions import RaySystemError
+
+pytestmark = pytest.mark.usefixtures("ray_start")
+
+
+@pytest.mark.contract("F0.01")
+def test_version_and_what_a_bare_import_offers(run_driver: Any) -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*", ray.__version__)
+    assert isinstance(ray.__commit__, str)
+    done = run_driver(
+        """
+        import sys
+        import ray
+        assert callable(ray.util.get_node_ip_address)
+        heavy = {"torch", "pandas", "pyarrow", "numpy"} & set(sys.modules)
+        print(f"heavy={sorted(heavy)}")
+        print(f"started={ray.is_initialized()}")
+        """
+    ).check()
+    assert done.value("heavy") == "[]"
+    assert done.value("started") == "False"
+
+
+@pytest.mark.contract("F0.02")
+def test_unknown_keywords_are_refused(ray_down: None) -> None:
+    with pytest.raises(RuntimeError, match=r"Unknown keyword argument.*nonsense"):
+        ray.init(nonsense=1)
+    assert not ray.is_initialized()
+
+
+@pytest.mark.contract("F0.02", "F0.05")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_cpus": -1},
+        {"num_gpus": -1},
+        {"resources": {"X": -1}},
+        {"resources": {"CPU": 1}},
+        {"num_cpus": "two"},
+    ],
+    ids=str,
+)
+def test_wrong_values_are_refused(options: dict[str, Any], ray_down: None) -> None:
+    with pytest.raises((ValueError, TypeError, AssertionError)):
+        ray.init(address="local", include_dashboard=False, **options)
+    assert not ray.is_initialized()
+
+
+@pytest.mark.contract("F0.12")
+@pytest.mark.parametrize("options", [{"local_mode": True}, {"storage": "/tmp/x"}], ids=str)
+def test_removed_options_say_so(options: dict[str, Any], ray_down: None) -> None:
+    with pytest.raises(RuntimeError):
+        ray.init(**options)
+
+
+@pytest.mark.contract("F0.02", "F0.10")
+def test_the_context(ray_start: Any) -> None:
+    assert ray_start.ray_version == ray.__version__
+    assert re.match(r"3\.\d+\.\d+", ray_start.python_version)
+    assert ray_start.ray_commit == ray.__commit__
+    assert not ray_start.dashboard_url
+    info = ray_start.address_info
+    host, _, port = info["address"].rpartition(":")
+    assert host == info["node_ip_address"] == ray.util.get_node_ip_address()
+    assert int(port) > 0
+    assert info["gcs_address"] == info["address"]
+    assert re.fullmatch(r"[0-9a-f]{56}", info["node_id"])
+
+
+@pytest.mark.contract("F0.10")
+def test_is_initialized_and_context_manager(ray_down: None) -> None:
+    assert not ray.is_initialized()
+    with ray.init(address="local", num_cpus=1, include_dashboard=False) as context:
+        assert ray.is_initialized()
+        assert context.address_info["node_id"] == ray.get_runtime_context().get_node_id()
+    assert not ray.is_initialized()
+
+
+@pytest.mark.contract("F0.03")
+def test_a_second_init_is_refused_or_ignored(ray_start: Any) -> None:
+    with pytest.raises(RuntimeError, match=r"ray\.init twice"):
+        ray.init(num_cpus=1)
+    again = ray.init(ignore_reinit_error=True)
+    assert again.address_info["node_id"] == ray_start.address_info["node_id"]
+    assert ray.cluster_resources()["CPU"] == 4.0
+
+
+CONNECT = """
+import sys
+import ray
+
+try:
+    ray.init(address=sys.argv[1])
+except ConnectionError as error:
+    print(f"refused={error}".replace("\\n", " "))
+"""
+
+
+@pytest.mark.contract("F0.04")
+def test_auto_without_a_cluster(run_driver: Any, ray_down: None) -> None:
+    env = {"RAY_TMPDIR": "/tmp/none-here"}
+    assert run_driver(CONNECT, args=["auto"], env=env).check().value("refused")
+
+
+@pytest.mark.contract("F0.04")
+@pytest.mark.heliostat_only("Ray tries for minutes")
+def test_connecting_where_nobody_listens(run_driver: Any) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    refused = run_driver(CONNECT, args=[address]).check().value("refused")
+    assert "Failed to connect to Ray cluster" in refused
+    assert address in refused
+
+
+@pytest.mark.contract("F0.04", "F0.05", "F0.08")
+def test_a_second_driver_of_the_same_cluster(run_driver: Any, ray_start: Any) -> None:
+    """It sees the resources, may not change them, and leaves the cluster running."""
+    done = run_driver(
+        """
+        import sys
+        import ray
+
+        try:
+            ray.init(address=sys.argv[1], num_cpus=2)
+        except ValueError as error:
+            print(f"refused={error}")
+        context = ray.init(address=sys.argv[1])
+        print(f"node={context.address_info['node_id']}")
+        print(f"cpus={ray.cluster_resources()['CPU']}")
+        print(f"job={ray.get_runtime_context().get_job_id()}")
+
+        @ray.remote
+        def one():
+            return 1
+
+        print(f"sum={sum(ray.get([one.remote() for _ in range(10)]))}")
+        """,
+        args=[ray_start.address_info["address"]],
+    ).check()
+    assert "must not be provided" in done.value("refused")
+    assert done.value("node") == ray_start.address_info["node_id"]
+    assert done.value("cpus") == "4.0"
+    assert done.value("sum") == "10"
+    assert done.value("job") != ray.get_runtime_context().get_job_id()
+    assert ray.get(ray.put(1)) == 1
+
+
+@pytest.mark.contract("F0.06", "F4.18")
+def test_object_store_memory_is_what_was_asked_for(ray_fresh: Any) -> None:
+    ray_fresh(num_cpus=1, object_store_memory=200 * 1024 * 1024)
+    assert ray.cluster_resources()["object_store_memory"] == 200 * 1024 * 1024
+
+
+@pytest.mark.contract("F0.02", "F4.09", "F0.13")
+def test_resources_and_namespace(ray_fresh: Any) -> None:
+    ray_fresh(num_cpus=2, num_gpus=2, resources={"X": 3}, namespace="mine")
+    total = ray.cluster_resources()
+    assert (total["CPU"], total["GPU"], total["X"]) == (2.0, 2.0, 3.0)
+    assert ray.get_runtime_context().namespace == "mine"
+
+
+@pytest.mark.contract("F0.08")
+def test_shutdown_can_be_repeated_and_ends_what_was_made(ray_down: None) -> None:
+    ray.init(address="local", num_cpus=1, include_dashboard=False)
+
+    @ray.remote
+    def one() -> int:
+        return 1
+
+    @ray.remote
+    class Actor:
+        def one(self) -> int:
+            return 1
+
+    ref, actor = one.remote(), Actor.remote()
+    assert ray.get(actor.one.remote()) == 1
+    ray.shutdown()
+    ray.shutdown()
+    assert not ray.is_initialized()
+    ray.init(address="local", num_cpus=1, include_dashboard=False)
+    assert ray.get(one.remote()) == 1, "a remote function works again after a new init"
+    with pytest.raises(Exception):  # noqa: B017 - the class depends on what was lost
+        ray.get(ref, timeout=1)
+    with pytest.raises(Exception):  # noqa: B017
+        ray.get(actor.one.remote(), timeout=1)
+    assert ray.get(Actor.remote().one.remote()) == 1
+
+
+@pytest.mark.contract("F0.09")
+def test_what_starts_a_cluster_by_itself_and_what_does_not(run_driver: Any, ray_down: None) -> None:
+    done = run_driver(
+        """
+        import ray
+
+        for ask in (ray.nodes, ray.cluster_resources, ray.available_resources):
+            try:
+                ask()
+            except ray.exceptions.RaySystemError as error:
+                print(f"{ask.__name__}={error}")
+        print(f"before={ray.is_initialized()}")
+        ref = ray.put(5)
+        print(f"after={ray.is_initialized()}")
+        print(f"value={ray.get(ref)}")
+        """,
+        env={"RAY_TMPDIR": "/tmp/hs-auto-init"},
+    ).check()
+    for name in ("nodes", "cluster_resources", "available_resources"):
+        assert "has not been started yet" in done.value(name)
+    assert (done.value("before"), done.value("after"), done.value("value")) == (
+        "False",
+        "True",
+        "5",
+    )
+
+
+@pytest.mark.contract("F0.09")
+def test_auto_init_can_be_turned_off(run_driver: Any) -> None:
+    done = run_driver(
+        """
+        import ray
+
+        try:
+            ray.put(5)
+        except ray.exceptions.RaySystemError as error:
+            print(f"refused={error}")
+        """,
+        env={"RAY_ENABLE_AUTO_CONNECT": "0"},
+    ).check()
+    assert "has not been started yet" in done.value("refused")
+
+
+@pytest.mark.contract("F0.09")
+def test_before_init_nothing_is_known(ray_down: None) -> None:
+    with pytest.raises(RaySystemError, match="has not been started yet"):
+        ray.nodes()
+
+
+@pytest.mark.contract("F0.07", "F0.22")
+def test_a_runtime_env_for_the_whole_job(ray_fresh: Any) -> None:
+    ray_fresh(num_cpus=2, runtime_env={"env_vars": {"OF_THE_JOB": "1"}})
+
+    @ray.remote
+    def read() -> list[str | None]:
+        return [os.environ.get("OF_THE_JOB"), os.environ.get("MORE")]
+
+    @ray.remote
+    class Reader:
+        def read(self) -> str | None:
+            return os.environ.get("OF_THE_JOB")
+
+    assert ray.get(read.remote()) == ["1", None]
+    assert ray.get(Reader.remote().read.remote()) == "1"
+    more = read.options(runtime_env={"env_vars": {"MORE": "2"}})
+    assert ray.get(more.remote()) == ["1", "2"]
+
+
+@pytest.mark.contract("F0.18")
+def test_the_session_directory(ray_start: Any) -> None:
+    directory = Path(ray_start.address_info["session_dir"])
+    assert re.match(r"session_\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2}", directory.name)
+    latest = directory.parent / "session_latest"
+    assert latest.is_symlink()
+    assert (directory / "logs").is_dir()
+
+    @ray.remote
+    def say() -> int:
+        print("a line for the log")
+        return os.getpid()
+
+    pid = ray.get(say.remote())
+    logs = [path.name for path in (directory / "logs").iterdir()]
+    assert [name for name in logs if name.startswith("worker-") and name.endswith(f"{pid}.out")]
+    assert [name for name in logs if name.startswith("worker-") and name.endswith(f"{pid}.err")]
+
+
+@pytest.mark.contract("F0.18")
+@pytest.mark.heliostat_only("Ray's sockets are open to every user of the machine")
+def test_the_sockets_are_the_users_own(ray_start: Any) -> None:
+    sockets = Path(ray_start.address_info["session_dir"]) / "sockets"
+    assert sockets.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.contract("F0.14")
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("ObjectRef", 28),
+        ("TaskID", 24),
+        ("ActorID", 16),
+        ("JobID", 4),
+        ("NodeID", 28),
+        ("WorkerID", 28),
+        ("PlacementGroupID", 18),
+        ("FunctionID", 28),
+        ("ActorClassID", 28),
+        ("UniqueID", 28),
+    ],
+)
+def test_ids(name: str, size: int) -> None:
+    cls = getattr(ray, name)
+    raw = bytes(range(1, size + 1))
+    one, same = cls(raw), cls(raw)
+    assert one.binary() == raw
+    assert one.hex() == raw.hex()
+    assert one == same
+    assert hash(one) == hash(same)
+    assert cls.size() == size
+    assert not one.is_nil()
+    if name not in ("ObjectRef", "UniqueID"):
+        assert cls.from_hex(one.hex()) == one
+    assert repr(one) == f"{name}({raw.hex()})"
+    assert cls.nil().is_nil()
+    with pytest.raises(ValueError):
+        cls(raw[:-1])

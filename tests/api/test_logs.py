@@ -1,0 +1,219 @@
+"""What workers print, on the driver's terminal."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from harness import Finished
+
+# The last lines of a driver wait until the lines of the workers have come.
+PRELUDE = """
+import logging, os, sys, time
+import ray
+options = dict(address="local", num_cpus=4, include_dashboard=False)
+def settle():
+    time.sleep(float(os.environ["SETTLE"]))
+"""
+
+SETTLE = {"SETTLE": "1.0"}
+
+
+def lines(done: Finished) -> list[str]:
+    """Every output line with a prefix, without colours."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", done.output)
+    return [line for line in text.splitlines() if re.match(r"\(\S+ pid=\d+", line)]
+
+
+def said(done: Finished) -> list[str]:
+    return [line.partition(") ")[2] for line in lines(done)]
+
+
+@pytest.mark.contract("F0.17")
+def test_prefixes_of_tasks_and_actors(run_driver: Any) -> None:
+    done = run_driver(
+        PRELUDE
+        + """
+ray.init(**options)
+
+@ray.remote
+def speak(i):
+    print(f"task says {i}")
+    print(f"task complains {i}", file=sys.stderr)
+    return os.getpid()
+
+@ray.remote
+class Speaker:
+    def say(self, what):
+        print(what)
+        return os.getpid()
+
+@ray.remote
+class Named:
+    def __repr__(self):
+        return "MyName"
+    def say(self, what):
+        print(what)
+        return os.getpid()
+
+speaker, named = Speaker.remote(), Named.remote()
+print(f"task={ray.get(speak.remote(1))}")
+print(f"actor={ray.get(speaker.say.remote('actor says 2'))}")
+print(f"named={ray.get(named.say.remote('named says 3'))}")
+settle()
+""",
+        env=SETTLE,
+    ).check()
+    found = lines(done)
+    assert f"(speak pid={done.value('task')}) task says 1" in found
+    assert f"(speak pid={done.value('task')}) task complains 1" in found
+    assert f"(Speaker pid={done.value('actor')}) actor says 2" in found
+    assert f"(MyName pid={done.value('named')}) named says 3" in found
+
+
+@pytest.mark.contract("F0.17")
+def test_lines_arrive_without_a_pause_at_the_end(run_driver: Any) -> None:
+    """What was printed before the result came is shown before the driver ends."""
+    done = run_driver(
+        PRELUDE
+        + """
+ray.init(**options)
+
+@ray.remote
+def speak():
+    print("the last words")
+
+ray.get(speak.remote())
+ray.shutdown()
+"""
+    ).check()
+    assert "the last words" in said(done)
+
+
+@pytest.mark.contract("F0.17")
+def test_repeated_lines_are_folded(run_driver: Any) -> None:
+    source = (
+        PRELUDE
+        + """
+ray.init(**options)
+
+@ray.remote(num_cpus=1)
+def speak(i):
+    print("the same line")
+    time.sleep(0.3)
+
+ray.get([speak.remote(i) for i in range(4)])
+settle()
+"""
+    )
+    folded = run_driver(source, env={"SETTLE": "6.5"}).check()
+    same = [line for line in said(folded) if line.startswith("the same line")]
+    assert "the same line" in same
+    assert any(re.search(r"\[repeated 3x across cluster\]", line) for line in same), same
+    assert len(same) == 2
+    plain = run_driver(source, env={**SETTLE, "RAY_DEDUP_LOGS": "0"}).check()
+    assert said(plain).count("the same line") == 4
+
+
+@pytest.mark.contract("F0.17")
+@pytest.mark.parametrize("how", ["argument", "environment"])
+def test_forwarding_can_be_turned_off(run_driver: Any, how: str) -> None:
+    off = "log_to_driver=False" if how == "argument" else ""
+    done = run_driver(
+        PRELUDE
+        + f"""
+context = ray.init(**options, {off})
+
+@ray.remote
+def speak():
+    print("not for the terminal")
+    return os.getpid()
+
+pid = ray.get(speak.remote())
+settle()
+logs = os.path.join(context.address_info["session_dir"], "logs")
+names = [n for n in os.listdir(logs) if n.endswith(f"{{pid}}.out")]
+print("file=" + open(os.path.join(logs, names[0])).read().replace("\\n", "|"))
+""",
+        env={**SETTLE, **({"RAY_LOG_TO_DRIVER": "0"} if how == "environment" else {})},
+    ).check()
+    assert "not for the terminal" in done.value("file")
+    assert not [line for line in said(done) if "not for the terminal" in line]
+
+
+@pytest.mark.contract("F0.17")
+def test_odd_output(run_driver: Any) -> None:
+    """No newline at the end, several lines in one write, bytes that are no UTF-8, long lines."""
+    done = run_driver(
+        PRELUDE
+        + """
+ray.init(**options)
+
+@ray.remote
+def speak():
+    sys.stdout.write("one\\ntwo\\nthree without end")
+    sys.stdout.flush()
+
+@ray.remote
+def binary():
+    os.write(1, b"\\xff\\xfe raw bytes\\n")
+    print("\\u2600 sun")
+    print("L" * 5000)
+
+ray.get([speak.remote(), binary.remote()])
+settle()
+""",
+        env=SETTLE,
+    ).check()
+    found = said(done)
+    assert {"one", "two"} <= set(found)
+    assert any("raw bytes" in line for line in found)
+    assert any("\u2600 sun" in line for line in found)
+    assert "L" * 5000 in found
+
+
+@pytest.mark.contract("F0.17", "F0.21")
+def test_an_error_that_nobody_asked_for_is_shown(run_driver: Any) -> None:
+    source = (
+        PRELUDE
+        + """
+ray.init(**options)
+
+@ray.remote
+def fails():
+    raise ValueError("nobody asked")
+
+ref = fails.remote()
+settle()
+del ref
+settle()
+"""
+    )
+    done = run_driver(source, env=SETTLE).check()
+    assert "Unhandled error" in done.output
+    assert "nobody asked" in done.output
+    quiet = run_driver(source, env={**SETTLE, "RAY_IGNORE_UNHANDLED_ERRORS": "1"}).check()
+    assert "Unhandled error" not in quiet.output
+
+
+@pytest.mark.contract("F0.17")
+def test_output_of_children_and_of_logging(run_driver: Any) -> None:
+    done = run_driver(
+        PRELUDE
+        + """
+ray.init(**options)
+
+@ray.remote
+def speak():
+    import subprocess
+    subprocess.run(["echo", "from a child"], check=True)
+    logging.getLogger("mine").warning("from logging")
+
+ray.get(speak.remote())
+settle()
+""",
+        env=SETTLE,
+    ).check()
+    assert any("from a child" in line for line in said(done))
+    assert any("from logging" in line for line in said(done))

@@ -1,0 +1,134 @@
+"""Labels, memory and accelerator types: what else decides where a task may run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import ray
+from harness import wait_until
+from ray.util.accelerators import NVIDIA_TESLA_V100
+
+pytestmark = pytest.mark.usefixtures("ray_start")
+
+GIB = 2**30
+
+CLUSTER = {
+    "num_cpus": 4,
+    "num_gpus": 1,
+    "labels": {"zone": "left", "team/part": "a"},
+    "resources": {f"accelerator_type:{NVIDIA_TESLA_V100}": 1},
+    "_memory": 4 * GIB,
+}
+
+
+@ray.remote
+def assigned() -> dict[str, float]:
+    return dict(ray.get_runtime_context().get_assigned_resources())
+
+
+@ray.remote
+def labels() -> dict[str, str]:
+    return dict(ray.get_runtime_context().get_node_labels())
+
+
+def runs(task: Any) -> bool:
+    """Whether the task gets a place; what does not is taken back."""
+    ref = task.remote()
+    ready, _ = ray.wait([ref], timeout=0.4)
+    if not ready:
+        ray.cancel(ref)
+    return bool(ready)
+
+
+@pytest.mark.contract("F4.17", "F4.08", "F4.18")
+def test_labels_of_the_node() -> None:
+    (node,) = ray.nodes()
+    expected = {"zone": "left", "team/part": "a", "ray.io/node-id": node["NodeID"]}
+    assert expected.items() <= node["Labels"].items()
+    assert expected.items() <= ray.get(labels.remote()).items()
+
+
+@pytest.mark.contract("F4.17", "F1.14")
+@pytest.mark.parametrize(
+    ("selector", "fits"),
+    [
+        ({"zone": "left"}, True),
+        ({"zone": "right"}, False),
+        ({"zone": "!right"}, True),
+        ({"zone": "!left"}, False),
+        ({"zone": "in(right,left)"}, True),
+        ({"zone": "!in(right,left)"}, False),
+        ({"zone": "left", "team/part": "b"}, False),
+        ({"unknown": "x"}, False),
+    ],
+    ids=str,
+)
+def test_label_selectors(selector: dict[str, str], fits: bool) -> None:
+    ray.get(labels.remote())  # a worker is there, so that only the selector decides
+    assert runs(labels.options(label_selector=selector)) is fits
+
+
+@pytest.mark.contract("F4.17", "F1.15")
+@pytest.mark.parametrize(
+    "selector", [{"zone": "in("}, {"a b c": "x"}, {"zone": 5}, ["zone"]], ids=str
+)
+def test_wrong_label_selectors(selector: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        labels.options(label_selector=selector).remote()
+
+
+@pytest.mark.contract("F4.17")
+def test_actors_follow_labels_too() -> None:
+    @ray.remote
+    class Actor:
+        def ping(self) -> str:
+            return "pong"
+
+    here = Actor.options(label_selector={"zone": "left"}).remote()
+    assert ray.get(here.ping.remote(), timeout=20) == "pong"
+    nowhere = Actor.options(label_selector={"zone": "right"}).remote()
+    ref = nowhere.ping.remote()
+    assert ray.wait([ref], timeout=0.3)[0] == []
+    ray.kill(nowhere)
+
+
+@pytest.mark.contract("F4.10", "F1.14")
+def test_memory_is_a_resource() -> None:
+    assert ray.cluster_resources()["memory"] == 4 * GIB
+    assert ray.get(assigned.options(memory=GIB).remote())["memory"] == GIB
+    assert not runs(assigned.options(memory=5 * GIB))
+
+    @ray.remote(num_cpus=0, memory=3 * GIB)
+    class Holder:
+        def ready(self) -> bool:
+            return True
+
+    holder = Holder.remote()
+    assert ray.get(holder.ready.remote())
+    wait_until(lambda: ray.available_resources().get("memory") == GIB)
+    assert not runs(assigned.options(memory=2 * GIB))
+    ray.kill(holder)
+    wait_until(lambda: ray.available_resources().get("memory") == 4 * GIB)
+
+
+@pytest.mark.contract("F4.11", "F1.14")
+def test_accelerator_types() -> None:
+    assert NVIDIA_TESLA_V100 == "V100"
+    ray.get(assigned.remote())
+    here = assigned.options(accelerator_type=NVIDIA_TESLA_V100, num_gpus=1)
+    assert ray.get(here.remote(), timeout=20)["GPU"] == 1.0
+    assert not runs(assigned.options(accelerator_type="A100"))
+
+
+@pytest.mark.contract("F4.16", "F4.15", "F1.15")
+@pytest.mark.parametrize("strategy", ["SOMEHOW", 5], ids=str)
+def test_wrong_strategies(strategy: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        assigned.options(scheduling_strategy=strategy).remote()
+
+
+@pytest.mark.contract("F4.15")
+@pytest.mark.parametrize("strategy", ["DEFAULT", "SPREAD", None])
+def test_strategies_by_name(strategy: Any) -> None:
+    assert ray.get(assigned.options(scheduling_strategy=strategy).remote()) == {"CPU": 1.0}

@@ -1,0 +1,359 @@
+"""Several nodes on this machine, each with its own daemon and its own store."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+from harness import IS_HELIOSTAT, wait_until
+from ray.cluster_utils import Cluster
+from ray.exceptions import ActorDiedError, RayActorError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from shared import cluster as shared
+
+MIB = 1024 * 1024
+STORE = 200 * MIB
+
+# How long the end of a node may stay unnoticed: Ray asks every few seconds.
+NOTICED_S = 10 if IS_HELIOSTAT else 60
+
+
+@ray.remote
+def where() -> str:
+    return str(ray.get_runtime_context().get_node_id())
+
+
+@ray.remote
+class Resident:
+    """An actor that says where it lives."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def where(self) -> str:
+        self.calls += 1
+        return str(ray.get_runtime_context().get_node_id())
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def count(self) -> int:
+        return self.calls
+
+    def checksum(self, box: list[Any]) -> int:
+        return int(ray.get(box[0]).sum())
+
+    def make(self, fill: int) -> Any:
+        return np.full(8 * MIB, fill, dtype=np.uint8)
+
+
+@pytest.fixture
+def make_cluster() -> Iterator[Callable[..., Cluster]]:
+    """A head with one CPU and nodes as listed, connected; all of it ends with the test."""
+    shared.stop()
+    made: list[Cluster] = []
+
+    def make(*nodes: dict[str, Any]) -> Cluster:
+        cluster = Cluster(
+            initialize_head=True,
+            head_node_args={"num_cpus": 1, "object_store_memory": STORE},
+        )
+        made.append(cluster)
+        for node in nodes:
+            cluster.add_node(object_store_memory=STORE, **node)
+        cluster.wait_for_nodes()
+        ray.init(address=cluster.address)
+        return cluster
+
+    yield make
+    ray.shutdown()
+    for cluster in made:
+        cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Cluster]:
+    """A head and two nodes with resources of their own, for tests that break nothing."""
+    shared.stop()
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": STORE}
+    )
+    cluster.add_node(num_cpus=2, resources={"left": 2}, object_store_memory=STORE)
+    cluster.add_node(num_cpus=2, resources={"right": 2}, object_store_memory=STORE)
+    cluster.wait_for_nodes()
+    ray.init(address=cluster.address)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def node_with(resource: str) -> str:
+    (node,) = [n["NodeID"] for n in ray.nodes() if n["Alive"] and resource in n["Resources"]]
+    return str(node)
+
+
+@pytest.mark.contract("F6.24", "F4.18", "F4.01")
+def test_nodes_and_sums(three: Cluster) -> None:
+    nodes = ray.nodes()
+    assert [n["Alive"] for n in nodes] == [True] * 3
+    assert len({n["NodeID"] for n in nodes}) == 3
+    total = ray.cluster_resources()
+    assert (total["CPU"], total["left"], total["right"]) == (5.0, 2.0, 2.0)
+    wait_until(lambda: ray.available_resources().get("CPU") == 5.0, what="all CPUs free")
+
+
+@pytest.mark.contract("F4.09", "F4.06", "F1.14")
+def test_a_resource_pins_tasks_and_actors(three: Cluster) -> None:
+    left, right = node_with("left"), node_with("right")
+    on_left = [where.options(resources={"left": 1}).remote() for _ in range(6)]
+    on_right = [where.options(resources={"right": 0.5}).remote() for _ in range(6)]
+    assert set(ray.get(on_left)) == {left}
+    assert set(ray.get(on_right)) == {right}
+    resident = Resident.options(resources={"left": 1}).remote()
+    assert ray.get(resident.where.remote()) == left
+
+
+@pytest.mark.contract("F4.07", "F4.15", "F4.06")
+def test_tasks_spill_over(three: Cluster, tmp_path: Path) -> None:
+    """Five tasks that wait for each other fit only when every node takes its share."""
+
+    @ray.remote
+    def meet(directory: str, i: int) -> str:
+        open(os.path.join(directory, str(i)), "w").close()
+        deadline = time.monotonic() + 40
+        while len(os.listdir(directory)) < 5:
+            assert time.monotonic() < deadline, "the others never came"
+            time.sleep(0.02)
+        return str(ray.get_runtime_context().get_node_id())
+
+    found = ray.get([meet.remote(str(tmp_path), i) for i in range(5)])
+    assert sorted(found.count(node) for node in set(found)) == [1, 2, 2]
+
+
+@pytest.mark.contract("F4.15")
+def test_spread_uses_every_node(three: Cluster) -> None:
+    spread = where.options(scheduling_strategy="SPREAD", num_cpus=0.1)
+    assert len(set(ray.get([spread.remote() for _ in range(12)]))) == 3
+    actors = [
+        Resident.options(scheduling_strategy="SPREAD", num_cpus=0.1).remote() for _ in range(6)
+    ]
+    assert len(set(ray.get([a.where.remote() for a in actors]))) == 3
+
+
+@pytest.mark.contract("F4.16")
+def test_node_affinity(three: Cluster) -> None:
+    right = node_with("right")
+    there = NodeAffinitySchedulingStrategy(node_id=right, soft=False)
+    assert ray.get(where.options(scheduling_strategy=there).remote()) == right
+    resident = Resident.options(scheduling_strategy=there).remote()
+    assert ray.get(resident.where.remote()) == right
+    nowhere = NodeAffinitySchedulingStrategy(node_id="a" * 56, soft=False)
+    with pytest.raises(ray.exceptions.TaskUnschedulableError):
+        ray.get(where.options(scheduling_strategy=nowhere).remote(), timeout=30)
+    with pytest.raises(ValueError):
+        NodeAffinitySchedulingStrategy(node_id="no hex", soft=False)
+    elsewhere = NodeAffinitySchedulingStrategy(node_id="a" * 56, soft=True)
+    assert ray.get(where.options(scheduling_strategy=elsewhere).remote(), timeout=30)
+
+
+@pytest.mark.contract("F3.04", "F3.03", "F3.10")
+def test_an_object_of_one_node_is_read_on_another(three: Cluster) -> None:
+    @ray.remote
+    def make(fill: int) -> np.ndarray:
+        return np.arange(8 * MIB, dtype=np.uint8) * np.uint8(0) + np.uint8(fill)
+
+    @ray.remote
+    def checksum(array: np.ndarray) -> tuple[int, bool]:
+        return int(array.sum()), bool(array.flags.writeable)
+
+    there = make.options(resources={"left": 1}).remote(3)
+    total, writeable = ray.get(checksum.options(resources={"right": 1}).remote(there))
+    assert total == 3 * 8 * MIB
+    assert not writeable
+    here = ray.get(there)
+    assert here.sum() == 3 * 8 * MIB
+    from_driver = ray.put(np.ones(8 * MIB, dtype=np.uint8))
+    sums = [
+        checksum.options(resources={side: 1}).remote(from_driver)
+        for side in ("left", "right", "left", "right")
+    ]
+    assert [s for s, _ in ray.get(sums)] == [8 * MIB] * 4
+
+
+@pytest.mark.contract("F3.09", "F3.04")
+def test_nested_refs_cross_nodes(three: Cluster) -> None:
+    left = Resident.options(resources={"left": 1}).remote()
+    right = Resident.options(resources={"right": 1}).remote()
+    ref = left.make.remote(2)
+    assert ray.get(right.checksum.remote([ref])) == 2 * 8 * MIB
+
+
+@pytest.mark.contract("F2.24", "F4.06")
+def test_actors_on_different_nodes_call_each_other(three: Cluster) -> None:
+    @ray.remote
+    class Caller:
+        def ask(self, other: Any) -> tuple[str, str]:
+            here = str(ray.get_runtime_context().get_node_id())
+            return here, ray.get(other.where.remote())
+
+    resident = Resident.options(resources={"left": 1}).remote()
+    caller = Caller.options(resources={"right": 1}).remote()
+    assert ray.get(caller.ask.remote(resident)) == (node_with("right"), node_with("left"))
+
+
+@pytest.mark.contract("F1.05", "F4.06")
+def test_nested_tasks_across_nodes(three: Cluster) -> None:
+    @ray.remote(resources={"left": 1})
+    def outer() -> tuple[str, str]:
+        inner = where.options(resources={"right": 1}).remote()
+        return str(ray.get_runtime_context().get_node_id()), ray.get(inner)
+
+    assert ray.get(outer.remote()) == (node_with("left"), node_with("right"))
+
+
+@pytest.mark.contract("F0.17", "F4.06")
+def test_output_of_another_node_reaches_the_driver(three: Cluster, run_driver: Any) -> None:
+    done = run_driver(
+        """
+        import sys
+        import time
+        import ray
+
+        ray.init(address=sys.argv[1])
+
+        @ray.remote(resources={"left": 1})
+        def speak():
+            print("from far away")
+
+        ray.get(speak.remote())
+        time.sleep(1.0)
+        """,
+        args=[three.address],
+    ).check()
+    assert "from far away" in done.output
+
+
+@pytest.mark.contract("F6.24", "F4.07")
+@pytest.mark.timeout(120)
+def test_a_new_node_takes_what_waited(make_cluster: Any) -> None:
+    cluster = make_cluster()
+    waiting = where.options(resources={"late": 1}).remote()
+    actor = Resident.options(resources={"late": 1}).remote()
+    call = actor.where.remote()
+    assert ray.wait([waiting, call], timeout=0.5)[0] == []
+    cluster.add_node(num_cpus=1, resources={"late": 2}, object_store_memory=STORE)
+    cluster.wait_for_nodes()
+    late = node_with("late")
+    assert ray.get([waiting, call], timeout=60) == [late, late]
+
+
+@pytest.mark.contract("F5.02", "F5.06", "F6.24", "F4.18")
+@pytest.mark.timeout(180)
+def test_a_removed_node_is_dead_and_its_actor_too(make_cluster: Any) -> None:
+    cluster = make_cluster()
+    node = cluster.add_node(num_cpus=2, resources={"doomed": 2}, object_store_memory=STORE)
+    cluster.wait_for_nodes()
+    node_id = node_with("doomed")
+    resident = Resident.options(resources={"doomed": 1}).remote()
+    assert ray.get(resident.where.remote()) == node_id
+    cluster.remove_node(node)
+
+    def dead() -> bool:
+        return [n["Alive"] for n in ray.nodes() if n["NodeID"] == node_id] in ([False], [])
+
+    wait_until(dead, within=NOTICED_S, what="the node is dead", every=0.1)
+    with pytest.raises(RayActorError):
+        ray.get(resident.where.remote(), timeout=NOTICED_S)
+    with pytest.raises(ActorDiedError) as caught:
+        ray.get(resident.where.remote(), timeout=NOTICED_S)
+    assert "node" in str(caught.value).lower()
+    wait_until(lambda: ray.cluster_resources()["CPU"] == 1.0, within=NOTICED_S, every=0.1)
+
+
+@pytest.mark.contract("F5.02", "F1.10", "F5.04")
+@pytest.mark.timeout(180)
+def test_a_task_is_tried_again_on_another_node(make_cluster: Any, tmp_path: Path) -> None:
+    cluster = make_cluster({"num_cpus": 1, "resources": {"pool": 1}})
+    doomed = cluster.add_node(
+        num_cpus=1, resources={"pool": 1, "doomed": 1}, object_store_memory=STORE
+    )
+    cluster.wait_for_nodes()
+    node_id = node_with("doomed")
+    log, gate = tmp_path / "runs", tmp_path / "gate"
+
+    @ray.remote(resources={"pool": 1}, max_retries=2)
+    def work(log: str, gate: str) -> str:
+        node = str(ray.get_runtime_context().get_node_id())
+        with open(log, "a") as out:
+            out.write(node + "\n")
+        while not os.path.exists(gate):
+            time.sleep(0.02)
+        return node
+
+    refs = [work.remote(str(log), str(gate)) for _ in range(2)]
+    wait_until(lambda: log.exists() and len(log.read_text().split()) == 2, within=40)
+    assert node_id in log.read_text().split()
+    cluster.remove_node(doomed)
+    gate.touch()
+    found = ray.get(refs, timeout=NOTICED_S + 30)
+    assert node_id not in found
+    assert len(log.read_text().split()) == 3
+
+
+@pytest.mark.contract("F5.02", "F5.05", "F2.18")
+@pytest.mark.timeout(180)
+def test_an_actor_restarts_on_another_node(make_cluster: Any) -> None:
+    cluster = make_cluster()
+    first = cluster.add_node(num_cpus=1, resources={"home": 1}, object_store_memory=STORE)
+    cluster.wait_for_nodes()
+    resident = Resident.options(resources={"home": 1}, max_restarts=1, max_task_retries=-1).remote()
+    before = ray.get(resident.where.remote())
+    cluster.add_node(num_cpus=1, resources={"home": 1}, object_store_memory=STORE)
+    cluster.wait_for_nodes()
+    cluster.remove_node(first)
+    assert ray.get(resident.where.remote(), timeout=NOTICED_S + 30) != before
+
+
+@pytest.mark.contract("F3.13", "F5.03")
+@pytest.mark.timeout(180)
+def test_an_object_lost_with_its_node_is_made_again(make_cluster: Any) -> None:
+    cluster = make_cluster()
+    doomed = cluster.add_node(num_cpus=1, resources={"maker": 1}, object_store_memory=STORE)
+    cluster.wait_for_nodes()
+
+    @ray.remote(resources={"maker": 1})
+    def make() -> np.ndarray:
+        return np.full(8 * MIB, 5, dtype=np.uint8)
+
+    ref = make.remote()
+    ray.wait([ref], fetch_local=False, timeout=30)
+    cluster.add_node(num_cpus=1, resources={"maker": 1}, object_store_memory=STORE)
+    cluster.wait_for_nodes()
+    cluster.remove_node(doomed)
+    assert ray.get(ref, timeout=NOTICED_S + 30)[-1] == 5
+
+
+@pytest.mark.contract("F6.24")
+@pytest.mark.timeout(120)
+def test_connect_and_shutdown_of_the_helper() -> None:
+    shared.stop()
+    cluster = Cluster()
+    head = cluster.add_node(num_cpus=1, object_store_memory=STORE)
+    other = cluster.add_node(num_cpus=2, object_store_memory=STORE)
+    assert head is not other
+    cluster.wait_for_nodes()
+    assert len(cluster.list_all_nodes()) == 2
+    cluster.connect()
+    assert ray.cluster_resources()["CPU"] == 3.0
+    host, _, port = cluster.address.rpartition(":")
+    assert host
+    assert int(port) > 0
+    ray.shutdown()
+    cluster.shutdown()
+    assert not ray.is_initialized()

@@ -1,0 +1,334 @@
+"""What the tests share that is not a fixture: waiting, driver scripts, and the view from /proc.
+
+Nothing here imports ``ray``: the helpers look at a session from outside, the way an operator would.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+# The same files run on Heliostat and on Ray, which is the oracle for what they assert.
+IS_HELIOSTAT = find_spec("heliostat") is not None
+
+# How long a session may take to vanish. Ray's processes wait for each other for several seconds.
+GONE_WITHIN_S = 2.0 if IS_HELIOSTAT else 25.0
+
+
+def wait_until(
+    probe: Callable[[], T | None], *, within: float = 10.0, what: str = "", every: float = 0.02
+) -> T:
+    """Call ``probe`` until it returns something true, and return that; fail after ``within`` s."""
+    deadline = time.monotonic() + within
+    while True:
+        value = probe()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within} s: {what or probe}; last value {value!r}")
+        time.sleep(every)
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for a child that must not find this test's cluster by accident."""
+    env = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in {"RAY_ADDRESS", "RAY_NAMESPACE", "CUDA_VISIBLE_DEVICES", "HELIOSTAT_SESSION"}
+        and not k.startswith("RAY_JOB_")
+    }
+    env["PYTHONUNBUFFERED"] = "1"
+    env["RAY_USAGE_STATS_ENABLED"] = "0"
+    env.update(extra or {})
+    return env
+
+
+@dataclass
+class Finished:
+    """A driver that has ended."""
+
+    rc: int
+    stdout: str
+    stderr: str
+
+    @property
+    def output(self) -> str:
+        return self.stdout + self.stderr
+
+    def check(self) -> Finished:
+        assert self.rc == 0, f"driver ended with {self.rc}\n{self.report()}"
+        return self
+
+    def report(self) -> str:
+        return f"--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}"
+
+    def value(self, key: str) -> str:
+        """What the driver printed as ``key=value`` on a line of its own."""
+        for line in self.stdout.splitlines():
+            name, eq, value = line.partition("=")
+            if eq and name == key:
+                return value
+        raise AssertionError(f"the driver printed no {key}=...\n{self.report()}")
+
+
+@dataclass
+class Driver:
+    """A Python process with its output in files, so that an orphan of it cannot block a reader."""
+
+    process: subprocess.Popen[bytes]
+    stdout_path: Path
+    stderr_path: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def stdout(self) -> str:
+        return self.stdout_path.read_text(errors="replace")
+
+    def stderr(self) -> str:
+        return self.stderr_path.read_text(errors="replace")
+
+    def wait_line(self, key: str, within: float = 60.0) -> str:
+        """The value of the line ``key=value`` once the driver has printed it."""
+
+        def probe() -> str | None:
+            for line in self.stdout().splitlines(keepends=True):
+                name, eq, value = line.partition("=")
+                if eq and name == key and value.endswith("\n"):
+                    return value.rstrip("\n") or " "
+            if self.process.poll() is not None:
+                raise AssertionError(
+                    f"driver ended with {self.process.returncode} before it printed {key}=...\n"
+                    f"{self.stdout()}\n{self.stderr()}"
+                )
+            return None
+
+        return wait_until(probe, within=within, what=f"line {key}=... of the driver").strip()
+
+    def finish(self, timeout: float = 60.0) -> Finished:
+        try:
+            rc = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # faulthandler prints where it stands
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(5)
+            raise AssertionError(
+                f"driver did not finish in {timeout} s\n--- stdout\n{self.stdout()}\n"
+                f"--- stderr\n{self.stderr()}"
+            ) from None
+        return Finished(rc, self.stdout(), self.stderr())
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(5)
+
+
+def start_driver(
+    directory: Path,
+    source: str | Path,
+    *,
+    args: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    name: str = "driver",
+) -> Driver:
+    """Run a script, given as text or as a path, in a new process and process group."""
+    if isinstance(source, Path):
+        script = source
+    else:
+        script = directory / f"{name}.py"
+        script.write_text(textwrap.dedent(source))
+    out, err = directory / f"{name}.stdout", directory / f"{name}.stderr"
+    with out.open("wb") as stdout, err.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", str(script), *args],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env=clean_env(env),
+            cwd=cwd or directory,
+            start_new_session=True,
+        )
+    return Driver(process, out, err)
+
+
+@dataclass(frozen=True)
+class Proc:
+    """One process as /proc shows it."""
+
+    pid: int
+    cmdline: str
+
+    def __str__(self) -> str:
+        return f"{self.pid} {self.cmdline[:160]}"
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as handle:
+            return handle.read()
+    except OSError:
+        return b""
+
+
+def all_processes() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process exists and is more than an entry that its parent has not collected."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return bool(fields) and fields[0] not in (b"Z", b"X")
+
+
+def listening_ports(pids: Iterable[int]) -> set[int]:
+    """The TCP ports on which these processes listen."""
+    inodes = {
+        target[8:-1]
+        for pid in pids
+        for target in _links(f"/proc/{pid}/fd")
+        if target.startswith("socket:[")
+    }
+    ports = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in _read(table).decode().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports
+
+
+def _links(directory: str) -> Iterator[str]:
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return
+    for name in names:
+        try:
+            yield os.readlink(f"{directory}/{name}")
+        except OSError:
+            continue
+
+
+@dataclass(frozen=True)
+class Session:
+    """What belongs to one session on this machine, found from outside."""
+
+    directory: Path
+    drivers: frozenset[int] = field(default_factory=lambda: frozenset({os.getpid()}))
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    def processes(self) -> list[Proc]:
+        """Every living process of the session except its drivers."""
+        mark = f"HELIOSTAT_SESSION={self.name}".encode()
+        found = []
+        for pid in all_processes():
+            if pid in self.drivers or not is_alive(pid):
+                continue
+            cmdline = _read(f"/proc/{pid}/cmdline")
+            environ = _read(f"/proc/{pid}/environ").split(b"\0")
+            if mark in environ or str(self.directory).encode() in cmdline:
+                found.append(Proc(pid, cmdline.replace(b"\0", b" ").decode(errors="replace")))
+        return found
+
+    def pids(self) -> list[int]:
+        return [proc.pid for proc in self.processes()]
+
+    def daemons(self) -> list[int]:
+        """The node daemon: the process that runs the binary ``heliostat``."""
+        return [pid for pid in self.pids() if _executable(pid) == "heliostat"]
+
+    def shared_memory(self) -> set[str]:
+        """Named shared-memory files that processes of the session hold open or mapped."""
+        paths = set()
+        for pid in [*self.pids(), *self.drivers]:
+            maps = _read(f"/proc/{pid}/maps").decode(errors="replace").splitlines()
+            names = [line.split(maxsplit=5)[5] for line in maps if line.count("/")]
+            paths |= {n for n in [*names, *_links(f"/proc/{pid}/fd")] if n.startswith("/dev/shm/")}
+        return {path for path in paths if not path.endswith("(deleted)")}
+
+    def sockets(self) -> list[Path]:
+        """The socket files in the session's directory."""
+        return [
+            Path(root, name)
+            for root, _, names in os.walk(self.directory)
+            for name in names
+            if _is_socket(Path(root, name))
+        ]
+
+    def ports(self) -> set[int]:
+        return listening_ports(self.pids())
+
+    def logs(self) -> str:
+        """Every log file of the session in one text."""
+        return "\n".join(
+            path.read_text(errors="replace")
+            for path in sorted((self.directory / "logs").rglob("*"))
+            if path.is_file()
+        )
+
+    def assert_gone(self, shared_memory: set[str], within: float = GONE_WITHIN_S) -> None:
+        """Nothing of the session is left after ``within`` seconds."""
+
+        def rest() -> list[str]:
+            return [
+                *(str(proc) for proc in self.processes()),
+                *(path for path in shared_memory if os.path.exists(path)),
+                *(str(path) for path in self.sockets() if IS_HELIOSTAT),
+            ]
+
+        deadline = time.monotonic() + within
+        left = rest()
+        while left and time.monotonic() < deadline:
+            time.sleep(0.02)
+            left = rest()
+        assert not left, f"left {within} s after the end of {self.name}:\n" + "\n".join(left)
+
+
+def _executable(pid: int) -> str:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)"))
+    except OSError:
+        return ""
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def session_of(context: Any, drivers: Iterable[int] = ()) -> Session:
+    """The session behind what ``ray.init`` returned, or behind a directory as text."""
+    directory = context if isinstance(context, str) else context.address_info["session_dir"]
+    return Session(Path(directory).resolve(), frozenset(drivers) or frozenset({os.getpid()}))

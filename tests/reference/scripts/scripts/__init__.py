@@ -1,0 +1,1 @@
+"""The local package that the worker-group notebook imports its helpers from."""

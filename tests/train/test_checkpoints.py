@@ -1,0 +1,338 @@
+"""Checkpoints: merging, keeping, resuming, uploading; visible whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray import train
+from ray.train import (
+    Checkpoint,
+    CheckpointConfig,
+    CheckpointUploadMode,
+    FailureConfig,
+    Result,
+    get_all_reported_checkpoints,
+)
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+SNAPSHOT = "checkpoint_manager_snapshot.json"
+
+
+@pytest.mark.contract("F9.06")
+def test_a_local_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "w.txt").write_text("w")
+    checkpoint = Checkpoint.from_directory(tmp_path / "a")
+    with checkpoint.as_directory() as folder:
+        assert folder == str(tmp_path / "a")
+    assert checkpoint.get_metadata() == {}
+    checkpoint.set_metadata({"a": 1})
+    checkpoint.update_metadata({"b": 2})
+    assert checkpoint.get_metadata() == {"a": 1, "b": 2}
+    copy = checkpoint.to_directory(tmp_path / "b")
+    assert copy == str(tmp_path / "b")
+    assert Path(copy, "w.txt").read_text() == "w"
+    assert f"path={tmp_path / 'a'}" in repr(checkpoint)
+
+
+@pytest.mark.contract("F9.15")
+def test_files_of_all_ranks_are_merged(fit: Any) -> None:
+    def loop() -> None:
+        rank = train.get_context().get_world_rank()
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "sub").mkdir()
+            Path(folder, "sub", f"shard{rank}").write_text(str(rank))
+            Path(folder, "model").write_text("same")
+            train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
+
+    result = fit(loop, 3)
+    with result.checkpoint.as_directory() as folder:
+        found = sorted(str(p.relative_to(folder)) for p in Path(folder).rglob("*") if p.is_file())
+    assert found == ["model", "sub/shard0", "sub/shard1", "sub/shard2"]
+
+
+@pytest.mark.contract("F9.08")
+@pytest.mark.parametrize(("order", "kept"), [("max", [3, 4, 9]), ("min", [1, 2, 9])])
+def test_the_best_are_kept_and_the_latest(fit: Any, order: str, kept: list[int]) -> None:
+    scores = {1: 0.1, 2: 0.2, 3: 0.8, 4: 0.9, 9: 0.5}
+
+    def loop() -> None:
+        for key, score in scores.items():
+            with tempfile.TemporaryDirectory() as folder:
+                train.report(
+                    {"key": key, "score": score}, checkpoint=Checkpoint.from_directory(folder)
+                )
+
+    keep = CheckpointConfig(
+        num_to_keep=2, checkpoint_score_attribute="score", checkpoint_score_order=order
+    )
+    result = fit(loop, 1, checkpoint_config=keep)
+    assert sorted(m["key"] for _, m in result.best_checkpoints) == kept
+    assert result.metrics["key"] == 9
+    best = result.get_best_checkpoint("score", order)
+    assert best.path == next(
+        c.path for c, m in result.best_checkpoints if m["key"] == (4 if order == "max" else 1)
+    )
+    folders = [p for p in Path(result.path).iterdir() if p.name.startswith("checkpoint_2")]
+    assert len(folders) == 3
+    with pytest.raises(ValueError):
+        result.get_best_checkpoint("score", "best")
+
+
+@pytest.mark.contract("F9.10")
+def test_the_layout_on_the_disk(fit: Any) -> None:
+    def loop() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "w").write_text("w")
+            train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
+
+    result = fit(loop, 1)
+    snapshot = json.loads(Path(result.path, SNAPSHOT).read_text())
+    (row,) = snapshot["checkpoint_results"]
+    assert row["metrics"] == {"a": 1}
+    assert Path(result.path, row["checkpoint_dir_name"], "w").read_text() == "w"
+    assert Path(result.path, ".validate_storage_marker").exists()
+
+
+@pytest.mark.contract("F9.10", "F9.05")
+def test_the_same_name_resumes(fit: Any) -> None:
+    def loop() -> str:
+        checkpoint = train.get_checkpoint()
+        before = "nothing"
+        if checkpoint is not None:
+            with checkpoint.as_directory() as folder:
+                before = Path(folder, "w").read_text()
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "w").write_text(before + "+")
+            train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
+        return before
+
+    assert fit(loop, 1, name="again").return_value == "nothing"
+    second = fit(loop, 1, name="again")
+    assert second.return_value == "nothing+"
+    read = Result.from_path(second.path)
+    assert read.checkpoint.path == second.checkpoint.path
+    assert read.metrics == {"a": 1}
+
+
+@pytest.mark.contract("F9.15")
+def test_a_name_of_ones_own(fit: Any) -> None:
+    def loop() -> None:
+        for i in range(2):
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "w").write_text("w")
+                train.report(
+                    {"i": i},
+                    checkpoint=Checkpoint.from_directory(folder),
+                    checkpoint_dir_name=f"mine_{i}",
+                )
+
+    assert Path(fit(loop, 2).checkpoint.path).name == "mine_1"
+
+
+@pytest.mark.contract("F9.20")
+def test_asynchronous_uploads(fit: Any, tmp_path: Path) -> None:
+    def loop() -> list[int]:
+        for i in range(3):
+            folder = tmp_path / f"local{i}"
+            folder.mkdir()
+            (folder / "w").write_text(str(i))
+            train.report(
+                {"i": i},
+                checkpoint=Checkpoint.from_directory(folder),
+                checkpoint_upload_mode=CheckpointUploadMode.ASYNC,
+            )
+        return [r.metrics["i"] for r in get_all_reported_checkpoints()]
+
+    result = fit(loop, 1)
+    assert result.return_value == [0, 1, 2]
+    with result.checkpoint.as_directory() as folder:
+        assert Path(folder, "w").read_text() == "2"
+    assert not any((tmp_path / f"local{i}").exists() for i in range(3))
+
+
+@pytest.mark.contract("F9.20")
+def test_a_failed_asynchronous_upload_is_a_failure(fit: Any, tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")
+
+    def loop() -> None:
+        train.report(
+            {"i": 0},
+            checkpoint=Checkpoint.from_directory(gone),
+            checkpoint_upload_mode=CheckpointUploadMode.ASYNC,
+        )
+
+    with pytest.raises(train.WorkerGroupError):
+        fit(loop, 1)
+
+
+@pytest.mark.contract("F9.20")
+def test_a_checkpoint_that_lies_in_the_storage(fit: Any) -> None:
+    def loop() -> None:
+        storage = train.get_context().get_storage()
+        folder = Path(storage.path if hasattr(storage, "path") else storage.experiment_fs_path)
+        folder = folder / "by_hand"
+        folder.mkdir()
+        (folder / "w").write_text("w")
+        train.report(
+            {"i": 0},
+            checkpoint=Checkpoint(str(folder)),
+            checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD,
+        )
+
+    result = fit(loop, 1)
+    assert Path(result.checkpoint.path).name == "by_hand"
+    assert Path(result.checkpoint.path, "w").read_text() == "w"
+
+
+@pytest.mark.heliostat_only("CKPT-1")
+def test_a_checkpoint_is_visible_whole_or_not_at_all(fit: Any, tmp_path: Path) -> None:
+    """A worker dies in the middle of writing; nobody ever sees a folder with missing files."""
+    died = tmp_path / "died"
+    size, files = 200_000, 20
+
+    def die_half_way() -> None:
+        """From now on the fifth copied file is the last thing that this process does."""
+        import shutil
+
+        copied, plain = [], shutil.copyfile
+
+        def copy(source: str, target: str, **options: Any) -> Any:
+            copied.append(source)
+            if len(copied) == 5:
+                os._exit(1)
+            return plain(source, target, **options)
+
+        shutil.copyfile = copy  # type: ignore[assignment]
+
+    def loop() -> None:
+        rank = train.get_context().get_world_rank()
+        for step in range(8):
+            if step == 4 and rank == 1 and not died.exists():
+                died.write_text("")
+                die_half_way()
+            with tempfile.TemporaryDirectory() as folder:
+                for i in range(files):
+                    Path(folder, f"{rank}-{i}").write_bytes(bytes(size))
+                train.report({"step": step}, checkpoint=Checkpoint.from_directory(folder))
+
+    seen: list[str] = []
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            for folder in (tmp_path / "run").glob("checkpoint_2*"):
+                try:
+                    sizes = [p.stat().st_size for p in folder.iterdir()]
+                except FileNotFoundError:
+                    continue
+                if len(sizes) != 2 * files or set(sizes) != {size}:
+                    seen.append(f"{folder}: {len(sizes)} files")
+            time.sleep(0.002)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        result = fit(loop, 2, failure_config=FailureConfig(max_failures=1))
+    finally:
+        stop.set()
+        watcher.join()
+    assert died.exists()
+    assert seen == []
+    assert len(result.best_checkpoints) == 12
+    assert not list((tmp_path / "run" / ".staging").glob("*"))
+
+
+@pytest.mark.contract("F9.19")
+def test_all_reported_checkpoints(fit: Any) -> None:
+    def loop() -> list[int]:
+        for i in range(3):
+            with tempfile.TemporaryDirectory() as folder:
+                train.report({"i": i}, checkpoint=Checkpoint.from_directory(folder))
+        return [c.metrics["i"] for c in get_all_reported_checkpoints()]
+
+    assert fit(loop, 2).return_value == [0, 1, 2]
+
+
+@pytest.mark.contract("F9.10")
+def test_a_filesystem_of_pyarrow(fit: Any, tmp_path: Path) -> None:
+    fs = pytest.importorskip("pyarrow.fs")
+    store = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+
+    def loop() -> str:
+        checkpoint = train.get_checkpoint()
+        before = ""
+        if checkpoint is not None:
+            with checkpoint.as_directory() as folder:
+                before = Path(folder, "w").read_text()
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "w").write_text(before + "x")
+            train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
+        return before
+
+    options = {"storage_path": "runs", "storage_filesystem": store, "name": "arrow"}
+    first = fit(loop, 2, **options)
+    assert (tmp_path / first.checkpoint.path / "w").read_text() == "x"
+    assert fit(loop, 2, **options).return_value == "x"
+
+
+@pytest.mark.slow
+@pytest.mark.contract("F9.10")
+def test_an_s3_compatible_store(ray_fresh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow.fs")
+    server_of = pytest.importorskip("moto.server")
+    import pyarrow.fs
+
+    server = server_of.ThreadedMotoServer(port=0)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(key, "test")
+        store = pyarrow.fs.S3FileSystem(
+            access_key="test",
+            secret_key="test",
+            endpoint_override=f"http://{host}:{port}",
+            region="us-east-1",
+            allow_bucket_creation=True,
+        )
+        store.create_dir("bucket")
+        ray_fresh(num_cpus=2)
+
+        def loop() -> str:
+            checkpoint = train.get_checkpoint()
+            before = ""
+            if checkpoint is not None:
+                with checkpoint.as_directory() as folder:
+                    before = Path(folder, "w").read_text()
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "w").write_text(before + "x")
+                train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
+            return before
+
+        from ray.train import RunConfig, ScalingConfig
+        from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+        for expected in ("", "x"):
+            result = DataParallelTrainer(
+                loop,
+                scaling_config=ScalingConfig(num_workers=2),
+                run_config=RunConfig(
+                    name="run", storage_path="bucket/runs", storage_filesystem=store
+                ),
+            ).fit()
+            assert result.return_value == expected
+        found = store.get_file_info(pyarrow.fs.FileSelector("bucket/runs/run"))
+        assert SNAPSHOT in {f.base_name for f in found}
+        assert ray.is_initialized()
+    finally:
+        server.stop()

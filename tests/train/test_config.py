@@ -1,0 +1,156 @@
+"""Wrong configurations fail when they are given, with a text that says what to change."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.train import CheckpointConfig, DataConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+
+
+@pytest.mark.contract("F9.03")
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"resources_per_worker": {"GPU": 1}}, "use_gpu"),
+        ({"use_gpu": True, "resources_per_worker": {"GPU": 0}}, "GPU"),
+    ],
+)
+def test_contradicting_scaling_configs(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ScalingConfig(num_workers=2, **options)
+
+
+@pytest.mark.heliostat_only("Ray accepts them and fails later")
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"num_workers": -1}, "num_workers=-1"),
+        ({"num_workers": 1.5}, r"num_workers=1\.5"),
+        ({"num_workers": (2, 1)}, "min <= max"),
+        ({"num_workers": (0, 1)}, "min <= max"),
+        ({"resources_per_worker": {"CPU": -1}}, "CPU"),
+        ({"placement_strategy": "CLOSE"}, "PACK"),
+    ],
+)
+def test_scaling_configs_out_of_range(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ScalingConfig(**options)
+
+
+@pytest.mark.contract("F9.03", "F9.04", "F9.09")
+def test_options_of_the_first_generation_are_refused() -> None:
+    with pytest.raises(DeprecationWarning):
+        ScalingConfig(trainer_resources={"CPU": 1})
+    with pytest.raises(DeprecationWarning):
+        RunConfig(verbose=2)
+    with pytest.raises(DeprecationWarning):
+        FailureConfig(fail_fast=True)
+    with pytest.raises(DeprecationWarning):
+        TorchTrainer(lambda: None, resume_from_checkpoint=object())
+    with pytest.raises(DeprecationWarning):
+        TorchTrainer.restore("/nowhere")
+
+
+@pytest.mark.contract("F9.03")
+def test_resources_of_a_worker() -> None:
+    assert ScalingConfig(num_workers=4).total_resources == {"CPU": 4}
+    assert ScalingConfig(num_workers=2, use_gpu=True).num_gpus_per_worker == 1
+    assert ScalingConfig(num_workers=2, use_gpu=True).num_cpus_per_worker == 0
+
+
+@pytest.mark.contract("F9.08")
+@pytest.mark.parametrize("options", [{"num_to_keep": 0}, {"checkpoint_score_order": "best"}])
+def test_checkpoint_configs(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        CheckpointConfig(**options)
+
+
+@pytest.mark.contract("F9.07")
+def test_data_config() -> None:
+    with pytest.raises(TypeError):
+        DataConfig(datasets_to_split="train")
+    DataConfig(datasets_to_split=["train"])
+
+
+@pytest.mark.contract("F9.27")
+def test_torch_config() -> None:
+    assert TorchConfig().timeout_s == 1800
+    assert TorchConfig().backend is None
+
+
+@pytest.mark.heliostat_only("Ray notices on the workers")
+def test_an_unknown_init_method() -> None:
+    with pytest.raises(ValueError, match="'env' or 'tcp'"):
+        TorchConfig(init_method="file")
+
+
+@pytest.mark.contract("F9.01")
+def test_the_arity_of_the_function() -> None:
+    def two(a: int, b: int) -> None: ...
+
+    with pytest.raises(ValueError, match="argument"):
+        TorchTrainer(two, train_loop_config={"a": 1})
+
+
+@pytest.mark.contract("F9.04")
+def test_defaults_of_a_run() -> None:
+    config = RunConfig()
+    assert config.failure_config.max_failures == 0
+    assert config.checkpoint_config.num_to_keep is None
+
+
+@pytest.mark.heliostat_only("Ray reports it from a worker")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_an_unwritable_storage(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    trainer = TorchTrainer(lambda: None, run_config=RunConfig(storage_path=str(tmp_path / "x")))
+    with pytest.raises(ValueError, match="storage_path"):
+        trainer.fit()
+
+
+@pytest.mark.heliostat_only("Ray reports it from a worker")
+def test_a_storage_path_with_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    config = RunConfig(storage_path=str(tmp_path / "file"))
+    with pytest.raises(ValueError, match="a file is in the way"):
+        TorchTrainer(lambda: None, run_config=config).fit()
+
+
+@pytest.mark.heliostat_only("Ray waits without an end")
+@pytest.mark.usefixtures("ray_start")
+def test_a_group_that_cannot_be_placed(tmp_path: Path) -> None:
+    from ray.train import TrainingFailedError
+
+    run = RunConfig(storage_path=str(tmp_path))
+    with pytest.raises(TrainingFailedError, match="use_gpu=False"):
+        TorchTrainer(
+            lambda: None,
+            scaling_config=ScalingConfig(num_workers=1, use_gpu=True),
+            run_config=run,
+        ).fit()
+    with pytest.raises(TrainingFailedError, match="room for 4, limited by CPU"):
+        TorchTrainer(
+            lambda: None, scaling_config=ScalingConfig(num_workers=5), run_config=run
+        ).fit()
+
+
+@pytest.mark.heliostat_only("Ray raises what pickle says")
+@pytest.mark.usefixtures("ray_start")
+def test_a_function_that_cannot_be_sent(tmp_path: Path) -> None:
+    import threading
+
+    from ray.train import TrainingFailedError
+
+    lock = threading.Lock()
+
+    def loop() -> None:
+        with lock:
+            pass
+
+    run = RunConfig(storage_path=str(tmp_path))
+    with pytest.raises(TrainingFailedError, match="inside of the function"):
+        TorchTrainer(loop, run_config=run).fit()

@@ -1,0 +1,86 @@
+"""``num_workers=(min, max)``: smaller after a loss, larger when there is room again."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray import train
+from ray.train import Checkpoint, FailureConfig
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.mark.contract("F9.24")
+def test_an_elastic_group_starts_with_what_fits(fit: Any) -> None:
+    def loop() -> int:
+        return train.get_context().get_world_size()
+
+    # Four CPUs are there.
+    assert fit(loop, (2, 3)).return_value == 3
+    assert fit(loop, (1, 8), name="all").return_value == 4
+
+
+@pytest.mark.contract("F9.24")
+@pytest.mark.heliostat_only("Ray asks for a new placement group every time")
+def test_a_group_goes_on_smaller_and_grows_again(fit: Any, tmp_path: Path) -> None:
+    taken, released = tmp_path / "taken", tmp_path / "released"
+
+    def loop() -> list[int]:
+        checkpoint = train.get_checkpoint()
+        sizes: list[int] = []
+        if checkpoint is not None:
+            with checkpoint.as_directory() as folder:
+                sizes = json.loads(Path(folder, "sizes").read_text())
+        size = train.get_context().get_world_size()
+        rank = train.get_context().get_world_rank()
+        for _ in range(200):
+            if len(set(sizes)) > 1 and sizes[-1] == 4:
+                break
+            sizes.append(size)
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "sizes").write_text(json.dumps(sizes))
+                train.report({"size": size}, checkpoint=Checkpoint.from_directory(folder))
+            if size == 4 and rank == 3 and not taken.exists():
+                taken.write_text("")
+                os._exit(1)
+            time.sleep(0.1)
+        return sizes
+
+    @ray.remote(num_cpus=1)
+    class Occupant:
+        """Takes the room of the lost worker for a while."""
+
+        def hold(self) -> None:
+            released.write_text("")
+
+    import threading
+
+    def occupy() -> None:
+        while not taken.exists():
+            time.sleep(0.005)
+        occupant = Occupant.remote()
+        time.sleep(4)
+        ray.kill(occupant)
+
+    thread = threading.Thread(target=occupy)
+    thread.start()
+    try:
+        result = fit(
+            loop,
+            (2, 4),
+            scaling={"elastic_resize_monitor_interval_s": 0.5},
+            failure_config=FailureConfig(max_failures=2),
+        )
+    finally:
+        taken.write_text("")
+        thread.join()
+    sizes = result.return_value
+    changes = [size for i, size in enumerate(sizes) if i == 0 or size != sizes[i - 1]]
+    assert changes == [4, 3, 4]

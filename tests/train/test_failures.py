@@ -1,0 +1,232 @@
+"""What ends a run and what does not: exceptions, deaths, hung ranks, full disks, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from harness import wait_until
+from ray import train
+from ray.train import Checkpoint, FailureConfig, WorkerGroupError
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.mark.contract("F9.02", "F9.09")
+def test_an_exception_ends_the_run_and_names_the_rank(fit: Any) -> None:
+    def loop() -> None:
+        if train.get_context().get_world_rank() == 1:
+            raise ValueError("broken loop")
+        time.sleep(30)
+
+    start = time.monotonic()
+    with pytest.raises(WorkerGroupError, match="broken loop") as caught:
+        fit(loop, 2)
+    assert list(caught.value.worker_failures) == [1]
+    assert isinstance(caught.value.worker_failures[1], ValueError)
+    assert time.monotonic() - start < 25
+
+
+@pytest.mark.contract("F9.09", "F9.17")
+def test_a_restart_begins_from_the_latest_checkpoint(fit: Any, tmp_path: Path) -> None:
+    died = tmp_path / "died"
+
+    def loop() -> list[int]:
+        checkpoint = train.get_checkpoint()
+        first = 0
+        if checkpoint is not None:
+            with checkpoint.as_directory() as folder:
+                first = json.loads(Path(folder, "step.json").read_text()) + 1
+        steps = []
+        for step in range(first, 6):
+            steps.append(step)
+            with tempfile.TemporaryDirectory() as folder:
+                found = None
+                if train.get_context().get_world_rank() == 0:
+                    Path(folder, "step.json").write_text(json.dumps(step))
+                    found = Checkpoint.from_directory(folder)
+                train.report({"step": step}, checkpoint=found)
+            if step == 3 and train.get_context().get_world_rank() == 1 and not died.exists():
+                died.write_text("")
+                os._exit(1)
+        return steps
+
+    result = fit(loop, 2, failure_config=FailureConfig(max_failures=1))
+    # What `report` returned from is never repeated.
+    assert result.return_value == [4, 5]
+    assert result.metrics == {"step": 5}
+
+
+@pytest.mark.contract("F9.09")
+def test_max_failures_is_a_limit(fit: Any, tmp_path: Path) -> None:
+    count = tmp_path / "count"
+
+    def loop() -> None:
+        with count.open("a") as file:
+            file.write("x")
+        raise RuntimeError("again")
+
+    with pytest.raises(WorkerGroupError, match="again"):
+        fit(loop, 1, failure_config=FailureConfig(max_failures=2))
+    assert count.read_text() == "xxx"
+
+
+@pytest.mark.heliostat_only("Ray starts all workers anew")
+def test_only_the_dead_worker_is_replaced(fit: Any, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    died = tmp_path / "died"
+
+    def loop() -> list[int]:
+        import torch
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel
+
+        model = DistributedDataParallel(torch.nn.Linear(4, 1))
+        pids: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(pids, os.getpid())
+        with (tmp_path / "pids").open("a") as file:
+            if dist.get_rank() == 0:
+                file.write(json.dumps(pids) + "\n")
+        for step in range(20):
+            model(torch.ones(2, 4)).sum().backward()
+            if dist.get_rank() == 1 and step == 5 and not died.exists():
+                died.write_text("")
+                os._exit(1)
+        return pids
+
+    fit(loop, 3, torch=True, failure_config=FailureConfig(max_failures=1))
+    first, second = (json.loads(line) for line in (tmp_path / "pids").read_text().splitlines())
+    assert [a == b for a, b in zip(first, second, strict=True)] == [True, False, True]
+
+
+@pytest.mark.contract("F9.09")
+@pytest.mark.heliostat_only("Ray waits without an end")
+def test_a_hung_rank_is_named_with_its_stack(fit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", "1.5")
+    monkeypatch.setenv("HELIOSTAT_TRAIN_UNWIND_S", "1")
+
+    def loop() -> None:
+        def stuck_here() -> None:
+            time.sleep(300)
+
+        if train.get_context().get_world_rank() == 1:
+            stuck_here()
+        train.report({"a": 1})
+
+    start = time.monotonic()
+    with pytest.raises(WorkerGroupError) as caught:
+        fit(loop, 2)
+    assert time.monotonic() - start < 20
+    text = str(caught.value)
+    assert "Rank 1 did not arrive at report() number 1" in text
+    assert "stuck_here" in text
+
+
+@pytest.mark.heliostat_only("Ray waits without an end")
+def test_a_hung_rank_counts_as_a_failure(
+    fit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", "1")
+    hung = tmp_path / "hung"
+
+    def loop() -> str:
+        if train.get_context().get_world_rank() == 1 and not hung.exists():
+            hung.write_text("")
+            time.sleep(300)
+        train.report({"a": 1})
+        return "done"
+
+    result = fit(loop, 2, failure_config=FailureConfig(max_failures=1))
+    assert result.return_value == "done"
+
+
+@pytest.mark.heliostat_only("Ray forgets it")
+def test_a_full_disk_is_a_failure_with_a_cause(fit: Any) -> None:
+    def loop() -> None:
+        def full(checkpoint: Any, name: str) -> Any:
+            raise OSError(28, "No space left on device")
+
+        with tempfile.TemporaryDirectory() as folder:
+            train.report(
+                {"a": 1},
+                checkpoint=Checkpoint.from_directory(folder),
+                checkpoint_upload_fn=full,
+            )
+
+    with pytest.raises(WorkerGroupError, match="No space left on device") as caught:
+        fit(loop, 1)
+    assert isinstance(caught.value.worker_failures[0], OSError)
+
+
+@pytest.mark.heliostat_only("Ray says FileNotFoundError: [Errno 2]")
+def test_a_checkpoint_folder_that_vanished(fit: Any, tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")
+
+    def loop() -> None:
+        train.report({"a": 1}, checkpoint=Checkpoint.from_directory(gone))
+
+    with pytest.raises(WorkerGroupError, match="does not exist"):
+        fit(loop, 1)
+
+
+@pytest.mark.heliostat_only("Ray ends the run")
+def test_a_lost_coordinator_is_replaced(fit: Any, tmp_path: Path) -> None:
+    """The snapshot in the storage holds everything that a run needs to go on."""
+    killed = tmp_path / "killed"
+
+    def loop() -> int:
+        checkpoint = train.get_checkpoint()
+        first = 0
+        if checkpoint is not None:
+            with checkpoint.as_directory() as folder:
+                first = int(Path(folder, "step").read_text()) + 1
+        for step in range(first, 3):
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "step").write_text(str(step))
+                train.report({"step": step}, checkpoint=Checkpoint.from_directory(folder))
+            if step == 1 and not killed.exists():
+                killed.write_text("")
+                from heliostat.train import context
+
+                ray.kill(context._session._coordinator)
+                time.sleep(30)
+        return first
+
+    assert fit(loop, 1).return_value == 2
+
+
+@pytest.mark.contract("F9.02")
+def test_ctrl_c_ends_the_run(start_driver: Any, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    script = f"""
+import pathlib
+import time
+import ray
+from ray.train import RunConfig, ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+def loop():
+    pathlib.Path({str(started)!r}).write_text("")
+    time.sleep(100)
+
+ray.init(num_cpus=2)
+try:
+    DataParallelTrainer(
+        loop,
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(name="x", storage_path={str(tmp_path)!r}),
+    ).fit()
+except KeyboardInterrupt:
+    print("ended=by hand", flush=True)
+"""
+    driver = start_driver(script)
+    wait_until(started.exists, within=60, what="the training function")
+    os.kill(driver.pid, signal.SIGINT)
+    assert driver.finish(30).value("ended") == "by hand"

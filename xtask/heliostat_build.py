@@ -1,0 +1,226 @@
+"""Builds Heliostat's wheel: a PEP 517 and PEP 660 backend of the standard library alone.
+
+One wheel carries three things that no ready backend puts together: the extension module (crate
+helio-py), the daemon binary (crate helio-cli, at heliostat/bin/heliostat) and two packages.
+`docs/decisions/0002-one-wheel.md` says why.
+
+    python xtask/heliostat_build.py place PROFILE    build, and put both files into python/heliostat
+    python xtask/heliostat_build.py wheel FOLDER     build with the release profile, and pack
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = ROOT / "python"
+PACKAGES = ("heliostat", "ray")
+EXTENSION = "_heliostat" + sysconfig.get_config_var("EXT_SUFFIX")
+BINARY = "bin/heliostat"
+EPOCH = (1980, 1, 1, 0, 0, 0)  # equal inputs make equal bytes
+
+
+# ---- what is packed ----
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        try:
+            import tomli as tomllib
+        except ImportError:
+            from pip._vendor import tomli as tomllib
+    with path.open("rb") as file:
+        return tomllib.load(file)
+
+
+def project() -> dict[str, Any]:
+    """The [project] table, with the version that Cargo.toml alone states."""
+    table: dict[str, Any] = load_toml(ROOT / "pyproject.toml")["project"]
+    return {**table, "version": load_toml(ROOT / "Cargo.toml")["workspace"]["package"]["version"]}
+
+
+def metadata() -> str:
+    table = project()
+    lines = [
+        "Metadata-Version: 2.4",
+        f"Name: {table['name']}",
+        f"Version: {table['version']}",
+        f"Summary: {table['description']}",
+        f"License-Expression: {table['license']}",
+        *(f"License-File: {name}" for name in table["license-files"]),
+        f"Requires-Python: {table['requires-python']}",
+        *(f"Classifier: {name}" for name in table["classifiers"]),
+        *(f"Requires-Dist: {need}" for need in table["dependencies"]),
+    ]
+    for extra, needs in table["optional-dependencies"].items():
+        lines.append(f"Provides-Extra: {extra}")
+        lines += [f"Requires-Dist: {need}; extra == '{extra}'" for need in needs]
+    lines += ["Description-Content-Type: text/markdown", "", (ROOT / table["readme"]).read_text()]
+    return "\n".join(lines)
+
+
+def python_sources() -> Iterator[tuple[str, Path]]:
+    """(name in the wheel, file) of what is pure Python; what `place` left in the tree is not."""
+    for package in PACKAGES:
+        for path in sorted((PYTHON / package).rglob("*")):
+            name = path.relative_to(PYTHON)
+            built = path.suffix in (".so", ".pyc") or name.parts[:2] == ("heliostat", "bin")
+            if path.is_file() and not built:
+                yield name.as_posix(), path
+
+
+# ---- what cargo makes ----
+
+
+def cargo(profile: str) -> tuple[Path, Path]:
+    """Build both artefacts with one call, so that they share every dependency; where they lie."""
+    command = ["cargo", "build", "--profile", profile, "-p", "helio-py", "-p", "helio-cli"]
+    # The interpreter itself, not the environment's link to it: that one's name stays the same when
+    # it comes to mean another version, and PyO3 would not be built again.
+    python = os.path.realpath(sys.executable)
+    environment = {**os.environ, "PYO3_PYTHON": python}
+    if subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode:
+        sys.exit("cargo could not build the extension module and the daemon")
+    target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / profile  # absolute one wins
+    library = "lib_heliostat.dylib" if sys.platform == "darwin" else "lib_heliostat.so"
+    built = target / library, target / "heliostat"
+    for path in built:
+        if not path.exists():
+            sys.exit(f"cargo built no {path}: is its crate's target named so?")
+    return built
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    return path.stat().st_size, path.stat().st_mtime_ns
+
+
+def place(profile: str) -> None:
+    """Put both artefacts where the package looks for them in a checkout."""
+    extension, binary = cargo(profile)
+    for source, name in ((extension, EXTENSION), (binary, BINARY)):
+        goal = PYTHON / "heliostat" / name
+        if goal.exists() and stamp(goal) == stamp(source):
+            continue
+        goal.parent.mkdir(exist_ok=True)
+        # A running process keeps the old file: rename over it, never write into it.
+        fresh = goal.with_name(f".{goal.name}.{os.getpid()}")
+        shutil.copy2(source, fresh)
+        fresh.replace(goal)
+
+
+# ---- the wheel ----
+
+
+class Wheel:
+    """A wheel being written; closes with its RECORD."""
+
+    def __init__(self, folder: str, tag: str) -> None:
+        table = project()
+        stem = f"{table['name']}-{table['version']}"
+        self.info = f"{stem}.dist-info"
+        self.name = f"{stem}-{tag}.whl"
+        self.path = Path(folder) / self.name
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.part = self.path.with_name(f".{self.name}.{os.getpid()}")
+        self.zip = zipfile.ZipFile(self.part, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
+        self.record: list[str] = []
+        commands = [f"{name} = {entry}" for name, entry in table["scripts"].items()]
+        self.add(f"{self.info}/METADATA", metadata().encode())
+        self.add(
+            f"{self.info}/WHEEL",
+            f"Wheel-Version: 1.0\nGenerator: heliostat_build\nRoot-Is-Purelib: false\n"
+            f"Tag: {tag}\n".encode(),
+        )
+        self.add(
+            f"{self.info}/entry_points.txt",
+            "\n".join(["[console_scripts]", *commands, ""]).encode(),
+        )
+        for name in table["license-files"]:
+            self.add(f"{self.info}/licenses/{name}", (ROOT / name).read_bytes())
+
+    def add(self, name: str, data: bytes, mode: int = 0o644) -> None:
+        entry = zipfile.ZipInfo(name, EPOCH)
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        entry.external_attr = (0o100000 | mode) << 16
+        self.zip.writestr(entry, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self.record.append(f"{name},sha256={digest},{len(data)}")
+
+    def close(self) -> str:
+        name = f"{self.info}/RECORD"
+        self.add(name, "\n".join([*self.record, f"{name},,", ""]).encode())
+        self.zip.close()
+        self.part.replace(self.path)
+        return self.name
+
+
+def tag() -> str:
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    abi = python + getattr(sys, "abiflags", "")
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    return f"{python}-{abi}-{platform}"
+
+
+def build_wheel(
+    wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None
+) -> str:
+    """PEP 517: the wheel that users install."""
+    extension, binary = cargo("release")
+    wheel = Wheel(wheel_directory, tag())
+    for name, path in python_sources():
+        wheel.add(name, path.read_bytes())
+    wheel.add(f"heliostat/{EXTENSION}", extension.read_bytes(), 0o755)
+    wheel.add(f"heliostat/{BINARY}", binary.read_bytes(), 0o755)
+    return wheel.close()
+
+
+def build_editable(
+    wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None
+) -> str:
+    """PEP 660: a path into the checkout, with both artefacts placed there."""
+    place("dev-opt")
+    wheel = Wheel(wheel_directory, "py3-none-any")
+    wheel.add("heliostat.pth", f"{PYTHON}\n".encode())
+    return wheel.close()
+
+
+def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
+    """PEP 517: what git tracks, or would."""
+    table = project()
+    stem = f"{table['name']}-{table['version']}"
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    name = f"{stem}.tar.gz"
+    with tarfile.open(Path(sdist_directory) / name, "w:gz") as archive:
+        info = tarfile.TarInfo(f"{stem}/PKG-INFO")
+        data = metadata().encode()
+        info.size = len(data)
+        archive.addfile(info, io.BytesIO(data))
+        for path in sorted(filter(None, listed.split("\0"))):
+            if (ROOT / path).is_file():
+                archive.add(ROOT / path, f"{stem}/{path}")
+    return name
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["place", profile]:
+            place(profile)
+        case ["wheel", folder]:
+            print(build_wheel(folder))
+        case _:
+            sys.exit(__doc__)

@@ -1,0 +1,44 @@
+//! `lint`, `test` and `demo`.
+
+use crate::python;
+use crate::sh::{self, Outcome, command, have};
+
+/// The formatters and the linters, cheapest first; all of them run, whatever the first one finds.
+pub(crate) fn lint() -> Outcome {
+    let venv = python::tools()?;
+    let ruff = || command(venv.program("ruff"));
+    let cargo = || command("cargo");
+    let mut outcomes = vec![
+        sh::run(cargo().args(["fmt", "--all", "--check"])),
+        sh::run(ruff().args(["format", "--quiet", "--check", "."])),
+        sh::run(ruff().args(["check", "--quiet", "."])),
+        sh::run(command(venv.program("mypy")).arg("--no-error-summary")),
+        sh::run(cargo().args(["clippy", "--quiet", "--workspace", "--all-targets"]).args(DENY)),
+    ];
+    // Its advisories come over the network, and are looked up by hand: `cargo deny check advisories`.
+    if have("cargo", &["deny", "--version"]) {
+        let checks = ["deny", "check", "bans", "licenses", "sources"];
+        outcomes.push(sh::run(cargo().args(checks)));
+    } else {
+        eprintln!("cargo deny is not installed: licences and bans go unchecked");
+    }
+    outcomes.push(crate::tidy::run());
+    let errors: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+}
+
+const DENY: [&str; 3] = ["--", "-D", "warnings"];
+
+/// Everything that must hold.
+pub(crate) fn test(arguments: &[String]) -> Outcome {
+    lint()?;
+    sh::run(command("cargo").args(["test", "--workspace"]))?;
+    let venv = python::tested()?;
+    sh::run(command(venv.program("python")).args(["-m", "pytest"]).args(arguments))
+}
+
+/// The main job, on real input.
+pub(crate) fn demo(arguments: &[String]) -> Outcome {
+    let venv = python::tested()?;
+    sh::run(command(venv.program("python")).arg("examples/worker_group.py").args(arguments))
+}

@@ -1,0 +1,52 @@
+//! The task runner behind the Makefile: `cargo xtask <task>`.
+//!
+//! One file per task family: [`python`] (environments and the package in them), [`check`] (lint and
+//! tests), [`bench`], and [`tidy`] (what no off-the-shelf linter knows about this repository).
+//! No dependencies: every task begins by building this crate.
+
+mod bench;
+mod check;
+mod python;
+mod sh;
+mod stamp;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+  setup   .venv with a release build of Heliostat, the `ray` alias and the training extras
+  dev     .venv with a quick build used in place: Python edits need no rebuild
+  wheel   dist/heliostat-*.whl for the running Python
+  demo    the main example, on real input
+  test    lint, cargo test, pytest
+  lint    rustfmt, clippy, ruff, mypy, tidy; cargo deny where it is installed
+  tidy    layers, invariants, imports, stub, import time, banned words
+  bench   the table against Ray; further arguments go to bench/compare.py";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (task, rest) = match arguments.split_first() {
+        Some((task, rest)) => (task.as_str(), rest),
+        None => ("", &[][..]),
+    };
+    let outcome = match task {
+        "setup" => python::setup(),
+        "dev" => python::dev(),
+        "wheel" => python::wheel().map(|path| println!("{}", path.display())),
+        "demo" => check::demo(rest),
+        "test" => check::test(rest),
+        "lint" => check::lint(),
+        "tidy" => tidy::run(),
+        "bench" => bench::run(rest),
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

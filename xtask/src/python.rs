@@ -1,0 +1,178 @@
+//! Python environments, and Heliostat in them.
+//!
+//! `.venv` holds one of two installs, and a stamp says which: `setup` installs the wheel (release
+//! build), `dev` installs a path into the checkout with a quick build in place. Tests and the demo take
+//! the one that is there, brought up to date; where there is none they set up the wheel.
+
+use crate::sh::{self, Outcome, command, root};
+use crate::stamp::{self, Inputs};
+use std::path::{Path, PathBuf};
+
+const OLDEST: (u32, u32) = (3, 10);
+
+/// A virtual environment.
+pub(crate) struct Venv {
+    folder: PathBuf,
+}
+
+impl Venv {
+    /// The environment in this folder, made by the running Python if it is not there.
+    pub(crate) fn at(folder: &Path) -> Outcome<Self> {
+        let base = std::env::var("PYTHON").unwrap_or_else(|_| String::from("python3"));
+        let asked = "import sys; print(*sys.version_info[:3], sys.base_prefix)";
+        let said = sh::read(command(&base).args(["-c", asked]))
+            .map_err(|error| format!("{error}\nHeliostat needs Python 3.10 or newer"))?;
+        let mut words = said.split_whitespace();
+        let mut number = || words.next().and_then(|w| w.parse().ok()).unwrap_or(0);
+        let version: (u32, u32) = (number(), number());
+        if version < OLDEST {
+            let (major, minor) = version;
+            return Err(format!(
+                "`{base}` is Python {major}.{minor}; Heliostat needs 3.10 or newer \
+                 (set PYTHON to another interpreter)"
+            ));
+        }
+        let venv = Self { folder: folder.to_owned() };
+        let digest = Inputs::new().words(&[said]).digest();
+        stamp::step(&venv.stamp("python"), &digest, || {
+            let arguments = ["-m", "venv", "--clear"];
+            sh::run(command(&base).args(arguments).arg(&venv.folder))
+        })?;
+        Ok(venv)
+    }
+
+    /// Its interpreter, or a program beside it.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.folder.join("bin").join(name)
+    }
+
+    pub(crate) fn stamp(&self, name: &str) -> PathBuf {
+        self.folder.join(".stamps").join(name)
+    }
+
+    /// Installs requirements, unless this list of this name is what was installed last.
+    pub(crate) fn need(&self, name: &str, requirements: &[String]) -> Outcome {
+        let digest = Inputs::new().words(requirements).digest();
+        stamp::step(&self.stamp(name), &digest, || self.pip(requirements))
+    }
+
+    pub(crate) fn pip<T: AsRef<std::ffi::OsStr>>(&self, arguments: &[T]) -> Outcome {
+        let fixed = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet"];
+        sh::run(command(self.program("python")).args(fixed).args(arguments))
+    }
+
+    /// Installs this wheel as the environment's Heliostat.
+    pub(crate) fn wheel(&self, wheel: &Path) -> Outcome {
+        let digest = Inputs::new().files(&[wheel.to_owned()])?.digest();
+        stamp::step(&self.stamp(INSTALL), &digest, || {
+            self.pip(&["--force-reinstall".as_ref(), "--no-deps".as_ref(), wheel.as_os_str()])
+        })
+    }
+}
+
+const INSTALL: &str = "heliostat";
+const IN_PLACE: &str = "in place";
+
+/// The repository's environment.
+fn checkout() -> Outcome<Venv> {
+    Venv::at(&root().join(".venv"))
+}
+
+/// `.venv` as a user wants it.
+pub(crate) fn setup() -> Outcome {
+    let venv = checkout()?;
+    need(&venv, &["train", "data"])?;
+    venv.wheel(&wheel()?)
+}
+
+/// `.venv` as a developer wants it.
+pub(crate) fn dev() -> Outcome {
+    let venv = tools()?;
+    let digest = format!("{IN_PLACE} {}", Inputs::new().files(&manifests())?.digest());
+    backend(&venv, &["place", "dev-opt"])?;
+    stamp::step(&venv.stamp(INSTALL), &digest, || {
+        venv.pip(&["--no-build-isolation", "--no-deps", "--editable", "."])
+    })
+}
+
+/// `.venv` with the linters, whatever Heliostat is in it.
+pub(crate) fn tools() -> Outcome<Venv> {
+    let venv = checkout()?;
+    need(&venv, &["dev"])?;
+    Ok(venv)
+}
+
+/// `.venv` as tests want it: the install that is there, up to date, and all that tests import.
+pub(crate) fn tested() -> Outcome<Venv> {
+    let venv = checkout()?;
+    let installed = std::fs::read_to_string(venv.stamp(INSTALL)).unwrap_or_default();
+    if installed.starts_with(IN_PLACE) {
+        need(&venv, &["train", "data"])?;
+        dev()?;
+    } else {
+        setup()?;
+    }
+    tools()
+}
+
+/// The wheel, packed again only when something in it changed.
+pub(crate) fn wheel() -> Outcome<PathBuf> {
+    let venv = checkout()?;
+    backend(&venv, &["wheel", "dist"])?;
+    let mut wheels = sh::files(&root().join("dist"), ".whl");
+    wheels.sort_by_key(|path| path.metadata().and_then(|data| data.modified()).ok());
+    wheels.pop().ok_or_else(|| String::from("no wheel in dist/"))
+}
+
+/// Installs what the package itself and these extras of it require.
+fn need(venv: &Venv, extras: &[&str]) -> Outcome {
+    let pyproject = sh::text(&root().join("pyproject.toml"))?;
+    let mut requirements = array(&pyproject, "dependencies")?;
+    for extra in extras {
+        requirements.extend(array(&pyproject, extra)?);
+    }
+    requirements.sort();
+    requirements.dedup();
+    venv.need(&extras.join("+"), &requirements)
+}
+
+/// The strings of the array that this key of a TOML file holds.
+fn array(toml: &str, key: &str) -> Outcome<Vec<String>> {
+    let opening = format!("\n{key} = [");
+    let missing = || format!("pyproject.toml: no array `{key}`");
+    let (_, rest) = toml.split_once(&opening).ok_or_else(missing)?;
+    let mut strings = Vec::new();
+    let mut quote: Option<String> = None;
+    for character in rest.chars() {
+        match (&mut quote, character) {
+            (None, '"') => quote = Some(String::new()),
+            (None, ']') => return Ok(strings),
+            (None, _) => {}
+            (Some(_), '"') => strings.extend(quote.take()),
+            (Some(text), _) => text.push(character),
+        }
+    }
+    Err(missing())
+}
+
+fn backend(venv: &Venv, arguments: &[&str]) -> Outcome {
+    let script = root().join("xtask/heliostat_build.py");
+    sh::run(command(venv.program("python")).arg(script).args(arguments))
+}
+
+fn manifests() -> Vec<PathBuf> {
+    ["pyproject.toml", "Cargo.toml"].map(|name| root().join(name)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_of_pyproject_is_read() {
+        let toml = "[a]\nx = 1\none = [\"b\"]\ntwo = [\n  \"c[d]>=2\", # \n  \"e; f < '3'\",\n]\n";
+        assert_eq!(array(toml, "one"), Ok(vec![String::from("b")]));
+        assert_eq!(array(toml, "two"), Ok(vec!["c[d]>=2".into(), "e; f < '3'".into()]));
+        assert!(array(toml, "three").is_err());
+    }
+}

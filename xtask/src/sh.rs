@@ -1,0 +1,93 @@
+//! Running other programs, and where things lie.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A task's outcome: an error is a message for the person who typed the command.
+pub(crate) type Outcome<T = ()> = Result<T, String>;
+
+/// The repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
+}
+
+/// Where what is costly to fetch is kept between checkouts.
+pub(crate) fn cache() -> Outcome<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))
+        .ok_or("neither XDG_CACHE_HOME nor HOME is set: nowhere to keep a cache")?;
+    Ok(base.join("heliostat"))
+}
+
+/// A command that will run in the repository.
+pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command with this terminal; anything but success is an error that quotes it.
+pub(crate) fn run(command: &mut Command) -> Outcome {
+    let shown = show(command);
+    let (bold, plain) =
+        if std::io::stderr().is_terminal() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    eprintln!("{bold}$ {shown}{plain}");
+    let status = command.status().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed: {status}")) }
+}
+
+/// Runs a command and returns what it printed.
+pub(crate) fn read(command: &mut Command) -> Outcome<String> {
+    let shown = show(command);
+    let output = command.output().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("`{shown}` failed: {}\n{said}", output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|error| format!("`{shown}`: {error}"))
+}
+
+/// Whether a program can be started at all.
+pub(crate) fn have(program: &str, version_flag: &[&str]) -> bool {
+    Command::new(program).args(version_flag).output().is_ok_and(|output| output.status.success())
+}
+
+/// Every file below a folder whose name ends so, sorted; none where there is no such folder.
+pub(crate) fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_string_lossy().ends_with(ending) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A file's text, or an error that names it.
+pub(crate) fn text(path: &Path) -> Outcome<String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// A path as people read it: below the repository.
+pub(crate) fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+fn show(command: &Command) -> String {
+    std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| relative(Path::new(word)))
+        .map(|word| if word.contains(' ') { format!("'{word}'") } else { word })
+        .collect::<Vec<_>>()
+        .join(" ")
+}

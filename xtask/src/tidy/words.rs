@@ -1,0 +1,90 @@
+//! Words that must not reach the main branch, and files that have grown long.
+
+use super::Source;
+
+const LONG: usize = 800;
+
+/// (what is banned, what to do instead).
+const BANNED: &[(&str, &str)] = &[
+    ("FIXME", "mend it before it lands"),
+    ("dbg!(", "use the log"),
+    ("todo!(", "write it, or refuse with an error"),
+    ("breakpoint()", "a debugger's call"),
+    ("<<<<<<< ", "an unresolved conflict"),
+];
+
+pub(super) fn check(sources: &[Source]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let code = |source: &&Source| !source.is("md") && !source.path.ends_with("tidy/words.rs");
+    for source in sources.iter().filter(code) {
+        for (line, number) in source.text.lines().zip(1..) {
+            let reasons = BANNED.iter().filter(|(word, _)| line.contains(word));
+            for (word, instead) in reasons {
+                problems.push(format!("{}:{number}: `{word}`: {instead}", source.path));
+            }
+            if bare_todo(line) {
+                let path = &source.path;
+                problems.push(format!("{path}:{number}: a TODO names its issue: TODO(#12)"));
+            }
+        }
+    }
+    problems
+}
+
+fn bare_todo(line: &str) -> bool {
+    line.match_indices("TODO").any(|(at, word)| {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let before = line[..at].chars().next_back().is_some_and(is_word);
+        let rest = &line[at + word.len()..];
+        let after = rest.chars().next().is_some_and(is_word);
+        let issue =
+            rest.strip_prefix("(#").is_some_and(|r| r.starts_with(|c: char| c.is_numeric()));
+        !before && !after && !issue
+    })
+}
+
+/// Not an error: a question. Does each still own one thing?
+pub(super) fn long_files(sources: &[Source]) -> Vec<String> {
+    let mut long: Vec<(usize, &str)> = sources
+        .iter()
+        .filter(|source| source.is("rs") || source.is("py"))
+        .map(|source| (source.text.lines().count(), source.path.as_str()))
+        .filter(|(lines, _)| *lines > LONG)
+        .collect();
+    long.sort_unstable_by(|a, b| b.cmp(a));
+    long.iter().map(|(lines, path)| format!("{path} has {lines} lines")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source;
+    use super::*;
+
+    fn problems(text: &str) -> usize {
+        check(&[source("crates/x/src/a.rs", text)]).len()
+    }
+
+    #[test]
+    fn reminders_are_found() {
+        assert_eq!(problems("// FIXME soon\nlet x = dbg!(1);\n    todo!()\n"), 3);
+        assert_eq!(problems("plain\n"), 0);
+    }
+
+    #[test]
+    fn a_todo_needs_its_issue() {
+        assert_eq!(problems("// TODO later"), 1);
+        assert_eq!(problems("// TODO(later)"), 1);
+        assert_eq!(problems("// TODO(#7): later"), 0);
+        assert_eq!(problems("const TODOS: u8 = 1; MY_TODO"), 0);
+    }
+
+    #[test]
+    fn long_files_are_named_longest_first() {
+        let long = source("b.py", &"x\n".repeat(LONG + 1));
+        let longer = source("a.rs", &"x\n".repeat(LONG + 2));
+        let fine = source("c.rs", &"x\n".repeat(LONG));
+        let prose = source("d.md", &"x\n".repeat(LONG + 9));
+        let warnings = long_files(&[long, longer, fine, prose]);
+        assert_eq!(warnings, ["a.rs has 802 lines", "b.py has 801 lines"]);
+    }
+}
