@@ -258,7 +258,7 @@ def test_fields_of_actor_errors() -> None:
     assert not error.actor_init_failed
     assert not error.preempted
     unavailable = exceptions.ActorUnavailableError("why", b"\x01" * 16)
-    assert "is unavailable: why" in str(unavailable)
+    assert "unavailable: why" in str(unavailable)
     assert unavailable.actor_id == (b"\x01" * 16).hex()
 
 

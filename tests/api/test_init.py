@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,7 @@ def test_the_session_directory(ray_start: Any) -> None:
     @ray.remote
     def say() -> int:
         print("a line for the log")
+        print("and another", file=sys.stderr)
         return os.getpid()
 
     pid = ray.get(say.remote())

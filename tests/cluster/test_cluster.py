@@ -138,8 +138,13 @@ def test_tasks_spill_over(three: Cluster, tmp_path: Path) -> None:
 
 @pytest.mark.contract("F4.15")
 def test_spread_uses_every_node(three: Cluster) -> None:
-    spread = where.options(scheduling_strategy="SPREAD", num_cpus=0.1)
-    assert len(set(ray.get([spread.remote() for _ in range(12)]))) == 3
+
+    @ray.remote(scheduling_strategy="SPREAD", num_cpus=0.1)
+    def stay() -> str:
+        time.sleep(0.3)  # so that no worker is free for the next one
+        return str(ray.get_runtime_context().get_node_id())
+
+    assert len(set(ray.get([stay.remote() for _ in range(9)]))) == 3
     actors = [
         Resident.options(scheduling_strategy="SPREAD", num_cpus=0.1).remote() for _ in range(6)
     ]

@@ -26,7 +26,6 @@ struct Cli {
 
 /// What is to be done.
 #[derive(Subcommand, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one, once")]
 pub(crate) enum Command {
     /// Start this machine's daemon, as the head of a new cluster or as a further node of one.
     Start(Start),
@@ -39,6 +38,13 @@ pub(crate) enum Command {
         /// Make one when there is none.
         #[arg(long)]
         generate: bool,
+    },
+    /// Print what this machine's daemon of a cluster said when it was ready, for drivers.
+    #[command(hide = true)]
+    Locate {
+        /// Of the cluster whose head is at this address.
+        #[arg(long, value_name = "IP:PORT")]
+        address: String,
     },
     /// Run the daemon.
     #[command(hide = true)]

@@ -207,7 +207,7 @@ impl Control {
 
     fn elsewhere(address: &str, token: &str) -> Result<Self, String> {
         let (host, port) = values::address(address)?;
-        let session_name = observer::session_name(&host, port, token)?;
+        let session_name = observer::cluster(&host, port, token)?.session_name;
         Ok(Self { address: (host, port), session_name, local: None })
     }
 

@@ -11,6 +11,7 @@
 mod args;
 mod clock;
 mod daemon;
+mod locate;
 mod names;
 mod observer;
 mod output;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Start(args) => start::run(&args, &ignored),
         Command::Stop(args) => stop::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Locate { address } => locate::run(&address),
         Command::GetAuthToken { generate } => get_auth_token(generate),
     };
     match outcome {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use helio_proto::cluster::ControlToNode;
-use helio_proto::control::{ControlRequest, ControlResponse};
+use helio_proto::control::{ControlRequest, ControlResponse, NodeInfo};
 use helio_proto::hello::{Hello, Role};
 use helio_proto::node::{ClientToNode, ControlCall, NodeToClient, Register};
 use helio_rpc::service::{Error, connect_tcp, connect_unix};
@@ -33,12 +33,19 @@ fn hello(token: &str) -> Hello {
     }
 }
 
-/// The session of the cluster whose control service is there.
-pub(crate) fn session_name(host: &str, port: u16, token: &str) -> Result<String, String> {
+/// What a control service says of its cluster.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) session_name: String,
+    pub(crate) nodes: Vec<NodeInfo>,
+}
+
+/// The cluster whose control service is there.
+pub(crate) fn cluster(host: &str, port: u16, token: &str) -> Result<Cluster, String> {
     let began = Instant::now();
     let asked = block_on(async {
         loop {
-            match ask_session_name(host, port, token).await {
+            match introduction(host, port, token).await {
                 Err(Error::Io(error)) if is_passing(&error) && began.elapsed() < REACH_MAX => {
                     tokio::time::sleep(REACH_PAUSE).await;
                 }
@@ -61,10 +68,13 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset)
 }
 
-async fn ask_session_name(host: &str, port: u16, token: &str) -> Result<String, Error> {
+async fn introduction(host: &str, port: u16, token: &str) -> Result<Cluster, Error> {
     let (mut reader, _writer, _) = connect_tcp(host, port, hello(token)).await?;
-    match tokio::time::timeout(ANSWER_MAX, reader.next()).await.map_err(|_| Error::Silent)?? {
-        Some(ControlToNode::Accepted(accepted)) => Ok(accepted.session_name),
+    let said = async { Ok::<_, Error>((reader.next().await?, reader.next().await?)) };
+    match tokio::time::timeout(ANSWER_MAX, said).await.map_err(|_| Error::Silent)?? {
+        (Some(ControlToNode::Accepted(accepted)), Some(ControlToNode::View(view))) => {
+            Ok(Cluster { session_name: accepted.session_name, nodes: view.nodes })
+        }
         _ => Err(Error::Truncated),
     }
 }

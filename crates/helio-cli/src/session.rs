@@ -119,6 +119,11 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// All of that.
+    pub(crate) fn ready(&self) -> &Value {
+        &self.ready
+    }
+
     pub(crate) fn text(&self, field: &str) -> &str {
         self.ready[field].as_str().unwrap_or_default()
     }
@@ -171,7 +176,7 @@ pub(crate) fn find(temp_dir: &Path) -> Vec<Found> {
 
 /// What a session's folder tells; `None` when there never was a daemon, or it has ended in order, or it
 /// is another user's.
-fn look_at(dir: &Path) -> Option<Found> {
+pub(crate) fn look_at(dir: &Path) -> Option<Found> {
     let dir = dir.canonicalize().ok()?;
     let mut file = File::open(dir.join(PID_FILE)).ok()?;
     let is_alive = file.try_lock_shared().is_err();

@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Ignored, Start};
 use crate::session::{self, Found};
-use crate::{daemon, names, output, status, values};
+use crate::{daemon, locate, names, output, values};
 
 /// How much of the daemon's log is shown when it ends unexpectedly, in bytes.
 const LOG_TAIL: usize = 4000;
@@ -119,7 +119,7 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
 /// `auto` is the cluster that runs on this machine.
 fn resolve(address: &str) -> Result<String, String> {
     if address == "auto" {
-        let found = status::choose(&session::temp_dir(None), None)?;
+        let found = locate::choose(&session::temp_dir(None), None)?;
         return Ok(found.text("control_address").to_owned());
     }
     values::address(address).map(|(host, port)| format!("{host}:{port}"))
@@ -130,7 +130,7 @@ fn refuse_second(sessions: &[Found], host: &str, port: u16) -> Result<(), String
     let is_there = |found: &&Found| {
         found.is_alive()
             && found.is_head()
-            && status::is_same(found.text("control_address"), &address)
+            && locate::is_same(found.text("control_address"), &address)
     };
     match sessions.iter().find(is_there) {
         Some(found) => Err(format!(

@@ -96,7 +96,7 @@ fn check_label(key: &str, value: &str) -> Result<(), String> {
     let (prefix, name) =
         key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     let prefix_fits = prefix.is_none_or(|prefix| {
-        !prefix.is_empty() && prefix.len() <= 253 && prefix.split('.').all(|part| word(part))
+        !prefix.is_empty() && prefix.len() <= 253 && prefix.split('.').all(word)
     });
     if !prefix_fits || !word(name) {
         return Err(format!(

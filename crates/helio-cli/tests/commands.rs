@@ -1,6 +1,8 @@
 //! The real binary: start, status, stop, and what goes wrong. No Python is needed: the daemon stands
 //! without one until a worker is wanted.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -296,6 +298,24 @@ fn sessions_elsewhere_are_stopped_as_well() {
     place.run(&["status"]).ok();
     place.run(&["stop"]).ok().says(&["Stopped all 1 Ray processes."]);
     place.run(&["status"]).failed();
+}
+
+/// Drivers that know nothing but the address find the daemon, wherever its session is.
+#[test]
+fn a_daemon_is_located_by_the_clusters_address() {
+    let place = Place::new("locate");
+    place.start_head().ok();
+    let address = format!("127.0.0.1:{}", place.port);
+    let elsewhere = place.folder.join("elsewhere");
+    for tmpdir in [&place.folder, &elsewhere] {
+        let Output { status, stdout, .. } = place
+            .command(&["locate", "--address", &address])
+            .env("RAY_TMPDIR", tmpdir)
+            .output()
+            .unwrap();
+        let line = String::from_utf8(stdout).unwrap();
+        assert!(status.success() && line.contains(place.latest().to_str().unwrap()), "{line}");
+    }
 }
 
 /// The daemon as a driver's `init` starts it.

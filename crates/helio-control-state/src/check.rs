@@ -5,7 +5,45 @@ use std::collections::BTreeSet;
 use crate::Control;
 use crate::actors::State;
 
+/// What the control service holds for others. All zero when nobody uses the cluster.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Jobs that run.
+    pub jobs: usize,
+    /// Actors that live or wait.
+    pub actors: usize,
+    /// Names that are taken.
+    pub names: usize,
+    /// Processes that own actors.
+    pub owners: usize,
+    /// Followers of actors that are not known.
+    pub unknown: usize,
+    /// What was promised to actors.
+    pub reservations: usize,
+}
+
+impl Census {
+    /// Whether nothing is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl Control {
+    /// What it holds.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        Census {
+            jobs: self.jobs.running.len(),
+            actors: self.actors.values().filter(|actor| !actor.is_dead()).count(),
+            names: self.names.len(),
+            owners: self.owned.len(),
+            unknown: self.unknown.len(),
+            reservations: self.nodes.values().map(|node| node.reserved.len()).sum(),
+        }
+    }
+
     /// Whether derived state agrees with what it is derived from.
     ///
     /// # Errors

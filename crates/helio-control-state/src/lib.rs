@@ -25,7 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod actors;
-mod check;
+pub mod check;
 mod durable;
 mod jobs;
 mod kv;
@@ -37,7 +37,9 @@ mod requests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_config::control::{HEARTBEAT_MS, VIEW_INTERVAL_MS};
-use helio_proto::cluster::{ControlToNode, NodeToControl, ShutDown, ToClient};
+use helio_proto::cluster::{
+    ClusterView, ControlToNode, NodeAccepted, NodeToControl, ShutDown, ToClient,
+};
 use helio_proto::node::{ControlReply, NodeToClient};
 use helio_scheduler::NodeView;
 use helio_types::{ActorId, JobId, NodeId, WorkerId};
@@ -45,7 +47,6 @@ use helio_types::{ActorId, JobId, NodeId, WorkerId};
 pub use durable::Change;
 
 /// What happens to the control service.
-#[expect(clippy::large_enum_variant, reason = "events are passed by value once and never stored")]
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// A node said something. Its first message on a connection is `Register`.
@@ -70,7 +71,6 @@ pub enum Event {
 }
 
 /// What the control service does.
-#[expect(clippy::large_enum_variant, reason = "actions are passed by value once and never stored")]
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     /// Send it to that node; drop it when the node is not connected.
@@ -166,6 +166,15 @@ impl Control {
     #[must_use]
     pub fn session_name(&self) -> &str {
         &self.session_name
+    }
+
+    /// What an observer is told: which session this is, and its nodes.
+    #[must_use]
+    pub fn introduction(&self) -> [ControlToNode; 2] {
+        let accepted =
+            NodeAccepted { refused: String::new(), session_name: self.session_name.clone() };
+        let nodes = self.nodes.values().map(|node| node.info.clone()).collect();
+        [accepted.into(), ClusterView { nodes }.into()]
     }
 
     /// How many nodes are alive.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helio_proto::cluster::{ControlToNode, NodeAccepted, NodeToControl};
+use helio_proto::cluster::{ControlToNode, NodeToControl};
 use helio_proto::hello::Role;
 use helio_rpc::service::{Gate, Reader, SendError, Writer};
 use helio_types::NodeId;
@@ -63,24 +63,13 @@ impl Connections {
 }
 
 /// Lets nodes in for as long as somebody listens to `inputs`.
-pub(crate) async fn accept(
-    listener: TcpListener,
-    gate: Arc<Gate>,
-    session_name: String,
-    inputs: mpsc::Sender<Input>,
-) {
+pub(crate) async fn accept(listener: TcpListener, gate: Arc<Gate>, inputs: mpsc::Sender<Input>) {
     let mut number = 0;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 number += 1;
-                tokio::spawn(serve(
-                    stream,
-                    number,
-                    Arc::clone(&gate),
-                    session_name.clone(),
-                    inputs.clone(),
-                ));
+                tokio::spawn(serve(stream, number, Arc::clone(&gate), inputs.clone()));
             }
             Err(error) => {
                 gate.report("listener", &error.to_string());
@@ -93,13 +82,7 @@ pub(crate) async fn accept(
     }
 }
 
-async fn serve(
-    stream: TcpStream,
-    number: u64,
-    gate: Arc<Gate>,
-    session_name: String,
-    inputs: mpsc::Sender<Input>,
-) {
+async fn serve(stream: TcpStream, number: u64, gate: Arc<Gate>, inputs: mpsc::Sender<Input>) {
     let source = stream
         .peer_addr()
         .map_or_else(|_| "unknown".to_owned(), |address| address.ip().to_string());
@@ -107,12 +90,10 @@ async fn serve(
     let node_id = hello.node_id;
     match Role::from_number(hello.role) {
         Some(Role::Node) if !node_id.is_nil() => {}
-        // Whoever is about to start a node asks whether there is a cluster, and which.
+        // Whoever looks for a cluster, or is about to start a node of it, asks what it is.
         Some(Role::Observer) => {
-            // It may have gone away; then nobody misses the answer.
-            let _ = writer
-                .send(&ControlToNode::from(NodeAccepted { refused: String::new(), session_name }));
-            writer.close();
+            // Without the loop there is no cluster any more, and the connection ends unanswered.
+            let _ = inputs.send(Input::Observer { writer }).await;
             return;
         }
         _ => {

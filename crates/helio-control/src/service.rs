@@ -19,7 +19,6 @@ use crate::{BATCH_MAX, Error, FLUSH_MAX, INPUTS_MAX, Options, Ready};
 
 /// All that can come to the loop from outside.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "inputs are moved once, through the channel")]
 pub(crate) enum Input {
     /// A node has passed the handshake.
     Connected { node_id: NodeId, number: u64, writer: Writer },
@@ -27,6 +26,8 @@ pub(crate) enum Input {
     Message { node_id: NodeId, number: u64, message: NodeToControl },
     /// Its connection ended.
     Closed { node_id: NodeId, number: u64 },
+    /// Somebody asks what cluster this is.
+    Observer { writer: Writer },
     /// The cluster is to end.
     Stop { reason: String },
 }
@@ -72,7 +73,7 @@ async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Err
         Service { control, storage, clock, connections: Connections::default(), ended: None };
     service.perform(actions)?;
     let session_name = service.control.session_name().to_owned();
-    let acceptor = tokio::spawn(accept(listener, gate, session_name.clone(), inputs.clone()));
+    let acceptor = tokio::spawn(accept(listener, gate, inputs.clone()));
     on_ready(Ready { address, session_name, handle: Handle { inputs } });
     let outcome = service.work(queue).await;
     acceptor.abort();
@@ -126,6 +127,14 @@ impl Service {
         let event = match input {
             Input::Connected { node_id, number, writer } => {
                 self.connections.add(node_id, number, writer);
+                return;
+            }
+            Input::Observer { writer } => {
+                // It may have gone away; then nobody misses the answer.
+                for message in self.control.introduction() {
+                    let _ = writer.send(&message);
+                }
+                writer.close();
                 return;
             }
             // What an older connection of a node still had to say is overtaken by its registration.

@@ -1,5 +1,7 @@
 //! The service over real TCP, with pretended nodes.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
@@ -251,6 +253,16 @@ fn strangers_are_turned_away() {
         let (mut reader, _writer, _) =
             connect_tcp("127.0.0.1", running.ready.address.port(), driver).await.unwrap();
         assert!(matches!(reader.next::<ControlToNode>().await, Ok(None) | Err(_)));
+        // Whoever only looks learns which cluster this is, and its nodes.
+        let observer = Hello { role: Role::Observer as u32, ..hello(7, TOKEN) };
+        let (mut reader, _writer, _) =
+            connect_tcp("127.0.0.1", running.ready.address.port(), observer).await.unwrap();
+        let said = reader.next::<ControlToNode>().await.unwrap();
+        assert!(
+            matches!(said, Some(ControlToNode::Accepted(said)) if said.session_name == "session_x")
+        );
+        let said = reader.next::<ControlToNode>().await.unwrap();
+        assert!(matches!(said, Some(ControlToNode::View(view)) if view.nodes.len() == 1));
         // One that was let in and then speaks garbage loses its connection only.
         let (mut reader, writer, _) =
             connect_tcp("127.0.0.1", running.ready.address.port(), hello(8, TOKEN)).await.unwrap();

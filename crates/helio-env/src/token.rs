@@ -57,7 +57,8 @@ fn default_file(home: &Path) -> PathBuf {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let told =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let token = fs::read_to_string(path).map_err(told)?.trim().to_owned();
     if token.is_empty() {
         let empty = format!("{}: the token file is empty", path.display());
@@ -97,7 +98,8 @@ mod tests {
 
     impl Home {
         fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("helio-env-token-{name}-{}", std::process::id()));
+            let path =
+                std::env::temp_dir().join(format!("helio-env-token-{name}-{}", std::process::id()));
             fs::create_dir_all(&path).unwrap();
             Self(path)
         }
@@ -123,7 +125,10 @@ mod tests {
         let tokens: Vec<String> = racers.into_iter().map(|racer| racer.join().unwrap()).collect();
         assert!(tokens.iter().all(|token| *token == tokens[0] && token.len() == 64));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no drafts are left");
     }
 
@@ -134,7 +139,9 @@ mod tests {
         let path = home.0.join("other");
         fs::write(&path, " from a path\n").unwrap();
         let check = |set: &[(&str, &str)], expect: Option<&str>| {
-            let found = find(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into()));
+            let found = find(|name| {
+                set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into())
+            });
             let found = found.unwrap();
             match expect {
                 Some(expect) => assert_eq!(found.as_deref(), Some(expect)),

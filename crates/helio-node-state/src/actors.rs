@@ -61,6 +61,16 @@ impl Actors {
         self.all.get(&key).is_some_and(|actor| actor.launch.spec.detached)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Those that hold resources.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (&Assigned, ActorKey)> {
+        let placed = self.all.iter().filter(|(_, actor)| !matches!(actor.place, Place::Queued));
+        placed.map(|(key, actor)| (&actor.launch.assigned, *key))
+    }
+
     pub(crate) fn waiting_count(&self) -> usize {
         self.queued.len()
     }

@@ -27,6 +27,14 @@ pub(crate) struct Control {
 }
 
 impl Control {
+    pub(crate) fn calls_count(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(crate) fn subscriptions_count(&self) -> usize {
+        self.subscriptions.values().map(BTreeSet::len).sum()
+    }
+
     pub(crate) fn forget(&mut self, worker_id: WorkerId) {
         let first = (worker_id, 0);
         let last = (worker_id, u64::MAX);

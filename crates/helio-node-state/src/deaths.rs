@@ -36,6 +36,12 @@ pub(crate) struct Deaths {
     count: u64,
 }
 
+impl Deaths {
+    pub(crate) fn questions_count(&self) -> usize {
+        self.open.len() + self.asked.len()
+    }
+}
+
 /// Why a process ended: what was known before, else what its status says.
 pub(crate) fn cause(
     known: Option<DeathCause>,

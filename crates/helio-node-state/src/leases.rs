@@ -120,6 +120,11 @@ impl Queue {
         }
     }
 
+    /// How many requests wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting
+    }
+
     /// The numbers of the classes, beginning after the one that was served last.
     fn in_turn(&self) -> Vec<u64> {
         let after = self.classes.range(self.turn + 1..).map(|(number, _)| *number);

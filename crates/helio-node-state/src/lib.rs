@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod event;
 pub mod extents;
 pub mod limits;

@@ -183,6 +183,16 @@ impl Objects {
         )
     }
 
+    /// Objects, pins, and the bytes of what is no cached copy.
+    pub(crate) fn held(&self) -> (usize, u32, u64) {
+        let kept = self.sealed.values().filter(|object| object.is_primary || object.pins > 0);
+        let pins = self.sealed.values().map(|object| object.pins).sum();
+        let n_objects = kept.clone().count() + self.unsealed.len() + self.waiting.len();
+        let bytes = kept.map(|object| object.extent.length).sum::<u64>()
+            + self.unsealed.values().map(|unsealed| unsealed.extent.length).sum::<u64>();
+        (n_objects, pins, bytes)
+    }
+
     #[cfg(test)]
     pub(crate) fn counts(&self) -> (usize, usize, u32) {
         (
@@ -275,7 +285,8 @@ impl Node {
     }
 
     pub(crate) fn seal_object(&mut self, conn: Conn, object_id: ObjectId) {
-        let Some(Unsealed { extent, size }) = self.objects.unsealed.remove(&(object_id, conn)) else {
+        let Some(Unsealed { extent, size }) = self.objects.unsealed.remove(&(object_id, conn))
+        else {
             return self.violation(conn, "an object is sealed that was not created");
         };
         let Some(client) = self.clients.get(conn) else { return };
@@ -285,7 +296,15 @@ impl Node {
             Entry::Occupied(_) => self.objects.give_back(extent),
             Entry::Vacant(entry) => {
                 let (is_primary, is_freed) = (true, false);
-                entry.insert(Object { extent, size, is_primary, is_freed, pins: 0, creator, used: 0 });
+                entry.insert(Object {
+                    extent,
+                    size,
+                    is_primary,
+                    is_freed,
+                    pins: 0,
+                    creator,
+                    used: 0,
+                });
             }
         }
         self.serve_waiting_fetches(object_id);

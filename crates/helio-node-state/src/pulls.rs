@@ -60,6 +60,17 @@ pub(crate) struct Pulls {
 }
 
 impl Pulls {
+    /// Reads that wait, and reads by other daemons.
+    pub(crate) fn len(&self) -> usize {
+        let tables = [self.fetches.len(), self.by_request.len(), self.by_number.len(), self.queued.len()];
+        tables.iter().sum::<usize>() + self.serves.len()
+    }
+
+    /// Reads by other daemons.
+    pub(crate) fn served(&self) -> usize {
+        self.serves.len()
+    }
+
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.fetches.is_empty()

@@ -10,9 +10,11 @@ use helio_proto::cluster::NodeToControl;
 use helio_proto::control::{ActorLaunch, ActorSpec};
 use helio_proto::hello::Role;
 use helio_proto::node::{
-    CreateObject, FetchObject, FlushLogs, LeaseGranted, NodeToClient, ReturnLease, SealObject,
+    FetchObject, FlushLogs, LeaseGranted, NodeToClient, ReturnLease, SealObject,
 };
-use helio_types::{ActorId, DeathCause, DeathKind, ResourceSet, TaskId, WorkerId};
+use helio_types::{
+    ActorId, DeathCause, DeathKind, NodeAddress, NodeId, ResourceSet, TaskId, WorkerId,
+};
 
 /// Not a test: what the test binary becomes when it is started as a daemon.
 #[test]
@@ -70,11 +72,7 @@ fn a_killed_worker_is_reported_with_signal_and_log() {
     driver.request(class);
     driver.expect(granted);
     let worker = *daemon.descendants().last().unwrap();
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(worker as i32).unwrap(),
-        rustix::process::Signal::SEGV,
-    )
-    .unwrap();
+    kill(worker, rustix::process::Signal::SEGV);
     let cause = driver.expect(lost);
     assert_eq!((cause.kind, cause.code, cause.pid), (DeathKind::Signaled, 11, worker));
     assert!(cause.message.contains("SIGSEGV"), "{}", cause.message);
@@ -155,22 +153,13 @@ fn an_object_is_written_sealed_and_read() {
     let control = Control::start();
     let daemon = Daemon::start("objects", control.port, &[]);
     let mut driver = Client::driver(&daemon, WorkerId([1; 28]));
-    let size = driver.registered.arena_size;
-    let arena =
-        std::sync::Arc::new(helio_store::Arena::map(driver.fd.take().unwrap(), size).unwrap());
+    let arena = driver.arena();
     let object_id = TaskId::new(1, ActorId::new([0; 12], driver.registered.job_id)).object(1);
-    driver.say(CreateObject { request_id: 1, object_id, size: 5 });
-    let offset = driver.expect(|message| match message {
-        NodeToClient::ObjectCreated(created) => Some(created.offset),
-        _ => None,
-    });
+    let offset = driver.create(object_id, 5);
     arena.copy_in(offset, b"light").unwrap();
     driver.say(SealObject { object_id });
     driver.say(FetchObject { request_id: 2, object_id, locations: Vec::new() });
-    let (offset, size) = driver.expect(|message| match message {
-        NodeToClient::ObjectFetched(fetched) => Some((fetched.offset, fetched.size)),
-        _ => None,
-    });
+    let (offset, size) = driver.fetched();
     assert_eq!(arena.slice(offset, size).unwrap().as_slice(), b"light");
 }
 
@@ -224,11 +213,7 @@ fn a_killed_zygote_is_replaced() {
     let daemon = Daemon::start("zygote", control.port, &[]);
     let mut driver = Client::driver(&daemon, WorkerId([1; 28]));
     let zygote = wait_until(|| daemon.descendants().first().copied());
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(zygote as i32).unwrap(),
-        rustix::process::Signal::KILL,
-    )
-    .unwrap();
+    kill(zygote, rustix::process::Signal::KILL);
     let class = driver.class(&[("CPU", 1.0)]);
     driver.request(class);
     driver.expect(granted);
@@ -250,4 +235,97 @@ fn workers_that_cannot_start_are_reported() {
         failure.message.contains("exited with code 3") && failure.message.contains("cannot live"),
         "{failure:?}"
     );
+}
+
+fn kill(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+fn is_there(pid: u32) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn a_worker_that_outlived_its_zygote_is_still_watched() {
+    let control = Control::start();
+    let daemon = Daemon::start("orphan", control.port, &[]);
+    let mut driver = Client::driver(&daemon, WorkerId([1; 28]));
+    let class = driver.class(&[("CPU", 1.0)]);
+    driver.request(class);
+    driver.expect(granted);
+    let [zygote, worker] = daemon.descendants()[..] else { panic!("{:?}", daemon.descendants()) };
+    kill(zygote, rustix::process::Signal::KILL);
+    wait_until(|| (!is_there(zygote)).then_some(()));
+    kill(worker, rustix::process::Signal::TERM);
+    let cause = driver.expect(lost);
+    assert_eq!((cause.kind, cause.code), (DeathKind::Signaled, 15), "{cause:?}");
+}
+
+#[test]
+fn nothing_is_left_when_the_daemon_is_killed() {
+    let control = Control::start();
+    let mut daemon = Daemon::start("killed", control.port, &[]);
+    let mut driver = Client::driver(&daemon, WorkerId([1; 28]));
+    let class = driver.class(&[("CPU", 1.0)]);
+    driver.request(class);
+    driver.expect(granted);
+    let processes = daemon.descendants();
+    let start = Instant::now();
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    for pid in processes {
+        wait_until(|| (!is_there(pid)).then_some(()));
+    }
+    wait_until(|| (!daemon.socket.exists()).then_some(()));
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn a_zygote_with_threads_starts_workers_afresh() {
+    let control = Control::start();
+    let daemon = Daemon::start("threads", control.port, &[("TEST_THREAD", "1")]);
+    let mut driver = Client::driver(&daemon, WorkerId([1; 28]));
+    let class = driver.class(&[("CPU", 1.0)]);
+    driver.request(class);
+    driver.expect(granted);
+}
+
+#[test]
+fn an_object_is_brought_from_another_node() {
+    let control = Control::start();
+    let (here, there) =
+        (Daemon::start("here", control.port, &[]), Daemon::start("there", control.port, &[]));
+    let (mut reader, mut writer) =
+        (Client::driver(&here, WorkerId([1; 28])), Client::driver(&there, WorkerId([2; 28])));
+    let (ours, theirs) = (reader.arena(), writer.arena());
+    let object_id = TaskId::new(1, ActorId::new([0; 12], writer.registered.job_id)).object(1);
+    let bytes: Vec<u8> = (0..5_000_000u32).map(|i| (i * 31 % 251) as u8).collect();
+    let offset = writer.create(object_id, bytes.len() as u64);
+    theirs.copy_in(offset, &bytes).unwrap();
+    writer.say(SealObject { object_id });
+    let location = NodeAddress {
+        node_id: there.node_id,
+        host: "127.0.0.1".into(),
+        port: u32::from(there.port),
+    };
+    let nowhere = NodeAddress { node_id: NodeId([7; 28]), host: "127.0.0.1".into(), port: 1 };
+    let start = Instant::now();
+    let locations = vec![nowhere, location];
+    reader.say(FetchObject { request_id: 2, object_id, locations });
+    let (offset, size) = reader.fetched();
+    eprintln!("5 MB in {:?}", start.elapsed());
+    assert!(ours.slice(offset, size).unwrap().as_slice() == bytes);
+    let missing = TaskId::new(2, ActorId::new([0; 12], writer.registered.job_id)).object(1);
+    let location = NodeAddress {
+        node_id: there.node_id,
+        host: "127.0.0.1".into(),
+        port: u32::from(there.port),
+    };
+    reader.say(FetchObject { request_id: 3, object_id: missing, locations: vec![location] });
+    let gone = reader.expect(|message| match message {
+        NodeToClient::ObjectMissing(missing) => Some(missing.gone.clone()),
+        _ => None,
+    });
+    assert_eq!(gone, [there.node_id]);
 }

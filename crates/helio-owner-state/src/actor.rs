@@ -93,6 +93,11 @@ impl Actor {
         self.refused.as_ref()
     }
 
+    /// What the constructor's arguments hold.
+    pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.held.iter().copied()
+    }
+
     /// Calls that have not ended.
     #[must_use]
     pub fn pending_calls(&self) -> usize {
@@ -116,6 +121,11 @@ impl Owner {
     #[must_use]
     pub fn actor(&self, id: &ActorId) -> Option<&Actor> {
         self.actors.get(id)
+    }
+
+    pub(crate) fn has_queued_call(&self, target: &crate::Target, task: TaskId) -> bool {
+        let crate::Target::Actor(id) = target else { return false };
+        self.actors.get(id).is_some_and(|actor| actor.queue.contains(&task))
     }
 
     pub(crate) fn create_actor(&mut self, creation: Creation, out: &mut Vec<Action>) {

@@ -27,6 +27,11 @@ pub struct Borrows {
 }
 
 impl Borrows {
+    /// Borrows that are not confirmed, and frames that wait for that.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        (self.unconfirmed.len(), self.gate.len())
+    }
+
     /// Announces a borrow to the object's owner.
     pub(crate) fn announce(&mut self, owner: &Arc<WorkerAddress>, object: ObjectId, out: &mut Vec<Action>) -> u64 {
         self.next += 1;

@@ -93,6 +93,35 @@ impl Leases {
         self.leases.get(&request).map(|lease| lease.worker.clone())
     }
 
+    pub(crate) fn requests_count(&self) -> usize {
+        self.classes.iter().map(|class| class.requests.len()).sum()
+    }
+
+    pub(crate) fn has_sent(&self, request: u64, task: TaskId) -> bool {
+        self.leases.get(&request).is_some_and(|lease| lease.sent.contains(&task))
+    }
+
+    pub(crate) fn has_queued(&self, task: TaskId) -> bool {
+        self.classes.iter().any(|class| class.queue.contains(&task))
+    }
+
+    /// Whether the tables agree with each other.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for (request, lease) in &self.leases {
+            if self.by_lease.get(&(lease.node, lease.id)) != Some(request) {
+                return Err(format!("{:?} is not found by its number", lease.id));
+            }
+            if !self.classes[lease.class].leases.contains(request) {
+                return Err(format!("{:?} is not in its class", lease.id));
+            }
+        }
+        let in_classes: usize = self.classes.iter().map(|class| class.leases.len()).sum();
+        if in_classes != self.leases.len() || self.by_lease.len() != self.leases.len() {
+            return Err("the tables of leases do not add up".to_owned());
+        }
+        Ok(())
+    }
+
     /// Equal classes share leases, however often they were written.
     fn class(&mut self, class: &Arc<LeaseClass>) -> usize {
         let pointer = Arc::as_ptr(class) as usize;

@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 mod event;
 mod hash;
 mod links;

@@ -141,18 +141,24 @@ pub(crate) struct Lineage {
     live_returns: u32,
 }
 
+impl Lineage {
+    pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.spec.held()
+    }
+}
+
 impl TaskSpec {
     fn return_ids(&self) -> impl Iterator<Item = ObjectId> + use<> {
         let (task, n) = (self.id, if self.returns == STREAMING { 1 } else { self.returns });
         (1..=n).map(move |index| task.object(index))
     }
 
-    fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
+    pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
         let args = &self.args;
         args.stored_body.iter().chain(&args.deps).chain(&args.contained).chain(&self.handle).copied()
     }
 
-    fn awaited(&self) -> impl Iterator<Item = ObjectId> + '_ {
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.args.stored_body.iter().chain(&self.args.deps).copied()
     }
 }

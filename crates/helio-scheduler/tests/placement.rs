@@ -1,5 +1,7 @@
 //! The policies, by example and by property.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::collections::BTreeMap;
 
 use helio_proto::control::{Label, Strategy as Plan, StrategyKind};

@@ -116,7 +116,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(plan: Plan, rng: Rng, trace: Trace) -> Self {
-        let net = Net { delay_us_max: plan.delay_us_max, ..Net::default() };
+        let net = Net::new(plan.delay_us_max);
         Self {
             now: 0,
             queue: BinaryHeap::new(),

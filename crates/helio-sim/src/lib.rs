@@ -1,1 +1,106 @@
 //! Proof: whole clusters in one thread from one seed.
+//!
+//! The real state machines — one control service, several nodes, several owners — run in shells that do
+//! what the real shells do, over a simulated network, in simulated time. Everything that is left to
+//! chance is drawn from the seed: the cluster's shape, the users' programs, how long each message takes,
+//! and what breaks when. So a failure is a number, and the same number fails again:
+//!
+//! ```text
+//! cargo run -p helio-sim -- --seed 4711 --trace
+//! ```
+//!
+//! What is checked: **OWN-1** every read ends with the value that its call makes of its inputs, or with
+//! an error that something done to the cluster explains, and never hangs; nothing is freed while
+//! somebody holds it; what was acknowledged survives; calls run as often as their retries allow and in
+//! order; and at the end nothing is left of anything ([`facts`], `rest`).
+//!
+//! **LAYER-1** There is no clock, thread or randomness in here; [`rng`] is the only source of chance, and
+//! a test runs seeds twice and compares the traces.
+//!
+//! Reading order: [`plan`], [`net`], `core`, `world`, `node`, `control`, `process`, `program`, [`facts`],
+//! `rest`.
+
+#![forbid(unsafe_code)]
+
+pub mod facts;
+pub mod net;
+pub mod plan;
+pub mod rng;
+pub mod trace;
+pub mod value;
+
+mod control;
+mod core;
+mod describe;
+mod faults;
+mod node;
+mod process;
+mod program;
+mod rest;
+mod world;
+
+use std::collections::BTreeMap;
+
+use crate::core::Core;
+use crate::plan::Plan;
+use crate::rng::Rng;
+use crate::trace::Trace;
+use crate::world::World;
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// What is wrong; empty in a good run.
+    pub violations: Vec<String>,
+    /// Equal for equal runs.
+    pub hash: u64,
+    /// How many things happened.
+    pub steps: u64,
+    /// How long it took in its own time, in microseconds.
+    pub took_us: u64,
+    /// What was done, by name.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// The last lines of its trace, when they were kept.
+    pub lines: Vec<String>,
+}
+
+/// Runs the cluster of a seed and keeps the last `lines_max` lines of what happened.
+#[must_use]
+pub fn run(seed: u64, lines_max: usize) -> Report {
+    run_with(seed, lines_max, |_| {})
+}
+
+/// Runs the cluster of a seed with a changed plan.
+#[must_use]
+pub fn run_with(seed: u64, lines_max: usize, change: impl FnOnce(&mut Plan)) -> Report {
+    let mut rng = Rng::new(seed);
+    let mut plan = Plan::draw(&mut rng);
+    change(&mut plan);
+    let mut trace = if lines_max > 0 { Trace::keeping(lines_max) } else { Trace::default() };
+    trace.note(0, || format!("{plan:?}"));
+    let mut world = World::new(Core::new(plan, rng, trace));
+    world.run();
+    let core = world.core;
+    Report {
+        seed,
+        violations: core.facts.violations,
+        hash: core.trace.hash(),
+        steps: core.trace.steps,
+        took_us: core.now,
+        counts: core.facts.counts,
+        lines: core.trace.lines().map(str::to_owned).collect(),
+    }
+}
+
+/// How to see a failure again, with the end of its trace.
+#[must_use]
+pub fn explain(seed: u64, lines_max: usize) -> String {
+    let report = run(seed, lines_max);
+    format!(
+        "{}\n\nseed {seed} failed:\n{}\nsee it again: cargo run -p helio-sim -- --seed {seed} --trace\n",
+        report.lines.join("\n"),
+        report.violations.join("\n")
+    )
+}

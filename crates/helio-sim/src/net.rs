@@ -67,7 +67,7 @@ pub struct Net {
     links: BTreeMap<u64, Link>,
     count: u64,
     /// The longest that a message takes, in microseconds.
-    pub delay_us_max: u64,
+    delay_us_max: u64,
 }
 
 /// Something arrives at `side` of `link`, at a moment.
@@ -84,6 +84,12 @@ pub struct Arrival {
 }
 
 impl Net {
+    /// No links; messages take at most so long, in microseconds.
+    #[must_use]
+    pub fn new(delay_us_max: u64) -> Self {
+        Self { delay_us_max, ..Self::default() }
+    }
+
     /// A link's record.
     #[must_use]
     pub fn get(&self, link: u64) -> Option<&Link> {

@@ -33,7 +33,6 @@ struct Serving {
 pub(crate) struct NodeHost {
     pub(crate) index: usize,
     pub(crate) node: Node,
-    address: NodeAddress,
     clients: BTreeSet<u64>,
     control: Option<u64>,
     unsent: Vec<NodeToControl>,
@@ -67,14 +66,13 @@ impl NodeHost {
             ..Setup::default()
         };
         core.daemons.push(Daemon {
-            address: address.clone(),
+            address,
             is_alive: true,
             arena: vec![0; STORE_SIZE as usize],
         });
         let host = Self {
             index,
             node: Node::new(setup, core.now_ms()),
-            address,
             clients: BTreeSet::new(),
             control: None,
             unsent: Vec::new(),
@@ -315,9 +313,5 @@ impl NodeHost {
         if self.workers.remove(&worker_id) {
             self.apply(core, Event::WorkerExited { worker_id, exit, log_tail: String::new() });
         }
-    }
-
-    pub(crate) fn address(&self) -> &NodeAddress {
-        &self.address
     }
 }

@@ -69,10 +69,6 @@ impl Duty {
         }
         self.changed.wait_for(&mut roster, limit);
         roster.waiters -= 1;
-        if roster.holder == Holder::Nobody {
-            roster.holder = Holder::Waiter;
-            return Turn::Poll;
-        }
         Turn::Look
     }
 
@@ -105,10 +101,13 @@ impl Duty {
     }
 
     /// The state changed without a poll (a local `put`, say): waiters may have what they wait for.
-    pub(crate) fn news(&self) {
-        if self.roster.lock().waiters > 0 {
+    /// `true`: one of them sleeps in a poll and must be woken there.
+    pub(crate) fn news(&self) -> bool {
+        let roster = self.roster.lock();
+        if roster.waiters > 0 {
             self.changed.notify_all();
         }
+        roster.holder == Holder::Waiter
     }
 
     /// Blocks the net thread until the duty is its own; `false` when `closed` says so.

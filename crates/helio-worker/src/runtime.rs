@@ -276,7 +276,10 @@ impl Runtime {
             if !blocked && !self.options.is_driver {
                 limit = limit.min(BLOCKED_AFTER);
             }
-            let interrupted = self.turn(limit);
+            let (interrupted, result) = self.turn(limit, &mut done);
+            if let Some(result) = result {
+                break Ok(result);
+            }
             // Signals are looked for when one arrived, and now and then.
             if (interrupted || now.elapsed() >= INTERRUPT_EVERY) && interrupt() {
                 break Err(Error::Interrupted);
@@ -313,16 +316,28 @@ impl Runtime {
         }
     }
 
-    /// One turn of a waiter: polls, or sleeps until somebody else has. `true`: a signal arrived.
-    fn turn(&self, limit: Duration) -> bool {
-        match self.duty.enter(limit, || self.wake_up()) {
-            Turn::Look => false,
-            Turn::Poll => {
-                let (interrupted, news) = self.poll(Some(limit));
-                self.duty.leave(news);
-                interrupted
-            }
+    /// One turn of a waiter: polls, or sleeps until somebody else has. Returns whether a signal
+    /// arrived, and what `done` found.
+    ///
+    /// The last poll before ours may have brought what we wait for after we looked: so the state is
+    /// looked at again once the duty is ours, and nothing can come in between.
+    fn turn<T>(&self, limit: Duration, done: &mut impl FnMut(&mut State) -> Option<T>) -> (bool, Option<T>) {
+        if self.duty.enter(limit, || self.wake_up()) == Turn::Look {
+            return (false, None);
         }
+        let found = {
+            let mut state = self.state.lock();
+            let found = done(&mut state);
+            state.flush();
+            found
+        };
+        if found.is_some() {
+            self.duty.leave(false);
+            return (false, found);
+        }
+        let (interrupted, news) = self.poll(Some(limit));
+        self.duty.leave(news);
+        (interrupted, None)
     }
 
     fn wake_up(&self) {
@@ -477,8 +492,8 @@ impl Runtime {
         state.flush_some();
         let news = std::mem::take(&mut state.news);
         drop(state);
-        if news {
-            self.duty.news();
+        if news && self.duty.news() {
+            self.wake_up();
         }
     }
 
@@ -1041,8 +1056,19 @@ impl Runtime {
             }
             // An idle worker sleeps for good: a signal cuts the sleep short by itself.
             let limit = deadline.map_or(Duration::from_secs(3600), |deadline| deadline - now);
-            if self.turn(limit) && interrupt() {
-                return Err(Error::Interrupted);
+            let (interrupted, work) = self.turn(limit, &mut |state| {
+                let work = state.inbox.pop();
+                if let Some(work) = &work {
+                    state.hand_out(work);
+                }
+                // The end of the session ends the wait as well.
+                work.map(Some).or(state.closed.is_some().then_some(None))
+            });
+            match work {
+                Some(Some(work)) => return Ok(work),
+                Some(None) => {}
+                None if interrupted && interrupt() => return Err(Error::Interrupted),
+                None => {}
             }
         }
     }

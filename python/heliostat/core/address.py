@@ -59,11 +59,8 @@ def connect_to(address: str, temp_dir: Path) -> NodeAddress:
     if found is not None:
         return found
     if _listens(match["host"].strip("[]"), int(match["port"])):
-        raise ConnectionError(
-            f"Failed to connect to Ray cluster at {address}: something listens there, but no node of "
-            f"that cluster runs on this machine (looked in {temp_dir}). Start one with "
-            f"`heliostat start --address={address}`."
-        )
+        # Its session may lie in another folder; the cluster knows in which.
+        return daemon.locate(address)
     raise ConnectionError(
         f"Failed to connect to Ray cluster at {address}: nothing answers there. "
         "`heliostat start --head` starts a cluster."

@@ -229,6 +229,21 @@ def running(temp_dir: Path) -> Iterator[NodeAddress]:
                 yield address
 
 
+def locate(address: str) -> NodeAddress:
+    """The daemon of this machine in the cluster at ``host:port``, as that cluster names it.
+
+    Raises ``ConnectionError`` with the reason when there is none.
+    """
+    command = [str(binary()), "locate", "--address", address]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=START_S_MAX, check=False
+    )
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().removeprefix("ConnectionError: ")
+        raise ConnectionError(f"Failed to connect to Ray cluster at {address}: {said}")
+    return NodeAddress.from_json(done.stdout)
+
+
 def _answers(path: str) -> bool:
     import socket
 

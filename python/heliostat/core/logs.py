@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TextIO
 
@@ -131,43 +131,44 @@ class LogPrinter:
     def __init__(self) -> None:
         self._folder = Folder.from_settings()
         self._by_process = settings.flag("COLOR_PREFIX", False)
-        self._stopping = False
+        self._ignore_unhandled = settings.flag("IGNORE_UNHANDLED_ERRORS", False)
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="heliostat-logs", daemon=True)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
-    def stop(self, flush_s: float) -> None:
-        """Show what has been printed so far, and end."""
+    def drain(self, flush_s: float) -> None:
+        """Show what workers have printed so far."""
         with contextlib.suppress(Exception):  # the daemon is gone, and what it had to say with it
             _heliostat.flush_logs(flush_s)
-        self._stopping = True
+            self._take(0.0)
+        with self._lock:
+            self._show(self._folder.due(time.monotonic(), everything=True))
+
+    def join(self, seconds: float) -> None:
+        """After the end of the session: wait for the thread."""
         if self._thread is not threading.current_thread():
-            self._thread.join(flush_s + _WAIT_S)
-        now = time.monotonic()
-        self._show(self._folder.due(now, everything=True))
+            self._thread.join(seconds)
 
     def _run(self) -> None:
-        ignored = settings.flag("IGNORE_UNHANDLED_ERRORS", False)
-        while True:
-            stopping = self._stopping
-            try:
-                lines = _heliostat.take_logs(0 if stopping else _WAIT_S)
-                notices = _heliostat.take_notices()
-                errors = [] if ignored else _heliostat.take_unhandled()
-            except Exception:
-                return  # the session is over
+        with contextlib.suppress(Exception):  # raised when the session ends
+            while True:
+                self._take(_WAIT_S)
+
+    def _take(self, seconds: float) -> None:
+        lines = _heliostat.take_logs(seconds)
+        with self._lock:
             now = time.monotonic()
             for fields in lines:
                 self._show(self._folder.take(Line(*fields), now))
             self._show(self._folder.due(now))
-            for is_warning, text in notices:
+            for is_warning, text in _heliostat.take_notices():
                 _write(sys.stderr, "(heliostat)", _YELLOW if is_warning else _CYAN, text)
-            for payload in errors:
-                _unhandled(payload)
-            if stopping and not lines:
-                return
+            if not self._ignore_unhandled:
+                for payload in _take_unhandled():
+                    _unhandled(payload)
 
     def _show(self, lines: Iterable[Line]) -> None:
         for line in lines:
@@ -191,6 +192,12 @@ def _write(stream: TextIO | None, prefix: str, colour: int, text: str) -> None:
         stream.flush()
     except (OSError, ValueError):
         pass  # closed by its owner
+
+
+def _take_unhandled() -> list[bytes]:
+    # Not every build of the extension module has it.
+    take: Callable[[], list[bytes]] | None = getattr(_heliostat, "take_unhandled", None)
+    return take() if take is not None else []
 
 
 def _unhandled(payload: bytes) -> None:

@@ -197,7 +197,5 @@ def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCal
 
 
 def inherited_env(own: Mapping[str, Any] | None) -> str:
-    """An environment within the one that the caller runs in, as JSON; empty: the caller's job's."""
-    if not own:
-        return ""
+    """An environment within the one that the caller runs in, as JSON."""
     return runtime_env.inherit(_heliostat.current()["runtime_env"], own)

@@ -152,7 +152,7 @@ def from_json(text: str) -> dict[str, Any]:
 def inherit(parent: str, child: Mapping[str, Any] | None) -> str:
     """The child's environment in the parent's: variables merge, other fields replace (JSON)."""
     if not child:
-        return ""
+        return parent
     base = from_json(parent)
     env_vars = {**(base.get("env_vars") or {}), **(child.get("env_vars") or {})}
     return to_json({**base, **child, "env_vars": env_vars})

@@ -45,8 +45,10 @@ class Session:
         if self.pid != os.getpid():
             return  # a fork of the driver: the connection is the parent's
         if self.printer is not None:
-            self.printer.stop(FLUSH_S)
+            self.printer.drain(FLUSH_S)
         _heliostat.shutdown()
+        if self.printer is not None:
+            self.printer.join(FLUSH_S)
         if self.daemon is not None and not self.daemon.wait(DAEMON_ENDS_S):
             logger.warning("The node daemon did not end by itself; see %s", self.daemon.log)
             self.daemon.stop()

@@ -7,12 +7,15 @@ The node daemon starts it with one end of a SOCK_SEQPACKET pair and talks to it 
     from the zygote   {"worker_id": hex, "pid": n} or {"worker_id": hex, "error": text}
                       {"exited": pid, "status": n}, as waitpid reports it
 
-It ends when the daemon's end hangs up. Nothing here may start a thread: a fork copies only the thread
-that forks, and what the others held stays locked for ever.
+It ends when the daemon's end hangs up: with the daemon gone, killed perhaps, the workers and the
+sockets of the session go, too. Nothing here may start a thread: a fork copies only the thread that
+forks, and what the others held stays locked for ever. Should there be one all the same, workers are
+started afresh instead, as ``zygote.py worker``, which takes longer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -20,7 +23,7 @@ import select
 import signal
 import socket
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 # Started as a script: its own folder must not shadow top-level modules, and the package's has to be
 # found even where it is not installed.
@@ -29,12 +32,16 @@ _PACKAGE_PATH = os.path.dirname(os.path.dirname(_HERE))
 
 _MESSAGE_MAX = 1 << 20
 
+# Where a worker is to run, on its way through the environment.
+_CWD = "HELIOSTAT_WORKER_CWD"
+
 
 class Zygote:
     """Serves the daemon until it hangs up; in a child, :meth:`serve` returns."""
 
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
+        self.children: set[int] = set()
         # A signal's handler runs between two bytecodes of whatever is being done; here it only fills
         # this pipe, and the loop reaps when it comes round.
         self.wake_read, self.wake_write = os.pipe()
@@ -74,16 +81,22 @@ class Zygote:
                 return
             if pid == 0:
                 return
+            self.children.discard(pid)
             self.send({"exited": pid, "status": status})
 
     def receive(self) -> dict[str, Any] | None:
         """Take one request; in the child, return it."""
-        data, fds, _, _ = socket.recv_fds(self.channel, _MESSAGE_MAX, 2)
+        try:
+            data, fds, _, _ = socket.recv_fds(self.channel, _MESSAGE_MAX, 2)
+        except ConnectionError:
+            data, fds = b"", []
         if not data:
-            os._exit(0)
+            self.end()
         request: dict[str, Any] = json.loads(data)
         try:
-            pid = self.fork()
+            # A fork of several threads would be a gamble; then a fresh interpreter has to do.
+            single = len(os.listdir("/proc/self/task")) == 1
+            pid = os.fork() if single else _start_afresh(request, fds)
         except OSError as error:
             self.send({"worker_id": request["worker_id"], "error": str(error)})
             pid = -1
@@ -93,24 +106,31 @@ class Zygote:
         for fd in fds:
             os.close(fd)
         if pid > 0:
+            self.children.add(pid)
+            # The child does the same; whoever comes first.
+            with contextlib.suppress(OSError):
+                os.setpgid(pid, pid)
             self.send({"worker_id": request["worker_id"], "pid": pid})
         return None
-
-    def fork(self) -> int:
-        """Fork, if this process still has one thread; else let the daemon start a new zygote."""
-        threads = len(os.listdir("/proc/self/task"))
-        if threads != 1:
-            sys.stderr.write(f"heliostat: the zygote has {threads} threads and is replaced\n")
-            sys.stderr.flush()
-            os._exit(70)
-        return os.fork()
 
     def send(self, message: dict[str, Any]) -> None:
         """Answer; a daemon that is gone needs no answer."""
         try:
             self.channel.send(json.dumps(message).encode())
         except OSError:
-            os._exit(0)
+            self.end()
+
+    def end(self) -> NoReturn:
+        """The daemon is gone. Had it ended in good order there would be nothing left to do."""
+        for pid in self.children:
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+        folder = os.path.dirname(os.environ.get("HELIOSTAT_NODE_SOCKET", ""))
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder or "/nonexistent"):
+                os.unlink(os.path.join(folder, name))
+            os.rmdir(folder)
+        os._exit(0)
 
     def become_worker(self, request: dict[str, Any], fds: list[int]) -> None:
         """Turn the copy into a process of its own."""
@@ -127,16 +147,46 @@ class Zygote:
         os.dup2(fds[1], 2)
         for fd in fds:
             os.close(fd)
-        # A line is seen when it is written, though the stream is a pipe.
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-        os.environ.update(request.get("env") or {})
-        os.environ["HELIOSTAT_WORKER_ID"] = request["worker_id"]
+        environment = _environment(request)
+        os.environ.update(environment)
+        # This interpreter read it long ago.
+        added = environment.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[0:0] = [path for path in added if path]
         if (random := sys.modules.get("random")) is not None:
             random.seed()
-        if cwd := request.get("cwd"):
-            os.chdir(cwd)
-            sys.path.insert(0, cwd)
+
+
+def _environment(request: dict[str, Any]) -> dict[str, str]:
+    environment: dict[str, str] = dict(request.get("env") or {})
+    environment["HELIOSTAT_WORKER_ID"] = request["worker_id"]
+    if cwd := request.get("cwd"):
+        environment[_CWD] = cwd
+    return environment
+
+
+def _start_afresh(request: dict[str, Any], fds: list[int]) -> int:
+    moves = [(os.POSIX_SPAWN_DUP2, fds[0], 1), (os.POSIX_SPAWN_DUP2, fds[1], 2)]
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, os.path.abspath(__file__), "worker"],
+        {**os.environ, **_environment(request)},
+        file_actions=moves,
+        setpgroup=0,
+        setsigdef=[signal.SIGINT, signal.SIGCHLD],
+    )
+
+
+def _work() -> None:
+    """Run as a worker, in the copy or in a process started afresh."""
+    # A line is seen when it is written, though the stream is a pipe.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if cwd := os.environ.pop(_CWD, None):
+        os.chdir(cwd)
+        sys.path.insert(0, cwd)
+    from heliostat.core import worker_main
+
+    worker_main.main()
 
 
 def _ignore(_signum: int, _frame: object) -> None:
@@ -161,6 +211,10 @@ def main() -> None:
         del sys.path[0]
     if _PACKAGE_PATH not in sys.path:
         sys.path.insert(0, _PACKAGE_PATH)
+    if sys.argv[1] == "worker":
+        sys.argv = ["heliostat-worker"]
+        _work()
+        return
     # The socket came as standard input.
     channel = socket.socket(fileno=os.dup(int(sys.argv[1])))
     null = os.open(os.devnull, os.O_RDWR)
@@ -172,9 +226,7 @@ def main() -> None:
     # What is loaded now lives for ever; a collection in a child must not touch its shared pages.
     gc.freeze()
     Zygote(channel).serve()
-    from heliostat.core import worker_main
-
-    worker_main.main()
+    _work()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 //! The control service's state, event by event.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod actors;
 mod cluster;
 mod desk;

@@ -27,7 +27,11 @@ fn an_actor_gets_a_process_of_its_own_and_reports_its_start() {
     world.give_back(driver, &used);
     let actor_id = world.launch(1, 1, &[("CPU", 1.0), ("GPU", 1.0)], false);
     let conn = world.actor_conn(actor_id).unwrap();
-    assert_ne!(world.worker_at(conn), used.worker.worker_id, "a worker that ran tasks is not fresh");
+    assert_ne!(
+        world.worker_at(conn),
+        used.worker.worker_id,
+        "a worker that ran tasks is not fresh"
+    );
     let gpus = world.take(conn, |message| match message {
         NodeToClient::StartActor(launch) => Some(launch.assigned.gpus.clone()),
         _ => None,
@@ -50,10 +54,14 @@ fn a_constructor_that_raises_ends_the_process_and_is_no_death() {
     world.driver();
     let actor_id = world.launch(1, 1, &[("CPU", 1.0)], false);
     let conn = world.actor_conn(actor_id).unwrap();
-    let raised = ActorReady { actor_id, error: b"pickle".to_vec(), message: "ValueError: x".into() };
+    let raised =
+        ActorReady { actor_id, error: b"pickle".to_vec(), message: "ValueError: x".into() };
     world.say(conn, raised);
     let ended = world.actor_ended(actor_id).unwrap();
-    assert_eq!((ended.cause.kind, ended.cause.error, ended.retry), (DeathKind::InitFailed, b"pickle".to_vec(), false));
+    assert_eq!(
+        (ended.cause.kind, ended.cause.error, ended.retry),
+        (DeathKind::InitFailed, b"pickle".to_vec(), false)
+    );
     assert_eq!(world.actor_ended(actor_id), None, "told once");
     assert_eq!(world.cpus_free(), 1.0);
 }
@@ -76,7 +84,10 @@ fn an_actor_that_dies_is_reported_with_its_cause() {
     let conn = world.actor_conn(left).unwrap();
     world.say(conn, ready(left));
     let worker_id = world.worker_at(conn);
-    world.say(conn, Leaving { cause: DeathCause::new(DeathKind::UserExit, "exit_actor() was called") });
+    world.say(
+        conn,
+        Leaving { cause: DeathCause::new(DeathKind::UserExit, "exit_actor() was called") },
+    );
     world.worker_ends(worker_id, Exit::Code(0));
     world.pass(0);
     let cause = world.actor_ended(left).unwrap().cause;
@@ -150,7 +161,10 @@ fn detached_actors_outlive_their_job_and_others_do_not() {
     world.request(conn, 1, class);
     let lease = world.granted(conn).unwrap();
     world.give_back(conn, &lease);
-    assert!(world.forgotten.contains(&lease.worker.worker_id), "no worker idles for a finished job");
+    assert!(
+        world.forgotten.contains(&lease.worker.worker_id),
+        "no worker idles for a finished job"
+    );
     world.feed(stop(detached, false));
     world.assert_nothing_leaked();
 }

@@ -132,7 +132,8 @@ fn what_does_not_fit_here_is_sent_on_once() {
     assert_eq!(world.take(driver, spilled), Some((1, address(2))));
     assert_eq!(world.take(driver, spilled), Some((2, address(2))));
     assert_eq!(world.take(driver, spilled), None, "4 CPUs are taken until news come");
-    let request = RequestLease { request_id: 9, class: two, spilled: true, ..RequestLease::default() };
+    let request =
+        RequestLease { request_id: 9, class: two, spilled: true, ..RequestLease::default() };
     world.say(driver, request);
     assert_eq!(world.take(driver, spilled), None, "it was sent on before");
 }
@@ -203,8 +204,15 @@ fn a_dead_worker_is_reported_with_its_cause_and_frees_its_resources() {
     world.worker_ends(lease.worker.worker_id, Exit::Signal(11));
     world.pass(0);
     let lost = lost(&mut world, driver);
-    assert_eq!((lost.lease_id, lost.cause.kind, lost.cause.code), (lease.lease_id, DeathKind::Signaled, 11));
-    assert!(lost.cause.message.contains("SIGSEGV") && lost.cause.log_tail == "tail", "{:?}", lost.cause);
+    assert_eq!(
+        (lost.lease_id, lost.cause.kind, lost.cause.code),
+        (lease.lease_id, DeathKind::Signaled, 11)
+    );
+    assert!(
+        lost.cause.message.contains("SIGSEGV") && lost.cause.log_tail == "tail",
+        "{:?}",
+        lost.cause
+    );
     assert_eq!(world.cpus_free(), 1.0);
 }
 

@@ -4,7 +4,8 @@ use helio_proto::cluster::{AskLiveness, NodeToControl, NodeToNode, TellLiveness}
 use helio_proto::control::{FailureKind, KvGet};
 use helio_proto::hello::Role;
 use helio_proto::node::{
-    ControlCall, Exit as ExitMessage, Liveness, LogLine, NodeToClient, Register, SealObject, StopNode,
+    ControlCall, Exit as ExitMessage, Liveness, LogLine, NodeToClient, Register, SealObject,
+    StopNode,
 };
 use helio_types::{DeathCause, DeathKind, WorkerAddress, WorkerId};
 
@@ -84,7 +85,9 @@ fn starts_are_bounded_and_go_on_as_workers_register() {
 
 fn refused(world: &mut World, conn: Conn) -> Option<(u32, String)> {
     world.take(conn, |message| match message {
-        NodeToClient::LeaseRefused(refused) => Some((refused.failure.kind, refused.failure.message.clone())),
+        NodeToClient::LeaseRefused(refused) => {
+            Some((refused.failure.kind, refused.failure.message.clone()))
+        }
         _ => None,
     })
 }
@@ -126,7 +129,10 @@ fn the_environment_reaches_the_process() {
     class.runtime_env = r#"{"env_vars": {"A": "1"}, "working_dir": "/srv"}"#.into();
     world.request(driver, 1, class);
     let spawn = &world.spawned[0];
-    assert_eq!((spawn.env.get("A").map(String::as_str), spawn.cwd.as_deref()), (Some("1"), Some("/srv")));
+    assert_eq!(
+        (spawn.env.get("A").map(String::as_str), spawn.cwd.as_deref()),
+        (Some("1"), Some("/srv"))
+    );
 }
 
 #[test]
@@ -175,7 +181,9 @@ fn another_node_answers_for_its_processes() {
 
     let ask = AskLiveness { request_id: 8, worker_id };
     world.feed(Event::PeerSaid { conn: Conn(901), node_id: node_id(2), message: ask.into() });
-    assert!(matches!(world.answered.pop(), Some((Conn(901), NodeToNode::TellLiveness(told))) if told.dead));
+    assert!(
+        matches!(world.answered.pop(), Some((Conn(901), NodeToNode::TellLiveness(told))) if told.dead)
+    );
 }
 
 #[test]
@@ -188,9 +196,15 @@ fn what_a_worker_said_last_is_heard_before_its_death_counts() {
     let (worker_id, conn) = (lease.worker.worker_id, world.conn_of(&lease));
     world.feed(Event::WorkerExited { worker_id, exit: Exit::Code(1), log_tail: String::new() });
     assert!(!world.forgotten.contains(&worker_id));
-    world.say(conn, helio_proto::node::Leaving { cause: DeathCause::new(DeathKind::UserExit, "bye") });
+    world.say(
+        conn,
+        helio_proto::node::Leaving { cause: DeathCause::new(DeathKind::UserExit, "bye") },
+    );
     world.pass(100);
-    assert!(world.forgotten.contains(&worker_id), "a child that keeps the socket open does not matter");
+    assert!(
+        world.forgotten.contains(&worker_id),
+        "a child that keeps the socket open does not matter"
+    );
     assert!(world.took(driver, |message| matches!(message, NodeToClient::LeaseLost(_))));
 }
 
@@ -215,7 +229,10 @@ fn lines_go_to_the_driver_wherever_it_is() {
     let mut world = World::new(&[("CPU", 2.0)]);
     let driver = world.driver();
     let remote = world.open(Role::Driver, node_id(2), false);
-    world.say(remote, Register { worker_id: WorkerId([8; 28]), remote: true, ..Register::default() });
+    world.say(
+        remote,
+        Register { worker_id: WorkerId([8; 28]), remote: true, ..Register::default() },
+    );
     let (here, there) = (world.class(1, &[("CPU", 1.0)]), world.class(9, &[("CPU", 1.0)]));
     world.request(driver, 1, here);
     world.request(remote, 1, there);
@@ -244,9 +261,7 @@ fn calls_to_a_lost_control_service_are_asked_again() {
     world.feed(Event::ControlLost);
     world.control.clear();
     world.feed(Event::ControlConnected);
-    let again = |message: &NodeToControl| {
-        matches!(message, NodeToControl::FromClient(from) if from.call.request_id == 5)
-    };
+    let again = |message: &NodeToControl| matches!(message, NodeToControl::FromClient(from) if from.call.request_id == 5);
     assert!(world.control.iter().any(again));
 }
 
@@ -272,7 +287,10 @@ fn a_worker_that_does_not_end_when_asked_is_killed() {
     let worker_id = lease.worker.worker_id;
     let conn = world.workers.insert(worker_id, None).unwrap();
     world.say(driver, helio_proto::node::ReturnLease { lease_id: lease.lease_id, discard: true });
-    assert!(world.took(conn.unwrap(), |message| matches!(message, NodeToClient::Exit(ExitMessage { drain: true, .. }))));
+    assert!(world.took(conn.unwrap(), |message| matches!(
+        message,
+        NodeToClient::Exit(ExitMessage { drain: true, .. })
+    )));
     world.workers.insert(worker_id, conn);
     world.pass(crate::limits::WORKER_EXIT_MS_MAX);
     assert!(world.forgotten.contains(&worker_id));

@@ -185,10 +185,15 @@ impl World {
             && let ControlRequest::StartJob(job) = &from.call.request
         {
             self.jobs += 1;
-            let info =
-                JobInfo { job_id: JobId(self.jobs.to_be_bytes()), driver: job.driver, ..JobInfo::default() };
-            let reply =
-                ControlReply { request_id: from.call.request_id, response: ControlResponse::Job(info) };
+            let info = JobInfo {
+                job_id: JobId(self.jobs.to_be_bytes()),
+                driver: job.driver,
+                ..JobInfo::default()
+            };
+            let reply = ControlReply {
+                request_id: from.call.request_id,
+                response: ControlResponse::Job(info),
+            };
             let to = ToClient { worker_id: from.worker_id, message: reply.into() };
             self.coming.push_back(Event::ControlSaid(to.into()));
         }
@@ -209,7 +214,8 @@ impl World {
         let (role, node_id) = (Role::Worker, node_id(1));
         self.coming.push_back(Event::WorkerStarted { worker_id, pid: self.conns as u32 });
         self.coming.push_back(Event::ClientOpened { conn, role, node_id, is_local: true });
-        let register = Register { worker_id, port: 99, pid: self.conns as u32, ..Register::default() };
+        let register =
+            Register { worker_id, port: 99, pid: self.conns as u32, ..Register::default() };
         self.coming.push_back(Event::ClientSaid { conn, message: register.into() });
     }
 
@@ -312,9 +318,7 @@ impl World {
 
     /// The worker that was told to become the actor.
     fn actor_conn(&self, actor_id: ActorId) -> Option<Conn> {
-        let starts = |message: &NodeToClient| {
-            matches!(message, NodeToClient::StartActor(launch) if launch.spec.actor_id == actor_id)
-        };
+        let starts = |message: &NodeToClient| matches!(message, NodeToClient::StartActor(launch) if launch.spec.actor_id == actor_id);
         self.sent.iter().find(|(_, messages)| messages.iter().any(starts)).map(|(conn, _)| *conn)
     }
 
@@ -323,9 +327,7 @@ impl World {
     }
 
     fn actor_ended(&mut self, actor_id: ActorId) -> Option<ActorEnded> {
-        let is_it = |message: &NodeToControl| {
-            matches!(message, NodeToControl::ActorEnded(ended) if ended.actor_id == actor_id)
-        };
+        let is_it = |message: &NodeToControl| matches!(message, NodeToControl::ActorEnded(ended) if ended.actor_id == actor_id);
         let index = self.control.iter().position(is_it)?;
         match self.control.remove(index) {
             NodeToControl::ActorEnded(ended) => Some(ended),

@@ -30,7 +30,13 @@ impl World {
         self.say(conn, SealObject { object_id });
     }
 
-    fn fetch(&mut self, conn: Conn, request_id: u64, object_id: ObjectId, from: &[u8]) -> Option<ObjectFetched> {
+    fn fetch(
+        &mut self,
+        conn: Conn,
+        request_id: u64,
+        object_id: ObjectId,
+        from: &[u8],
+    ) -> Option<ObjectFetched> {
         let locations = from.iter().map(|n| address(*n)).collect();
         self.say(conn, FetchObject { request_id, object_id, locations });
         self.fetched(conn)
@@ -45,7 +51,9 @@ impl World {
 
     fn refused(&mut self, conn: Conn) -> Option<(u32, String)> {
         self.take(conn, |message| match message {
-            NodeToClient::ObjectRefused(refused) => Some((refused.failure.kind, refused.failure.message.clone())),
+            NodeToClient::ObjectRefused(refused) => {
+                Some((refused.failure.kind, refused.failure.message.clone()))
+            }
             _ => None,
         })
     }
@@ -70,7 +78,11 @@ impl World {
     }
 
     fn peer(&mut self, n: u8, message: impl Into<NodeToNode>) {
-        self.feed(Event::PeerSaid { conn: Conn(900 + u64::from(n)), node_id: node_id(n), message: message.into() });
+        self.feed(Event::PeerSaid {
+            conn: Conn(900 + u64::from(n)),
+            node_id: node_id(n),
+            message: message.into(),
+        });
     }
 
     fn bring(&mut self, conn: Conn, object_id: ObjectId, size: u64) {
@@ -98,7 +110,10 @@ fn an_object_is_read_only_when_sealed_and_stays_until_freed_and_unpinned() {
     world.say(reader, ReleaseObject { object_id: id, pins: 1 });
     assert_eq!(world.used(), 0);
     world.say(reader, ReleaseObject { object_id: id, pins: 1 });
-    assert!(world.closed.iter().any(|(conn, _)| *conn == reader), "released more often than fetched");
+    assert!(
+        world.closed.iter().any(|(conn, _)| *conn == reader),
+        "released more often than fetched"
+    );
 }
 
 #[test]
@@ -148,9 +163,17 @@ fn a_full_store_waits_for_room_and_then_says_what_fills_it() {
     world.pass(CREATE_MS_MAX);
     let (kind, message) = world.refused(client).unwrap();
     assert_eq!(kind, FailureKind::StoreFull as u32);
-    assert!(message.contains(&format!("needs {} bytes", STORE / 2)) && message.contains("524288 are pinned"), "{message}");
+    assert!(
+        message.contains(&format!("needs {} bytes", STORE / 2))
+            && message.contains("524288 are pinned"),
+        "{message}"
+    );
     world.say(client, CreateObject { request_id: 9, object_id: object(1, 5, 1), size: STORE + 1 });
-    assert_eq!(world.refused(client).unwrap().0, FailureKind::StoreFull as u32, "at once: it never fits");
+    assert_eq!(
+        world.refused(client).unwrap().0,
+        FailureKind::StoreFull as u32,
+        "at once: it never fits"
+    );
     world.say(client, AbortObject { object_id: c });
     world.close(client);
     world.assert_nothing_leaked();
@@ -233,7 +256,9 @@ fn an_object_that_is_being_sent_stays() {
     let id = object(1, 1, 1);
     world.put(client, id, 100);
     world.peer(2, PullObject { request_id: 4, object_id: id });
-    assert!(matches!(world.answered.pop(), Some((_, NodeToNode::PullStart(start))) if start.size == 100));
+    assert!(
+        matches!(world.answered.pop(), Some((_, NodeToNode::PullStart(start))) if start.size == 100)
+    );
     assert_eq!(world.served, [(Conn(902), 4)]);
     world.say(client, FreeObject { object_id: id, locations: Vec::new() });
     assert!(world.used() > 0, "SHM-1");

@@ -53,7 +53,8 @@ impl History {
             }
             2 if self.drivers.len() < 4 => {
                 let conn = self.world.open(Role::Driver, node_id(2), false);
-                let register = Register { worker_id: WorkerId([a; 28]), remote: true, ..Register::default() };
+                let register =
+                    Register { worker_id: WorkerId([a; 28]), remote: true, ..Register::default() };
                 self.world.say(conn, register);
                 self.drivers.push(conn);
             }
@@ -61,7 +62,12 @@ impl History {
             9 => self.stop(a, b),
             10 => self.world.pass(u64::from(a) * 20),
             11 => {
-                let worker = self.world.workers.keys().nth(usize::from(a) % self.world.workers.len().max(1)).copied();
+                let worker = self
+                    .world
+                    .workers
+                    .keys()
+                    .nth(usize::from(a) % self.world.workers.len().max(1))
+                    .copied();
                 if let Some(worker_id) = worker {
                     self.world.worker_ends(worker_id, Exit::Signal(9));
                     self.world.pass(0);
@@ -69,8 +75,13 @@ impl History {
             }
             12 => {
                 self.world.starts_at_once = !self.world.starts_at_once;
-                let late: Vec<WorkerId> =
-                    self.world.workers.iter().filter(|(_, conn)| conn.is_none()).map(|(id, _)| *id).collect();
+                let late: Vec<WorkerId> = self
+                    .world
+                    .workers
+                    .iter()
+                    .filter(|(_, conn)| conn.is_none())
+                    .map(|(id, _)| *id)
+                    .collect();
                 if let Some(worker_id) = late.first() {
                     self.world.register_worker(*worker_id);
                     self.world.pass(0);
@@ -102,21 +113,30 @@ impl History {
         // Answers to what it does, which the real client would read.
         match kind {
             3 | 4 => {
-                let units = [("CPU", [0.5, 1.0, 2.0][usize::from(b % 3)]), ("GPU", [0.0, 0.5, 1.0][usize::from(a % 3)])];
+                let units = [
+                    ("CPU", [0.5, 1.0, 2.0][usize::from(b % 3)]),
+                    ("GPU", [0.0, 0.5, 1.0][usize::from(a % 3)]),
+                ];
                 let class = self.world.class(1 + u32::from(a % 2), &units);
                 self.world.request(conn, request_id, class);
             }
             5 => {
                 if let Some(granted) = self.world.granted(conn) {
-                    self.world.say(conn, ReturnLease { lease_id: granted.lease_id, discard: b % 3 == 0 });
+                    self.world
+                        .say(conn, ReturnLease { lease_id: granted.lease_id, discard: b % 3 == 0 });
                 }
             }
             6 => self.world.say(conn, CancelLease { request_id: u64::from(b) }),
             7 => self.world.say(conn, Blocked {}),
             17 => self.world.say(conn, Unblocked {}),
-            18 => self.world.say(conn, CreateObject { request_id, object_id, size: u64::from(b) * 4000 }),
+            18 => self
+                .world
+                .say(conn, CreateObject { request_id, object_id, size: u64::from(b) * 4000 }),
             19 => self.world.say(conn, SealObject { object_id }),
-            20 => self.world.say(conn, FetchObject { request_id, object_id, locations: vec![address(1), address(2)] }),
+            20 => self.world.say(
+                conn,
+                FetchObject { request_id, object_id, locations: vec![address(1), address(2)] },
+            ),
             21 => self.world.say(conn, FreeObject { object_id, locations: vec![address(2)] }),
             22 => self.world.say(conn, ReleaseObject { object_id, pins: 1 }),
             _ => {
@@ -131,7 +151,8 @@ impl History {
     }
 
     fn launch(&mut self, a: u8, b: u8) {
-        let actor_id = self.world.launch(a % 6, 1, &[("CPU", f64::from(b % 3)), ("GPU", 0.5)], b % 2 == 0);
+        let actor_id =
+            self.world.launch(a % 6, 1, &[("CPU", f64::from(b % 3)), ("GPU", 0.5)], b % 2 == 0);
         if let Some(conn) = self.world.actor_conn(actor_id) {
             let error = if b % 5 == 0 { vec![1] } else { Vec::new() };
             self.world.say(conn, ActorReady { actor_id, error, message: String::new() });

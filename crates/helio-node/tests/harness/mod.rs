@@ -13,11 +13,13 @@ use helio_proto::cluster::{ControlToNode, FromClient, NodeToControl, ToClient};
 use helio_proto::control::{ControlRequest, ControlResponse, JobInfo};
 use helio_proto::hello::{Hello, Role, VERSION, Welcome};
 use helio_proto::node::{
-    ClientToNode, ControlReply, LeaseClass, NodeToClient, Register, Registered, RequestLease,
+    ClientToNode, ControlReply, CreateObject, LeaseClass, NodeToClient, Register, Registered,
+    RequestLease,
 };
 use helio_proto::{Wire, frame};
 use helio_rpc::service::{Writer, accept};
-use helio_types::{JobId, NodeId, ResourceSet, WorkerId};
+use helio_store::Arena;
+use helio_types::{JobId, NodeId, ObjectId, ResourceSet, WorkerId};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use tokio::net::TcpListener;
 
@@ -73,6 +75,8 @@ impl Daemon {
         std::fs::copy(here.join("tests/harness/worker_main.py"), core.join("worker_main.py"))
             .unwrap();
         std::fs::write(core.join("__init__.py"), "").unwrap();
+        // What the zygote loads besides, should the tests' Python not have it.
+        std::fs::write(session.join("package/cloudpickle.py"), "").unwrap();
         std::fs::write(session.join("package/heliostat/__init__.py"), "").unwrap();
         let started = Instant::now();
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -354,6 +358,26 @@ impl Client {
             name: "f".into(),
             ..LeaseClass::default()
         }
+    }
+
+    /// The store's memory, from the descriptor that came with the registration.
+    pub(crate) fn arena(&mut self) -> Arc<Arena> {
+        Arc::new(Arena::map(self.fd.take().unwrap(), self.registered.arena_size).unwrap())
+    }
+
+    pub(crate) fn create(&mut self, object_id: ObjectId, size: u64) -> u64 {
+        self.say(CreateObject { request_id: 1, object_id, size });
+        self.expect(|message| match message {
+            NodeToClient::ObjectCreated(created) => Some(created.offset),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn fetched(&mut self) -> (u64, u64) {
+        self.expect(|message| match message {
+            NodeToClient::ObjectFetched(fetched) => Some((fetched.offset, fetched.size)),
+            _ => None,
+        })
     }
 
     pub(crate) fn request(&mut self, class: LeaseClass) -> u64 {

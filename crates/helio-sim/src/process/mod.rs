@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 use helio_owner_state::{Action, Event, Owner};
 use helio_proto::control::{ControlResponse, Failure};
-use helio_proto::node::{ClientToNode, JobConfig, Register, Registered, ReleaseObject};
+use helio_proto::node::{ClientToNode, JobConfig, LeaseClass, Register, Registered, ReleaseObject};
 use helio_proto::peer::{Args, Frame, Template, Value};
 use helio_proto::{decode, encode};
 use helio_types::id::PUT_INDEX_BASE;
-use helio_types::{ActorId, LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{ActorId, JobId, LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 use crate::core::{Core, Event as Next};
 use crate::net::{End, Kind, What};
@@ -117,6 +117,8 @@ pub(crate) struct Process {
     /// It ends now.
     pub(crate) dies: Option<&'static str>,
     orders: BTreeMap<ActorId, u64>,
+    templates: BTreeMap<(u32, u32, u32), Arc<Template>>,
+    classes: BTreeMap<(JobId, u32), Arc<LeaseClass>>,
 }
 
 impl Process {
@@ -171,6 +173,8 @@ impl Process {
             exits: false,
             dies: None,
             orders: BTreeMap::new(),
+            templates: BTreeMap::new(),
+            classes: BTreeMap::new(),
         }
     }
 

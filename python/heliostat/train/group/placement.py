@@ -29,9 +29,10 @@ class Reservation:
         """Ask for the room; returns a ref that is ready when it is there, or None."""
         try:
             from heliostat.util.placement_group import placement_group
-        except ImportError:
+
+            self._group = placement_group([dict(wanted) for _ in range(workers)], strategy=strategy)
+        except (ImportError, NotImplementedError):
             return None
-        self._group = placement_group([dict(wanted) for _ in range(workers)], strategy=strategy)
         return self._group.ready()
 
     def options(self, index: int) -> dict[str, Any]:

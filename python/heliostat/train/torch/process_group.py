@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,8 @@ from heliostat.train.group.ranks import Ranks
 
 # Rank 0's half of the meeting point, between `open_store` and `join`.
 _opened: list[Any] = []
+# The connections of the process group to its peers, by inode.
+_connections: set[int] = set()
 
 
 def open_store(init_method: str, world_size: int, timeout_s: float) -> tuple[str, int]:
@@ -74,17 +77,32 @@ def join(
     else:
         os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
     timeout = timedelta(seconds=timeout_s)
+    before = _sockets()
     common: dict[str, Any] = {"rank": rank, "world_size": world_size, "timeout": timeout}
     if init_method == "tcp":
         dist.init_process_group(backend, init_method=f"tcp://{address}:{port}", **common)
-        return
-    if rank == 0:
-        store = _opened.pop()
     else:
-        store = dist.TCPStore(
-            address, port, world_size, is_master=False, timeout=timeout, wait_for_workers=False
-        )
-    dist.init_process_group(backend, store=store, **common)
+        if rank == 0:
+            store = _opened.pop()
+        else:
+            store = dist.TCPStore(
+                address, port, world_size, is_master=False, timeout=timeout, wait_for_workers=False
+            )
+        dist.init_process_group(backend, store=store, **common)
+    _connections.clear()
+    _connections.update(set(_sockets()) - set(before))
+
+
+def _sockets() -> dict[int, int]:
+    """Inode and file descriptor of each socket of this process."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                status = os.stat(f"/proc/self/fd/{name}")
+                if stat.S_ISSOCK(status.st_mode):
+                    found[status.st_ino] = int(name)
+    return found
 
 
 def leave() -> None:
@@ -108,11 +126,22 @@ def leaving_group_on_failure() -> Iterator[None]:
 
 
 def abort() -> None:
-    """Close the connections of the process group at once, without a word to the peers."""
+    """Close the connections of the process group at once, without a word to the peers.
+
+    Destroying the group is not enough: a `DistributedDataParallel` that was in use keeps it and
+    its connections alive, and a peer that waits for us would wait until this process ends.
+    """
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_initialized()):
         return
+    for inode, descriptor in _sockets().items():
+        if inode in _connections:
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as peer:
+                # Only our half, and no listener: gloo ends the process when its own fails.
+                if not peer.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    peer.shutdown(socket.SHUT_WR)
+    _connections.clear()
     with contextlib.suppress(Exception):
         from torch.distributed import distributed_c10d
 

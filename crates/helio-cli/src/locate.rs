@@ -1,0 +1,92 @@
+//! Which daemon of this machine speaks for a cluster.
+
+use std::fs;
+use std::path::Path;
+
+use helio_config::session::CURRENT_CLUSTER_FILE;
+
+use crate::session::{self, Found};
+use crate::{daemon, names, observer, output, values};
+
+/// `locate`: what drivers need to know of that daemon.
+pub(crate) fn run(address: &str) -> Result<(), String> {
+    let found = choose(&session::temp_dir(None), Some(address))?;
+    output::line(&found.ready().to_string());
+    Ok(())
+}
+
+/// The session through which the cluster is asked: of that address, else of the one in the environment,
+/// else of the cluster that was started last on this machine.
+pub(crate) fn choose(temp_dir: &Path, address: Option<&str>) -> Result<Found, String> {
+    let set = |name| std::env::var(name).ok();
+    let named = address
+        .map(str::to_owned)
+        .or_else(|| set("HELIOSTAT_ADDRESS"))
+        .or_else(|| set("RAY_ADDRESS"));
+    let named = named.filter(|address| !matches!(address.as_str(), "" | "auto" | "local"));
+    let mut alive = session::find(temp_dir);
+    alive.retain(|found| found.is_alive() && !found.text("node_socket").is_empty());
+    let current = || fs::read_to_string(temp_dir.join(CURRENT_CLUSTER_FILE)).ok();
+    let wanted = named.clone().or_else(current);
+    // The head knows most: it answers even when the way between the nodes is broken.
+    alive.sort_by_key(|found| !found.is_head());
+    let of_wanted = |wanted: &str| {
+        alive.iter().position(|found| is_same(found.text("control_address"), wanted))
+    };
+    let index = match wanted.as_deref().and_then(|wanted| of_wanted(wanted.trim())) {
+        Some(index) => Some(index),
+        None => match &named {
+            Some(named) => return elsewhere(named),
+            None => (!alive.is_empty()).then_some(0),
+        },
+    };
+    index.map(|index| alive.swap_remove(index)).ok_or_else(|| {
+        "ConnectionError: Could not find any running Ray instance. Please specify the one to connect to by setting \
+         the `--address` flag or `RAY_ADDRESS` environment variable."
+            .to_owned()
+    })
+}
+
+/// The session of a daemon on this machine whose folder is not where one looks first: the cluster
+/// knows where.
+fn elsewhere(address: &str) -> Result<Found, String> {
+    let (host, port) = values::address(address)?;
+    let mut nodes = observer::cluster(&host, port, &token()?)?.nodes;
+    nodes.sort_by_key(|node| !node.is_head);
+    let folders = nodes.iter().filter(|node| node.alive).map(|node| Path::new(&node.session_dir));
+    let here = folders.filter_map(session::look_at).find(|found| {
+        // Another machine may have a folder of the same name.
+        found.is_alive() && is_same(found.text("control_address"), address)
+    });
+    here.ok_or_else(|| {
+        format!(
+            "ConnectionError: No node of the cluster at {address} runs on this machine. Run this on one of its nodes, \
+             or join it with `{} start --address={address}`.",
+            names::command()
+        )
+    })
+}
+
+/// The token that an existing cluster wants.
+pub(crate) fn token() -> Result<String, String> {
+    let token = helio_env::token::load()
+        .map_err(|error| format!("The authentication token cannot be read: {error}"))?;
+    token.ok_or_else(|| {
+        format!(
+            "There is no authentication token. Use the one of the head node: `{} get-auth-token`.",
+            names::command()
+        )
+    })
+}
+
+/// Whether two addresses name the same port, as seen from this machine.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    let own = daemon::own_ip().to_string();
+    let here = |host: &str| host == own || matches!(host, "127.0.0.1" | "localhost" | "0.0.0.0");
+    match (values::address(one), values::address(other)) {
+        (Ok((one, port)), Ok((other, other_port))) => {
+            port == other_port && (one == other || (here(&one) && here(&other)))
+        }
+        _ => false,
+    }
+}

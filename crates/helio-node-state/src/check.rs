@@ -1,0 +1,130 @@
+//! What is true between any two events, and what is left at the end; for tests and the simulator.
+
+use helio_types::ResourceSet;
+
+use crate::Node;
+use crate::pool::Use;
+
+/// What a node holds for others. All zero when nobody uses it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Registered connections.
+    pub clients: usize,
+    /// Workers that are lent.
+    pub leases: usize,
+    /// Requests for workers that wait.
+    pub requests: usize,
+    /// Worker processes.
+    pub workers: usize,
+    /// Actors, in whatever state.
+    pub actors: usize,
+    /// Objects, sealed or being written, and creations that wait.
+    pub objects: usize,
+    /// Pins on objects.
+    pub pins: u32,
+    /// Bytes of the object store in use by primary copies and writers.
+    pub bytes: u64,
+    /// Reads that wait, and reads by other daemons.
+    pub pulls: usize,
+    /// Calls to the control service without an answer.
+    pub calls: usize,
+    /// Followers of actors.
+    pub subscriptions: usize,
+    /// Questions whether a process lives.
+    pub questions: usize,
+    /// What is lent of the resources.
+    pub lent: ResourceSet,
+}
+
+impl Census {
+    /// Whether nothing is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Node {
+    /// What the node holds.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        let mut lent = self.ledger.total().clone();
+        lent.subtract(self.ledger.available());
+        let (objects, pins, bytes) = self.objects.held();
+        Census {
+            clients: self.clients.all.len(),
+            leases: self.leases.len(),
+            requests: self.queue.len(),
+            workers: self.pool.workers.len(),
+            actors: self.actors.len(),
+            objects,
+            pins,
+            bytes,
+            pulls: self.pulls.len(),
+            calls: self.control.calls_count(),
+            subscriptions: self.control.subscriptions_count(),
+            questions: self.deaths.questions_count(),
+            lent,
+        }
+    }
+
+    /// Whether the tables agree with each other.
+    ///
+    /// # Errors
+    /// The first disagreement, in a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let mut lent = ResourceSet::default();
+        for (lease_id, lease) in &self.leases {
+            let worker = lease.worker.and_then(|worker_id| self.pool.workers.get(&worker_id));
+            if lease.worker.is_some() && worker.is_none_or(|worker| worker.usage != Use::Leased(*lease_id)) {
+                return Err(format!("{lease_id:?} names a worker that does not serve it"));
+            }
+            add(&mut lent, &lease.assigned.resources, worker.is_some_and(|worker| worker.is_blocked));
+        }
+        for (assigned, key) in self.actors.placed() {
+            let mut workers = self.pool.workers.values();
+            let is_blocked = workers.any(|worker| worker.usage == Use::Actor(key) && worker.is_blocked);
+            add(&mut lent, &assigned.resources, is_blocked);
+        }
+        let mut free = self.ledger.total().clone();
+        free.subtract(&lent);
+        if free != *self.ledger.available() {
+            return Err(format!("{} is free by the ledger, {free} by what is lent", self.ledger.available()));
+        }
+        for (worker_id, worker) in &self.pool.workers {
+            if let Use::Leased(lease_id) = worker.usage
+                && self.leases.get(&lease_id).and_then(|lease| lease.worker) != Some(*worker_id)
+            {
+                return Err(format!("worker {worker_id} serves {lease_id:?}, which does not name it"));
+            }
+        }
+        self.check_clients()
+    }
+
+    fn check_clients(&self) -> Result<(), String> {
+        let mut pins = 0;
+        for (conn, client) in &self.clients.all {
+            pins += client.pins.values().sum::<u32>();
+            for lease_id in &client.leases {
+                if self.leases.get(lease_id).and_then(|lease| lease.lessee) != Some(*conn) {
+                    return Err(format!("{conn:?} has {lease_id:?}, which is not lent to it"));
+                }
+            }
+        }
+        let held = self.objects.held().1;
+        let served = self.pulls.served() as u32;
+        if pins + served != held {
+            return Err(format!("{held} pins on objects, {pins} by clients and {served} by daemons"));
+        }
+        Ok(())
+    }
+}
+
+/// What an assignment takes; a worker that waits has lent its CPU on.
+fn add(lent: &mut ResourceSet, resources: &ResourceSet, is_blocked: bool) {
+    let mut resources = resources.clone();
+    if is_blocked {
+        resources.set("CPU", helio_types::Quantity(0));
+    }
+    lent.add(&resources);
+}

@@ -1,0 +1,66 @@
+//! Runs seeds from the command line.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Runs simulated clusters; a failure prints its seed.
+#[derive(Parser)]
+struct Options {
+    /// Run this one seed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print what happens in it.
+    #[arg(long)]
+    trace: bool,
+    /// Run so many seeds.
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// Begin with this one.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// Go on after a failure.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if let Some(seed) = options.seed {
+        return one(seed, options.trace);
+    }
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let (mut steps, mut failed) = (0, 0u64);
+    for seed in options.first..options.first + options.seeds {
+        let report = helio_sim::run(seed, 0);
+        steps += report.steps;
+        for (what, count) in report.counts {
+            *counts.entry(what).or_default() += count;
+        }
+        if report.violations.is_empty() {
+            continue;
+        }
+        failed += 1;
+        println!("seed {seed}: {}", report.violations.join("\n  "));
+        if !options.keep_going {
+            println!("{}", helio_sim::explain(seed, 40));
+            return ExitCode::FAILURE;
+        }
+    }
+    println!("{} seeds, {failed} failed, {steps} steps: {counts:?}", options.seeds);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn one(seed: u64, trace: bool) -> ExitCode {
+    let report = helio_sim::run(seed, if trace { 1_000_000 } else { 0 });
+    for line in &report.lines {
+        println!("{line}");
+    }
+    println!("seed {seed}: {} steps, {} ms, trace {:016x}", report.steps, report.took_us / 1000, report.hash);
+    println!("{:?}", report.counts);
+    for violation in &report.violations {
+        println!("VIOLATION {violation}");
+    }
+    if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

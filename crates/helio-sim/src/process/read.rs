@@ -1,0 +1,275 @@
+//! Operations that read, and the checks on what is read.
+
+use std::sync::Arc;
+
+use helio_owner_state::{Event, Owner, Stored};
+use helio_proto::control::{ControlRequest, ControlResponse, GetNamedActor, KvGet, KvPut};
+use helio_proto::error::{ErrorKind, SystemError};
+use helio_types::ObjectId;
+
+use super::user::{Frame, Held, Step, Wait};
+use super::{Asked, Payload, Process};
+use crate::core::Core;
+use crate::program::Slot;
+use crate::value::{Body, Expect, RAISED, Val, short};
+
+impl Process {
+    /// A payload's bytes, and whether reading it raises.
+    pub(super) fn bytes(&self, core: &Core, payload: &Payload) -> (Vec<u8>, bool) {
+        match payload {
+            Payload::Memory { bytes, is_error } => (bytes.to_vec(), *is_error),
+            Payload::Pinned(pin) => {
+                let (start, end) = (pin.offset as usize, (pin.offset + pin.size) as usize);
+                (core.daemons[self.node].arena[start..end].to_vec(), false)
+            }
+        }
+    }
+
+    /// What reading an object gives, as far as it is known and here. Starts what is missing.
+    fn read(&mut self, core: &mut Core, id: ObjectId) -> Option<Payload> {
+        let memory = |bytes: &Arc<Vec<u8>>, is_error| Some(Payload::Memory { bytes: bytes.clone(), is_error });
+        let locations = match &self.owner.as_ref()?.object(&id)?.value {
+            Stored::Pending => return None,
+            Stored::Inline(bytes) => return memory(bytes, false),
+            Stored::Error(bytes) => return memory(bytes, true),
+            Stored::Stores { locations, .. } => locations.clone(),
+        };
+        if let Some(pin) = self.pins.get(&id) {
+            return Some(Payload::Pinned(pin.clone()));
+        }
+        self.fetch(core, id, locations);
+        None
+    }
+
+    /// **OWN-1** An error in place of a value is one that the program asked for, or that something done
+    /// to the cluster explains.
+    fn check_error(&self, core: &mut Core, bytes: &[u8], expect: Expect, what: &str) {
+        core.facts.count("errors");
+        if bytes.first() == Some(&RAISED) {
+            if !expect.raises {
+                core.violation(format!("{what} raises what nobody raised"));
+            }
+            return;
+        }
+        let Some(error) = SystemError::from_payload(bytes) else {
+            return core.violation(format!("{what} raises something unreadable"));
+        };
+        let kind = ErrorKind::from_number(error.kind);
+        core.note(|| format!("p{} reads {what}: {kind:?} {}", self.pid, error.message));
+        if !core.facts.explains(kind) {
+            core.violation(format!("OWN-1: p{} reads {what}: {kind:?} without a cause: {}", self.pid, error.message));
+        }
+    }
+
+    /// A value is what its call makes of its inputs.
+    fn check_value(&self, core: &mut Core, bytes: &[u8], expect: Expect, what: &str) -> Option<Val> {
+        let Ok(value) = Val::decode(bytes) else {
+            core.violation(format!("SHM-1: p{} reads {what}: not what was written", self.pid));
+            return None;
+        };
+        if expect.raises {
+            core.violation(format!("{what} has a value where it should raise"));
+        } else if value.hash != expect.hash {
+            core.violation(format!("{what} has the value of something else"));
+        }
+        core.facts.count("values");
+        Some(value)
+    }
+
+    /// The arguments of a call that is about to run; the error that it fails with at once.
+    pub(super) fn check_inputs(&self, core: &mut Core, body: &Body, payloads: &[Payload]) -> Option<Vec<u8>> {
+        if body.deps.len() != payloads.len() {
+            core.violation(format!("a call has {} arguments instead of {}", payloads.len(), body.deps.len()));
+        }
+        for (payload, expect) in payloads.iter().zip(&body.deps) {
+            let (bytes, is_error) = self.bytes(core, payload);
+            if is_error {
+                self.check_error(core, &bytes, *expect, "an argument");
+                return Some(bytes);
+            }
+            self.check_value(core, &bytes, *expect, "an argument");
+        }
+        None
+    }
+
+    /// **SHM-1** What a frame holds pinned is at its end what it was at its begin.
+    pub(super) fn check_pins(&self, core: &mut Core, frame: &Frame) {
+        for (payload, expect) in frame.payloads.iter().zip(&frame.body.deps) {
+            if let (Payload::Pinned(_), (bytes, _)) = (payload, self.bytes(core, payload)) {
+                self.check_value(core, &bytes, *expect, "a pinned argument, once more,");
+            }
+        }
+    }
+
+    pub(super) fn get(&mut self, core: &mut Core, frame: &mut Frame, slots: &[Slot], open: bool) -> Step {
+        let wanted: Vec<(ObjectId, Expect)> = slots
+            .iter()
+            .filter_map(|slot| match frame.slots.get(slot)? {
+                Held::Ref { id, expect } => Some((*id, *expect)),
+                Held::Actor { .. } | Held::Stream { .. } => None,
+            })
+            .collect();
+        if !matches!(frame.wait, Wait::News) {
+            frame.wait = Wait::News;
+            for (id, _) in &wanted {
+                let is_pending = |owner: &Owner| owner.object(id).is_some_and(|o| o.owner.is_some() && !o.is_ready());
+                if self.owner.as_ref().is_some_and(is_pending) {
+                    self.apply(core, Event::Watch { id: *id });
+                }
+            }
+        }
+        let mut payloads = Vec::new();
+        for (id, expect) in &wanted {
+            if let Some(payload) = self.read(core, *id) {
+                payloads.push((*id, *expect, payload));
+            } else if self.owner.as_ref().is_some_and(|owner| owner.object(id).is_none()) {
+                core.violation(format!("p{} holds {} and its owner machine does not know it", self.pid, short(*id)));
+                return Step::Next;
+            }
+        }
+        let read = |payload: &Payload| self.bytes(core, payload);
+        let raised = payloads.iter().find_map(|(id, expect, payload)| match read(payload) {
+            (bytes, true) => Some((*id, *expect, bytes)),
+            (_, false) => None,
+        });
+        if let Some((id, expect, bytes)) = raised {
+            self.check_error(core, &bytes, expect, &short(id));
+            return self.raise(frame, bytes);
+        }
+        if payloads.len() < wanted.len() {
+            return Step::Stay;
+        }
+        for (id, expect, payload) in payloads {
+            let (bytes, _) = self.bytes(core, &payload);
+            let value = self.check_value(core, &bytes, expect, &short(id));
+            for inner in value.filter(|_| open).map(|value| value.inner).unwrap_or_default() {
+                let held = self.take_over(core, &inner);
+                frame.opened += 1;
+                frame.slots.insert(frame.opened, held);
+            }
+        }
+        Step::Next
+    }
+
+    pub(super) fn next_item(&mut self, core: &mut Core, frame: &mut Frame, stream: Slot, to: Slot) -> Step {
+        let Some(Held::Stream { id, body, next }) = frame.slots.get(&stream).cloned() else { return Step::Next };
+        let task = id.task();
+        let state = self.owner.as_ref().and_then(|owner| owner.stream(&task)).map(|s| (s.arrived, s.total));
+        let Some((arrived, total)) = state else { return Step::Next };
+        if next < arrived {
+            self.apply(core, Event::StreamRead { task, index: next });
+            let item = Owner::stream_item(task, next);
+            // An item after the last can only be the error with which the generator ended.
+            let expect = Expect { hash: body.result(1000 + next), raises: next >= body.count };
+            frame.slots.insert(to, Held::Ref { id: item, expect });
+            frame.slots.insert(stream, Held::Stream { id, body, next: next + 1 });
+            return Step::Next;
+        }
+        match total {
+            Some(total) if next >= total => {
+                let ended = self.read(core, id).map(|end| self.bytes(core, &end).1);
+                if next < body.count && ended == Some(false) {
+                    core.violation(format!("a stream of {} items ended after {next}", body.count));
+                }
+                Step::Next
+            }
+            _ => Step::Stay,
+        }
+    }
+
+    pub(super) fn recall(&mut self, core: &mut Core, frame: &mut Frame, first: Slot) -> Step {
+        let kept: Vec<Held> = self.actor.as_ref().map(|actor| actor.kept.clone()).unwrap_or_default();
+        for (slot, held) in (first..first + 8).zip(kept) {
+            let id = match &held {
+                Held::Ref { id, .. } | Held::Stream { id, .. } => Some(*id),
+                Held::Actor { handle, .. } => *handle,
+            };
+            if let Some(id) = id {
+                self.apply(core, Event::AddRef { id });
+            }
+            frame.slots.insert(slot, held);
+        }
+        Step::Next
+    }
+
+    /// Asks the control service and waits for its answer.
+    fn control(&mut self, core: &mut Core, frame: &mut Frame, request: impl Into<ControlRequest>) -> Option<ControlResponse> {
+        if let Wait::Answer(number) = frame.wait {
+            return self.answers.remove(&number);
+        }
+        self.ask(core, request, Asked::Code);
+        frame.wait = Wait::Answer(self.next_request);
+        None
+    }
+
+    pub(super) fn kv_put(&mut self, core: &mut Core, frame: &mut Frame, key: u64, value: u64) -> Step {
+        let key = key.to_le_bytes().to_vec();
+        let put = KvPut {
+            namespace: "sim".to_owned(),
+            key: key.clone(),
+            value: value.to_le_bytes().to_vec(),
+            overwrite: true,
+        };
+        match self.control(core, frame, put) {
+            None => Step::Stay,
+            Some(ControlResponse::KvValue(_)) => {
+                core.facts.kv.insert(key, value);
+                Step::Next
+            }
+            Some(other) => {
+                core.violation(format!("a put to the key-value table was answered with {other:?}"));
+                Step::Next
+            }
+        }
+    }
+
+    /// **STATE-2** An acknowledged write is there, whatever happened to the control service since.
+    pub(super) fn kv_get(&mut self, core: &mut Core, frame: &mut Frame, key: u64) -> Step {
+        let key = key.to_le_bytes().to_vec();
+        let get = KvGet { namespace: "sim".to_owned(), key: key.clone() };
+        let Some(answer) = self.control(core, frame, get) else { return Step::Stay };
+        let found = match answer {
+            ControlResponse::KvValue(value) if value.found => Some(value.value),
+            _ => None,
+        };
+        let wanted = core.facts.kv.get(&key).map(|value| value.to_le_bytes().to_vec());
+        if found != wanted {
+            core.violation(format!("STATE-2: an acknowledged write is lost: {found:?} instead of {wanted:?}"));
+        }
+        Step::Next
+    }
+
+    /// **STATE-2** A detached actor whose creation was acknowledged can be looked up.
+    pub(super) fn named(&mut self, core: &mut Core, frame: &mut Frame, name: &str, to: Slot) -> Step {
+        let get = GetNamedActor { name: name.to_owned(), namespace: "sim".to_owned() };
+        let Some(answer) = self.control(core, frame, get) else { return Step::Stay };
+        let wanted = core.facts.detached.get(name).copied();
+        match answer {
+            ControlResponse::NamedActor(found) => {
+                self.apply(core, Event::KnowActor { actor: found.actor_id, handle: None });
+                frame.slots.insert(to, Held::Actor { id: found.actor_id, handle: None });
+            }
+            _ if wanted.is_some_and(|actor| !core.facts.actors_ended.contains(&actor)) => {
+                core.violation(format!("STATE-2: the acknowledged detached actor {name} is lost"));
+            }
+            _ => {}
+        }
+        Step::Next
+    }
+
+    /// **WHY-1** What a wait hangs on, for the report.
+    pub(super) fn explain(&self, frame: &Frame) -> String {
+        let mut text = frame.whereabouts();
+        for held in frame.slots.values() {
+            if let (Held::Ref { id, .. }, Some(owner)) = (held, &self.owner)
+                && let Some(object) = owner.object(id)
+                && !object.is_ready()
+            {
+                let kind = if object.owner.is_some() { "borrowed" } else { "own" };
+                let is_open = owner.is_unfinished(&id.task());
+                text.push_str(&format!("\n  {} is {kind} and pending, its call is open: {is_open}", short(*id)));
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,356 @@
+//! Operations that make something: puts, calls, actors, items, returns.
+
+use std::sync::Arc;
+
+use helio_owner_state::actor::{Creation, handle_object};
+use helio_owner_state::{CallArgs, Event, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec};
+use helio_proto::control::{ActorSpec, ControlResponse, KillActor};
+use helio_proto::encode;
+use helio_proto::node::{CreateObject, LeaseClass, SealObject};
+use helio_proto::peer::{STREAMING, Template};
+use helio_types::{ActorId, NodeAddress, ObjectId, ResourceSet, TaskId};
+
+use super::user::{Frame, Held, Kind, Step, Wait};
+use super::{Asked, Process};
+use crate::core::Core;
+use crate::program::{Job, Plea, Slot, Wish, returns};
+use crate::rng::hash;
+use crate::value::{Body, Expect, Inner, Val};
+
+impl Process {
+    /// Writes bytes into the object store as that object; `None` while it has to wait.
+    fn write(&mut self, core: &mut Core, frame: &mut Frame, id: ObjectId, bytes: impl FnOnce() -> Vec<u8>) -> Option<OutgoingValue> {
+        let Wait::Room(request) = frame.wait else {
+            let bytes = bytes();
+            let request_id = self.request();
+            self.grants.insert(request_id, None);
+            self.to_node(core, CreateObject { request_id, object_id: id, size: bytes.len() as u64 });
+            frame.wait = Wait::Room(request_id);
+            frame.writing = Some((id, bytes));
+            return None;
+        };
+        let grant = self.grants.get(&request)?.clone()?;
+        self.grants.remove(&request);
+        let (id, bytes) = frame.writing.take()?;
+        frame.wait = Wait::Nothing;
+        let size = bytes.len() as u64;
+        let daemon = &mut core.daemons[self.node];
+        let node = &daemon.address;
+        let location = NodeAddress { node_id: node.node_id, host: node.host.clone(), port: node.port };
+        match grant {
+            Ok(offset) => {
+                daemon.arena[offset as usize..(offset + size) as usize].copy_from_slice(&bytes);
+                self.to_node(core, SealObject { object_id: id });
+            }
+            Err(failure) if failure.message.contains("in the store already") => {}
+            Err(failure) => {
+                core.violation(format!("the object store refused {size} bytes: {}", failure.message));
+            }
+        }
+        Some(OutgoingValue::Stored { size, location })
+    }
+
+    /// References for a value or an argument: those slots that hold one.
+    fn inner_of(&self, frame: &Frame, slots: &[Slot]) -> Vec<Inner> {
+        let Some(owner) = &self.owner else { return Vec::new() };
+        let inner = slots.iter().filter_map(|slot| match frame.slots.get(slot)? {
+            Held::Ref { id, expect } if !expect.raises => {
+                Some(Inner { reference: owner.reference(*id), expect: *expect, actor: None })
+            }
+            Held::Actor { id, handle: Some(handle) } => {
+                let expect = Expect::default();
+                Some(Inner { reference: owner.reference(*handle), expect, actor: Some(*id) })
+            }
+            _ => None,
+        });
+        inner.collect()
+    }
+
+    pub(super) fn put(&mut self, core: &mut Core, frame: &mut Frame, to: Slot, is_big: bool, salt: u64, slots: &[Slot]) -> Step {
+        let inner = self.inner_of(frame, slots);
+        let contained = inner.iter().map(|inner| inner.reference.id).collect();
+        let value = Val { hash: hash([salt]), inner };
+        let id = frame.writing.as_ref().map_or_else(|| self.new_put_id(), |(id, _)| *id);
+        let stored = if is_big {
+            match self.write(core, frame, id, || value.encode(true)) {
+                Some(stored) => stored,
+                None => return Step::Stay,
+            }
+        } else {
+            OutgoingValue::Inline(value.encode(false))
+        };
+        core.facts.count("puts");
+        self.apply(core, Event::Put { id, value: stored, contained });
+        let expect = Expect { hash: value.hash, raises: false };
+        frame.slots.insert(to, Held::Ref { id, expect });
+        Step::Next
+    }
+
+    fn template(&mut self, job: Job, kind: u32, backpressure: u32) -> Arc<Template> {
+        let key = (job as u32, kind, backpressure);
+        let made = self.templates.entry(key).or_insert_with(|| {
+            let name = format!("{job:?}");
+            let function_id = name.clone().into_bytes();
+            let is_generator = job == Job::Stream;
+            Arc::new(Template { kind, name, function_id, is_generator, backpressure, ..Template::default() })
+        });
+        made.clone()
+    }
+
+    fn class(&mut self, cpu: u32) -> Arc<LeaseClass> {
+        let job_id = self.job.job_id;
+        let made = self.classes.entry((job_id, cpu)).or_insert_with(|| {
+            let resources = ResourceSet::from_units([("CPU", f64::from(cpu) / 100.0)]);
+            Arc::new(LeaseClass { job_id, resources, name: "f".to_owned(), ..LeaseClass::default() })
+        });
+        made.clone()
+    }
+
+    /// The arguments of a call: those that are references, and what they and it must give.
+    fn arguments(&self, frame: &Frame, plea: &Plea, order: u64) -> (Body, Vec<ObjectId>, bool) {
+        let mut deps = Vec::new();
+        let mut expects = Vec::new();
+        for slot in &plea.deps {
+            if let Some(Held::Ref { id, expect }) = frame.slots.get(slot) {
+                deps.push(*id);
+                expects.push(*expect);
+            }
+        }
+        let raises = expects.iter().any(|expect| expect.raises)
+            || plea.job == Job::Raise
+            || (plea.job == Job::Flaky && plea.retries == 0);
+        let inner = self.inner_of(frame, &plea.inner);
+        let body = Body {
+            kind: plea.job as u32,
+            salt: plea.salt,
+            order,
+            count: plea.count,
+            depth: plea.depth,
+            deps: expects,
+            inner,
+        };
+        (body, deps, raises)
+    }
+
+    pub(super) fn submit(&mut self, core: &mut Core, frame: &mut Frame, plea: &Plea) -> Step {
+        let actor = match plea.actor.map(|slot| frame.slots.get(&slot)) {
+            None => None,
+            Some(Some(Held::Actor { id, .. })) => Some(*id),
+            Some(_) => return Step::Next,
+        };
+        let order = actor.map_or(0, |actor| self.orders.get(&actor).copied().unwrap_or(0) + 1);
+        let (body, deps, raises) = self.arguments(frame, plea, order);
+        let contained: Vec<ObjectId> = body.inner.iter().map(|inner| inner.reference.id).collect();
+        let mut args = CallArgs { body: Vec::new(), stored_body: None, deps, contained };
+        if plea.is_stored {
+            let id = frame.writing.as_ref().map_or_else(|| self.new_put_id(), |(id, _)| *id);
+            let Some(value) = self.write(core, frame, id, || body.encode()) else { return Step::Stay };
+            self.apply(core, Event::Put { id, value, contained: Vec::new() });
+            args.stored_body = Some(id);
+        } else {
+            args.body = body.encode();
+        }
+        if let Some(actor) = actor {
+            self.orders.insert(actor, order);
+        }
+        let stored_body = args.stored_body;
+        self.send_off(core, frame, plea, &body, args, (actor, raises));
+        if let Some(id) = stored_body {
+            self.apply(core, Event::DropRef { id });
+        }
+        Step::Next
+    }
+
+    fn send_off(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        plea: &Plea,
+        body: &Body,
+        args: CallArgs,
+        (actor, raises): (Option<ActorId>, bool),
+    ) {
+        let n = returns(plea);
+        // Exceptions are retried only where the options say so; an actor's process never stands for one.
+        let retry = Retry { max: plea.retries, on_error: plea.job == Job::Flaky };
+        let (id, target, template, handle) = match actor {
+            None => {
+                let template = self.template(plea.job, 0, plea.backpressure);
+                (self.new_task_id(), Target::Class(self.class(plea.cpu)), template, None)
+            }
+            Some(actor) => {
+                let template = self.template(plea.job, 1, plea.backpressure);
+                let handle = self.owner.as_ref().and_then(|owner| owner.actor(&actor)?.handle());
+                (TaskId::new(self.unique(), actor), Target::Actor(actor), template, handle)
+            }
+        };
+        core.facts.count(if actor.is_some() { "method calls" } else { "tasks" });
+        core.facts.submitted.insert(id, plea.retries);
+        core.note(|| format!("p{} submits {id:?} {:?} retries {} args {args:?}", self.pid, plea.job, plea.retries));
+        let parent = if self.is_driver { TaskId::NIL } else { frame.task() };
+        let spec = TaskSpec { id, template, target, args, returns: n, retry, parent, handle };
+        self.apply(core, Event::Submit { spec: Arc::new(spec) });
+        if n == STREAMING {
+            if let Some(to) = plea.to.first() {
+                let body = Box::new(body.clone());
+                frame.slots.insert(*to, Held::Stream { id: id.object(1), body, next: 0 });
+            }
+            return;
+        }
+        for (index, to) in (1..).zip(&plea.to) {
+            let expect = Expect { hash: body.result(index), raises };
+            frame.slots.insert(*to, Held::Ref { id: id.object(index), expect });
+        }
+    }
+
+    pub(super) fn make_actor(&mut self, core: &mut Core, frame: &mut Frame, wish: &Wish) -> Step {
+        if let Wait::Creation(actor) = frame.wait {
+            return self.creation_answered(core, frame, wish, actor);
+        }
+        let job = if wish.fails { Job::ConstructFails } else { Job::Construct };
+        let plea = Plea {
+            job,
+            salt: wish.salt,
+            deps: wish.deps.clone(),
+            inner: wish.inner.clone(),
+            count: 0,
+            depth: 0,
+            retries: 0,
+            is_stored: false,
+            actor: None,
+            cpu: 0,
+            backpressure: 0,
+            to: vec![],
+        };
+        let (body, deps, raises) = self.arguments(frame, &plea, 0);
+        let contained = body.inner.iter().map(|inner| inner.reference.id).collect();
+        let mut unique = [0; 12];
+        unique[..8].copy_from_slice(&self.unique().to_le_bytes());
+        unique[8..].copy_from_slice(&self.id.0[..4]);
+        let actor = ActorId::new(unique, self.job.job_id);
+        if raises || wish.fails {
+            core.facts.actors_ended.insert(actor);
+        }
+        let Some(owner) = &self.owner else { return Step::Next };
+        let is_detached = wish.name.is_some();
+        let spec = ActorSpec {
+            actor_id: actor,
+            job_id: self.job.job_id,
+            name: wish.name.clone().unwrap_or_default(),
+            namespace: "sim".to_owned(),
+            detached: is_detached,
+            max_restarts: wish.max_restarts,
+            placement_resources: ResourceSet::from_units([("CPU", 1.0), ("slot", wish.slots)]),
+            resources: ResourceSet::from_units([("slot", wish.slots)]),
+            class_name: "Actor".to_owned(),
+            template: encode::<Template>(&Template { kind: 2, ..Template::default() }),
+            owner: (**owner.address()).clone(),
+            max_concurrency: wish.concurrency,
+            job_config: encode(&self.job),
+            ..ActorSpec::default()
+        };
+        let handle = (!is_detached).then(|| handle_object(actor));
+        let args = CallArgs { body: body.encode(), stored_body: None, deps, contained };
+        core.facts.count("actors");
+        core.note(|| format!("p{} makes actor {actor} restarts {} {:?}", self.pid, wish.max_restarts, wish.name));
+        self.apply(core, Event::CreateActor { creation: Box::new(Creation { spec, args, handle }) });
+        if is_detached {
+            // Its handle is the caller's only when the control service has answered.
+            frame.wait = Wait::Creation(actor);
+            return Step::Stay;
+        }
+        frame.slots.insert(wish.to, Held::Actor { id: actor, handle });
+        Step::Next
+    }
+
+    fn creation_answered(&mut self, core: &mut Core, frame: &mut Frame, wish: &Wish, actor: ActorId) -> Step {
+        let Some(response) = self.creations.remove(&actor) else {
+            let is_over = self.owner.as_ref().and_then(|owner| owner.actor(&actor)).is_none_or(|known| {
+                known.phase() == helio_proto::control::ActorPhase::Dead
+            });
+            return if is_over { Step::Next } else { Step::Stay };
+        };
+        match (response, &wish.name) {
+            (ControlResponse::Actor(_), Some(name)) => {
+                core.facts.count("detached actors");
+                core.facts.detached.insert(name.clone(), actor);
+                frame.slots.insert(wish.to, Held::Actor { id: actor, handle: None });
+            }
+            (ControlResponse::Failed(failure), _) => {
+                core.violation(format!("a named actor was refused: {}", failure.message));
+            }
+            _ => {}
+        }
+        Step::Next
+    }
+
+    pub(super) fn kill_actor(&mut self, core: &mut Core, frame: &Frame, slot: Slot, no_restart: bool) -> Step {
+        if let Some(Held::Actor { id, .. }) = frame.slots.get(&slot) {
+            let actor_id = *id;
+            core.facts.count("kills");
+            core.facts.actors_ended.insert(actor_id);
+            if no_restart {
+                core.facts.detached.retain(|_, other| *other != actor_id);
+            }
+            self.ask(core, KillActor { actor_id, no_restart, out_of_scope: false }, Asked::Nobody);
+        }
+        Step::Next
+    }
+
+    pub(super) fn cancel(&mut self, core: &mut Core, frame: &Frame, slot: Slot, force: bool) -> Step {
+        if let Some(Held::Ref { id, .. }) = frame.slots.get(&slot) {
+            core.facts.count("cancels");
+            core.facts.cancels += 1;
+            self.apply(core, Event::Cancel { task: id.task(), force, recursive: true });
+        }
+        Step::Next
+    }
+
+    fn outgoing(&mut self, core: &mut Core, frame: &mut Frame, id: ObjectId, hash: u64, is_big: bool, give: &[Slot]) -> Option<Outgoing> {
+        let inner = self.inner_of(frame, give);
+        let contained = inner.iter().map(|inner| inner.reference.id).collect();
+        let value = Val { hash, inner };
+        let value = if is_big {
+            self.write(core, frame, id, || value.encode(true))?
+        } else {
+            OutgoingValue::Inline(value.encode(false))
+        };
+        Some(Outgoing { value, contained })
+    }
+
+    pub(super) fn returning(&mut self, core: &mut Core, frame: &mut Frame, is_big: bool, give: &[Slot]) -> Step {
+        let Kind::Call { task, returns, .. } = frame.kind.clone() else { return Step::Leave };
+        if returns == STREAMING {
+            let end = Outgoing { value: OutgoingValue::Inline(Vec::new()), contained: Vec::new() };
+            let outcome = Outcome { returns: vec![end], items: frame.body.count, ..Outcome::default() };
+            return Step::End(Box::new(outcome));
+        }
+        while (frame.made.len() as u32) < returns {
+            let index = frame.made.len() as u32 + 1;
+            let hash = frame.body.result(index);
+            // The second return is of the other size, so that both kinds meet in one reply.
+            let is_big = is_big != (index == 2);
+            match self.outgoing(core, frame, task.object(index), hash, is_big, give) {
+                Some(made) => frame.made.push(made),
+                None => return Step::Stay,
+            }
+        }
+        Step::End(Box::new(Outcome { returns: std::mem::take(&mut frame.made), ..Outcome::default() }))
+    }
+
+    pub(super) fn item(&mut self, core: &mut Core, frame: &mut Frame, index: u32, is_big: bool, give: &[Slot]) -> Step {
+        let Kind::Call { task, caller, backpressure, .. } = frame.kind.clone() else { return Step::Leave };
+        if !matches!(frame.wait, Wait::News) {
+            let hash = frame.body.result(1000 + index);
+            let id = helio_owner_state::Owner::stream_item(task, index);
+            let Some(item) = self.outgoing(core, frame, id, hash, is_big, give) else { return Step::Stay };
+            core.facts.count("items");
+            self.apply(core, Event::ItemMade { task, caller, index, item });
+            frame.wait = Wait::News;
+        }
+        let read = self.consumed.get(&task).copied().unwrap_or(0);
+        let is_gone = !self.inbox.running.iter().any(|(running, _)| *running == task);
+        let goes_on = backpressure == 0 || is_gone || index + 1 - read.min(index + 1) < backpressure;
+        if goes_on { Step::Next } else { Step::Stay }
+    }
+}

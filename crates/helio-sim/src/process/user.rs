@@ -1,0 +1,479 @@
+//! User code: frames that run scripts one operation at a time, as a Python thread would.
+
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use helio_owner_state::{Event, Outcome, Outgoing, OutgoingValue};
+use helio_proto::node::{ActorReady, Blocked, Unblocked};
+use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
+
+use super::inbox::Item;
+use super::{Payload, Process};
+use crate::core::{Core, Event as Next};
+use crate::plan::WAIT_US_MAX;
+use crate::program::{Op, Slot, script};
+use crate::value::{Body, Expect, Inner, raised};
+
+/// A worker's wait longer than this is told to the daemon.
+const BLOCKED_AFTER_US: u64 = 800;
+
+/// What a variable holds.
+#[derive(Clone, Debug)]
+pub(crate) enum Held {
+    Ref { id: ObjectId, expect: Expect },
+    Actor { id: ActorId, handle: Option<ObjectId> },
+    Stream { id: ObjectId, body: Box<Body>, next: u32 },
+}
+
+/// What a frame runs.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Main,
+    Call { task: TaskId, caller: Arc<WorkerAddress>, returns: u32, backpressure: u32 },
+    Construct { actor: ActorId },
+}
+
+/// What a frame waits for.
+#[derive(Debug, Default)]
+pub(crate) enum Wait {
+    #[default]
+    Nothing,
+    Until(u64),
+    /// Room in the object store.
+    Room(u64),
+    /// An answer of the control service.
+    Answer(u64),
+    /// The control service's word on a named actor.
+    Creation(ActorId),
+    /// Values, an item, or room for one: looked for at every turn.
+    News,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) kind: Kind,
+    pub(super) body: Body,
+    /// Values of arguments, held while it runs.
+    pub(super) payloads: Vec<Payload>,
+    pub(crate) script: VecDeque<Op>,
+    pub(super) slots: BTreeMap<Slot, Held>,
+    pub(super) wait: Wait,
+    pub(super) since: u64,
+    is_blocked: bool,
+    /// Returns that are made already.
+    pub(super) made: Vec<Outgoing>,
+    pub(super) opened: Slot,
+    /// Bytes that wait for room, and what they become.
+    pub(super) writing: Option<(ObjectId, Vec<u8>)>,
+}
+
+/// What an actor's process keeps.
+#[derive(Debug)]
+pub(crate) struct ActorState {
+    pub(crate) concurrency: usize,
+    is_ready: bool,
+    pub(super) kept: Vec<Held>,
+    /// The last first attempt of each caller.
+    order: BTreeMap<WorkerId, u64>,
+}
+
+/// What became of an operation.
+pub(super) enum Step {
+    /// It is done.
+    Next,
+    /// It is to be tried again when something has changed.
+    Stay,
+    /// The frame ends so.
+    End(Box<Outcome>),
+    /// The frame ends and has nobody to tell.
+    Leave,
+}
+
+impl Frame {
+    pub(crate) fn main(script: Vec<Op>) -> Self {
+        Self::new(Kind::Main, Body::default(), script)
+    }
+
+    fn new(kind: Kind, body: Body, script: Vec<Op>) -> Self {
+        Self {
+            kind,
+            body,
+            payloads: Vec::new(),
+            script: script.into(),
+            slots: BTreeMap::new(),
+            wait: Wait::Nothing,
+            since: 0,
+            is_blocked: false,
+            made: Vec::new(),
+            opened: crate::program::OPENED,
+            writing: None,
+        }
+    }
+
+    pub(super) fn task(&self) -> TaskId {
+        match &self.kind {
+            Kind::Call { task, .. } => *task,
+            Kind::Main | Kind::Construct { .. } => TaskId::NIL,
+        }
+    }
+
+    /// What it is at, for reports of hangs.
+    pub(crate) fn whereabouts(&self) -> String {
+        format!("{:?} at {:?} waiting for {:?} since {} us", self.kind, self.script.front(), self.wait, self.since)
+    }
+}
+
+fn failed(payload: Vec<u8>, returns: u32, retryable: bool) -> Outcome {
+    let n = if returns == helio_proto::peer::STREAMING { 1 } else { returns };
+    let one = Outgoing { value: OutgoingValue::Error(payload), contained: Vec::new() };
+    Outcome { returns: vec![one; n as usize], failed: true, retryable, ..Outcome::default() }
+}
+
+impl Process {
+    /// Runs user code as far as it goes now.
+    pub(crate) fn run(&mut self, core: &mut Core) {
+        if self.owner.is_none() {
+            return;
+        }
+        while self.dies.is_none() {
+            let before = core.trace.steps;
+            for place in (0..self.code.len()).rev() {
+                if self.dies.is_some() {
+                    return;
+                }
+                let mut frame = self.code.remove(place);
+                if self.run_frame(core, &mut frame) {
+                    self.code.insert(place, frame);
+                }
+            }
+            let room = self.actor.as_ref().map_or(1, |actor| if actor.is_ready { actor.concurrency } else { 1 });
+            let is_begun = !self.is_driver && self.code.len() < room && self.begin_next(core);
+            if !is_begun && core.trace.steps == before {
+                break;
+            }
+        }
+        if self.exits && self.code.is_empty() && !self.inbox.has_work() && self.dies.is_none() {
+            self.dies = Some("it was asked to end");
+        }
+    }
+
+    /// Goes on with a frame; `false` when it is over.
+    fn run_frame(&mut self, core: &mut Core, frame: &mut Frame) -> bool {
+        loop {
+            if let Wait::Until(at) = frame.wait {
+                if core.now < at {
+                    return true;
+                }
+                frame.wait = Wait::Nothing;
+            }
+            if let Kind::Call { returns, .. } = frame.kind
+                && self.cancelled.remove(&frame.task())
+            {
+                let error = super::actions::cancelled(frame.task());
+                self.leave(core, frame, Some(failed(error, returns, false)));
+                return false;
+            }
+            let Some(op) = frame.script.front().cloned() else {
+                self.leave(core, frame, None);
+                return false;
+            };
+            match self.step(core, frame, op) {
+                Step::Next => {
+                    core.trace.step(core.now, 900 + self.pid as u64, &[], || {
+                        format!("p{} did {:?}", self.pid, frame.script.front())
+                    });
+                    frame.script.pop_front();
+                    self.unblock(core, frame);
+                    frame.since = core.now;
+                    if !matches!(frame.wait, Wait::Until(_)) {
+                        frame.wait = Wait::Nothing;
+                    }
+                    if core.rng.one_in(2) {
+                        let at = core.now + core.rng.range(1, 200);
+                        self.pause(core, frame, at);
+                    }
+                }
+                Step::Stay => {
+                    self.wait_on(core, frame);
+                    return true;
+                }
+                Step::End(outcome) => {
+                    self.unblock(core, frame);
+                    self.leave(core, frame, Some(*outcome));
+                    return false;
+                }
+                Step::Leave => {
+                    self.leave(core, frame, None);
+                    return false;
+                }
+            }
+        }
+    }
+
+    pub(super) fn pause(&mut self, core: &mut Core, frame: &mut Frame, at: u64) {
+        let at = if let Wait::Until(already) = frame.wait { already.max(at) } else { at };
+        frame.wait = Wait::Until(at);
+        core.at(at, Next::Run { pid: self.pid });
+    }
+
+    /// The frame has to wait: after a moment the daemon lends its CPU; after far too long it hangs.
+    fn wait_on(&mut self, core: &mut Core, frame: &mut Frame) {
+        let waited = core.now - frame.since;
+        if waited == 0 {
+            core.after(BLOCKED_AFTER_US, Next::Run { pid: self.pid });
+            core.after(WAIT_US_MAX + 1, Next::Run { pid: self.pid });
+        }
+        if waited >= BLOCKED_AFTER_US && !self.is_driver && !frame.is_blocked && !self.inbox.running.is_empty() {
+            frame.is_blocked = true;
+            self.blocked += 1;
+            if self.blocked == 1 {
+                core.facts.count("blocks");
+                self.to_node(core, Blocked {});
+                self.hand_back(core, usize::MAX);
+            }
+        }
+        if waited > WAIT_US_MAX {
+            let text = format!("OWN-1: a wait hangs: p{} {}", self.pid, self.explain(frame));
+            core.violation(text);
+            frame.since = u64::MAX / 2;
+        }
+    }
+
+    fn unblock(&mut self, core: &mut Core, frame: &mut Frame) {
+        if std::mem::take(&mut frame.is_blocked) {
+            self.blocked -= 1;
+            if self.blocked == 0 {
+                self.to_node(core, Unblocked {});
+            }
+        }
+    }
+
+    /// The frame is over: its caller hears of it, and its variables go.
+    fn leave(&mut self, core: &mut Core, frame: &mut Frame, outcome: Option<Outcome>) {
+        self.unblock(core, frame);
+        if let (Kind::Call { task, .. }, Some(outcome)) = (&frame.kind, outcome) {
+            self.consumed.remove(task);
+            self.cancelled.remove(task);
+            let caller = self.inbox.finished(*task);
+            self.current = self.inbox.running.last().map_or(TaskId::NIL, |(task, _)| *task);
+            if let Some(caller) = caller {
+                self.apply(core, Event::Finished { task: *task, caller, outcome });
+            }
+        }
+        self.check_pins(core, frame);
+        for held in std::mem::take(&mut frame.slots).into_values() {
+            self.let_go(core, held);
+        }
+        frame.payloads.clear();
+        if self.is_driver && matches!(frame.kind, Kind::Main) {
+            core.facts.count("programs done");
+        }
+    }
+
+    pub(super) fn let_go(&mut self, core: &mut Core, held: Held) {
+        let id = match held {
+            Held::Ref { id, .. } => Some(id),
+            Held::Actor { handle, .. } => handle,
+            Held::Stream { id, .. } => {
+                self.apply(core, Event::StreamDropped { task: id.task() });
+                Some(id)
+            }
+        };
+        if let Some(id) = id {
+            self.apply(core, Event::DropRef { id });
+            if self.owner.as_ref().is_some_and(|owner| owner.object(&id).is_none()) {
+                self.pins.remove(&id);
+            }
+        }
+    }
+
+    /// Takes the next thing that came in, if one can be begun.
+    fn begin_next(&mut self, core: &mut Core) -> bool {
+        if self.exits {
+            return false;
+        }
+        let Some(waiting) = self.inbox.pop() else {
+            if let (Some(owner), true) = (&self.owner, self.code.is_empty()) {
+                // Pins that were kept only for calls.
+                self.pins.retain(|id, _| owner.object(id).is_some());
+            }
+            return false;
+        };
+        let (item, body, payloads) = waiting.into_parts();
+        let kind = match item {
+            Item::Exit => {
+                self.exits = true;
+                return false;
+            }
+            Item::Construct { spec, incarnation } => {
+                core.note(|| format!("p{} becomes actor {} ({incarnation})", self.pid, spec.actor_id));
+                let concurrency = spec.max_concurrency.max(1) as usize;
+                let state = ActorState { concurrency, is_ready: false, kept: Vec::new(), order: BTreeMap::new() };
+                self.actor = Some(state);
+                (Kind::Construct { actor: spec.actor_id }, false, 0)
+            }
+            Item::Call { task, caller, template, returns, is_retry, .. } => {
+                self.inbox.running.push((task, caller.clone()));
+                self.current = task;
+                if let Err(text) = core.facts.begins(task) {
+                    core.violation(text);
+                }
+                (Kind::Call { task, caller, returns, backpressure: template.backpressure }, is_retry, returns)
+            }
+        };
+        self.begin(core, kind, &body, payloads);
+        true
+    }
+
+    fn begin(&mut self, core: &mut Core, (kind, is_retry, returns): (Kind, bool, u32), body: &Payload, payloads: Vec<Payload>) {
+        core.trace.step(core.now, 800 + self.pid as u64, &[], || format!("p{} begins {kind:?}", self.pid));
+        let mut frame = Frame::new(kind, Body::default(), Vec::new());
+        frame.since = core.now;
+        let lost = match self.bytes(core, body) {
+            (bytes, true) => Some(bytes),
+            (bytes, false) => match Body::decode(&bytes) {
+                Ok(body) => {
+                    frame.body = body;
+                    None
+                }
+                Err(_) => {
+                    core.violation("SHM-1: a call's body is not what was written".to_owned());
+                    Some(raised(0))
+                }
+            },
+        };
+        let lost = lost.or_else(|| self.check_inputs(core, &frame.body, &payloads));
+        frame.payloads = payloads;
+        frame.payloads.push(body.clone());
+        self.check_order(core, &frame, is_retry);
+        for (slot, inner) in (0..).zip(frame.body.inner.clone()) {
+            let held = self.take_over(core, &inner);
+            frame.slots.insert(slot, held);
+        }
+        frame.script = script(&frame.body, is_retry, returns).into();
+        match (lost, &frame.kind) {
+            (Some(error), Kind::Call { returns, .. }) => {
+                let outcome = failed(error, *returns, false);
+                self.leave(core, &mut frame, Some(outcome));
+            }
+            (Some(_), _) => {
+                frame.script = VecDeque::from([Op::Ready { fails: true }]);
+                self.code.push(frame);
+            }
+            (None, _) => self.code.push(frame),
+        }
+    }
+
+    /// Calls of one caller come in the order in which they were made.
+    fn check_order(&mut self, core: &mut Core, frame: &Frame, is_retry: bool) {
+        let (Kind::Call { caller, .. }, Some(actor)) = (&frame.kind, &mut self.actor) else { return };
+        let last = actor.order.entry(caller.worker_id).or_default();
+        if !is_retry && frame.body.order > 0 && frame.body.order <= *last {
+            let text = format!("calls of one caller out of order: {} after {last}", frame.body.order);
+            core.violation(text);
+        }
+        *last = frame.body.order.max(*last);
+    }
+
+    /// A reference that came inside a value or an argument is held from now on.
+    pub(super) fn take_over(&mut self, core: &mut Core, inner: &Inner) -> Held {
+        let reference = inner.reference.clone();
+        let id = reference.id;
+        self.apply(core, Event::Adopt { reference });
+        match inner.actor {
+            Some(actor) => {
+                self.apply(core, Event::KnowActor { actor, handle: Some(id) });
+                Held::Actor { id: actor, handle: Some(id) }
+            }
+            None => Held::Ref { id, expect: inner.expect },
+        }
+    }
+
+    fn step(&mut self, core: &mut Core, frame: &mut Frame, op: Op) -> Step {
+        match op {
+            Op::Sleep(us) => {
+                self.pause(core, frame, core.now + us);
+                Step::Next
+            }
+            Op::Put { to, is_big, salt, inner } => self.put(core, frame, to, is_big, salt, &inner),
+            Op::Submit(plea) => self.submit(core, frame, &plea),
+            Op::Get { slots, open } => self.get(core, frame, &slots, open),
+            Op::Drop(slot) => {
+                if let Some(held) = frame.slots.remove(&slot) {
+                    self.let_go(core, held);
+                }
+                Step::Next
+            }
+            Op::DropAll => {
+                for held in std::mem::take(&mut frame.slots).into_values() {
+                    self.let_go(core, held);
+                }
+                Step::Next
+            }
+            Op::Actor(wish) => self.make_actor(core, frame, &wish),
+            Op::KillActor { slot, no_restart } => self.kill_actor(core, frame, slot, no_restart),
+            Op::Cancel { slot, force } => self.cancel(core, frame, slot, force),
+            Op::Next { stream, to } => self.next_item(core, frame, stream, to),
+            Op::DropStream(slot) => {
+                if let Some(held) = frame.slots.remove(&slot) {
+                    self.let_go(core, held);
+                }
+                Step::Next
+            }
+            Op::KvPut { key, value } => self.kv_put(core, frame, key, value),
+            Op::KvGet { key } => self.kv_get(core, frame, key),
+            Op::Named { name, to } => self.named(core, frame, &name, to),
+            Op::Recall(first) => self.recall(core, frame, first),
+            Op::Keep => {
+                let held: Vec<Held> = std::mem::take(&mut frame.slots).into_values().collect();
+                if let Some(actor) = &mut self.actor {
+                    actor.kept.extend(held);
+                }
+                Step::Next
+            }
+            Op::Forget => {
+                let kept = self.actor.as_mut().map(|actor| std::mem::take(&mut actor.kept)).unwrap_or_default();
+                for held in kept {
+                    self.let_go(core, held);
+                }
+                Step::Next
+            }
+            Op::Item { index, is_big, give } => self.item(core, frame, index, is_big, &give),
+            Op::Return { is_big, give } => self.returning(core, frame, is_big, &give),
+            Op::Raise { retryable } => {
+                let Kind::Call { returns, .. } = frame.kind else { return Step::Leave };
+                Step::End(Box::new(failed(raised(frame.body.salt), returns, retryable)))
+            }
+            Op::Crash => {
+                core.facts.workers_killed += 1;
+                core.facts.actors_ended.insert(frame.task().actor());
+                self.dies = Some("its code ended the process");
+                Step::Stay
+            }
+            Op::Ready { fails } => self.ready(core, frame, fails),
+        }
+    }
+
+    fn ready(&mut self, core: &mut Core, frame: &Frame, fails: bool) -> Step {
+        let Kind::Construct { actor } = frame.kind else { return Step::Leave };
+        if let Some(state) = &mut self.actor {
+            state.is_ready = !fails;
+        }
+        let error = if fails { raised(frame.body.salt) } else { Vec::new() };
+        if fails {
+            core.facts.actors_ended.insert(actor);
+        }
+        self.to_node(core, ActorReady { actor_id: actor, error, message: "the constructor raised".to_owned() });
+        Step::Next
+    }
+
+    /// Ends the frame with what a read raised.
+    pub(super) fn raise(&self, frame: &Frame, payload: Vec<u8>) -> Step {
+        match &frame.kind {
+            Kind::Call { returns, .. } => Step::End(Box::new(failed(payload, *returns, false))),
+            Kind::Main | Kind::Construct { .. } => Step::Next,
+        }
+    }
+}

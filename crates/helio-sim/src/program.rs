@@ -1,0 +1,451 @@
+//! What the simulated user code does: operations, what each kind of call is made of, and the programs
+//! of drivers.
+
+use helio_proto::peer::STREAMING;
+
+use crate::plan::Plan;
+use crate::rng::Rng;
+use crate::value::Body;
+
+/// A variable of a frame.
+pub(crate) type Slot = u32;
+
+/// What a call does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Job {
+    /// Returns a small value.
+    Leaf,
+    /// Returns a value that lies in the object store.
+    Big,
+    /// Returns what it got inside a value, and a reference of its own.
+    Wrap,
+    /// Submits calls and waits for them.
+    Nest,
+    /// Submits calls and returns their references.
+    Spawn,
+    /// Reads what it got inside its arguments.
+    Read,
+    /// Raises.
+    Raise,
+    /// Raises at its first attempt.
+    Flaky,
+    /// Yields items.
+    Stream,
+    /// Takes long.
+    Slow,
+    /// Method: keeps what it got.
+    Keep,
+    /// Method: reads what is kept.
+    Look,
+    /// Method: drops what is kept.
+    Forget,
+    /// Method: returns what is kept.
+    Give,
+    /// Method: ends the process.
+    Crash,
+    /// Constructor.
+    Construct,
+    /// Constructor that raises.
+    ConstructFails,
+}
+
+use Job::{
+    Big, Construct, ConstructFails, Crash, Flaky, Forget, Give, Keep, Leaf, Look, Nest, Raise, Read, Slow, Spawn,
+    Stream, Wrap,
+};
+
+impl Job {
+    const ALL: [Self; 17] = [
+        Leaf, Big, Wrap, Nest, Spawn, Read, Raise, Flaky, Stream, Slow, Keep, Look, Forget, Give, Crash, Construct,
+        ConstructFails,
+    ];
+
+    pub(crate) fn of(kind: u32) -> Self {
+        Self::ALL.get(kind as usize).copied().unwrap_or(Leaf)
+    }
+}
+
+/// A call to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct Plea {
+    pub(crate) job: Job,
+    pub(crate) salt: u64,
+    /// Arguments that are references.
+    pub(crate) deps: Vec<Slot>,
+    /// References inside other arguments.
+    pub(crate) inner: Vec<Slot>,
+    /// Returns, items or children.
+    pub(crate) count: u32,
+    pub(crate) depth: u32,
+    pub(crate) retries: i32,
+    /// The body lies in the object store.
+    pub(crate) is_stored: bool,
+    /// The actor; `None`: a task.
+    pub(crate) actor: Option<Slot>,
+    /// Hundredths of a CPU.
+    pub(crate) cpu: u32,
+    /// Streaming: how many unread items are allowed.
+    pub(crate) backpressure: u32,
+    /// Where the returns go, or the stream.
+    pub(crate) to: Vec<Slot>,
+}
+
+/// An actor to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) salt: u64,
+    pub(crate) fails: bool,
+    pub(crate) deps: Vec<Slot>,
+    pub(crate) inner: Vec<Slot>,
+    pub(crate) max_restarts: i64,
+    pub(crate) concurrency: u32,
+    pub(crate) slots: f64,
+    /// Named and detached.
+    pub(crate) name: Option<String>,
+    pub(crate) to: Slot,
+}
+
+/// An operation.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Sleep(u64),
+    Put { to: Slot, is_big: bool, salt: u64, inner: Vec<Slot> },
+    Submit(Box<Plea>),
+    /// Reads, checks, and with `open` takes over the references inside.
+    Get { slots: Vec<Slot>, open: bool },
+    Drop(Slot),
+    DropAll,
+    Actor(Box<Wish>),
+    KillActor { slot: Slot, no_restart: bool },
+    Cancel { slot: Slot, force: bool },
+    Next { stream: Slot, to: Slot },
+    DropStream(Slot),
+    KvPut { key: u64, value: u64 },
+    KvGet { key: u64 },
+    /// Takes the handle of a detached actor whose creation was acknowledged.
+    Named { name: String, to: Slot },
+    /// Copies what the actor keeps into slots from here on.
+    Recall(Slot),
+    Keep,
+    Forget,
+    Item { index: u32, is_big: bool, give: Vec<Slot> },
+    Return { is_big: bool, give: Vec<Slot> },
+    Raise { retryable: bool },
+    Crash,
+    Ready { fails: bool },
+}
+
+/// Slots of a call: what came inside its arguments, what it puts, and what its children return.
+const PUT: Slot = 50;
+const CHILD: Slot = 60;
+pub(crate) const KEPT: Slot = 100;
+/// Slots that opened values fill.
+pub(crate) const OPENED: Slot = 10_000;
+
+/// What a call is made of. It depends on nothing but the body, and whether this is a first attempt.
+pub(crate) fn script(body: &Body, is_retry: bool, returns: u32) -> Vec<Op> {
+    let mut rng = Rng::new(body.salt);
+    let inner: Vec<Slot> = (0..body.inner.len() as u32).collect();
+    let plain: Vec<Slot> = inner.iter().copied().filter(|slot| body.inner[*slot as usize].actor.is_none()).collect();
+    let short = Op::Sleep(rng.range(1, 400));
+    let is_odd = rng.one_in(2);
+    let done = |is_big, give| Op::Return { is_big, give };
+    match Job::of(body.kind) {
+        Leaf => vec![short, done(false, vec![])],
+        Big => vec![short, done(true, vec![])],
+        Slow => vec![Op::Sleep(rng.range(1_000, 60_000)), done(is_odd, vec![])],
+        Wrap => {
+            let put = Op::Put { to: PUT, is_big: rng.one_in(2), salt: rng.next(), inner: plain.clone() };
+            vec![short, put, done(is_odd, inner.into_iter().chain([PUT]).collect())]
+        }
+        Nest | Spawn => {
+            let mut ops = vec![short];
+            let children: Vec<Slot> = (0..body.count).map(|place| CHILD + place).collect();
+            for to in &children {
+                ops.push(Op::Submit(Box::new(child(&mut rng, body, &plain, *to))));
+            }
+            if Job::of(body.kind) == Nest {
+                ops.push(Op::Get { slots: children, open: false });
+                ops.push(done(is_odd, vec![]));
+            } else {
+                ops.push(done(is_odd, children));
+            }
+            ops
+        }
+        Read => vec![short, Op::Get { slots: plain, open: true }, done(false, vec![])],
+        Flaky if is_retry => vec![short, done(false, vec![])],
+        Raise | Flaky => vec![short, Op::Raise { retryable: Job::of(body.kind) == Flaky }],
+        Stream => {
+            let mut ops = Vec::new();
+            for index in 0..body.count {
+                ops.push(Op::Sleep(rng.range(1, 3_000)));
+                ops.push(Op::Item { index, is_big: rng.one_in(3), give: if is_odd { plain.clone() } else { vec![] } });
+            }
+            ops.push(done(false, vec![]));
+            ops
+        }
+        Keep => vec![Op::Keep, done(false, vec![])],
+        Look => vec![Op::Recall(KEPT), Op::Get { slots: (KEPT..KEPT + 8).collect(), open: false }, done(is_odd, vec![])],
+        Forget => vec![Op::Forget, short, done(false, vec![])],
+        Give => vec![Op::Recall(KEPT), done(is_odd, (KEPT..KEPT + 8).collect())],
+        Crash => vec![short, Op::Crash],
+        Construct => vec![short, Op::Keep, Op::Ready { fails: false }],
+        ConstructFails => vec![short, Op::Ready { fails: returns == 0 }],
+    }
+}
+
+fn child(rng: &mut Rng, body: &Body, plain: &[Slot], to: Slot) -> Plea {
+    let job = match rng.below(5) {
+        0 if body.depth > 0 => Nest,
+        1 => Big,
+        2 => Slow,
+        3 if !plain.is_empty() => Read,
+        _ => Leaf,
+    };
+    let some: Vec<Slot> = rng.pick(plain).copied().into_iter().collect();
+    let (deps, inner) = if rng.one_in(2) && job != Read { (some, vec![]) } else { (vec![], some) };
+    Plea {
+        job,
+        salt: rng.next(),
+        deps,
+        inner,
+        count: 2,
+        depth: body.depth.saturating_sub(1),
+        retries: 3,
+        is_stored: rng.one_in(10),
+        actor: None,
+        cpu: 100,
+        backpressure: 0,
+        to: vec![to],
+    }
+}
+
+/// Draws a driver's program.
+pub(crate) struct Author<'a> {
+    rng: &'a mut Rng,
+    plan: &'a Plan,
+    driver: usize,
+    next: Slot,
+    /// Slots that hold references, as far as one can know beforehand.
+    refs: Vec<Slot>,
+    actors: Vec<Slot>,
+    streams: Vec<Slot>,
+    names: Vec<String>,
+    ops: Vec<Op>,
+}
+
+impl<'a> Author<'a> {
+    pub(crate) fn write(rng: &'a mut Rng, plan: &'a Plan, driver: usize) -> Vec<Op> {
+        let mut author = Self {
+            rng,
+            plan,
+            driver,
+            next: 0,
+            refs: Vec::new(),
+            actors: Vec::new(),
+            streams: Vec::new(),
+            names: Vec::new(),
+            ops: Vec::new(),
+        };
+        for _ in 0..plan.n_ops {
+            author.one();
+        }
+        author.finish()
+    }
+
+    fn slot(&mut self) -> Slot {
+        self.next += 1;
+        self.next
+    }
+
+    fn some(&mut self, from: &[Slot], max: u64) -> Vec<Slot> {
+        let n = self.rng.below(max + 1);
+        (0..n).filter_map(|_| self.rng.pick(from).copied()).collect()
+    }
+
+    fn one(&mut self) {
+        match self.rng.below(20) {
+            0..=5 => self.submit(None),
+            6..=7 => self.put(),
+            8..=9 => {
+                let slots = self.some(&self.refs.clone(), 3);
+                self.ops.push(Op::Get { slots, open: self.rng.one_in(2) });
+            }
+            10..=11 => self.drop_one(),
+            12..=13 => self.actor(),
+            14..=16 => match self.rng.pick(&self.actors).copied() {
+                Some(actor) => self.submit(Some(actor)),
+                None => self.actor(),
+            },
+            17 => self.stream(),
+            18 => self.rare(),
+            _ => self.ops.push(Op::Sleep(self.rng.range(10, 300_000))),
+        }
+    }
+
+    fn put(&mut self) {
+        let inner = self.some(&self.refs.clone(), 2);
+        let to = self.slot();
+        self.ops.push(Op::Put { to, is_big: self.rng.one_in(2), salt: self.rng.next(), inner });
+        self.refs.push(to);
+    }
+
+    fn drop_one(&mut self) {
+        if self.refs.is_empty() {
+            return;
+        }
+        let place = self.rng.below(self.refs.len() as u64) as usize;
+        let slot = self.refs.swap_remove(place);
+        self.ops.push(Op::Drop(slot));
+    }
+
+    fn submit(&mut self, actor: Option<Slot>) {
+        let jobs: &[Job] = match actor {
+            None => &[Leaf, Leaf, Big, Big, Wrap, Nest, Nest, Spawn, Read, Flaky, Slow, Raise],
+            Some(_) => &[Leaf, Leaf, Big, Keep, Keep, Look, Forget, Give, Nest, Read, Wrap, Slow],
+        };
+        let job = self.rng.pick(jobs).copied().unwrap_or(Leaf);
+        let job = if actor.is_some() && self.plan.has_kills && self.rng.one_in(10) { Crash } else { job };
+        let n = if self.rng.one_in(5) { 2 } else { 1 };
+        let repeat = if self.rng.one_in(4) { self.rng.range(2, 8) } else { 1 };
+        for _ in 0..repeat {
+            let refs = self.refs.clone();
+            let mut inner = self.some(&refs, 2);
+            if self.rng.one_in(5) {
+                inner.extend(self.rng.pick(&self.actors.clone()).copied());
+            }
+            let to: Vec<Slot> = (0..n).map(|_| self.slot()).collect();
+            let plea = Plea {
+                job,
+                salt: self.rng.next(),
+                deps: self.some(&refs, 2),
+                inner,
+                count: self.rng.range(1, 4) as u32,
+                depth: 2,
+                retries: *self.rng.pick(&[0, 0, 1, 3, -1]).unwrap_or(&0),
+                is_stored: self.rng.one_in(10),
+                actor,
+                cpu: *self.rng.pick(&[100, 100, 100, 50, 0]).unwrap_or(&100),
+                backpressure: 0,
+                to: to.clone(),
+            };
+            self.ops.push(Op::Submit(Box::new(plea)));
+            self.refs.extend(to);
+        }
+    }
+
+    fn actor(&mut self) {
+        let to = self.slot();
+        let is_named = self.rng.one_in(5);
+        let name = is_named.then(|| format!("actor-{}-{to}", self.driver));
+        let fails = name.is_none() && self.plan.has_kills && self.rng.one_in(8);
+        let refs = self.refs.clone();
+        let wish = Wish {
+            salt: self.rng.next(),
+            fails,
+            deps: self.some(&refs, 1),
+            inner: self.some(&refs, 1),
+            max_restarts: if is_named { -1 } else { *self.rng.pick(&[0, 0, 1, -1]).unwrap_or(&0) },
+            concurrency: if self.rng.one_in(3) { 3 } else { 1 },
+            slots: if self.rng.one_in(3) { 0.25 } else { 0.0 },
+            name: name.clone(),
+            to,
+        };
+        self.ops.push(Op::Actor(Box::new(wish)));
+        self.names.extend(name);
+        self.actors.push(to);
+    }
+
+    fn stream(&mut self) {
+        if let Some(stream) = self.rng.pick(&self.streams).copied()
+            && self.rng.one_in(2)
+        {
+            return self.read_stream(stream);
+        }
+        let to = self.slot();
+        let inner = self.some(&self.refs.clone(), 1);
+        let actor = if self.rng.one_in(3) { self.rng.pick(&self.actors).copied() } else { None };
+        let plea = Plea {
+            job: Stream,
+            salt: self.rng.next(),
+            deps: vec![],
+            inner,
+            count: self.rng.range(0, 6) as u32,
+            depth: 0,
+            retries: *self.rng.pick(&[0, 3]).unwrap_or(&0),
+            is_stored: false,
+            actor,
+            cpu: 100,
+            backpressure: if self.rng.one_in(2) { 2 } else { 0 },
+            to: vec![to],
+        };
+        self.ops.push(Op::Submit(Box::new(plea)));
+        self.streams.push(to);
+    }
+
+    fn read_stream(&mut self, stream: Slot) {
+        for _ in 0..self.rng.range(1, 4) {
+            let to = self.slot();
+            self.ops.push(Op::Next { stream, to });
+            self.ops.push(Op::Get { slots: vec![to], open: self.rng.one_in(2) });
+            self.refs.push(to);
+        }
+        if self.rng.one_in(4) {
+            self.ops.push(Op::DropStream(stream));
+            self.streams.retain(|other| *other != stream);
+        }
+    }
+
+    fn rare(&mut self) {
+        let key = self.rng.below(3) + 100 * self.driver as u64;
+        match self.rng.below(7) {
+            0 | 1 => self.ops.push(Op::KvPut { key, value: self.rng.next() }),
+            2 => self.ops.push(Op::KvGet { key }),
+            3 => {
+                if let Some(name) = self.rng.pick(&self.names).cloned() {
+                    let to = self.slot();
+                    self.ops.push(Op::Named { name, to });
+                    self.actors.push(to);
+                }
+            }
+            4 if !self.actors.is_empty() => {
+                let place = self.rng.below(self.actors.len() as u64) as usize;
+                let actor = self.actors.swap_remove(place);
+                self.ops.push(Op::Drop(actor));
+            }
+            5 if self.plan.has_kills => {
+                if let Some(slot) = self.rng.pick(&self.actors).copied() {
+                    self.ops.push(Op::KillActor { slot, no_restart: self.rng.one_in(2) });
+                }
+            }
+            6 if self.plan.has_kills => {
+                if let Some(slot) = self.rng.pick(&self.refs).copied() {
+                    self.ops.push(Op::Cancel { slot, force: self.rng.one_in(4) });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads much of what is left and lets go of everything.
+    fn finish(mut self) -> Vec<Op> {
+        for stream in self.streams.clone() {
+            if self.rng.one_in(2) {
+                self.read_stream(stream);
+            }
+        }
+        for slot in self.refs.clone() {
+            if !self.rng.one_in(4) {
+                self.ops.push(Op::Get { slots: vec![slot], open: false });
+            }
+        }
+        self.ops.push(Op::DropAll);
+        self.ops
+    }
+}
+
+/// How many values a call of that kind returns.
+pub(crate) fn returns(plea: &Plea) -> u32 {
+    if plea.job == Stream { STREAMING } else { plea.to.len() as u32 }
+}

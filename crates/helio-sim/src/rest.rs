@@ -1,0 +1,149 @@
+//! What is left when all is done: nothing.
+
+use crate::core::Event;
+use crate::plan::{RUN_US_MAX, SETTLE_US};
+use crate::program::{Job, Op, Plea};
+use crate::world::World;
+
+impl World {
+    /// The whole run.
+    pub(crate) fn run(&mut self) {
+        let last_fault = self.core.plan.faults.last().map_or(0, |(at, _)| *at);
+        let is_done = |world: &Self| world.programs_done() && world.core.now > last_fault && world.control.is_some();
+        if !self.run_until(RUN_US_MAX, is_done) {
+            return self.report_hang("the programs");
+        }
+        self.settle();
+        self.check_quiet();
+        if !self.core.facts.violations.is_empty() {
+            return;
+        }
+        self.close_up();
+        if !self.core.facts.violations.is_empty() {
+            return;
+        }
+        let drivers: Vec<usize> = self.drivers.iter().map(|(pid, _)| *pid).collect();
+        for pid in drivers {
+            let delay = self.core.rng.range(1, 500_000);
+            self.core.after(delay, Event::DriverEnd { pid });
+        }
+        self.settle();
+        self.check_empty();
+    }
+
+    fn report_hang(&mut self, what: &str) {
+        if !self.core.facts.violations.is_empty() {
+            return;
+        }
+        let mut text = format!("OWN-1: {what} did not end in time");
+        for process in self.processes.iter().filter(|process| process.is_alive) {
+            for frame in &process.code {
+                text.push_str(&format!("\n  p{}: {}", process.pid, frame.whereabouts()));
+            }
+        }
+        self.core.violation(text);
+    }
+
+    fn settle(&mut self) {
+        let until = self.core.now + SETTLE_US;
+        self.run_until(until, |_| false);
+    }
+
+    /// Every program has dropped every reference: no owner machine knows any object, call, lease, borrow
+    /// or stream. Actors that still live are detached and may keep what they were given.
+    fn check_quiet(&mut self) {
+        let mut found = Vec::new();
+        let keeper = |pid: usize| self.processes[pid].actor.is_some();
+        let has_keeper = self.processes.iter().any(|process| process.is_alive && keeper(process.pid));
+        for process in self.processes.iter().filter(|process| process.is_alive) {
+            let Some(owner) = &process.owner else { continue };
+            if let Err(text) = owner.check() {
+                found.push(format!("STATE-1: p{} disagrees with itself: {text}", process.pid));
+            }
+            // What a detached actor keeps is borrowed from others, who keep it for it.
+            if !has_keeper && !owner.tables().is_empty() {
+                let (pid, tables) = (process.pid, owner.tables());
+                found.push(format!("a leak: p{pid} has dropped every reference and keeps {tables:?}"));
+            }
+        }
+        for host in self.nodes.iter().flatten() {
+            if let Err(text) = host.node.check() {
+                found.push(format!("STATE-1: node {} disagrees with itself: {text}", host.index));
+            }
+        }
+        for text in found {
+            self.core.violation(text);
+        }
+    }
+
+    /// One more driver: looks every acknowledged detached actor up, calls it and ends it.
+    fn close_up(&mut self) {
+        let mut script = Vec::new();
+        let detached = self.core.facts.detached.clone();
+        for ((name, actor), to) in detached.into_iter().zip(1..) {
+            script.push(Op::Named { name, to });
+            if !self.core.facts.actors_ended.contains(&actor) {
+                let plea = Plea {
+                    job: Job::Leaf,
+                    salt: u64::from(to),
+                    deps: vec![],
+                    inner: vec![],
+                    count: 1,
+                    depth: 0,
+                    retries: -1,
+                    is_stored: false,
+                    actor: Some(to),
+                    cpu: 0,
+                    backpressure: 0,
+                    to: vec![1000 + to],
+                };
+                script.push(Op::Submit(Box::new(plea)));
+                script.push(Op::Get { slots: vec![1000 + to], open: false });
+            }
+            script.push(Op::KillActor { slot: to, no_restart: true });
+        }
+        let keys: Vec<Vec<u8>> = self.core.facts.kv.keys().cloned().collect();
+        for key in keys {
+            if let Ok(key) = <[u8; 8]>::try_from(key.as_slice()) {
+                script.push(Op::KvGet { key: u64::from_le_bytes(key) });
+            }
+        }
+        script.push(Op::DropAll);
+        self.start_driver(script);
+        let until = self.core.now + RUN_US_MAX;
+        if !self.run_until(until, Self::programs_done) {
+            self.report_hang("the last program");
+        }
+    }
+
+    /// Every driver has ended: nodes have every resource, no worker, lease, object or request, and the
+    /// control service no job or actor.
+    fn check_empty(&mut self) {
+        let mut found = Vec::new();
+        for host in self.nodes.iter().flatten() {
+            let (census, index) = (host.node.census(), host.index);
+            if !census.is_empty() {
+                found.push(format!("a leak: node {index} is left with {census:?}"));
+            }
+            if !host.workers.is_empty() {
+                found.push(format!("a leak: worker processes of node {index} live on: {:?}", host.workers));
+            }
+        }
+        for process in self.processes.iter().filter(|process| process.is_alive) {
+            found.push(format!("a leak: process p{} lives on", process.pid));
+        }
+        if let Some(host) = &self.control {
+            let census = host.control.census();
+            if !census.is_empty() {
+                found.push(format!("a leak: the control service is left with {census:?}"));
+            }
+        }
+        let left = self.core.durable.keys().filter(|key| key.starts_with(b"a/") || key.starts_with(b"i/")).count();
+        if left > 0 {
+            found.push(format!("a leak: {left} durable records of actors are left"));
+        }
+        for text in found {
+            self.core.violation(text);
+        }
+    }
+}

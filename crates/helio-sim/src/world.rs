@@ -1,0 +1,222 @@
+//! The whole cluster: its parts, and the loop that gives each event to the part it is for.
+
+use std::collections::BTreeSet;
+
+use helio_node_state::Exit;
+use helio_types::WorkerId;
+
+use crate::control::ControlHost;
+use crate::core::{Core, Event};
+use crate::net::{End, What};
+use crate::node::NodeHost;
+use crate::process::{Code, Process};
+use crate::program::{Author, Op};
+
+/// See the module.
+pub(crate) struct World {
+    pub(crate) core: Core,
+    pub(crate) control: Option<ControlHost>,
+    /// How many lives the control service has had.
+    pub(crate) lives: u32,
+    pub(crate) nodes: Vec<Option<NodeHost>>,
+    pub(crate) processes: Vec<Process>,
+    /// Workers that were killed before they were made.
+    stillborn: BTreeSet<WorkerId>,
+    /// Drivers, and whether their program is over.
+    pub(crate) drivers: Vec<(usize, bool)>,
+}
+
+impl World {
+    pub(crate) fn new(mut core: Core) -> Self {
+        core.at(0, Event::ControlStart);
+        let nodes = (0..core.plan.cpus.len()).map(|index| Some(NodeHost::start(index, &mut core))).collect();
+        for driver in 0..core.plan.n_drivers {
+            let at = core.rng.range(5_000, 200_000);
+            core.at(at, Event::DriverStart { driver });
+        }
+        for (at, fault) in core.plan.faults.clone() {
+            core.at(at, Event::Fault(fault));
+        }
+        Self {
+            core,
+            control: None,
+            lives: 0,
+            nodes,
+            processes: Vec::new(),
+            stillborn: BTreeSet::new(),
+            drivers: Vec::new(),
+        }
+    }
+
+    /// Goes on until that moment, or until `done`.
+    pub(crate) fn run_until(&mut self, until: u64, done: impl Fn(&Self) -> bool) -> bool {
+        while !done(self) {
+            if !self.core.facts.violations.is_empty() {
+                return false;
+            }
+            match self.core.next(until) {
+                Some(event) => self.take(event),
+                None => {
+                    self.core.now = until;
+                    return done(self);
+                }
+            }
+        }
+        true
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Arrive { link, side, what } => self.arrive(link, side, what),
+            Event::Run { pid } => self.with(pid, |_, _| {}),
+            Event::OwnerTick { pid } => self.with(pid, Process::tick),
+            Event::NodeTick { node } => self.at_node(node, NodeHost::tick),
+            Event::ControlTick { life } => {
+                if let Some(control) = self.control.as_mut().filter(|control| control.life == life) {
+                    control.tick(&mut self.core);
+                }
+            }
+            Event::ControlStart => {
+                self.lives += 1;
+                self.control = Some(ControlHost::start(self.lives, &mut self.core));
+            }
+            Event::Reach { node, wait_us } => self.at_node(node, |host, core| host.reach(core, wait_us)),
+            Event::Spawned { node, spawn } => self.spawned(node, spawn.worker_id),
+            Event::Killed { node, worker } => self.killed(node, worker),
+            Event::Exited { node, worker, exit } => self.at_node(node, |host, core| host.exited(core, worker, exit)),
+            Event::Serve { node, link, request } => self.at_node(node, |host, core| host.serve(core, link, request)),
+            Event::Unreached { node, whom } => self.at_node(node, |host, core| host.unreached(core, whom)),
+            Event::DriverStart { driver } => {
+                let mut rng = self.core.rng.fork();
+                let plan = self.core.plan.clone();
+                let script = Author::write(&mut rng, &plan, driver);
+                self.start_driver(script);
+            }
+            Event::DriverEnd { pid } => self.end_process(pid, Exit::Code(0)),
+            Event::Fault(fault) => self.fault(fault),
+        }
+    }
+
+    fn arrive(&mut self, link: u64, side: usize, what: What) {
+        // A daemon that closed a connection hears of its end by itself.
+        let is_own = side > 1;
+        let side = side.min(1);
+        if !is_own && !self.core.net.arrives(link, side, &what, self.core.now) {
+            return;
+        }
+        let Some(end) = self.core.net.get(link).map(|link| link.ends[side]) else { return };
+        let kind = link << 3 | side as u64;
+        let bytes: &[u8] = if let What::Bytes(bytes) = &what { bytes } else { &[] };
+        let net = &self.core.net;
+        self.core.trace.step(self.core.now, kind, bytes, || crate::describe::arrival(net, link, side, &what));
+        match end {
+            End::Control(life) => {
+                if let Some(control) = self.control.as_mut().filter(|control| control.life == life) {
+                    control.arrived(&mut self.core, link, what);
+                }
+            }
+            End::Node(node) => self.at_node(node, |host, core| host.arrived(core, link, what)),
+            End::Process(pid) => self.with(pid, |process, core| process.arrived(core, link, what)),
+        }
+    }
+
+    fn at_node(&mut self, node: usize, act: impl FnOnce(&mut NodeHost, &mut Core)) {
+        let Some(host) = self.nodes.get_mut(node).and_then(Option::as_mut) else { return };
+        act(host, &mut self.core);
+        if host.is_down {
+            if self.core.facts.daemon_links_cut + self.core.facts.control_restarts == 0 {
+                self.core.violation(format!("daemon {node} was told to end although it was never away"));
+            }
+            self.kill_node(node);
+        }
+    }
+
+    /// Lets a process act; then its user code runs on, and the process ends if it is to.
+    pub(crate) fn with(&mut self, pid: usize, act: impl FnOnce(&mut Process, &mut Core)) {
+        let Some(process) = self.processes.get_mut(pid).filter(|process| process.is_alive) else { return };
+        act(process, &mut self.core);
+        process.run(&mut self.core);
+        process.settle(&mut self.core);
+        let dies = process.dies;
+        if let Some(driver) = self.drivers.iter_mut().find(|(driver, _)| *driver == pid) {
+            driver.1 = process.owner.is_some() && process.code.is_empty() || dies.is_some();
+        }
+        if let Some(why) = dies {
+            self.core.note(|| format!("p{pid} ends: {why}"));
+            let is_orderly = why == "it was asked to end";
+            self.end_process(pid, Exit::Code(i32::from(!is_orderly)));
+        }
+    }
+
+    pub(crate) fn start_driver(&mut self, script: Vec<Op>) {
+        let alive: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].is_some()).collect();
+        let node = if self.core.rng.one_in(3) { self.core.rng.pick(&alive).copied().unwrap_or(0) } else { 0 };
+        let id = WorkerId(self.core.rng.bytes());
+        let pid = self.core.add_person(id, node, true);
+        self.core.note(|| format!("driver p{pid} starts on node {node}: {script:#?}"));
+        let process = Process::start(&mut self.core, pid, Some(Code::main(script)));
+        self.processes.push(process);
+        self.drivers.push((pid, false));
+    }
+
+    fn spawned(&mut self, node: usize, worker: WorkerId) {
+        let failures = self.core.plan.start_failures;
+        if failures > 0 && self.core.rng.one_in(failures) {
+            self.core.facts.starts_failed += 1;
+            return self.at_node(node, |host, core| host.spawned(core, worker, None));
+        }
+        if self.nodes[node].is_none() {
+            return;
+        }
+        let pid = self.core.add_person(worker, node, false);
+        self.core.facts.count("workers");
+        self.core.note(|| format!("worker p{pid} {} starts on node {node}", worker.hex()));
+        let process = Process::start(&mut self.core, pid, None);
+        self.processes.push(process);
+        self.at_node(node, |host, core| host.spawned(core, worker, Some(pid)));
+        if self.stillborn.remove(&worker) {
+            self.end_process(pid, Exit::Signal(9));
+        }
+    }
+
+    fn killed(&mut self, node: usize, worker: WorkerId) {
+        match self.core.person(worker) {
+            Some(pid) => self.end_process(pid, Exit::Signal(9)),
+            None if self.nodes[node].is_some() => {
+                self.stillborn.insert(worker);
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn end_process(&mut self, pid: usize, exit: Exit) {
+        let Some(process) = self.processes.get_mut(pid).filter(|process| process.is_alive) else { return };
+        self.core.trace.step(self.core.now, 700, &[], || format!("p{pid} is gone: {exit:?}"));
+        process.end(&mut self.core);
+        let (node, worker) = (process.node, process.id);
+        if let Some(driver) = self.drivers.iter_mut().find(|(driver, _)| *driver == pid) {
+            driver.1 = true;
+        } else {
+            let delay = self.core.rng.range(1, 3_000);
+            self.core.after(delay, Event::Exited { node, worker, exit });
+        }
+    }
+
+    pub(crate) fn kill_node(&mut self, node: usize) {
+        if self.nodes[node].take().is_none() {
+            return;
+        }
+        self.core.facts.nodes_killed += 1;
+        self.core.daemons[node].is_alive = false;
+        self.core.close_all(End::Node(node));
+        let here: Vec<usize> =
+            self.processes.iter().filter(|process| process.node == node).map(|process| process.pid).collect();
+        for pid in here {
+            self.end_process(pid, Exit::Signal(9));
+        }
+    }
+
+    pub(crate) fn programs_done(&self) -> bool {
+        self.drivers.len() >= self.core.plan.n_drivers && self.drivers.iter().all(|(_, is_over)| *is_over)
+    }
+}
