@@ -168,6 +168,7 @@ def connect(
     *,
     node_socket: str,
     token: str,
+    host: str = "",
     namespace: str = "",
     entrypoint: str = "",
     log_to_driver: bool = True,
@@ -177,7 +178,7 @@ def connect(
     runtime_env: str = "",
     script: str = "",
 ) -> None:
-    """Join the daemon as a driver. Raises `ConnectionError`."""
+    """Join the daemon as a driver; `host` is the node's address. Raises `ConnectionError`."""
 
 def shutdown() -> None:
     """Leave; idempotent. Refs and handles of this session are dead afterwards."""

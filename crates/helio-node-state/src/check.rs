@@ -76,26 +76,38 @@ impl Node {
         let mut lent = ResourceSet::default();
         for (lease_id, lease) in &self.leases {
             let worker = lease.worker.and_then(|worker_id| self.pool.workers.get(&worker_id));
-            if lease.worker.is_some() && worker.is_none_or(|worker| worker.usage != Use::Leased(*lease_id)) {
+            if lease.worker.is_some()
+                && worker.is_none_or(|worker| worker.usage != Use::Leased(*lease_id))
+            {
                 return Err(format!("{lease_id:?} names a worker that does not serve it"));
             }
-            add(&mut lent, &lease.assigned.resources, worker.is_some_and(|worker| worker.is_blocked));
+            add(
+                &mut lent,
+                &lease.assigned.resources,
+                worker.is_some_and(|worker| worker.is_blocked),
+            );
         }
         for (assigned, key) in self.actors.placed() {
             let mut workers = self.pool.workers.values();
-            let is_blocked = workers.any(|worker| worker.usage == Use::Actor(key) && worker.is_blocked);
+            let is_blocked =
+                workers.any(|worker| worker.usage == Use::Actor(key) && worker.is_blocked);
             add(&mut lent, &assigned.resources, is_blocked);
         }
         let mut free = self.ledger.total().clone();
         free.subtract(&lent);
         if free != *self.ledger.available() {
-            return Err(format!("{} is free by the ledger, {free} by what is lent", self.ledger.available()));
+            return Err(format!(
+                "{} is free by the ledger, {free} by what is lent",
+                self.ledger.available()
+            ));
         }
         for (worker_id, worker) in &self.pool.workers {
             if let Use::Leased(lease_id) = worker.usage
                 && self.leases.get(&lease_id).and_then(|lease| lease.worker) != Some(*worker_id)
             {
-                return Err(format!("worker {worker_id} serves {lease_id:?}, which does not name it"));
+                return Err(format!(
+                    "worker {worker_id} serves {lease_id:?}, which does not name it"
+                ));
             }
         }
         self.check_clients()
@@ -114,7 +126,9 @@ impl Node {
         let held = self.objects.held().1;
         let served = self.pulls.served() as u32;
         if pins + served != held {
-            return Err(format!("{held} pins on objects, {pins} by clients and {served} by daemons"));
+            return Err(format!(
+                "{held} pins on objects, {pins} by clients and {served} by daemons"
+            ));
         }
         Ok(())
     }

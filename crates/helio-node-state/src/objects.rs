@@ -41,6 +41,8 @@ struct Object {
 struct Unsealed {
     extent: Extent,
     size: u64,
+    /// Its owner let go of it before the news of its sealing came: other connections may be faster.
+    is_freed: bool,
 }
 
 /// A creation that waits for room.
@@ -85,6 +87,11 @@ impl Objects {
     /// Whether someone on this node is writing the object now.
     pub(crate) fn is_being_written(&self, object_id: ObjectId) -> bool {
         self.unsealed.range((object_id, Conn(0))..=(object_id, Conn(u64::MAX))).next().is_some()
+    }
+
+    /// Whether it is not here yet, but is being written.
+    pub(crate) fn must_await(&self, object_id: ObjectId) -> bool {
+        !self.sealed.contains_key(&object_id) && self.is_being_written(object_id)
     }
 
     /// Room for `size` bytes, secondary copies giving way where need be.
@@ -147,6 +154,10 @@ impl Objects {
         if let Some(object) = self.sealed.get_mut(&object_id) {
             object.is_freed = true;
             self.settle(object_id);
+        }
+        let all = (object_id, Conn(0))..=(object_id, Conn(u64::MAX));
+        for (_, unsealed) in self.unsealed.range_mut(all) {
+            unsealed.is_freed = true;
         }
     }
 
@@ -251,9 +262,10 @@ impl Node {
             let CreateObject { request_id, object_id, size, .. } = waiting.create;
             match self.objects.allocate(size) {
                 Some(extent) => {
-                    self.objects
-                        .unsealed
-                        .insert((object_id, waiting.conn), Unsealed { extent, size });
+                    self.objects.unsealed.insert(
+                        (object_id, waiting.conn),
+                        Unsealed { extent, size, is_freed: false },
+                    );
                     self.send(waiting.conn, ObjectCreated { request_id, offset: extent.offset });
                     self.out.push(Action::Created { offset: extent.offset, size });
                     self.status_changed = true;
@@ -285,21 +297,20 @@ impl Node {
     }
 
     pub(crate) fn seal_object(&mut self, conn: Conn, object_id: ObjectId) {
-        let Some(Unsealed { extent, size }) = self.objects.unsealed.remove(&(object_id, conn))
-        else {
+        let Some(unsealed) = self.objects.unsealed.remove(&(object_id, conn)) else {
             return self.violation(conn, "an object is sealed that was not created");
         };
+        let Unsealed { extent, size, is_freed } = unsealed;
         let Some(client) = self.clients.get(conn) else { return };
         let creator = client.worker_id;
         match self.objects.sealed.entry(object_id) {
             // Another attempt was faster. Readers have that copy; this one was never shown to any.
             Entry::Occupied(_) => self.objects.give_back(extent),
             Entry::Vacant(entry) => {
-                let (is_primary, is_freed) = (true, false);
                 entry.insert(Object {
                     extent,
                     size,
-                    is_primary,
+                    is_primary: true,
                     is_freed,
                     pins: 0,
                     creator,
@@ -308,6 +319,7 @@ impl Node {
             }
         }
         self.serve_waiting_fetches(object_id);
+        self.objects.settle(object_id);
         self.retry_creates_if_room();
     }
 

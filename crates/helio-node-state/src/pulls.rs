@@ -57,13 +57,17 @@ pub(crate) struct Pulls {
     count: u64,
     /// What other daemons read from here.
     serves: BTreeMap<(Conn, u64), ObjectId>,
+    /// What they asked for while it was being written: the writer's word that it is sealed can be
+    /// slower than the one who has read of it in the call's reply.
+    awaited: BTreeMap<(Conn, u64), ObjectId>,
 }
 
 impl Pulls {
     /// Reads that wait, and reads by other daemons.
     pub(crate) fn len(&self) -> usize {
-        let tables = [self.fetches.len(), self.by_request.len(), self.by_number.len(), self.queued.len()];
-        tables.iter().sum::<usize>() + self.serves.len()
+        let tables =
+            [self.fetches.len(), self.by_request.len(), self.by_number.len(), self.queued.len()];
+        tables.iter().sum::<usize>() + self.serves.len() + self.awaited.len()
     }
 
     /// Reads by other daemons.
@@ -77,6 +81,7 @@ impl Pulls {
             && self.by_request.is_empty()
             && self.by_number.is_empty()
             && self.serves.is_empty()
+            && self.awaited.is_empty()
     }
 }
 
@@ -218,6 +223,7 @@ impl Node {
     pub(crate) fn serve_waiting_fetches(&mut self, object_id: ObjectId) {
         self.stop_pull(object_id);
         self.pulls.queued.retain(|other| *other != object_id);
+        self.serve_awaited(object_id);
         let Some(fetch) = self.pulls.fetches.remove(&object_id) else { return };
         for (conn, request_id) in fetch.readers {
             self.pulls.by_request.remove(&(conn, request_id));
@@ -226,11 +232,22 @@ impl Node {
         self.start_pulls();
     }
 
+    /// The object is written, or will not be: answers the daemons that asked for it meanwhile.
+    fn serve_awaited(&mut self, object_id: ObjectId) {
+        let asked = self.pulls.awaited.iter().filter(|(_, awaited)| **awaited == object_id);
+        let asked: Vec<(Conn, u64)> = asked.map(|(key, _)| *key).collect();
+        for (conn, request_id) in asked {
+            self.pulls.awaited.remove(&(conn, request_id));
+            self.serve(conn, &PullObject { request_id, object_id });
+        }
+    }
+
     /// Its writer died or changed its mind: it may still be elsewhere.
     pub(crate) fn writing_was_given_up(&mut self, object_id: ObjectId) {
         if self.objects.is_being_written(object_id) {
             return;
         }
+        self.serve_awaited(object_id);
         if let Some(fetch) = self.pulls.fetches.get_mut(&object_id)
             && matches!(fetch.state, State::Written)
         {
@@ -244,6 +261,7 @@ impl Node {
         match message {
             NodeToNode::Pull(pull) => self.serve(conn, &pull),
             NodeToNode::CancelPull(cancel) => {
+                self.pulls.awaited.remove(&(conn, cancel.request_id));
                 if self.pulls.serves.contains_key(&(conn, cancel.request_id)) {
                     self.out.push(Action::StopServing { conn, request_id: cancel.request_id });
                 }
@@ -340,7 +358,9 @@ impl Node {
 
     fn serve(&mut self, conn: Conn, pull: &PullObject) {
         let key = (conn, pull.request_id);
-        let reading = self.pulls.serves.range((conn, 0)..=(conn, u64::MAX)).count();
+        let of_peer = (conn, 0)..=(conn, u64::MAX);
+        let reading = self.pulls.serves.range(of_peer.clone()).count()
+            + self.pulls.awaited.range(of_peer).count();
         let reason = if reading >= SERVES_MAX {
             "it is reading too many objects already"
         } else if self.pulls.serves.contains_key(&key) {
@@ -349,6 +369,10 @@ impl Node {
             "the object is not in its store"
         };
         let may_serve = reading < SERVES_MAX && !self.pulls.serves.contains_key(&key);
+        if may_serve && self.objects.must_await(pull.object_id) {
+            self.pulls.awaited.insert(key, pull.object_id);
+            return;
+        }
         match may_serve.then(|| self.objects.pin(pull.object_id)).flatten() {
             Some((offset, size)) => {
                 self.pulls.serves.insert(key, pull.object_id);
@@ -374,6 +398,7 @@ impl Node {
 
     pub(crate) fn peer_lost(&mut self, conn: Option<Conn>, node_id: NodeId) {
         if let Some(conn) = conn {
+            self.pulls.awaited.retain(|(asker, _), _| *asker != conn);
             let serves: Vec<u64> = self
                 .pulls
                 .serves

@@ -146,6 +146,7 @@ fn zygote_options(options: &Options, socket_path: &Path, node_id: NodeId) -> Zyg
         ("HELIOSTAT_SESSION_DIR", options.session_dir.display().to_string()),
         ("HELIOSTAT_SESSION", options.session_name.clone()),
         ("HELIOSTAT_NODE_ID", node_id.hex()),
+        ("HELIOSTAT_NODE_HOST", options.host.clone()),
     ];
     ZygoteOptions {
         python: options.python.clone(),

@@ -164,7 +164,11 @@ impl Owner {
     }
 
     /// Whether `task` is a constructor's stand-in, which has one argument fewer to wait for now.
-    pub(crate) fn creation_dependency_ready(&mut self, task: TaskId, out: &mut Vec<Action>) -> bool {
+    pub(crate) fn creation_dependency_ready(
+        &mut self,
+        task: TaskId,
+        out: &mut Vec<Action>,
+    ) -> bool {
         let id = task.actor();
         if task != creation_task(id) {
             return false;
@@ -186,11 +190,20 @@ impl Owner {
         actor.subscribed = true;
         let args = self.encode_args(&creation.args);
         let spec = ActorSpec { args, ..creation.spec };
-        out.push(Action::CreateActor { actor: id, request: Box::new(ControlRequest::CreateActor(spec)) });
+        out.push(Action::CreateActor {
+            actor: id,
+            request: Box::new(ControlRequest::CreateActor(spec)),
+        });
         out.push(Action::Subscribe(id));
     }
 
-    pub(crate) fn actor_created(&mut self, id: ActorId, response: ControlResponse, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn actor_created(
+        &mut self,
+        id: ActorId,
+        response: ControlResponse,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         match response {
             ControlResponse::Failed(failure) => {
                 let kind = FailureKind::from_number(failure.kind);
@@ -333,7 +346,13 @@ impl Owner {
     }
 
     /// The actor's process ended, and there is or will be another.
-    fn incarnation_lost(&mut self, id: ActorId, cause: &DeathCause, now: u64, out: &mut Vec<Action>) {
+    fn incarnation_lost(
+        &mut self,
+        id: ActorId,
+        cause: &DeathCause,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
         actor.address = None;
         actor.broken = None;
@@ -401,11 +420,18 @@ impl Owner {
     }
 
     /// The connection to a process broke: if it is an actor's, news will come, or time will tell.
-    pub(crate) fn actors_broken(&mut self, worker: &WorkerAddress, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn actors_broken(
+        &mut self,
+        worker: &WorkerAddress,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let mut broken: Vec<ActorId> = self
             .actors
             .iter()
-            .filter(|(_, actor)| actor.address.as_ref().is_some_and(|a| a.worker_id == worker.worker_id))
+            .filter(|(_, actor)| {
+                actor.address.as_ref().is_some_and(|a| a.worker_id == worker.worker_id)
+            })
             .map(|(id, _)| *id)
             .collect();
         broken.sort_unstable();
@@ -425,7 +451,8 @@ impl Owner {
 
     pub(crate) fn tick_actors(&mut self, now: u64, out: &mut Vec<Action>) {
         let broken_at = |id: &ActorId| self.actors.get(id).and_then(|actor| actor.broken);
-        let mended: Vec<ActorId> = self.broken_actors.iter().copied().filter(|id| broken_at(id).is_none()).collect();
+        let mended: Vec<ActorId> =
+            self.broken_actors.iter().copied().filter(|id| broken_at(id).is_none()).collect();
         let over = |id: &ActorId| broken_at(id).is_some_and(|at| now >= at + BROKEN_WAIT_US);
         let over: Vec<ActorId> = self.broken_actors.iter().copied().filter(over).collect();
         for id in mended {

@@ -33,11 +33,19 @@ impl Borrows {
     }
 
     /// Announces a borrow to the object's owner.
-    pub(crate) fn announce(&mut self, owner: &Arc<WorkerAddress>, object: ObjectId, out: &mut Vec<Action>) -> u64 {
+    pub(crate) fn announce(
+        &mut self,
+        owner: &Arc<WorkerAddress>,
+        object: ObjectId,
+        out: &mut Vec<Action>,
+    ) -> u64 {
         self.next += 1;
         self.unconfirmed.insert(self.next, owner.worker_id);
         *self.waits_for.entry(owner.worker_id).or_default() += 1;
-        out.push(Action::Send { to: owner.clone(), frame: Frame::AddBorrow { number: self.next, object } });
+        out.push(Action::Send {
+            to: owner.clone(),
+            frame: Frame::AddBorrow { number: self.next, object },
+        });
         self.next
     }
 
@@ -47,7 +55,12 @@ impl Borrows {
     }
 
     /// Sends a frame that lets its receiver drop references.
-    pub(crate) fn send(&mut self, to: &Arc<WorkerAddress>, frame: Frame<'static>, out: &mut Vec<Action>) {
+    pub(crate) fn send(
+        &mut self,
+        to: &Arc<WorkerAddress>,
+        frame: Frame<'static>,
+        out: &mut Vec<Action>,
+    ) {
         // Frames to one receiver keep their order, so one that waits holds back those behind it.
         let held_back = self.gate.iter().any(|(_, receiver, _)| receiver.worker_id == to.worker_id);
         if held_back || self.blocks(self.next, to.worker_id) {

@@ -78,7 +78,9 @@ impl Owner {
         self.actors.values().flat_map(crate::actor::Actor::held).for_each(&mut count);
         self.borrows.returned.values().flat_map(|(_, held)| held).copied().for_each(&mut count);
         for (task, stream) in &self.streams {
-            (stream.read..stream.arrived).map(|index| Self::stream_item(*task, index)).for_each(&mut count);
+            (stream.read..stream.arrived)
+                .map(|index| Self::stream_item(*task, index))
+                .for_each(&mut count);
         }
         let mut objects: Vec<_> = self.objects.iter().collect();
         objects.sort_unstable_by_key(|(id, _)| **id);
@@ -105,7 +107,11 @@ impl Owner {
         let mut tasks: Vec<_> = self.tasks.iter().collect();
         tasks.sort_unstable_by_key(|(id, _)| **id);
         for (id, task) in tasks {
-            let missing = task.spec.awaited().filter(|dep| self.objects.get(dep).is_some_and(|o| !o.is_ready())).count();
+            let missing = task
+                .spec
+                .awaited()
+                .filter(|dep| self.objects.get(dep).is_some_and(|o| !o.is_ready()))
+                .count();
             match task.state {
                 State::Waiting(0) => return Err(format!("{id} waits for nothing")),
                 State::Waiting(n) if n as usize != missing => {
@@ -114,7 +120,10 @@ impl Owner {
                 State::OnLease(request) if !self.leases.has_sent(request, *id) => {
                     return Err(format!("{id} is on a lease that does not know it"));
                 }
-                State::Queued if !self.leases.has_queued(*id) && !self.has_queued_call(&task.spec.target, *id) => {
+                State::Queued
+                    if !self.leases.has_queued(*id)
+                        && !self.has_queued_call(&task.spec.target, *id) =>
+                {
                     return Err(format!("{id} is in no queue"));
                 }
                 _ => {}

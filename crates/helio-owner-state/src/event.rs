@@ -5,7 +5,9 @@ use std::sync::Arc;
 use helio_proto::control::{ActorInfo, ControlRequest, ControlResponse, Failure};
 use helio_proto::node::{LeaseClass, LeaseGranted};
 use helio_proto::peer::{Frame, Reference};
-use helio_types::{ActorId, DeathCause, LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{
+    ActorId, DeathCause, LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId,
+};
 
 use crate::actor::Creation;
 use crate::task::{Outcome, Outgoing, OutgoingValue, TaskSpec};
@@ -279,4 +281,3 @@ pub enum Action {
         force: bool,
     },
 }
-

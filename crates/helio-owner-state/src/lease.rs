@@ -126,7 +126,8 @@ impl Leases {
     fn class(&mut self, class: &Arc<LeaseClass>) -> usize {
         let pointer = Arc::as_ptr(class) as usize;
         if let Some(index) = self.by_pointer.get(&pointer)
-            && (Arc::ptr_eq(&self.classes[*index].class, class) || *self.classes[*index].class == **class)
+            && (Arc::ptr_eq(&self.classes[*index].class, class)
+                || *self.classes[*index].class == **class)
         {
             return *index;
         }
@@ -153,12 +154,28 @@ impl Owner {
     /// When [`crate::Event::Tick`] is due, if time matters at present.
     #[must_use]
     pub fn next_tick(&self) -> Option<u64> {
-        let idle = self.leases.leases.values().filter(|lease| lease.sent.is_empty()).map(|l| l.idle_since + LINGER_US);
-        let broken = self.leases.leases.values().filter_map(|lease| lease.broken).map(|at| at + CAUSE_WAIT_US);
+        let idle = self
+            .leases
+            .leases
+            .values()
+            .filter(|lease| lease.sent.is_empty())
+            .map(|l| l.idle_since + LINGER_US);
+        let broken = self
+            .leases
+            .leases
+            .values()
+            .filter_map(|lease| lease.broken)
+            .map(|at| at + CAUSE_WAIT_US);
         idle.chain(broken).chain(self.next_actor_tick()).min()
     }
 
-    pub(crate) fn enqueue(&mut self, class: &Arc<LeaseClass>, task: TaskId, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn enqueue(
+        &mut self,
+        class: &Arc<LeaseClass>,
+        task: TaskId,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let class = self.leases.class(class);
         self.leases.classes[class].queue.push_back(task);
         self.pump(class, now, out);
@@ -190,7 +207,8 @@ impl Owner {
         while self.leases.classes[index].requests.len() < wanted {
             let class = &self.leases.classes[index];
             let first = class.queue.get(class.requests.len()).or_else(|| class.queue.front());
-            let locality = first.and_then(|task| self.tasks.get(task)).map(|task| self.locality(&task.spec));
+            let locality =
+                first.and_then(|task| self.tasks.get(task)).map(|task| self.locality(&task.spec));
             self.leases.next_request += 1;
             let request = self.leases.next_request;
             let class = &mut self.leases.classes[index];
@@ -209,13 +227,22 @@ impl Owner {
         let Leases { classes, leases, .. } = &mut self.leases;
         let class = &mut classes[index];
         while let Some(request) = class.idle.pop() {
-            if leases.get(&request).is_some_and(|lease| lease.sent.is_empty() && !lease.revoked && lease.broken.is_none()) {
+            if leases.get(&request).is_some_and(|lease| {
+                lease.sent.is_empty() && !lease.revoked && lease.broken.is_none()
+            }) {
                 return Some(request);
             }
         }
         let slots = if class.class.exclusive { 1 } else { slots(class.call_us) };
-        let room = |lease: &Lease| lease.sent.len() < slots && !lease.revoked && lease.broken.is_none() && !lease.stealing;
-        class.leases.iter().copied().filter(|r| leases.get(r).is_some_and(room)).min_by_key(|r| leases[r].sent.len())
+        let room = |lease: &Lease| {
+            lease.sent.len() < slots && !lease.revoked && lease.broken.is_none() && !lease.stealing
+        };
+        class
+            .leases
+            .iter()
+            .copied()
+            .filter(|r| leases.get(r).is_some_and(room))
+            .min_by_key(|r| leases[r].sent.len())
     }
 
     fn send(&mut self, request: u64, id: TaskId, now: u64, out: &mut Vec<Action>) {
@@ -226,14 +253,22 @@ impl Owner {
             lease.began = now;
         }
         lease.sent.push_back(id);
-        let (spec, attempt, to, lease) = (task.spec.clone(), task.attempt, lease.worker.clone(), lease.id);
+        let (spec, attempt, to, lease) =
+            (task.spec.clone(), task.attempt, lease.worker.clone(), lease.id);
         let args = self.encode_args(&spec.args);
         out.push(Action::Call { to, spec, args, lease, sequence: 0, attempt });
     }
 
-    pub(crate) fn lease_granted(&mut self, grant: Box<LeaseGranted>, node: NodeId, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn lease_granted(
+        &mut self,
+        grant: Box<LeaseGranted>,
+        node: NodeId,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let request = grant.request_id;
-        let index = self.leases.classes.iter().position(|class| class.requests.contains_key(&request));
+        let index =
+            self.leases.classes.iter().position(|class| class.requests.contains_key(&request));
         let Some(index) = index else {
             // Cancelled while the grant was under way.
             out.push(Action::ReturnLease { node, lease: grant.lease_id, discard: false });
@@ -262,8 +297,16 @@ impl Owner {
         self.balance(index, out);
     }
 
-    pub(crate) fn lease_refused(&mut self, request: u64, failure: &Failure, now: u64, out: &mut Vec<Action>) {
-        let Some(index) = self.leases.classes.iter().position(|class| class.requests.contains_key(&request)) else {
+    pub(crate) fn lease_refused(
+        &mut self,
+        request: u64,
+        failure: &Failure,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(index) =
+            self.leases.classes.iter().position(|class| class.requests.contains_key(&request))
+        else {
             return;
         };
         let class = &mut self.leases.classes[index];
@@ -281,7 +324,9 @@ impl Owner {
     }
 
     pub(crate) fn lease_spilled(&mut self, request: u64, node: NodeAddress, out: &mut Vec<Action>) {
-        let Some(class) = self.leases.classes.iter_mut().find(|class| class.requests.contains_key(&request)) else {
+        let Some(class) =
+            self.leases.classes.iter_mut().find(|class| class.requests.contains_key(&request))
+        else {
             return;
         };
         class.requests.insert(request, Some(node.clone()));
@@ -294,14 +339,23 @@ impl Owner {
         });
     }
 
-    pub(crate) fn lease_revoked(&mut self, node: NodeId, lease: LeaseId, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn lease_revoked(
+        &mut self,
+        node: NodeId,
+        lease: LeaseId,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let Some(request) = self.leases.by_lease.get(&(node, lease)).copied() else { return };
         if let Some(lease) = self.leases.leases.get_mut(&request) {
             lease.revoked = true;
             // Take back what has not begun, so that the lease ends with the call that runs.
             if lease.sent.len() > 1 && !lease.stealing {
                 lease.stealing = true;
-                out.push(Action::Send { to: lease.worker.clone(), frame: Frame::Steal { max: u32::MAX } });
+                out.push(Action::Send {
+                    to: lease.worker.clone(),
+                    frame: Frame::Steal { max: u32::MAX },
+                });
             }
             if lease.sent.is_empty() {
                 self.give_back(request, false, now, out);
@@ -322,7 +376,14 @@ impl Owner {
     }
 
     /// A call on the lease has been replied to.
-    pub(crate) fn leave_lease(&mut self, request: u64, id: TaskId, leaving: bool, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn leave_lease(
+        &mut self,
+        request: u64,
+        id: TaskId,
+        leaving: bool,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let Some(lease) = self.leases.leases.get_mut(&request) else { return };
         let first = lease.sent.front() == Some(&id);
         lease.sent.retain(|sent| *sent != id);
@@ -352,11 +413,16 @@ impl Owner {
     fn balance(&mut self, index: usize, out: &mut Vec<Action>) {
         let Leases { classes, leases, .. } = &mut self.leases;
         let class = &classes[index];
-        let idle = class.idle.iter().any(|r| leases.get(r).is_some_and(|lease| lease.sent.is_empty()));
+        let idle =
+            class.idle.iter().any(|r| leases.get(r).is_some_and(|lease| lease.sent.is_empty()));
         if !idle || !class.queue.is_empty() {
             return;
         }
-        let fullest = class.leases.iter().copied().max_by_key(|r| leases.get(r).map_or(0, |lease| lease.sent.len()));
+        let fullest = class
+            .leases
+            .iter()
+            .copied()
+            .max_by_key(|r| leases.get(r).map_or(0, |lease| lease.sent.len()));
         if let Some(lease) = fullest.and_then(|request| leases.get_mut(&request))
             && lease.sent.len() > 1
             && !lease.stealing
@@ -398,7 +464,14 @@ impl Owner {
     }
 
     /// The leased worker has ended.
-    pub(crate) fn lease_lost(&mut self, node: NodeId, id: LeaseId, cause: &DeathCause, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn lease_lost(
+        &mut self,
+        node: NodeId,
+        id: LeaseId,
+        cause: &DeathCause,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         if let Some(request) = self.leases.by_lease.get(&(node, id)).copied() {
             self.drop_lease(request, cause, now, out);
         }
@@ -428,8 +501,13 @@ impl Owner {
     /// A daemon that lent us workers is gone, and with it everything on its machine.
     pub(crate) fn node_lost(&mut self, node: NodeId, now: u64, out: &mut Vec<Action>) {
         let cause = DeathCause::new(DeathKind::NodeDied, "the node that it ran on has died");
-        let mut lost: Vec<u64> =
-            self.leases.leases.iter().filter(|(_, lease)| lease.node == node).map(|(request, _)| *request).collect();
+        let mut lost: Vec<u64> = self
+            .leases
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.node == node)
+            .map(|(request, _)| *request)
+            .collect();
         lost.sort_unstable();
         for request in lost {
             self.drop_lease(request, &cause, now, out);

@@ -109,23 +109,33 @@ impl Owner {
             }
             Event::Watch { id } => self.watch(id, out),
             Event::Submit { spec } => self.submit(spec, now, out),
-            Event::Cancel { task, force, recursive } => self.cancel(task, force, recursive, now, out),
+            Event::Cancel { task, force, recursive } => {
+                self.cancel(task, force, recursive, now, out)
+            }
             Event::CreateActor { creation } => self.create_actor(*creation, out),
-            Event::ActorCreated { actor, response } => self.actor_created(actor, response, now, out),
+            Event::ActorCreated { actor, response } => {
+                self.actor_created(actor, response, now, out)
+            }
             Event::KnowActor { actor, handle } => self.know_actor(actor, handle),
             Event::ActorUpdate { info } => self.actor_update(&info, now, out),
             Event::Finished { task, caller, outcome } => self.finished(task, &caller, outcome, out),
-            Event::ItemMade { task, caller, index, item } => self.item_made(task, &caller, index, item, out),
+            Event::ItemMade { task, caller, index, item } => {
+                self.item_made(task, &caller, index, item, out)
+            }
             Event::StreamRead { task, index } => self.stream_read(task, index, out),
             Event::StreamDropped { task } => self.stream_dropped(task, now, out),
             Event::Frame { from, frame } => self.frame(from, frame, now, out),
             Event::PeerLost { peer } => self.peer_lost(&peer, now, out),
             Event::Liveness { worker, dead } => self.liveness(worker, dead, now, out),
             Event::LeaseGranted { grant, node } => self.lease_granted(grant, node, now, out),
-            Event::LeaseRefused { request, failure } => self.lease_refused(request, &failure, now, out),
+            Event::LeaseRefused { request, failure } => {
+                self.lease_refused(request, &failure, now, out)
+            }
             Event::LeaseSpilled { request, node } => self.lease_spilled(request, node, out),
             Event::LeaseRevoked { node, lease } => self.lease_revoked(node, lease, now, out),
-            Event::LeaseLost { node, lease, cause } => self.lease_lost(node, lease, &cause, now, out),
+            Event::LeaseLost { node, lease, cause } => {
+                self.lease_lost(node, lease, &cause, now, out)
+            }
             Event::NodeLost { node } => self.node_lost(node, now, out),
             Event::LocationLost { id, node } => self.location_lost(id, node, now, out),
             Event::Tick => self.tick(now, out),

@@ -9,11 +9,19 @@ use crate::Owner;
 use crate::event::Action;
 
 impl Owner {
-    pub(crate) fn frame(&mut self, from: WorkerId, frame: Frame<'static>, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn frame(
+        &mut self,
+        from: WorkerId,
+        frame: Frame<'static>,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         match frame {
             Frame::Reply { task, .. } => self.replied(from, task, frame, now, out),
             Frame::Unstarted { tasks } => self.unstarted(tasks, now, out),
-            Frame::Item { task, index, returned } => self.item_came(task, index, returned, now, out),
+            Frame::Item { task, index, returned } => {
+                self.item_came(task, index, returned, now, out)
+            }
             Frame::Resolve { object } => {
                 if let Some(peer) = self.peer_address(from) {
                     self.resolve(object, peer, out);
@@ -52,8 +60,12 @@ impl Owner {
     }
 
     fn cancel_children(&mut self, parent: TaskId, force: bool, now: u64, out: &mut Vec<Action>) {
-        let mut children: Vec<TaskId> =
-            self.tasks.iter().filter(|(_, task)| task.spec.parent == parent).map(|(id, _)| *id).collect();
+        let mut children: Vec<TaskId> = self
+            .tasks
+            .iter()
+            .filter(|(_, task)| task.spec.parent == parent)
+            .map(|(id, _)| *id)
+            .collect();
         children.sort_unstable();
         for child in children {
             self.cancel(child, force, true, now, out);
@@ -74,7 +86,13 @@ impl Owner {
         }
     }
 
-    pub(crate) fn liveness(&mut self, worker: WorkerId, dead: bool, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn liveness(
+        &mut self,
+        worker: WorkerId,
+        dead: bool,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let Some(peer) = self.suspects.remove(&worker) else { return };
         if dead {
             self.borrows.gone(worker, out);
@@ -97,7 +115,9 @@ impl Owner {
         let mut borrowed: Vec<_> = self
             .objects
             .iter()
-            .filter(|(_, object)| object.owner.as_ref().is_some_and(|owner| owner.worker_id == peer.worker_id))
+            .filter(|(_, object)| {
+                object.owner.as_ref().is_some_and(|owner| owner.worker_id == peer.worker_id)
+            })
             .map(|(id, object)| (*id, object.asked && !object.is_ready()))
             .collect();
         borrowed.sort_unstable();

@@ -97,7 +97,9 @@ impl From<OutgoingValue> for Stored {
         match value {
             OutgoingValue::Inline(bytes) => Self::Inline(Arc::new(bytes)),
             OutgoingValue::Error(bytes) => Self::Error(Arc::new(bytes)),
-            OutgoingValue::Stored { size, location } => Self::Stores { size, locations: vec![location] },
+            OutgoingValue::Stored { size, location } => {
+                Self::Stores { size, locations: vec![location] }
+            }
         }
     }
 }
@@ -120,13 +122,21 @@ impl Stored {
             Self::Pending => None,
             Self::Inline(bytes) => Some(Value::Inline(bytes.to_vec())),
             Self::Error(bytes) => Some(Value::Error(bytes.to_vec())),
-            Self::Stores { size, locations } => Some(Value::Stored { size: *size, locations: locations.clone() }),
+            Self::Stores { size, locations } => {
+                Some(Value::Stored { size: *size, locations: locations.clone() })
+            }
         }
     }
 }
 
 impl Owner {
-    pub(crate) fn put(&mut self, id: ObjectId, value: OutgoingValue, contained: Vec<ObjectId>, out: &mut Vec<Action>) {
+    pub(crate) fn put(
+        &mut self,
+        id: ObjectId,
+        value: OutgoingValue,
+        contained: Vec<ObjectId>,
+        out: &mut Vec<Action>,
+    ) {
         for inner in &contained {
             self.hold(*inner);
         }
@@ -186,7 +196,11 @@ impl Owner {
             // Our own object came back after we let go of it: only a reference that travelled outside
             // of the protocol (plain pickle) does that.
             let object = self.expect(reference.id, 0);
-            object.value = error(ErrorKind::ObjectFreed, "the object was freed: no reference was left", reference.id);
+            object.value = error(
+                ErrorKind::ObjectFreed,
+                "the object was freed: no reference was left",
+                reference.id,
+            );
             out.push(Action::Ready(reference.id));
             return;
         }
@@ -279,19 +293,31 @@ impl Owner {
     }
 
     /// A peer asks for the value of an object of ours.
-    pub(crate) fn resolve(&mut self, id: ObjectId, peer: Arc<WorkerAddress>, out: &mut Vec<Action>) {
+    pub(crate) fn resolve(
+        &mut self,
+        id: ObjectId,
+        peer: Arc<WorkerAddress>,
+        out: &mut Vec<Action>,
+    ) {
         match self.objects.get_mut(&id) {
-            Some(object) if object.owner.is_none() && !object.is_ready() => object.resolvers.push(peer),
+            Some(object) if object.owner.is_none() && !object.is_ready() => {
+                object.resolvers.push(peer)
+            }
             _ => self.tell(id, &peer, out),
         }
     }
 
     fn tell(&mut self, id: ObjectId, peer: &Arc<WorkerAddress>, out: &mut Vec<Action>) {
-        let returned = self.objects.get(&id).filter(|object| object.owner.is_none()).and_then(|object| {
-            let contained = object.contained.iter().map(|inner| self.reference(*inner)).collect();
-            Some(Returned { value: object.value.to_wire()?, contained })
+        let returned =
+            self.objects.get(&id).filter(|object| object.owner.is_none()).and_then(|object| {
+                let contained =
+                    object.contained.iter().map(|inner| self.reference(*inner)).collect();
+                Some(Returned { value: object.value.to_wire()?, contained })
+            });
+        out.push(Action::Send {
+            to: peer.clone(),
+            frame: Frame::Resolved { object: id, returned },
         });
-        out.push(Action::Send { to: peer.clone(), frame: Frame::Resolved { object: id, returned } });
     }
 
     /// The owner's answer for a borrowed object.
@@ -309,16 +335,21 @@ impl Owner {
         }
         object.asked = false;
         match returned {
-            Some(returned) => self.set_value(id, returned.value.into(), &returned.contained, now, out),
+            Some(returned) => {
+                self.set_value(id, returned.value.into(), &returned.contained, now, out)
+            }
             None => {
-                let lost = error(ErrorKind::ObjectLost, "its owner does not know the object any more", id);
+                let lost =
+                    error(ErrorKind::ObjectLost, "its owner does not know the object any more", id);
                 self.set_value(id, lost, &[], now, out);
             }
         }
     }
 
     pub(crate) fn borrower_added(&mut self, peer: WorkerId, id: ObjectId, number: u64) {
-        let Some(object) = self.objects.get_mut(&id).filter(|object| object.owner.is_none()) else { return };
+        let Some(object) = self.objects.get_mut(&id).filter(|object| object.owner.is_none()) else {
+            return;
+        };
         match object.borrowers.iter_mut().find(|(borrower, _)| *borrower == peer) {
             Some((_, latest)) => *latest = number.max(*latest),
             None => object.borrowers.push((peer, number)),
@@ -326,7 +357,13 @@ impl Owner {
     }
 
     /// The borrow announced under `number` is over; a later one of the same peer is not.
-    pub(crate) fn borrower_removed(&mut self, peer: WorkerId, id: ObjectId, number: u64, out: &mut Vec<Action>) {
+    pub(crate) fn borrower_removed(
+        &mut self,
+        peer: WorkerId,
+        id: ObjectId,
+        number: u64,
+        out: &mut Vec<Action>,
+    ) {
         let Some(object) = self.objects.get_mut(&id) else { return };
         let before = object.borrowers.len();
         object.borrowers.retain(|(borrower, latest)| *borrower != peer || *latest > number);
@@ -360,7 +397,9 @@ impl Owner {
         let mut lost: Vec<ObjectId> = self
             .objects
             .iter()
-            .filter(|(_, object)| object.owner.as_ref().is_some_and(|owner| owner.worker_id == peer))
+            .filter(|(_, object)| {
+                object.owner.as_ref().is_some_and(|owner| owner.worker_id == peer)
+            })
             .filter(|(_, object)| matches!(object.value, Stored::Pending | Stored::Stores { .. }))
             .map(|(id, _)| *id)
             .collect();
@@ -375,17 +414,30 @@ impl Owner {
     /// The reference as others need it.
     #[must_use]
     pub fn reference(&self, id: ObjectId) -> Reference {
-        let owner = self.objects.get(&id).and_then(|object| object.owner.clone()).unwrap_or_else(|| self.me.clone());
+        let owner = self
+            .objects
+            .get(&id)
+            .and_then(|object| object.owner.clone())
+            .unwrap_or_else(|| self.me.clone());
         Reference { id, owner: (*owner).clone() }
     }
 
     /// A node has the object no more (it died, or dropped its copy).
-    pub(crate) fn location_lost(&mut self, id: ObjectId, node: NodeId, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn location_lost(
+        &mut self,
+        id: ObjectId,
+        node: NodeId,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let Some(object) = self.objects.get_mut(&id) else { return };
         let Stored::Stores { locations, .. } = &mut object.value else { return };
         locations.retain(|location| location.node_id != node);
         if let Some(owner) = object.owner.clone() {
-            out.push(Action::Send { to: owner.clone(), frame: Frame::LocationLost { object: id, node } });
+            out.push(Action::Send {
+                to: owner.clone(),
+                frame: Frame::LocationLost { object: id, node },
+            });
             if locations.is_empty() {
                 // The owner may know other copies, or make the object again.
                 object.value = Stored::Pending;
@@ -412,7 +464,9 @@ impl Owner {
             .objects
             .iter()
             .filter(|(_, object)| match &object.value {
-                Stored::Stores { locations, .. } => locations.iter().any(|location| location.node_id == node),
+                Stored::Stores { locations, .. } => {
+                    locations.iter().any(|location| location.node_id == node)
+                }
                 _ => false,
             })
             .map(|(id, _)| *id)

@@ -37,7 +37,14 @@ impl Owner {
         self.streams.insert(task, Stream::default());
     }
 
-    pub(crate) fn item_came(&mut self, task: TaskId, index: u32, returned: Returned, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn item_came(
+        &mut self,
+        task: TaskId,
+        index: u32,
+        returned: Returned,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let Some(stream) = self.streams.get_mut(&task) else { return };
         if index != stream.arrived {
             // A retried generator repeats what its first attempt had yielded.

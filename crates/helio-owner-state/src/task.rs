@@ -13,7 +13,9 @@ use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::node::LeaseClass;
 use helio_proto::peer::{self, Frame, Returned, STREAMING, Template, Value};
 use helio_proto::reader::put_bytes;
-use helio_types::{ActorId, DeathCause, DeathKind, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{
+    ActorId, DeathCause, DeathKind, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId,
+};
 
 use crate::Owner;
 use crate::event::Action;
@@ -155,7 +157,12 @@ impl TaskSpec {
 
     pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
         let args = &self.args;
-        args.stored_body.iter().chain(&args.deps).chain(&args.contained).chain(&self.handle).copied()
+        args.stored_body
+            .iter()
+            .chain(&args.deps)
+            .chain(&args.contained)
+            .chain(&self.handle)
+            .copied()
     }
 
     pub(crate) fn awaited(&self) -> impl Iterator<Item = ObjectId> + '_ {
@@ -185,7 +192,14 @@ impl Owner {
     }
 
     /// Waits for the dependencies that are missing, or goes on at once.
-    fn enter(&mut self, spec: Arc<TaskSpec>, attempt: u32, retries_left: i32, now: u64, out: &mut Vec<Action>) {
+    fn enter(
+        &mut self,
+        spec: Arc<TaskSpec>,
+        attempt: u32,
+        retries_left: i32,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let id = spec.id;
         let mut missing = 0;
         for dep in spec.awaited() {
@@ -249,10 +263,19 @@ impl Owner {
         let n = args.deps.len() + usize::from(args.stored_body.is_some());
         bytes.extend_from_slice(&(n as u32).to_le_bytes());
         for dep in args.stored_body.iter().chain(&args.deps) {
-            let value = self.objects.get(dep).and_then(|object| object.value.to_wire()).unwrap_or_else(|| {
-                let text = "an argument was lost before its call was sent";
-                Value::Error(SystemError { object: *dep, ..SystemError::new(ErrorKind::ObjectLost, text) }.to_payload())
-            });
+            let value =
+                self.objects.get(dep).and_then(|object| object.value.to_wire()).unwrap_or_else(
+                    || {
+                        let text = "an argument was lost before its call was sent";
+                        Value::Error(
+                            SystemError {
+                                object: *dep,
+                                ..SystemError::new(ErrorKind::ObjectLost, text)
+                            }
+                            .to_payload(),
+                        )
+                    },
+                );
             peer::put_dependency(&mut bytes, &self.reference(*dep), &value);
         }
         bytes
@@ -262,7 +285,9 @@ impl Owner {
     pub(crate) fn locality(&self, spec: &TaskSpec) -> Vec<NodeId> {
         let mut nodes = Vec::new();
         for dep in spec.awaited() {
-            if let Some(Stored::Stores { locations, .. }) = self.objects.get(&dep).map(|object| &object.value) {
+            if let Some(Stored::Stores { locations, .. }) =
+                self.objects.get(&dep).map(|object| &object.value)
+            {
                 nodes.extend(locations.iter().map(|location| location.node_id));
             }
         }
@@ -310,7 +335,13 @@ impl Owner {
     }
 
     /// A reply that nobody waits for: let go of what it brought.
-    fn discard(&mut self, from: WorkerId, id: TaskId, returns: Vec<Returned>, out: &mut Vec<Action>) {
+    fn discard(
+        &mut self,
+        from: WorkerId,
+        id: TaskId,
+        returns: Vec<Returned>,
+        out: &mut Vec<Action>,
+    ) {
         let contained = returns.iter().any(|returned| !returned.contained.is_empty());
         for (index, returned) in (1u32..).zip(returns) {
             let object = id.object(index);
@@ -336,23 +367,37 @@ impl Owner {
     ) {
         let Some(task) = self.tasks.remove(&id) else { return };
         let spec = task.spec;
-        let stored = returns.iter().filter(|returned| matches!(returned.value, Value::Stored { .. })).count() as u32;
+        let stored = returns
+            .iter()
+            .filter(|returned| matches!(returned.value, Value::Stored { .. }))
+            .count() as u32;
         let live = (1u32..)
             .zip(&returns)
             .filter(|(index, returned)| {
-                matches!(returned.value, Value::Stored { .. }) && self.objects.contains_key(&id.object(*index))
+                matches!(returned.value, Value::Stored { .. })
+                    && self.objects.contains_key(&id.object(*index))
             })
             .count() as u32;
-        let rebuildable = matches!(spec.target, Target::Class(_)) && task.retries_left != 0 && stored > 0 && live > 0;
+        let rebuildable = matches!(spec.target, Target::Class(_))
+            && task.retries_left != 0
+            && stored > 0
+            && live > 0;
         if rebuildable {
-            let lineage = Lineage { spec: spec.clone(), retries_left: task.retries_left, live_returns: live };
+            let lineage =
+                Lineage { spec: spec.clone(), retries_left: task.retries_left, live_returns: live };
             self.lineages.insert(id, lineage);
         }
         if spec.returns == STREAMING {
             self.stream_finished(id, failed, items, returns, now, out);
         } else {
             for (index, returned) in (1u32..).zip(returns) {
-                self.set_value(id.object(index), returned.value.into(), &returned.contained, now, out);
+                self.set_value(
+                    id.object(index),
+                    returned.value.into(),
+                    &returned.contained,
+                    now,
+                    out,
+                );
             }
         }
         if !rebuildable {
@@ -379,7 +424,8 @@ impl Owner {
         }
         self.stream_ended(id, total, out);
         // The generator's own value says only that it has ended, or how.
-        let value = end.map_or_else(|| Stored::Inline(Arc::new(Vec::new())), |returned| returned.value.into());
+        let value = end
+            .map_or_else(|| Stored::Inline(Arc::new(Vec::new())), |returned| returned.value.into());
         self.set_value(id.object(1), value, &[], now, out);
     }
 
@@ -426,7 +472,14 @@ impl Owner {
     }
 
     /// The worker that ran the call (or was about to) has ended.
-    pub(crate) fn worker_lost(&mut self, id: TaskId, started: bool, cause: &DeathCause, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn worker_lost(
+        &mut self,
+        id: TaskId,
+        started: bool,
+        cause: &DeathCause,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let Some(task) = self.tasks.get(&id) else { return };
         let (cancelled, name) = (task.cancelled, task.spec.template.name.clone());
         if cancelled {
@@ -449,10 +502,21 @@ impl Owner {
         }
     }
 
-    pub(crate) fn cancel(&mut self, id: TaskId, force: bool, recursive: bool, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn cancel(
+        &mut self,
+        id: TaskId,
+        force: bool,
+        recursive: bool,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         if recursive {
-            let mut children: Vec<TaskId> =
-                self.tasks.iter().filter(|(_, task)| task.spec.parent == id).map(|(child, _)| *child).collect();
+            let mut children: Vec<TaskId> = self
+                .tasks
+                .iter()
+                .filter(|(_, task)| task.spec.parent == id)
+                .map(|(child, _)| *child)
+                .collect();
             children.sort_unstable();
             for child in children {
                 self.cancel(child, force, true, now, out);
@@ -468,7 +532,10 @@ impl Owner {
             }
             State::OnLease(_) | State::OnActor => {
                 if let Some((to, _)) = self.running_at(&id) {
-                    out.push(Action::Send { to, frame: Frame::Cancel { task: id, force, recursive } });
+                    out.push(Action::Send {
+                        to,
+                        frame: Frame::Cancel { task: id, force, recursive },
+                    });
                 }
             }
         }
@@ -486,26 +553,44 @@ impl Owner {
     }
 
     /// The executor has run a call for a peer.
-    pub(crate) fn finished(&mut self, task: TaskId, caller: &Arc<WorkerAddress>, outcome: Outcome, out: &mut Vec<Action>) {
+    pub(crate) fn finished(
+        &mut self,
+        task: TaskId,
+        caller: &Arc<WorkerAddress>,
+        outcome: Outcome,
+        out: &mut Vec<Action>,
+    ) {
         let Outcome { returns, failed, retryable, leaving, items } = outcome;
         let returns = returns.into_iter().map(|value| self.outgoing(task, caller, value)).collect();
-        self.borrows.send(caller, Frame::Reply { task, failed, retryable, leaving, items, returns }, out);
+        self.borrows.send(
+            caller,
+            Frame::Reply { task, failed, retryable, leaving, items, returns },
+            out,
+        );
     }
 
     /// A value on its way to `caller`: what it contains stays held until the caller holds it.
-    pub(crate) fn outgoing(&mut self, task: TaskId, caller: &Arc<WorkerAddress>, value: Outgoing) -> Returned {
+    pub(crate) fn outgoing(
+        &mut self,
+        task: TaskId,
+        caller: &Arc<WorkerAddress>,
+        value: Outgoing,
+    ) -> Returned {
         let contained = value.contained.iter().map(|id| self.reference(*id)).collect();
         if !value.contained.is_empty() {
             for id in &value.contained {
                 self.hold(*id);
             }
-            let held = self.borrows.returned.entry(task).or_insert_with(|| (caller.worker_id, Vec::new()));
+            let held =
+                self.borrows.returned.entry(task).or_insert_with(|| (caller.worker_id, Vec::new()));
             held.1.extend(value.contained);
         }
         let value = match value.value {
             OutgoingValue::Inline(bytes) => Value::Inline(bytes),
             OutgoingValue::Error(bytes) => Value::Error(bytes),
-            OutgoingValue::Stored { size, location } => Value::Stored { size, locations: vec![location] },
+            OutgoingValue::Stored { size, location } => {
+                Value::Stored { size, locations: vec![location] }
+            }
         };
         Returned { value, contained }
     }
@@ -563,7 +648,10 @@ impl Owner {
 
 pub(crate) fn cancelled_error(task: TaskId, name: &str) -> Stored {
     let text = format!("the task was cancelled: {name}");
-    let error =
-        SystemError { task, name: name.to_owned(), ..SystemError::new(ErrorKind::TaskCancelled, text) };
+    let error = SystemError {
+        task,
+        name: name.to_owned(),
+        ..SystemError::new(ErrorKind::TaskCancelled, text)
+    };
     Stored::Error(Arc::new(error.to_payload()))
 }

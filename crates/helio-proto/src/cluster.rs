@@ -1,6 +1,8 @@
 //! Between daemons, and between a daemon and the control service.
 
-use helio_types::{ActorId, DeathCause, JobId, NodeAddress, NodeId, ObjectId, WorkerAddress, WorkerId};
+use helio_types::{
+    ActorId, DeathCause, JobId, NodeAddress, NodeId, ObjectId, WorkerAddress, WorkerId,
+};
 
 use crate::control::{ActorLaunch, NodeInfo};
 use crate::node::{ControlCall, LogLines, NodeToClient};

@@ -2,7 +2,8 @@
 //! node's daemon, which passes them on unread ([`crate::node::ControlCall`]).
 
 use helio_types::{
-    ActorId, Assigned, DeathCause, JobId, NodeAddress, NodeId, PlacementGroupId, ResourceSet, WorkerAddress, WorkerId,
+    ActorId, Assigned, DeathCause, JobId, NodeAddress, NodeId, PlacementGroupId, ResourceSet,
+    WorkerAddress, WorkerId,
 };
 
 use crate::wire::messages;
@@ -315,7 +316,10 @@ impl FailureKind {
     /// The kind of that number.
     #[must_use]
     pub fn from_number(number: u32) -> Self {
-        use FailureKind::{AlreadyExists, Invalid, NotFound, OutOfDisk, RuntimeEnv, StoreFull, System, Unschedulable};
+        use FailureKind::{
+            AlreadyExists, Invalid, NotFound, OutOfDisk, RuntimeEnv, StoreFull, System,
+            Unschedulable,
+        };
         [Invalid, NotFound, AlreadyExists, Unschedulable, RuntimeEnv, StoreFull, OutOfDisk]
             .into_iter()
             .find(|kind| *kind as u32 == number)

@@ -108,7 +108,9 @@ impl SystemError {
     #[must_use]
     pub fn from_payload(bytes: &[u8]) -> Option<Self> {
         let (&first, rest) = bytes.split_first()?;
-        (first == TAG).then(|| crate::decode(rest).unwrap_or_else(|_| Self::new(ErrorKind::System, "unreadable error")))
+        (first == TAG).then(|| {
+            crate::decode(rest).unwrap_or_else(|_| Self::new(ErrorKind::System, "unreadable error"))
+        })
     }
 }
 

@@ -31,7 +31,9 @@ impl Role {
     /// The role of that number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::Driver, Self::Worker, Self::Node, Self::Observer].into_iter().find(|role| *role as u32 == number)
+        [Self::Driver, Self::Worker, Self::Node, Self::Observer]
+            .into_iter()
+            .find(|role| *role as u32 == number)
     }
 }
 
@@ -109,11 +111,19 @@ mod tests {
 
     #[test]
     fn a_wrong_token_or_version_is_refused_with_what_to_do() {
-        let hello = Hello { version: VERSION, token: "t".into(), role: Role::Driver as u32, ..Hello::default() };
+        let hello = Hello {
+            version: VERSION,
+            token: "t".into(),
+            role: Role::Driver as u32,
+            ..Hello::default()
+        };
         assert_eq!(refusal(&hello, "t"), None);
         assert!(refusal(&hello, "x").is_some_and(|m| m.contains("auth_token")), "AUTH-1");
         let old = Hello { version: 9, ..hello };
-        assert!(refusal(&old, "t").is_some_and(|m| m.contains("install the same release")), "WIRE-1");
+        assert!(
+            refusal(&old, "t").is_some_and(|m| m.contains("install the same release")),
+            "WIRE-1"
+        );
     }
 
     #[test]

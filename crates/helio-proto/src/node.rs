@@ -8,10 +8,13 @@
 //! unsealed objects are dropped. A daemon that closes it is gone, and its local clients exit.
 
 use helio_types::{
-    ActorId, Assigned, DeathCause, JobId, LeaseId, NodeAddress, NodeId, ObjectId, ResourceSet, WorkerAddress, WorkerId,
+    ActorId, Assigned, DeathCause, JobId, LeaseId, NodeAddress, NodeId, ObjectId, ResourceSet,
+    WorkerAddress, WorkerId,
 };
 
-use crate::control::{ActorInfo, ActorLaunch, ControlRequest, ControlResponse, Failure, Label, Strategy};
+use crate::control::{
+    ActorInfo, ActorLaunch, ControlRequest, ControlResponse, Failure, Label, Strategy,
+};
 use crate::wire::messages;
 
 messages! {

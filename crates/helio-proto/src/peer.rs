@@ -55,7 +55,9 @@ impl CallKind {
     /// The kind of that number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::Task, Self::Method, Self::Constructor].into_iter().find(|kind| *kind as u32 == number)
+        [Self::Task, Self::Method, Self::Constructor]
+            .into_iter()
+            .find(|kind| *kind as u32 == number)
     }
 }
 
@@ -311,7 +313,11 @@ fn put_node(out: &mut Vec<u8>, address: &NodeAddress) {
 }
 
 fn get_node(reader: &mut Reader<'_>) -> Result<NodeAddress, Malformed> {
-    Ok(NodeAddress { node_id: NodeId(reader.array()?), port: reader.u32()?, host: reader.str()?.to_owned() })
+    Ok(NodeAddress {
+        node_id: NodeId(reader.array()?),
+        port: reader.u32()?,
+        host: reader.str()?.to_owned(),
+    })
 }
 
 fn put_value(out: &mut Vec<u8>, value: &Value) {
@@ -342,7 +348,10 @@ fn get_value(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
         2 => {
             let size = reader.u64()?;
             let n = reader.count(28 + 8)?;
-            Ok(Value::Stored { size, locations: (0..n).map(|_| get_node(reader)).collect::<Result<_, _>>()? })
+            Ok(Value::Stored {
+                size,
+                locations: (0..n).map(|_| get_node(reader)).collect::<Result<_, _>>()?,
+            })
         }
         _ => Err(Malformed),
     }
@@ -395,7 +404,12 @@ impl Args {
         let body = reader.bytes()?.to_vec();
         let n = reader.count(REFERENCE_LEAST + 5)?;
         let deps = (0..n)
-            .map(|_| Ok(Dependency { reference: get_reference(&mut reader)?, value: get_value(&mut reader)? }))
+            .map(|_| {
+                Ok(Dependency {
+                    reference: get_reference(&mut reader)?,
+                    value: get_value(&mut reader)?,
+                })
+            })
             .collect::<Result<_, _>>()?;
         Ok(Self { body, stored_body, deps })
     }
@@ -564,10 +578,16 @@ impl<'a> Frame<'a> {
             }
             5 => {
                 let n = r.count(24)?;
-                Self::Unstarted { tasks: (0..n).map(|_| r.array().map(TaskId)).collect::<Result<_, _>>()? }
+                Self::Unstarted {
+                    tasks: (0..n).map(|_| r.array().map(TaskId)).collect::<Result<_, _>>()?,
+                }
             }
             6 => Self::Steal { max: r.u32()? },
-            7 => Self::Item { task: TaskId(r.array()?), index: r.u32()?, returned: get_returned(&mut r)? },
+            7 => Self::Item {
+                task: TaskId(r.array()?),
+                index: r.u32()?,
+                returned: get_returned(&mut r)?,
+            },
             8 => Self::Consumed { task: TaskId(r.array()?), count: r.u32()? },
             9 => {
                 let task = TaskId(r.array()?);
@@ -578,13 +598,18 @@ impl<'a> Frame<'a> {
             11 => {
                 let object = ObjectId(r.array()?);
                 let known = r.u8()? != 0;
-                Self::Resolved { object, returned: if known { Some(get_returned(&mut r)?) } else { None } }
+                Self::Resolved {
+                    object,
+                    returned: if known { Some(get_returned(&mut r)?) } else { None },
+                }
             }
             12 => Self::AddBorrow { number: r.u64()?, object: ObjectId(r.array()?) },
             13 => Self::BorrowAdded { number: r.u64()? },
             14 => {
                 let n = r.count(28 + 8)?;
-                let objects = (0..n).map(|_| Ok((ObjectId(r.array()?), r.u64()?))).collect::<Result<_, Malformed>>()?;
+                let objects = (0..n)
+                    .map(|_| Ok((ObjectId(r.array()?), r.u64()?)))
+                    .collect::<Result<_, Malformed>>()?;
                 Self::RemoveBorrow { objects }
             }
             15 => Self::ReturnsHeld { task: TaskId(r.array()?) },
@@ -634,8 +659,23 @@ mod tests {
         for frame in [
             Frame::Template { number: 3, body: b"t" },
             Frame::BeginLease { lease: LeaseId(5), grant: b"g", job: b"j" },
-            Frame::Call { task, template: 1, lease: LeaseId(2), sequence: 3, returns: 1, flags: 0, args: &args },
-            Frame::Reply { task, failed: true, retryable: true, leaving: false, items: 2, returns: vec![returned.clone()] },
+            Frame::Call {
+                task,
+                template: 1,
+                lease: LeaseId(2),
+                sequence: 3,
+                returns: 1,
+                flags: 0,
+                args: &args,
+            },
+            Frame::Reply {
+                task,
+                failed: true,
+                retryable: true,
+                leaving: false,
+                items: 2,
+                returns: vec![returned.clone()],
+            },
             Frame::Unstarted { tasks: vec![task, task] },
             Frame::Steal { max: 4 },
             Frame::Item { task, index: 1, returned: returned.clone() },

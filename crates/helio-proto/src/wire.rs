@@ -7,8 +7,8 @@
 use bytes::{Buf, BufMut};
 use helio_types::resources::Quantity;
 use helio_types::{
-    ActorId, Assigned, DeathCause, DeathKind, JobId, LeaseId, NodeAddress, NodeId, ObjectId, PlacementGroupId,
-    ResourceSet, TaskId, WorkerAddress, WorkerId,
+    ActorId, Assigned, DeathCause, DeathKind, JobId, LeaseId, NodeAddress, NodeId, ObjectId,
+    PlacementGroupId, ResourceSet, TaskId, WorkerAddress, WorkerId,
 };
 use prost::DecodeError;
 use prost::encoding::{self, DecodeContext, WireType};
@@ -36,7 +36,12 @@ pub(crate) trait Field: Default {
     /// Writes it; a default value may be left out.
     fn write(&self, tag: u32, buf: &mut impl BufMut);
     /// Reads one occurrence.
-    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError>;
+    fn merge(
+        &mut self,
+        wire: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError>;
     /// The length of what [`Field::write`] writes.
     fn len(&self, tag: u32) -> usize;
 }
@@ -49,11 +54,20 @@ macro_rules! scalar {
                     encoding::$module::encode(tag, self, buf);
                 }
             }
-            fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+            fn merge(
+                &mut self,
+                wire: WireType,
+                buf: &mut impl Buf,
+                ctx: DecodeContext,
+            ) -> Result<(), DecodeError> {
                 encoding::$module::merge(wire, self, buf, ctx)
             }
             fn len(&self, tag: u32) -> usize {
-                if *self == <$type>::default() { 0 } else { encoding::$module::encoded_len(tag, self) }
+                if *self == <$type>::default() {
+                    0
+                } else {
+                    encoding::$module::encoded_len(tag, self)
+                }
             }
         }
     };
@@ -100,7 +114,12 @@ macro_rules! repeated {
                     item.write(tag, buf);
                 }
             }
-            fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+            fn merge(
+                &mut self,
+                wire: WireType,
+                buf: &mut impl Buf,
+                ctx: DecodeContext,
+            ) -> Result<(), DecodeError> {
                 let mut item = <$type>::default();
                 item.merge(wire, buf, ctx)?;
                 self.push(item);
@@ -119,7 +138,12 @@ impl Field for LeaseId {
     fn write(&self, tag: u32, buf: &mut impl BufMut) {
         self.0.write(tag, buf);
     }
-    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+    fn merge(
+        &mut self,
+        wire: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
         self.0.merge(wire, buf, ctx)
     }
     fn len(&self, tag: u32) -> usize {
@@ -131,7 +155,12 @@ impl Field for DeathKind {
     fn write(&self, tag: u32, buf: &mut impl BufMut) {
         (*self as u32).write(tag, buf);
     }
-    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+    fn merge(
+        &mut self,
+        wire: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
         let mut number = 0u32;
         number.merge(wire, buf, ctx)?;
         // A kind that a newer release added reads as unknown; its sentence is still shown.
@@ -148,7 +177,12 @@ impl Field for Vec<String> {
     fn write(&self, tag: u32, buf: &mut impl BufMut) {
         encoding::string::encode_repeated(tag, self, buf);
     }
-    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+    fn merge(
+        &mut self,
+        wire: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
         encoding::string::merge_repeated(wire, self, buf, ctx)
     }
     fn len(&self, tag: u32) -> usize {
@@ -160,7 +194,12 @@ impl Field for Vec<u32> {
     fn write(&self, tag: u32, buf: &mut impl BufMut) {
         encoding::uint32::encode_packed(tag, self, buf);
     }
-    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+    fn merge(
+        &mut self,
+        wire: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
         encoding::uint32::merge_repeated(wire, self, buf, ctx)
     }
     fn len(&self, tag: u32) -> usize {
@@ -172,7 +211,12 @@ impl<M: Nested> Field for M {
     fn write(&self, tag: u32, buf: &mut impl BufMut) {
         encoding::message::encode(tag, self, buf);
     }
-    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+    fn merge(
+        &mut self,
+        wire: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
         encoding::message::merge(wire, self, buf, ctx)
     }
     fn len(&self, tag: u32) -> usize {
@@ -186,7 +230,12 @@ impl<M: Nested> Field for Vec<M> {
             encoding::message::encode(tag, item, buf);
         }
     }
-    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+    fn merge(
+        &mut self,
+        wire: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
         encoding::message::merge_repeated(wire, self, buf, ctx)
     }
     fn len(&self, tag: u32) -> usize {
@@ -200,7 +249,12 @@ impl<M: Nested> Field for Option<M> {
             item.write(tag, buf);
         }
     }
-    fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+    fn merge(
+        &mut self,
+        wire: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
         Field::merge(self.get_or_insert_default(), wire, buf, ctx)
     }
     fn len(&self, tag: u32) -> usize {
@@ -219,7 +273,12 @@ macro_rules! mirror {
                 let $from = self;
                 Field::write(&$to_wire, tag, buf);
             }
-            fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
+            fn merge(
+                &mut self,
+                wire: WireType,
+                buf: &mut impl Buf,
+                ctx: DecodeContext,
+            ) -> Result<(), DecodeError> {
                 let mut $wire = $mirror::default();
                 Field::merge(&mut $wire, wire, buf, ctx)?;
                 *self = $to_type;
@@ -249,9 +308,14 @@ mirror!(
     ResourceSet,
     ResourceSetWire,
     |set| ResourceSetWire {
-        items: set.iter().map(|(name, amount)| QuantityWire { name: name.to_owned(), amount: amount.0 }).collect()
+        items: set
+            .iter()
+            .map(|(name, amount)| QuantityWire { name: name.to_owned(), amount: amount.0 })
+            .collect()
     },
-    |wire| ResourceSet(wire.items.into_iter().map(|item| (item.name, Quantity(item.amount))).collect())
+    |wire| ResourceSet(
+        wire.items.into_iter().map(|item| (item.name, Quantity(item.amount))).collect()
+    )
 );
 mirror!(
     Assigned,
@@ -268,8 +332,18 @@ mirror!(
 mirror!(
     WorkerAddress,
     WorkerAddressWire,
-    |a| WorkerAddressWire { worker_id: a.worker_id, node_id: a.node_id, host: a.host.clone(), port: a.port },
-    |wire| WorkerAddress { worker_id: wire.worker_id, node_id: wire.node_id, host: wire.host, port: wire.port }
+    |a| WorkerAddressWire {
+        worker_id: a.worker_id,
+        node_id: a.node_id,
+        host: a.host.clone(),
+        port: a.port
+    },
+    |wire| WorkerAddress {
+        worker_id: wire.worker_id,
+        node_id: wire.node_id,
+        host: wire.host,
+        port: wire.port
+    }
 );
 mirror!(
     DeathCause,

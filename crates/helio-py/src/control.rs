@@ -1,8 +1,8 @@
 //! Questions to the control service.
 
 use helio_proto::control::{
-    ControlRequest, ControlResponse, GetNamedActor, KvDel, KvGet, KvKeys, KvPut, ListActors, ListJobs,
-    ListNamedActors, ListNodes,
+    ControlRequest, ControlResponse, GetNamedActor, KvDel, KvGet, KvKeys, KvPut, ListActors,
+    ListJobs, ListNamedActors, ListNodes,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -14,16 +14,24 @@ use crate::{errors, rows, session};
 /// Asks, without the GIL; a refusal is raised.
 pub(crate) fn ask(py: Python<'_>, request: ControlRequest) -> PyResult<ControlResponse> {
     let session = session::active(py)?;
-    let answer = detached(py, GilSite::Control, |interrupt| session.runtime.control(request, None, interrupt))?;
+    let answer = detached(py, GilSite::Control, |interrupt| {
+        session.runtime.control(request, None, interrupt)
+    })?;
     match answer {
-        Ok(ControlResponse::Failed(failure)) => Err(errors::raise(py, helio_worker::Error::Refused(failure))),
+        Ok(ControlResponse::Failed(failure)) => {
+            Err(errors::raise(py, helio_worker::Error::Refused(failure)))
+        }
         Ok(response) => Ok(response),
         Err(error) => Err(errors::raise(py, error)),
     }
 }
 
 fn unexpected(py: Python<'_>, response: &ControlResponse) -> PyErr {
-    errors::named(py, "RaySystemError", &format!("the control service gave an unexpected answer: {response:?}"))
+    errors::named(
+        py,
+        "RaySystemError",
+        &format!("the control service gave an unexpected answer: {response:?}"),
+    )
 }
 
 /// A named actor's id and handle.
@@ -35,9 +43,12 @@ pub(crate) fn get_named_actor<'py>(
     namespace: &str,
 ) -> PyResult<Option<(Bound<'py, ActorID>, Bound<'py, PyBytes>)>> {
     let session = session::active(py)?;
-    let namespace = if namespace.is_empty() { session.runtime.job().namespace } else { namespace.to_owned() };
+    let namespace =
+        if namespace.is_empty() { session.runtime.job().namespace } else { namespace.to_owned() };
     let request = ControlRequest::GetNamedActor(GetNamedActor { name: name.to_owned(), namespace });
-    let answer = detached(py, GilSite::Control, |interrupt| session.runtime.control(request, None, interrupt))?;
+    let answer = detached(py, GilSite::Control, |interrupt| {
+        session.runtime.control(request, None, interrupt)
+    })?;
     match answer {
         Ok(ControlResponse::NamedActor(found)) => {
             session.runtime.know_actor(found.actor_id, None);
@@ -53,7 +64,10 @@ pub(crate) fn get_named_actor<'py>(
 /// (name, namespace) of each named actor.
 #[pyfunction]
 #[pyo3(signature = (all_namespaces = false))]
-pub(crate) fn list_named_actors(py: Python<'_>, all_namespaces: bool) -> PyResult<Vec<(String, String)>> {
+pub(crate) fn list_named_actors(
+    py: Python<'_>,
+    all_namespaces: bool,
+) -> PyResult<Vec<(String, String)>> {
     let namespace = session::active(py)?.runtime.job().namespace;
     match ask(py, ControlRequest::ListNamedActors(ListNamedActors { all_namespaces, namespace }))? {
         ControlResponse::NamedActors(list) => {
@@ -66,7 +80,9 @@ pub(crate) fn list_named_actors(py: Python<'_>, all_namespaces: bool) -> PyResul
 #[pyfunction]
 pub(crate) fn list_nodes(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     match ask(py, ControlRequest::ListNodes(ListNodes {}))? {
-        ControlResponse::Nodes(list) => list.nodes.iter().map(|node| rows::node(py, node)).collect(),
+        ControlResponse::Nodes(list) => {
+            list.nodes.iter().map(|node| rows::node(py, node)).collect()
+        }
         other => Err(unexpected(py, &other)),
     }
 }
@@ -74,7 +90,9 @@ pub(crate) fn list_nodes(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 #[pyfunction]
 pub(crate) fn list_actors(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     match ask(py, ControlRequest::ListActors(ListActors {}))? {
-        ControlResponse::Actors(list) => list.actors.iter().map(|actor| rows::actor(py, actor)).collect(),
+        ControlResponse::Actors(list) => {
+            list.actors.iter().map(|actor| rows::actor(py, actor)).collect()
+        }
         other => Err(unexpected(py, &other)),
     }
 }
@@ -90,8 +108,19 @@ pub(crate) fn list_jobs(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 /// Stores a value; whether the key was there already.
 #[pyfunction]
 #[pyo3(signature = (key, value, *, namespace = "", overwrite = true))]
-pub(crate) fn kv_put(py: Python<'_>, key: &[u8], value: &[u8], namespace: &str, overwrite: bool) -> PyResult<bool> {
-    let put = KvPut { namespace: namespace.to_owned(), key: key.to_vec(), value: value.to_vec(), overwrite };
+pub(crate) fn kv_put(
+    py: Python<'_>,
+    key: &[u8],
+    value: &[u8],
+    namespace: &str,
+    overwrite: bool,
+) -> PyResult<bool> {
+    let put = KvPut {
+        namespace: namespace.to_owned(),
+        key: key.to_vec(),
+        value: value.to_vec(),
+        overwrite,
+    };
     match ask(py, ControlRequest::KvPut(put))? {
         ControlResponse::KvValue(old) => Ok(old.found),
         ControlResponse::Done(_) => Ok(false),
@@ -101,8 +130,15 @@ pub(crate) fn kv_put(py: Python<'_>, key: &[u8], value: &[u8], namespace: &str, 
 
 #[pyfunction]
 #[pyo3(signature = (key, *, namespace = ""))]
-pub(crate) fn kv_get<'py>(py: Python<'py>, key: &[u8], namespace: &str) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    match ask(py, ControlRequest::KvGet(KvGet { namespace: namespace.to_owned(), key: key.to_vec() }))? {
+pub(crate) fn kv_get<'py>(
+    py: Python<'py>,
+    key: &[u8],
+    namespace: &str,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    match ask(
+        py,
+        ControlRequest::KvGet(KvGet { namespace: namespace.to_owned(), key: key.to_vec() }),
+    )? {
         ControlResponse::KvValue(entry) => Ok(entry.found.then(|| PyBytes::new(py, &entry.value))),
         other => Err(unexpected(py, &other)),
     }
@@ -112,7 +148,10 @@ pub(crate) fn kv_get<'py>(py: Python<'py>, key: &[u8], namespace: &str) -> PyRes
 #[pyfunction]
 #[pyo3(signature = (key, *, namespace = ""))]
 pub(crate) fn kv_del(py: Python<'_>, key: &[u8], namespace: &str) -> PyResult<bool> {
-    match ask(py, ControlRequest::KvDel(KvDel { namespace: namespace.to_owned(), key: key.to_vec() }))? {
+    match ask(
+        py,
+        ControlRequest::KvDel(KvDel { namespace: namespace.to_owned(), key: key.to_vec() }),
+    )? {
         ControlResponse::KvValue(old) => Ok(old.found),
         ControlResponse::Done(_) => Ok(true),
         other => Err(unexpected(py, &other)),
@@ -121,7 +160,11 @@ pub(crate) fn kv_del(py: Python<'_>, key: &[u8], namespace: &str) -> PyResult<bo
 
 #[pyfunction]
 #[pyo3(signature = (prefix, *, namespace = ""))]
-pub(crate) fn kv_keys<'py>(py: Python<'py>, prefix: &[u8], namespace: &str) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+pub(crate) fn kv_keys<'py>(
+    py: Python<'py>,
+    prefix: &[u8],
+    namespace: &str,
+) -> PyResult<Vec<Bound<'py, PyBytes>>> {
     let request = KvKeys { namespace: namespace.to_owned(), prefix: prefix.to_vec() };
     match ask(py, ControlRequest::KvKeys(request))? {
         ControlResponse::KvList(list) => {

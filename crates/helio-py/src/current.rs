@@ -83,7 +83,10 @@ pub(crate) fn running(py: Python<'_>) -> Option<Arc<Running>> {
 
 /// The name that the log shows for what is printed now.
 pub(crate) fn display_name() -> Option<Arc<Template>> {
-    CURRENT.with_borrow(Clone::clone).or_else(|| MAIN.read().clone()).map(|running| Arc::clone(&running.template))
+    CURRENT
+        .with_borrow(Clone::clone)
+        .or_else(|| MAIN.read().clone())
+        .map(|running| Arc::clone(&running.template))
 }
 
 pub(crate) fn actor() -> Option<Arc<Actor>> {
@@ -109,7 +112,8 @@ pub(crate) fn placed(strategy: Strategy) -> Strategy {
     if strategy.kind != StrategyKind::Default as u32 {
         return strategy;
     }
-    let of_call = CURRENT.with_borrow(|current| current.as_ref().map(|running| captured(&running.extra)));
+    let of_call =
+        CURRENT.with_borrow(|current| current.as_ref().map(|running| captured(&running.extra)));
     let group = of_call.flatten().or_else(|| actor().and_then(|actor| captured(&actor.extra)));
     match group {
         Some(placement_group) => Strategy {
@@ -150,7 +154,10 @@ pub(crate) fn current(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("task_id", running.as_ref().map(|running| running.task.hex()))?;
     let name = running.as_ref().map(|running| shown_name(running, actor.as_deref()));
     dict.set_item("task_name", name)?;
-    dict.set_item("function_name", running.as_ref().map(|running| running.extra.function_name.clone()))?;
+    dict.set_item(
+        "function_name",
+        running.as_ref().map(|running| running.extra.function_name.clone()),
+    )?;
     dict.set_item("actor_id", actor.as_ref().map(|actor| actor.spec.actor_id.hex()))?;
     dict.set_item("actor_name", actor.as_ref().map(|actor| actor.spec.name.clone()))?;
     dict.set_item("actor_class", actor.as_ref().map(|actor| actor.spec.class_name.clone()))?;
@@ -170,10 +177,12 @@ pub(crate) fn current(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     };
     dict.set_item("placement_group_id", Some(extra.placement_group).filter(|id| !id.is_empty()))?;
     dict.set_item("capture_children", extra.capture_children)?;
-    let runtime_env = if extra.runtime_env.is_empty() { job.runtime_env } else { extra.runtime_env };
+    let runtime_env =
+        if extra.runtime_env.is_empty() { job.runtime_env } else { extra.runtime_env };
     dict.set_item("runtime_env", runtime_env)?;
     dict.set_item("namespace", job.namespace)?;
-    let is_canceled = running.as_ref().is_some_and(|running| session.runtime.is_cancelled(running.task));
+    let is_canceled =
+        running.as_ref().is_some_and(|running| session.runtime.is_cancelled(running.task));
     dict.set_item("is_canceled", is_canceled)?;
     dict.set_item("reconstructed", actor.is_some_and(|actor| actor.incarnation > 0))?;
     Ok(dict)

@@ -40,7 +40,9 @@ pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
 
 fn refused(py: Python<'_>, failure: &Failure) -> PyErr {
     let class = match FailureKind::from_number(failure.kind) {
-        FailureKind::Invalid | FailureKind::NotFound => return PyValueError::new_err(failure.message.clone()),
+        FailureKind::Invalid | FailureKind::NotFound => {
+            return PyValueError::new_err(failure.message.clone());
+        }
         FailureKind::AlreadyExists => "ActorAlreadyExistsError",
         FailureKind::Unschedulable => "ActorUnschedulableError",
         FailureKind::RuntimeEnv => "RuntimeEnvSetupError",
@@ -100,7 +102,8 @@ fn cause<'py>(py: Python<'py>, cause: &DeathCause) -> PyResult<Bound<'py, PyDict
         from_system(py, &system)?
     } else {
         // An exception that cannot be read here must not hide the death that it explains.
-        codec::decode(py, Source::copied(&cause.error)).unwrap_or_else(|error| error.into_value(py).into_bound(py).into_any())
+        codec::decode(py, Source::copied(&cause.error))
+            .unwrap_or_else(|error| error.into_value(py).into_bound(py).into_any())
     };
     dict.set_item("error", error)?;
     Ok(dict)

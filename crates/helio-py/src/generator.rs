@@ -67,8 +67,9 @@ impl ObjectRefGenerator {
     }
 
     fn session(&self, py: Python<'_>) -> PyResult<std::sync::Arc<Session>> {
-        session::of_epoch(self.epoch)
-            .ok_or_else(|| errors::named(py, "RaySystemError", "the session of this generator has ended"))
+        session::of_epoch(self.epoch).ok_or_else(|| {
+            errors::named(py, "RaySystemError", "the session of this generator has ended")
+        })
     }
 
     fn step<'py>(&self, py: Python<'py>, timeout: Option<Duration>) -> PyResult<Step<'py>> {
@@ -116,7 +117,10 @@ impl ObjectRefGenerator {
     }
 
     fn __anext__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import(intern!(slf.py(), "heliostat.core.aio"))?.getattr("next_item")?.call1((slf,))
+        slf.py()
+            .import(intern!(slf.py(), "heliostat.core.aio"))?
+            .getattr("next_item")?
+            .call1((slf,))
     }
 
     /// The next reference without waiting; `None` when there is none yet.
@@ -134,12 +138,20 @@ impl ObjectRefGenerator {
     }
 
     #[pyo3(signature = (value))]
-    fn send<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, ObjectRef>> {
+    fn send<'py>(
+        &self,
+        py: Python<'py>,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, ObjectRef>> {
         let _ = value;
         self.__next__(py)?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
-    fn throw<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, ObjectRef>> {
+    fn throw<'py>(
+        &self,
+        py: Python<'py>,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, ObjectRef>> {
         let _ = (py, value);
         Err(pyo3::exceptions::PyNotImplementedError::new_err("`gen.throw` is not supported."))
     }
@@ -148,12 +160,19 @@ impl ObjectRefGenerator {
         Err(pyo3::exceptions::PyNotImplementedError::new_err("`gen.close` is not supported."))
     }
 
-    fn asend<'py>(slf: &Bound<'py, Self>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn asend<'py>(
+        slf: &Bound<'py, Self>,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let _ = value;
         Self::__anext__(slf)
     }
 
-    fn athrow<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, ObjectRef>> {
+    fn athrow<'py>(
+        &self,
+        py: Python<'py>,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, ObjectRef>> {
         let _ = (py, value);
         Err(pyo3::exceptions::PyNotImplementedError::new_err("`gen.athrow` is not supported."))
     }
@@ -192,7 +211,11 @@ impl ObjectRefGenerator {
 
     /// The next reference, or the nil one when none came in time.
     #[pyo3(signature = (timeout_s = None))]
-    fn _next_sync<'py>(&self, py: Python<'py>, timeout_s: Option<f64>) -> PyResult<Bound<'py, ObjectRef>> {
+    fn _next_sync<'py>(
+        &self,
+        py: Python<'py>,
+        timeout_s: Option<f64>,
+    ) -> PyResult<Bound<'py, ObjectRef>> {
         match self.step(py, objects::timeout(timeout_s)?)? {
             Step::Item(reference) => Ok(reference),
             Step::NotYet => ObjectRef::uncounted(py, ObjectId::NIL),

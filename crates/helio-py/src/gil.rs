@@ -102,7 +102,8 @@ where
 #[pyfunction]
 pub(crate) fn gil_counts() -> HashMap<&'static str, u64> {
     let taken = |site: GilSite| TAKEN[site as usize].load(Ordering::Relaxed);
-    let mut counts: HashMap<_, _> = GilSite::ALL.iter().map(|(site, name)| (*name, taken(*site))).collect();
+    let mut counts: HashMap<_, _> =
+        GilSite::ALL.iter().map(|(site, name)| (*name, taken(*site))).collect();
     counts.insert("io", TAKEN_BY_OTHERS.load(Ordering::Relaxed));
     counts
 }

@@ -26,16 +26,19 @@ use pyo3::prelude::*;
 mod _heliostat {
     #[pymodule_export]
     use crate::calls::{
-        ActorHandleBase, ActorMethod, MethodSlot, TaskCaller, actor_info, actor_pending_calls, create_actor,
-        kill_actor, know_actor, new_actor_id,
+        ActorHandleBase, ActorMethod, MethodSlot, TaskCaller, actor_info, actor_pending_calls,
+        create_actor, kill_actor, know_actor, new_actor_id,
     };
     #[pymodule_export]
     use crate::codec::refs::{_restore_ref, _take_ref};
     #[pymodule_export]
-    use crate::codec::{_buffer_callback, _serializing, _use_numpy_fast_path, View, deserialize, serialize};
+    use crate::codec::{
+        _buffer_callback, _serializing, _use_numpy_fast_path, View, deserialize, serialize,
+    };
     #[pymodule_export]
     use crate::control::{
-        get_named_actor, kv_del, kv_get, kv_keys, kv_put, list_actors, list_jobs, list_named_actors, list_nodes,
+        get_named_actor, kv_del, kv_get, kv_keys, kv_put, list_actors, list_jobs,
+        list_named_actors, list_nodes,
     };
     #[pymodule_export]
     use crate::current::{_set_call_variable, current, current_actor, current_actor_handle};
@@ -45,8 +48,8 @@ mod _heliostat {
     use crate::gil::gil_counts;
     #[pymodule_export]
     use crate::ids::{
-        ActorClassID, ActorID, BaseID, ClusterID, FunctionID, JobID, NodeID, PlacementGroupID, TaskID, UniqueID,
-        WorkerID,
+        ActorClassID, ActorID, BaseID, ClusterID, FunctionID, JobID, NodeID, PlacementGroupID,
+        TaskID, UniqueID, WorkerID,
     };
     #[pymodule_export]
     use crate::object_ref::ObjectRef;
@@ -57,7 +60,9 @@ mod _heliostat {
     #[pymodule_export]
     use crate::terminal::{flush_logs, take_logs, take_notices};
     #[pymodule_export]
-    use crate::worker::{RunningCall, _display_name, _next_call, _serve_pool, exit_actor, run_worker};
+    use crate::worker::{
+        _display_name, _next_call, _serve_pool, RunningCall, exit_actor, run_worker,
+    };
 
     use super::*;
 

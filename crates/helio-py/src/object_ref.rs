@@ -100,11 +100,15 @@ fn function<'py>(
 }
 
 /// How a reference travels inside pickles that are not ours: id and owner, and it is kept for good.
-fn reduce_out_of_band<'py>(slf: &Bound<'py, ObjectRef>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+fn reduce_out_of_band<'py>(
+    slf: &Bound<'py, ObjectRef>,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
     static RESTORE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = slf.py();
     let this = slf.get();
-    if std::env::var_os("RAY_allow_out_of_band_object_ref_serialization").is_some_and(|value| value == "0") {
+    if std::env::var_os("RAY_allow_out_of_band_object_ref_serialization")
+        .is_some_and(|value| value == "0")
+    {
         let message = format!(
             "It is not allowed to serialize ray.ObjectRef {}. If you want to allow serialization, set \
              `RAY_allow_out_of_band_object_ref_serialization=1.` If you set the env var, the object is pinned \
@@ -135,13 +139,17 @@ impl ObjectRef {
     }
 
     #[classmethod]
-    fn from_binary<'py>(cls: &Bound<'py, PyType>, id_bytes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+    fn from_binary<'py>(
+        cls: &Bound<'py, PyType>,
+        id_bytes: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
         Self::uncounted(cls.py(), parse(id_bytes)?)
     }
 
     #[classmethod]
     fn from_hex<'py>(cls: &Bound<'py, PyType>, hex_id: &str) -> PyResult<Bound<'py, Self>> {
-        let id = ObjectId::from_hex(hex_id).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let id =
+            ObjectId::from_hex(hex_id).map_err(|error| PyValueError::new_err(error.to_string()))?;
         Self::uncounted(cls.py(), id)
     }
 
@@ -211,7 +219,10 @@ impl ObjectRef {
     /// Calls back with the value, or the exception, from a thread.
     fn _on_completed(slf: &Bound<'_, Self>, callback: Py<PyAny>) -> PyResult<()> {
         let py = slf.py();
-        py.import(intern!(py, "heliostat.core.aio"))?.getattr("on_completed")?.call1((slf, callback)).map(drop)
+        py.import(intern!(py, "heliostat.core.aio"))?
+            .getattr("on_completed")?
+            .call1((slf, callback))
+            .map(drop)
     }
 
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -235,11 +246,15 @@ impl ObjectRef {
         format!("ObjectRef({})", self.id.hex())
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         static TAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = slf.py();
         match refs::collect(slf) {
-            Some(position) => Ok((function(py, &TAKE, "_take_ref")?.clone(), PyTuple::new(py, [position])?)),
+            Some(position) => {
+                Ok((function(py, &TAKE, "_take_ref")?.clone(), PyTuple::new(py, [position])?))
+            }
             None => reduce_out_of_band(slf),
         }
     }
@@ -255,7 +270,10 @@ impl ObjectRef {
 
     /// `ObjectRef[int]` in annotations.
     #[classmethod]
-    fn __class_getitem__<'py>(cls: &Bound<'py, PyType>, item: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __class_getitem__<'py>(
+        cls: &Bound<'py, PyType>,
+        item: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let py = cls.py();
         py.import("types")?.getattr("GenericAlias")?.call1((cls, item))
     }

@@ -18,7 +18,11 @@ use crate::{errors, worker};
 
 /// The value of an object, or what reading it raises.
 fn value(py: Python<'_>, payload: Payload) -> PyResult<Bound<'_, PyAny>> {
-    if payload.is_error { Err(errors::from_payload(py, &payload)) } else { codec::decode(py, Source::Shared(payload.bytes)) }
+    if payload.is_error {
+        Err(errors::from_payload(py, &payload))
+    } else {
+        codec::decode(py, Source::Shared(payload.bytes))
+    }
 }
 
 /// Seconds as users give them; too many are no bound at all.
@@ -46,7 +50,9 @@ pub(crate) fn get<'py>(
             return value(py, payload);
         }
         let mut payloads = fetch(py, &session, &[id], timeout)?;
-        let payload = payloads.pop().ok_or_else(|| errors::named(py, "RaySystemError", "get gave no value"))?;
+        let payload = payloads
+            .pop()
+            .ok_or_else(|| errors::named(py, "RaySystemError", "get gave no value"))?;
         return value(py, payload);
     }
     let Ok(list) = object_refs.cast::<PyList>() else {
@@ -61,17 +67,25 @@ pub(crate) fn get<'py>(
     let mut ids = Vec::with_capacity(list.len());
     for item in list {
         let Ok(reference) = item.cast::<ObjectRef>() else {
-            let message = format!("Attempting to call `get` on the value {item}, which is not an ray.ObjectRef.");
+            let message = format!(
+                "Attempting to call `get` on the value {item}, which is not an ray.ObjectRef."
+            );
             return Err(PyTypeError::new_err(message));
         };
         ids.push(reference.get().id());
     }
     let payloads = fetch(py, &session, &ids, timeout)?;
-    let values = payloads.into_iter().map(|payload| value(py, payload)).collect::<PyResult<Vec<_>>>()?;
+    let values =
+        payloads.into_iter().map(|payload| value(py, payload)).collect::<PyResult<Vec<_>>>()?;
     Ok(PyList::new(py, values)?.into_any())
 }
 
-fn fetch(py: Python<'_>, session: &Session, ids: &[ObjectId], seconds: Option<f64>) -> PyResult<Vec<Payload>> {
+fn fetch(
+    py: Python<'_>,
+    session: &Session,
+    ids: &[ObjectId],
+    seconds: Option<f64>,
+) -> PyResult<Vec<Payload>> {
     worker::warn_if_blocking(py, "get", seconds)?;
     let timeout = timeout(seconds)?;
     detached(py, GilSite::Get, |interrupt| session.runtime.get(ids, timeout, interrupt))?
@@ -95,10 +109,14 @@ pub(crate) fn put<'py>(
         ));
     }
     if _owner.is_some() {
-        return Err(PyValueError::new_err("`_owner` is no longer supported: the process that puts owns the object."));
+        return Err(PyValueError::new_err(
+            "`_owner` is no longer supported: the process that puts owns the object.",
+        ));
     }
     if !matches!(_tensor_transport, None | Some("object_store" | "OBJECT_STORE")) {
-        return Err(PyValueError::new_err("_tensor_transport: tensors go through the object store only"));
+        return Err(PyValueError::new_err(
+            "_tensor_transport: tensors go through the object store only",
+        ));
     }
     store(py, &session, value, Purpose::Put)
 }
@@ -154,7 +172,9 @@ pub(crate) fn wait<'py>(
     };
     if let Some(seconds) = timeout.filter(|seconds| *seconds < 0.0) {
         let shown = pyo3::types::PyFloat::new(py, seconds);
-        return Err(PyValueError::new_err(format!("The 'timeout' argument must be nonnegative. Received {shown}")));
+        return Err(PyValueError::new_err(format!(
+            "The 'timeout' argument must be nonnegative. Received {shown}"
+        )));
     }
     let mut ids = Vec::with_capacity(list.len());
     let mut streams = Vec::new();
@@ -181,7 +201,9 @@ pub(crate) fn wait<'py>(
         return Err(PyValueError::new_err("Wait requires a list of unique ray_waitables."));
     }
     if num_returns <= 0 {
-        return Err(PyValueError::new_err(format!("Invalid number of objects to return {num_returns}.")));
+        return Err(PyValueError::new_err(format!(
+            "Invalid number of objects to return {num_returns}."
+        )));
     }
     let count = num_returns as usize;
     if count > ids.len() {
@@ -207,8 +229,10 @@ fn wait_for(
     within: Option<Duration>,
     fetch_local: bool,
 ) -> PyResult<Vec<bool>> {
-    detached(py, GilSite::Wait, |interrupt| session.runtime.wait(ids, count, within, fetch_local, interrupt))?
-        .map_err(|error| errors::raise(py, error))
+    detached(py, GilSite::Wait, |interrupt| {
+        session.runtime.wait(ids, count, within, fetch_local, interrupt)
+    })?
+    .map_err(|error| errors::raise(py, error))
 }
 
 struct Wanted {
@@ -237,7 +261,9 @@ fn wait_for_streams(
         let asked: Vec<ObjectId> = open.iter().map(|place| all[*place]).collect();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let over = left.is_some_and(|left| left.is_zero());
-        for (place, ready) in open.iter().zip(wait_for(py, session, &asked, 1, left, wanted.fetch_local)?) {
+        for (place, ready) in
+            open.iter().zip(wait_for(py, session, &asked, 1, left, wanted.fetch_local)?)
+        {
             flags[*place] = ready;
         }
         for (nth, (place, _)) in streams.iter().enumerate() {
@@ -251,7 +277,11 @@ fn wait_for_streams(
 }
 
 /// The first `count` ready ones, and the others, each in the order they were given.
-fn split<'py>(list: &Bound<'py, PyList>, flags: &[bool], count: usize) -> PyResult<Bound<'py, PyTuple>> {
+fn split<'py>(
+    list: &Bound<'py, PyList>,
+    flags: &[bool],
+    count: usize,
+) -> PyResult<Bound<'py, PyTuple>> {
     let py = list.py();
     let (ready, rest) = (PyList::empty(py), PyList::empty(py));
     for (item, is_ready) in list.iter().zip(flags) {

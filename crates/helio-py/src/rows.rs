@@ -35,7 +35,10 @@ pub(crate) fn actor<'py>(py: Python<'py>, info: &ActorInfo) -> PyResult<Bound<'p
     row.set_item("namespace", &info.namespace)?;
     row.set_item("class_name", &info.class_name)?;
     row.set_item("job_id", info.job_id.hex())?;
-    row.set_item("node_id", if info.node_id.is_nil() { String::new() } else { info.node_id.hex() })?;
+    row.set_item(
+        "node_id",
+        if info.node_id.is_nil() { String::new() } else { info.node_id.hex() },
+    )?;
     row.set_item("pid", info.pid)?;
     row.set_item("detached", info.detached)?;
     row.set_item("why", &info.why)?;

@@ -19,7 +19,10 @@ fn seconds(timeout: f64) -> Duration {
 pub(crate) fn take_logs(py: Python<'_>, timeout: f64) -> PyResult<Vec<Line>> {
     let session = session::connected(py)?;
     let lines = detached(py, GilSite::Logs, |_| session.runtime.take_logs(seconds(timeout)))?;
-    Ok(lines.into_iter().map(|line| (line.pid, line.host, line.name, line.is_stderr, line.text)).collect())
+    Ok(lines
+        .into_iter()
+        .map(|line| (line.pid, line.host, line.name, line.is_stderr, line.text))
+        .collect())
 }
 
 /// (is_warning, text)

@@ -22,7 +22,9 @@ pub(crate) fn arrival(net: &Net, number: u64, side: usize, what: &What) -> Strin
             (Kind::Local | Kind::Remote, 1) => show(decode::<ClientToNode>(bytes)),
             (Kind::Local | Kind::Remote, _) => show(decode::<NodeToClient>(bytes)),
             (Kind::Control, 1) => match decode::<NodeToControl>(bytes) {
-                Ok(NodeToControl::Status(status)) => format!("Status, {} is free", status.info.available),
+                Ok(NodeToControl::Status(status)) => {
+                    format!("Status, {} is free", status.info.available)
+                }
                 other => show(other),
             },
             (Kind::Control, _) => show(decode::<ControlToNode>(bytes)),

@@ -60,14 +60,23 @@ impl Facts {
     #[must_use]
     pub fn explains(&self, kind: ErrorKind) -> bool {
         match kind {
-            ErrorKind::WorkerCrashed => self.processes_died() || self.links_cut > 0 || self.starts_failed > 0,
+            ErrorKind::WorkerCrashed => {
+                self.processes_died() || self.links_cut > 0 || self.starts_failed > 0
+            }
             ErrorKind::NodeDied => self.nodes_killed + self.links_cut > 0,
             // An actor also ends with its owner and with the node it was to be placed on.
             ErrorKind::ActorDied => {
-                !self.actors_ended.is_empty() || self.processes_died() || self.starts_failed > 0 || self.owners_ended > 0
+                !self.actors_ended.is_empty()
+                    || self.processes_died()
+                    || self.starts_failed > 0
+                    || self.owners_ended > 0
             }
-            ErrorKind::ActorUnavailable => self.processes_died() || !self.actors_ended.is_empty() || self.links_cut > 0,
-            ErrorKind::OwnerDied => self.processes_died() || self.owners_ended > 0 || !self.actors_ended.is_empty(),
+            ErrorKind::ActorUnavailable => {
+                self.processes_died() || !self.actors_ended.is_empty() || self.links_cut > 0
+            }
+            ErrorKind::OwnerDied => {
+                self.processes_died() || self.owners_ended > 0 || !self.actors_ended.is_empty()
+            }
             ErrorKind::ObjectLost | ErrorKind::ReconstructionFailed => self.processes_died(),
             ErrorKind::TaskCancelled => self.cancels > 0,
             ErrorKind::System => self.starts_failed > 0,
@@ -89,7 +98,9 @@ impl Facts {
         let times = self.begun.entry(task).or_default();
         *times += 1;
         match self.submitted.get(&task) {
-            Some(0) if *times > 1 => Err(format!("{task:?} has no retries and was begun {times} times")),
+            Some(0) if *times > 1 => {
+                Err(format!("{task:?} has no retries and was begun {times} times"))
+            }
             Some(retries) if *retries > 0 && *times > *retries as u32 + 1 => {
                 Err(format!("{task:?} has {retries} retries and was begun {times} times"))
             }

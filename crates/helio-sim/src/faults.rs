@@ -14,7 +14,8 @@ impl World {
             Fault::Worker => self.kill_some(false),
             Fault::Driver => self.kill_some(true),
             Fault::Node => {
-                let alive: Vec<usize> = (1..self.nodes.len()).filter(|node| self.nodes[*node].is_some()).collect();
+                let alive: Vec<usize> =
+                    (1..self.nodes.len()).filter(|node| self.nodes[*node].is_some()).collect();
                 if let Some(node) = self.core.rng.pick(&alive).copied() {
                     self.core.facts.count("faults: node");
                     self.kill_node(node);

@@ -57,7 +57,12 @@ fn one(seed: u64, trace: bool) -> ExitCode {
     for line in &report.lines {
         println!("{line}");
     }
-    println!("seed {seed}: {} steps, {} ms, trace {:016x}", report.steps, report.took_us / 1000, report.hash);
+    println!(
+        "seed {seed}: {} steps, {} ms, trace {:016x}",
+        report.steps,
+        report.took_us / 1000,
+        report.hash
+    );
     println!("{:?}", report.counts);
     for violation in &report.violations {
         println!("VIOLATION {violation}");

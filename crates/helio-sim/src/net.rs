@@ -99,20 +99,40 @@ impl Net {
     /// The whole links that satisfy `wanted`.
     pub fn find(&self, wanted: impl Fn(&Link) -> bool) -> Vec<u64> {
         let is_whole = |link: &Link| link.cut[0].is_none() && link.done != [true, true];
-        self.links.iter().filter(|(_, link)| is_whole(link) && wanted(link)).map(|(number, _)| *number).collect()
+        self.links
+            .iter()
+            .filter(|(_, link)| is_whole(link) && wanted(link))
+            .map(|(number, _)| *number)
+            .collect()
     }
 
     /// Connects; numbers are never used twice.
-    pub fn connect(&mut self, kind: Kind, from: End, to: End, now: u64, rng: &mut Rng) -> (u64, Arrival) {
+    pub fn connect(
+        &mut self,
+        kind: Kind,
+        from: End,
+        to: End,
+        now: u64,
+        rng: &mut Rng,
+    ) -> (u64, Arrival) {
         self.count += 1;
         let number = self.count;
-        let link = Link { kind, ends: [from, to], last: [now; 2], cut: [None; 2], done: [false; 2] };
+        let link =
+            Link { kind, ends: [from, to], last: [now; 2], cut: [None; 2], done: [false; 2] };
         self.links.insert(number, link);
-        let arrival = self.queue(number, 1, What::Opened, now, rng).expect("the link is new and whole");
+        let arrival =
+            self.queue(number, 1, What::Opened, now, rng).expect("the link is new and whole");
         (number, arrival)
     }
 
-    fn queue(&mut self, number: u64, side: usize, what: What, now: u64, rng: &mut Rng) -> Option<Arrival> {
+    fn queue(
+        &mut self,
+        number: u64,
+        side: usize,
+        what: What,
+        now: u64,
+        rng: &mut Rng,
+    ) -> Option<Arrival> {
         let max = self.delay_us_max;
         let link = self.links.get_mut(&number)?;
         // Most messages are quick; a few take their time, as on a busy machine.
@@ -125,11 +145,20 @@ impl Net {
     /// The side of `end` on a link.
     #[must_use]
     pub fn side(&self, number: u64, end: End) -> usize {
-        usize::from(self.links.get(&number).is_some_and(|link| link.ends[1] == end && link.ends[0] != end))
+        usize::from(
+            self.links.get(&number).is_some_and(|link| link.ends[1] == end && link.ends[0] != end),
+        )
     }
 
     /// Sends from `end`; nothing comes of it when the link is over.
-    pub fn send(&mut self, number: u64, end: End, bytes: Vec<u8>, now: u64, rng: &mut Rng) -> Option<Arrival> {
+    pub fn send(
+        &mut self,
+        number: u64,
+        end: End,
+        bytes: Vec<u8>,
+        now: u64,
+        rng: &mut Rng,
+    ) -> Option<Arrival> {
         let side = self.side(number, end);
         let link = self.links.get(&number)?;
         if link.done[side] || link.cut[0].is_some() {
@@ -142,7 +171,10 @@ impl Net {
     pub fn close(&mut self, number: u64, end: End, now: u64, rng: &mut Rng) -> Option<Arrival> {
         let side = self.side(number, end);
         let link = self.links.get_mut(&number)?;
-        if std::mem::replace(&mut link.done[side], true) || link.done[1 - side] || link.cut[0].is_some() {
+        if std::mem::replace(&mut link.done[side], true)
+            || link.done[1 - side]
+            || link.cut[0].is_some()
+        {
             return None;
         }
         self.queue(number, 1 - side, What::Closed, now, rng)

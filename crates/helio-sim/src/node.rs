@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{HEARTBEAT_MS, RECONNECT_MS_MAX};
 use helio_node_state::{Action, Conn, Event, Exit, Node, Setup, Spawn};
-use helio_proto::cluster::{ControlToNode, NodeStatus, NodeToControl, NodeToNode, PullChunk, RegisterNode};
+use helio_proto::cluster::{
+    ControlToNode, NodeStatus, NodeToControl, NodeToNode, PullChunk, RegisterNode,
+};
 use helio_proto::hello::Role;
 use helio_proto::node::{ClientToNode, NodeToClient};
 use helio_proto::{decode, encode};
@@ -65,11 +67,7 @@ impl NodeHost {
             idle_max: core.plan.idle_max,
             ..Setup::default()
         };
-        core.daemons.push(Daemon {
-            address,
-            is_alive: true,
-            arena: vec![0; STORE_SIZE as usize],
-        });
+        core.daemons.push(Daemon { address, is_alive: true, arena: vec![0; STORE_SIZE as usize] });
         let host = Self {
             index,
             node: Node::new(setup, core.now_ms()),
@@ -96,7 +94,8 @@ impl NodeHost {
         for action in self.node.apply(event, core.now_ms()) {
             self.carry_out(core, action);
         }
-        let due = self.node.deadline().map_or(self.status_at, |ms| core.at_ms(ms).min(self.status_at));
+        let due =
+            self.node.deadline().map_or(self.status_at, |ms| core.at_ms(ms).min(self.status_at));
         if self.tick_at.is_none_or(|at| due < at) {
             self.tick_at = Some(due);
             core.at(due, Next::NodeTick { node: self.index });
@@ -117,7 +116,9 @@ impl NodeHost {
 
     fn carry_out(&mut self, core: &mut Core, action: Action) {
         match action {
-            Action::Send { conn, message } => core.send(conn.0, self.me(), encode::<NodeToClient>(&message)),
+            Action::Send { conn, message } => {
+                core.send(conn.0, self.me(), encode::<NodeToClient>(&message))
+            }
             Action::Close { conn, why } => self.close_client(core, conn, &why),
             Action::Control(message) => match self.control {
                 Some(control) => core.send(control, self.me(), encode(&message)),
@@ -129,7 +130,10 @@ impl NodeHost {
                 let serving = Serving { offset, size, sent: 0, is_stopped: false };
                 self.serving.insert((conn.0, request_id), serving);
                 let delay = core.rng.range(1, 300);
-                core.after(delay, Next::Serve { node: self.index, link: conn.0, request: request_id });
+                core.after(
+                    delay,
+                    Next::Serve { node: self.index, link: conn.0, request: request_id },
+                );
             }
             Action::StopServing { conn, request_id } => {
                 if let Some(serving) = self.serving.get_mut(&(conn.0, request_id)) {
@@ -146,7 +150,9 @@ impl NodeHost {
                 let delay = core.rng.range(1, 500);
                 core.after(delay, Next::Killed { node: self.index, worker: worker_id });
             }
-            Action::StatusChanged => self.status_at = self.status_at.min(core.now + STATUS_GATHER_US),
+            Action::StatusChanged => {
+                self.status_at = self.status_at.min(core.now + STATUS_GATHER_US)
+            }
             Action::ShutDown { reason } => {
                 core.note(|| format!("node {} shuts down: {reason}", self.index));
                 self.is_down = true;
@@ -156,7 +162,10 @@ impl NodeHost {
 
     fn close_client(&mut self, core: &mut Core, conn: Conn, why: &str) {
         if !why.is_empty() && core.net.get(conn.0).is_some() {
-            core.violation(format!("node {} closes a client that broke the protocol: {why}", self.index));
+            core.violation(format!(
+                "node {} closes a client that broke the protocol: {why}",
+                self.index
+            ));
         }
         if self.clients.remove(&conn.0) {
             core.close(conn.0, self.me());
@@ -204,7 +213,8 @@ impl NodeHost {
         let length = CHUNK.min(serving.size - serving.sent);
         let start = (serving.offset + serving.sent) as usize;
         let bytes = core.daemons[self.index].arena[start..start + length as usize].to_vec();
-        let chunk = NodeToNode::PullChunk(PullChunk { request_id: request, offset: serving.sent, bytes });
+        let chunk =
+            NodeToNode::PullChunk(PullChunk { request_id: request, offset: serving.sent, bytes });
         serving.sent += length;
         core.send(link, self.me(), encode(&chunk));
         let delay = core.rng.range(1, 300);
@@ -240,15 +250,21 @@ impl NodeHost {
         };
         match (kind, what) {
             (Kind::Local | Kind::Remote, What::Opened) => self.client_opened(core, link, kind),
-            (Kind::Local | Kind::Remote, What::Bytes(bytes)) => match decode::<ClientToNode>(&bytes) {
-                Ok(message) => self.apply(core, Event::ClientSaid { conn: Conn(link), message }),
-                Err(_) => core.violation("a client's message cannot be read".to_owned()),
-            },
+            (Kind::Local | Kind::Remote, What::Bytes(bytes)) => {
+                match decode::<ClientToNode>(&bytes) {
+                    Ok(message) => {
+                        self.apply(core, Event::ClientSaid { conn: Conn(link), message })
+                    }
+                    Err(_) => core.violation("a client's message cannot be read".to_owned()),
+                }
+            }
             (Kind::Control, What::Bytes(bytes)) => {
                 if self.control == Some(link) {
                     match decode::<ControlToNode>(&bytes) {
                         Ok(message) => self.apply(core, Event::ControlSaid(message)),
-                        Err(_) => core.violation("a message of the control service cannot be read".to_owned()),
+                        Err(_) => core.violation(
+                            "a message of the control service cannot be read".to_owned(),
+                        ),
                     }
                 }
             }
@@ -258,7 +274,10 @@ impl NodeHost {
                 }
             }
             (Kind::Daemon, What::Bytes(bytes)) => {
-                let (Some(node_id), Ok(message)) = (self.peers.get(&link).copied(), decode(&bytes)) else { return };
+                let (Some(node_id), Ok(message)) = (self.peers.get(&link).copied(), decode(&bytes))
+                else {
+                    return;
+                };
                 self.apply(core, Event::PeerSaid { conn: Conn(link), node_id, message });
             }
             (_, What::Closed) => self.link_over(core, link),
@@ -272,7 +291,8 @@ impl NodeHost {
         let role = if person.is_driver { Role::Driver } else { Role::Worker };
         let node_id = core.daemons[person.node].address.node_id;
         self.clients.insert(link);
-        let opened = Event::ClientOpened { conn: Conn(link), role, node_id, is_local: kind == Kind::Local };
+        let opened =
+            Event::ClientOpened { conn: Conn(link), role, node_id, is_local: kind == Kind::Local };
         self.apply(core, opened);
     }
 

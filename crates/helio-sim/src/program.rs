@@ -51,13 +51,28 @@ pub(crate) enum Job {
 }
 
 use Job::{
-    Big, Construct, ConstructFails, Crash, Flaky, Forget, Give, Keep, Leaf, Look, Nest, Raise, Read, Slow, Spawn,
-    Stream, Wrap,
+    Big, Construct, ConstructFails, Crash, Flaky, Forget, Give, Keep, Leaf, Look, Nest, Raise,
+    Read, Slow, Spawn, Stream, Wrap,
 };
 
 impl Job {
     const ALL: [Self; 17] = [
-        Leaf, Big, Wrap, Nest, Spawn, Read, Raise, Flaky, Stream, Slow, Keep, Look, Forget, Give, Crash, Construct,
+        Leaf,
+        Big,
+        Wrap,
+        Nest,
+        Spawn,
+        Read,
+        Raise,
+        Flaky,
+        Stream,
+        Slow,
+        Keep,
+        Look,
+        Forget,
+        Give,
+        Crash,
+        Construct,
         ConstructFails,
     ];
 
@@ -110,30 +125,66 @@ pub(crate) struct Wish {
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Sleep(u64),
-    Put { to: Slot, is_big: bool, salt: u64, inner: Vec<Slot> },
+    Put {
+        to: Slot,
+        is_big: bool,
+        salt: u64,
+        inner: Vec<Slot>,
+    },
     Submit(Box<Plea>),
     /// Reads, checks, and with `open` takes over the references inside.
-    Get { slots: Vec<Slot>, open: bool },
+    Get {
+        slots: Vec<Slot>,
+        open: bool,
+    },
     Drop(Slot),
     DropAll,
     Actor(Box<Wish>),
-    KillActor { slot: Slot, no_restart: bool },
-    Cancel { slot: Slot, force: bool },
-    Next { stream: Slot, to: Slot },
+    KillActor {
+        slot: Slot,
+        no_restart: bool,
+    },
+    Cancel {
+        slot: Slot,
+        force: bool,
+    },
+    Next {
+        stream: Slot,
+        to: Slot,
+    },
     DropStream(Slot),
-    KvPut { key: u64, value: u64 },
-    KvGet { key: u64 },
+    KvPut {
+        key: u64,
+        value: u64,
+    },
+    KvGet {
+        key: u64,
+    },
     /// Takes the handle of a detached actor whose creation was acknowledged.
-    Named { name: String, to: Slot },
+    Named {
+        name: String,
+        to: Slot,
+    },
     /// Copies what the actor keeps into slots from here on.
     Recall(Slot),
     Keep,
     Forget,
-    Item { index: u32, is_big: bool, give: Vec<Slot> },
-    Return { is_big: bool, give: Vec<Slot> },
-    Raise { retryable: bool },
+    Item {
+        index: u32,
+        is_big: bool,
+        give: Vec<Slot>,
+    },
+    Return {
+        is_big: bool,
+        give: Vec<Slot>,
+    },
+    Raise {
+        retryable: bool,
+    },
     Crash,
-    Ready { fails: bool },
+    Ready {
+        fails: bool,
+    },
 }
 
 /// Slots of a call: what came inside its arguments, what it puts, and what its children return.
@@ -147,7 +198,8 @@ pub(crate) const OPENED: Slot = 10_000;
 pub(crate) fn script(body: &Body, is_retry: bool, returns: u32) -> Vec<Op> {
     let mut rng = Rng::new(body.salt);
     let inner: Vec<Slot> = (0..body.inner.len() as u32).collect();
-    let plain: Vec<Slot> = inner.iter().copied().filter(|slot| body.inner[*slot as usize].actor.is_none()).collect();
+    let plain: Vec<Slot> =
+        inner.iter().copied().filter(|slot| body.inner[*slot as usize].actor.is_none()).collect();
     let short = Op::Sleep(rng.range(1, 400));
     let is_odd = rng.one_in(2);
     let done = |is_big, give| Op::Return { is_big, give };
@@ -156,7 +208,8 @@ pub(crate) fn script(body: &Body, is_retry: bool, returns: u32) -> Vec<Op> {
         Big => vec![short, done(true, vec![])],
         Slow => vec![Op::Sleep(rng.range(1_000, 60_000)), done(is_odd, vec![])],
         Wrap => {
-            let put = Op::Put { to: PUT, is_big: rng.one_in(2), salt: rng.next(), inner: plain.clone() };
+            let put =
+                Op::Put { to: PUT, is_big: rng.one_in(2), salt: rng.next(), inner: plain.clone() };
             vec![short, put, done(is_odd, inner.into_iter().chain([PUT]).collect())]
         }
         Nest | Spawn => {
@@ -180,13 +233,21 @@ pub(crate) fn script(body: &Body, is_retry: bool, returns: u32) -> Vec<Op> {
             let mut ops = Vec::new();
             for index in 0..body.count {
                 ops.push(Op::Sleep(rng.range(1, 3_000)));
-                ops.push(Op::Item { index, is_big: rng.one_in(3), give: if is_odd { plain.clone() } else { vec![] } });
+                ops.push(Op::Item {
+                    index,
+                    is_big: rng.one_in(3),
+                    give: if is_odd { plain.clone() } else { vec![] },
+                });
             }
             ops.push(done(false, vec![]));
             ops
         }
         Keep => vec![Op::Keep, done(false, vec![])],
-        Look => vec![Op::Recall(KEPT), Op::Get { slots: (KEPT..KEPT + 8).collect(), open: false }, done(is_odd, vec![])],
+        Look => vec![
+            Op::Recall(KEPT),
+            Op::Get { slots: (KEPT..KEPT + 8).collect(), open: false },
+            done(is_odd, vec![]),
+        ],
         Forget => vec![Op::Forget, short, done(false, vec![])],
         Give => vec![Op::Recall(KEPT), done(is_odd, (KEPT..KEPT + 8).collect())],
         Crash => vec![short, Op::Crash],
@@ -306,7 +367,8 @@ impl<'a> Author<'a> {
             Some(_) => &[Leaf, Leaf, Big, Keep, Keep, Look, Forget, Give, Nest, Read, Wrap, Slow],
         };
         let job = self.rng.pick(jobs).copied().unwrap_or(Leaf);
-        let job = if actor.is_some() && self.plan.has_kills && self.rng.one_in(10) { Crash } else { job };
+        let job =
+            if actor.is_some() && self.plan.has_kills && self.rng.one_in(10) { Crash } else { job };
         let n = if self.rng.one_in(5) { 2 } else { 1 };
         let repeat = if self.rng.one_in(4) { self.rng.range(2, 8) } else { 1 };
         for _ in 0..repeat {

@@ -9,7 +9,9 @@ impl World {
     /// The whole run.
     pub(crate) fn run(&mut self) {
         let last_fault = self.core.plan.faults.last().map_or(0, |(at, _)| *at);
-        let is_done = |world: &Self| world.programs_done() && world.core.now > last_fault && world.control.is_some();
+        let is_done = |world: &Self| {
+            world.programs_done() && world.core.now > last_fault && world.control.is_some()
+        };
         if !self.run_until(RUN_US_MAX, is_done) {
             return self.report_hang("the programs");
         }
@@ -54,7 +56,8 @@ impl World {
     fn check_quiet(&mut self) {
         let mut found = Vec::new();
         let keeper = |pid: usize| self.processes[pid].actor.is_some();
-        let has_keeper = self.processes.iter().any(|process| process.is_alive && keeper(process.pid));
+        let has_keeper =
+            self.processes.iter().any(|process| process.is_alive && keeper(process.pid));
         for process in self.processes.iter().filter(|process| process.is_alive) {
             let Some(owner) = &process.owner else { continue };
             if let Err(text) = owner.check() {
@@ -63,7 +66,9 @@ impl World {
             // What a detached actor keeps is borrowed from others, who keep it for it.
             if !has_keeper && !owner.tables().is_empty() {
                 let (pid, tables) = (process.pid, owner.tables());
-                found.push(format!("a leak: p{pid} has dropped every reference and keeps {tables:?}"));
+                found.push(format!(
+                    "a leak: p{pid} has dropped every reference and keeps {tables:?}"
+                ));
             }
         }
         for host in self.nodes.iter().flatten() {
@@ -126,7 +131,10 @@ impl World {
                 found.push(format!("a leak: node {index} is left with {census:?}"));
             }
             if !host.workers.is_empty() {
-                found.push(format!("a leak: worker processes of node {index} live on: {:?}", host.workers));
+                found.push(format!(
+                    "a leak: worker processes of node {index} live on: {:?}",
+                    host.workers
+                ));
             }
         }
         for process in self.processes.iter().filter(|process| process.is_alive) {
@@ -138,7 +146,12 @@ impl World {
                 found.push(format!("a leak: the control service is left with {census:?}"));
             }
         }
-        let left = self.core.durable.keys().filter(|key| key.starts_with(b"a/") || key.starts_with(b"i/")).count();
+        let left = self
+            .core
+            .durable
+            .keys()
+            .filter(|key| key.starts_with(b"a/") || key.starts_with(b"i/"))
+            .count();
         if left > 0 {
             found.push(format!("a leak: {left} durable records of actors are left"));
         }

@@ -65,5 +65,7 @@ pub fn mix(word: u64) -> u64 {
 /// A hash of words, in order.
 #[must_use]
 pub fn hash(words: impl IntoIterator<Item = u64>) -> u64 {
-    words.into_iter().fold(0x51_7cc1_b727_220a, |sum, word| mix(sum.rotate_left(17) ^ word).wrapping_add(1))
+    words
+        .into_iter()
+        .fold(0x51_7cc1_b727_220a, |sum, word| mix(sum.rotate_left(17) ^ word).wrapping_add(1))
 }

@@ -115,7 +115,9 @@ impl Val {
         let value = Self { hash, inner: get_inner(&mut reader)? };
         let pad = reader.u32()? as usize;
         let rest = reader.rest();
-        let is_right = |(place, byte): (usize, &u8)| *byte == (mix(hash ^ place as u64 >> 3) >> (place % 8)) as u8;
+        let is_right = |(place, byte): (usize, &u8)| {
+            *byte == (mix(hash ^ place as u64 >> 3) >> (place % 8)) as u8
+        };
         if rest.len() != pad || !rest.iter().enumerate().all(is_right) {
             return Err(Malformed);
         }

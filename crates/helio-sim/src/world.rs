@@ -29,7 +29,9 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(mut core: Core) -> Self {
         core.at(0, Event::ControlStart);
-        let nodes = (0..core.plan.cpus.len()).map(|index| Some(NodeHost::start(index, &mut core))).collect();
+        let nodes = (0..core.plan.cpus.len())
+            .map(|index| Some(NodeHost::start(index, &mut core)))
+            .collect();
         for driver in 0..core.plan.n_drivers {
             let at = core.rng.range(5_000, 200_000);
             core.at(at, Event::DriverStart { driver });
@@ -72,7 +74,8 @@ impl World {
             Event::OwnerTick { pid } => self.with(pid, Process::tick),
             Event::NodeTick { node } => self.at_node(node, NodeHost::tick),
             Event::ControlTick { life } => {
-                if let Some(control) = self.control.as_mut().filter(|control| control.life == life) {
+                if let Some(control) = self.control.as_mut().filter(|control| control.life == life)
+                {
                     control.tick(&mut self.core);
                 }
             }
@@ -80,12 +83,20 @@ impl World {
                 self.lives += 1;
                 self.control = Some(ControlHost::start(self.lives, &mut self.core));
             }
-            Event::Reach { node, wait_us } => self.at_node(node, |host, core| host.reach(core, wait_us)),
+            Event::Reach { node, wait_us } => {
+                self.at_node(node, |host, core| host.reach(core, wait_us))
+            }
             Event::Spawned { node, spawn } => self.spawned(node, spawn.worker_id),
             Event::Killed { node, worker } => self.killed(node, worker),
-            Event::Exited { node, worker, exit } => self.at_node(node, |host, core| host.exited(core, worker, exit)),
-            Event::Serve { node, link, request } => self.at_node(node, |host, core| host.serve(core, link, request)),
-            Event::Unreached { node, whom } => self.at_node(node, |host, core| host.unreached(core, whom)),
+            Event::Exited { node, worker, exit } => {
+                self.at_node(node, |host, core| host.exited(core, worker, exit))
+            }
+            Event::Serve { node, link, request } => {
+                self.at_node(node, |host, core| host.serve(core, link, request))
+            }
+            Event::Unreached { node, whom } => {
+                self.at_node(node, |host, core| host.unreached(core, whom))
+            }
             Event::DriverStart { driver } => {
                 let mut rng = self.core.rng.fork();
                 let plan = self.core.plan.clone();
@@ -108,10 +119,13 @@ impl World {
         let kind = link << 3 | side as u64;
         let bytes: &[u8] = if let What::Bytes(bytes) = &what { bytes } else { &[] };
         let net = &self.core.net;
-        self.core.trace.step(self.core.now, kind, bytes, || crate::describe::arrival(net, link, side, &what));
+        self.core
+            .trace
+            .step(self.core.now, kind, bytes, || crate::describe::arrival(net, link, side, &what));
         match end {
             End::Control(life) => {
-                if let Some(control) = self.control.as_mut().filter(|control| control.life == life) {
+                if let Some(control) = self.control.as_mut().filter(|control| control.life == life)
+                {
                     control.arrived(&mut self.core, link, what);
                 }
             }
@@ -125,7 +139,8 @@ impl World {
         act(host, &mut self.core);
         if host.is_down {
             if self.core.facts.daemon_links_cut + self.core.facts.control_restarts == 0 {
-                self.core.violation(format!("daemon {node} was told to end although it was never away"));
+                self.core
+                    .violation(format!("daemon {node} was told to end although it was never away"));
             }
             self.kill_node(node);
         }
@@ -133,7 +148,9 @@ impl World {
 
     /// Lets a process act; then its user code runs on, and the process ends if it is to.
     pub(crate) fn with(&mut self, pid: usize, act: impl FnOnce(&mut Process, &mut Core)) {
-        let Some(process) = self.processes.get_mut(pid).filter(|process| process.is_alive) else { return };
+        let Some(process) = self.processes.get_mut(pid).filter(|process| process.is_alive) else {
+            return;
+        };
         act(process, &mut self.core);
         process.run(&mut self.core);
         process.settle(&mut self.core);
@@ -149,8 +166,13 @@ impl World {
     }
 
     pub(crate) fn start_driver(&mut self, script: Vec<Op>) {
-        let alive: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].is_some()).collect();
-        let node = if self.core.rng.one_in(3) { self.core.rng.pick(&alive).copied().unwrap_or(0) } else { 0 };
+        let alive: Vec<usize> =
+            (0..self.nodes.len()).filter(|node| self.nodes[*node].is_some()).collect();
+        let node = if self.core.rng.one_in(3) {
+            self.core.rng.pick(&alive).copied().unwrap_or(0)
+        } else {
+            0
+        };
         let id = WorkerId(self.core.rng.bytes());
         let pid = self.core.add_person(id, node, true);
         self.core.note(|| format!("driver p{pid} starts on node {node}: {script:#?}"));
@@ -190,7 +212,9 @@ impl World {
     }
 
     pub(crate) fn end_process(&mut self, pid: usize, exit: Exit) {
-        let Some(process) = self.processes.get_mut(pid).filter(|process| process.is_alive) else { return };
+        let Some(process) = self.processes.get_mut(pid).filter(|process| process.is_alive) else {
+            return;
+        };
         self.core.trace.step(self.core.now, 700, &[], || format!("p{pid} is gone: {exit:?}"));
         process.end(&mut self.core);
         let (node, worker) = (process.node, process.id);
@@ -209,14 +233,19 @@ impl World {
         self.core.facts.nodes_killed += 1;
         self.core.daemons[node].is_alive = false;
         self.core.close_all(End::Node(node));
-        let here: Vec<usize> =
-            self.processes.iter().filter(|process| process.node == node).map(|process| process.pid).collect();
+        let here: Vec<usize> = self
+            .processes
+            .iter()
+            .filter(|process| process.node == node)
+            .map(|process| process.pid)
+            .collect();
         for pid in here {
             self.end_process(pid, Exit::Signal(9));
         }
     }
 
     pub(crate) fn programs_done(&self) -> bool {
-        self.drivers.len() >= self.core.plan.n_drivers && self.drivers.iter().all(|(_, is_over)| *is_over)
+        self.drivers.len() >= self.core.plan.n_drivers
+            && self.drivers.iter().all(|(_, is_over)| *is_over)
     }
 }

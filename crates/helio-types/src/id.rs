@@ -227,7 +227,10 @@ mod tests {
         let task = TaskId::new(7, ActorId::new([3; 12], JobId([0, 0, 0, 1])));
         let object = task.object(2);
         assert_eq!(ObjectId::from_hex(&object.hex()), Ok(object));
-        assert_eq!((object.task(), object.index(), object.task().job()), (task, 2, JobId([0, 0, 0, 1])));
+        assert_eq!(
+            (object.task(), object.index(), object.task().job()),
+            (task, 2, JobId([0, 0, 0, 1]))
+        );
         assert!(ObjectId::from_hex("zz").is_err());
         assert!(ObjectId::try_from(&[0u8; 3][..]).is_err());
     }

@@ -54,7 +54,10 @@ impl State {
             Action::BeginLease { to, grant } => {
                 let grant_bytes = helio_proto::encode(&*grant);
                 let job = self.job_wire.clone();
-                self.send_frame(&to, &Frame::BeginLease { lease: grant.lease_id, grant: &grant_bytes, job: &job });
+                self.send_frame(
+                    &to,
+                    &Frame::BeginLease { lease: grant.lease_id, grant: &grant_bytes, job: &job },
+                );
             }
             Action::RequestLease { node, request, class, backlog, locality } => {
                 let spilled = node.is_some();
@@ -62,8 +65,13 @@ impl State {
                     Some(node) => self.remote_node(node),
                     None => Some(self.node),
                 };
-                let message =
-                    RequestLease { request_id: request, class: (*class).clone(), backlog, spilled, locality };
+                let message = RequestLease {
+                    request_id: request,
+                    class: (*class).clone(),
+                    backlog,
+                    spilled,
+                    locality,
+                };
                 if let Some(conn) = conn {
                     self.send_node(conn, &message.into());
                 }
@@ -81,15 +89,17 @@ impl State {
             }
             Action::Free { id, locations } => {
                 self.pins.remove(&id);
-                self.to_node(FreeObject { object_id: id, locations }.into());
+                self.tell_node(FreeObject { object_id: id, locations }.into());
             }
             Action::CreateActor { actor, request } => self.ask(*request, Asked::Creation(actor)),
             Action::Control(request) => self.ask(*request, Asked::Nobody),
-            Action::Subscribe(actor_id) => self.ask(SubscribeActor { actor_id }.into(), Asked::News),
+            Action::Subscribe(actor_id) => {
+                self.ask(SubscribeActor { actor_id }.into(), Asked::News)
+            }
             Action::AskLiveness(worker) => {
                 let request_id = self.request();
                 self.liveness_asked.insert(request_id, worker.worker_id);
-                self.to_node(Liveness { request_id, worker: (*worker).clone() }.into());
+                self.tell_node(Liveness { request_id, worker: (*worker).clone() }.into());
             }
             Action::CancelRunning { task, force } => self.cancel_incoming(task, force),
         }
@@ -119,7 +129,10 @@ impl State {
             self.send_frame(&caller, &frame);
         } else if self.inbox.running.iter().any(|(running, _)| *running == task) {
             if force {
-                self.add_work(Work::Exit { reason: "a task was cancelled by force".into(), drain: false });
+                self.add_work(Work::Exit {
+                    reason: "a task was cancelled by force".into(),
+                    drain: false,
+                });
                 self.force_exit = true;
             } else {
                 self.inbox.cancelled.insert(task);
@@ -132,14 +145,18 @@ impl State {
     }
 
     fn node_conn(&self, node: NodeId) -> Option<u64> {
-        if node == self.owner.address().node_id { Some(self.node) } else { self.nodes.get(&node).copied() }
+        if node == self.owner.address().node_id {
+            Some(self.node)
+        } else {
+            self.nodes.get(&node).copied()
+        }
     }
 
     /// Asks the control service.
     pub(crate) fn ask(&mut self, request: ControlRequest, asked: Asked) {
         let request_id = self.request();
         self.asked.insert(request_id, asked);
-        self.to_node(ControlCall { request_id, request }.into());
+        self.tell_node(ControlCall { request_id, request }.into());
     }
 
     /// Kills an actor without waiting for the answer.
@@ -148,7 +165,7 @@ impl State {
     }
 
     /// A message for our own daemon; goes out with the next flush.
-    pub(crate) fn to_node(&mut self, message: ClientToNode) {
+    pub(crate) fn tell_node(&mut self, message: ClientToNode) {
         self.send_node(self.node, &message);
     }
 
@@ -187,7 +204,9 @@ impl State {
             Some((template, _)) => *template,
             None => {
                 let body = helio_proto::encode::<Template>(&spec.template);
-                frame::put(&mut conn.output, |b| Frame::Template { number: next, body: &body }.put(b));
+                frame::put(&mut conn.output, |b| {
+                    Frame::Template { number: next, body: &body }.put(b)
+                });
                 conn.templates_sent.insert(key, (next, spec.template.clone()));
                 next
             }

@@ -43,7 +43,8 @@ impl State {
         }
         match conn.peer.clone() {
             Peer::Node | Peer::RemoteNode(_) => {
-                let message = helio_proto::decode(bytes).map_err(|_| "malformed message".to_owned())?;
+                let message =
+                    helio_proto::decode(bytes).map_err(|_| "malformed message".to_owned())?;
                 self.handle_node(number, message);
                 Ok(())
             }
@@ -52,13 +53,22 @@ impl State {
         }
     }
 
-    fn handle_peer(&mut self, number: u64, from: &Arc<WorkerAddress>, bytes: &[u8]) -> Result<(), String> {
+    fn handle_peer(
+        &mut self,
+        number: u64,
+        from: &Arc<WorkerAddress>,
+        bytes: &[u8],
+    ) -> Result<(), String> {
         let frame = Frame::get(bytes).map_err(|error| error.to_string())?;
         match frame {
-            Frame::Template { number: template, body } => self.template_came(number, template, body),
+            Frame::Template { number: template, body } => {
+                self.template_came(number, template, body)
+            }
             Frame::BeginLease { lease, grant, job } => {
-                let grant: LeaseGranted = helio_proto::decode(grant).map_err(|_| "malformed lease".to_owned())?;
-                let job: JobConfig = helio_proto::decode(job).map_err(|_| "malformed job".to_owned())?;
+                let grant: LeaseGranted =
+                    helio_proto::decode(grant).map_err(|_| "malformed lease".to_owned())?;
+                let job: JobConfig =
+                    helio_proto::decode(job).map_err(|_| "malformed job".to_owned())?;
                 self.set_job(job.clone());
                 let Some(conn) = self.conns.get_mut(&number) else { return Ok(()) };
                 // A worker serves one lease at a time.
@@ -94,7 +104,8 @@ impl State {
         let known = match self.templates.get(body) {
             Some(known) => known.clone(),
             None => {
-                let read: Template = helio_proto::decode(body).map_err(|_| "malformed template".to_owned())?;
+                let read: Template =
+                    helio_proto::decode(body).map_err(|_| "malformed template".to_owned())?;
                 let read = Arc::new(read);
                 self.templates.insert(body.to_vec(), read.clone());
                 read
@@ -108,13 +119,23 @@ impl State {
         Ok(())
     }
 
-    fn call_came(&mut self, number: u64, from: &Arc<WorkerAddress>, frame: &Frame<'_>) -> Result<(), String> {
-        let Frame::Call { task, template, lease, returns, flags, args, .. } = frame else { return Ok(()) };
+    fn call_came(
+        &mut self,
+        number: u64,
+        from: &Arc<WorkerAddress>,
+        frame: &Frame<'_>,
+    ) -> Result<(), String> {
+        let Frame::Call { task, template, lease, returns, flags, args, .. } = frame else {
+            return Ok(());
+        };
         let Some(conn) = self.conns.get(&number) else { return Ok(()) };
-        let template = conn.templates.get(template).cloned().ok_or("names a template that it did not send")?;
+        let template =
+            conn.templates.get(template).cloned().ok_or("names a template that it did not send")?;
         let lease = match lease.0 {
             0 => None,
-            _ => Some(conn.leases.get(lease).cloned().ok_or("names a lease that it did not begin")?),
+            _ => {
+                Some(conn.leases.get(lease).cloned().ok_or("names a lease that it did not begin")?)
+            }
         };
         if lease.is_some() && self.blocked > 0 {
             // This worker waits for something itself; the call could be what it waits for.
@@ -125,8 +146,14 @@ impl State {
         let body = (!args.stored_body).then(|| Bytes::Memory(Arc::new(args.body)));
         let inputs = self.inputs(args.deps);
         let attempt = flags & helio_proto::peer::flags::RETRY;
-        let item =
-            Item::Call { task: *task, caller: from.clone(), template, returns: *returns, attempt, lease };
+        let item = Item::Call {
+            task: *task,
+            caller: from.clone(),
+            template,
+            returns: *returns,
+            attempt,
+            lease,
+        };
         self.inbox.push(Waiting { item, body, inputs });
         self.work_came();
         Ok(())

@@ -27,7 +27,9 @@ impl Socket {
     pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
         match self {
             Self::Unix(socket) => socket.set_nonblocking(true),
-            Self::Tcp(socket) => socket.set_nodelay(true).and_then(|()| socket.set_nonblocking(true)),
+            Self::Tcp(socket) => {
+                socket.set_nodelay(true).and_then(|()| socket.set_nonblocking(true))
+            }
         }
     }
 
@@ -119,7 +121,10 @@ impl Conn {
         loop {
             let start = self.input.len();
             // A frame that has begun tells how much is to come: read it in few calls.
-            let announced = self.input.first_chunk::<4>().map_or(0, |head| u32::from_le_bytes(*head) as usize + 4);
+            let announced = self
+                .input
+                .first_chunk::<4>()
+                .map_or(0, |head| u32::from_le_bytes(*head) as usize + 4);
             let room = announced.saturating_sub(start).clamp(CHUNK, 16 * CHUNK);
             self.input.resize(start + room, 0);
             match self.socket.read(&mut self.input[start..]) {
@@ -144,7 +149,9 @@ impl Conn {
     /// The next whole frame's extent in [`Conn::frame`]'s buffer, if there is one.
     pub(crate) fn next(&mut self) -> Result<Option<(usize, usize)>, frame::TooLong> {
         let max = if self.greeted { frame::FRAME_MAX } else { frame::HELLO_MAX };
-        let Some((start, end)) = frame::split(&self.input[self.taken..], max)? else { return Ok(None) };
+        let Some((start, end)) = frame::split(&self.input[self.taken..], max)? else {
+            return Ok(None);
+        };
         let extent = (self.taken + start, self.taken + end);
         self.taken = extent.1;
         Ok(Some(extent))

@@ -49,7 +49,10 @@ pub(crate) fn register(
     port: u16,
 ) -> Result<(UnixStream, Registered, Option<OwnedFd>), Error> {
     let socket = unix_connect(&options.node_socket).map_err(|error| {
-        Error::Disconnected(format!("the node's daemon does not answer at {}: {error}", options.node_socket.display()))
+        Error::Disconnected(format!(
+            "the node's daemon does not answer at {}: {error}",
+            options.node_socket.display()
+        ))
     })?;
     let role = if options.is_driver { Role::Driver } else { Role::Worker };
     let hello = greeting(&options.token, role, me);
@@ -66,15 +69,18 @@ pub(crate) fn register(
     };
     let mut out = Vec::new();
     frame::put(&mut out, |b| b.extend_from_slice(&helio_proto::encode(&hello)));
-    frame::put(&mut out, |b| b.extend_from_slice(&helio_proto::encode(&ClientToNode::from(register))));
+    frame::put(&mut out, |b| {
+        b.extend_from_slice(&helio_proto::encode(&ClientToNode::from(register)))
+    });
     io::Write::write_all(&mut (&socket), &out)?;
     let mut input = Input { socket: &socket, bytes: Vec::new(), fd: None };
-    let welcome: Welcome = helio_proto::decode(&input.frame(frame::HELLO_MAX)?).map_err(|e| Error::Io(e.to_string()))?;
+    let welcome: Welcome = helio_proto::decode(&input.frame(frame::HELLO_MAX)?)
+        .map_err(|e| Error::Io(e.to_string()))?;
     if !welcome.refused.is_empty() {
         return Err(Error::Disconnected(welcome.refused));
     }
-    let answer: NodeToClient =
-        helio_proto::decode(&input.frame(frame::FRAME_MAX)?).map_err(|e| Error::Io(e.to_string()))?;
+    let answer: NodeToClient = helio_proto::decode(&input.frame(frame::FRAME_MAX)?)
+        .map_err(|e| Error::Io(e.to_string()))?;
     let NodeToClient::Registered(registered) = answer else {
         return Err(Error::Disconnected("the daemon did not answer the registration".into()));
     };
@@ -96,7 +102,9 @@ impl Input<'_> {
     fn frame(&mut self, max: usize) -> Result<Vec<u8>, Error> {
         self.bytes.clear();
         self.read(4)?;
-        let length = u32::from_le_bytes([self.bytes[0], self.bytes[1], self.bytes[2], self.bytes[3]]) as usize;
+        let length =
+            u32::from_le_bytes([self.bytes[0], self.bytes[1], self.bytes[2], self.bytes[3]])
+                as usize;
         if length > max {
             return Err(Error::Disconnected(frame::TooLong { length, max }.to_string()));
         }
@@ -112,11 +120,12 @@ impl Input<'_> {
             let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut ancillary = RecvAncillaryBuffer::new(&mut space);
             let mut slices = [io::IoSliceMut::new(&mut self.bytes[done..])];
-            let got = match recvmsg(self.socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-                Ok(message) => message.bytes,
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            };
+            let got =
+                match recvmsg(self.socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+                    Ok(message) => message.bytes,
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(error) => return Err(error.into()),
+                };
             if got == 0 {
                 return Err(Error::Disconnected("the node's daemon closed the connection".into()));
             }
@@ -227,7 +236,8 @@ impl State {
         } else {
             Err(io::ErrorKind::NotFound.into())
         };
-        let number = socket.and_then(|socket| self.add_conn(socket, Peer::Process(address.clone())));
+        let number =
+            socket.and_then(|socket| self.add_conn(socket, Peer::Process(address.clone())));
         match number {
             Ok(number) => {
                 self.peers.insert(address.worker_id, number);
@@ -303,9 +313,13 @@ impl State {
 
     /// A connection is over, and why. What was refused is said once, not as often as somebody tries.
     pub(crate) fn conn_ended(&mut self, number: u64, reason: &str) {
-        let stranger = self.conns.get(&number).is_some_and(|conn| matches!(conn.peer, Peer::Stranger));
+        let stranger =
+            self.conns.get(&number).is_some_and(|conn| matches!(conn.peer, Peer::Stranger));
         let now = self.now();
-        if stranger && reason != "closed" && self.refusal_logged.is_none_or(|at| now >= at + REFUSAL_LOG_US) {
+        if stranger
+            && reason != "closed"
+            && self.refusal_logged.is_none_or(|at| now >= at + REFUSAL_LOG_US)
+        {
             self.refusal_logged = Some(now);
             let text = format!("a connection was refused: {reason}");
             if self.options.is_driver {
@@ -319,7 +333,8 @@ impl State {
 
     /// A stranger's first frame.
     pub(crate) fn greeted_by(&mut self, number: u64, bytes: &[u8]) -> Result<(), String> {
-        let hello: Hello = helio_proto::decode(bytes).map_err(|_| "its greeting is malformed".to_owned())?;
+        let hello: Hello =
+            helio_proto::decode(bytes).map_err(|_| "its greeting is malformed".to_owned())?;
         let refused = hello::refusal(&hello, &self.options.token);
         let me = self.owner.address().clone();
         let welcome = Welcome {
@@ -354,7 +369,8 @@ impl State {
 
     /// Our greeting was answered.
     pub(crate) fn welcomed(&mut self, number: u64, bytes: &[u8]) -> Result<(), String> {
-        let welcome: Welcome = helio_proto::decode(bytes).map_err(|_| "its welcome is malformed".to_owned())?;
+        let welcome: Welcome =
+            helio_proto::decode(bytes).map_err(|_| "its welcome is malformed".to_owned())?;
         if !welcome.refused.is_empty() {
             return Err(welcome.refused);
         }

@@ -52,7 +52,14 @@ pub(crate) enum Turn {
 
 impl Duty {
     pub(crate) fn new() -> Self {
-        let roster = Roster { holder: Holder::Nobody, waiters: 0, last: Instant::now(), polls: 0, onlookers: 0, net_parked: false };
+        let roster = Roster {
+            holder: Holder::Nobody,
+            waiters: 0,
+            last: Instant::now(),
+            polls: 0,
+            onlookers: 0,
+            net_parked: false,
+        };
         Self { roster: Mutex::new(roster), changed: Condvar::new(), onlookers: Condvar::new() }
     }
 

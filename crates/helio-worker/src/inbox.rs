@@ -113,10 +113,9 @@ impl Inbox {
 
     /// Takes a call out before it was handed out.
     pub(crate) fn remove(&mut self, task: TaskId) -> Option<Arc<WorkerAddress>> {
-        let place = self
-            .queue
-            .iter()
-            .position(|waiting| matches!(&waiting.item, Item::Call { task: queued, .. } if *queued == task))?;
+        let place = self.queue.iter().position(
+            |waiting| matches!(&waiting.item, Item::Call { task: queued, .. } if *queued == task),
+        )?;
         match self.queue.remove(place)?.item {
             Item::Call { caller, .. } => Some(caller),
             Item::Construct(_) | Item::Other(_) => None,
@@ -157,21 +156,27 @@ impl Waiting {
             .collect();
         let body = match self.body {
             Some(body) => body,
-            None => inputs.pop_front().map_or_else(|| Bytes::Memory(Arc::default()), |payload| payload.bytes),
+            None => inputs
+                .pop_front()
+                .map_or_else(|| Bytes::Memory(Arc::default()), |payload| payload.bytes),
         };
         let deps = inputs.into();
         match self.item {
-            Item::Call { task, caller, template, returns, attempt, lease } => Work::Call(Box::new(crate::api::Call {
-                task,
-                caller: caller.worker_id,
-                template,
-                body,
-                deps,
-                returns,
-                attempt,
-                lease,
-            })),
-            Item::Construct(construct) => Work::Construct(Box::new(Construct { body, deps, ..*construct })),
+            Item::Call { task, caller, template, returns, attempt, lease } => {
+                Work::Call(Box::new(crate::api::Call {
+                    task,
+                    caller: caller.worker_id,
+                    template,
+                    body,
+                    deps,
+                    returns,
+                    attempt,
+                    lease,
+                }))
+            }
+            Item::Construct(construct) => {
+                Work::Construct(Box::new(Construct { body, deps, ..*construct }))
+            }
             Item::Other(work) => work,
         }
     }

@@ -46,7 +46,11 @@ impl State {
                 if m.drain && self.inbox.len() > 0 {
                     // What was sent before the order to end is still to be done.
                     let exit = Work::Exit { reason: m.reason, drain: true };
-                    self.inbox.push(Waiting { item: Item::Other(exit), body: None, inputs: Vec::new() });
+                    self.inbox.push(Waiting {
+                        item: Item::Other(exit),
+                        body: None,
+                        inputs: Vec::new(),
+                    });
                     self.work_came();
                 } else {
                     self.add_work(Work::Exit { reason: m.reason, drain: m.drain });
@@ -96,8 +100,12 @@ impl State {
                     self.news = true;
                 }
             }
-            NodeToClient::RevokeLease(m) => self.apply(Event::LeaseRevoked { node, lease: m.lease_id }),
-            NodeToClient::LeaseLost(m) => self.apply(Event::LeaseLost { node, lease: m.lease_id, cause: m.cause }),
+            NodeToClient::RevokeLease(m) => {
+                self.apply(Event::LeaseRevoked { node, lease: m.lease_id })
+            }
+            NodeToClient::LeaseLost(m) => {
+                self.apply(Event::LeaseLost { node, lease: m.lease_id, cause: m.cause })
+            }
             _ => {}
         }
     }
@@ -138,7 +146,7 @@ impl State {
         let request_id = self.request();
         self.fetching.insert(id, request_id);
         self.fetches.insert(request_id, id);
-        self.to_node(FetchObject { request_id, object_id: id, locations }.into());
+        self.tell_node(FetchObject { request_id, object_id: id, locations }.into());
     }
 
     fn fetched(&mut self, request: u64, offset: u64, size: u64) {
@@ -146,7 +154,7 @@ impl State {
         self.fetching.remove(&id);
         let slice = self.arena.as_ref().and_then(|arena| arena.slice(offset, size).ok());
         let Some(slice) = slice else {
-            self.to_node(ReleaseObject { object_id: id, pins: 1 }.into());
+            self.tell_node(ReleaseObject { object_id: id, pins: 1 }.into());
             return;
         };
         let pin = Arc::new(Pin { id, slice, returned: self.unpinned.clone() });

@@ -1,8 +1,8 @@
 //! The runtime: what the front calls, and the loop in which it waits.
 
+use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
@@ -12,8 +12,8 @@ use helio_owner_state::actor::{Creation, handle_object};
 use helio_owner_state::{Event, IdMap, Owner, Stored, Target, TaskSpec};
 use helio_proto::control::{ActorInfo, ActorSpec, ControlRequest, ControlResponse};
 use helio_proto::node::{
-    Blocked, CreateObject, FlushLogs, JobConfig, LeaseClass, LogLine, Notice, Registered, SealObject, StopNode,
-    Unblocked,
+    Blocked, CreateObject, FlushLogs, JobConfig, LeaseClass, LogLine, Notice, Registered,
+    SealObject, StopNode, Unblocked,
 };
 use helio_proto::peer::{Reference, STREAMING, Template};
 use helio_store::{Arena, ArenaSlice};
@@ -24,8 +24,8 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
 use crate::api::{
-    ActorCreated, Bytes, CallArgs, Error, Interrupt, Options, Outcome, Outgoing, OutgoingValue, Payload, Retry,
-    StreamNext, Work,
+    ActorCreated, Bytes, CallArgs, Error, Interrupt, Options, Outcome, Outgoing, OutgoingValue,
+    Payload, Retry, StreamNext, Work,
 };
 use crate::conn::{Peer, Socket};
 use crate::connect;
@@ -94,7 +94,7 @@ impl Created {
     pub fn seal(mut self) -> OutgoingValue {
         self.sealed = true;
         let mut state = self.runtime.state.lock();
-        state.to_node(SealObject { object_id: self.id }.into());
+        state.tell_node(SealObject { object_id: self.id }.into());
         state.flush();
         OutgoingValue::Stored { size: self.size, location: state.node_address() }
     }
@@ -104,7 +104,7 @@ impl Drop for Created {
     fn drop(&mut self) {
         if !self.sealed {
             let mut state = self.runtime.state.lock();
-            state.to_node(helio_proto::node::AbortObject { object_id: self.id }.into());
+            state.tell_node(helio_proto::node::AbortObject { object_id: self.id }.into());
             state.flush();
         }
     }
@@ -146,16 +146,18 @@ impl Runtime {
     /// [`Error::Disconnected`] when the daemon does not answer or refuses.
     pub fn connect(mut options: Options) -> Result<Arc<Self>, Error> {
         if options.worker_id.is_nil() {
-            getrandom::fill(&mut options.worker_id.0).map_err(|error| Error::Io(error.to_string()))?;
+            getrandom::fill(&mut options.worker_id.0)
+                .map_err(|error| Error::Io(error.to_string()))?;
         }
-        let (tcp, port) = connect::tcp_listen(&std::env::var("HELIOSTAT_NODE_HOST").unwrap_or_default())?;
+        let (tcp, port) = connect::tcp_listen(&options.host)?;
         // Before the daemon hears of us: it hands our address out at once.
         let sockets_dir = options.node_socket.parent().unwrap_or_else(|| "/".as_ref()).to_owned();
         let unix = connect::unix_listen(&sockets_dir.join(options.worker_id.socket_name()))?;
         let (socket, registered, memory) = connect::register(&options, options.worker_id, port)?;
         let arena = match memory {
             Some(fd) => {
-                let arena = Arena::map(fd, registered.arena_size).map_err(|error| Error::Io(error.to_string()))?;
+                let arena = Arena::map(fd, registered.arena_size)
+                    .map_err(|error| Error::Io(error.to_string()))?;
                 Some(Arc::new(arena))
             }
             None => None,
@@ -169,7 +171,10 @@ impl Runtime {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let notify = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
         let watch = |fd: std::os::fd::BorrowedFd<'_>, what: Watched| {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(what as u64), epoll::EventFlags::IN)
         };
@@ -181,7 +186,17 @@ impl Runtime {
         let mut job = options.job.clone();
         job.job_id = registered.job_id;
         job.namespace.clone_from(&registered.namespace);
-        let state = State::new(&address, job, &registered, &options, arena, sockets_dir, &epoll, timer, &notify)?;
+        let state = State::new(
+            &address,
+            job,
+            &registered,
+            &options,
+            arena,
+            sockets_dir,
+            &epoll,
+            timer,
+            &notify,
+        )?;
         let runtime = Arc::new(Self {
             state: Mutex::new(state),
             duty: Duty::new(),
@@ -272,7 +287,8 @@ impl Runtime {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 break Err(Error::Timeout);
             }
-            let mut limit = deadline.map_or(INTERRUPT_EVERY, |deadline| (deadline - now).min(INTERRUPT_EVERY));
+            let mut limit =
+                deadline.map_or(INTERRUPT_EVERY, |deadline| (deadline - now).min(INTERRUPT_EVERY));
             if !blocked && !self.options.is_driver {
                 limit = limit.min(BLOCKED_AFTER);
             }
@@ -299,7 +315,7 @@ impl Runtime {
         self.waits.fetch_add(1, Ordering::Relaxed);
         state.blocked += 1;
         if state.blocked == 1 {
-            state.to_node(Blocked {}.into());
+            state.tell_node(Blocked {}.into());
             state.hand_back(usize::MAX);
         }
     }
@@ -310,7 +326,7 @@ impl Runtime {
             self.waits.fetch_sub(1, Ordering::Relaxed);
             state.blocked -= 1;
             if state.blocked == 0 {
-                state.to_node(Unblocked {}.into());
+                state.tell_node(Unblocked {}.into());
                 state.flush();
             }
         }
@@ -321,7 +337,11 @@ impl Runtime {
     ///
     /// The last poll before ours may have brought what we wait for after we looked: so the state is
     /// looked at again once the duty is ours, and nothing can come in between.
-    fn turn<T>(&self, limit: Duration, done: &mut impl FnMut(&mut State) -> Option<T>) -> (bool, Option<T>) {
+    fn turn<T>(
+        &self,
+        limit: Duration,
+        done: &mut impl FnMut(&mut State) -> Option<T>,
+    ) -> (bool, Option<T>) {
         if self.duty.enter(limit, || self.wake_up()) == Turn::Look {
             return (false, None);
         }
@@ -348,7 +368,8 @@ impl Runtime {
     /// Sleeps in `epoll` and handles what comes. Returns whether a signal cut it short, and whether
     /// something changed.
     fn poll(&self, limit: Option<Duration>) -> (bool, bool) {
-        let mut buffer: [std::mem::MaybeUninit<epoll::Event>; 64] = [const { std::mem::MaybeUninit::uninit() }; 64];
+        let mut buffer: [std::mem::MaybeUninit<epoll::Event>; 64] =
+            [const { std::mem::MaybeUninit::uninit() }; 64];
         let due = {
             let state = self.state.lock();
             let now = state.now();
@@ -444,7 +465,10 @@ impl Runtime {
                 if flags.contains(epoll::EventFlags::OUT) {
                     state.touch(number);
                 }
-                let ends = epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR | epoll::EventFlags::RDHUP;
+                let ends = epoll::EventFlags::IN
+                    | epoll::EventFlags::HUP
+                    | epoll::EventFlags::ERR
+                    | epoll::EventFlags::RDHUP;
                 if flags.intersects(ends)
                     && let Err(reason) = state.read_conn(number)
                 {
@@ -515,7 +539,11 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`Runtime::put`].
-    pub fn put_created(&self, created: Created, contained: Vec<ObjectId>) -> Result<ObjectId, Error> {
+    pub fn put_created(
+        &self,
+        created: Created,
+        contained: Vec<ObjectId>,
+    ) -> Result<ObjectId, Error> {
         let id = created.id();
         let value = created.seal();
         let mut state = self.settled();
@@ -537,7 +565,12 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`Runtime::create`].
-    pub fn create_as(self: &Arc<Self>, id: ObjectId, size: u64, interrupt: Interrupt<'_>) -> Result<Created, Error> {
+    pub fn create_as(
+        self: &Arc<Self>,
+        id: ObjectId,
+        size: u64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Created, Error> {
         let request = {
             let mut state = self.settled();
             if state.arena.is_none() {
@@ -545,7 +578,7 @@ impl Runtime {
             }
             let request_id = state.request();
             state.grants.insert(request_id, None);
-            state.to_node(CreateObject { request_id, object_id: id, size }.into());
+            state.tell_node(CreateObject { request_id, object_id: id, size }.into());
             request_id
         };
         let grant = self.wait_until(None, interrupt, |state| match state.grants.get(&request) {
@@ -556,7 +589,12 @@ impl Runtime {
             self.state.lock().grants.remove(&request);
         }
         let offset = grant?.map_err(Error::Refused)?;
-        let arena = self.state.lock().arena.clone().ok_or_else(|| Error::Invalid("no object store".into()))?;
+        let arena = self
+            .state
+            .lock()
+            .arena
+            .clone()
+            .ok_or_else(|| Error::Invalid("no object store".into()))?;
         let slice = arena.slice(offset, size).map_err(|error| Error::Io(error.to_string()))?;
         Ok(Created { runtime: self.clone(), id, size, slice, sealed: false })
     }
@@ -565,7 +603,12 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Raised`] as soon as one holds an error, [`Error::Timeout`], [`Error::Interrupted`].
-    pub fn get(&self, ids: &[ObjectId], timeout: Option<Duration>, interrupt: Interrupt<'_>) -> Result<Vec<Payload>, Error> {
+    pub fn get(
+        &self,
+        ids: &[ObjectId],
+        timeout: Option<Duration>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<Payload>, Error> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut values: Vec<Option<Payload>> = vec![None; ids.len()];
         let mut missing: Vec<usize> = (0..ids.len()).collect();
@@ -574,7 +617,11 @@ impl Runtime {
             if !watched {
                 watched = true;
                 for id in ids {
-                    if state.owner.object(id).is_some_and(|object| object.owner.is_some() && !object.is_ready()) {
+                    if state
+                        .owner
+                        .object(id)
+                        .is_some_and(|object| object.owner.is_some() && !object.is_ready())
+                    {
                         state.apply(Event::Watch { id: *id });
                     }
                 }
@@ -611,11 +658,16 @@ impl Runtime {
     pub fn try_get_inline(&self, id: ObjectId) -> Option<Payload> {
         let state = self.state.lock();
         match &state.owner.object(&id)?.value {
-            Stored::Inline(bytes) => Some(Payload { bytes: Bytes::Memory(bytes.clone()), is_error: false }),
-            Stored::Error(bytes) => Some(Payload { bytes: Bytes::Memory(bytes.clone()), is_error: true }),
-            Stored::Stores { .. } => {
-                Some(Payload { bytes: Bytes::Pinned(state.pins.get(&id)?.clone()), is_error: false })
+            Stored::Inline(bytes) => {
+                Some(Payload { bytes: Bytes::Memory(bytes.clone()), is_error: false })
             }
+            Stored::Error(bytes) => {
+                Some(Payload { bytes: Bytes::Memory(bytes.clone()), is_error: true })
+            }
+            Stored::Stores { .. } => Some(Payload {
+                bytes: Bytes::Pinned(state.pins.get(&id)?.clone()),
+                is_error: false,
+            }),
             Stored::Pending => None,
         }
     }
@@ -639,7 +691,11 @@ impl Runtime {
             if !watched {
                 watched = true;
                 for id in ids {
-                    if state.owner.object(id).is_some_and(|object| object.owner.is_some() && !object.is_ready()) {
+                    if state
+                        .owner
+                        .object(id)
+                        .is_some_and(|object| object.owner.is_some() && !object.is_ready())
+                    {
                         state.apply(Event::Watch { id: *id });
                     }
                 }
@@ -695,7 +751,8 @@ impl Runtime {
         ready
             .into_iter()
             .filter(|id| {
-                let here = state.owner.object(id).is_none_or(|object| object.is_ready()) && state.read_or_gone(*id);
+                let here = state.owner.object(id).is_none_or(|object| object.is_ready())
+                    && state.read_or_gone(*id);
                 if !here {
                     state.watched.insert(*id);
                 }
@@ -896,7 +953,11 @@ impl Runtime {
     /// Calls to the actor that have not ended.
     #[must_use]
     pub fn actor_pending_calls(&self, actor: ActorId) -> usize {
-        self.state.lock().owner.actor(&actor).map_or(0, helio_owner_state::actor::Actor::pending_calls)
+        self.state
+            .lock()
+            .owner
+            .actor(&actor)
+            .map_or(0, helio_owner_state::actor::Actor::pending_calls)
     }
 
     /// What was published last of an actor.
@@ -1000,7 +1061,11 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Interrupted`], [`Error::Disconnected`].
-    pub fn next_work(&self, timeout: Option<Duration>, interrupt: Interrupt<'_>) -> Result<Option<Work>, Error> {
+    pub fn next_work(
+        &self,
+        timeout: Option<Duration>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Option<Work>, Error> {
         {
             let mut state = self.settled();
             if let Some(work) = state.inbox.pop() {
@@ -1035,7 +1100,11 @@ impl Runtime {
         }
     }
 
-    fn wait_for_work(&self, deadline: Option<Instant>, interrupt: Interrupt<'_>) -> Result<Work, Error> {
+    fn wait_for_work(
+        &self,
+        deadline: Option<Instant>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Work, Error> {
         loop {
             {
                 let mut state = self.settled();
@@ -1092,10 +1161,22 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Interrupted`], [`Error::Disconnected`].
-    pub fn item(&self, task: TaskId, index: u32, item: Outgoing, bound: u32, interrupt: Interrupt<'_>) -> Result<(), Error> {
+    pub fn item(
+        &self,
+        task: TaskId,
+        index: u32,
+        item: Outgoing,
+        bound: u32,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Error> {
         {
             let mut state = self.settled();
-            let caller = state.inbox.running.iter().find(|(running, _)| *running == task).map(|(_, c)| c.clone());
+            let caller = state
+                .inbox
+                .running
+                .iter()
+                .find(|(running, _)| *running == task)
+                .map(|(_, c)| c.clone());
             let Some(caller) = caller else { return Ok(()) };
             state.apply(Event::ItemMade { task, caller, index, item });
             state.urgent = false;
@@ -1120,14 +1201,14 @@ impl Runtime {
     pub fn actor_ready(&self, actor_id: ActorId, result: Result<(), (Vec<u8>, String)>) {
         let (error, message) = result.err().unwrap_or_default();
         let mut state = self.settled();
-        state.to_node(helio_proto::node::ActorReady { actor_id, error, message }.into());
+        state.tell_node(helio_proto::node::ActorReady { actor_id, error, message }.into());
         state.flush();
     }
 
     /// The process is about to end of its own will.
     pub fn leaving(&self, cause: DeathCause) {
         let mut state = self.settled();
-        state.to_node(helio_proto::node::Leaving { cause }.into());
+        state.tell_node(helio_proto::node::Leaving { cause }.into());
         state.flush();
     }
 
@@ -1190,12 +1271,13 @@ impl Runtime {
         let request = {
             let mut state = self.settled();
             let request_id = state.request();
-            state.to_node(FlushLogs { request_id }.into());
+            state.tell_node(FlushLogs { request_id }.into());
             request_id
         };
         let mut never = || false;
         let deadline = Some(Instant::now() + timeout);
-        let _ = self.wait_until(deadline, &mut never, |state| state.flushed.remove(&request).then_some(()));
+        let _ = self
+            .wait_until(deadline, &mut never, |state| state.flushed.remove(&request).then_some(()));
     }
 
     /// Leaves the session; a driver that started the cluster ends it and waits until it is gone.
@@ -1205,12 +1287,13 @@ impl Runtime {
         }
         if self.options.is_driver && self.options.owns_cluster {
             let mut state = self.settled();
-            state.to_node(StopNode { reason: "its driver has ended".into() }.into());
+            state.tell_node(StopNode { reason: "its driver has ended".into() }.into());
             state.flush();
             drop(state);
             let mut never = || false;
             let deadline = Some(Instant::now() + SHUTDOWN_WAIT);
-            let _ = self.wait_until(deadline, &mut never, |state| state.closed.is_some().then_some(()));
+            let _ =
+                self.wait_until(deadline, &mut never, |state| state.closed.is_some().then_some(()));
         }
         self.closed.store(true, Ordering::Release);
         {

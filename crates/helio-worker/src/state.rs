@@ -201,7 +201,12 @@ impl State {
             let mut flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
             flags.set(epoll::EventFlags::OUT, conn.stuffed);
             // The descriptor is registered as long as the connection lives.
-            let _ = epoll::modify(&self.epoll, conn.socket.as_fd(), epoll::EventData::new_u64(number), flags);
+            let _ = epoll::modify(
+                &self.epoll,
+                conn.socket.as_fd(),
+                epoll::EventData::new_u64(number),
+                flags,
+            );
         }
     }
 
@@ -232,7 +237,7 @@ impl State {
         };
         for object_id in returned {
             let release = helio_proto::node::ReleaseObject { object_id, pins: 1 };
-            self.to_node(release.into());
+            self.tell_node(release.into());
         }
     }
 

@@ -204,7 +204,7 @@ class ActorUnavailableError(RayActorError):
     def __init__(self, error_message: str, actor_id: bytes | None) -> None:
         hexed = actor_id.hex() if actor_id is not None else None
         text = (
-            f"The actor {hexed} is temporarily unavailable: {error_message.rstrip('.')}. "
+            f"The actor {hexed} is unavailable: {error_message.rstrip('.')}. "
             "The task may or may not have been executed on the actor."
         )
         super().__init__(hexed, text)

@@ -21,7 +21,10 @@ impl ActorMethod {
         handle: &Bound<'py, ActorHandleBase>,
         slot: &Bound<'py, MethodSlot>,
     ) -> PyResult<Bound<'py, Self>> {
-        Bound::new(handle.py(), Self { handle: handle.clone().unbind(), slot: slot.clone().unbind() })
+        Bound::new(
+            handle.py(),
+            Self { handle: handle.clone().unbind(), slot: slot.clone().unbind() },
+        )
     }
 }
 
@@ -74,7 +77,10 @@ impl ActorMethod {
     }
 
     #[pyo3(signature = (**options))]
-    fn options<'py>(slf: &Bound<'py, Self>, options: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+    fn options<'py>(
+        slf: &Bound<'py, Self>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         match &slf.get().slot.bind(py).get().on_options {
             Some(hook) => hook.bind(py).call((slf,), options),

@@ -17,7 +17,11 @@ impl Arity {
     }
 
     /// Raises `TypeError` when the arguments do not fit.
-    pub(super) fn check(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    pub(super) fn check(
+        &self,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
         let fits = args.len() >= self.min && self.max.is_none_or(|max| args.len() <= max);
         let Some(check) = &self.check else { return Ok(()) };
         if fits && kwargs.is_none_or(|kwargs| kwargs.is_empty()) {

@@ -119,19 +119,32 @@ pub(crate) fn know_actor(
 /// End an actor.
 #[pyfunction]
 #[pyo3(signature = (actor_id, no_restart = true))]
-pub(crate) fn kill_actor(py: Python<'_>, actor_id: &Bound<'_, ActorID>, no_restart: bool) -> PyResult<()> {
+pub(crate) fn kill_actor(
+    py: Python<'_>,
+    actor_id: &Bound<'_, ActorID>,
+    no_restart: bool,
+) -> PyResult<()> {
     let session = session::active(py)?;
-    session.runtime.kill_actor(ActorID::id(actor_id), no_restart).map_err(|error| errors::raise(py, error))
+    session
+        .runtime
+        .kill_actor(ActorID::id(actor_id), no_restart)
+        .map_err(|error| errors::raise(py, error))
 }
 
 #[pyfunction]
-pub(crate) fn actor_pending_calls(py: Python<'_>, actor_id: &Bound<'_, ActorID>) -> PyResult<usize> {
+pub(crate) fn actor_pending_calls(
+    py: Python<'_>,
+    actor_id: &Bound<'_, ActorID>,
+) -> PyResult<usize> {
     Ok(session::active(py)?.runtime.actor_pending_calls(ActorID::id(actor_id)))
 }
 
 /// What was last heard of an actor.
 #[pyfunction]
-pub(crate) fn actor_info<'py>(py: Python<'py>, actor_id: &Bound<'py, ActorID>) -> PyResult<Option<Bound<'py, PyDict>>> {
+pub(crate) fn actor_info<'py>(
+    py: Python<'py>,
+    actor_id: &Bound<'py, ActorID>,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
     let info = session::active(py)?.runtime.actor_info(ActorID::id(actor_id));
     info.map(|info| rows::actor(py, &info)).transpose()
 }

@@ -42,7 +42,8 @@ impl Extra {
     /// What other front ends left out takes its default.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Self::default() };
-        let Some((text, retry)) = rest.split_at_checked(u32::from_le_bytes(*length) as usize) else {
+        let Some((text, retry)) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+        else {
             return Self::default();
         };
         let fields: Value = serde_json::from_slice(text).unwrap_or_default();

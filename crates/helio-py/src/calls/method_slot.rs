@@ -57,7 +57,8 @@ impl MethodSlot {
             dynamic: returns == Returns::Dynamic,
             ..Extra::default()
         };
-        let on_error = retry_exceptions.map_or(Ok(false), |value| plan::retry_exceptions(value, &mut extra))?;
+        let on_error = retry_exceptions
+            .map_or(Ok(false), |value| plan::retry_exceptions(value, &mut extra))?;
         let template = Template {
             kind: CallKind::Method as u32,
             name: name.to_owned(),
@@ -99,15 +100,22 @@ impl MethodSlot {
         owner: Option<&Bound<'py, PyType>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = owner;
-        let Some(handle) = handle.filter(|handle| !handle.is_none()) else { return Ok(slf.clone().into_any()) };
+        let Some(handle) = handle.filter(|handle| !handle.is_none()) else {
+            return Ok(slf.clone().into_any());
+        };
         let Ok(handle) = handle.cast::<ActorHandleBase>() else {
-            return Err(PyAttributeError::new_err("an actor method of something that is no handle"));
+            return Err(PyAttributeError::new_err(
+                "an actor method of something that is no handle",
+            ));
         };
         Ok(Self::bound(slf, handle)?.into_any())
     }
 
     /// The method of that handle.
-    fn bound<'py>(slf: &Bound<'py, Self>, handle: &Bound<'py, ActorHandleBase>) -> PyResult<Bound<'py, ActorMethod>> {
+    fn bound<'py>(
+        slf: &Bound<'py, Self>,
+        handle: &Bound<'py, ActorHandleBase>,
+    ) -> PyResult<Bound<'py, ActorMethod>> {
         ActorMethod::of(handle, slf)
     }
 

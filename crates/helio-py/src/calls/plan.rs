@@ -63,7 +63,8 @@ impl<'py> Plan<'_, 'py> {
             ..Strategy::default()
         };
         if !node.is_empty() {
-            strategy.node_id = NodeId::from_hex(&node).map_err(|error| PyValueError::new_err(error.to_string()))?;
+            strategy.node_id = NodeId::from_hex(&node)
+                .map_err(|error| PyValueError::new_err(error.to_string()))?;
         }
         if let Some(group) = given.find("placement_group_id")? {
             strategy.placement_group = PlacementGroupID::id(group.cast()?);

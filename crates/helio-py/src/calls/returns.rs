@@ -44,13 +44,21 @@ impl Returns {
     }
 
     /// `ObjectRef`, list, `None` or generator; takes over the references in `ids`.
-    pub(crate) fn to_python<'py>(self, py: Python<'py>, ids: &[ObjectId], epoch: u32) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn to_python<'py>(
+        self,
+        py: Python<'py>,
+        ids: &[ObjectId],
+        epoch: u32,
+    ) -> PyResult<Bound<'py, PyAny>> {
         match (self, ids) {
             (Self::Streaming, [id]) => Ok(ObjectRefGenerator::make(py, *id, epoch)?.into_any()),
             (_, [id]) => Ok(ObjectRef::counted(py, *id, epoch)?.into_any()),
             (_, []) => Ok(py.None().into_bound(py)),
             (_, ids) => {
-                let refs = ids.iter().map(|id| ObjectRef::counted(py, *id, epoch)).collect::<PyResult<Vec<_>>>()?;
+                let refs = ids
+                    .iter()
+                    .map(|id| ObjectRef::counted(py, *id, epoch))
+                    .collect::<PyResult<Vec<_>>>()?;
                 Ok(PyList::new(py, refs)?.into_any())
             }
         }

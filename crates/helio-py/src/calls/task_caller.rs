@@ -88,7 +88,9 @@ impl Ready {
         let py = plan.0.py();
         let function = plan.need("function")?;
         let name: String = plan.or("name", "function".to_owned())?;
-        let returns = plan.find("num_returns")?.map_or(Ok(Returns::Count(1)), |value| Returns::from_python(&value))?;
+        let returns = plan
+            .find("num_returns")?
+            .map_or(Ok(Returns::Count(1)), |value| Returns::from_python(&value))?;
         let mut resources = plan.resources("resources")?;
         if plan.find("resources")?.is_none() {
             resources = ResourceSet::from_units([("CPU", 1.0)]);

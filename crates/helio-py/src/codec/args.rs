@@ -114,7 +114,11 @@ pub(crate) struct Unpacked<'py> {
 
 /// Unpacks a body; `deps` are the values of the arguments that were references. The first of them
 /// that failed is the error.
-pub(crate) fn unpack<'py>(py: Python<'py>, body: Source, deps: &[Payload]) -> PyResult<Unpacked<'py>> {
+pub(crate) fn unpack<'py>(
+    py: Python<'py>,
+    body: Source,
+    deps: &[Payload],
+) -> PyResult<Unpacked<'py>> {
     let flags = *body.first().ok_or_else(damaged)?;
     let body = if flags & BUFFERS != 0 { body.aligned() } else { body };
     if flags & REFS == 0 {
@@ -124,7 +128,12 @@ pub(crate) fn unpack<'py>(py: Python<'py>, body: Source, deps: &[Payload]) -> Py
     refs::reading(table, || read(py, &body, flags, deps))
 }
 
-fn read<'py>(py: Python<'py>, body: &Source, flags: u8, deps: &[Payload]) -> PyResult<Unpacked<'py>> {
+fn read<'py>(
+    py: Python<'py>,
+    body: &Source,
+    flags: u8,
+    deps: &[Payload],
+) -> PyResult<Unpacked<'py>> {
     let mut cursor = Cursor::new(body, 1);
     let n_args = cursor.u32()?;
     let mut names = Vec::new();
@@ -142,7 +151,11 @@ fn read<'py>(py: Python<'py>, body: &Source, flags: u8, deps: &[Payload]) -> PyR
         cursor.u8()?;
         let dep = deps.next().ok_or_else(damaged)?;
         let source = Source::Shared(dep.bytes.clone());
-        if dep.is_error { Err(PyErr::from_value(errors::exception_of(py, source)?)) } else { super::decode(py, source) }
+        if dep.is_error {
+            Err(PyErr::from_value(errors::exception_of(py, source)?))
+        } else {
+            super::decode(py, source)
+        }
     };
     let args = (0..n_args).map(|_| next()).collect::<PyResult<Vec<_>>>()?;
     let args = PyTuple::new(py, args)?;

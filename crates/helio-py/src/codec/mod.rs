@@ -128,7 +128,11 @@ pub(crate) fn serialize<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
 /// Back again; raises when `is_error`.
 #[pyfunction]
 #[pyo3(signature = (data, is_error = false))]
-pub(crate) fn deserialize<'py>(py: Python<'py>, data: &[u8], is_error: bool) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn deserialize<'py>(
+    py: Python<'py>,
+    data: &[u8],
+    is_error: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let source = Source::copied(data);
     if is_error { Err(errors::from_bytes(py, source)) } else { decode(py, source) }
 }

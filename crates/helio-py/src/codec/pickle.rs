@@ -55,7 +55,10 @@ fn tools(py: Python<'_>) -> PyResult<&Tools> {
     TOOLS.get_or_try_init(py, || {
         let pickle = py.import("pickle")?;
         let keywords = PyDict::new(py);
-        keywords.set_item("buffer_callback", py.import("heliostat._heliostat")?.getattr("_buffer_callback")?)?;
+        keywords.set_item(
+            "buffer_callback",
+            py.import("heliostat._heliostat")?.getattr("_buffer_callback")?,
+        )?;
         Ok(Tools {
             dumps: pickle.getattr("dumps")?.unbind(),
             keywords: keywords.unbind(),
@@ -97,7 +100,9 @@ pub(super) fn dumps<'py>(
     .map_err(|error| explain(value, error, purpose))
 }
 
-fn with_buffers<'py>(pickle: impl FnOnce() -> PyResult<Bound<'py, PyBytes>>) -> PyResult<Pickled<'py>> {
+fn with_buffers<'py>(
+    pickle: impl FnOnce() -> PyResult<Bound<'py, PyBytes>>,
+) -> PyResult<Pickled<'py>> {
     BUFFERS.with_borrow_mut(|stack| stack.push(Vec::new()));
     let data = pickle();
     let buffers = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();
@@ -127,8 +132,12 @@ fn names_unshared_code(py: Python<'_>, pickle: &[u8]) -> PyResult<bool> {
 fn by_value_modules(py: Python<'_>) -> PyResult<Option<&Bound<'_, PySet>>> {
     static MODULES: PyOnceLock<Py<PySet>> = PyOnceLock::new();
     if MODULES.get(py).is_none() {
-        let Some(module) = loaded(py, intern!(py, "cloudpickle.cloudpickle"))? else { return Ok(None) };
-        let Some(names) = module.getattr_opt(intern!(py, "_PICKLE_BY_VALUE_MODULES"))? else { return Ok(None) };
+        let Some(module) = loaded(py, intern!(py, "cloudpickle.cloudpickle"))? else {
+            return Ok(None);
+        };
+        let Some(names) = module.getattr_opt(intern!(py, "_PICKLE_BY_VALUE_MODULES"))? else {
+            return Ok(None);
+        };
         // Set by another thread meanwhile: it is the same set.
         let _ = MODULES.set(py, names.cast_into::<PySet>()?.unbind());
     }
@@ -136,7 +145,10 @@ fn by_value_modules(py: Python<'_>) -> PyResult<Option<&Bound<'_, PySet>>> {
 }
 
 /// A module, if it has been imported.
-pub(super) fn loaded<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub(super) fn loaded<'py>(
+    py: Python<'py>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
     static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let modules = MODULES.get_or_try_init(py, || {
         PyResult::Ok(py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.unbind())
@@ -170,7 +182,8 @@ fn explain(value: &Bound<'_, PyAny>, error: PyErr, purpose: Purpose<'_>) -> PyEr
         Purpose::Result(name) => ("result", name),
         Purpose::Value => ("value", ""),
     };
-    let made = helper(py, "unserializable").and_then(|make| make.call1((value, error.value(py), what, name)));
+    let made = helper(py, "unserializable")
+        .and_then(|make| make.call1((value, error.value(py), what, name)));
     made.map_or_else(|error| error, PyErr::from_value)
 }
 

@@ -112,7 +112,8 @@ impl<'a> Cursor<'a> {
             }
             tag::PICKLE_BUFFERS => {
                 let n = self.length()?;
-                let lengths = (0..self.u32()?).map(|_| self.length()).collect::<PyResult<Vec<_>>>()?;
+                let lengths =
+                    (0..self.u32()?).map(|_| self.length()).collect::<PyResult<Vec<_>>>()?;
                 let data = self.pickle(py, n)?;
                 let mut buffers = Vec::with_capacity(lengths.len());
                 for length in lengths {
@@ -139,8 +140,10 @@ impl<'a> Cursor<'a> {
         let dtype = self.text(n)?;
         let shape = (0..self.u8()?).map(|_| self.length()).collect::<PyResult<Vec<_>>>()?;
         // The digits of `<f8` are the bytes of an element.
-        let item: usize = dtype.get(2..).and_then(|digits| digits.parse().ok()).ok_or_else(damaged)?;
-        let bytes = shape.iter().try_fold(item, |bytes, n| bytes.checked_mul(*n)).ok_or_else(damaged)?;
+        let item: usize =
+            dtype.get(2..).and_then(|digits| digits.parse().ok()).ok_or_else(damaged)?;
+        let bytes =
+            shape.iter().try_fold(item, |bytes, n| bytes.checked_mul(*n)).ok_or_else(damaged)?;
         self.align();
         let data = self.view(bytes)?;
         ndarray::make(py, order, dtype, &shape, data)

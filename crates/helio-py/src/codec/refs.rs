@@ -42,7 +42,8 @@ impl Collected {
     /// Forgets what came after the mark.
     pub(super) fn back_to(&self, mark: usize) {
         // Dropped outside of the borrow: a reference's end may run code that pickles.
-        let dropped = COLLECTING.with_borrow_mut(|stack| stack.last_mut().map(|list| list.split_off(mark)));
+        let dropped =
+            COLLECTING.with_borrow_mut(|stack| stack.last_mut().map(|list| list.split_off(mark)));
         drop(dropped);
     }
 }
@@ -102,7 +103,8 @@ pub(super) fn read_table(document: &[u8]) -> Option<Table> {
     let begin = usize::try_from(u64::from_le_bytes(*begin)).ok()?;
     let mut reader = Reader::new(rest.get(begin..)?);
     let n_owners = reader.u32().ok()?;
-    let owners = (0..n_owners).map(|_| peer::get_worker(&mut reader).ok()).collect::<Option<Vec<_>>>()?;
+    let owners =
+        (0..n_owners).map(|_| peer::get_worker(&mut reader).ok()).collect::<Option<Vec<_>>>()?;
     let n_refs = reader.u32().ok()?;
     let refs = (0..n_refs)
         .map(|_| Some((ObjectId(reader.array().ok()?), reader.u32().ok()? as usize)))

@@ -114,7 +114,13 @@ impl Sink {
             return;
         }
         let (start, len) = (bytes.as_ptr(), bytes.len());
-        self.chunks.push(Chunk { at: self.head.len(), offset: self.len(), start, len, _held: held });
+        self.chunks.push(Chunk {
+            at: self.head.len(),
+            offset: self.len(),
+            start,
+            len,
+            _held: held,
+        });
         self.chunk_bytes += len;
     }
 

@@ -45,7 +45,9 @@ impl Deref for Source {
         match self {
             Self::Shared(bytes) => bytes,
             // SAFETY: blocks are plain bytes without padding, and `len` of them were asked for.
-            Self::Owned(copy) => unsafe { std::slice::from_raw_parts(copy.blocks.as_ptr().cast(), copy.len) },
+            Self::Owned(copy) => unsafe {
+                std::slice::from_raw_parts(copy.blocks.as_ptr().cast(), copy.len)
+            },
         }
     }
 }

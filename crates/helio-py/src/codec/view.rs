@@ -31,13 +31,19 @@ impl View {
 
     /// # Safety
     /// Called by the interpreter, with a `Py_buffer` to fill.
-    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
         let this = slf.get();
         let bytes = &this.source[this.offset..this.offset + this.len];
         let start = bytes.as_ptr().cast_mut().cast::<c_void>();
         // SAFETY: `view` is the interpreter's; the bytes live as long as `slf`, which the filled view
         // holds; read-only is stated, so that nobody writes through the pointer.
-        let rc = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, this.len as ffi::Py_ssize_t, 1, flags) };
+        let rc = unsafe {
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, this.len as ffi::Py_ssize_t, 1, flags)
+        };
         if rc == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }

@@ -25,7 +25,8 @@ impl BaseID {
         };
         let given = given.as_bytes();
         if given.len() != size {
-            let message = format!("ID string needs to have length {size}, got {} ({class})", given.len());
+            let message =
+                format!("ID string needs to have length {size}, got {} ({class})", given.len());
             return Err(PyValueError::new_err(message));
         }
         Ok(Self::of(given))
@@ -54,12 +55,18 @@ impl BaseID {
 #[pymethods]
 impl BaseID {
     #[classmethod]
-    fn from_binary<'py>(cls: &Bound<'py, PyType>, id_bytes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn from_binary<'py>(
+        cls: &Bound<'py, PyType>,
+        id_bytes: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         cls.call1((id_bytes,))
     }
 
     #[classmethod]
-    fn from_hex<'py>(cls: &Bound<'py, PyType>, hex_id: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn from_hex<'py>(
+        cls: &Bound<'py, PyType>,
+        hex_id: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let py = cls.py();
         let text = match hex_id.cast::<PyBytes>() {
             Ok(bytes) => PyString::from_bytes(py, bytes.as_bytes())?.into_any(),
@@ -128,7 +135,10 @@ impl BaseID {
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
-        PyTuple::new(py, [slf.get_type().into_any(), PyTuple::new(py, [slf.get().binary(py)])?.into_any()])
+        PyTuple::new(
+            py,
+            [slf.get_type().into_any(), PyTuple::new(py, [slf.get().binary(py)])?.into_any()],
+        )
     }
 }
 

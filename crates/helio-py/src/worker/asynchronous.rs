@@ -57,7 +57,12 @@ impl RunningCall {
             attempt: call.attempt,
             lease: None,
         };
-        Ok(Self { running: Arc::new(running), entry, returns: call.returns, call: Mutex::new(Some(call)) })
+        Ok(Self {
+            running: Arc::new(running),
+            entry,
+            returns: call.returns,
+            call: Mutex::new(Some(call)),
+        })
     }
 
     fn finish_with(&self, py: Python<'_>, outcome: Outcome) -> PyResult<()> {
@@ -112,7 +117,13 @@ impl RunningCall {
         let py = value.py();
         let session = session::connected(py)?;
         let task = self.running.task;
-        let mut made = results::of_call(&session, &self.entry, value, |index| task.object(index), self.returns)?;
+        let mut made = results::of_call(
+            &session,
+            &self.entry,
+            value,
+            |index| task.object(index),
+            self.returns,
+        )?;
         let returns = std::mem::take(&mut made.values);
         self.finish_with(py, Outcome { returns, ..Outcome::default() })
     }
@@ -150,8 +161,12 @@ pub(crate) fn _next_call(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     match session.runtime.next_work(Some(Duration::ZERO), &mut never) {
         Ok(Some(Work::Call(call))) => Ok(Bound::new(py, RunningCall::make(py, *call)?)?.into_any()),
         Ok(Some(Work::Cancel(task))) => Ok(PyBytes::new(py, &task.0).into_any()),
-        Ok(Some(Work::Exit { drain, .. })) => Ok(pyo3::types::PyBool::new(py, drain).to_owned().into_any()),
-        Ok(Some(Work::Construct(_))) => Err(PyRuntimeError::new_err("this process is an actor already")),
+        Ok(Some(Work::Exit { drain, .. })) => {
+            Ok(pyo3::types::PyBool::new(py, drain).to_owned().into_any())
+        }
+        Ok(Some(Work::Construct(_))) => {
+            Err(PyRuntimeError::new_err("this process is an actor already"))
+        }
         Ok(None) => Ok(py.None().into_bound(py)),
         Err(Error::Disconnected(why)) => Err(PyConnectionError::new_err(why)),
         Err(error) => Err(errors::raise(py, error)),

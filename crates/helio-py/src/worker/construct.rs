@@ -60,7 +60,13 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
                 pool::open()?;
             }
             session.runtime.actor_ready(actor_id, Ok(()));
-            Ok(if is_async { Made::Async(concurrency) } else if threaded { Made::Threaded } else { Made::Plain })
+            Ok(if is_async {
+                Made::Async(concurrency)
+            } else if threaded {
+                Made::Threaded
+            } else {
+                Made::Plain
+            })
         }
         Err(error) if is_actor_exit(py, &error) => {
             let message = "exit_actor() was called in the constructor".to_owned();

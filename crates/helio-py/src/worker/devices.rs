@@ -16,7 +16,12 @@ static ORIGINAL: OnceLock<Option<Vec<String>>> = OnceLock::new();
 pub(super) fn remember() {
     ORIGINAL.get_or_init(|| {
         let names = std::env::var(VARIABLE).ok()?;
-        let names: Vec<_> = names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let names: Vec<_> = names
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect();
         (!names.is_empty()).then_some(names)
     });
 }
@@ -38,7 +43,8 @@ pub(super) fn show(py: Python<'_>, gpus: &[u32]) -> PyResult<()> {
             None => environ.call_method1("pop", (VARIABLE, py.None())).map(drop),
         };
     }
-    let names: Vec<_> = gpus.iter().map(|gpu| name(*gpu).map_or_else(|| gpu.to_string(), str::to_owned)).collect();
+    let names: Vec<_> =
+        gpus.iter().map(|gpu| name(*gpu).map_or_else(|| gpu.to_string(), str::to_owned)).collect();
     environ.set_item(VARIABLE, names.join(","))
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helio_proto::peer::STREAMING;
 use helio_types::{DeathKind, PlacementGroupId};
-use helio_worker::{Call, Outcome, OutgoingValue, Outgoing};
+use helio_worker::{Call, Outcome, Outgoing, OutgoingValue};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::intern;
@@ -60,7 +60,12 @@ fn run_task(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
 }
 
 /// Runs a method; `on_main`: threads that user code starts belong to it.
-pub(super) fn run_method(py: Python<'_>, session: &Session, call: Call, on_main: bool) -> PyResult<Flow> {
+pub(super) fn run_method(
+    py: Python<'_>,
+    session: &Session,
+    call: Call,
+    on_main: bool,
+) -> PyResult<Flow> {
     let entry = functions::method(py, &call.template)?;
     let running = running(&call, Some(&entry));
     let scope = current::enter(Arc::clone(&running), on_main);
@@ -71,27 +76,41 @@ pub(super) fn run_method(py: Python<'_>, session: &Session, call: Call, on_main:
 }
 
 /// Calls, and makes the outcome of what comes back.
-fn invoke(py: Python<'_>, session: &Session, call: &Call, entry: &Entry) -> PyResult<(Outcome, results::Results)> {
+fn invoke(
+    py: Python<'_>,
+    session: &Session,
+    call: &Call,
+    entry: &Entry,
+) -> PyResult<(Outcome, results::Results)> {
     let unpacked = args::unpack(py, Source::Shared(call.body.clone()), &call.deps)?;
     let result = apply(py, entry, &unpacked)?;
     if call.returns == STREAMING {
         let items = stream::run(session, call.task, entry, &result)?;
         let end = Outgoing { value: OutgoingValue::Inline(vec![0]), contained: Vec::new() };
-        return Ok((Outcome { returns: vec![end], items, ..Outcome::default() }, results::Results::default()));
+        return Ok((
+            Outcome { returns: vec![end], items, ..Outcome::default() },
+            results::Results::default(),
+        ));
     }
-    let mut made = results::of_call(session, entry, &result, |index| call.task.object(index), call.returns)?;
+    let mut made =
+        results::of_call(session, entry, &result, |index| call.task.object(index), call.returns)?;
     let returns = std::mem::take(&mut made.values);
     Ok((Outcome { returns, ..Outcome::default() }, made))
 }
 
 /// Calls the function or method.
-pub(super) fn apply<'py>(py: Python<'py>, entry: &Entry, unpacked: &Unpacked<'py>) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn apply<'py>(
+    py: Python<'py>,
+    entry: &Entry,
+    unpacked: &Unpacked<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
     let Unpacked { args, kwargs } = unpacked;
     match &entry.target {
         Target::Function(function) => function.bind(py).call(args, kwargs.as_ref()),
         Target::Method(name) => {
-            let instance = current::instance(py)
-                .ok_or_else(|| PyTypeError::new_err("a method call reached a process that is no actor"))?;
+            let instance = current::instance(py).ok_or_else(|| {
+                PyTypeError::new_err("a method call reached a process that is no actor")
+            })?;
             let instance = instance.into_bound(py);
             match instance.getattr(name.bind(py)) {
                 Ok(method) => method.call(args, kwargs.as_ref()),

@@ -32,7 +32,8 @@ pub(super) fn judge(
         return Failure::Exit(exit_code(py, &error));
     }
     let cancelled = session.runtime.is_cancelled(running.task);
-    if cancelled && (error.is_instance_of::<PyKeyboardInterrupt>(py) || is_cancellation(py, &error)) {
+    if cancelled && (error.is_instance_of::<PyKeyboardInterrupt>(py) || is_cancellation(py, &error))
+    {
         return Failure::Failed(results::failed(cancelled_payload(running), returns, false));
     }
     let retryable = entry.is_some_and(|entry| is_retryable(py, entry, &error));
@@ -47,26 +48,40 @@ fn cancelled_payload(running: &Running) -> Vec<u8> {
 /// `asyncio.CancelledError`, which a cancelled coroutine ends with.
 fn is_cancellation(py: Python<'_>, error: &PyErr) -> bool {
     !error.is_instance_of::<PyException>(py)
-        && error.get_type(py).name().is_ok_and(|name| name.to_cow().is_ok_and(|name| name == "CancelledError"))
+        && error
+            .get_type(py)
+            .name()
+            .is_ok_and(|name| name.to_cow().is_ok_and(|name| name == "CancelledError"))
 }
 
 fn is_retryable(py: Python<'_>, entry: &Entry, error: &PyErr) -> bool {
     if entry.extra.retry_all {
         return true;
     }
-    entry.retry.as_ref().is_some_and(|classes| error.value(py).is_instance(classes.bind(py)).unwrap_or(false))
+    entry
+        .retry
+        .as_ref()
+        .is_some_and(|classes| error.value(py).is_instance(classes.bind(py)).unwrap_or(false))
 }
 
 /// The serialized `RayTaskError`; `maker` is the function of `worker_main` that makes it.
 pub(super) fn payload(py: Python<'_>, running: &Running, error: PyErr, maker: &str) -> Vec<u8> {
     let made = py.import("heliostat.core.worker_main").and_then(|module| {
-        let made = module.getattr(maker)?.call1((error.value(py), &running.extra.function_name, &running.template.name))?;
+        let made = module.getattr(maker)?.call1((
+            error.value(py),
+            &running.extra.function_name,
+            &running.template.name,
+        ))?;
         Ok(codec::encode(&made, Purpose::Value)?.sink.take())
     });
     made.unwrap_or_else(|second| {
         // Neither the exception nor its stand-in could be sent: its text can.
         let text = format!("{error}; and making its report failed: {second}");
-        SystemError { name: running.template.name.clone(), ..SystemError::new(ErrorKind::System, text) }.to_payload()
+        SystemError {
+            name: running.template.name.clone(),
+            ..SystemError::new(ErrorKind::System, text)
+        }
+        .to_payload()
     })
 }
 

@@ -56,7 +56,11 @@ pub(super) fn method(py: Python<'_>, template: &Arc<Template>) -> PyResult<Arc<E
     find(template, || Ok(Target::Method(PyString::intern(py, &template.name).unbind())), py)
 }
 
-fn find(template: &Arc<Template>, load: impl FnOnce() -> PyResult<Target>, py: Python<'_>) -> PyResult<Arc<Entry>> {
+fn find(
+    template: &Arc<Template>,
+    load: impl FnOnce() -> PyResult<Target>,
+    py: Python<'_>,
+) -> PyResult<Arc<Entry>> {
     let address = Arc::as_ptr(template) as usize;
     if let Some(entry) = with(|cache| cache.entries.get(&address).cloned()) {
         return Ok(entry);
@@ -68,7 +72,8 @@ fn find(template: &Arc<Template>, load: impl FnOnce() -> PyResult<Target>, py: P
     } else {
         Some(codec::decode(py, Source::copied(&extra.retry))?.unbind())
     };
-    let entry = Arc::new(Entry { template: Arc::clone(template), extra: Arc::new(extra), target, retry });
+    let entry =
+        Arc::new(Entry { template: Arc::clone(template), extra: Arc::new(extra), target, retry });
     let forgotten = with(|cache| {
         let full = cache.entries.len() >= KEPT_MAX;
         let forgotten = if full { std::mem::take(&mut cache.entries) } else { HashMap::new() };
@@ -81,7 +86,8 @@ fn find(template: &Arc<Template>, load: impl FnOnce() -> PyResult<Target>, py: P
 
 /// The function or class of a template. Equal pickles give the same object, whoever sent them.
 pub(super) fn function(py: Python<'_>, template: &Template) -> PyResult<Py<PyAny>> {
-    let known = with(|cache| cache.functions.get(&template.function_id).map(|known| known.clone_ref(py)));
+    let known =
+        with(|cache| cache.functions.get(&template.function_id).map(|known| known.clone_ref(py)));
     if let Some(known) = known {
         return Ok(known);
     }

@@ -32,7 +32,9 @@ enum Mode {
 }
 
 fn environment(name: &str) -> PyResult<String> {
-    std::env::var(name).map_err(|_| PyRuntimeError::new_err(format!("{name} is not set: workers are started by the daemon")))
+    std::env::var(name).map_err(|_| {
+        PyRuntimeError::new_err(format!("{name} is not set: workers are started by the daemon"))
+    })
 }
 
 /// Serve until told to end: the exit code, negated (minus one) when `atexit` functions are not to run.
@@ -44,6 +46,7 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
     let options = Options {
         node_socket: PathBuf::from(environment("HELIOSTAT_NODE_SOCKET")?),
         token: environment("HELIOSTAT_AUTH_TOKEN")?,
+        host: environment("HELIOSTAT_NODE_HOST")?,
         worker_id,
         is_driver: false,
         ..Options::default()
@@ -103,7 +106,8 @@ fn serve(py: Python<'_>, session: &Arc<Session>) -> PyResult<Flow> {
 /// The next piece of work; `None` when the daemon is gone. A late cancellation is no reason to stop.
 fn next(py: Python<'_>, session: &Session) -> PyResult<Option<Work>> {
     loop {
-        let work = detached(py, GilSite::NextWork, |interrupt| session.runtime.next_work(None, interrupt));
+        let work =
+            detached(py, GilSite::NextWork, |interrupt| session.runtime.next_work(None, interrupt));
         match work {
             Ok(Ok(Some(work))) => return Ok(Some(work)),
             Ok(Ok(None)) => {}

@@ -18,7 +18,7 @@ mod pool;
 mod results;
 mod stream;
 
-pub(crate) use asynchronous::{RunningCall, _next_call};
+pub(crate) use asynchronous::{_next_call, RunningCall};
 pub(crate) use execute::exit_actor;
 pub(crate) use main_loop::run_worker;
 pub(crate) use pool::_serve_pool;

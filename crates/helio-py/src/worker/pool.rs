@@ -42,7 +42,11 @@ static EXIT: AtomicI64 = AtomicI64::new(-1);
 pub(super) fn open() -> PyResult<()> {
     let actor = current::actor().ok_or_else(|| PyRuntimeError::new_err("pools are for actors"))?;
     let pool = |max: u32| {
-        Arc::new(Pool { max: max.max(1) as usize, state: Mutex::default(), changed: Condvar::new() })
+        Arc::new(Pool {
+            max: max.max(1) as usize,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
     };
     let mut pools = HashMap::from([(String::new(), pool(actor.spec.max_concurrency))]);
     for group in &actor.spec.concurrency_groups {

@@ -67,7 +67,9 @@ pub(super) fn of_call(
 
 /// `n` values of something that can be counted or, as a generator, iterated.
 fn several<'py>(result: &Bound<'py, PyAny>, n: u32) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let wrong = |given: usize| PyValueError::new_err(format!("Task returned {given} objects, but num_returns={n}."));
+    let wrong = |given: usize| {
+        PyValueError::new_err(format!("Task returned {given} objects, but num_returns={n}."))
+    };
     if !result.hasattr(intern!(result.py(), "__next__"))? {
         let given = result.len()?;
         if given != n as usize {
@@ -77,7 +79,9 @@ fn several<'py>(result: &Bound<'py, PyAny>, n: u32) -> PyResult<Vec<Bound<'py, P
     let mut values = Vec::with_capacity(n as usize);
     for item in result.try_iter()? {
         if values.len() == n as usize {
-            return Err(PyValueError::new_err(format!("Task returned more than num_returns={n} objects.")));
+            return Err(PyValueError::new_err(format!(
+                "Task returned more than num_returns={n} objects."
+            )));
         }
         values.push(item?);
     }
@@ -85,7 +89,11 @@ fn several<'py>(result: &Bound<'py, PyAny>, n: u32) -> PyResult<Vec<Bound<'py, P
 }
 
 /// `num_returns="dynamic"`: the items are put here, and the list of references is the value.
-fn dynamic<'py>(session: &Session, items: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+fn dynamic<'py>(
+    session: &Session,
+    items: &Bound<'py, PyAny>,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = items.py();
     let mut refs = Vec::new();
     for item in items.try_iter()? {

@@ -14,7 +14,12 @@ use crate::gil::{GilSite, detached};
 use crate::session::Session;
 
 /// Runs a generator to its end; how many items there were.
-pub(super) fn run(session: &Session, task: TaskId, entry: &Entry, result: &Bound<'_, PyAny>) -> PyResult<u32> {
+pub(super) fn run(
+    session: &Session,
+    task: TaskId,
+    entry: &Entry,
+    result: &Bound<'_, PyAny>,
+) -> PyResult<u32> {
     let py = result.py();
     let items = if result.hasattr(intern!(py, "__next__"))? {
         result.clone()
@@ -23,7 +28,9 @@ pub(super) fn run(session: &Session, task: TaskId, entry: &Entry, result: &Bound
         py.import("heliostat.core.async_actor")?.getattr("drive")?.call1((result,))?
     } else {
         let class = result.get_type();
-        return Err(PyTypeError::new_err(format!("a streaming call has to return a generator, not {class}")));
+        return Err(PyTypeError::new_err(format!(
+            "a streaming call has to return a generator, not {class}"
+        )));
     };
     let mut index = 0;
     for item in items.try_iter()? {
@@ -47,8 +54,10 @@ pub(super) fn send(
     for item in std::mem::take(&mut made.values) {
         let item: Outgoing = item;
         let bound = entry.template.backpressure;
-        detached(py, GilSite::Stream, |interrupt| session.runtime.item(task, index, item, bound, interrupt))?
-            .map_err(|error| errors::raise(py, error))?;
+        detached(py, GilSite::Stream, |interrupt| {
+            session.runtime.item(task, index, item, bound, interrupt)
+        })?
+        .map_err(|error| errors::raise(py, error))?;
     }
     Ok(())
 }

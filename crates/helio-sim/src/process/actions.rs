@@ -33,7 +33,8 @@ impl Process {
             }
             Action::BeginLease { to, grant } => {
                 let (grant_wire, job) = (encode(&*grant), encode(&self.job));
-                let frame = Frame::BeginLease { lease: grant.lease_id, grant: &grant_wire, job: &job };
+                let frame =
+                    Frame::BeginLease { lease: grant.lease_id, grant: &grant_wire, job: &job };
                 self.send_frame(core, &to, &frame);
             }
             Action::RequestLease { node, request, class, backlog, locality } => {
@@ -43,7 +44,8 @@ impl Process {
                     None => Some(self.node_link),
                 };
                 let class = (*class).clone();
-                let message = RequestLease { request_id: request, class, backlog, spilled, locality };
+                let message =
+                    RequestLease { request_id: request, class, backlog, spilled, locality };
                 self.to_daemon(core, link, message);
             }
             Action::CancelLease { node, request } => {
@@ -51,13 +53,19 @@ impl Process {
                 self.to_daemon(core, link, CancelLease { request_id: request });
             }
             Action::ReturnLease { node, lease, discard } => {
-                self.to_daemon(core, self.node_conn(node), ReturnLease { lease_id: lease, discard });
+                self.to_daemon(
+                    core,
+                    self.node_conn(node),
+                    ReturnLease { lease_id: lease, discard },
+                );
             }
             Action::Free { id, locations } => {
                 self.pins.remove(&id);
                 self.to_node(core, FreeObject { object_id: id, locations });
             }
-            Action::CreateActor { actor, request } => self.ask(core, *request, Asked::Creation(actor)),
+            Action::CreateActor { actor, request } => {
+                self.ask(core, *request, Asked::Creation(actor))
+            }
             Action::Control(request) => self.ask(core, *request, Asked::Nobody),
             Action::Subscribe(actor_id) => self.ask(core, SubscribeActor { actor_id }, Asked::News),
             Action::AskLiveness(worker) => {
@@ -84,13 +92,23 @@ impl Process {
         self.to_daemon(core, Some(self.node_link), message);
     }
 
-    pub(super) fn ask(&mut self, core: &mut Core, request: impl Into<ControlRequest>, asked: Asked) {
+    pub(super) fn ask(
+        &mut self,
+        core: &mut Core,
+        request: impl Into<ControlRequest>,
+        asked: Asked,
+    ) {
         let request_id = self.request();
         self.asked.insert(request_id, asked);
         self.to_node(core, ControlCall { request_id, request: request.into() });
     }
 
-    pub(super) fn send_frame(&mut self, core: &mut Core, to: &Arc<WorkerAddress>, frame: &Frame<'_>) {
+    pub(super) fn send_frame(
+        &mut self,
+        core: &mut Core,
+        to: &Arc<WorkerAddress>,
+        frame: &Frame<'_>,
+    ) {
         let Some(link) = self.peer(core, to) else { return };
         let mut bytes = Vec::new();
         frame.put(&mut bytes);
@@ -122,7 +140,15 @@ impl Process {
             }
         };
         let flags = if attempt > 0 { flags::RETRY } else { 0 };
-        let call = Frame::Call { task: spec.id, template, lease, sequence, returns: spec.returns, flags, args };
+        let call = Frame::Call {
+            task: spec.id,
+            template,
+            lease,
+            sequence,
+            returns: spec.returns,
+            flags,
+            args,
+        };
         let mut bytes = Vec::new();
         call.put(&mut bytes);
         core.send(link, me, bytes);
@@ -132,7 +158,14 @@ impl Process {
         if let Some(caller) = self.inbox.remove(task) {
             let returned = Returned { value: Value::Error(cancelled(task)), contained: Vec::new() };
             let returns = vec![returned];
-            let frame = Frame::Reply { task, failed: true, retryable: false, leaving: false, items: 0, returns };
+            let frame = Frame::Reply {
+                task,
+                failed: true,
+                retryable: false,
+                leaving: false,
+                items: 0,
+                returns,
+            };
             self.send_frame(core, &caller, &frame);
         } else if self.inbox.running.iter().any(|(running, _)| *running == task) {
             if force {

@@ -39,7 +39,9 @@ impl Process {
                 }
             }
             NodeToClient::StartActor(launch) => self.start_actor(core, launch),
-            NodeToClient::ActorUpdate(info) => self.apply(core, Event::ActorUpdate { info: Box::new(info) }),
+            NodeToClient::ActorUpdate(info) => {
+                self.apply(core, Event::ActorUpdate { info: Box::new(info) })
+            }
             other => {
                 if let Some(node) = self.owner.as_ref().map(|owner| owner.address().node_id) {
                     self.lease_news(core, node, other);
@@ -125,7 +127,8 @@ impl Process {
         self.fetching.remove(&id);
         core.facts.count("missing");
         let error = SystemError { object: id, ..SystemError::new(ErrorKind::ObjectLost, reason) };
-        self.inbox.arrived(id, &Payload::Memory { bytes: Arc::new(error.to_payload()), is_error: true });
+        self.inbox
+            .arrived(id, &Payload::Memory { bytes: Arc::new(error.to_payload()), is_error: true });
         for node in gone {
             self.apply(core, Event::LocationLost { id, node: *node });
         }
@@ -133,7 +136,9 @@ impl Process {
 
     fn start_actor(&mut self, core: &mut Core, launch: ActorLaunch) {
         let ActorLaunch { spec, incarnation, .. } = launch;
-        let (Ok(args), Ok(job)) = (Args::get(&spec.args), helio_proto::decode::<JobConfig>(&spec.job_config)) else {
+        let (Ok(args), Ok(job)) =
+            (Args::get(&spec.args), helio_proto::decode::<JobConfig>(&spec.job_config))
+        else {
             return core.violation("an actor's specification cannot be read".to_owned());
         };
         self.job = job;

@@ -22,7 +22,9 @@ use helio_proto::node::{ClientToNode, JobConfig, LeaseClass, Register, Registere
 use helio_proto::peer::{Args, Frame, Template, Value};
 use helio_proto::{decode, encode};
 use helio_types::id::PUT_INDEX_BASE;
-use helio_types::{ActorId, JobId, LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{
+    ActorId, JobId, LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId,
+};
 
 use crate::core::{Core, Event as Next};
 use crate::net::{End, Kind, What};
@@ -137,7 +139,12 @@ impl Process {
         };
         core.send(node_link, me, encode(&ClientToNode::from(register)));
         let next_id = core.rng.next();
-        let conn = Conn { peer: Peer::Node, templates_sent: BTreeMap::new(), templates: BTreeMap::new(), lease: None };
+        let conn = Conn {
+            peer: Peer::Node,
+            templates_sent: BTreeMap::new(),
+            templates: BTreeMap::new(),
+            lease: None,
+        };
         Self {
             pid,
             node: person.node,
@@ -271,7 +278,8 @@ impl Process {
     }
 
     fn add_conn(&mut self, link: u64, peer: Peer) {
-        let conn = Conn { peer, templates_sent: BTreeMap::new(), templates: BTreeMap::new(), lease: None };
+        let conn =
+            Conn { peer, templates_sent: BTreeMap::new(), templates: BTreeMap::new(), lease: None };
         self.conns.insert(link, conn);
     }
 
@@ -285,7 +293,9 @@ impl Process {
             return Some(*link);
         }
         let whom = core.daemon(address.node_id);
-        let Some(link) = whom.and_then(|whom| core.connect(Kind::Remote, self.me(), End::Node(whom))) else {
+        let Some(link) =
+            whom.and_then(|whom| core.connect(Kind::Remote, self.me(), End::Node(whom)))
+        else {
             let lost = Event::NodeLost { node: address.node_id };
             if let Some(owner) = &mut self.owner {
                 owner.apply(lost, core.now, &mut self.actions);
@@ -365,7 +375,9 @@ impl Process {
         };
         match frame {
             Frame::Template { number, body } => {
-                if let (Some(conn), Ok(template)) = (self.conns.get_mut(&link), decode::<Template>(body)) {
+                if let (Some(conn), Ok(template)) =
+                    (self.conns.get_mut(&link), decode::<Template>(body))
+                {
                     conn.templates.insert(number, Arc::new(template));
                 }
             }
@@ -390,14 +402,22 @@ impl Process {
         }
     }
 
-    fn call_came(&mut self, core: &mut Core, link: u64, from: &Arc<WorkerAddress>, frame: &Frame<'_>) {
+    fn call_came(
+        &mut self,
+        core: &mut Core,
+        link: u64,
+        from: &Arc<WorkerAddress>,
+        frame: &Frame<'_>,
+    ) {
         let Frame::Call { task, template, lease, returns, flags, args, .. } = frame else { return };
         let Some(conn) = self.conns.get(&link) else { return };
         let Some(template) = conn.templates.get(template).cloned() else {
             return core.violation("a call names a template that was not sent".to_owned());
         };
         if lease.0 != 0 && conn.lease != Some(*lease) {
-            return core.violation(format!("a call names a lease that was not begun: {lease:?} of {from:?}"));
+            return core.violation(format!(
+                "a call names a lease that was not begun: {lease:?} of {from:?}"
+            ));
         }
         let is_task = lease.0 != 0;
         if is_task && self.blocked > 0 {
@@ -426,8 +446,12 @@ impl Process {
         for dep in deps {
             let id = dep.reference.id;
             inputs.push(match dep.value {
-                Value::Inline(bytes) => Input::Here(Payload::Memory { bytes: Arc::new(bytes), is_error: false }),
-                Value::Error(bytes) => Input::Here(Payload::Memory { bytes: Arc::new(bytes), is_error: true }),
+                Value::Inline(bytes) => {
+                    Input::Here(Payload::Memory { bytes: Arc::new(bytes), is_error: false })
+                }
+                Value::Error(bytes) => {
+                    Input::Here(Payload::Memory { bytes: Arc::new(bytes), is_error: true })
+                }
                 Value::Stored { locations, .. } => match self.pins.get(&id) {
                     Some(pin) => Input::Here(Payload::Pinned(pin.clone())),
                     None => {

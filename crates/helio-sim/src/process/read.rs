@@ -27,7 +27,9 @@ impl Process {
 
     /// What reading an object gives, as far as it is known and here. Starts what is missing.
     fn read(&mut self, core: &mut Core, id: ObjectId) -> Option<Payload> {
-        let memory = |bytes: &Arc<Vec<u8>>, is_error| Some(Payload::Memory { bytes: bytes.clone(), is_error });
+        let memory = |bytes: &Arc<Vec<u8>>, is_error| {
+            Some(Payload::Memory { bytes: bytes.clone(), is_error })
+        };
         let locations = match &self.owner.as_ref()?.object(&id)?.value {
             Stored::Pending => return None,
             Stored::Inline(bytes) => return memory(bytes, false),
@@ -57,12 +59,21 @@ impl Process {
         let kind = ErrorKind::from_number(error.kind);
         core.note(|| format!("p{} reads {what}: {kind:?} {}", self.pid, error.message));
         if !core.facts.explains(kind) {
-            core.violation(format!("OWN-1: p{} reads {what}: {kind:?} without a cause: {}", self.pid, error.message));
+            core.violation(format!(
+                "OWN-1: p{} reads {what}: {kind:?} without a cause: {}",
+                self.pid, error.message
+            ));
         }
     }
 
     /// A value is what its call makes of its inputs.
-    fn check_value(&self, core: &mut Core, bytes: &[u8], expect: Expect, what: &str) -> Option<Val> {
+    fn check_value(
+        &self,
+        core: &mut Core,
+        bytes: &[u8],
+        expect: Expect,
+        what: &str,
+    ) -> Option<Val> {
         let Ok(value) = Val::decode(bytes) else {
             core.violation(format!("SHM-1: p{} reads {what}: not what was written", self.pid));
             return None;
@@ -77,9 +88,18 @@ impl Process {
     }
 
     /// The arguments of a call that is about to run; the error that it fails with at once.
-    pub(super) fn check_inputs(&self, core: &mut Core, body: &Body, payloads: &[Payload]) -> Option<Vec<u8>> {
+    pub(super) fn check_inputs(
+        &self,
+        core: &mut Core,
+        body: &Body,
+        payloads: &[Payload],
+    ) -> Option<Vec<u8>> {
         if body.deps.len() != payloads.len() {
-            core.violation(format!("a call has {} arguments instead of {}", payloads.len(), body.deps.len()));
+            core.violation(format!(
+                "a call has {} arguments instead of {}",
+                payloads.len(),
+                body.deps.len()
+            ));
         }
         for (payload, expect) in payloads.iter().zip(&body.deps) {
             let (bytes, is_error) = self.bytes(core, payload);
@@ -101,7 +121,13 @@ impl Process {
         }
     }
 
-    pub(super) fn get(&mut self, core: &mut Core, frame: &mut Frame, slots: &[Slot], open: bool) -> Step {
+    pub(super) fn get(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        slots: &[Slot],
+        open: bool,
+    ) -> Step {
         let wanted: Vec<(ObjectId, Expect)> = slots
             .iter()
             .filter_map(|slot| match frame.slots.get(slot)? {
@@ -112,7 +138,9 @@ impl Process {
         if !matches!(frame.wait, Wait::News) {
             frame.wait = Wait::News;
             for (id, _) in &wanted {
-                let is_pending = |owner: &Owner| owner.object(id).is_some_and(|o| o.owner.is_some() && !o.is_ready());
+                let is_pending = |owner: &Owner| {
+                    owner.object(id).is_some_and(|o| o.owner.is_some() && !o.is_ready())
+                };
                 if self.owner.as_ref().is_some_and(is_pending) {
                     self.apply(core, Event::Watch { id: *id });
                 }
@@ -123,7 +151,11 @@ impl Process {
             if let Some(payload) = self.read(core, *id) {
                 payloads.push((*id, *expect, payload));
             } else if self.owner.as_ref().is_some_and(|owner| owner.object(id).is_none()) {
-                core.violation(format!("p{} holds {} and its owner machine does not know it", self.pid, short(*id)));
+                core.violation(format!(
+                    "p{} holds {} and its owner machine does not know it",
+                    self.pid,
+                    short(*id)
+                ));
                 return Step::Next;
             }
         }
@@ -151,10 +183,19 @@ impl Process {
         Step::Next
     }
 
-    pub(super) fn next_item(&mut self, core: &mut Core, frame: &mut Frame, stream: Slot, to: Slot) -> Step {
-        let Some(Held::Stream { id, body, next }) = frame.slots.get(&stream).cloned() else { return Step::Next };
+    pub(super) fn next_item(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        stream: Slot,
+        to: Slot,
+    ) -> Step {
+        let Some(Held::Stream { id, body, next }) = frame.slots.get(&stream).cloned() else {
+            return Step::Next;
+        };
         let task = id.task();
-        let state = self.owner.as_ref().and_then(|owner| owner.stream(&task)).map(|s| (s.arrived, s.total));
+        let state =
+            self.owner.as_ref().and_then(|owner| owner.stream(&task)).map(|s| (s.arrived, s.total));
         let Some((arrived, total)) = state else { return Step::Next };
         if next < arrived {
             self.apply(core, Event::StreamRead { task, index: next });
@@ -178,7 +219,8 @@ impl Process {
     }
 
     pub(super) fn recall(&mut self, core: &mut Core, frame: &mut Frame, first: Slot) -> Step {
-        let kept: Vec<Held> = self.actor.as_ref().map(|actor| actor.kept.clone()).unwrap_or_default();
+        let kept: Vec<Held> =
+            self.actor.as_ref().map(|actor| actor.kept.clone()).unwrap_or_default();
         for (slot, held) in (first..first + 8).zip(kept) {
             let id = match &held {
                 Held::Ref { id, .. } | Held::Stream { id, .. } => Some(*id),
@@ -193,7 +235,12 @@ impl Process {
     }
 
     /// Asks the control service and waits for its answer.
-    fn control(&mut self, core: &mut Core, frame: &mut Frame, request: impl Into<ControlRequest>) -> Option<ControlResponse> {
+    fn control(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        request: impl Into<ControlRequest>,
+    ) -> Option<ControlResponse> {
         if let Wait::Answer(number) = frame.wait {
             return self.answers.remove(&number);
         }
@@ -202,7 +249,13 @@ impl Process {
         None
     }
 
-    pub(super) fn kv_put(&mut self, core: &mut Core, frame: &mut Frame, key: u64, value: u64) -> Step {
+    pub(super) fn kv_put(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        key: u64,
+        value: u64,
+    ) -> Step {
         let key = key.to_le_bytes().to_vec();
         let put = KvPut {
             namespace: "sim".to_owned(),
@@ -234,13 +287,21 @@ impl Process {
         };
         let wanted = core.facts.kv.get(&key).map(|value| value.to_le_bytes().to_vec());
         if found != wanted {
-            core.violation(format!("STATE-2: an acknowledged write is lost: {found:?} instead of {wanted:?}"));
+            core.violation(format!(
+                "STATE-2: an acknowledged write is lost: {found:?} instead of {wanted:?}"
+            ));
         }
         Step::Next
     }
 
     /// **STATE-2** A detached actor whose creation was acknowledged can be looked up.
-    pub(super) fn named(&mut self, core: &mut Core, frame: &mut Frame, name: &str, to: Slot) -> Step {
+    pub(super) fn named(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        name: &str,
+        to: Slot,
+    ) -> Step {
         let get = GetNamedActor { name: name.to_owned(), namespace: "sim".to_owned() };
         let Some(answer) = self.control(core, frame, get) else { return Step::Stay };
         let wanted = core.facts.detached.get(name).copied();
@@ -267,7 +328,10 @@ impl Process {
             {
                 let kind = if object.owner.is_some() { "borrowed" } else { "own" };
                 let is_open = owner.is_unfinished(&id.task());
-                text.push_str(&format!("\n  {} is {kind} and pending, its call is open: {is_open}", short(*id)));
+                text.push_str(&format!(
+                    "\n  {} is {kind} and pending, its call is open: {is_open}",
+                    short(*id)
+                ));
             }
         }
         text

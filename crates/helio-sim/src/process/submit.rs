@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use helio_owner_state::actor::{Creation, handle_object};
-use helio_owner_state::{CallArgs, Event, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec};
+use helio_owner_state::{
+    CallArgs, Event, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec,
+};
 use helio_proto::control::{ActorSpec, ControlResponse, KillActor};
 use helio_proto::encode;
 use helio_proto::node::{CreateObject, LeaseClass, SealObject};
@@ -19,12 +21,21 @@ use crate::value::{Body, Expect, Inner, Val};
 
 impl Process {
     /// Writes bytes into the object store as that object; `None` while it has to wait.
-    fn write(&mut self, core: &mut Core, frame: &mut Frame, id: ObjectId, bytes: impl FnOnce() -> Vec<u8>) -> Option<OutgoingValue> {
+    fn write(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        id: ObjectId,
+        bytes: impl FnOnce() -> Vec<u8>,
+    ) -> Option<OutgoingValue> {
         let Wait::Room(request) = frame.wait else {
             let bytes = bytes();
             let request_id = self.request();
             self.grants.insert(request_id, None);
-            self.to_node(core, CreateObject { request_id, object_id: id, size: bytes.len() as u64 });
+            self.to_node(
+                core,
+                CreateObject { request_id, object_id: id, size: bytes.len() as u64 },
+            );
             frame.wait = Wait::Room(request_id);
             frame.writing = Some((id, bytes));
             return None;
@@ -36,7 +47,8 @@ impl Process {
         let size = bytes.len() as u64;
         let daemon = &mut core.daemons[self.node];
         let node = &daemon.address;
-        let location = NodeAddress { node_id: node.node_id, host: node.host.clone(), port: node.port };
+        let location =
+            NodeAddress { node_id: node.node_id, host: node.host.clone(), port: node.port };
         match grant {
             Ok(offset) => {
                 daemon.arena[offset as usize..(offset + size) as usize].copy_from_slice(&bytes);
@@ -44,7 +56,10 @@ impl Process {
             }
             Err(failure) if failure.message.contains("in the store already") => {}
             Err(failure) => {
-                core.violation(format!("the object store refused {size} bytes: {}", failure.message));
+                core.violation(format!(
+                    "the object store refused {size} bytes: {}",
+                    failure.message
+                ));
             }
         }
         Some(OutgoingValue::Stored { size, location })
@@ -66,7 +81,15 @@ impl Process {
         inner.collect()
     }
 
-    pub(super) fn put(&mut self, core: &mut Core, frame: &mut Frame, to: Slot, is_big: bool, salt: u64, slots: &[Slot]) -> Step {
+    pub(super) fn put(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        to: Slot,
+        is_big: bool,
+        salt: u64,
+        slots: &[Slot],
+    ) -> Step {
         let inner = self.inner_of(frame, slots);
         let contained = inner.iter().map(|inner| inner.reference.id).collect();
         let value = Val { hash: hash([salt]), inner };
@@ -92,7 +115,14 @@ impl Process {
             let name = format!("{job:?}");
             let function_id = name.clone().into_bytes();
             let is_generator = job == Job::Stream;
-            Arc::new(Template { kind, name, function_id, is_generator, backpressure, ..Template::default() })
+            Arc::new(Template {
+                kind,
+                name,
+                function_id,
+                is_generator,
+                backpressure,
+                ..Template::default()
+            })
         });
         made.clone()
     }
@@ -101,7 +131,12 @@ impl Process {
         let job_id = self.job.job_id;
         let made = self.classes.entry((job_id, cpu)).or_insert_with(|| {
             let resources = ResourceSet::from_units([("CPU", f64::from(cpu) / 100.0)]);
-            Arc::new(LeaseClass { job_id, resources, name: "f".to_owned(), ..LeaseClass::default() })
+            Arc::new(LeaseClass {
+                job_id,
+                resources,
+                name: "f".to_owned(),
+                ..LeaseClass::default()
+            })
         });
         made.clone()
     }
@@ -144,7 +179,9 @@ impl Process {
         let mut args = CallArgs { body: Vec::new(), stored_body: None, deps, contained };
         if plea.is_stored {
             let id = frame.writing.as_ref().map_or_else(|| self.new_put_id(), |(id, _)| *id);
-            let Some(value) = self.write(core, frame, id, || body.encode()) else { return Step::Stay };
+            let Some(value) = self.write(core, frame, id, || body.encode()) else {
+                return Step::Stay;
+            };
             self.apply(core, Event::Put { id, value, contained: Vec::new() });
             args.stored_body = Some(id);
         } else {
@@ -186,7 +223,12 @@ impl Process {
         };
         core.facts.count(if actor.is_some() { "method calls" } else { "tasks" });
         core.facts.submitted.insert(id, plea.retries);
-        core.note(|| format!("p{} submits {id:?} {:?} retries {} args {args:?}", self.pid, plea.job, plea.retries));
+        core.note(|| {
+            format!(
+                "p{} submits {id:?} {:?} retries {} args {args:?}",
+                self.pid, plea.job, plea.retries
+            )
+        });
         let parent = if self.is_driver { TaskId::NIL } else { frame.task() };
         let spec = TaskSpec { id, template, target, args, returns: n, retry, parent, handle };
         self.apply(core, Event::Submit { spec: Arc::new(spec) });
@@ -252,8 +294,16 @@ impl Process {
         let handle = (!is_detached).then(|| handle_object(actor));
         let args = CallArgs { body: body.encode(), stored_body: None, deps, contained };
         core.facts.count("actors");
-        core.note(|| format!("p{} makes actor {actor} restarts {} {:?}", self.pid, wish.max_restarts, wish.name));
-        self.apply(core, Event::CreateActor { creation: Box::new(Creation { spec, args, handle }) });
+        core.note(|| {
+            format!(
+                "p{} makes actor {actor} restarts {} {:?}",
+                self.pid, wish.max_restarts, wish.name
+            )
+        });
+        self.apply(
+            core,
+            Event::CreateActor { creation: Box::new(Creation { spec, args, handle }) },
+        );
         if is_detached {
             // Its handle is the caller's only when the control service has answered.
             frame.wait = Wait::Creation(actor);
@@ -263,11 +313,19 @@ impl Process {
         Step::Next
     }
 
-    fn creation_answered(&mut self, core: &mut Core, frame: &mut Frame, wish: &Wish, actor: ActorId) -> Step {
+    fn creation_answered(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        wish: &Wish,
+        actor: ActorId,
+    ) -> Step {
         let Some(response) = self.creations.remove(&actor) else {
-            let is_over = self.owner.as_ref().and_then(|owner| owner.actor(&actor)).is_none_or(|known| {
-                known.phase() == helio_proto::control::ActorPhase::Dead
-            });
+            let is_over = self
+                .owner
+                .as_ref()
+                .and_then(|owner| owner.actor(&actor))
+                .is_none_or(|known| known.phase() == helio_proto::control::ActorPhase::Dead);
             return if is_over { Step::Next } else { Step::Stay };
         };
         match (response, &wish.name) {
@@ -284,7 +342,13 @@ impl Process {
         Step::Next
     }
 
-    pub(super) fn kill_actor(&mut self, core: &mut Core, frame: &Frame, slot: Slot, no_restart: bool) -> Step {
+    pub(super) fn kill_actor(
+        &mut self,
+        core: &mut Core,
+        frame: &Frame,
+        slot: Slot,
+        no_restart: bool,
+    ) -> Step {
         if let Some(Held::Actor { id, .. }) = frame.slots.get(&slot) {
             let actor_id = *id;
             core.facts.count("kills");
@@ -297,7 +361,13 @@ impl Process {
         Step::Next
     }
 
-    pub(super) fn cancel(&mut self, core: &mut Core, frame: &Frame, slot: Slot, force: bool) -> Step {
+    pub(super) fn cancel(
+        &mut self,
+        core: &mut Core,
+        frame: &Frame,
+        slot: Slot,
+        force: bool,
+    ) -> Step {
         if let Some(Held::Ref { id, .. }) = frame.slots.get(&slot) {
             core.facts.count("cancels");
             core.facts.cancels += 1;
@@ -306,7 +376,15 @@ impl Process {
         Step::Next
     }
 
-    fn outgoing(&mut self, core: &mut Core, frame: &mut Frame, id: ObjectId, hash: u64, is_big: bool, give: &[Slot]) -> Option<Outgoing> {
+    fn outgoing(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        id: ObjectId,
+        hash: u64,
+        is_big: bool,
+        give: &[Slot],
+    ) -> Option<Outgoing> {
         let inner = self.inner_of(frame, give);
         let contained = inner.iter().map(|inner| inner.reference.id).collect();
         let value = Val { hash, inner };
@@ -318,11 +396,18 @@ impl Process {
         Some(Outgoing { value, contained })
     }
 
-    pub(super) fn returning(&mut self, core: &mut Core, frame: &mut Frame, is_big: bool, give: &[Slot]) -> Step {
+    pub(super) fn returning(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        is_big: bool,
+        give: &[Slot],
+    ) -> Step {
         let Kind::Call { task, returns, .. } = frame.kind.clone() else { return Step::Leave };
         if returns == STREAMING {
             let end = Outgoing { value: OutgoingValue::Inline(Vec::new()), contained: Vec::new() };
-            let outcome = Outcome { returns: vec![end], items: frame.body.count, ..Outcome::default() };
+            let outcome =
+                Outcome { returns: vec![end], items: frame.body.count, ..Outcome::default() };
             return Step::End(Box::new(outcome));
         }
         while (frame.made.len() as u32) < returns {
@@ -335,22 +420,37 @@ impl Process {
                 None => return Step::Stay,
             }
         }
-        Step::End(Box::new(Outcome { returns: std::mem::take(&mut frame.made), ..Outcome::default() }))
+        Step::End(Box::new(Outcome {
+            returns: std::mem::take(&mut frame.made),
+            ..Outcome::default()
+        }))
     }
 
-    pub(super) fn item(&mut self, core: &mut Core, frame: &mut Frame, index: u32, is_big: bool, give: &[Slot]) -> Step {
-        let Kind::Call { task, caller, backpressure, .. } = frame.kind.clone() else { return Step::Leave };
+    pub(super) fn item(
+        &mut self,
+        core: &mut Core,
+        frame: &mut Frame,
+        index: u32,
+        is_big: bool,
+        give: &[Slot],
+    ) -> Step {
+        let Kind::Call { task, caller, backpressure, .. } = frame.kind.clone() else {
+            return Step::Leave;
+        };
         if !matches!(frame.wait, Wait::News) {
             let hash = frame.body.result(1000 + index);
             let id = helio_owner_state::Owner::stream_item(task, index);
-            let Some(item) = self.outgoing(core, frame, id, hash, is_big, give) else { return Step::Stay };
+            let Some(item) = self.outgoing(core, frame, id, hash, is_big, give) else {
+                return Step::Stay;
+            };
             core.facts.count("items");
             self.apply(core, Event::ItemMade { task, caller, index, item });
             frame.wait = Wait::News;
         }
         let read = self.consumed.get(&task).copied().unwrap_or(0);
         let is_gone = !self.inbox.running.iter().any(|(running, _)| *running == task);
-        let goes_on = backpressure == 0 || is_gone || index + 1 - read.min(index + 1) < backpressure;
+        let goes_on =
+            backpressure == 0 || is_gone || index + 1 - read.min(index + 1) < backpressure;
         if goes_on { Step::Next } else { Step::Stay }
     }
 }

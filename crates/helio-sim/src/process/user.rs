@@ -121,7 +121,13 @@ impl Frame {
 
     /// What it is at, for reports of hangs.
     pub(crate) fn whereabouts(&self) -> String {
-        format!("{:?} at {:?} waiting for {:?} since {} us", self.kind, self.script.front(), self.wait, self.since)
+        format!(
+            "{:?} at {:?} waiting for {:?} since {} us",
+            self.kind,
+            self.script.front(),
+            self.wait,
+            self.since
+        )
     }
 }
 
@@ -148,7 +154,10 @@ impl Process {
                     self.code.insert(place, frame);
                 }
             }
-            let room = self.actor.as_ref().map_or(1, |actor| if actor.is_ready { actor.concurrency } else { 1 });
+            let room = self
+                .actor
+                .as_ref()
+                .map_or(1, |actor| if actor.is_ready { actor.concurrency } else { 1 });
             let is_begun = !self.is_driver && self.code.len() < room && self.begin_next(core);
             if !is_begun && core.trace.steps == before {
                 break;
@@ -186,7 +195,7 @@ impl Process {
                     });
                     frame.script.pop_front();
                     self.unblock(core, frame);
-                    frame.since = core.now;
+                    frame.since = 0;
                     if !matches!(frame.wait, Wait::Until(_)) {
                         frame.wait = Wait::Nothing;
                     }
@@ -220,12 +229,17 @@ impl Process {
 
     /// The frame has to wait: after a moment the daemon lends its CPU; after far too long it hangs.
     fn wait_on(&mut self, core: &mut Core, frame: &mut Frame) {
-        let waited = core.now - frame.since;
-        if waited == 0 {
+        if frame.since == 0 {
+            frame.since = core.now;
             core.after(BLOCKED_AFTER_US, Next::Run { pid: self.pid });
             core.after(WAIT_US_MAX + 1, Next::Run { pid: self.pid });
         }
-        if waited >= BLOCKED_AFTER_US && !self.is_driver && !frame.is_blocked && !self.inbox.running.is_empty() {
+        let waited = core.now.saturating_sub(frame.since);
+        if waited >= BLOCKED_AFTER_US
+            && !self.is_driver
+            && !frame.is_blocked
+            && !self.inbox.running.is_empty()
+        {
             frame.is_blocked = true;
             self.blocked += 1;
             if self.blocked == 1 {
@@ -308,9 +322,16 @@ impl Process {
                 return false;
             }
             Item::Construct { spec, incarnation } => {
-                core.note(|| format!("p{} becomes actor {} ({incarnation})", self.pid, spec.actor_id));
+                core.note(|| {
+                    format!("p{} becomes actor {} ({incarnation})", self.pid, spec.actor_id)
+                });
                 let concurrency = spec.max_concurrency.max(1) as usize;
-                let state = ActorState { concurrency, is_ready: false, kept: Vec::new(), order: BTreeMap::new() };
+                let state = ActorState {
+                    concurrency,
+                    is_ready: false,
+                    kept: Vec::new(),
+                    order: BTreeMap::new(),
+                };
                 self.actor = Some(state);
                 (Kind::Construct { actor: spec.actor_id }, false, 0)
             }
@@ -320,17 +341,28 @@ impl Process {
                 if let Err(text) = core.facts.begins(task) {
                     core.violation(text);
                 }
-                (Kind::Call { task, caller, returns, backpressure: template.backpressure }, is_retry, returns)
+                (
+                    Kind::Call { task, caller, returns, backpressure: template.backpressure },
+                    is_retry,
+                    returns,
+                )
             }
         };
         self.begin(core, kind, &body, payloads);
         true
     }
 
-    fn begin(&mut self, core: &mut Core, (kind, is_retry, returns): (Kind, bool, u32), body: &Payload, payloads: Vec<Payload>) {
-        core.trace.step(core.now, 800 + self.pid as u64, &[], || format!("p{} begins {kind:?}", self.pid));
+    fn begin(
+        &mut self,
+        core: &mut Core,
+        (kind, is_retry, returns): (Kind, bool, u32),
+        body: &Payload,
+        payloads: Vec<Payload>,
+    ) {
+        core.trace.step(core.now, 800 + self.pid as u64, &[], || {
+            format!("p{} begins {kind:?}", self.pid)
+        });
         let mut frame = Frame::new(kind, Body::default(), Vec::new());
-        frame.since = core.now;
         let lost = match self.bytes(core, body) {
             (bytes, true) => Some(bytes),
             (bytes, false) => match Body::decode(&bytes) {
@@ -368,10 +400,13 @@ impl Process {
 
     /// Calls of one caller come in the order in which they were made.
     fn check_order(&mut self, core: &mut Core, frame: &Frame, is_retry: bool) {
-        let (Kind::Call { caller, .. }, Some(actor)) = (&frame.kind, &mut self.actor) else { return };
+        let (Kind::Call { caller, .. }, Some(actor)) = (&frame.kind, &mut self.actor) else {
+            return;
+        };
         let last = actor.order.entry(caller.worker_id).or_default();
         if !is_retry && frame.body.order > 0 && frame.body.order <= *last {
-            let text = format!("calls of one caller out of order: {} after {last}", frame.body.order);
+            let text =
+                format!("calls of one caller out of order: {} after {last}", frame.body.order);
             core.violation(text);
         }
         *last = frame.body.order.max(*last);
@@ -434,7 +469,11 @@ impl Process {
                 Step::Next
             }
             Op::Forget => {
-                let kept = self.actor.as_mut().map(|actor| std::mem::take(&mut actor.kept)).unwrap_or_default();
+                let kept = self
+                    .actor
+                    .as_mut()
+                    .map(|actor| std::mem::take(&mut actor.kept))
+                    .unwrap_or_default();
                 for held in kept {
                     self.let_go(core, held);
                 }
@@ -465,7 +504,10 @@ impl Process {
         if fails {
             core.facts.actors_ended.insert(actor);
         }
-        self.to_node(core, ActorReady { actor_id: actor, error, message: "the constructor raised".to_owned() });
+        self.to_node(
+            core,
+            ActorReady { actor_id: actor, error, message: "the constructor raised".to_owned() },
+        );
         Step::Next
     }
 
