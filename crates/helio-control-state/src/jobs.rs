@@ -30,6 +30,17 @@ pub(crate) fn job_id(number: u32) -> JobId {
     JobId(number.to_le_bytes())
 }
 
+/// The namespace of a driver that names none: its own alone. Written as a UUID, as Ray's are, and made
+/// of the driver's id, which is random already.
+fn anonymous_namespace(driver: WorkerId) -> String {
+    let mut text = driver.hex();
+    text.truncate(32);
+    for dash in [20, 16, 12, 8] {
+        text.insert(dash, '-');
+    }
+    text
+}
+
 impl Control {
     pub(crate) fn start_job(&mut self, asker: Asker, request: StartJob) {
         // A node that lost its connection asks again.
@@ -44,6 +55,10 @@ impl Control {
             return;
         }
         self.jobs.newest += 1;
+        let namespace = match request.namespace {
+            none if none.is_empty() => anonymous_namespace(request.driver),
+            named => named,
+        };
         let job = JobInfo {
             job_id: job_id(self.jobs.newest),
             driver: request.driver,
@@ -52,7 +67,7 @@ impl Control {
             entrypoint: request.entrypoint,
             started_ms: self.now_ms,
             ended_ms: 0,
-            namespace: request.namespace,
+            namespace,
             pid: request.pid,
         };
         self.persist_job(&job);

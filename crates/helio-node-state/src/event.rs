@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use helio_proto::cluster::{ControlToNode, NodeToControl, NodeToNode};
 use helio_proto::hello::Role;
 use helio_proto::node::{ClientToNode, LogLine, NodeToClient};
-use helio_types::{JobId, NodeAddress, NodeId, WorkerId};
+use helio_types::{JobId, NodeAddress, NodeId, ObjectId, WorkerId};
 
 /// A connection that was accepted, by a client or another daemon; the shell counts them and never
 /// uses a number twice.
@@ -21,6 +21,15 @@ pub enum Exit {
     Signal(i32),
     /// Nobody saw.
     Unknown,
+}
+
+/// Why the disk did not do it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskError {
+    /// There is no room on it.
+    pub is_full: bool,
+    /// A sentence.
+    pub text: String,
 }
 
 /// What happens.
@@ -108,6 +117,20 @@ pub enum Event {
         /// Its request.
         request_id: u64,
     },
+    /// An object was written to disk, or not.
+    Spilled {
+        /// Which.
+        object_id: ObjectId,
+        /// Why not.
+        outcome: Result<(), DiskError>,
+    },
+    /// An object was read from disk, or not.
+    Restored {
+        /// Which.
+        object_id: ObjectId,
+        /// Why not.
+        outcome: Result<(), DiskError>,
+    },
     /// Time has passed; see [`crate::Node::deadline`].
     Tick,
 }
@@ -189,6 +212,29 @@ pub enum Action {
         offset: u64,
         /// How long it is.
         size: u64,
+    },
+    /// Write an object to disk; [`Event::Spilled`] follows.
+    Spill {
+        /// Which.
+        object_id: ObjectId,
+        /// Where its bytes are.
+        offset: u64,
+        /// How many.
+        size: u64,
+    },
+    /// Read an object from disk; [`Event::Restored`] follows.
+    Restore {
+        /// Which.
+        object_id: ObjectId,
+        /// Where its bytes go.
+        offset: u64,
+        /// How many.
+        size: u64,
+    },
+    /// The object's file is not needed any more.
+    RemoveFile {
+        /// Which.
+        object_id: ObjectId,
     },
     /// Make a worker process.
     Spawn(Spawn),

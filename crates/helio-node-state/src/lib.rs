@@ -10,7 +10,7 @@
 //! what ([`explain`](Node::info)).
 //!
 //! Reading order: [`event`], then by what each part owns: `clients`, `jobs`, `ledger`, `leases`,
-//! `pool`, `actors`, `deaths`, `extents`, `objects`, `pulls`, `cluster`.
+//! `pool`, `actors`, `deaths`, `extents`, `objects`, `spill`, `pulls`, `cluster`.
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +30,7 @@ mod ledger;
 mod objects;
 mod pool;
 mod pulls;
+mod spill;
 mod timers;
 
 #[cfg(test)]
@@ -42,7 +43,7 @@ use helio_proto::control::Label;
 use helio_proto::node::NodeToClient;
 use helio_types::{LeaseId, NodeAddress, ResourceSet, WorkerId};
 
-pub use event::{Action, Conn, Event, Exit, Spawn};
+pub use event::{Action, Conn, DiskError, Event, Exit, Spawn};
 
 /// What a node is from its start on.
 #[derive(Clone, Debug, Default)]
@@ -166,6 +167,8 @@ impl Node {
             Event::PeerSaid { conn, node_id, message } => self.peer_said(conn, node_id, message),
             Event::PeerLost { conn, node_id } => self.peer_lost(conn, node_id),
             Event::Served { conn, request_id } => self.served(conn, request_id),
+            Event::Spilled { object_id, outcome } => self.spilled(object_id, outcome),
+            Event::Restored { object_id, outcome } => self.restored(object_id, outcome),
             Event::Tick => {}
         }
         while let Some(timer) = self.timers.due(self.now) {
@@ -178,6 +181,9 @@ impl Node {
         if std::mem::take(&mut self.status_changed) {
             self.version += 1;
             self.out.push(Action::StatusChanged);
+        }
+        for object_id in std::mem::take(&mut self.objects.removals) {
+            self.out.push(Action::RemoveFile { object_id });
         }
         std::mem::take(&mut self.out)
     }

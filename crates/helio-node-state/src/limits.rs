@@ -43,10 +43,16 @@ pub const LIVENESS_ASKED_MAX: usize = 10_000;
 pub const CALLS_MAX: usize = 10_000;
 
 /// How long the creation of an object waits for room.
-pub const CREATE_MS_MAX: u64 = 5_000;
+pub const ROOM_MS_MAX: u64 = 5_000;
 
-/// How many creations may wait for room; more are refused.
-pub const CREATES_MAX: usize = 10_000;
+/// How many may wait for room; creations beyond it are refused.
+pub const ROOM_WAITS_MAX: usize = 10_000;
+
+/// How many objects are being written to disk at a time; more wait.
+pub const SPILLS_MAX: usize = 4;
+
+/// How long a disk that did not take an object is left alone.
+pub const DISK_RETRY_MS: u64 = 10_000;
 
 /// How many objects a node keeps; a creation beyond it is refused.
 pub const OBJECTS_MAX: usize = 1_000_000;

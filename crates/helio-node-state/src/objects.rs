@@ -2,11 +2,11 @@
 //!
 //! **SHM-1** An extent belongs to its creator until it is sealed, then to nobody's pen; it is given to
 //! another object only when no pin is left. What a dead client had pinned or not yet sealed comes
-//! back. A *primary* copy stays until its owner frees it; a *secondary* one, brought here for a
-//! reader, gives way when room is needed and nobody reads it, the least recently used first.
+//! back. A *primary* copy stays until its owner frees it, in memory or on disk ([`crate::spill`]); a
+//! *secondary* one, brought here for a reader, gives way when room is needed and nobody reads it, the
+//! least recently used first.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::cluster::{DropObject, NodeToNode};
 use helio_proto::control::{Failure, FailureKind};
@@ -18,16 +18,18 @@ use helio_types::{JobId, ObjectId, WorkerId};
 
 use crate::clients::Client;
 use crate::extents::{Extent, Extents};
-use crate::limits::{CREATE_MS_MAX, CREATES_MAX, OBJECTS_MAX};
+use crate::limits::{OBJECTS_MAX, ROOM_WAITS_MAX};
 use crate::pool::Use;
-use crate::timers::Timer;
+use crate::spill::{Room, Wants};
 use crate::{Action, Conn, Node};
 
 #[derive(Debug)]
-struct Object {
-    extent: Extent,
-    size: u64,
-    is_primary: bool,
+pub(crate) struct Object {
+    /// `None`: it is on disk only.
+    pub(crate) extent: Option<Extent>,
+    pub(crate) size: u64,
+    pub(crate) is_primary: bool,
+    pub(crate) file: File,
     /// Its owner let go of it: it goes with its last pin.
     is_freed: bool,
     /// Pins of clients, and of peers that are reading it.
@@ -35,6 +37,19 @@ struct Object {
     creator: WorkerId,
     /// When it was used last, in uses.
     used: u64,
+}
+
+/// Whether an object is on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum File {
+    /// It is not.
+    None,
+    /// It is being written there; its memory stays until then.
+    Writing,
+    /// It is; memory can be had by forgetting its copy there.
+    Written,
+    /// It is being read from there.
+    Reading,
 }
 
 #[derive(Debug)]
@@ -45,26 +60,21 @@ struct Unsealed {
     is_freed: bool,
 }
 
-/// A creation that waits for room.
-#[derive(Debug)]
-struct Waiting {
-    conn: Conn,
-    create: CreateObject,
-    until: u64,
-}
-
 #[derive(Debug)]
 pub(crate) struct Objects {
-    extents: Extents,
-    sealed: BTreeMap<ObjectId, Object>,
+    pub(crate) extents: Extents,
+    pub(crate) sealed: BTreeMap<ObjectId, Object>,
     unsealed: BTreeMap<(ObjectId, Conn), Unsealed>,
-    /// Unpinned secondary copies, the least recently used first.
+    /// Unpinned copies that another node or the disk has, too, the least recently used first.
     evictable: BTreeSet<(u64, ObjectId)>,
-    waiting: VecDeque<Waiting>,
+    evictable_bytes: u64,
+    /// Unpinned primary copies that are in memory only, the least recently used first.
+    pub(crate) spillable: BTreeSet<(u64, ObjectId)>,
+    pub(crate) room: Room,
+    /// Files that are not needed any more.
+    pub(crate) removals: Vec<ObjectId>,
     /// Counts uses.
     clock: u64,
-    /// An extent came back since the last creation was tried.
-    has_room: bool,
 }
 
 impl Objects {
@@ -74,9 +84,11 @@ impl Objects {
             sealed: BTreeMap::new(),
             unsealed: BTreeMap::new(),
             evictable: BTreeSet::new(),
-            waiting: VecDeque::new(),
+            evictable_bytes: 0,
+            spillable: BTreeSet::new(),
+            room: Room::default(),
+            removals: Vec::new(),
             clock: 0,
-            has_room: false,
         }
     }
 
@@ -89,12 +101,25 @@ impl Objects {
         self.unsealed.range((object_id, Conn(0))..=(object_id, Conn(u64::MAX))).next().is_some()
     }
 
-    /// Whether it is not here yet, but is being written.
-    pub(crate) fn must_await(&self, object_id: ObjectId) -> bool {
-        !self.sealed.contains_key(&object_id) && self.is_being_written(object_id)
+    /// Whether it is on this node's disk only.
+    pub(crate) fn is_on_disk(&self, object_id: ObjectId) -> bool {
+        self.sealed.get(&object_id).is_some_and(|object| object.extent.is_none())
     }
 
-    /// Room for `size` bytes, secondary copies giving way where need be.
+    /// Whether it is not in memory yet, but will be without the help of others.
+    pub(crate) fn must_await(&self, object_id: ObjectId) -> bool {
+        match self.sealed.get(&object_id) {
+            Some(object) => object.extent.is_none(),
+            None => self.is_being_written(object_id),
+        }
+    }
+
+    /// How many bytes of memory are taken by what nothing else has.
+    pub(crate) fn needed(&self) -> u64 {
+        self.extents.used() - self.evictable_bytes
+    }
+
+    /// Room for `size` bytes, copies that can be had again giving way where need be.
     pub(crate) fn allocate(&mut self, size: u64) -> Option<Extent> {
         if Extents::footprint(size) > self.extents.size() {
             return None;
@@ -103,15 +128,29 @@ impl Objects {
             if let Some(extent) = self.extents.allocate(size) {
                 return Some(extent);
             }
-            let (_, object_id) = self.evictable.pop_first()?;
-            let object = self.sealed.remove(&object_id).expect("what can be evicted is there");
-            self.extents.free(object.extent);
+            let object_id = self.evictable.first()?.1;
+            self.forget_place(object_id);
+            let object = self.sealed.get_mut(&object_id).expect("what can be evicted is there");
+            let extent = object.extent.take().expect("what can be evicted is in memory");
+            if !object.is_primary {
+                self.sealed.remove(&object_id);
+            }
+            self.extents.free(extent);
         }
     }
 
     pub(crate) fn give_back(&mut self, extent: Extent) {
         self.extents.free(extent);
-        self.has_room = true;
+        self.room.is_new = true;
+    }
+
+    /// Takes the object out of the orders in which memory is got back.
+    pub(crate) fn forget_place(&mut self, object_id: ObjectId) {
+        let Some(object) = self.sealed.get(&object_id) else { return };
+        if self.evictable.remove(&(object.used, object_id)) {
+            self.evictable_bytes -= object.extent.map_or(0, |extent| extent.length);
+        }
+        self.spillable.remove(&(object.used, object_id));
     }
 
     /// Adds a copy that was brought here.
@@ -120,27 +159,37 @@ impl Objects {
             // It was made here again in the meantime.
             return self.give_back(extent);
         }
-        let object = Object {
-            extent,
-            size,
-            is_primary: false,
-            is_freed: false,
-            pins: 0,
-            creator: WorkerId::NIL,
-            used: 0,
-        };
-        self.sealed.insert(object_id, object);
+        self.add(object_id, extent, size, WorkerId::NIL);
+        if let Some(object) = self.sealed.get_mut(&object_id) {
+            object.is_primary = false;
+        }
         self.settle(object_id);
     }
 
-    /// Pins an object; where it is and how long.
-    pub(crate) fn pin(&mut self, object_id: ObjectId) -> Option<(u64, u64)> {
-        let object = self.sealed.get_mut(&object_id)?;
-        self.evictable.remove(&(object.used, object_id));
-        object.pins += 1;
+    fn add(&mut self, object_id: ObjectId, extent: Extent, size: u64, creator: WorkerId) {
         self.clock += 1;
+        let object = Object {
+            extent: Some(extent),
+            size,
+            is_primary: true,
+            file: File::None,
+            is_freed: false,
+            pins: 0,
+            creator,
+            used: self.clock,
+        };
+        self.sealed.insert(object_id, object);
+    }
+
+    /// Pins an object that is in memory; where it is and how long.
+    pub(crate) fn pin(&mut self, object_id: ObjectId) -> Option<(u64, u64)> {
+        let offset = self.sealed.get(&object_id)?.extent?.offset;
+        self.forget_place(object_id);
+        self.clock += 1;
+        let object = self.sealed.get_mut(&object_id)?;
+        object.pins += 1;
         object.used = self.clock;
-        Some((object.extent.offset, object.size))
+        Some((offset, object.size))
     }
 
     pub(crate) fn unpin(&mut self, object_id: ObjectId, pins: u32) {
@@ -161,31 +210,41 @@ impl Objects {
         }
     }
 
-    /// Deletes the object, or lets it be evicted, when nothing speaks against it.
-    fn settle(&mut self, object_id: ObjectId) {
+    /// Deletes the object, or lets its memory be had, when nothing speaks against it.
+    pub(crate) fn settle(&mut self, object_id: ObjectId) {
         let Some(object) = self.sealed.get(&object_id) else { return };
-        if object.pins > 0 {
+        if object.pins > 0 || matches!(object.file, File::Writing | File::Reading) {
             return;
         }
+        let (extent, used) = (object.extent, object.used);
         if object.is_freed {
-            self.evictable.remove(&(object.used, object_id));
-            let extent = object.extent;
-            self.sealed.remove(&object_id);
+            if object.file == File::Written {
+                self.removals.push(object_id);
+            }
+            self.remove(object_id);
+        } else if let Some(extent) = extent {
+            if object.is_primary && object.file == File::None {
+                self.spillable.insert((used, object_id));
+            } else if self.evictable.insert((used, object_id)) {
+                self.evictable_bytes += extent.length;
+                self.room.is_new = true;
+            }
+        }
+    }
+
+    /// Forgets the object and gives its memory back.
+    pub(crate) fn remove(&mut self, object_id: ObjectId) {
+        self.forget_place(object_id);
+        if let Some(extent) = self.sealed.remove(&object_id).and_then(|object| object.extent) {
             self.give_back(extent);
-        } else if !object.is_primary {
-            self.evictable.insert((object.used, object_id));
-            self.has_room = true;
         }
     }
 
     /// Why there is no room, in a sentence.
-    fn full(&self, size: u64) -> String {
-        let pinned: u64 = self
-            .sealed
-            .values()
-            .filter(|object| object.pins > 0)
-            .map(|object| object.extent.length)
-            .sum();
+    pub(crate) fn full(&self, size: u64) -> String {
+        let pinned = self.sealed.values().filter(|object| object.pins > 0);
+        let pinned: u64 =
+            pinned.filter_map(|object| object.extent).map(|extent| extent.length).sum();
         let total = self.extents.size();
         format!(
             "the object store is full: the object needs {size} bytes, {} of {total} are free, {pinned} are pinned by \
@@ -198,9 +257,10 @@ impl Objects {
     pub(crate) fn held(&self) -> (usize, u32, u64) {
         let kept = self.sealed.values().filter(|object| object.is_primary || object.pins > 0);
         let pins = self.sealed.values().map(|object| object.pins).sum();
-        let n_objects = kept.clone().count() + self.unsealed.len() + self.waiting.len();
-        let bytes = kept.map(|object| object.extent.length).sum::<u64>()
-            + self.unsealed.values().map(|unsealed| unsealed.extent.length).sum::<u64>();
+        let n_objects = kept.clone().count() + self.unsealed.len() + self.room.len();
+        let bytes =
+            kept.filter_map(|object| object.extent).map(|extent| extent.length).sum::<u64>()
+                + self.unsealed.values().map(|unsealed| unsealed.extent.length).sum::<u64>();
         (n_objects, pins, bytes)
     }
 
@@ -225,9 +285,10 @@ impl Node {
             // A second attempt of the call that returns it: the first one's copy is as good, and it is
             // wanted again if it was freed.
             if let Some(object) = self.objects.sealed.get_mut(&object_id) {
-                self.objects.evictable.remove(&(object.used, object_id));
                 (object.is_primary, object.is_freed) = (true, false);
             }
+            self.objects.forget_place(object_id);
+            self.objects.settle(object_id);
             return self.send(
                 conn,
                 refuse(FailureKind::AlreadyExists, "the object is in the store already".into()),
@@ -237,7 +298,7 @@ impl Node {
             return self.violation(conn, "an object is created twice");
         }
         let count = self.objects.sealed.len() + self.objects.unsealed.len();
-        if count >= OBJECTS_MAX || self.objects.waiting.len() >= CREATES_MAX {
+        if count >= OBJECTS_MAX || self.objects.room.len() >= ROOM_WAITS_MAX {
             let message =
                 format!("the object store holds {count} objects; it keeps at most {OBJECTS_MAX}");
             return self.send(conn, refuse(FailureKind::StoreFull, message));
@@ -246,54 +307,20 @@ impl Node {
             let message = self.objects.full(size);
             return self.send(conn, refuse(FailureKind::StoreFull, message));
         }
-        let until = self.now + CREATE_MS_MAX;
-        self.objects.waiting.push_back(Waiting { conn, create, until });
-        self.retry_creates();
-        if self.objects.waiting.iter().any(|waiting| waiting.until == until) {
-            self.timers.set(until, Timer::Creates);
-        }
+        self.want_room(object_id, size, Wants::Create { conn, request_id });
     }
 
-    /// Gives room to the creations that wait for it, in their order; a large one does not hold up the
-    /// small ones behind it.
-    pub(crate) fn retry_creates(&mut self) {
-        self.objects.has_room = false;
-        for waiting in std::mem::take(&mut self.objects.waiting) {
-            let CreateObject { request_id, object_id, size, .. } = waiting.create;
-            match self.objects.allocate(size) {
-                Some(extent) => {
-                    self.objects.unsealed.insert(
-                        (object_id, waiting.conn),
-                        Unsealed { extent, size, is_freed: false },
-                    );
-                    self.send(waiting.conn, ObjectCreated { request_id, offset: extent.offset });
-                    self.out.push(Action::Created { offset: extent.offset, size });
-                    self.status_changed = true;
-                }
-                None => self.objects.waiting.push_back(waiting),
-            }
-        }
-    }
-
-    fn retry_creates_if_room(&mut self) {
-        if self.objects.has_room {
-            self.retry_creates();
-            self.status_changed = true;
-        }
-    }
-
-    pub(crate) fn refuse_late_creates(&mut self) {
-        let mut kept = VecDeque::new();
-        for waiting in std::mem::take(&mut self.objects.waiting) {
-            if waiting.until > self.now {
-                kept.push_back(waiting);
-                continue;
-            }
-            let CreateObject { request_id, size, .. } = waiting.create;
-            let failure = Failure::new(FailureKind::StoreFull, self.objects.full(size));
-            self.send(waiting.conn, ObjectRefused { request_id, failure });
-        }
-        self.objects.waiting = kept;
+    /// There is room for a creation.
+    pub(crate) fn may_write(
+        &mut self,
+        conn: Conn,
+        request_id: u64,
+        object_id: ObjectId,
+        extent: Extent,
+        size: u64,
+    ) {
+        self.objects.unsealed.insert((object_id, conn), Unsealed { extent, size, is_freed: false });
+        self.send(conn, ObjectCreated { request_id, offset: extent.offset });
     }
 
     pub(crate) fn seal_object(&mut self, conn: Conn, object_id: ObjectId) {
@@ -303,34 +330,27 @@ impl Node {
         let Unsealed { extent, size, is_freed } = unsealed;
         let Some(client) = self.clients.get(conn) else { return };
         let creator = client.worker_id;
-        match self.objects.sealed.entry(object_id) {
+        if self.objects.sealed.contains_key(&object_id) {
             // Another attempt was faster. Readers have that copy; this one was never shown to any.
-            Entry::Occupied(_) => self.objects.give_back(extent),
-            Entry::Vacant(entry) => {
-                entry.insert(Object {
-                    extent,
-                    size,
-                    is_primary: true,
-                    is_freed,
-                    pins: 0,
-                    creator,
-                    used: 0,
-                });
+            self.objects.give_back(extent);
+        } else {
+            self.objects.add(object_id, extent, size, creator);
+            if let Some(object) = self.objects.sealed.get_mut(&object_id) {
+                object.is_freed = is_freed;
             }
         }
         self.serve_waiting_fetches(object_id);
         self.objects.settle(object_id);
-        self.retry_creates_if_room();
+        self.give_room_if_new();
+        self.spill_ahead();
     }
 
     pub(crate) fn abort_object(&mut self, conn: Conn, object_id: ObjectId) {
-        self.objects
-            .waiting
-            .retain(|waiting| waiting.conn != conn || waiting.create.object_id != object_id);
+        self.objects.room.forget_create(conn, Some(object_id));
         if let Some(unsealed) = self.objects.unsealed.remove(&(object_id, conn)) {
             self.objects.give_back(unsealed.extent);
             self.writing_was_given_up(object_id);
-            self.retry_creates_if_room();
+            self.give_room_if_new();
         }
     }
 
@@ -363,7 +383,7 @@ impl Node {
 
     pub(crate) fn unpin(&mut self, object_id: ObjectId, pins: u32) {
         self.objects.unpin(object_id, pins);
-        self.retry_creates_if_room();
+        self.give_room_if_new();
     }
 
     pub(crate) fn free_object(&mut self, free: FreeObject) {
@@ -378,13 +398,13 @@ impl Node {
 
     pub(crate) fn drop_object(&mut self, object_id: ObjectId) {
         self.objects.free(object_id);
-        self.retry_creates_if_room();
+        self.give_room_if_new();
     }
 
     /// A client is gone: what it was writing, reading and waiting for comes back, and what it had put
     /// is over with it (its owner is dead).
     pub(crate) fn reclaim_objects(&mut self, conn: Conn, client: &Client) {
-        self.objects.waiting.retain(|waiting| waiting.conn != conn);
+        self.objects.room.forget_create(conn, None);
         self.forget_fetches(conn);
         // In the order of their ids, so that the same events give the same extents (STATE-1).
         let pins: BTreeMap<ObjectId, u32> =
@@ -415,7 +435,7 @@ impl Node {
         for object_id in orphans {
             self.objects.free(object_id);
         }
-        self.retry_creates_if_room();
+        self.give_room_if_new();
     }
 
     fn is_detached_actor(&self, worker_id: WorkerId) -> bool {
@@ -437,6 +457,6 @@ impl Node {
                 self.objects.free(object_id);
             }
         }
-        self.retry_creates_if_room();
+        self.give_room_if_new();
     }
 }

@@ -10,8 +10,9 @@ use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{FetchObject, ObjectMissing, ObjectRefused};
 use helio_types::{NodeAddress, NodeId, ObjectId};
 
-use crate::extents::Extent;
+use crate::extents::{Extent, Extents};
 use crate::limits::{FETCHES_MAX, PULLS_MAX, SERVES_MAX};
+use crate::spill::Wants;
 use crate::{Action, Conn, Node};
 
 /// An object that someone here waits for.
@@ -29,11 +30,13 @@ struct Fetch {
 
 #[derive(Debug, Default)]
 enum State {
-    /// A process of this node is writing it.
-    Written,
+    /// It comes without being asked for: a process of this node is writing it, or it is read from disk.
+    Local,
     /// Its turn has not come.
     #[default]
     Queued,
+    /// This node has it; there is no room for it here yet.
+    WaitsForRoom(NodeAddress),
     /// A node was asked for it.
     Pulling(Pull),
 }
@@ -46,6 +49,8 @@ struct Pull {
     extent: Option<Extent>,
     size: u64,
     received: u64,
+    /// The bytes are coming.
+    has_begun: bool,
 }
 
 #[derive(Debug, Default)]
@@ -112,8 +117,9 @@ impl Node {
             }
         }
         if is_new {
-            if self.objects.is_being_written(object_id) {
-                entry.state = State::Written;
+            if self.objects.must_await(object_id) {
+                entry.state = State::Local;
+                self.restore(object_id);
             } else {
                 self.pulls.queued.push_back(object_id);
                 self.start_pulls();
@@ -129,6 +135,7 @@ impl Node {
             self.stop_pull(object_id);
             self.pulls.fetches.remove(&object_id);
             self.pulls.queued.retain(|other| *other != object_id);
+            self.objects.room.forget_pull(object_id);
             self.start_pulls();
         }
     }
@@ -164,19 +171,7 @@ impl Node {
                 }
                 continue;
             }
-            self.pulls.count += 1;
-            let number = self.pulls.count;
-            self.pulls.by_number.insert(number, object_id);
-            fetch.state = State::Pulling(Pull {
-                number,
-                from: from.clone(),
-                extent: None,
-                size: 0,
-                received: 0,
-            });
-            let message = NodeToNode::Pull(PullObject { request_id: number, object_id });
-            self.out.push(Action::Ask { to: from, message });
-            return;
+            return self.ask(object_id, from, None, 0);
         }
         let Some(fetch) = self.pulls.fetches.remove(&object_id) else { return };
         let mut reason = fetch.reason;
@@ -190,6 +185,19 @@ impl Node {
                 ObjectMissing { request_id, gone: fetch.gone.clone(), reason: reason.clone() },
             );
         }
+    }
+
+    /// Asks for the object; with the room for it, where it is known how much that takes.
+    fn ask(&mut self, object_id: ObjectId, from: NodeAddress, extent: Option<Extent>, size: u64) {
+        let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
+        self.pulls.count += 1;
+        let number = self.pulls.count;
+        self.pulls.by_number.insert(number, object_id);
+        let to = from.clone();
+        fetch.state =
+            State::Pulling(Pull { number, from, extent, size, received: 0, has_begun: false });
+        let message = NodeToNode::Pull(PullObject { request_id: number, object_id });
+        self.out.push(Action::Ask { to, message });
     }
 
     /// Ends the pull of an object, if there is one, and tells the one that was asked.
@@ -223,6 +231,7 @@ impl Node {
     pub(crate) fn serve_waiting_fetches(&mut self, object_id: ObjectId) {
         self.stop_pull(object_id);
         self.pulls.queued.retain(|other| *other != object_id);
+        self.objects.room.forget_pull(object_id);
         self.serve_awaited(object_id);
         let Some(fetch) = self.pulls.fetches.remove(&object_id) else { return };
         for (conn, request_id) in fetch.readers {
@@ -249,7 +258,7 @@ impl Node {
         }
         self.serve_awaited(object_id);
         if let Some(fetch) = self.pulls.fetches.get_mut(&object_id)
-            && matches!(fetch.state, State::Written)
+            && matches!(fetch.state, State::Local)
         {
             fetch.state = State::Queued;
             self.pulls.queued.push_back(object_id);
@@ -291,41 +300,55 @@ impl Node {
 
     fn pull_begins(&mut self, node_id: NodeId, start: PullStart) {
         let Some(object_id) = self.pulled_from(node_id, start.request_id) else { return };
-        let extent = self.objects.allocate(start.size);
         let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
         let State::Pulling(pull) = &mut fetch.state else { return };
-        if pull.extent.is_some() {
-            if let Some(extent) = extent {
-                self.objects.give_back(extent);
-            }
-            return;
+        if pull.has_begun || (pull.extent.is_some() && pull.size != start.size) {
+            return self.pull_failed(object_id, "it changed its mind".to_owned());
         }
-        match extent {
-            Some(extent) => {
-                pull.extent = Some(extent);
-                pull.size = start.size;
-                self.out.push(Action::Created { offset: extent.offset, size: start.size });
-                self.finish_pull(object_id);
+        if pull.extent.is_none() {
+            if Extents::footprint(start.size) > self.setup.store_size {
+                let text =
+                    format!("its {} bytes are more than the store of this node holds", start.size);
+                self.stop_pull(object_id);
+                return self.ask_next_after(object_id, text);
             }
-            None => self.no_room_for(object_id, start.size),
+            match self.objects.allocate(start.size) {
+                Some(extent) => pull.extent = Some(extent),
+                None => {
+                    // The bytes would come at once: they are asked for again when there is room.
+                    let from = pull.from.clone();
+                    self.stop_pull(object_id);
+                    if let Some(fetch) = self.pulls.fetches.get_mut(&object_id) {
+                        fetch.state = State::WaitsForRoom(from);
+                    }
+                    self.want_room(object_id, start.size, Wants::Pull);
+                    return self.start_pulls();
+                }
+            }
+            self.out.push(Action::Created { offset: 0, size: start.size });
         }
+        pull.size = start.size;
+        pull.has_begun = true;
+        self.finish_pull(object_id);
     }
 
-    fn no_room_for(&mut self, object_id: ObjectId, size: u64) {
-        self.stop_pull(object_id);
-        let Some(fetch) = self.pulls.fetches.remove(&object_id) else { return };
-        let used = self.objects.used();
-        let total = self.setup.store_size;
-        let text = format!(
-            "the object store is full: the object that was to be brought here needs {size} bytes, {} of {total} are free",
-            total - used
-        );
-        for (conn, request_id) in fetch.readers {
-            self.pulls.by_request.remove(&(conn, request_id));
-            let failure = Failure::new(FailureKind::StoreFull, text.clone());
-            self.send(conn, ObjectRefused { request_id, failure });
+    /// A location turned out to be of no use; tells why if it was the last.
+    fn ask_next_after(&mut self, object_id: ObjectId, reason: String) {
+        if let Some(fetch) = self.pulls.fetches.get_mut(&object_id) {
+            fetch.reason = reason;
         }
+        self.ask_next(object_id);
         self.start_pulls();
+    }
+
+    /// There is room for an object that another node has.
+    pub(crate) fn may_pull(&mut self, object_id: ObjectId, extent: Extent, size: u64) {
+        let state =
+            self.pulls.fetches.get_mut(&object_id).map(|fetch| std::mem::take(&mut fetch.state));
+        match state {
+            Some(State::WaitsForRoom(from)) => self.ask(object_id, from, Some(extent), size),
+            _ => self.objects.give_back(extent),
+        }
     }
 
     fn chunk_arrived(&mut self, node_id: NodeId, chunk: PullChunk) {
@@ -333,10 +356,9 @@ impl Node {
         let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
         let State::Pulling(pull) = &mut fetch.state else { return };
         let length = chunk.bytes.len() as u64;
-        let Some(extent) = pull
-            .extent
-            .filter(|_| chunk.offset == pull.received && length <= pull.size - pull.received)
-        else {
+        let Some(extent) = pull.extent.filter(|_| {
+            pull.has_begun && chunk.offset == pull.received && length <= pull.size - pull.received
+        }) else {
             return self.pull_failed(object_id, "the bytes came out of order".to_owned());
         };
         pull.received += length;
@@ -371,7 +393,7 @@ impl Node {
         let may_serve = reading < SERVES_MAX && !self.pulls.serves.contains_key(&key);
         if may_serve && self.objects.must_await(pull.object_id) {
             self.pulls.awaited.insert(key, pull.object_id);
-            return;
+            return self.restore(pull.object_id);
         }
         match may_serve.then(|| self.objects.pin(pull.object_id)).flatten() {
             Some((offset, size)) => {

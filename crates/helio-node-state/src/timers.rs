@@ -22,8 +22,8 @@ pub(crate) enum Timer {
     Actor(ActorKey),
     /// Questions about living processes can be answered.
     Liveness,
-    /// Creations of objects have waited long enough.
-    Creates,
+    /// Creations of objects have waited long enough for room.
+    Room,
     /// The owner of this cluster should have registered.
     Owner,
 }
@@ -57,7 +57,7 @@ impl Node {
             Timer::Idle => self.end_idle_workers(),
             Timer::Actor(key) => self.actor_placement_is_late(key),
             Timer::Liveness => self.answer_liveness(),
-            Timer::Creates => self.refuse_late_creates(),
+            Timer::Room => self.room_is_late(),
             Timer::Owner => self.owner_is_late(),
         }
     }

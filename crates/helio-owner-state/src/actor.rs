@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use helio_proto::control::{
     ActorInfo, ActorPhase, ActorSpec, ControlRequest, ControlResponse, FailureKind, KillActor,
+    UnsubscribeActor,
 };
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_types::{ActorId, DeathCause, DeathKind, ObjectId, TaskId, WorkerAddress};
@@ -58,6 +59,8 @@ pub struct Actor {
     /// The constructor's arguments, held as long as it may be restarted.
     held: Vec<ObjectId>,
     handle: Option<ObjectId>,
+    /// This process created it, and stands by it until it is dead.
+    is_ours: bool,
     /// The control service refused to make it, and why it says so.
     refused: Option<(FailureKind, String)>,
 }
@@ -116,6 +119,12 @@ pub fn handle_object(actor: ActorId) -> ObjectId {
     creation_task(actor).object(0)
 }
 
+/// The actor for whose handles an object stands, if it does.
+pub(crate) fn actor_of_handle(object: ObjectId) -> Option<ActorId> {
+    let actor = object.task().actor();
+    (object == handle_object(actor)).then_some(actor)
+}
+
 impl Owner {
     /// What is known of an actor.
     #[must_use]
@@ -156,6 +165,7 @@ impl Owner {
         actor.class_name.clone_from(&creation.spec.class_name);
         actor.held = held;
         actor.handle = handle;
+        actor.is_ours = true;
         actor.missing = missing;
         actor.creation = Some(Box::new(creation));
         if missing == 0 {
@@ -213,6 +223,9 @@ impl Owner {
                 self.end(id, DeathCause::new(DeathKind::StartFailed, failure.message), now, out);
             }
             ControlResponse::Actor(info) => self.actor_update(&info, now, out),
+            ControlResponse::NamedActor(_) => {
+                self.end(id, DeathCause::new(DeathKind::Intended, "another actor has its name"), now, out);
+            }
             _ => {}
         }
         out.push(Action::ActorChanged(id));
@@ -235,9 +248,27 @@ impl Owner {
         } else if actor.phase != ActorPhase::Dead {
             let request = KillActor { actor_id: id, no_restart: true, out_of_scope: true };
             out.push(Action::Control(Box::new(request.into())));
-        } else if actor.pending_calls() == 0 {
-            self.actors.remove(&id);
+        } else {
+            self.retire_actor(id, out);
         }
+    }
+
+    /// **LIMIT-1** Forgets an actor that nobody here can call any more: its handles are gone, and so is
+    /// what was called. Its creator remembers it until it is dead, and so does who has a weak handle.
+    pub(crate) fn retire_actor(&mut self, id: ActorId, out: &mut Vec<Action>) {
+        let Some(actor) = self.actors.get(&id) else { return };
+        let has_handles = actor.handle.is_some_and(|handle| self.objects.contains_key(&handle));
+        let is_borrowed = actor.handle.is_some() && !actor.is_ours;
+        let is_over = is_borrowed || actor.phase == ActorPhase::Dead;
+        if has_handles || !is_over || actor.creation.is_some() || actor.pending_calls() > 0 {
+            return;
+        }
+        if actor.subscribed {
+            let request = UnsubscribeActor { actor_id: id };
+            out.push(Action::Control(Box::new(request.into())));
+        }
+        self.actors.remove(&id);
+        self.broken_actors.remove(&id);
     }
 
     pub(crate) fn enqueue_call(&mut self, id: ActorId, task: TaskId) {
@@ -399,6 +430,7 @@ impl Owner {
         for object in held {
             self.unhold(object, out);
         }
+        self.retire_actor(id, out);
     }
 
     fn dead_error(&self, id: ActorId, kind: ErrorKind) -> Stored {

@@ -65,6 +65,20 @@ impl Owner {
         }
     }
 
+    /// What is held, a line for each object, for people who look for a leak.
+    #[must_use]
+    pub fn holdings(&self) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for (id, object) in &self.objects {
+            let whose = object.owner.as_ref().map_or("own".to_owned(), |owner| format!("of {:?}", owner.worker_id));
+            let (local, uses, _) = object.holders();
+            let (borrowers, value) = (&object.borrowers, &object.value);
+            lines.push(format!("{id} {whose}: {local} handles, {uses} uses, borrowers {borrowers:?}, {value:?}"));
+        }
+        lines.sort_unstable();
+        lines
+    }
+
     /// Whether the tables agree with each other.
     ///
     /// # Errors

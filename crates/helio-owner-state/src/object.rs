@@ -12,6 +12,7 @@ use helio_proto::peer::{Frame, Reference, Returned, Value};
 use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 use crate::Owner;
+use crate::actor::actor_of_handle;
 use crate::event::Action;
 use crate::task::OutgoingValue;
 
@@ -230,6 +231,8 @@ impl Owner {
         }
         if let Some(actor) = object.handle_of {
             self.handles_gone(actor, out);
+        } else if let Some(actor) = actor_of_handle(id) {
+            self.retire_actor(actor, out);
         }
         self.lineage_unused(id, out);
     }

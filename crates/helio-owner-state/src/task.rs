@@ -243,7 +243,8 @@ impl Owner {
             _ => None,
         });
         if let Some(bytes) = failed {
-            self.fail(id, &Stored::Error(bytes), now, out);
+            let error = helio_proto::error::through(&spec.template.name, &bytes);
+            self.fail(id, &Stored::Error(Arc::new(error)), now, out);
             if let Target::Actor(actor) = spec.target {
                 self.pump_actor(actor, now, out);
             }
@@ -310,6 +311,9 @@ impl Owner {
             return;
         };
         let (state, spec, cancelled) = (task.state, task.spec.clone(), task.cancelled);
+        // The items of a generator may have brought references long before its reply, and for those of
+        // an attempt that is given up nobody else lets go.
+        let brings = spec.returns == STREAMING || returns.iter().any(|one| !one.contained.is_empty());
         match state {
             State::OnLease(request) => self.leave_lease(request, id, leaving, now, out),
             State::OnActor => self.leave_actor(&spec, id),
@@ -321,28 +325,25 @@ impl Owner {
         }
         if failed && retryable && !cancelled && self.take_retry(id) {
             self.retry(id, now, out);
-            return;
-        }
-        if failed && cancelled {
+        } else if failed && cancelled {
             self.fail(id, &cancelled_error(id, &spec.template.name), now, out);
-            return;
+        } else {
+            self.complete(id, failed, items, returns, now, out);
         }
-        let contained = returns.iter().any(|returned| !returned.contained.is_empty());
-        self.complete(id, failed, items, returns, now, out);
-        if contained && let Some(caller) = self.peer_address(from) {
-            self.borrows.send(&caller, Frame::ReturnsHeld { task: id }, out);
+        if brings {
+            self.say_held(from, id, out);
+        }
+    }
+
+    /// What the call's returns contain is held here, or not wanted: its executor may let go.
+    fn say_held(&mut self, executor: WorkerId, task: TaskId, out: &mut Vec<Action>) {
+        if let Some(executor) = self.peer_address(executor) {
+            self.borrows.send(&executor, Frame::ReturnsHeld { task }, out);
         }
     }
 
     /// A reply that nobody waits for: let go of what it brought.
-    fn discard(
-        &mut self,
-        from: WorkerId,
-        id: TaskId,
-        returns: Vec<Returned>,
-        out: &mut Vec<Action>,
-    ) {
-        let contained = returns.iter().any(|returned| !returned.contained.is_empty());
+    fn discard(&mut self, from: WorkerId, id: TaskId, returns: Vec<Returned>, out: &mut Vec<Action>) {
         for (index, returned) in (1u32..).zip(returns) {
             let object = id.object(index);
             if let Value::Stored { locations, .. } = returned.value
@@ -351,9 +352,7 @@ impl Owner {
                 out.push(Action::Free { id: object, locations });
             }
         }
-        if contained && let Some(caller) = self.peer_address(from) {
-            self.borrows.send(&caller, Frame::ReturnsHeld { task: id }, out);
-        }
+        self.say_held(from, id, out);
     }
 
     fn complete(
@@ -402,6 +401,9 @@ impl Owner {
         }
         if !rebuildable {
             self.release_args(&spec, out);
+        }
+        if let Target::Actor(actor) = spec.target {
+            self.retire_actor(actor, out);
         }
     }
 

@@ -114,6 +114,29 @@ impl SystemError {
     }
 }
 
+/// The first byte of an error that reached a call through one of its arguments.
+pub const THROUGH: u8 = 0xe1;
+
+/// The error of a call of `name`, one of whose arguments holds `error`.
+#[must_use]
+pub fn through(name: &str, error: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![THROUGH];
+    crate::reader::put_bytes(&mut bytes, name.as_bytes());
+    bytes.extend_from_slice(error);
+    bytes
+}
+
+/// Takes apart what [`through`] made: the name and the argument's error.
+#[must_use]
+pub fn came_through(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let mut reader = crate::reader::Reader::new(bytes);
+    if reader.u8().ok()? != THROUGH {
+        return None;
+    }
+    let name = reader.str().ok()?;
+    Some((name, reader.rest()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,5 +147,7 @@ mod tests {
         assert_eq!(SystemError::from_payload(&error.to_payload()), Some(error));
         assert_eq!(SystemError::from_payload(b"\x01abc"), None);
         assert_eq!(SystemError::from_payload(b""), None);
+        assert_eq!(came_through(&through("f", b"\x01abc")), Some(("f", &b"\x01abc"[..])));
+        assert_eq!(came_through(b"\x01abc"), None);
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn get_named_actor<'py>(
 ) -> PyResult<Option<(Bound<'py, ActorID>, Bound<'py, PyBytes>)>> {
     let session = session::active(py)?;
     let namespace =
-        if namespace.is_empty() { session.runtime.job().namespace } else { namespace.to_owned() };
+        if namespace.is_empty() { session.namespace() } else { namespace.to_owned() };
     let request = ControlRequest::GetNamedActor(GetNamedActor { name: name.to_owned(), namespace });
     let answer = detached(py, GilSite::Control, |interrupt| {
         session.runtime.control(request, None, interrupt)
@@ -68,7 +68,7 @@ pub(crate) fn list_named_actors(
     py: Python<'_>,
     all_namespaces: bool,
 ) -> PyResult<Vec<(String, String)>> {
-    let namespace = session::active(py)?.runtime.job().namespace;
+    let namespace = session::active(py)?.namespace();
     match ask(py, ControlRequest::ListNamedActors(ListNamedActors { all_namespaces, namespace }))? {
         ControlResponse::NamedActors(list) => {
             Ok(list.actors.into_iter().map(|actor| (actor.name, actor.namespace)).collect())

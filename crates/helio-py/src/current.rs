@@ -180,7 +180,7 @@ pub(crate) fn current(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let runtime_env =
         if extra.runtime_env.is_empty() { job.runtime_env } else { extra.runtime_env };
     dict.set_item("runtime_env", runtime_env)?;
-    dict.set_item("namespace", job.namespace)?;
+    dict.set_item("namespace", session.namespace())?;
     let is_canceled =
         running.as_ref().is_some_and(|running| session.runtime.is_cancelled(running.task));
     dict.set_item("is_canceled", is_canceled)?;

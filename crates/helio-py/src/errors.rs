@@ -1,7 +1,7 @@
 //! Errors of the core as Python exceptions: one match per error type, in this file.
 
 use helio_proto::control::{Failure, FailureKind};
-use helio_proto::error::SystemError;
+use helio_proto::error::{SystemError, came_through};
 use helio_types::DeathCause;
 use helio_worker::{Error, Payload};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
@@ -69,6 +69,10 @@ pub(crate) fn from_bytes(py: Python<'_>, source: Source) -> PyErr {
 
 /// The exception in a failed object, as it was stored.
 pub(crate) fn exception_of(py: Python<'_>, source: Source) -> PyResult<Bound<'_, PyAny>> {
+    if let Some((name, error)) = came_through(&source) {
+        let error = exception_of(py, Source::copied(error))?;
+        return py.import("heliostat.core.worker_main")?.getattr("argument_error")?.call1((error, name));
+    }
     match SystemError::from_payload(&source) {
         Some(error) => from_system(py, &error),
         None => codec::decode(py, source),

@@ -311,6 +311,9 @@ pub(crate) fn cancel(
             ray_waitable.get_type()
         )));
     };
+    if force && session.runtime.knows_actor(id.task().actor()) {
+        return Err(PyValueError::new_err("force=True is not supported for actor tasks."));
+    }
     session.runtime.cancel(id, force, recursive).map_err(|error| errors::raise(py, error))
 }
 

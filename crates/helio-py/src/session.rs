@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors;
+use crate::ids;
 use crate::gil::{GilSite, detached};
 use crate::rows;
 
@@ -79,6 +80,14 @@ pub(crate) fn forget_plans() {
     PLANS.fetch_add(1, Ordering::Relaxed);
 }
 
+impl Session {
+    /// Where named actors are looked for.
+    pub(crate) fn namespace(&self) -> String {
+        let namespace = self.runtime.job().namespace;
+        if namespace.is_empty() { self.runtime.session().namespace.clone() } else { namespace }
+    }
+}
+
 /// Joins a daemon and makes that the present session.
 pub(crate) fn begin(py: Python<'_>, options: Options) -> PyResult<Arc<Session>> {
     if present().is_some() {
@@ -92,6 +101,14 @@ pub(crate) fn begin(py: Python<'_>, options: Options) -> PyResult<Arc<Session>> 
     let session = Arc::new(Session { runtime, epoch, is_driver });
     *SESSION.write() = Some(Arc::clone(&session));
     Ok(session)
+}
+
+/// A namespace that nobody else has.
+fn anonymous() -> PyResult<String> {
+    let mut bytes = [0; 16];
+    ids::random(&mut bytes)?;
+    let hex: Vec<String> = bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect();
+    Ok(format!("{}{}-{}-{}-{}-{}{}{}", hex[0], hex[1], hex[2], hex[3], hex[4], hex[5], hex[6], hex[7]))
 }
 
 /// Join the daemon as a driver.
@@ -113,6 +130,8 @@ pub(crate) fn connect(
     runtime_env: &str,
     script: &str,
 ) -> PyResult<()> {
+    // Names of actors are the job's own unless the user says otherwise.
+    let namespace = &if namespace.is_empty() { anonymous()? } else { namespace.to_owned() };
     let job = JobConfig {
         sys_path,
         cwd: cwd.to_owned(),
@@ -178,7 +197,7 @@ pub(crate) fn session(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("session_name", &registered.session_name)?;
     dict.set_item("temp_dir", &registered.temp_dir)?;
     dict.set_item("control_address", &registered.control_address)?;
-    dict.set_item("namespace", runtime.job().namespace)?;
+    dict.set_item("namespace", session.namespace())?;
     dict.set_item("labels", rows::labels(py, &registered.labels)?)?;
     dict.set_item("total", rows::resources(py, &registered.total)?)?;
     dict.set_item("runtime_env", runtime.job().runtime_env)?;

@@ -950,6 +950,12 @@ impl Runtime {
         self.state.lock().apply(Event::KnowActor { actor, handle });
     }
 
+    /// Whether this is an actor that was made or called here.
+    #[must_use]
+    pub fn knows_actor(&self, actor: ActorId) -> bool {
+        self.state.lock().owner.actor(&actor).is_some()
+    }
+
     /// Calls to the actor that have not ended.
     #[must_use]
     pub fn actor_pending_calls(&self, actor: ActorId) -> usize {

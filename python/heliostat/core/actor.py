@@ -108,7 +108,13 @@ class ActorClass(Generic[T]):
         cls = self.__dict__.get("__ray_actor_class__")
         if cls is None or (name.startswith("__") and name.endswith("__")):
             raise AttributeError(name)
-        return getattr(cls, name)
+        value = getattr(cls, name)
+        if callable(value):
+            # Were `A.method` found here, picklers would send methods by this name.
+            raise AttributeError(
+                f"'{name}' of actor class '{self.__name__}' can only be called through a handle"
+            )
+        return value
 
     def __repr__(self) -> str:
         return f"ActorClass({self.__name__})"

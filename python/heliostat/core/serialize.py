@@ -8,6 +8,8 @@ value is pickled for the runtime: elsewhere an object is pickled as if nothing w
 from __future__ import annotations
 
 import copyreg
+import functools
+import importlib
 import io
 import pickle
 import sys
@@ -24,10 +26,21 @@ _registered: dict[type, Any] = {}
 _register_lock = threading.Lock()
 
 
+# Modules that our classes say they are from. They are imported only when somebody asks for them, and
+# cloudpickle would copy a class whose module is not imported.
+_FACES = ("heliostat.actor", "heliostat.exceptions", "heliostat.remote_function")
+
+
+@functools.cache
+def _cloudpickle() -> Any:
+    for face in _FACES:
+        importlib.import_module(face)
+    return importlib.import_module("cloudpickle")
+
+
 def pickle_function(definition: Any) -> bytes:
     """A function or class as bytes; what lives in the script or a notebook goes by value."""
-    import cloudpickle
-
+    cloudpickle = _cloudpickle()
     try:
         return bytes(cloudpickle.dumps(definition))
     except (TypeError, pickle.PicklingError) as error:
@@ -38,10 +51,8 @@ def pickle_function(definition: Any) -> bytes:
 
 def cloud_dumps(value: Any, keywords: Mapping[str, Any]) -> bytes:
     """Pickle with cloudpickle; `keywords` name the callback for buffers."""
-    import cloudpickle
-
     with io.BytesIO() as file:
-        cloudpickle.Pickler(file, protocol=5, **keywords).dump(value)
+        _cloudpickle().Pickler(file, protocol=5, **keywords).dump(value)
         return file.getvalue()
 
 

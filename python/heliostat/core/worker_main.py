@@ -77,6 +77,14 @@ def _end(code: int) -> NoReturn:
         os._exit(code if code >= 0 else -1 - code)
 
 
+def name_output(name: str) -> None:
+    """A function runs here for the first time: also what its children print is its own."""
+    if _actor_name is None:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, _NamedOutput):
+                stream.say(name)
+
+
 def actor_is_made() -> None:
     """The constructor has returned: name what the actor prints from now on."""
     global _actor_name
@@ -134,6 +142,19 @@ def task_error(error: BaseException, function_name: str, name: str) -> BaseExcep
         ip=_heliostat.session()["host"],
         actor_id=current["actor_id"],
         actor_repr=_repr(actor) if actor is not None else None,
+    )
+
+
+def argument_error(error: BaseException, name: str) -> BaseException:
+    """The error of a call that was never sent: an argument holds ``error``."""
+    from heliostat import exceptions
+
+    return exceptions.make_dependency_error(
+        error,
+        function_name=name,
+        proctitle=f"ray::{name}",
+        pid=os.getpid(),
+        ip=_heliostat.session()["host"],
     )
 
 

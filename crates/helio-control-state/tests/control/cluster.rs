@@ -7,7 +7,7 @@ use helio_proto::cluster::{
 };
 use helio_proto::control::{
     ActorPhase, ActorSpec, ControlResponse, FailureKind, GetNamedActor, KvDel, KvGet, KvKeys,
-    KvPut, ListActors, ListJobs, ListNodes, StopCluster,
+    KvPut, ListActors, ListJobs, ListNodes, StartJob, StopCluster,
 };
 use helio_proto::node::{LogLine, LogLines, NodeToClient};
 use helio_types::{DeathKind, NodeId, WorkerAddress};
@@ -165,6 +165,20 @@ fn a_node_that_leaves_takes_its_drivers_along() {
         _ => None,
     });
     assert_eq!(finished, [(2, job(1))]);
+}
+
+#[test]
+fn a_driver_that_names_no_namespace_has_its_own() {
+    let mut desk = Desk::with_driver(0.0);
+    let mut namespace = |driver: u8| {
+        let request = StartJob { driver: worker(driver), ..StartJob::default() };
+        match desk.ask(1, driver, request) {
+            ControlResponse::Job(job) => job.namespace,
+            other => panic!("no job: {other:?}"),
+        }
+    };
+    assert_eq!(namespace(0xab), "abababab-abab-abab-abab-abababababab");
+    assert_ne!(namespace(3), namespace(4));
 }
 
 #[test]
@@ -364,7 +378,7 @@ fn steps() -> impl Strategy<Value = Step> {
 /// Carries out a step; all actions of the machine are noted in `trace`.
 fn step(desk: &mut Desk, step: &Step, trace: &mut Vec<Action>) {
     use helio_proto::cluster::{ActorEnded, ActorStarted, ClientGone, FromClient};
-    use helio_proto::control::{ControlRequest, KillActor, StartJob, SubscribeActor};
+    use helio_proto::control::{ControlRequest, KillActor, SubscribeActor};
     use helio_proto::node::ControlCall;
     use helio_types::{DeathCause, ResourceSet};
     let call = |worker_number: u8, request: ControlRequest| {

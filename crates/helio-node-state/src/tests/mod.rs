@@ -23,7 +23,7 @@ use helio_proto::node::{
 };
 use helio_types::{ActorId, JobId, NodeAddress, NodeId, ObjectId, ResourceSet, TaskId, WorkerId};
 
-use crate::{Action, Conn, Event, Exit, Node, Setup};
+use crate::{Action, Conn, DiskError, Event, Exit, Node, Setup};
 
 const STORE: u64 = 1 << 20;
 
@@ -65,6 +65,9 @@ struct World {
     coming: VecDeque<Event>,
     /// Workers register as soon as they are started.
     starts_at_once: bool,
+    /// Objects on disk.
+    files: BTreeSet<ObjectId>,
+    disk: Option<DiskError>,
 }
 
 impl World {
@@ -102,6 +105,8 @@ impl World {
             forgotten: BTreeSet::new(),
             coming: VecDeque::new(),
             starts_at_once: true,
+            files: BTreeSet::new(),
+            disk: None,
         };
         world.view(&[]);
         world
@@ -165,6 +170,21 @@ impl World {
                 self.workers.remove(&worker_id);
                 self.forgotten.insert(worker_id);
             }
+            Action::Spill { object_id, .. } => {
+                let outcome = self.disk_outcome();
+                if outcome.is_ok() {
+                    self.files.insert(object_id);
+                }
+                self.coming.push_back(Event::Spilled { object_id, outcome });
+            }
+            Action::Restore { object_id, .. } => {
+                assert!(self.files.contains(&object_id), "SHM-1: only what was written is read");
+                let outcome = self.disk_outcome();
+                self.coming.push_back(Event::Restored { object_id, outcome });
+            }
+            Action::RemoveFile { object_id } => {
+                assert!(self.files.remove(&object_id), "a file is removed once");
+            }
             Action::FlushLogs { .. } | Action::Created { .. } | Action::StatusChanged => {}
             Action::ShutDown { reason } => self.shut_down = Some(reason),
         }
@@ -198,6 +218,10 @@ impl World {
             self.coming.push_back(Event::ControlSaid(to.into()));
         }
         self.control.push(message);
+    }
+
+    fn disk_outcome(&self) -> Result<(), DiskError> {
+        self.disk.clone().map_or(Ok(()), Err)
     }
 
     fn open(&mut self, role: Role, from: NodeId, is_local: bool) -> Conn {

@@ -9,8 +9,8 @@ use helio_proto::node::{
 use helio_types::{NodeId, ObjectId};
 
 use super::{STORE, World, address, node_id, object};
-use crate::limits::CREATE_MS_MAX;
-use crate::{Conn, Event};
+use crate::limits::ROOM_MS_MAX;
+use crate::{Conn, DiskError, Event};
 
 impl World {
     fn create(&mut self, conn: Conn, object_id: ObjectId, size: u64) -> Option<u64> {
@@ -153,14 +153,17 @@ fn a_full_store_waits_for_room_and_then_says_what_fills_it() {
     let mut world = World::new(&[("CPU", 1.0)]);
     let client = world.driver();
     let (a, b, c) = (object(1, 1, 1), object(1, 2, 1), object(1, 3, 1));
-    world.put(client, a, STORE / 2);
-    world.put(client, b, STORE / 2);
+    for id in [a, b] {
+        world.put(client, id, STORE / 2);
+        world.fetch(client, 4, id, &[]).unwrap();
+    }
     assert_eq!(world.create(client, c, STORE / 4), None);
     world.say(client, FreeObject { object_id: a, locations: Vec::new() });
+    assert_eq!(world.created(client), None, "it is pinned");
+    world.say(client, ReleaseObject { object_id: a, pins: 1 });
     assert!(world.created(client).is_some(), "room came in time");
-    world.fetch(client, 4, b, &[]).unwrap();
     assert_eq!(world.create(client, object(1, 4, 1), STORE / 2), None);
-    world.pass(CREATE_MS_MAX);
+    world.pass(ROOM_MS_MAX);
     let (kind, message) = world.refused(client).unwrap();
     assert_eq!(kind, FailureKind::StoreFull as u32);
     assert!(
@@ -177,6 +180,100 @@ fn a_full_store_waits_for_room_and_then_says_what_fills_it() {
     world.say(client, AbortObject { object_id: c });
     world.close(client);
     world.assert_nothing_leaked();
+}
+
+#[test]
+fn more_than_the_memory_holds_goes_to_disk_and_comes_back() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    let ids: Vec<ObjectId> = (0..10).map(|n| object(1, n, 1)).collect();
+    for id in &ids {
+        world.put(client, *id, STORE / 4);
+    }
+    assert!(world.files.len() >= 6 && world.used() <= STORE, "{:?}", world.files);
+    for (n, id) in ids.iter().enumerate() {
+        if world.fetch(client, n as u64, *id, &[1]).is_none() {
+            world.fetched(client).unwrap();
+        }
+        world.say(client, ReleaseObject { object_id: *id, pins: 1 });
+    }
+    // A pinned one is no candidate, and another daemon's read waits for the disk, too.
+    world.fetch(client, 90, ids[9], &[]).unwrap();
+    let spilled = *ids.iter().find(|id| world.node.objects.is_on_disk(**id)).unwrap();
+    world.peer(2, PullObject { request_id: 4, object_id: spilled });
+    assert_eq!(world.served, [(Conn(902), 4)]);
+    for id in &ids {
+        world.say(client, FreeObject { object_id: *id, locations: Vec::new() });
+    }
+    world.feed(Event::Served { conn: Conn(902), request_id: 4 });
+    assert_eq!(world.files.len(), 0);
+    world.close(client);
+    assert_eq!(world.used(), 0);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn writing_to_disk_begins_before_the_memory_is_full() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    for n in 0..8 {
+        world.put(client, object(1, n, 1), STORE / 10);
+    }
+    assert_eq!(world.files.len(), 0);
+    world.put(client, object(1, 8, 1), STORE / 10);
+    assert!(world.files.contains(&object(1, 0, 1)), "the least recently used first");
+    assert!(!world.node.objects.is_on_disk(object(1, 0, 1)), "its memory is still there");
+}
+
+#[test]
+fn a_full_disk_is_said_to_be_full_and_nothing_is_lost() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    world.disk = Some(DiskError { is_full: true, text: "/spill: 99 % in use".into() });
+    let (a, b) = (object(1, 1, 1), object(1, 2, 1));
+    world.put(client, a, STORE / 2);
+    world.put(client, b, STORE / 2);
+    assert_eq!(world.create(client, object(1, 3, 1), 100), None);
+    let (kind, message) = world.refused(client).unwrap();
+    assert_eq!(kind, FailureKind::OutOfDisk as u32);
+    assert!(message.contains("99 % in use"), "{message}");
+    assert!(world.fetch(client, 1, a, &[]).is_some() && world.fetch(client, 2, b, &[]).is_some());
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_lost_copy() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    let (a, b) = (object(1, 1, 1), object(1, 2, 1));
+    world.put(client, a, STORE / 2);
+    world.put(client, b, STORE);
+    assert!(world.node.objects.is_on_disk(a));
+    world.disk = Some(DiskError { is_full: false, text: "input/output error".into() });
+    world.say(client, FreeObject { object_id: b, locations: Vec::new() });
+    assert_eq!(world.fetch(client, 1, a, &[1]), None);
+    assert_eq!(world.missing(client), Some(vec![node_id(1)]));
+    assert_eq!((world.files.len(), world.used()), (0, 0));
+}
+
+#[test]
+fn what_is_brought_here_waits_for_room() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    world.view(&[(2, true, 1.0)]);
+    let (a, b) = (object(1, 1, 1), object(9, 2, 1));
+    world.put(client, a, STORE);
+    world.fetch(client, 1, a, &[]).unwrap();
+    assert_eq!(world.fetch(client, 2, b, &[2]), None);
+    let first = world.pull(2);
+    world.peer(2, PullStart { request_id: first, size: 100 });
+    assert!(matches!(world.asked.pop(), Some((_, NodeToNode::CancelPull(_)))), "not now");
+    world.pass(ROOM_MS_MAX * 2);
+    assert_eq!(world.missing(client), None, "it waits for as long as its reader");
+    world.say(client, ReleaseObject { object_id: a, pins: 1 });
+    let second = world.pull(2);
+    world.peer(2, PullStart { request_id: second, size: 100 });
+    world.peer(2, PullChunk { request_id: second, offset: 0, bytes: vec![0; 100] });
+    assert_eq!(world.fetched(client).unwrap().request_id, 2);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use helio_types::{ActorId, JobId, WorkerAddress, WorkerId};
 use proptest::prelude::*;
 
 use super::{World, address, node_id, object};
-use crate::{Conn, Event, Exit};
+use crate::{Conn, DiskError, Event, Exit};
 
 /// One thing that may happen; the numbers choose among what there is.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ struct Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    (0u8..24, any::<u8>(), any::<u8>()).prop_map(|(kind, a, b)| Step { kind, a, b })
+    (0u8..26, any::<u8>(), any::<u8>()).prop_map(|(kind, a, b)| Step { kind, a, b })
 }
 
 struct History {
@@ -39,7 +39,7 @@ impl History {
 
     fn take_step(&mut self, step: &Step) {
         let Step { kind, a, b } = *step;
-        let object_id = object(1 + u32::from(a % 2), u64::from(b % 5), 1);
+        let object_id = object(1 + u32::from(a % 2), u64::from(b % 9), 1);
         self.requests += 1;
         let request_id = self.requests;
         match kind {
@@ -99,6 +99,10 @@ impl History {
             16 => {
                 self.world.feed(Event::Served { conn: Conn(9000), request_id: u64::from(b) });
             }
+            24 => {
+                let error = DiskError { is_full: b % 2 == 0, text: "x".into() };
+                self.world.disk = (a % 3 == 0).then_some(error);
+            }
             _ => {
                 if let Some(conn) = self.some_client(a) {
                     self.client_acts(conn, step, request_id);
@@ -109,7 +113,7 @@ impl History {
 
     fn client_acts(&mut self, conn: Conn, step: &Step, request_id: u64) {
         let Step { kind, a, b } = *step;
-        let object_id = object(1 + u32::from(a % 2), u64::from(b % 5), 1);
+        let object_id = object(1 + u32::from(a % 2), u64::from(b % 9), 1);
         // Answers to what it does, which the real client would read.
         match kind {
             3 | 4 => {
@@ -131,7 +135,7 @@ impl History {
             17 => self.world.say(conn, Unblocked {}),
             18 => self
                 .world
-                .say(conn, CreateObject { request_id, object_id, size: u64::from(b) * 4000 }),
+                .say(conn, CreateObject { request_id, object_id, size: u64::from(b) * 2000 }),
             19 => self.world.say(conn, SealObject { object_id }),
             20 => self.world.say(
                 conn,
@@ -195,6 +199,7 @@ impl History {
             self.stop(n, 1);
         }
         self.world.feed(Event::PeerLost { conn: Some(Conn(9000)), node_id: node_id(2) });
+        self.world.disk = None;
         self.world.pass(200_000);
         let workers: Vec<WorkerId> = self.world.workers.keys().copied().collect();
         for worker_id in workers {

@@ -32,7 +32,7 @@ pub(crate) fn create_actor<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let session = session::active(py)?;
     let plan = Plan(plan);
-    let spec = spec(&plan, &session.runtime.job().namespace)?;
+    let spec = spec(&plan, &session.namespace())?;
     let template = Arc::new(template(&plan, &spec)?);
     let packed = pack(&session, &Passed { args, kwargs: Some(kwargs), name: &spec.class_name })?;
     let args = packed.args;

@@ -67,12 +67,16 @@ fn is_retryable(py: Python<'_>, entry: &Entry, error: &PyErr) -> bool {
 /// The serialized `RayTaskError`; `maker` is the function of `worker_main` that makes it.
 pub(super) fn payload(py: Python<'_>, running: &Running, error: PyErr, maker: &str) -> Vec<u8> {
     let made = py.import("heliostat.core.worker_main").and_then(|module| {
+        let raised = error.clone_ref(py).into_value(py);
         let made = module.getattr(maker)?.call1((
-            error.value(py),
+            raised,
             &running.extra.function_name,
             &running.template.name,
         ))?;
-        Ok(codec::encode(&made, Purpose::Value)?.sink.take())
+        let mut encoded = codec::encode(&made, Purpose::Value)?;
+        // An error names no references on its way: those inside it stay for good.
+        encoded.refs.iter().for_each(|held| held.bind(py).get().pin());
+        Ok(encoded.sink.take())
     });
     made.unwrap_or_else(|second| {
         // Neither the exception nor its stand-in could be sent: its text can.

@@ -48,7 +48,13 @@ fn with<T>(f: impl FnOnce(&mut Cache) -> T) -> T {
 
 /// The entry of a task's template.
 pub(super) fn task(py: Python<'_>, template: &Arc<Template>) -> PyResult<Arc<Entry>> {
-    find(template, || Ok(Target::Function(function(py, template)?)), py)
+    let load = || {
+        let function = function(py, template)?;
+        let module = py.import("heliostat.core.worker_main")?;
+        module.getattr("name_output")?.call1((&template.name,))?;
+        Ok(Target::Function(function))
+    };
+    find(template, load, py)
 }
 
 /// The entry of a method's template.

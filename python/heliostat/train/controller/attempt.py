@@ -34,6 +34,40 @@ class AttemptResult:
     failed_at: float | None = None
 
 
+class EventStream:
+    """The coordinator's events: one long call at a time, kept from attempt to attempt."""
+
+    def __init__(self, coordinator: Any, on_events: Callable[[list[Any]], None]) -> None:
+        self._coordinator = coordinator
+        self._on_events = on_events
+        self._fetched_at = 0.0
+        self.pending: Any = None
+
+    def listen(self) -> float:
+        """Have a call under way if one is due; returns in how many seconds the next is due."""
+        wait = self._fetched_at + _EVENT_PERIOD_S - time.monotonic()
+        if self.pending is None and wait <= 0:
+            self.pending = self._coordinator.events.remote(_EVENT_WAIT_S)
+        return wait if self.pending is None else _TICK_S
+
+    def take(self) -> None:
+        """Hand on what the finished call has brought. Raises RayError without a coordinator."""
+        ref, self.pending = self.pending, None
+        self._fetched_at = time.monotonic()
+        self._on_events(ray.get(ref))
+
+    def drain(self) -> None:
+        """Fetch what has happened by now, without waiting for more."""
+        try:
+            rest = ray.get(self._coordinator.events.remote(0))
+            # A long call that was answered before this one brought what happened before.
+            if self.pending is not None and ray.wait([self.pending], timeout=0)[0]:
+                self.take()
+            self._on_events(rest)
+        except ray.exceptions.RayError:
+            self.pending = None  # the coordinator is gone with what it had not told
+
+
 class AttemptRunner:
     """Waits for the workers of one attempt and for the coordinator's events, in one call."""
 
@@ -41,19 +75,17 @@ class AttemptRunner:
         self,
         group: WorkerGroup,
         coordinator: Any,
+        events: EventStream,
         unwind_s: float,
-        on_events: Callable[[list[Any]], None],
         on_tick: Callable[[], None],
         on_end: Callable[[Worker, str], None],
     ) -> None:
         self._group = group
         self._coordinator = coordinator
         self._unwind_s = unwind_s
-        self._on_events = on_events
+        self._events = events
         self._on_tick = on_tick
         self._on_end = on_end
-        self._listening: Any = None
-        self._fetched_at = 0.0
 
     def wait(self, refs: list[Any]) -> AttemptResult:
         """Wait until every rank has ended, or the first failure and what follows from it."""
@@ -61,17 +93,24 @@ class AttemptRunner:
         ranks = {ref: rank for rank, ref in enumerate(refs)}
         deadline: float | None = None
         while ranks:
-            self._listen()
-            watched = list(ranks) + ([self._listening] if self._listening is not None else [])
-            done, _ = ray.wait(watched, num_returns=1, timeout=self._patience(deadline))
+            patience = self._events.listen()
+            if deadline is not None:
+                patience = min(patience, deadline - time.monotonic())
+            watched = list(ranks)
+            if self._events.pending is not None:
+                watched.append(self._events.pending)
+            done, _ = ray.wait(watched, num_returns=1, timeout=max(0.001, patience))
             if len(done) == 1 and len(watched) > 1:
                 # Whoever else is ready too: peers often fail within the same millisecond.
                 done, _ = ray.wait(watched, num_returns=len(watched), timeout=0)
             for ref in done:
                 if ref in ranks:
                     self._take(ranks.pop(ref), ref, result)
-            if self._listening is not None and self._listening in done:
-                self._hear(result)
+            if self._events.pending is not None and self._events.pending in done:
+                try:
+                    self._events.take()
+                except ray.exceptions.RayError as error:
+                    result.coordinator_error = error
             self._on_tick()
             broken = bool(result.failures) or result.coordinator_error is not None
             if (broken or result.unwound) and deadline is None:
@@ -81,13 +120,6 @@ class AttemptRunner:
             if deadline is not None and time.monotonic() > deadline:
                 break
         return result
-
-    def _patience(self, deadline: float | None) -> float:
-        if deadline is not None:
-            return max(0.0, min(_TICK_S, deadline - time.monotonic()))
-        if self._listening is None:
-            return max(0.001, self._fetched_at + _EVENT_PERIOD_S - time.monotonic())
-        return _TICK_S
 
     def _take(self, rank: int, ref: Any, result: AttemptResult) -> None:
         worker = self._group.workers[rank]
@@ -129,32 +161,3 @@ class AttemptRunner:
             self._coordinator.end.remote()
         except Exception as error:
             result.coordinator_error = result.coordinator_error or error
-
-    # ---- events ----
-
-    def _listen(self) -> None:
-        due = time.monotonic() - self._fetched_at >= _EVENT_PERIOD_S
-        if self._listening is None and due:
-            self._listening = self._coordinator.events.remote(_EVENT_WAIT_S)
-
-    def _hear(self, result: AttemptResult) -> None:
-        try:
-            self._on_events(ray.get(self._listening))
-        except ray.exceptions.RayError as error:
-            result.coordinator_error = error
-        self._listening = None
-        self._fetched_at = time.monotonic()
-
-    def drain(self) -> None:
-        """Fetch what has happened since the last look, without waiting for more."""
-        try:
-            last = self._coordinator.events.remote(0)
-            if self._listening is not None:
-                # The long call and the short one share the queue: the long one is served first.
-                done, _ = ray.wait([self._listening], timeout=0.05)
-                if done:
-                    self._on_events(ray.get(self._listening))
-                    self._listening = None
-            self._on_events(ray.get(last))
-        except ray.exceptions.RayError:
-            self._listening = None  # the coordinator is gone with what it had not told

@@ -12,7 +12,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.train.callbacks import TrainRunContext
-from heliostat.train.controller.attempt import AttemptResult, AttemptRunner
+from heliostat.train.controller.attempt import AttemptResult, AttemptRunner, EventStream
 from heliostat.train.controller.checks import checkpoint_of
 from heliostat.train.controller.failures import FailurePolicy, RankFailure, describe
 from heliostat.train.controller.interrupts import Interrupts
@@ -78,7 +78,7 @@ class TrainRun:
             self._view.start()
             try:
                 self._job = Launcher.store(self._spec.job)
-                self._coordinator = self._start_coordinator()
+                self._start_coordinator()
                 while not self._attempt():
                     pass
                 self.record.state = "finished"
@@ -143,13 +143,13 @@ class TrainRun:
         runner = AttemptRunner(
             self._group,
             self._coordinator,
+            self._events,
             spec.settings.unwind_s,
-            self._hear,
             self._tick,
             self._worker_ended,
         )
         result = runner.wait(refs)
-        runner.drain()
+        self._events.drain()
         return result
 
     def _after_failure(self, result: AttemptResult) -> None:
@@ -175,13 +175,14 @@ class TrainRun:
 
     # ---- the coordinator ----
 
-    def _start_coordinator(self) -> Any:
+    def _start_coordinator(self) -> None:
         spec = self._spec
         actor = ray.remote(TrainCoordinator)
         most = spec.scaling.max_workers
-        return actor.options(num_cpus=0, max_concurrency=8 * most + 32).remote(
+        self._coordinator = actor.options(num_cpus=0, max_concurrency=8 * most + 32).remote(
             spec.storage, self._book, spec.settings, bool(self._callbacks)
         )
+        self._events = EventStream(self._coordinator, self._hear)
 
     def _replace_coordinator(self, error: Exception) -> None:
         """The snapshot in the storage holds all it knew that matters."""
@@ -194,7 +195,7 @@ class TrainRun:
         from heliostat.train.controller.checks import open_run
 
         self._book = open_run(self._spec.storage, self._spec.run_config)
-        self._coordinator = self._start_coordinator()
+        self._start_coordinator()
 
     # ---- what happens meanwhile ----
 

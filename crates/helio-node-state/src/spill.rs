@@ -1,0 +1,262 @@
+//! Room in the memory file, and the disk behind it.
+//!
+//! Who needs room waits in one queue: creations, objects on their way from other nodes, objects on
+//! their way back from disk. Room comes from frees, from forgetting what can be had again, and from
+//! writing primary copies to disk, the least recently used first. Writing begins already when the
+//! memory is four fifths full, so that most who come find room at once: an object that is on disk as
+//! well is forgotten without further ado.
+//!
+//! **SHM-1** An object's memory stays its own until its file is whole, and a pinned object is not
+//! written out at all.
+
+use std::collections::VecDeque;
+
+use helio_proto::control::{Failure, FailureKind};
+use helio_proto::node::ObjectRefused;
+use helio_types::ObjectId;
+
+use crate::extents::Extent;
+use crate::limits::{DISK_RETRY_MS, ROOM_MS_MAX, SPILLS_MAX};
+use crate::objects::File;
+use crate::timers::Timer;
+use crate::{Action, Conn, DiskError, Node};
+
+/// Who needs room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wants {
+    /// A client that will write an object.
+    Create { conn: Conn, request_id: u64 },
+    /// An object that another node has.
+    Pull,
+    /// An object that is on this node's disk.
+    Restore,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    object_id: ObjectId,
+    size: u64,
+    wants: Wants,
+    /// When a creation is told that there is none. Readers wait for as long as they like.
+    until: u64,
+}
+
+/// The queue for room.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    waiting: VecDeque<Waiting>,
+    /// Room has come since the queue was looked at.
+    pub(crate) is_new: bool,
+    /// How many objects are being written to disk, and how many bytes.
+    spills: usize,
+    spilling_bytes: u64,
+    /// The disk did not take an object, and until when it is not tried again.
+    disk_error: Option<(DiskError, u64)>,
+}
+
+impl Room {
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// A client does not want to write the object, or any, after all.
+    pub(crate) fn forget_create(&mut self, conn: Conn, object_id: Option<ObjectId>) {
+        self.waiting.retain(|waiting| match waiting.wants {
+            Wants::Create { conn: creator, .. } => {
+                creator != conn || object_id.is_some_and(|id| id != waiting.object_id)
+            }
+            _ => true,
+        });
+    }
+
+    /// Nobody reads the object any more.
+    pub(crate) fn forget_pull(&mut self, object_id: ObjectId) {
+        self.waiting
+            .retain(|waiting| waiting.wants != Wants::Pull || waiting.object_id != object_id);
+    }
+
+    fn disk_error(&self, now: u64) -> Option<&DiskError> {
+        self.disk_error.as_ref().filter(|(_, until)| *until > now).map(|(error, _)| error)
+    }
+}
+
+impl Node {
+    /// Queues for room; who is first and finds some has it at once.
+    pub(crate) fn want_room(&mut self, object_id: ObjectId, size: u64, wants: Wants) {
+        let until = self.now + ROOM_MS_MAX;
+        self.objects.room.waiting.push_back(Waiting { object_id, size, wants, until });
+        self.give_room();
+        if self.objects.room.waiting.iter().any(|waiting| waiting.until == until) {
+            self.timers.set(until, Timer::Room);
+        }
+    }
+
+    pub(crate) fn give_room_if_new(&mut self) {
+        if self.objects.room.is_new {
+            self.give_room();
+            self.status_changed = true;
+        }
+    }
+
+    /// Gives room to those who wait for it, in their order; a large one does not hold up the small ones
+    /// behind it. For those that find none, objects are written to disk.
+    pub(crate) fn give_room(&mut self) {
+        self.objects.room.is_new = false;
+        for waiting in std::mem::take(&mut self.objects.room.waiting) {
+            let Waiting { object_id, size, wants, .. } = waiting;
+            let Some(extent) = self.objects.allocate(size) else {
+                self.objects.room.waiting.push_back(waiting);
+                continue;
+            };
+            self.out.push(Action::Created { offset: extent.offset, size });
+            self.status_changed = true;
+            match wants {
+                Wants::Create { conn, request_id } => {
+                    self.may_write(conn, request_id, object_id, extent, size)
+                }
+                Wants::Pull => self.may_pull(object_id, extent, size),
+                Wants::Restore => self.read_back(object_id, extent, size),
+            }
+        }
+        if let Some(first) = self.objects.room.waiting.front() {
+            let wanted = first.size;
+            self.write_out(wanted);
+            self.refuse_if_hopeless();
+        }
+    }
+
+    /// Creations that waited long enough, unless the disk is just making room, are refused.
+    pub(crate) fn room_is_late(&mut self) {
+        let is_coming = self.objects.room.spills > 0;
+        let mut kept = VecDeque::new();
+        for mut waiting in std::mem::take(&mut self.objects.room.waiting) {
+            match waiting.wants {
+                Wants::Create { conn, request_id } if waiting.until <= self.now && !is_coming => {
+                    let failure =
+                        Failure::new(FailureKind::StoreFull, self.objects.full(waiting.size));
+                    self.send(conn, ObjectRefused { request_id, failure });
+                }
+                _ => {
+                    if waiting.until <= self.now {
+                        waiting.until = self.now + ROOM_MS_MAX;
+                        self.timers.set(waiting.until, Timer::Room);
+                    }
+                    kept.push_back(waiting);
+                }
+            }
+        }
+        self.objects.room.waiting = kept;
+        self.give_room();
+    }
+
+    /// Without a disk that takes objects, creations that wait for it are refused at once.
+    fn refuse_if_hopeless(&mut self) {
+        let Some(error) = self.objects.room.disk_error(self.now).cloned() else { return };
+        if self.objects.room.spills > 0 || self.objects.spillable.is_empty() {
+            return;
+        }
+        let kind = if error.is_full { FailureKind::OutOfDisk } else { FailureKind::StoreFull };
+        for waiting in std::mem::take(&mut self.objects.room.waiting) {
+            match waiting.wants {
+                Wants::Create { conn, request_id } => {
+                    let text = format!(
+                        "{}, and the disk takes no more: {}",
+                        self.objects.full(waiting.size),
+                        error.text
+                    );
+                    self.send(
+                        conn,
+                        ObjectRefused { request_id, failure: Failure::new(kind, text) },
+                    );
+                }
+                _ => self.objects.room.waiting.push_back(waiting),
+            }
+        }
+    }
+
+    /// Writes to disk what is over four fifths of the memory and cannot be had again.
+    pub(crate) fn spill_ahead(&mut self) {
+        let limit = self.objects.extents.size() / 5 * 4;
+        let over = self.objects.needed().saturating_sub(limit);
+        if over > 0 {
+            self.write_out(over);
+        }
+    }
+
+    /// Has objects of `wanted` bytes in sum written to disk, those that are being written among them.
+    fn write_out(&mut self, wanted: u64) {
+        if self.objects.room.disk_error(self.now).is_some() {
+            return;
+        }
+        while self.objects.room.spilling_bytes < wanted && self.objects.room.spills < SPILLS_MAX {
+            let Some((_, object_id)) = self.objects.spillable.pop_first() else { return };
+            let Some(object) = self.objects.sealed.get_mut(&object_id) else { continue };
+            let Some(extent) = object.extent else { continue };
+            object.file = File::Writing;
+            let size = object.size;
+            self.objects.room.spills += 1;
+            self.objects.room.spilling_bytes += extent.length;
+            self.out.push(Action::Spill { object_id, offset: extent.offset, size });
+        }
+    }
+
+    /// An object was written to disk, or could not be.
+    pub(crate) fn spilled(&mut self, object_id: ObjectId, outcome: Result<(), DiskError>) {
+        let Some(object) = self.objects.sealed.get_mut(&object_id) else { return };
+        if object.file != File::Writing {
+            return;
+        }
+        object.file = if outcome.is_ok() { File::Written } else { File::None };
+        let length = object.extent.map_or(0, |extent| extent.length);
+        self.objects.room.spills -= 1;
+        self.objects.room.spilling_bytes -= length;
+        if let Err(error) = outcome {
+            self.objects.room.disk_error = Some((error, self.now + DISK_RETRY_MS));
+        }
+        self.objects.settle(object_id);
+        self.give_room();
+        self.spill_ahead();
+    }
+
+    /// Brings an object back from disk; those who wait for it are served when it is there.
+    pub(crate) fn restore(&mut self, object_id: ObjectId) {
+        let Some(object) = self.objects.sealed.get_mut(&object_id) else { return };
+        if object.file == File::Written && object.extent.is_none() {
+            object.file = File::Reading;
+            let size = object.size;
+            self.want_room(object_id, size, Wants::Restore);
+        }
+    }
+
+    fn read_back(&mut self, object_id: ObjectId, extent: Extent, size: u64) {
+        match self.objects.sealed.get_mut(&object_id) {
+            Some(object) => {
+                object.extent = Some(extent);
+                self.out.push(Action::Restore { object_id, offset: extent.offset, size });
+            }
+            None => self.objects.give_back(extent),
+        }
+    }
+
+    /// An object was read from disk, or could not be: then it is lost.
+    pub(crate) fn restored(&mut self, object_id: ObjectId, outcome: Result<(), DiskError>) {
+        let Some(object) = self.objects.sealed.get_mut(&object_id) else { return };
+        if object.file != File::Reading || object.extent.is_none() {
+            return;
+        }
+        object.file = File::Written;
+        match outcome {
+            Ok(()) => {
+                self.serve_waiting_fetches(object_id);
+                self.objects.settle(object_id);
+            }
+            Err(_) => {
+                self.objects.removals.push(object_id);
+                self.objects.remove(object_id);
+                self.writing_was_given_up(object_id);
+            }
+        }
+        self.give_room_if_new();
+    }
+}
