@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         __version__,
     )
     from heliostat._heliostat import ObjectRef as ObjectID
-    from heliostat._heliostat import ObjectRefGenerator as DynamicObjectRefGenerator
     from heliostat.core.api import (
         LoggingConfig,
         cancel,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
         shutdown,
         wait,
     )
+    from heliostat.core.dynamic import DynamicObjectRefGenerator
     from heliostat.core.gpu import get_gpu_ids
     from heliostat.core.language import (
         RESTORE_WORKER_MODE,
@@ -69,6 +69,7 @@ _EXPORTS = {
             "LoggingConfig cancel get get_actor init is_initialized kill method put remote shutdown "
             "wait"
         ),
+        "heliostat.core.dynamic": "DynamicObjectRefGenerator",
         "heliostat.core.gpu": "get_gpu_ids",
         "heliostat.core.language": (
             "RESTORE_WORKER_MODE SCRIPT_MODE SPILL_WORKER_MODE WORKER_MODE ClientBuilder Language "
@@ -80,7 +81,6 @@ _EXPORTS = {
     for name in names.split()
 }
 _EXPORTS["ObjectID"] = ("heliostat._heliostat", "ObjectRef")
-_EXPORTS["DynamicObjectRefGenerator"] = ("heliostat._heliostat", "ObjectRefGenerator")
 _EXPORTS["__commit__"] = ("heliostat.core.version", "COMMIT")
 
 # Modules that are there without being imported; the others want `import heliostat.x`.
@@ -151,6 +151,8 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name in _EXPORTS:
+        # The classes say that they live there, and picklers look only among loaded modules.
+        importlib.import_module("heliostat.exceptions")
         module, attribute = _EXPORTS[name]
         value = getattr(importlib.import_module(module), attribute)
         globals()[name] = value

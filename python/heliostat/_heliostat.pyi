@@ -358,6 +358,9 @@ def take_logs(timeout: float) -> list[tuple[int, str, str, bool, str]]:
 def take_notices() -> list[tuple[bool, str]]:
     """(is_warning, text)."""
 
+def take_unhandled() -> list[bytes]:
+    """Errors, serialized, of calls whose refs went before anybody had read them."""
+
 def flush_logs(timeout: float) -> None: ...
 
 # --- plumbing of heliostat.core --------------------------------------------------------------------

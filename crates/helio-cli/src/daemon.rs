@@ -177,6 +177,7 @@ impl Control {
             token: token.to_owned(),
             session_name: session.name.clone(),
             storage,
+            gone: session.before.into_iter().collect(),
         };
         let (said, hear) = mpsc::channel();
         let tell = said.clone();

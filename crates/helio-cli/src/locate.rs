@@ -2,11 +2,17 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use helio_config::session::CURRENT_CLUSTER_FILE;
 
 use crate::session::{self, Found};
 use crate::{daemon, names, observer, output, values};
+
+/// How long a node that was started a moment ago may take to join.
+const JOIN_MAX: Duration = Duration::from_secs(1);
+const JOIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// `locate`: what drivers need to know of that daemon.
 pub(crate) fn run(address: &str) -> Result<(), String> {
@@ -48,23 +54,32 @@ pub(crate) fn choose(temp_dir: &Path, address: Option<&str>) -> Result<Found, St
 }
 
 /// The session of a daemon on this machine whose folder is not where one looks first: the cluster
-/// knows where.
+/// knows where. A node that has just started may not have joined yet, so it is asked for a while.
 fn elsewhere(address: &str) -> Result<Found, String> {
     let (host, port) = values::address(address)?;
-    let mut nodes = observer::cluster(&host, port, &token()?)?.nodes;
-    nodes.sort_by_key(|node| !node.is_head);
-    let folders = nodes.iter().filter(|node| node.alive).map(|node| Path::new(&node.session_dir));
-    let here = folders.filter_map(session::look_at).find(|found| {
-        // Another machine may have a folder of the same name.
-        found.is_alive() && is_same(found.text("control_address"), address)
-    });
-    here.ok_or_else(|| {
-        format!(
-            "ConnectionError: No node of the cluster at {address} runs on this machine. Run this on one of its nodes, \
-             or join it with `{} start --address={address}`.",
-            names::command()
-        )
-    })
+    let token = token()?;
+    let began = Instant::now();
+    loop {
+        let mut nodes = observer::cluster(&host, port, &token)?.nodes;
+        nodes.sort_by_key(|node| !node.is_head);
+        let folders =
+            nodes.iter().filter(|node| node.alive).map(|node| Path::new(&node.session_dir));
+        let here = folders.filter_map(session::look_at).find(|found| {
+            // Another machine may have a folder of the same name.
+            found.is_alive() && is_same(found.text("control_address"), address)
+        });
+        match here {
+            Some(found) => return Ok(found),
+            None if began.elapsed() < JOIN_MAX => thread::sleep(JOIN_PAUSE),
+            None => {
+                return Err(format!(
+                    "ConnectionError: No node of the cluster at {address} runs on this machine. Run this on one of \
+                     its nodes, or join it with `{} start --address={address}`.",
+                    names::command()
+                ));
+            }
+        }
+    }
 }
 
 /// The token that an existing cluster wants.

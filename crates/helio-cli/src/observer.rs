@@ -83,30 +83,19 @@ async fn introduction(host: &str, port: u16, token: &str) -> Result<Cluster, Err
 pub(crate) fn ask(
     node_socket: &Path,
     token: &str,
-    request: ControlRequest,
+    request: impl Into<ControlRequest>,
 ) -> Result<ControlResponse, String> {
-    let answer = async {
-        let hello = hello(token);
-        let worker_id = hello.worker_id;
-        let (mut reader, writer, _) = connect_unix(node_socket, hello).await?;
-        let register =
-            Register { worker_id, pid: std::process::id(), observer: true, ..Register::default() };
-        // What cannot be sent is reported by the read.
-        let _ = writer.send(&ClientToNode::Register(register));
-        let _ = writer.send(&ClientToNode::Control(ControlCall { request_id: 1, request }));
-        loop {
-            match reader.next::<NodeToClient>().await? {
-                Some(NodeToClient::ControlReply(reply)) => return Ok(reply.response),
-                Some(NodeToClient::Registered(registered)) if registered.failed => {
-                    return Err(Error::Refused(registered.failure.message));
-                }
-                Some(_) => {}
-                None => return Err(Error::Truncated),
-            }
-        }
-    };
-    let answer = block_on(async { tokio::time::timeout(ANSWER_MAX, answer).await })?;
-    match answer {
+    block_on(ask_on(node_socket, token, request))?
+}
+
+/// The same on a running loop. An answer also says that the node is in the cluster.
+pub(crate) async fn ask_on(
+    node_socket: &Path,
+    token: &str,
+    request: impl Into<ControlRequest>,
+) -> Result<ControlResponse, String> {
+    let answer = tokio::time::timeout(ANSWER_MAX, request_on(node_socket, token, request.into()));
+    match answer.await {
         Ok(Ok(ControlResponse::Failed(failure))) => Err(failure.message),
         Ok(Ok(response)) => Ok(response),
         Ok(Err(error)) => {
@@ -118,5 +107,30 @@ pub(crate) fn ask(
             node_socket.display(),
             ANSWER_MAX.as_secs()
         )),
+    }
+}
+
+async fn request_on(
+    node_socket: &Path,
+    token: &str,
+    request: ControlRequest,
+) -> Result<ControlResponse, Error> {
+    let hello = hello(token);
+    let worker_id = hello.worker_id;
+    let (mut reader, writer, _) = connect_unix(node_socket, hello).await?;
+    let pid = std::process::id();
+    let register = Register { worker_id, pid, observer: true, ..Register::default() };
+    // What cannot be sent is reported by the read.
+    let _ = writer.send(&ClientToNode::Register(register));
+    let _ = writer.send(&ClientToNode::Control(ControlCall { request_id: 1, request }));
+    loop {
+        match reader.next::<NodeToClient>().await? {
+            Some(NodeToClient::ControlReply(reply)) => return Ok(reply.response),
+            Some(NodeToClient::Registered(registered)) if registered.failed => {
+                return Err(Error::Refused(registered.failure.message));
+            }
+            Some(_) => {}
+            None => return Err(Error::Truncated),
+        }
     }
 }

@@ -19,6 +19,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 
 use helio_config::session::{CONTROL_FILE, LATEST_LINK, PID_FILE, READY_FILE, TEMP_DIR};
+use helio_types::NodeId;
 use serde_json::Value;
 
 use crate::clock::Moment;
@@ -40,6 +41,8 @@ pub(crate) fn temp_dir(given: Option<&Path>) -> PathBuf {
 pub(crate) struct Session {
     pub(crate) dir: PathBuf,
     pub(crate) name: String,
+    /// The node whose daemon died here before.
+    pub(crate) before: Option<NodeId>,
     /// Locked until the process ends, however it ends.
     _lock: File,
 }
@@ -79,7 +82,10 @@ impl Session {
         lock.try_lock().map_err(io::Error::from)?;
         lock.set_len(0)?;
         write!(lock, "{}", std::process::id())?;
-        Ok(Self { dir, name: name.to_owned(), _lock: lock })
+        let ready = fs::read_to_string(dir.join(READY_FILE)).unwrap_or_default();
+        let ready: Value = serde_json::from_str(&ready).unwrap_or_default();
+        let before = ready["node_id"].as_str().and_then(|id| NodeId::from_hex(id).ok());
+        Ok(Self { dir, name: name.to_owned(), before, _lock: lock })
     }
 
     /// Names this session as the latest.

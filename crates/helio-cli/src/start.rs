@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use helio_config::session::{CONTROL_PORT, CURRENT_CLUSTER_FILE, START_S_MAX};
+use helio_proto::control::ListNodes;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -13,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Ignored, Start};
 use crate::session::{self, Found};
-use crate::{daemon, locate, names, output, values};
+use crate::{daemon, locate, names, observer, output, values};
 
 /// How much of the daemon's log is shown when it ends unexpectedly, in bytes.
 const LOG_TAIL: usize = 4000;
@@ -46,6 +47,11 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
     runtime.block_on(async {
         let (child, ready) =
             spawn(&arguments).await.map_err(|error| explain(&error, args, &host))?;
+        let socket = PathBuf::from(ready["node_socket"].as_str().unwrap_or_default());
+        let token = locate::token()?;
+        observer::ask_on(&socket, &token, ListNodes {})
+            .await
+            .map_err(|error| format!("The daemon runs, but is not in the cluster: {error}"))?;
         announce(args, &ready, &temp_dir);
         if args.block { block(child, &ready).await } else { Ok(()) }
     })

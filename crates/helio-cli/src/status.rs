@@ -13,7 +13,7 @@ pub(crate) fn run(args: &Status) -> Result<(), String> {
     let found = locate::choose(&temp_dir, args.address.as_deref())?;
     let token = locate::token()?;
     let socket = Path::new(found.text("node_socket"));
-    match observer::ask(socket, &token, ListNodes {}.into())? {
+    match observer::ask(socket, &token, ListNodes {})? {
         ControlResponse::Nodes(nodes) if !nodes.nodes.is_empty() => {
             output::print(&report::report(&Moment::now().to_string(), &nodes, args.verbose));
             Ok(())

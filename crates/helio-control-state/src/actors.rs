@@ -46,6 +46,8 @@ pub(crate) struct Actor {
     pub(crate) spec: ActorSpec,
     pub(crate) state: State,
     pub(crate) incarnation: u32,
+    /// The node that this incarnation was sent to; `NIL` before.
+    pub(crate) home: NodeId,
     /// Why it, or its last incarnation, ended.
     pub(crate) cause: DeathCause,
     /// While it waits: what for.
@@ -75,6 +77,7 @@ impl Actor {
             spec,
             state,
             incarnation: 0,
+            home: NodeId::NIL,
             cause: DeathCause::default(),
             why: String::new(),
             told: false,
@@ -355,7 +358,10 @@ impl Control {
 
     /// Their node is gone.
     pub(crate) fn actors_on_node_ended(&mut self, node_id: NodeId, cause: &DeathCause) {
-        let here = |actor: &Actor| actor.node_id() == Some(node_id);
+        let here = |actor: &Actor| {
+            let may_be_here = actor.state == State::Recovering && actor.home == node_id;
+            may_be_here || actor.node_id() == Some(node_id)
+        };
         let ended: Vec<ActorId> =
             self.actors.iter().filter(|(_, actor)| here(actor)).map(|(id, _)| *id).collect();
         for actor_id in ended {

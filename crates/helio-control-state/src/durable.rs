@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `session` | the session's name | at the first start |
 //! | `a/` actor id | its `ActorSpec` | when it is created; deleted when it is dead |
-//! | `i/` actor id | its `ActorInfo`, for the incarnation | when it is created or restarted; deleted likewise |
+//! | `i/` actor id | its `ActorInfo`, for incarnation and node | when it is created, restarted or sent to a node; deleted likewise |
 //! | `j/` job id | its `JobInfo` | when it begins and ends; deleted when it is forgotten |
 //! | `k/` namespace length (4 bytes, big-endian), namespace, key | the value | at each put; deleted at each delete |
 //!
@@ -12,7 +12,7 @@
 
 use helio_proto::control::{ActorInfo, ActorSpec, JobInfo};
 use helio_proto::{decode, encode};
-use helio_types::{ActorId, JobId};
+use helio_types::{ActorId, DeathCause, DeathKind, JobId, NodeId};
 
 use crate::actors::{Actor, State};
 use crate::{Action, Control};
@@ -41,6 +41,7 @@ pub(crate) fn incarnation(actor: &Actor) -> Change {
     let state = ActorInfo {
         actor_id: actor.spec.actor_id,
         incarnation: actor.incarnation,
+        node_id: actor.home,
         ..ActorInfo::default()
     };
     Change { key: key(b"i/", &actor.spec.actor_id.0), value: Some(encode(&state)) }
@@ -80,7 +81,8 @@ impl Control {
     }
 
     /// The state of before, from what was persisted, and what to do first. Actors may still run on
-    /// their nodes: these have a while to come back before the actors are made anew.
+    /// their nodes: these have a while to come back before the actors are made anew, except those in
+    /// `gone`, which are known to have ended (the head's own, whose place this process has taken).
     ///
     /// With no entries this is the first start of the session. An entry that cannot be read is left
     /// out and logged: a release that is older than the one that wrote it must still start.
@@ -88,6 +90,7 @@ impl Control {
     pub fn recover(
         session_name: &str,
         entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
+        gone: &[NodeId],
         now_ms: u64,
     ) -> (Self, Vec<Action>) {
         let mut control = Self { now_ms, ..Self::new(session_name) };
@@ -107,6 +110,10 @@ impl Control {
             control.persist(Change { key: SESSION.to_vec(), value: Some(name) });
         } else {
             control.begin_recovery();
+            for node_id in gone {
+                let sentence = "the node it ran on is gone: its daemon died and was started again";
+                control.node_gone(*node_id, &DeathCause::new(DeathKind::NodeDied, sentence));
+            }
         }
         let actions = std::mem::take(&mut control.out);
         (control, actions)
@@ -132,7 +139,8 @@ impl Control {
             b"i/" => {
                 // In the order of keys every `a/` comes before any `i/`.
                 let info: ActorInfo = decode(&value).ok()?;
-                self.actors.get_mut(&info.actor_id)?.incarnation = info.incarnation;
+                let actor = self.actors.get_mut(&info.actor_id)?;
+                (actor.incarnation, actor.home) = (info.incarnation, info.node_id);
             }
             b"j/" => {
                 let job: JobInfo = decode(&value).ok()?;

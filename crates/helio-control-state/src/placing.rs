@@ -20,6 +20,7 @@ use helio_types::{ActorId, Assigned, DeathCause, DeathKind, NodeId, ResourceSet}
 
 use crate::Control;
 use crate::actors::State;
+use crate::durable::incarnation;
 
 /// How long a reservation lasts, in milliseconds.
 pub(crate) const RESERVATION_MS_MAX: u64 = 200;
@@ -131,12 +132,15 @@ impl Control {
         self.waiting.remove(actor_id);
         let Some(actor) = self.actors.get_mut(&actor_id) else { return };
         actor.state = State::Starting { node_id };
+        actor.home = node_id;
         actor.why = "its process is being started".to_owned();
         actor.told = false;
         let mut takes = actor.spec.placement_resources.clone();
         for (name, quantity) in actor.spec.resources.iter() {
             takes.set(name, takes.get(name).max(quantity));
         }
+        let change = incarnation(actor);
+        self.persist(change);
         self.reserve(node_id, actor_id, takes);
         self.send_launch(node_id, actor_id);
     }

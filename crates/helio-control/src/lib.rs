@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use helio_storage::Storage;
+use helio_types::NodeId;
 
 pub use service::{Handle, run};
 
@@ -41,6 +42,8 @@ pub struct Options {
     pub session_name: String,
     /// Where durable state goes.
     pub storage: Box<dyn Storage>,
+    /// Nodes of before that are known to have ended: the head's own, when its daemon died.
+    pub gone: Vec<NodeId>,
 }
 
 /// The control service takes connections.

@@ -60,9 +60,10 @@ pub fn run(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> 
 }
 
 async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> {
-    let Options { listen, token, session_name, storage } = options;
+    let Options { listen, token, session_name, storage, gone } = options;
     let clock = Clock::start();
-    let (control, actions) = Control::recover(&session_name, storage.load()?, clock.now_ms());
+    let (control, actions) =
+        Control::recover(&session_name, storage.load()?, &gone, clock.now_ms());
     let listener =
         TcpListener::bind(listen).await.map_err(|source| listen_failed(listen, source))?;
     let address = listener.local_addr().map_err(|source| listen_failed(listen, source))?;

@@ -38,6 +38,7 @@ impl Running {
             token: TOKEN.into(),
             session_name: "session_x".into(),
             storage,
+            gone: Vec::new(),
         };
         let thread = std::thread::spawn(move || run(options, |it| ready.send(it).unwrap()));
         Self { ready: is_ready.recv_timeout(PATIENCE).unwrap(), thread }
@@ -361,6 +362,7 @@ fn a_taken_port_is_named() {
         token: TOKEN.into(),
         session_name: "session_y".into(),
         storage: Box::new(Memory::forgetful()),
+        gone: Vec::new(),
     };
     let refused = run(options, |_| panic!("the port is taken"));
     assert!(

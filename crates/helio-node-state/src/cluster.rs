@@ -6,10 +6,13 @@ use helio_proto::cluster::ClusterView;
 use helio_proto::control::{NodeInfo, PendingDemand, Strategy};
 use helio_proto::node::LeaseClass;
 use helio_scheduler::{NodeView, Placement, place, why};
-use helio_types::{NodeAddress, NodeId, ResourceSet};
+use helio_types::{NodeAddress, NodeId, Quantity, ResourceSet};
 
 use crate::limits::DEAD_NODES_MAX;
 use crate::{Action, Node, Setup};
+
+/// The resource that the object store is.
+const STORE: &str = "object_store_memory";
 
 /// How many shapes of waiting requests a node reports.
 const SHAPES_MAX: usize = 100;
@@ -143,7 +146,7 @@ impl Node {
         for info in &view.nodes {
             if self.cluster.update(info) {
                 let node_id = info.address.node_id;
-                self.give_up_on(node_id, "it has died");
+                self.give_up_on(node_id);
                 self.liveness_of_lost_node(node_id, true);
                 for conn in self.clients.remote_of_node(node_id) {
                     self.out.push(Action::Close { conn, why: String::new() });
@@ -171,11 +174,17 @@ impl Node {
             let why = self.cluster.why(need, &Strategy::default());
             pending.push(PendingDemand { resources: need.clone(), count: 1, why });
         }
+        let mut available = self.ledger.available().clone();
+        // It is not lent by requests but used by objects.
+        let unused = self.setup.store_size.saturating_sub(self.objects.used());
+        if self.ledger.total().get(STORE).0 > 0 {
+            available.set(STORE, Quantity::from_f64(unused as f64));
+        }
         NodeInfo {
             address: self.setup.address.clone(),
             alive: true,
             total: self.ledger.total().clone(),
-            available: self.ledger.available().clone(),
+            available,
             labels: self.setup.labels.clone(),
             name: self.setup.name.clone(),
             pid: self.setup.pid,

@@ -71,3 +71,8 @@ pub const OWNER_MS_MAX: u64 = 30_000;
 
 /// How many dead nodes are remembered; the oldest are forgotten.
 pub const DEAD_NODES_MAX: usize = 1_000;
+
+/// How often a pull is tried again after its connection was lost, and how long it waits before each
+/// try: long enough together for a dead node to be known as such.
+pub const PULL_RETRIES_MAX: u32 = 200;
+pub const PULL_RETRY_MS: u64 = 50;

@@ -102,6 +102,7 @@ impl Objects {
     }
 
     /// Whether it is on this node's disk only.
+    #[cfg(test)]
     pub(crate) fn is_on_disk(&self, object_id: ObjectId) -> bool {
         self.sealed.get(&object_id).is_some_and(|object| object.extent.is_none())
     }

@@ -11,8 +11,9 @@ use helio_proto::node::{FetchObject, ObjectMissing, ObjectRefused};
 use helio_types::{NodeAddress, NodeId, ObjectId};
 
 use crate::extents::{Extent, Extents};
-use crate::limits::{FETCHES_MAX, PULLS_MAX, SERVES_MAX};
+use crate::limits::{PULL_RETRIES_MAX, PULL_RETRY_MS, FETCHES_MAX, PULLS_MAX, SERVES_MAX};
 use crate::spill::Wants;
+use crate::timers::Timer;
 use crate::{Action, Conn, Node};
 
 /// An object that someone here waits for.
@@ -25,6 +26,8 @@ struct Fetch {
     gone: Vec<NodeId>,
     /// What the last of them said.
     reason: String,
+    /// How often a connection was lost over which it came.
+    retries: u32,
     state: State,
 }
 
@@ -431,22 +434,51 @@ impl Node {
                 self.out.push(Action::StopServing { conn, request_id });
             }
         }
-        self.give_up_on(node_id, "the connection to it was lost");
+        self.try_again_from(node_id);
         self.liveness_of_lost_node(node_id, false);
     }
 
-    /// What is being pulled from the node is pulled from another one.
-    pub(crate) fn give_up_on(&mut self, node_id: NodeId, reason: &str) {
+    /// A node has died: what is being pulled from it is pulled from another one.
+    pub(crate) fn give_up_on(&mut self, node_id: NodeId) {
+        for object_id in self.pulled_from_node(node_id) {
+            self.pull_failed(object_id, format!("node {node_id}: it has died"));
+        }
+    }
+
+    fn pulled_from_node(&self, node_id: NodeId) -> Vec<ObjectId> {
         let from_it = |fetch: &Fetch| matches!(&fetch.state, State::Pulling(pull) if pull.from.node_id == node_id);
-        let lost: Vec<ObjectId> = self
-            .pulls
-            .fetches
-            .iter()
-            .filter(|(_, fetch)| from_it(fetch))
-            .map(|(id, _)| *id)
-            .collect();
-        for object_id in lost {
-            self.pull_failed(object_id, format!("node {node_id}: {reason}"));
+        let fetches = self.pulls.fetches.iter().filter(|(_, fetch)| from_it(fetch));
+        fetches.map(|(id, _)| *id).collect()
+    }
+
+    /// The connection to a node is lost. That says nothing of its objects, of which it may have the only
+    /// copies; so it is asked again after the others, until the news come that it is dead.
+    fn try_again_from(&mut self, node_id: NodeId) {
+        for object_id in self.pulled_from_node(node_id) {
+            let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { continue };
+            if fetch.retries == PULL_RETRIES_MAX {
+                self.pull_failed(object_id, format!("node {node_id}: it cannot be reached"));
+                continue;
+            }
+            fetch.retries += 1;
+            if let State::Pulling(pull) = std::mem::take(&mut fetch.state) {
+                fetch.locations.push_back(pull.from);
+                self.pulls.by_number.remove(&pull.number);
+                if let Some(extent) = pull.extent {
+                    self.objects.give_back(extent);
+                }
+            }
+            self.timers.set(self.now + PULL_RETRY_MS, Timer::Pull(object_id));
+        }
+        self.start_pulls();
+    }
+
+    /// A while has passed since the connection over which an object came was lost.
+    pub(crate) fn pull_again(&mut self, object_id: ObjectId) {
+        let waits = |fetch: &Fetch| matches!(fetch.state, State::Queued);
+        if self.pulls.fetches.get(&object_id).is_some_and(waits) && !self.pulls.queued.contains(&object_id) {
+            self.pulls.queued.push_back(object_id);
+            self.start_pulls();
         }
     }
 }

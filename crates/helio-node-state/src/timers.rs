@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use helio_types::WorkerId;
+use helio_types::{ObjectId, WorkerId};
 
 use crate::Node;
 use crate::actors::ActorKey;
@@ -22,6 +22,8 @@ pub(crate) enum Timer {
     Actor(ActorKey),
     /// Questions about living processes can be answered.
     Liveness,
+    /// An object whose connection was lost can be asked for again.
+    Pull(ObjectId),
     /// Creations of objects have waited long enough for room.
     Room,
     /// The owner of this cluster should have registered.
@@ -57,6 +59,7 @@ impl Node {
             Timer::Idle => self.end_idle_workers(),
             Timer::Actor(key) => self.actor_placement_is_late(key),
             Timer::Liveness => self.answer_liveness(),
+            Timer::Pull(object_id) => self.pull_again(object_id),
             Timer::Room => self.room_is_late(),
             Timer::Owner => self.owner_is_late(),
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use helio_config::control::HEARTBEAT_MS;
 use helio_env::clock::Clock;
 use helio_env::process;
-use helio_node_state::{Action, Conn, Event, Exit, Node, Setup, Spawn};
+use helio_node_state::{Action, Conn, DiskError, Event, Exit, Node, Setup, Spawn};
 use helio_proto::cluster::{
     ControlToNode, NodeLeaving, NodeStatus, NodeToControl, NodeToNode, RegisterNode,
 };
@@ -16,11 +16,12 @@ use helio_proto::hello::{Hello, Role};
 use helio_proto::node::{ClientToNode, LogLine, LogsFlushed, NodeToClient};
 use helio_rpc::service::{Gate, Writer};
 use helio_store::Arena;
-use helio_types::{NodeId, WorkerId};
+use helio_types::{NodeId, ObjectId, WorkerId};
 use tokio::sync::mpsc;
 
 use crate::peers::Peers;
 use crate::processes::{Processes, exit_of};
+use crate::spill::Disk;
 use crate::zygote::{Answer, Zygote};
 
 /// How many inputs wait for the core; whoever has more waits (**LIMIT-1**).
@@ -60,6 +61,8 @@ pub(crate) enum Input {
     PeerSaid { conn: Conn, node_id: NodeId, message: NodeToNode },
     PeerClosed { conn: Option<Conn>, node_id: NodeId },
     Served { conn: Conn, request_id: u64 },
+    Spilled { object_id: ObjectId, outcome: Result<(), DiskError> },
+    Restored { object_id: ObjectId, outcome: Result<(), DiskError> },
     ControlConnected { writer: Writer },
     ControlSaid { message: ControlToNode },
     ControlLost,
@@ -90,6 +93,7 @@ pub(crate) struct Daemon {
     clients: HashMap<Conn, Client>,
     peers: Peers,
     processes: Processes,
+    disk: Disk,
     control: Option<Writer>,
     /// For the control service, while it cannot be reached.
     unsent: Vec<NodeToControl>,
@@ -114,6 +118,7 @@ impl Daemon {
     ) -> Self {
         Self {
             node: Node::new(setup, clock.now_ms()),
+            disk: Disk::new(session_dir.join("spill"), Arc::clone(&arena), inputs.clone()),
             clock,
             arena,
             zygote,
@@ -190,6 +195,12 @@ impl Daemon {
                 self.peers.served(conn, request_id);
                 self.apply(Event::Served { conn, request_id });
             }
+            Input::Spilled { object_id, outcome } => {
+                self.apply(Event::Spilled { object_id, outcome })
+            }
+            Input::Restored { object_id, outcome } => {
+                self.apply(Event::Restored { object_id, outcome })
+            }
             Input::ControlConnected { writer } => self.control_connected(writer),
             Input::ControlSaid { message } => self.apply(Event::ControlSaid(message)),
             Input::ControlLost => {
@@ -239,6 +250,9 @@ impl Daemon {
                 assert!(written.is_ok(), "SHM-1: the machine gave out an extent outside the store");
             }
             Action::Created { offset: _, size } => self.populate_if_worth_it(size),
+            Action::Spill { object_id, offset, size } => self.disk.write(object_id, offset, size),
+            Action::Restore { object_id, offset, size } => self.disk.read(object_id, offset, size),
+            Action::RemoveFile { object_id } => self.disk.remove(object_id),
             Action::Spawn(spawn) => self.spawn(&spawn),
             Action::Kill { worker_id } => self.processes.kill(worker_id),
             Action::Forget { worker_id } => {
@@ -437,6 +451,7 @@ impl Daemon {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        self.disk.remove_all();
         let _ = std::fs::remove_dir_all(&self.sockets);
     }
 }

@@ -20,6 +20,7 @@ mod logs;
 mod options;
 mod peers;
 mod processes;
+mod spill;
 mod start;
 mod zygote;
 

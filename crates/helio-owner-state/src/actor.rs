@@ -224,7 +224,12 @@ impl Owner {
             }
             ControlResponse::Actor(info) => self.actor_update(&info, now, out),
             ControlResponse::NamedActor(_) => {
-                self.end(id, DeathCause::new(DeathKind::Intended, "another actor has its name"), now, out);
+                self.end(
+                    id,
+                    DeathCause::new(DeathKind::Intended, "another actor has its name"),
+                    now,
+                    out,
+                );
             }
             _ => {}
         }
@@ -300,9 +305,11 @@ impl Owner {
                 actor.queue.pop_front();
                 continue;
             };
-            if call.state != State::Queued {
+            if call.state != State::Queued || self.waits_again(task, out) {
                 return;
             }
+            let Some(actor) = self.actors.get_mut(&id) else { return };
+            let Some(call) = self.tasks.get_mut(&task) else { return };
             call.state = State::OnActor;
             let (spec, attempt) = (call.spec.clone(), call.attempt);
             actor.queue.pop_front();

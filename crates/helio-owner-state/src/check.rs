@@ -70,10 +70,15 @@ impl Owner {
     pub fn holdings(&self) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for (id, object) in &self.objects {
-            let whose = object.owner.as_ref().map_or("own".to_owned(), |owner| format!("of {:?}", owner.worker_id));
+            let whose = object
+                .owner
+                .as_ref()
+                .map_or("own".to_owned(), |owner| format!("of {:?}", owner.worker_id));
             let (local, uses, _) = object.holders();
             let (borrowers, value) = (&object.borrowers, &object.value);
-            lines.push(format!("{id} {whose}: {local} handles, {uses} uses, borrowers {borrowers:?}, {value:?}"));
+            lines.push(format!(
+                "{id} {whose}: {local} handles, {uses} uses, borrowers {borrowers:?}, {value:?}"
+            ));
         }
         lines.sort_unstable();
         lines

@@ -39,6 +39,11 @@ pub enum Event {
         /// It.
         reference: Reference,
     },
+    /// The front has read the error that the object holds.
+    ErrorRead {
+        /// It.
+        id: ObjectId,
+    },
     /// Somebody waits for the object: find out its value if it is not ours.
     Watch {
         /// It.
@@ -191,6 +196,8 @@ pub enum Event {
 pub enum Action {
     /// The object's value, or its error, is known.
     Ready(ObjectId),
+    /// An exception of the user's code went away without anybody having seen it.
+    Unseen(Arc<Vec<u8>>),
     /// A stream has news.
     StreamChanged(TaskId),
     /// News of an actor that the front may wait for.

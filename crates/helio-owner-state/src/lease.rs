@@ -6,7 +6,7 @@
 //! waiting makes us take some back ([`Frame::Steal`]). An *exclusive* lease serves one call: one whose
 //! devices, or whose worker's number of calls, matter.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use helio_proto::control::{Failure, FailureKind};
@@ -41,7 +41,7 @@ struct Class {
     /// All its leases.
     leases: Vec<u64>,
     /// Requests that were not answered yet, and where they were sent.
-    requests: HashMap<u64, Option<NodeAddress>>,
+    requests: BTreeMap<u64, Option<NodeAddress>>,
     /// Moving average of a call's time, in microseconds; 0: none known.
     call_us: u64,
 }
@@ -141,7 +141,7 @@ impl Leases {
                 queue: VecDeque::new(),
                 idle: Vec::new(),
                 leases: Vec::new(),
-                requests: HashMap::new(),
+                requests: BTreeMap::new(),
                 call_us: 0,
             });
         }
@@ -194,11 +194,15 @@ impl Owner {
             let Some(task) = class.queue.front().copied() else { break };
             let Some(request) = self.lease_with_room(index) else { break };
             self.leases.classes[index].queue.pop_front();
+            if self.waits_again(task, out) {
+                self.leases.classes[index].idle.push(request);
+                continue;
+            }
             self.send(request, task, now, out);
         }
         let class = &mut self.leases.classes[index];
         if class.queue.is_empty() {
-            for (request, node) in class.requests.drain() {
+            for (request, node) in std::mem::take(&mut class.requests) {
                 out.push(Action::CancelLease { node, request });
             }
             return;
@@ -518,7 +522,10 @@ impl Owner {
             self.pump(index, now, out);
         }
         for id in self.located_on(node) {
-            self.location_lost(id, node, now, out);
+            // It may be only the connection that is gone, and the node's copy the only one there is.
+            if self.can_spare(id) {
+                self.location_lost(id, node, now, out);
+            }
         }
     }
 

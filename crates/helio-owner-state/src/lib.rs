@@ -107,6 +107,7 @@ impl Owner {
                 self.adopt(&reference, out);
                 self.add_ref(reference.id);
             }
+            Event::ErrorRead { id } => self.error_read(id),
             Event::Watch { id } => self.watch(id, out),
             Event::Submit { spec } => self.submit(spec, now, out),
             Event::Cancel { task, force, recursive } => {

@@ -55,6 +55,8 @@ pub struct Object {
     pub(crate) asked: bool,
     /// Borrowed: the number under which the owner was told.
     pub(crate) announced: u64,
+    /// Somebody has seen the error that it holds, or will: it was read, or handed on.
+    pub(crate) seen: bool,
     /// The object stands for an actor's handle: when it goes, so does the actor.
     pub(crate) handle_of: Option<ActorId>,
 }
@@ -72,6 +74,7 @@ impl Object {
             dependents: Vec::new(),
             asked: false,
             announced: 0,
+            seen: false,
             handle_of: None,
         }
     }
@@ -224,6 +227,13 @@ impl Owner {
                 self.borrows.send(owner, frame, out);
             }
             (None, Stored::Stores { locations, .. }) => out.push(Action::Free { id, locations }),
+            // What the system itself put there is told where it happened; an exception of the user's
+            // code would go unheard.
+            (None, Stored::Error(bytes))
+                if !object.seen && bytes.first() != Some(&helio_proto::error::TAG) =>
+            {
+                out.push(Action::Unseen(bytes));
+            }
             (None, _) => {}
         }
         for inner in object.contained {
@@ -265,6 +275,7 @@ impl Owner {
         object.value = value;
         let resolvers = std::mem::take(&mut object.resolvers);
         let dependents = std::mem::take(&mut object.dependents);
+        object.seen |= !resolvers.is_empty() || !dependents.is_empty();
         let held = object.is_held();
         for inner in before {
             self.unhold(inner, out);
@@ -280,6 +291,13 @@ impl Owner {
         }
         if !held {
             self.let_go(id, out);
+        }
+    }
+
+    /// The front has read the error.
+    pub(crate) fn error_read(&mut self, id: ObjectId) {
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.seen = true;
         }
     }
 
@@ -306,7 +324,11 @@ impl Owner {
             Some(object) if object.owner.is_none() && !object.is_ready() => {
                 object.resolvers.push(peer)
             }
-            _ => self.tell(id, &peer, out),
+            Some(object) => {
+                object.seen = true;
+                self.tell(id, &peer, out);
+            }
+            None => self.tell(id, &peer, out),
         }
     }
 
@@ -450,6 +472,16 @@ impl Owner {
         } else if locations.is_empty() {
             self.rebuild(id, now, out);
         }
+    }
+
+    /// Whether one copy of an object of ours fewer does no harm: there is another, or a way to make one.
+    pub(crate) fn can_spare(&self, id: ObjectId) -> bool {
+        let Some(object) = self.objects.get(&id) else { return false };
+        let copies = match &object.value {
+            Stored::Stores { locations, .. } => locations.len(),
+            _ => 0,
+        };
+        object.owner.is_none() && (copies > 1 || self.can_rebuild(id))
     }
 
     pub(crate) fn location_added(&mut self, id: ObjectId, node: NodeAddress) {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use helio_proto::peer::{Frame, Returned};
+use helio_proto::peer::{Frame, Returned, Value};
 use helio_types::{ObjectId, TaskId, WorkerAddress};
 
 use crate::Owner;
@@ -45,13 +45,18 @@ impl Owner {
         now: u64,
         out: &mut Vec<Action>,
     ) {
-        let Some(stream) = self.streams.get_mut(&task) else { return };
-        if index != stream.arrived {
-            // A retried generator repeats what its first attempt had yielded.
-            return;
-        }
-        stream.arrived += 1;
+        let expected = self.streams.get(&task).map(|stream| stream.arrived);
         let id = task.object(FIRST_ITEM + index);
+        let Some(stream) = self.streams.get_mut(&task).filter(|_| expected == Some(index)) else {
+            // Nobody reads any more, or a retried generator repeats what its first attempt had yielded.
+            if let Value::Stored { locations, .. } = returned.value
+                && !self.objects.contains_key(&id)
+            {
+                out.push(Action::Free { id, locations });
+            }
+            return;
+        };
+        stream.arrived += 1;
         self.expect(id, 0).uses += 1;
         self.set_value(id, returned.value.into(), &returned.contained, now, out);
         out.push(Action::StreamChanged(task));

@@ -201,16 +201,7 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         let id = spec.id;
-        let mut missing = 0;
-        for dep in spec.awaited() {
-            if let Some(object) = self.objects.get_mut(&dep)
-                && !object.is_ready()
-            {
-                object.dependents.push(id);
-                missing += 1;
-                self.watch(dep, out);
-            }
-        }
+        let missing = self.await_args(id, &spec, out);
         if let Target::Actor(actor) = spec.target {
             self.enqueue_call(actor, id);
         }
@@ -243,6 +234,9 @@ impl Owner {
             _ => None,
         });
         if let Some(bytes) = failed {
+            for dep in spec.awaited() {
+                self.error_read(dep);
+            }
             let error = helio_proto::error::through(&spec.template.name, &bytes);
             self.fail(id, &Stored::Error(Arc::new(error)), now, out);
             if let Target::Actor(actor) = spec.target {
@@ -313,7 +307,8 @@ impl Owner {
         let (state, spec, cancelled) = (task.state, task.spec.clone(), task.cancelled);
         // The items of a generator may have brought references long before its reply, and for those of
         // an attempt that is given up nobody else lets go.
-        let brings = spec.returns == STREAMING || returns.iter().any(|one| !one.contained.is_empty());
+        let brings =
+            spec.returns == STREAMING || returns.iter().any(|one| !one.contained.is_empty());
         match state {
             State::OnLease(request) => self.leave_lease(request, id, leaving, now, out),
             State::OnActor => self.leave_actor(&spec, id),
@@ -343,7 +338,13 @@ impl Owner {
     }
 
     /// A reply that nobody waits for: let go of what it brought.
-    fn discard(&mut self, from: WorkerId, id: TaskId, returns: Vec<Returned>, out: &mut Vec<Action>) {
+    fn discard(
+        &mut self,
+        from: WorkerId,
+        id: TaskId,
+        returns: Vec<Returned>,
+        out: &mut Vec<Action>,
+    ) {
         for (index, returned) in (1u32..).zip(returns) {
             let object = id.object(index);
             if let Value::Stored { locations, .. } = returned.value
@@ -603,6 +604,37 @@ impl Owner {
                 self.unhold(id, out);
             }
         }
+    }
+
+    /// Whether [`Owner::rebuild`] would do it.
+    pub(crate) fn can_rebuild(&self, id: ObjectId) -> bool {
+        self.lineages.get(&id.task()).is_some_and(|lineage| lineage.retries_left != 0)
+    }
+
+    /// If an argument of a queued call was lost meanwhile and is being made again, the call waits for it
+    /// once more.
+    pub(crate) fn waits_again(&mut self, id: TaskId, out: &mut Vec<Action>) -> bool {
+        let Some(spec) = self.tasks.get(&id).map(|task| task.spec.clone()) else { return false };
+        let missing = self.await_args(id, &spec, out);
+        if let Some(task) = self.tasks.get_mut(&id).filter(|_| missing > 0) {
+            task.state = State::Waiting(missing);
+        }
+        missing > 0
+    }
+
+    /// Registers a call with those of its arguments that are not known; how many they are.
+    fn await_args(&mut self, id: TaskId, spec: &TaskSpec, out: &mut Vec<Action>) -> u32 {
+        let mut missing = 0;
+        for dep in spec.awaited() {
+            if let Some(object) = self.objects.get_mut(&dep)
+                && !object.is_ready()
+            {
+                object.dependents.push(id);
+                missing += 1;
+                self.watch(dep, out);
+            }
+        }
+        missing
     }
 
     /// Makes an object of ours again after its last copy was lost.

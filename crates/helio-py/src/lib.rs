@@ -58,7 +58,7 @@ mod _heliostat {
     #[pymodule_export]
     use crate::session::{connect, is_connected, session, session_epoch, set_auto_init, shutdown};
     #[pymodule_export]
-    use crate::terminal::{flush_logs, take_logs, take_notices};
+    use crate::terminal::{flush_logs, take_logs, take_notices, take_unhandled};
     #[pymodule_export]
     use crate::worker::{
         _display_name, _next_call, _serve_pool, RunningCall, exit_actor, run_worker,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::gil::{GilSite, detached};
 use crate::session;
@@ -30,6 +31,13 @@ pub(crate) fn take_logs(py: Python<'_>, timeout: f64) -> PyResult<Vec<Line>> {
 pub(crate) fn take_notices(py: Python<'_>) -> PyResult<Vec<(bool, String)>> {
     let notices = session::connected(py)?.runtime.take_notices();
     Ok(notices.into_iter().map(|notice| (notice.is_warning, notice.text)).collect())
+}
+
+/// Errors, serialized, of calls whose references went before anybody had read them.
+#[pyfunction]
+pub(crate) fn take_unhandled(py: Python<'_>) -> PyResult<Vec<Py<PyBytes>>> {
+    let unseen = session::connected(py)?.runtime.take_unseen();
+    Ok(unseen.iter().map(|payload| PyBytes::new(py, payload).unbind()).collect())
 }
 
 /// Wait until what the workers have printed so far is here.

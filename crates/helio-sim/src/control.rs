@@ -25,7 +25,7 @@ impl ControlHost {
     pub(crate) fn start(life: u32, core: &mut Core) -> Self {
         let entries: Vec<(Vec<u8>, Vec<u8>)> =
             core.durable.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        let (control, actions) = Control::recover("session", entries, core.now_ms());
+        let (control, actions) = Control::recover("session", entries, &[], core.now_ms());
         core.control = Some(life);
         let mut host = Self { life, control, open: BTreeMap::new(), ticked: core.now };
         host.perform(core, actions);

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use helio_node_state::{Exit, Spawn};
-use helio_types::{NodeAddress, NodeId, WorkerId};
+use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
 
 use crate::facts::Facts;
 use crate::net::{Arrival, End, Kind, Net, What};
@@ -41,6 +41,8 @@ pub(crate) enum Event {
     Exited { node: usize, worker: WorkerId, exit: Exit },
     /// A daemon sends the next bytes of an object.
     Serve { node: usize, link: u64, request: u64 },
+    /// A daemon's disk has written or read an object.
+    Disk { node: usize, object: ObjectId, offset: u64, size: u64, is_write: bool },
     /// A connection to another daemon could not be made.
     Unreached { node: usize, whom: NodeId },
     /// A driver begins.

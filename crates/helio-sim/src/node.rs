@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{HEARTBEAT_MS, RECONNECT_MS_MAX};
-use helio_node_state::{Action, Conn, Event, Exit, Node, Setup, Spawn};
+use helio_node_state::{Action, Conn, DiskError, Event, Exit, Node, Setup, Spawn};
 use helio_proto::cluster::{
     ControlToNode, NodeStatus, NodeToControl, NodeToNode, PullChunk, RegisterNode,
 };
 use helio_proto::hello::Role;
 use helio_proto::node::{ClientToNode, NodeToClient};
 use helio_proto::{decode, encode};
-use helio_types::{NodeAddress, NodeId, ResourceSet, WorkerId};
+use helio_types::{NodeAddress, NodeId, ObjectId, ResourceSet, WorkerId};
 
 use crate::core::{Core, Daemon, Event as Next};
 use crate::net::{End, Kind, What};
@@ -21,8 +21,6 @@ const RETRY_US_MIN: u64 = 5_000;
 const RETRY_US_MAX: u64 = RECONNECT_MS_MAX * 1000;
 /// How much of an object travels in one message; small, so that pulls are interrupted midway.
 const CHUNK: u64 = 512;
-/// The memory file's length.
-const STORE_SIZE: u64 = 128 << 10;
 
 #[derive(Debug)]
 struct Serving {
@@ -48,6 +46,8 @@ pub(crate) struct NodeHost {
     /// Worker processes that were asked for and have not been seen to end.
     pub(crate) workers: BTreeSet<WorkerId>,
     pub(crate) is_down: bool,
+    /// Objects on disk.
+    pub(crate) disk: BTreeMap<ObjectId, Vec<u8>>,
 }
 
 impl NodeHost {
@@ -60,14 +60,14 @@ impl NodeHost {
             address: address.clone(),
             seed: rng.bytes(),
             total: ResourceSet::from_units([("CPU", cpus), ("slot", 2.0)]),
-            store_size: STORE_SIZE,
+            store_size: core.plan.store_size,
             session_name: "session".to_owned(),
             is_head: index == 0,
             starts_max: core.plan.starts_max,
             idle_max: core.plan.idle_max,
             ..Setup::default()
         };
-        core.daemons.push(Daemon { address, is_alive: true, arena: vec![0; STORE_SIZE as usize] });
+        core.daemons.push(Daemon { address, is_alive: true, arena: vec![0; core.plan.store_size as usize] });
         let host = Self {
             index,
             node: Node::new(setup, core.now_ms()),
@@ -81,6 +81,7 @@ impl NodeHost {
             tick_at: None,
             workers: BTreeSet::new(),
             is_down: false,
+            disk: BTreeMap::new(),
         };
         core.after(rng.range(1, 5_000), Next::Reach { node: index, wait_us: RETRY_US_MIN });
         host
@@ -144,6 +145,11 @@ impl NodeHost {
                 let arena = &mut core.daemons[self.index].arena;
                 arena[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
             }
+            Action::Spill { object_id, offset, size } => self.disk_turn(core, object_id, (offset, size), true),
+            Action::Restore { object_id, offset, size } => self.disk_turn(core, object_id, (offset, size), false),
+            Action::RemoveFile { object_id } => {
+                self.disk.remove(&object_id);
+            }
             Action::Created { .. } | Action::FlushLogs { .. } | Action::Forget { .. } => {}
             Action::Spawn(spawn) => self.spawn(core, spawn),
             Action::Kill { worker_id } => {
@@ -158,6 +164,32 @@ impl NodeHost {
                 self.is_down = true;
             }
         }
+    }
+
+    fn disk_turn(&mut self, core: &mut Core, object: ObjectId, (offset, size): (u64, u64), is_write: bool) {
+        let delay = core.rng.range(10, 5_000);
+        core.facts.count(if is_write { "written to disk" } else { "read from disk" });
+        core.after(delay, Next::Disk { node: self.index, object, offset, size, is_write });
+    }
+
+    /// The disk has written or read an object.
+    pub(crate) fn disk_done(&mut self, core: &mut Core, object_id: ObjectId, (offset, size): (u64, u64), is_write: bool) {
+        let arena = &mut core.daemons[self.index].arena[offset as usize..(offset + size) as usize];
+        if is_write {
+            self.disk.insert(object_id, arena.to_vec());
+            return self.apply(core, Event::Spilled { object_id, outcome: Ok(()) });
+        }
+        let outcome = match self.disk.get(&object_id) {
+            Some(bytes) if bytes.len() == arena.len() => {
+                arena.copy_from_slice(bytes);
+                Ok(())
+            }
+            _ => {
+                core.violation(format!("node {} reads an object from disk that is not there", self.index));
+                Err(DiskError { is_full: false, text: "no such file".to_owned() })
+            }
+        };
+        self.apply(core, Event::Restored { object_id, outcome });
     }
 
     fn close_client(&mut self, core: &mut Core, conn: Conn, why: &str) {

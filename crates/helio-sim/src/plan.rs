@@ -35,6 +35,8 @@ pub struct Plan {
     pub starts_max: usize,
     /// How many idle workers a node keeps.
     pub idle_max: usize,
+    /// The length of a node's memory file, in bytes; in a small one objects go to disk.
+    pub store_size: u64,
     /// The longest that a message takes, in microseconds.
     pub delay_us_max: u64,
     /// How many drivers there are.
@@ -68,6 +70,7 @@ impl Plan {
             cpus,
             starts_max: rng.range(1, 4) as usize,
             idle_max: rng.range(0, 6) as usize,
+            store_size: if rng.one_in(3) { 32 << 10 } else { 128 << 10 },
             delay_us_max,
             n_drivers,
             n_ops: rng.range(8, 36),

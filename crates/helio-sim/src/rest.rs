@@ -130,6 +130,9 @@ impl World {
             if !census.is_empty() {
                 found.push(format!("a leak: node {index} is left with {census:?}"));
             }
+            if !host.disk.is_empty() {
+                found.push(format!("a leak: {} objects are left on the disk of node {index}", host.disk.len()));
+            }
             if !host.workers.is_empty() {
                 found.push(format!(
                     "a leak: worker processes of node {index} live on: {:?}",

@@ -14,6 +14,8 @@ use helio_types::{LeaseId, NodeId, WorkerAddress};
 use crate::api::Work;
 use crate::state::{Asked, State};
 
+/// Exceptions that nobody has seen are kept up to so many until the front shows them.
+const UNSEEN_MAX: usize = 100;
 /// Output of this size is written at once, in bytes.
 const OUTPUT_AT_ONCE: usize = 16 << 10;
 /// With more calls than this unanswered, the receiver is busy: the next ones may wait to be written
@@ -40,6 +42,12 @@ impl State {
                 self.news = true;
                 if !self.watched.is_empty() {
                     self.watch_ready(id);
+                }
+            }
+            Action::Unseen(bytes) => {
+                if self.unseen.len() < UNSEEN_MAX {
+                    self.unseen.push(bytes);
+                    self.news = true;
                 }
             }
             Action::StreamChanged(task) => {

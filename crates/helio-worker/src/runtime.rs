@@ -635,6 +635,7 @@ impl Runtime {
                 }
                 match state.read(ids[*place]) {
                     Some(payload) if payload.is_error => {
+                        state.apply(Event::ErrorRead { id: ids[*place] });
                         raised = Some(payload);
                         true
                     }
@@ -656,7 +657,10 @@ impl Runtime {
     /// A value that is in this process's memory already; never waits.
     #[must_use]
     pub fn try_get_inline(&self, id: ObjectId) -> Option<Payload> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        if matches!(state.owner.object(&id)?.value, Stored::Error(_)) {
+            state.apply(Event::ErrorRead { id });
+        }
         match &state.owner.object(&id)?.value {
             Stored::Inline(bytes) => {
                 Some(Payload { bytes: Bytes::Memory(bytes.clone()), is_error: false })
@@ -1239,7 +1243,8 @@ impl Runtime {
         let deadline = Instant::now() + timeout;
         let mut never = || false;
         let _ = self.wait_aside(deadline, &mut never, |state| {
-            (!state.logs.is_empty() || !state.notices.is_empty()).then_some(())
+            (!state.logs.is_empty() || !state.notices.is_empty() || !state.unseen.is_empty())
+                .then_some(())
         });
         self.state.lock().logs.drain(..).collect()
     }
@@ -1248,6 +1253,12 @@ impl Runtime {
     #[must_use]
     pub fn take_notices(&self) -> Vec<Notice> {
         std::mem::take(&mut self.state.lock().notices)
+    }
+
+    /// Serialized exceptions of calls whose references went before anybody read them.
+    #[must_use]
+    pub fn take_unseen(&self) -> Vec<Arc<Vec<u8>>> {
+        std::mem::take(&mut self.state.lock().unseen)
     }
 
     /// Waits without polling: somebody else's polls bring the news. For threads that only look on.
@@ -1387,6 +1398,7 @@ impl State {
             logs: std::collections::VecDeque::new(),
             logs_dropped: 0,
             notices: Vec::new(),
+            unseen: Vec::new(),
             templates: std::collections::HashMap::new(),
             job_wire: helio_proto::encode(&job),
             job,

@@ -113,6 +113,8 @@ pub(crate) struct State {
     pub(crate) logs: VecDeque<LogLine>,
     pub(crate) logs_dropped: u64,
     pub(crate) notices: Vec<Notice>,
+    /// Exceptions that nobody has seen.
+    pub(crate) unseen: Vec<Arc<Vec<u8>>>,
     pub(crate) templates: HashMap<Vec<u8>, Arc<Template>>,
     /// The job this process works for, in wire form, as leases and actors of its children need it.
     pub(crate) job: JobConfig,

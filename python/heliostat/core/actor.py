@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from heliostat import _heliostat
 from heliostat.core import resources, scheduling, session, signature
 from heliostat.core.actor_handle import (
-    PUBLIC_MODULE,
     ActorHandle,
     Interface,
     Method,
@@ -138,11 +137,6 @@ class ActorClassWithOptions(Generic[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ActorClassWithOptions, (self._actor_class, self._actor_options)
-
-
-for _class in (ActorClass, ActorClassInheritanceException):
-    _class.__module__ = PUBLIC_MODULE
-del _class
 
 
 # --- the class -------------------------------------------------------------------------------------

@@ -16,8 +16,6 @@ from heliostat.core import signature
 from heliostat.core.annotations import RayDeprecationWarning
 from heliostat.core.options import METHOD, check_method_options
 
-PUBLIC_MODULE = "heliostat.actor"
-
 
 class Method(NamedTuple):
     """One method, as callers see it. ``None``: as the actor says."""
@@ -76,8 +74,6 @@ class ActorHandle(_heliostat.ActorHandleBase):
         return self._actor_id
 
 
-ActorHandle.__module__ = PUBLIC_MODULE
-
 # Methods that every actor has.
 BUILT_IN = {
     name: Method(name, None) for name in ("__ray_ready__", "__ray_call__", "__ray_terminate__")
@@ -113,7 +109,7 @@ def handle_class(interface: Interface) -> type[ActorHandle]:
     plain = {n: s for n, s in slots.items() if n in BUILT_IN or not _is_special(n)}
     body = {
         **plain,
-        "__module__": PUBLIC_MODULE,
+        "__module__": __name__,
         "_interface": interface,
         "_special": {n: s for n, s in slots.items() if n not in plain},
     }

@@ -7,7 +7,6 @@ from enum import Enum
 from typing import Any, TypeVar
 
 F = TypeVar("F")
-_PUBLIC = "heliostat.util.annotations"
 
 
 class AnnotationType(Enum):
@@ -21,9 +20,6 @@ class AnnotationType(Enum):
 
 class RayDeprecationWarning(DeprecationWarning):
     """Something that is used here will go; shown by default, unlike its base."""
-
-
-AnnotationType.__module__ = RayDeprecationWarning.__module__ = _PUBLIC
 
 
 def _marker(kind: AnnotationType, keywords: tuple[str, ...]) -> Callable[..., Any]:
@@ -43,7 +39,6 @@ def _marker(kind: AnnotationType, keywords: tuple[str, ...]) -> Callable[..., An
         return wrap
 
     mark.__name__ = mark.__qualname__ = kind.value
-    mark.__module__ = _PUBLIC
     return mark
 
 

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TextIO
 
-_PUBLIC = "heliostat.util.check_serialize"
-
 
 class FailureTuple:
     """A part that cannot be pickled: the object, its name, and what holds it."""
@@ -20,9 +18,6 @@ class FailureTuple:
 
     def __repr__(self) -> str:
         return f"FailTuple({self.name} [obj={_short(self.obj)}, parent={_short(self.parent)}])"
-
-
-FailureTuple.__module__ = _PUBLIC
 
 
 class _Part(NamedTuple):

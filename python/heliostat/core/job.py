@@ -86,9 +86,6 @@ class JobConfig:
         )
 
 
-JobConfig.__module__ = "heliostat.job_config"
-
-
 @dataclass(frozen=True)
 class Code:
     """Where workers find the driver's code."""

@@ -45,9 +45,6 @@ class LoggingConfig:
         root.setLevel(self.log_level)
 
 
-LoggingConfig.__module__ = "heliostat"
-
-
 class _Json(logging.Formatter):
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TextIO
 
@@ -167,7 +167,7 @@ class LogPrinter:
             for is_warning, text in _heliostat.take_notices():
                 _write(sys.stderr, "(heliostat)", _YELLOW if is_warning else _CYAN, text)
             if not self._ignore_unhandled:
-                for payload in _take_unhandled():
+                for payload in _heliostat.take_unhandled():
                     _unhandled(payload)
 
     def _show(self, lines: Iterable[Line]) -> None:
@@ -192,12 +192,6 @@ def _write(stream: TextIO | None, prefix: str, colour: int, text: str) -> None:
         stream.flush()
     except (OSError, ValueError):
         pass  # closed by its owner
-
-
-def _take_unhandled() -> list[bytes]:
-    # Not every build of the extension module has it.
-    take: Callable[[], list[bytes]] | None = getattr(_heliostat, "take_unhandled", None)
-    return take() if take is not None else []
 
 
 def _unhandled(payload: bytes) -> None:

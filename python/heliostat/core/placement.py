@@ -56,9 +56,6 @@ class PlacementGroup:
         return hash(self.id)
 
 
-PlacementGroup.__module__ = "heliostat.util.placement_group"
-
-
 def placement_group(
     bundles: list[dict[str, float]],
     strategy: str | None = None,

@@ -77,9 +77,6 @@ class RemoteFunction(Generic[P, R]):
         self._bind(function, state["options"], _Pickled(function))
 
 
-RemoteFunction.__module__ = "heliostat.remote_function"
-
-
 class FunctionWithOptions(Generic[P, R]):
     """What ``f.options(...)`` gives: only good for ``.remote`` and ``.bind``."""
 

@@ -198,9 +198,6 @@ class RuntimeContext:
         return _heliostat.NodeID.from_hex(self.get_node_id())
 
 
-RuntimeContext.__module__ = "heliostat.runtime_context"
-
-
 def _current() -> Current:
     return _heliostat.current()
 

@@ -7,8 +7,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-_PUBLIC = "heliostat.runtime_env"
-
 # Fields that mean something to users of the API, and that no part of the core applies yet.
 UNSUPPORTED = (
     "pip",
@@ -83,9 +81,6 @@ class RuntimeEnv(dict[str, Any]):
 
 def _rebuild(fields: dict[str, Any]) -> RuntimeEnv:
     return RuntimeEnv(**fields)
-
-
-RuntimeEnv.__module__ = RuntimeEnvConfig.__module__ = _PUBLIC
 
 
 def check_runtime_env(env: Mapping[str, Any] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from heliostat.core.placement import PlacementGroup
 if TYPE_CHECKING:
     from heliostat.core.plans import StrategyPlan
 
-_PUBLIC = "heliostat.util.scheduling_strategies"
+_NODE_ID = re.compile("[0-9a-fA-F]{56}")
 _DEFAULT, _SPREAD, _NODE_AFFINITY, _PLACEMENT_GROUP = range(4)
 
 
@@ -39,6 +40,11 @@ class NodeAffinitySchedulingStrategy:
         _fail_on_unavailable: bool = False,
     ) -> None:
         self.node_id: str = node_id if isinstance(node_id, str) else node_id.hex()
+        if not _NODE_ID.fullmatch(self.node_id):
+            raise ValueError(
+                f"Invalid node_id '{self.node_id}'. Node ID must be a valid hex string. "
+                "ray.nodes() lists the nodes and their ids."
+            )
         self.soft = soft
         self._spill_on_unavailable = _spill_on_unavailable
         self._fail_on_unavailable = _fail_on_unavailable
@@ -91,19 +97,6 @@ class NodeLabelSchedulingStrategy:
                     )
         self.hard = dict(hard)
         self.soft = dict(soft or {})
-
-
-for _class in (
-    PlacementGroupSchedulingStrategy,
-    NodeAffinitySchedulingStrategy,
-    NodeLabelSchedulingStrategy,
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
-):
-    _class.__module__ = _PUBLIC
-del _class
 
 
 def strategy_plan(options: Mapping[str, Any]) -> StrategyPlan | None:

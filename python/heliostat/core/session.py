@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,7 +116,7 @@ def _connect(
         node_socket=address.node_socket,
         token=token,
         host=address.host,
-        namespace=job.ray_namespace or "",
+        namespace=job.ray_namespace or str(uuid.uuid4()),
         entrypoint=code.entrypoint,
         log_to_driver=log_to_driver,
         owns_cluster=owned,

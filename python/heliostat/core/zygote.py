@@ -125,11 +125,12 @@ class Zygote:
         for pid in self.children:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
-        folder = os.path.dirname(os.environ.get("HELIOSTAT_NODE_SOCKET", ""))
-        with contextlib.suppress(OSError):
-            for name in os.listdir(folder or "/nonexistent"):
-                os.unlink(os.path.join(folder, name))
-            os.rmdir(folder)
+        session = os.environ["HELIOSTAT_SESSION_DIR"]
+        for folder in (os.path.join(session, "sockets"), os.path.join(session, "spill")):
+            with contextlib.suppress(OSError):
+                for entry in os.scandir(folder):
+                    os.unlink(entry.path)
+                os.rmdir(folder)
         os._exit(0)
 
     def become_worker(self, request: dict[str, Any], fds: list[int]) -> None:

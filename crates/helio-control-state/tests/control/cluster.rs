@@ -292,6 +292,19 @@ fn a_restart_of_the_service_loses_nothing() {
 }
 
 #[test]
+fn what_lived_on_the_head_itself_is_made_anew_at_once() {
+    let mut desk = Desk::with_driver(4.0);
+    desk.create(ActorSpec { detached: true, name: "a".into(), max_restarts: 1, ..spec(1, 1) });
+    desk.create(ActorSpec { max_restarts: 1, ..spec(2, 1) });
+    desk.started(1, 1, 0);
+    desk.started(1, 2, 0);
+    desk.restart_without(&[node(1)]);
+    desk.register(2, CPUS);
+    assert_eq!(desk.launches(), [(2, 1, 1)], "its driver is gone, and what that owned with it");
+    assert_eq!(desk.info(2).phase, ActorPhase::Dead as u32);
+}
+
+#[test]
 fn the_cluster_ends_when_told() {
     let mut desk = Desk::with_driver(0.0);
     desk.register(2, CPUS);

@@ -121,8 +121,13 @@ impl Desk {
 
     /// The service ends without a word and starts anew on the same disk.
     pub(crate) fn restart(&mut self) {
+        self.restart_without(&[]);
+    }
+
+    /// And with it these nodes.
+    pub(crate) fn restart_without(&mut self, gone: &[NodeId]) {
         let entries: Vec<_> = self.disk.clone().into_iter().collect();
-        let (control, actions) = Control::recover("session_new", entries, self.now_ms);
+        let (control, actions) = Control::recover("session_new", entries, gone, self.now_ms);
         self.control = control;
         self.sent.clear();
         self.perform(actions);

@@ -216,11 +216,13 @@ fn more_than_the_memory_holds_goes_to_disk_and_comes_back() {
 fn writing_to_disk_begins_before_the_memory_is_full() {
     let mut world = World::new(&[("CPU", 1.0)]);
     let client = world.driver();
-    for n in 0..8 {
+    for n in 0..7 {
         world.put(client, object(1, n, 1), STORE / 10);
     }
     assert_eq!(world.files.len(), 0);
-    world.put(client, object(1, 8, 1), STORE / 10);
+    for n in 7..9 {
+        world.put(client, object(1, n, 1), STORE / 10);
+    }
     assert!(world.files.contains(&object(1, 0, 1)), "the least recently used first");
     assert!(!world.node.objects.is_on_disk(object(1, 0, 1)), "its memory is still there");
 }

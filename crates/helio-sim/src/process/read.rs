@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helio_owner_state::{Event, Owner, Stored};
 use helio_proto::control::{ControlRequest, ControlResponse, GetNamedActor, KvGet, KvPut};
-use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::error::{ErrorKind, SystemError, came_through};
 use helio_types::ObjectId;
 
 use super::user::{Frame, Held, Step, Wait};
@@ -47,6 +47,10 @@ impl Process {
     /// to the cluster explains.
     fn check_error(&self, core: &mut Core, bytes: &[u8], expect: Expect, what: &str) {
         core.facts.count("errors");
+        let mut bytes = bytes;
+        while let Some((_, inner)) = came_through(bytes) {
+            bytes = inner;
+        }
         if bytes.first() == Some(&RAISED) {
             if !expect.raises {
                 core.violation(format!("{what} raises what nobody raised"));
@@ -54,7 +58,7 @@ impl Process {
             return;
         }
         let Some(error) = SystemError::from_payload(bytes) else {
-            return core.violation(format!("{what} raises something unreadable"));
+            return core.violation(format!("{what} raises something unreadable: {bytes:02x?}"));
         };
         let kind = ErrorKind::from_number(error.kind);
         core.note(|| format!("p{} reads {what}: {kind:?} {}", self.pid, error.message));

@@ -1,0 +1,121 @@
+//! Objects on disk: one file each, in the session's folder, straight from and to the memory file.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use helio_node_state::DiskError;
+use helio_store::{Arena, ArenaSlice};
+use helio_types::ObjectId;
+
+use crate::core::{Input, Inputs};
+
+/// A disk that is so full, in percent, takes no more: others need some of it, too.
+const DISK_FULL_PERCENT: u64 = 95;
+
+#[derive(Debug)]
+pub(crate) struct Disk {
+    folder: PathBuf,
+    arena: Arc<Arena>,
+    inputs: Inputs,
+}
+
+impl Disk {
+    pub(crate) fn new(folder: PathBuf, arena: Arc<Arena>, inputs: Inputs) -> Self {
+        Self { folder, arena, inputs }
+    }
+
+    /// Writes an object; the machine keeps its memory until it hears that this is over.
+    pub(crate) fn write(&self, object_id: ObjectId, offset: u64, size: u64) {
+        let (folder, inputs) = (self.folder.clone(), self.inputs.clone());
+        let slice = self.slice(offset, size);
+        tokio::spawn(async move {
+            let write = move || write_file(&folder, object_id, &slice);
+            let outcome = in_background(write).await;
+            let _ = inputs.send(Input::Spilled { object_id, outcome }).await;
+        });
+    }
+
+    /// Reads an object into its new place.
+    pub(crate) fn read(&self, object_id: ObjectId, offset: u64, size: u64) {
+        let (path, inputs) = (path(&self.folder, object_id), self.inputs.clone());
+        let slice = self.slice(offset, size);
+        tokio::spawn(async move {
+            let outcome = in_background(move || read_file(&path, &slice)).await;
+            let _ = inputs.send(Input::Restored { object_id, outcome }).await;
+        });
+    }
+
+    pub(crate) fn remove(&self, object_id: ObjectId) {
+        // One that is not there needs no removing.
+        let _ = fs::remove_file(path(&self.folder, object_id));
+    }
+
+    pub(crate) fn remove_all(&self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+
+    fn slice(&self, offset: u64, size: u64) -> ArenaSlice {
+        self.arena
+            .slice(offset, size)
+            .expect("SHM-1: the machine gives out extents inside the store")
+    }
+}
+
+fn path(folder: &Path, object_id: ObjectId) -> PathBuf {
+    folder.join(object_id.hex())
+}
+
+async fn in_background(
+    work: impl FnOnce() -> Result<(), DiskError> + Send + 'static,
+) -> Result<(), DiskError> {
+    let outcome = tokio::task::spawn_blocking(work).await;
+    outcome.unwrap_or_else(|error| Err(DiskError { is_full: false, text: error.to_string() }))
+}
+
+fn write_file(folder: &Path, object_id: ObjectId, slice: &ArenaSlice) -> Result<(), DiskError> {
+    let failed = |error: std::io::Error| DiskError {
+        is_full: error.kind() == std::io::ErrorKind::StorageFull,
+        text: format!("{}: {error}", folder.display()),
+    };
+    fs::create_dir_all(folder).map_err(failed)?;
+    check_room(folder, slice.len() as u64)?;
+    let path = path(folder, object_id);
+    let written = File::create(&path).and_then(|mut file| file.write_all(slice.as_slice()));
+    if written.is_err() {
+        // What was written of it only takes room.
+        let _ = fs::remove_file(&path);
+    }
+    written.map_err(failed)
+}
+
+fn check_room(folder: &Path, size: u64) -> Result<(), DiskError> {
+    let Ok(disk) = rustix::fs::statvfs(folder) else { return Ok(()) };
+    let total = disk.f_blocks * disk.f_frsize;
+    let used = total - (disk.f_bavail * disk.f_frsize).min(total) + size;
+    if total > 0 && used > total / 100 * DISK_FULL_PERCENT {
+        let percent = used.min(total) / (total / 100).max(1);
+        let text = format!("{}: the disk would be {percent} % full", folder.display());
+        return Err(DiskError { is_full: true, text });
+    }
+    Ok(())
+}
+
+fn read_file(path: &Path, slice: &ArenaSlice) -> Result<(), DiskError> {
+    const STEP: usize = 1 << 20;
+    let failed = |error: std::io::Error| DiskError {
+        is_full: false,
+        text: format!("{}: {error}", path.display()),
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    let mut buffer = vec![0; STEP.min(slice.len())];
+    let mut at = 0;
+    while at < slice.len() {
+        let length = STEP.min(slice.len() - at);
+        file.read_exact(&mut buffer[..length]).map_err(failed)?;
+        slice.copy_in(at, &buffer[..length]).expect("it is inside the slice");
+        at += length;
+    }
+    Ok(())
+}
