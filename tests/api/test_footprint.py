@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +43,24 @@ def test_an_idle_session_is_one_daemon_and_small(session: Session) -> None:
 
 @pytest.mark.contract("F0.02")
 def test_an_idle_session_sleeps(session: Session) -> None:
-    """Less than one tick of ten milliseconds in a hundred, over two seconds."""
+    """Once the start is over, two seconds pass with at most one tick of ten milliseconds."""
     pids = session.pids()
-    before = cpu_ticks(pids)
-    waited = iter(range(200))
-    wait_until(lambda: next(waited) == 199, within=10, every=0.01)
-    assert cpu_ticks(pids) - before <= 2
+
+    def quiet_window() -> bool:
+        before, end = cpu_ticks(pids), time.monotonic() + 2
+        while time.monotonic() < end:
+            time.sleep(0.1)
+        return cpu_ticks(pids) - before <= 1
+
+    wait_until(quiet_window, within=6, what="two quiet seconds")
 
 
 @pytest.mark.contract("F6.08")
 def test_the_daemon_never_loads_python(session: Session) -> None:
     """NODE-1: user code cannot reach it."""
     (daemon,) = session.daemons()
-    mapped = {Path(line.split()[-1]).name for line in Path(f"/proc/{daemon}/maps").open()}
+    maps = Path(f"/proc/{daemon}/maps").read_text()
+    mapped = {Path(line.split()[-1]).name for line in maps.splitlines()}
     assert not {name for name in mapped if "python" in name.lower()}
 
 

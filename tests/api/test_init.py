@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import free_port
+from harness import free_port, wait_until
 from ray.exceptions import RaySystemError
 
 pytestmark = pytest.mark.usefixtures("ray_start")
@@ -281,9 +281,8 @@ def test_the_session_directory(ray_start: Any) -> None:
         return os.getpid()
 
     pid = ray.get(say.remote())
-    logs = [path.name for path in (directory / "logs").iterdir()]
-    assert [name for name in logs if name.startswith("worker-") and name.endswith(f"{pid}.out")]
-    assert [name for name in logs if name.startswith("worker-") and name.endswith(f"{pid}.err")]
+    for end in ("out", "err"):
+        wait_until(lambda end=end: [*directory.glob(f"logs/worker-*{pid}.{end}")], what=end)
 
 
 @pytest.mark.contract("F0.18")

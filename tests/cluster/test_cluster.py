@@ -252,7 +252,7 @@ def test_a_new_node_takes_what_waited(make_cluster: Any) -> None:
     actor = Resident.options(resources={"late": 1}).remote()
     call = actor.where.remote()
     assert ray.wait([waiting, call], timeout=0.5)[0] == []
-    cluster.add_node(num_cpus=1, resources={"late": 2}, object_store_memory=STORE)
+    cluster.add_node(num_cpus=2, resources={"late": 2}, object_store_memory=STORE)
     cluster.wait_for_nodes()
     late = node_with("late")
     assert ray.get([waiting, call], timeout=60) == [late, late]

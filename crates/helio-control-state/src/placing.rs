@@ -34,8 +34,10 @@ pub(crate) struct Waiting {
     queues: BTreeMap<Shape, Queue>,
     /// Where each actor stands: its shape and its number there.
     places: BTreeMap<ActorId, (Shape, u64)>,
-    /// Numbers actors in the order in which they began to wait, and turns of [`place`].
+    /// Numbers actors in the order in which they began to wait.
     next: u64,
+    /// How many were placed: the turns of [`place`].
+    placed: u64,
 }
 
 #[derive(Debug)]
@@ -108,10 +110,10 @@ impl Control {
         while let Some(queue) = self.waiting.queues.get(shape) {
             let Some(actor_id) = queue.actors.first_key_value().map(|(_, id)| *id) else { return };
             let creator = self.actors.get(&actor_id).map(|actor| actor.spec.owner.node_id);
-            let cursor = self.waiting.next;
+            let cursor = self.waiting.placed;
             match place(&self.views, creator, &shape.0, &queue.strategy, cursor, &[]) {
                 Placement::On(node_id) => {
-                    self.waiting.next += 1;
+                    self.waiting.placed += 1;
                     self.launch(node_id, actor_id);
                 }
                 Placement::Busy => return,

@@ -174,6 +174,7 @@ impl Node {
         while let Some(timer) = self.timers.due(self.now) {
             self.timer_fired(timer);
         }
+        self.give_room_if_new();
         if std::mem::take(&mut self.is_dirty) {
             self.dispatch();
             self.status_changed = true;

@@ -11,7 +11,7 @@ use helio_proto::node::{FetchObject, ObjectMissing, ObjectRefused};
 use helio_types::{NodeAddress, NodeId, ObjectId};
 
 use crate::extents::{Extent, Extents};
-use crate::limits::{PULL_RETRIES_MAX, PULL_RETRY_MS, FETCHES_MAX, PULLS_MAX, SERVES_MAX};
+use crate::limits::{FETCHES_MAX, PULL_RETRIES_MAX, PULL_RETRY_MS, PULLS_MAX, SERVES_MAX};
 use crate::spill::Wants;
 use crate::timers::Timer;
 use crate::{Action, Conn, Node};
@@ -476,7 +476,9 @@ impl Node {
     /// A while has passed since the connection over which an object came was lost.
     pub(crate) fn pull_again(&mut self, object_id: ObjectId) {
         let waits = |fetch: &Fetch| matches!(fetch.state, State::Queued);
-        if self.pulls.fetches.get(&object_id).is_some_and(waits) && !self.pulls.queued.contains(&object_id) {
+        if self.pulls.fetches.get(&object_id).is_some_and(waits)
+            && !self.pulls.queued.contains(&object_id)
+        {
             self.pulls.queued.push_back(object_id);
             self.start_pulls();
         }

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use helio_env::descriptor::{AsyncFd, register};
 use helio_env::process::{self, Status};
@@ -24,6 +25,11 @@ use tokio::io::Interest;
 use tokio::sync::mpsc;
 
 use crate::core::{Input, Inputs};
+
+/// One that lived shorter did not live; after so many of those in a row it is started only when it is
+/// needed, and not more often than once in this time.
+const LIFE_MIN: Duration = Duration::from_secs(1);
+const STILLBORN_MAX: u32 = 3;
 
 /// The longest answer.
 const ANSWER_MAX: usize = 64 << 10;
@@ -47,6 +53,8 @@ pub(crate) struct Zygote {
     /// Told to start and not answered.
     unanswered: HashSet<WorkerId>,
     generation: u64,
+    started_at: Instant,
+    stillborn: u32,
 }
 
 #[derive(Debug)]
@@ -78,6 +86,8 @@ impl Zygote {
             running: Err(String::new()),
             unanswered: HashSet::new(),
             generation: 0,
+            started_at: Instant::now(),
+            stillborn: 0,
         };
         zygote.restart();
         zygote
@@ -85,6 +95,7 @@ impl Zygote {
 
     fn restart(&mut self) {
         self.generation += 1;
+        self.started_at = Instant::now();
         self.running = self.spawn().map_err(|error| {
             let (python, script) = (self.options.python.display(), self.options.script.display());
             format!("`{python} {script}` could not be run: {error}")
@@ -122,6 +133,9 @@ impl Zygote {
         });
         let request =
             Request { worker_id: spawn.worker_id, json: json.to_string().into_bytes(), streams };
+        if self.running.is_err() && self.started_at.elapsed() > LIFE_MIN {
+            self.restart();
+        }
         let sent = match &self.running {
             Ok(running) => {
                 running.requests.send(request).map_err(|_| "the zygote has just ended".to_owned())
@@ -149,7 +163,13 @@ impl Zygote {
         if generation != self.generation {
             return Vec::new();
         }
-        self.restart();
+        self.stillborn = if self.started_at.elapsed() > LIFE_MIN { 0 } else { self.stillborn + 1 };
+        if self.stillborn < STILLBORN_MAX {
+            self.restart();
+        } else {
+            let words = self.last_words();
+            self.running = Err(format!("the process that forks workers ends at once: {words}"));
+        }
         let mut lost: Vec<WorkerId> = self.unanswered.drain().collect();
         lost.sort_unstable();
         lost

@@ -220,6 +220,22 @@ fn a_killed_zygote_is_replaced() {
 }
 
 #[test]
+fn a_python_that_cannot_run_is_reported_and_not_run_again_and_again() {
+    let control = Control::start();
+    let daemon = Daemon::start("python", control.port, &[("HELIOSTAT_PYTHON", "false")]);
+    let mut driver = Client::driver(&daemon, WorkerId([1; 28]));
+    std::fs::write(daemon.session.join("logs/zygote.err"), "no such module\n").unwrap();
+    let class = driver.class(&[("CPU", 1.0)]);
+    driver.request(class);
+    let failure = driver.expect(|message| match message {
+        NodeToClient::LeaseRefused(refused) => Some(refused.failure.clone()),
+        _ => None,
+    });
+    assert!(failure.message.contains("forks workers"), "{failure:?}");
+    wait_until(|| daemon.descendants().is_empty().then_some(()));
+}
+
+#[test]
 fn workers_that_cannot_start_are_reported() {
     let control = Control::start();
     let daemon = Daemon::start("early", control.port, &[]);

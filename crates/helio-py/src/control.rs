@@ -43,8 +43,7 @@ pub(crate) fn get_named_actor<'py>(
     namespace: &str,
 ) -> PyResult<Option<(Bound<'py, ActorID>, Bound<'py, PyBytes>)>> {
     let session = session::active(py)?;
-    let namespace =
-        if namespace.is_empty() { session.namespace() } else { namespace.to_owned() };
+    let namespace = if namespace.is_empty() { session.namespace() } else { namespace.to_owned() };
     let request = ControlRequest::GetNamedActor(GetNamedActor { name: name.to_owned(), namespace });
     let answer = detached(py, GilSite::Control, |interrupt| {
         session.runtime.control(request, None, interrupt)

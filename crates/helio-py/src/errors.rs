@@ -71,7 +71,10 @@ pub(crate) fn from_bytes(py: Python<'_>, source: Source) -> PyErr {
 pub(crate) fn exception_of(py: Python<'_>, source: Source) -> PyResult<Bound<'_, PyAny>> {
     if let Some((name, error)) = came_through(&source) {
         let error = exception_of(py, Source::copied(error))?;
-        return py.import("heliostat.core.worker_main")?.getattr("argument_error")?.call1((error, name));
+        return py
+            .import("heliostat.core.worker_main")?
+            .getattr("argument_error")?
+            .call1((error, name));
     }
     match SystemError::from_payload(&source) {
         Some(error) => from_system(py, &error),

@@ -16,8 +16,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors;
-use crate::ids;
 use crate::gil::{GilSite, detached};
+use crate::ids;
 use crate::rows;
 
 /// One session of this process.
@@ -107,8 +107,12 @@ pub(crate) fn begin(py: Python<'_>, options: Options) -> PyResult<Arc<Session>> 
 fn anonymous() -> PyResult<String> {
     let mut bytes = [0; 16];
     ids::random(&mut bytes)?;
-    let hex: Vec<String> = bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect();
-    Ok(format!("{}{}-{}-{}-{}-{}{}{}", hex[0], hex[1], hex[2], hex[3], hex[4], hex[5], hex[6], hex[7]))
+    let hex: Vec<String> =
+        bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect();
+    Ok(format!(
+        "{}{}-{}-{}-{}-{}{}{}",
+        hex[0], hex[1], hex[2], hex[3], hex[4], hex[5], hex[6], hex[7]
+    ))
 }
 
 /// Join the daemon as a driver.

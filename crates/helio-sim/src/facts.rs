@@ -55,6 +55,13 @@ impl Facts {
         self.workers_killed + self.nodes_killed + self.drivers_killed > 0
     }
 
+    /// Whether an actor that is always restarted may be over all the same: it was ended, or it was told
+    /// that no process can be made for it.
+    #[must_use]
+    pub fn may_have_ended(&self, actor: ActorId) -> bool {
+        self.actors_ended.contains(&actor) || self.starts_failed > 0
+    }
+
     /// **OWN-1** Whether an error of the system that a reader met is owed to something that was done to
     /// the cluster; without a cause every read gives the value.
     #[must_use]

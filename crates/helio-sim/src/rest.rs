@@ -87,7 +87,7 @@ impl World {
         let detached = self.core.facts.detached.clone();
         for ((name, actor), to) in detached.into_iter().zip(1..) {
             script.push(Op::Named { name, to });
-            if !self.core.facts.actors_ended.contains(&actor) {
+            if !self.core.facts.may_have_ended(actor) {
                 let plea = Plea {
                     job: Job::Leaf,
                     salt: u64::from(to),

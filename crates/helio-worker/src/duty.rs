@@ -63,9 +63,19 @@ impl Duty {
         Self { roster: Mutex::new(roster), changed: Condvar::new(), onlookers: Condvar::new() }
     }
 
-    /// A waiter's next turn, at the latest after `limit`. `wake_net` wakes the thread in `epoll`.
-    pub(crate) fn enter(&self, limit: Duration, wake_net: impl FnOnce()) -> Turn {
+    /// How many polls have ended. Asked before a look at the state, it tells [`Duty::enter`] whether
+    /// the look is out of date.
+    pub(crate) fn polls(&self) -> u64 {
+        self.roster.lock().polls
+    }
+
+    /// A waiter's next turn, at the latest after `limit`; it last looked at the state when `seen`
+    /// polls had ended. `wake_net` wakes the thread in `epoll`.
+    pub(crate) fn enter(&self, limit: Duration, seen: u64, wake_net: impl FnOnce()) -> Turn {
         let mut roster = self.roster.lock();
+        if roster.polls != seen {
+            return Turn::Look;
+        }
         if roster.holder == Holder::Nobody {
             roster.holder = Holder::Waiter;
             return Turn::Poll;
@@ -80,8 +90,11 @@ impl Duty {
     }
 
     /// Sleeps until others' polls bring news, at the latest after `limit`; never polls itself.
-    pub(crate) fn stand_by(&self, limit: Duration) {
+    pub(crate) fn stand_by(&self, limit: Duration, seen: u64) {
         let mut roster = self.roster.lock();
+        if roster.polls != seen {
+            return;
+        }
         roster.onlookers += 1;
         self.onlookers.wait_for(&mut roster, limit);
         roster.onlookers -= 1;
@@ -160,6 +173,7 @@ impl Duty {
         if news && roster.onlookers > 0 {
             self.onlookers.notify_all();
         }
+        roster.polls += 1;
         // `last` stays: if no waiter takes over, the net thread goes on at once.
         if roster.waiters > 0 {
             self.changed.notify_all();

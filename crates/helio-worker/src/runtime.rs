@@ -267,6 +267,7 @@ impl Runtime {
         let began = Instant::now();
         let mut blocked = false;
         let result = loop {
+            let seen = self.duty.polls();
             {
                 let mut state = self.settled();
                 if let Some(result) = done(&mut state) {
@@ -292,7 +293,7 @@ impl Runtime {
             if !blocked && !self.options.is_driver {
                 limit = limit.min(BLOCKED_AFTER);
             }
-            let (interrupted, result) = self.turn(limit, &mut done);
+            let (interrupted, result) = self.turn(limit, seen, &mut done);
             if let Some(result) = result {
                 break Ok(result);
             }
@@ -340,9 +341,10 @@ impl Runtime {
     fn turn<T>(
         &self,
         limit: Duration,
+        seen: u64,
         done: &mut impl FnMut(&mut State) -> Option<T>,
     ) -> (bool, Option<T>) {
-        if self.duty.enter(limit, || self.wake_up()) == Turn::Look {
+        if self.duty.enter(limit, seen, || self.wake_up()) == Turn::Look {
             return (false, None);
         }
         let found = {
@@ -1116,6 +1118,7 @@ impl Runtime {
         interrupt: Interrupt<'_>,
     ) -> Result<Work, Error> {
         loop {
+            let seen = self.duty.polls();
             {
                 let mut state = self.settled();
                 if let Some(work) = state.inbox.pop() {
@@ -1135,7 +1138,7 @@ impl Runtime {
             }
             // An idle worker sleeps for good: a signal cuts the sleep short by itself.
             let limit = deadline.map_or(Duration::from_secs(3600), |deadline| deadline - now);
-            let (interrupted, work) = self.turn(limit, &mut |state| {
+            let (interrupted, work) = self.turn(limit, seen, &mut |state| {
                 let work = state.inbox.pop();
                 if let Some(work) = &work {
                     state.hand_out(work);
@@ -1269,6 +1272,7 @@ impl Runtime {
         mut done: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T, Error> {
         loop {
+            let seen = self.duty.polls();
             if let Some(result) = done(&mut self.state.lock()) {
                 return Ok(result);
             }
@@ -1276,7 +1280,7 @@ impl Runtime {
             if now >= deadline || self.closed.load(Ordering::Acquire) {
                 return Err(Error::Timeout);
             }
-            self.duty.stand_by((deadline - now).min(Duration::from_secs(1)));
+            self.duty.stand_by((deadline - now).min(Duration::from_secs(1)), seen);
             if interrupt() {
                 return Err(Error::Interrupted);
             }
@@ -1454,8 +1458,35 @@ impl State {
     }
 }
 
+/// Where a process's counter of ids begins: ids of several processes must differ although they count
+/// alike. Some bytes of a worker's id may be the same for all of its node, so all of them go in.
 fn seed_of(worker: WorkerId) -> [u8; 8] {
-    let mut seed = [0; 8];
-    seed.copy_from_slice(&worker.0[20..]);
-    seed
+    let mut sum = 0u64;
+    for chunk in worker.0.chunks(4) {
+        let mut word = [0; 4];
+        word.copy_from_slice(chunk);
+        sum = (sum.rotate_left(27) ^ u64::from(u32::from_le_bytes(word)))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    (sum ^ (sum >> 32)).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_whose_ids_differ_in_few_bytes_count_from_far_apart() {
+        let mut seeds: Vec<[u8; 8]> = (0..28)
+            .flat_map(|place| (0..=255u8).map(move |byte| (place, byte)))
+            .map(|(place, byte)| {
+                let mut id = [7; 28];
+                id[place] = byte;
+                seed_of(WorkerId(id))
+            })
+            .collect();
+        seeds.sort_unstable();
+        seeds.dedup();
+        assert_eq!(seeds.len(), 28 * 255 + 1);
+    }
 }

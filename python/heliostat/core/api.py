@@ -42,24 +42,25 @@ __all__ = [
 
 OBJECT_STORE_BYTES_MIN = 75 << 20
 
-# Keywords with an underscore that a daemon or a driver takes.
-_HIDDEN = (
-    "_temp_dir",
-    "_node_ip_address",
-    "_node_name",
-    "_memory",
+# Keywords beside the documented ones: those that a daemon takes, those that would change something
+# that it does not have, and those that make no difference to anybody.
+_OF_THE_DAEMON = ("_temp_dir", "_node_ip_address", "_node_name", "_memory")
+_WITHOUT_EFFECT = (
+    "_system_config",
+    "_tracing_startup_hook",
+    "_plasma_directory",
+    "_metrics_export_port",
+    "object_spilling_directory",
+)
+_IGNORED = (
     "_driver_object_store_memory",
     "_enable_object_reconstruction",
-    "_metrics_export_port",
-    "_plasma_directory",
     "_redis_max_memory",
     "_redis_password",
     "_redis_username",
     "_skip_env_hook",
-    "_system_config",
-    "_tracing_startup_hook",
-    "object_spilling_directory",
 )
+_HIDDEN = (*_OF_THE_DAEMON, *_WITHOUT_EFFECT, *_IGNORED)
 
 logger = logging.getLogger("heliostat")
 
@@ -108,6 +109,11 @@ def init(
     if session.is_initialized():
         return _again(ignore_reinit_error)
 
+    idle = [name for name in _WITHOUT_EFFECT if kwargs.get(name)]
+    if include_dashboard:
+        idle.append("include_dashboard")
+    if idle:
+        logger.warning("Without effect in this release of Heliostat: %s", ", ".join(idle))
     job = _job(job_config, namespace, runtime_env)
     options = _node_options(num_cpus, num_gpus, resources, labels, object_store_memory, kwargs)
     found = addresses.resolve(address, options.temp_dir)
@@ -153,10 +159,7 @@ def _refuse_unknown(hidden: Mapping[str, Any], local_mode: bool) -> None:
 
 def _again(ignore: bool) -> RayContext:
     if not ignore:
-        raise RuntimeError(
-            "Maybe you called ray.init twice by accident? This error can be suppressed by passing in "
-            "'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to 'ray.init()'."
-        )
+        raise session.begun_twice()
     logger.info("Calling ray.init() again after it has already been called.")
     return RayContext(session.info(), shutdown)
 
@@ -168,9 +171,9 @@ def _job(
 ) -> JobConfig:
     job = given if isinstance(given, JobConfig) else JobConfig.from_json(given or {})
     if runtime_env is not None:
-        check_runtime_env(runtime_env)
+        check_runtime_env(runtime_env, of_job=True)
         job.set_runtime_env(runtime_env)
-    check_runtime_env(job.runtime_env)
+    check_runtime_env(job.runtime_env, of_job=True)
     name = namespace if namespace is not None else job.ray_namespace or settings.text("NAMESPACE")
     if name is not None:
         if not isinstance(name, str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 # Fields that mean something to users of the API, and that no part of the core applies yet.
@@ -55,7 +56,7 @@ class RuntimeEnv(dict[str, Any]):
 
     def __init__(self, **fields: Any) -> None:
         given = {name: value for name, value in fields.items() if value is not None}
-        check_runtime_env(given)
+        check_runtime_env(given, of_job=True)
         super().__init__(given)
 
     def env_vars(self) -> dict[str, str]:
@@ -83,7 +84,7 @@ def _rebuild(fields: dict[str, Any]) -> RuntimeEnv:
     return RuntimeEnv(**fields)
 
 
-def check_runtime_env(env: Mapping[str, Any] | None) -> None:
+def check_runtime_env(env: Mapping[str, Any] | None, of_job: bool = False) -> None:
     """Refuse what cannot be made, at the call that asks for it."""
     if env is None:
         return
@@ -93,10 +94,17 @@ def check_runtime_env(env: Mapping[str, Any] | None) -> None:
         if env.get(field):
             raise NotImplementedError(f"runtime_env[{field!r}] is not supported by this release")
     _check_env_vars(env.get("env_vars"))
-    for field in ("working_dir", "py_modules"):
-        places = env.get(field) or []
-        for place in [places] if isinstance(places, str) else places:
-            _check_folder(field, place)
+    if env.get("working_dir"):
+        _check_folder("working_dir", env["working_dir"])
+    if env.get("py_modules"):
+        if not of_job:
+            raise NotImplementedError("runtime_env['py_modules'] is supported for whole jobs only")
+        if not isinstance(env["py_modules"], list):
+            raise TypeError(
+                f"runtime_env['py_modules'] must be a list, got {type(env['py_modules'])}"
+            )
+        for place in env["py_modules"]:
+            _check_folder("py_modules", module_folder(place))
 
 
 def _check_env_vars(env_vars: Any) -> None:
@@ -127,6 +135,13 @@ def _check_folder(field: str, place: Any) -> None:
         raise ValueError(f"runtime_env[{field!r}] = {str(place)!r}: no such folder")
 
 
+def module_folder(module: Any) -> Any:
+    """The folder of a package that is given as a folder or as the imported module."""
+    if isinstance(module, ModuleType):
+        return os.path.dirname(os.path.abspath(module.__file__ or ""))
+    return os.path.abspath(module) if isinstance(module, str | os.PathLike) else module
+
+
 def to_json(env: Mapping[str, Any] | None) -> str:
     """Canonical JSON, so that equal environments share workers; empty for none."""
     if not env:
@@ -135,7 +150,7 @@ def to_json(env: Mapping[str, Any] | None) -> str:
     if "working_dir" in plain:
         plain["working_dir"] = os.path.abspath(plain["working_dir"])
     if "py_modules" in plain:
-        plain["py_modules"] = [os.path.abspath(place) for place in plain["py_modules"]]
+        plain["py_modules"] = [module_folder(place) for place in plain["py_modules"]]
     return json.dumps(plain, sort_keys=True, separators=(",", ":")) if plain else ""
 
 

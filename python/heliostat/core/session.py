@@ -85,6 +85,8 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
     """Connect to a daemon, or start one and connect to it."""
     global _session
     with _lock:
+        if _heliostat.is_connected():
+            raise begun_twice()  # another thread was quicker
         own: Daemon | None = None
         if isinstance(node, NodeOptions):
             token = auth.token(create=True)
@@ -111,7 +113,7 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
 def _connect(
     address: NodeAddress, job: JobConfig, token: str, log_to_driver: bool, owned: bool
 ) -> None:
-    code = driver_code(job.code_search_path)
+    code = driver_code(job.first_on_path())
     _heliostat.connect(
         node_socket=address.node_socket,
         token=token,
@@ -181,6 +183,14 @@ def require() -> None:
     """Raise unless there is a session."""
     if not _heliostat.is_connected():
         raise not_started()
+
+
+def begun_twice() -> RuntimeError:
+    """What is raised where a session begins while there is one."""
+    return RuntimeError(
+        "Maybe you called ray.init twice by accident? This error can be suppressed by passing in "
+        "'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to 'ray.init()'."
+    )
 
 
 def not_started() -> RaySystemError:

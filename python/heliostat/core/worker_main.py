@@ -53,8 +53,7 @@ def _named(stream: TextIO) -> TextIO:
 
 def main() -> NoReturn:
     """Serve; never returns."""
-    sys.stdout = sys.__stdout__ = _named(sys.stdout)
-    sys.stderr = sys.__stderr__ = _named(sys.stderr)
+    sys.stdout, sys.stderr = _named(sys.stdout), _named(sys.stderr)
     code = -2
     try:
         code = _heliostat.run_worker()
@@ -90,7 +89,7 @@ def actor_is_made() -> None:
     global _actor_name
     actor = _heliostat.current_actor()
     _actor_name = type(actor).__name__
-    if type(actor).__repr__ is not object.__repr__:
+    if getattr(type(actor), "__repr__", None) is not object.__repr__:
         # The user's own code: whatever it does, the actor lives.
         try:
             _actor_name = repr(actor)

@@ -74,8 +74,6 @@ class ActorPool:
             raise StopIteration("No more results to get")
         if self._next_return >= self._next_task:
             raise ValueError("It is not allowed to call get_next() after get_next_unordered().")
-        while self._next_return not in self._by_index:
-            self._next_return += 1
         ref = self._by_index[self._next_return]
         late = False
         if timeout is not None:

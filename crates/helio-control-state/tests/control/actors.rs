@@ -222,6 +222,24 @@ fn a_burst_is_spread_and_what_finds_no_room_waits() {
 }
 
 #[test]
+fn spread_actors_take_turns_on_any_number_of_nodes() {
+    for n_nodes in 2..6u8 {
+        let mut desk = Desk::with_driver(0.0);
+        for number in 2..2 + n_nodes {
+            desk.register(number, &[("CPU", 100.0)]);
+        }
+        let strategy = Strategy { kind: StrategyKind::Spread as u32, ..Strategy::default() };
+        for number in 0..2 * n_nodes {
+            desk.create(ActorSpec { strategy: strategy.clone(), ..spec(number, 1) });
+        }
+        let mut homes: Vec<u8> = desk.launches().into_iter().map(|(home, ..)| home).collect();
+        homes.sort_unstable();
+        homes.dedup();
+        assert_eq!(homes.len(), usize::from(n_nodes));
+    }
+}
+
+#[test]
 fn default_actors_hold_nothing_once_they_run() {
     let mut desk = Desk::with_driver(1.0);
     for number in 1..=3 {

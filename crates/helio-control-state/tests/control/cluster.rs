@@ -301,7 +301,9 @@ fn what_lived_on_the_head_itself_is_made_anew_at_once() {
     desk.restart_without(&[node(1)]);
     desk.register(2, CPUS);
     assert_eq!(desk.launches(), [(2, 1, 1)], "its driver is gone, and what that owned with it");
-    assert_eq!(desk.info(2).phase, ActorPhase::Dead as u32);
+    let ControlResponse::Actors(all) = desk.ask(2, 1, ListActors {}) else { panic!("no actors") };
+    let phases: Vec<u32> = all.actors.iter().map(|info| info.phase).collect();
+    assert_eq!(phases, [ActorPhase::Restarting as u32, ActorPhase::Dead as u32]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use helio_proto::node::{
 use helio_types::{NodeId, ObjectId};
 
 use super::{STORE, World, address, node_id, object};
-use crate::limits::ROOM_MS_MAX;
+use crate::limits::{PULL_RETRY_MS, ROOM_MS_MAX};
 use crate::{Conn, DiskError, Event};
 
 impl World {
@@ -315,11 +315,16 @@ fn fetches_share_a_pull_and_try_every_location() {
     world.peer(3, PullStart { request_id: second, size: 10 });
     world.peer(3, PullChunk { request_id: second, offset: 0, bytes: vec![0; 4] });
     world.feed(Event::PeerLost { conn: None, node_id: node_id(3) });
+    assert!(world.asked.is_empty(), "after a lost connection it waits a moment");
+    world.pass(PULL_RETRY_MS);
     let third = world.pull(4);
     world.peer(4, PullStart { request_id: third, size: 10 });
     world.peer(2, PullChunk { request_id: third, offset: 0, bytes: vec![0; 10] });
     assert_eq!(world.fetched(one), None, "only who was asked is heard");
-    world.peer(4, PullChunk { request_id: third, offset: 0, bytes: vec![0; 10] });
+    world.peer(4, PullFailed { request_id: third, reason: "not any more".into() });
+    let again = world.pull(3);
+    world.peer(3, PullStart { request_id: again, size: 10 });
+    world.peer(3, PullChunk { request_id: again, offset: 0, bytes: vec![0; 10] });
     assert!(world.fetched(one).is_some() && world.fetched(two).is_some());
     assert_eq!(world.written, 14);
 

@@ -17,6 +17,7 @@
 //! little-endian. Reading is zero-copy: buffers are read-only views that keep the bytes alive.
 
 pub(crate) mod args;
+mod exported;
 mod ndarray;
 mod pickle;
 mod read;

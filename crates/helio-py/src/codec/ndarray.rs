@@ -6,12 +6,12 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
+use super::exported::Exported;
 use super::pickle::loaded;
 use super::sink::{Held, Sink};
 use super::tag;
@@ -19,7 +19,7 @@ use super::view::View;
 
 /// An array whose memory is held.
 pub(super) struct Array {
-    buffer: PyUntypedBuffer,
+    buffer: Exported,
     dtype: &'static str,
 }
 
@@ -36,14 +36,13 @@ pub(super) fn array(value: &Bound<'_, PyAny>) -> Option<Array> {
     if !is_array(value) || !ENABLED.load(Ordering::Relaxed) {
         return None;
     }
-    let buffer = match PyUntypedBuffer::get(value) {
+    let buffer = match Exported::get(value) {
         Ok(buffer) => buffer,
         // Dates, objects and other types that have no buffer form.
         Err(_) => return None,
     };
     let dtype = dtype_of(buffer.format())?;
-    let contiguous = buffer.is_c_contiguous() || buffer.is_fortran_contiguous();
-    (contiguous && buffer.dimensions() <= 32).then_some(Array { buffer, dtype })
+    (buffer.shape().len() <= 64).then_some(Array { buffer, dtype })
 }
 
 fn is_array(value: &Bound<'_, PyAny>) -> bool {
@@ -90,10 +89,8 @@ impl Array {
         sink.u8(if self.buffer.is_c_contiguous() { b'C' } else { b'F' });
         sink.u8(self.dtype.len() as u8);
         sink.bytes(self.dtype.as_bytes());
-        sink.u8(self.buffer.dimensions() as u8);
-        if self.buffer.dimensions() > 0 {
-            self.buffer.shape().iter().for_each(|n| sink.u64(*n as u64));
-        }
+        sink.u8(self.buffer.shape().len() as u8);
+        self.buffer.shape().iter().for_each(|n| sink.u64(*n as u64));
         sink.align();
         sink.held(py, Held::Buffer(self.buffer));
     }

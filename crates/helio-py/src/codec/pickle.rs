@@ -4,13 +4,13 @@
 use std::cell::RefCell;
 
 use memchr::memmem;
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString};
 
+use super::exported::Exported;
 use super::refs::Collected;
 use super::view::View;
 use super::write::Purpose;
@@ -18,21 +18,18 @@ use super::write::Purpose;
 /// A pickle and the buffers beside it.
 pub(super) struct Pickled<'py> {
     pub(super) data: Bound<'py, PyBytes>,
-    pub(super) buffers: Vec<PyUntypedBuffer>,
+    pub(super) buffers: Vec<Exported>,
 }
 
 thread_local! {
     /// The buffers of each value that this thread is pickling.
-    static BUFFERS: RefCell<Vec<Vec<PyUntypedBuffer>>> = const { RefCell::new(Vec::new()) };
+    static BUFFERS: RefCell<Vec<Vec<Exported>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The pickler found a buffer: it stays out of the pickle (`False`) if its bytes lie in one piece.
 #[pyfunction]
 pub(crate) fn _buffer_callback(buffer: &Bound<'_, PyAny>) -> bool {
-    let Ok(buffer) = PyUntypedBuffer::get(buffer) else { return true };
-    if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
-        return true;
-    }
+    let Ok(buffer) = Exported::get(buffer) else { return true };
     BUFFERS.with_borrow_mut(|stack| match stack.last_mut() {
         Some(list) => {
             list.push(buffer);

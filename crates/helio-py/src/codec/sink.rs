@@ -1,32 +1,25 @@
 //! A document being written: small parts are copied as they come, large ones are only remembered, so
 //! that they are copied once, straight to where they end up.
 
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::ALIGNMENT;
+use super::exported::Exported;
 
 /// Larger parts are remembered instead of copied.
 const COPY_MAX: usize = 4 << 10;
 
 /// Memory of a Python object that stays put while this lives.
 pub(super) enum Held {
-    /// A contiguous buffer.
-    Buffer(PyUntypedBuffer),
+    Buffer(Exported),
     Bytes(Py<PyBytes>),
 }
 
 impl Held {
     fn bytes<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
         match self {
-            Self::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
-            // SAFETY: the buffer is contiguous (checked where it was taken) and exported, so that its
-            // owner may not move or free it; a thread that writes to it meanwhile tears the copy only,
-            // as it would tear a pickle.
-            Self::Buffer(buffer) => unsafe {
-                std::slice::from_raw_parts(buffer.buf_ptr().cast_const().cast(), buffer.len_bytes())
-            },
+            Self::Buffer(buffer) => buffer.bytes(),
             Self::Bytes(bytes) => bytes.as_bytes(py),
         }
     }

@@ -163,7 +163,7 @@ impl Ready<'_> {
                 sink.u64(data.as_bytes().len() as u64);
                 if !plain {
                     sink.u32(buffers.len() as u32);
-                    buffers.iter().for_each(|buffer| sink.u64(buffer.len_bytes() as u64));
+                    buffers.iter().for_each(|buffer| sink.u64(buffer.bytes().len() as u64));
                 }
                 sink.held(py, Held::Bytes(data.unbind()));
                 for buffer in buffers {

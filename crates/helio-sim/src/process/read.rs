@@ -314,7 +314,7 @@ impl Process {
                 self.apply(core, Event::KnowActor { actor: found.actor_id, handle: None });
                 frame.slots.insert(to, Held::Actor { id: found.actor_id, handle: None });
             }
-            _ if wanted.is_some_and(|actor| !core.facts.actors_ended.contains(&actor)) => {
+            _ if wanted.is_some_and(|actor| !core.facts.may_have_ended(actor)) => {
                 core.violation(format!("STATE-2: the acknowledged detached actor {name} is lost"));
             }
             _ => {}
