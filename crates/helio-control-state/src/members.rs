@@ -27,6 +27,8 @@ use crate::{Action, Control};
 pub(crate) struct Node {
     /// What it last said of itself; its `version` is the one published.
     pub(crate) info: NodeInfo,
+    /// The version that it gave it.
+    pub(crate) said: u64,
     /// When it last said anything.
     pub(crate) heard_ms: u64,
     /// Since when it has no connection.
@@ -66,6 +68,7 @@ impl Control {
         let is_new = !self.nodes.contains_key(&node_id);
         let version = self.next_version();
         let node = self.nodes.entry(node_id).or_default();
+        node.said = info.version;
         node.info = NodeInfo { alive: true, version, cause: String::new(), ..info };
         node.heard_ms = self.now_ms;
         node.lost_ms = None;
@@ -117,13 +120,17 @@ impl Control {
             && node.info.available == info.available
             && node.info.labels == info.labels
             && node.reserved.is_empty();
+        // It may have lent something and got it back between two words: others who sent work there and
+        // count it as taken must hear that it is free again.
+        let is_news = !same || node.said != info.version;
+        node.said = info.version;
         // Identity and health are not the node's to change.
         let NodeInfo { address, version, session_dir, .. } = std::mem::take(&mut node.info);
         node.info =
             NodeInfo { address, alive: true, version, session_dir, cause: String::new(), ..info };
         node.reserved.clear();
+        node.changed |= is_news;
         if !same {
-            node.changed = true;
             self.refresh_view(node_id);
             self.place_waiting();
         }

@@ -1,6 +1,6 @@
 //! What the node knows of the others, and what it tells of itself.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::cluster::ClusterView;
 use helio_proto::control::{NodeInfo, PendingDemand, Strategy};
@@ -8,7 +8,8 @@ use helio_proto::node::LeaseClass;
 use helio_scheduler::{NodeView, Placement, place, why};
 use helio_types::{NodeAddress, NodeId, Quantity, ResourceSet};
 
-use crate::limits::DEAD_NODES_MAX;
+use crate::limits::{DEAD_NODES_MAX, NODE_ABSENT_MS_MAX};
+use crate::timers::Timer;
 use crate::{Action, Node, Setup};
 
 /// The resource that the object store is.
@@ -24,6 +25,9 @@ pub(crate) struct Cluster {
     positions: BTreeMap<NodeId, usize>,
     versions: BTreeMap<NodeId, u64>,
     dead: VecDeque<NodeId>,
+    /// Nodes that the control service has not spoken of since it was reached again. One that started
+    /// anew does not know those that died while it was away, and will never say so.
+    unconfirmed: BTreeSet<NodeId>,
     /// Raised with every placement.
     cursor: u64,
     is_known: bool,
@@ -47,6 +51,7 @@ impl Cluster {
             nodes: vec![own],
             versions: BTreeMap::new(),
             dead: VecDeque::new(),
+            unconfirmed: BTreeSet::new(),
             cursor: 0,
             is_known: false,
         }
@@ -76,8 +81,12 @@ impl Cluster {
     ) -> Placement {
         let nodes = if may_spill { &self.nodes[..] } else { &self.nodes[..1] };
         let own = self.nodes[0].address.node_id;
-        self.cursor += 1;
-        place(nodes, Some(own), &class.resources, &class.strategy, self.cursor, locality)
+        let placement =
+            place(nodes, Some(own), &class.resources, &class.strategy, self.cursor, locality);
+        // Only what was placed takes a turn: a request that is looked at three times would else go to
+        // the same one of three nodes for ever.
+        self.cursor += u64::from(matches!(placement, Placement::On(_)));
+        placement
     }
 
     /// **WHY-1** What a request waits for.
@@ -95,6 +104,7 @@ impl Cluster {
     /// Takes in what is new of a node; whether it has just died.
     fn update(&mut self, info: &NodeInfo) -> bool {
         let node_id = info.address.node_id;
+        self.unconfirmed.remove(&node_id);
         let version = self.versions.entry(node_id).or_default();
         if info.version < *version && info.alive {
             return false;
@@ -125,6 +135,13 @@ impl Cluster {
         }
     }
 
+    fn bury(&mut self, node_id: NodeId) {
+        if let Some(position) = self.positions.get(&node_id) {
+            self.nodes[*position].alive = false;
+            self.dead.push_back(node_id);
+        }
+    }
+
     fn forget_old(&mut self) {
         while self.dead.len() > DEAD_NODES_MAX {
             let Some(node_id) = self.dead.pop_front() else { return };
@@ -145,14 +162,36 @@ impl Node {
         self.cluster.is_known = true;
         for info in &view.nodes {
             if self.cluster.update(info) {
-                let node_id = info.address.node_id;
-                self.give_up_on(node_id);
-                self.liveness_of_lost_node(node_id, true);
-                for conn in self.clients.remote_of_node(node_id) {
-                    self.out.push(Action::Close { conn, why: String::new() });
-                    self.client_closed(conn);
-                }
+                self.node_died(info.address.node_id);
             }
+        }
+        self.cluster.forget_old();
+        self.is_dirty = true;
+    }
+
+    fn node_died(&mut self, node_id: NodeId) {
+        self.give_up_on(node_id);
+        self.liveness_of_lost_node(node_id, true);
+        for conn in self.clients.remote_of_node(node_id) {
+            self.out.push(Action::Close { conn, why: String::new() });
+            self.client_closed(conn);
+        }
+    }
+
+    /// The control service was reached; it may have started anew and not know every node (any more).
+    pub(crate) fn await_confirmations(&mut self) {
+        let others = self.cluster.nodes.iter().skip(1).filter(|node| node.alive);
+        self.cluster.unconfirmed = others.map(|node| node.address.node_id).collect();
+        if !self.cluster.unconfirmed.is_empty() {
+            self.timers.set(self.now + NODE_ABSENT_MS_MAX, Timer::Absent);
+        }
+    }
+
+    /// Nodes of which the control service has said nothing for so long are dead.
+    pub(crate) fn absent_nodes_died(&mut self) {
+        for node_id in std::mem::take(&mut self.cluster.unconfirmed) {
+            self.cluster.bury(node_id);
+            self.node_died(node_id);
         }
         self.cluster.forget_old();
         self.is_dirty = true;

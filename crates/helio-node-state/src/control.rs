@@ -112,6 +112,7 @@ impl Node {
     pub(crate) fn control_said(&mut self, message: ControlToNode) {
         match message {
             ControlToNode::Accepted(accepted) => {
+                self.await_confirmations();
                 if !accepted.refused.is_empty() {
                     let reason =
                         format!("the control service refused this node: {}", accepted.refused);

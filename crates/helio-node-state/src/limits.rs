@@ -51,6 +51,9 @@ pub const ROOM_WAITS_MAX: usize = 10_000;
 /// How many objects are being written to disk at a time; more wait.
 pub const SPILLS_MAX: usize = 4;
 
+/// How often clients are asked for pins that they can do without, while room is waited for.
+pub const PINS_ASK_MS: u64 = 100;
+
 /// How long a disk that did not take an object is left alone.
 pub const DISK_RETRY_MS: u64 = 10_000;
 
@@ -76,3 +79,7 @@ pub const DEAD_NODES_MAX: usize = 1_000;
 /// try: long enough together for a dead node to be known as such.
 pub const PULL_RETRIES_MAX: u32 = 200;
 pub const PULL_RETRY_MS: u64 = 50;
+
+/// How long after the control service was reached again a node may go unmentioned before it counts as
+/// dead: longer than a service that started anew waits for nodes to come back.
+pub const NODE_ABSENT_MS_MAX: u64 = 12_000;

@@ -110,7 +110,7 @@ impl Objects {
     /// Whether it is not in memory yet, but will be without the help of others.
     pub(crate) fn must_await(&self, object_id: ObjectId) -> bool {
         match self.sealed.get(&object_id) {
-            Some(object) => object.extent.is_none(),
+            Some(object) => object.extent.is_none() || object.file == File::Reading,
             None => self.is_being_written(object_id),
         }
     }
@@ -184,7 +184,9 @@ impl Objects {
 
     /// Pins an object that is in memory; where it is and how long.
     pub(crate) fn pin(&mut self, object_id: ObjectId) -> Option<(u64, u64)> {
-        let offset = self.sealed.get(&object_id)?.extent?.offset;
+        // While it is read from disk it has its place, but not its bytes yet.
+        let in_memory = |object: &&Object| object.file != File::Reading;
+        let offset = self.sealed.get(&object_id).filter(in_memory)?.extent?.offset;
         self.forget_place(object_id);
         self.clock += 1;
         let object = self.sealed.get_mut(&object_id)?;
@@ -226,6 +228,7 @@ impl Objects {
         } else if let Some(extent) = extent {
             if object.is_primary && object.file == File::None {
                 self.spillable.insert((used, object_id));
+                self.room.is_new = true;
             } else if self.evictable.insert((used, object_id)) {
                 self.evictable_bytes += extent.length;
                 self.room.is_new = true;

@@ -4,7 +4,8 @@
 //! their way back from disk. Room comes from frees, from forgetting what can be had again, and from
 //! writing primary copies to disk, the least recently used first. Writing begins already when the
 //! memory is four fifths full, so that most who come find room at once: an object that is on disk as
-//! well is forgotten without further ado.
+//! well is forgotten without further ado. Pins keep objects in memory; when that is in the way, clients
+//! are asked for those that they hold only to have the object at hand.
 //!
 //! **SHM-1** An object's memory stays its own until its file is whole, and a pinned object is not
 //! written out at all.
@@ -12,11 +13,11 @@
 use std::collections::VecDeque;
 
 use helio_proto::control::{Failure, FailureKind};
-use helio_proto::node::ObjectRefused;
+use helio_proto::node::{ObjectRefused, RoomWanted};
 use helio_types::ObjectId;
 
 use crate::extents::Extent;
-use crate::limits::{DISK_RETRY_MS, ROOM_MS_MAX, SPILLS_MAX};
+use crate::limits::{DISK_RETRY_MS, PINS_ASK_MS, ROOM_MS_MAX, SPILLS_MAX};
 use crate::objects::File;
 use crate::timers::Timer;
 use crate::{Action, Conn, DiskError, Node};
@@ -52,6 +53,8 @@ pub(crate) struct Room {
     spilling_bytes: u64,
     /// The disk did not take an object, and until when it is not tried again.
     disk_error: Option<(DiskError, u64)>,
+    /// When clients were asked for their pins last.
+    asked_at: u64,
 }
 
 impl Room {
@@ -123,6 +126,21 @@ impl Node {
             let wanted = first.size;
             self.write_out(wanted);
             self.refuse_if_hopeless();
+            self.ask_for_pins();
+        }
+    }
+
+    /// Nothing else gives room soon: asks all who have pins for those that they can do without.
+    fn ask_for_pins(&mut self) {
+        let room = &mut self.objects.room;
+        if room.waiting.is_empty() || room.spills > 0 || room.asked_at + PINS_ASK_MS > self.now {
+            return;
+        }
+        room.asked_at = self.now;
+        self.timers.set(self.now + PINS_ASK_MS, Timer::Room);
+        let holders = self.clients.all.iter().filter(|(_, client)| !client.pins.is_empty());
+        for conn in holders.map(|(conn, _)| *conn).collect::<Vec<Conn>>() {
+            self.send(conn, RoomWanted {});
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) enum Timer {
     Liveness,
     /// An object whose connection was lost can be asked for again.
     Pull(ObjectId),
+    /// Nodes that the control service does not know are dead.
+    Absent,
     /// Creations of objects have waited long enough for room.
     Room,
     /// The owner of this cluster should have registered.
@@ -60,6 +62,7 @@ impl Node {
             Timer::Actor(key) => self.actor_placement_is_late(key),
             Timer::Liveness => self.answer_liveness(),
             Timer::Pull(object_id) => self.pull_again(object_id),
+            Timer::Absent => self.absent_nodes_died(),
             Timer::Room => self.room_is_late(),
             Timer::Owner => self.owner_is_late(),
         }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use helio_proto::control::{Failure, FailureKind};
+use helio_proto::control::{Failure, FailureKind, StrategyKind};
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::node::{LeaseClass, LeaseGranted};
 use helio_proto::peer::Frame;
@@ -73,6 +73,14 @@ pub(crate) struct Leases {
     leases: IdMap<u64, Lease>,
     by_lease: HashMap<(NodeId, LeaseId), u64>,
     next_request: u64,
+}
+
+impl Class {
+    /// Whether each call has a lease of its own: its devices or its worker's number of calls matter, or
+    /// the calls are to go round the nodes, which a lease that is kept would not let them.
+    fn is_single(&self) -> bool {
+        self.class.exclusive || self.class.strategy.kind == StrategyKind::Spread as u32
+    }
 }
 
 /// How many calls a worker is sent ahead.
@@ -237,7 +245,7 @@ impl Owner {
                 return Some(request);
             }
         }
-        let slots = if class.class.exclusive { 1 } else { slots(class.call_us) };
+        let slots = if class.is_single() { 1 } else { slots(class.call_us) };
         let room = |lease: &Lease| {
             lease.sent.len() < slots && !lease.revoked && lease.broken.is_none() && !lease.stealing
         };
@@ -399,7 +407,7 @@ impl Owner {
             class.call_us = if class.call_us == 0 { took } else { (class.call_us * 7 + took) / 8 };
         }
         let empty = lease.sent.is_empty();
-        let exclusive = self.leases.classes[index].class.exclusive;
+        let exclusive = self.leases.classes[index].is_single();
         if leaving || (empty && (lease.revoked || exclusive)) {
             self.give_back(request, leaving, now, out);
         } else if empty {

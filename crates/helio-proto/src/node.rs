@@ -193,6 +193,8 @@ messages! {
     /// A sentence for the driver's terminal (an infeasible request, a lost node).
     pub struct Notice { 1 is_warning: bool, 2 text: String }
     pub struct WhyReply { 1 request_id: u64, 2 why: String }
+    /// Others wait for room in the store: let go of what is pinned only to be at hand.
+    pub struct RoomWanted {}
 
     pub enum NodeToClient {
         1 Registered(Registered),
@@ -215,5 +217,6 @@ messages! {
         18 ActorUpdate(ActorInfo),
         19 Notice(Notice),
         20 WhyReply(WhyReply),
+        21 RoomWanted(RoomWanted),
     }
 }

@@ -22,7 +22,7 @@ mod worker;
 use pyo3::prelude::*;
 
 /// The extension module; see `python/heliostat/_heliostat.pyi`.
-#[pymodule]
+#[pymodule(gil_used = true)]
 mod _heliostat {
     #[pymodule_export]
     use crate::calls::{

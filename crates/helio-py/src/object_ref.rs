@@ -13,6 +13,7 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::codec::refs;
 use crate::ids::{self, JobID, TaskID};
+use crate::session::Session;
 use crate::{errors, session};
 
 /// A reference to an object, which may not be there yet.
@@ -53,6 +54,20 @@ impl ObjectRef {
 
     pub(crate) fn id(&self) -> ObjectId {
         self.id
+    }
+
+    /// The id, if the session can find the object.
+    pub(crate) fn known(&self, session: &Session) -> PyResult<ObjectId> {
+        if self.epoch == session.epoch || session.runtime.holders(self.id).is_some() {
+            return Ok(self.id);
+        }
+        Err(PyValueError::new_err(format!(
+            "An application is trying to access a Ray object whose owner is unknown ({}). Please make sure that \
+             all Ray objects you are trying to access are part of the current Ray session. Note that object IDs \
+             generated randomly (ObjectID.from_random()) or out-of-band (ObjectID.from_binary(...)) cannot be \
+             passed as a task argument because Ray does not know which task created them.",
+            self.id.hex()
+        )))
     }
 
     /// The id and the owner, for those that it is sent to.

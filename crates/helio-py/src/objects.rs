@@ -1,6 +1,5 @@
 //! `get`, `put`, `wait`, `cancel`: the user's own functions, with Ray's argument errors.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use helio_types::ObjectId;
@@ -45,7 +44,7 @@ pub(crate) fn get<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let session = session::active(py)?;
     if let Ok(reference) = object_refs.cast_exact::<ObjectRef>() {
-        let id = reference.get().id();
+        let id = reference.get().known(&session)?;
         if let Some(payload) = session.runtime.try_get_inline(id) {
             return value(py, payload);
         }
@@ -72,7 +71,7 @@ pub(crate) fn get<'py>(
             );
             return Err(PyTypeError::new_err(message));
         };
-        ids.push(reference.get().id());
+        ids.push(reference.get().known(&session)?);
     }
     let payloads = fetch(py, &session, &ids, timeout)?;
     let values =
@@ -134,19 +133,6 @@ pub(crate) fn store<'py>(
     ObjectRef::counted(py, id, session.epoch)
 }
 
-/// Something that `wait` and `cancel` take.
-enum Waitable {
-    Object(ObjectId),
-    Stream,
-}
-
-fn waitable(item: &Bound<'_, PyAny>) -> Option<Waitable> {
-    if let Ok(reference) = item.cast::<ObjectRef>() {
-        return Some(Waitable::Object(reference.get().id()));
-    }
-    item.is_exact_instance_of::<ObjectRefGenerator>().then_some(Waitable::Stream)
-}
-
 /// (ready, not ready).
 #[pyfunction]
 #[pyo3(signature = (ray_waitables, *, num_returns = 1, timeout = None, fetch_local = true))]
@@ -158,7 +144,9 @@ pub(crate) fn wait<'py>(
     fetch_local: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let session = session::active(py)?;
-    if waitable(ray_waitables).is_some() {
+    if ray_waitables.is_instance_of::<ObjectRef>()
+        || ray_waitables.is_instance_of::<ObjectRefGenerator>()
+    {
         return Err(PyTypeError::new_err(format!(
             "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got a single ray.ObjectRef or \
              ray.ObjectRefGenerator {ray_waitables}"
@@ -179,25 +167,22 @@ pub(crate) fn wait<'py>(
     let mut ids = Vec::with_capacity(list.len());
     let mut streams = Vec::new();
     for item in list {
-        match waitable(&item) {
-            Some(Waitable::Object(id)) => ids.push(id),
-            Some(Waitable::Stream) => {
-                let generator = item.cast_into::<ObjectRefGenerator>()?;
-                ids.push(generator.get().next_id());
-                streams.push((ids.len() - 1, generator));
-            }
-            None => {
-                return Err(PyTypeError::new_err(format!(
-                    "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got list containing {}",
-                    item.get_type()
-                )));
-            }
+        if let Ok(reference) = item.cast::<ObjectRef>() {
+            ids.push(reference.get().known(&session)?);
+        } else if let Ok(generator) = item.cast::<ObjectRefGenerator>() {
+            streams.push((ids.len(), generator.clone()));
+            ids.push(generator.get().next_id());
+        } else {
+            return Err(PyTypeError::new_err(format!(
+                "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got list containing {}",
+                item.get_type()
+            )));
         }
     }
     if ids.is_empty() {
         return PyTuple::new(py, [PyList::empty(py), PyList::empty(py)]);
     }
-    if ids.iter().collect::<HashSet<_>>().len() != ids.len() {
+    if has_duplicates(&ids) {
         return Err(PyValueError::new_err("Wait requires a list of unique ray_waitables."));
     }
     if num_returns <= 0 {
@@ -276,6 +261,29 @@ fn wait_for_streams(
     }
 }
 
+/// Whether an id is there twice. Callers wait on thousands of objects again and again, so this is an
+/// open table of positions instead of a set.
+fn has_duplicates(ids: &[ObjectId]) -> bool {
+    let mask = (ids.len() * 2).next_power_of_two() - 1;
+    let mut table = vec![u32::MAX; mask + 1];
+    for (place, id) in (0u32..).zip(ids) {
+        // Ids differ in their first eight bytes (the call) or in their index.
+        let mut call = [0; 8];
+        call.copy_from_slice(&id.0[..8]);
+        let mixed = (u64::from_le_bytes(call) ^ u64::from(id.index()).rotate_left(40))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut at = (mixed >> 32) as usize & mask;
+        while let Some(other) = ids.get(table[at] as usize) {
+            if other == id {
+                return true;
+            }
+            at = (at + 1) & mask;
+        }
+        table[at] = place;
+    }
+    false
+}
+
 /// The first `count` ready ones, and the others, each in the order they were given.
 fn split<'py>(
     list: &Bound<'py, PyList>,
@@ -283,12 +291,12 @@ fn split<'py>(
     count: usize,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let py = list.py();
-    let (ready, rest) = (PyList::empty(py), PyList::empty(py));
+    let (mut ready, mut rest) = (Vec::with_capacity(count), Vec::with_capacity(list.len()));
     for (item, is_ready) in list.iter().zip(flags) {
-        let side = if *is_ready && ready.len() < count { &ready } else { &rest };
-        side.append(item)?;
+        let side = if *is_ready && ready.len() < count { &mut ready } else { &mut rest };
+        side.push(item);
     }
-    PyTuple::new(py, [ready, rest])
+    PyTuple::new(py, [PyList::new(py, ready)?, PyList::new(py, rest)?])
 }
 
 /// Stop the call that makes an object.

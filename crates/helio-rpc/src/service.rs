@@ -40,6 +40,9 @@ pub enum Error {
     /// The connection ended inside a frame or inside the handshake.
     #[error("the connection ended in the middle of a message")]
     Truncated,
+    /// The peer closed the connection without having said anything.
+    #[error("the peer hung up without a word")]
+    Left,
     /// The peer took longer than [`HANDSHAKE_MAX`] to say who it is.
     #[error("no greeting within {} s", HANDSHAKE_MAX.as_secs())]
     Silent,

@@ -69,6 +69,11 @@ impl State {
                 self.whys.insert(m.request_id, m.why);
                 self.news = true;
             }
+            NodeToClient::RoomWanted(_) => {
+                // What a value or a waiting call refers to stays; the rest is fetched again when needed.
+                self.pins.retain(|_, pin| Arc::strong_count(pin) > 1);
+                self.return_pins();
+            }
             other => self.lease_news(node, other),
         }
     }

@@ -233,6 +233,11 @@ impl State {
                 self.pins.remove(&id);
             }
         }
+        self.return_pins();
+    }
+
+    /// Tells the daemon of pins that were given back.
+    pub(crate) fn return_pins(&mut self) {
         let returned = {
             let mut unpinned = self.unpinned.lock();
             if unpinned.is_empty() { Vec::new() } else { std::mem::take(&mut *unpinned) }

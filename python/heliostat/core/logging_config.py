@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -71,16 +72,9 @@ def set_up(level: int | str, text_format: str | None) -> None:
         known.setFormatter(logging.Formatter(text_format or FORMAT))
 
 
-class _ToStderr(logging.StreamHandler[Any]):
+class _ToStderr(logging.Handler):
     """Writes to what ``sys.stderr`` is at the time, which tests and notebooks replace."""
 
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-
-    @property
-    def stream(self) -> Any:
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, _: Any) -> None:
-        pass
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError, ValueError):  # closed by its owner
+            print(self.format(record), file=sys.stderr, flush=True)  # noqa: T201 - what it is for

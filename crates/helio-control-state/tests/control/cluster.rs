@@ -45,6 +45,12 @@ fn nodes_learn_of_each_other() {
     desk.pass(100, &[]);
     assert_eq!(views(&mut desk, 1), [(2, true)]);
     assert_eq!(views(&mut desk, 2), [], "nobody is told of itself");
+    // What was lent and given back between two words of the node is news for those who sent it there.
+    let lent_meanwhile =
+        helio_proto::control::NodeInfo { version: 9, ..info(2, CPUS, &[("CPU", 1.0)]) };
+    desk.say(2, NodeStatus { info: lent_meanwhile });
+    desk.pass(100, &[]);
+    assert_eq!(views(&mut desk, 1), [(2, true)]);
 }
 
 /// CTL-1: a cluster at work costs the control service a heartbeat a node and nothing else.

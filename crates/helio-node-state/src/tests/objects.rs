@@ -9,7 +9,7 @@ use helio_proto::node::{
 use helio_types::{NodeId, ObjectId};
 
 use super::{STORE, World, address, node_id, object};
-use crate::limits::{PULL_RETRY_MS, ROOM_MS_MAX};
+use crate::limits::{PINS_ASK_MS, PULL_RETRY_MS, ROOM_MS_MAX};
 use crate::{Conn, DiskError, Event};
 
 impl World {
@@ -210,6 +210,24 @@ fn more_than_the_memory_holds_goes_to_disk_and_comes_back() {
     world.close(client);
     assert_eq!(world.used(), 0);
     world.assert_nothing_leaked();
+}
+
+#[test]
+fn pins_that_are_in_the_way_are_asked_for() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    let asked = |message: &NodeToClient| matches!(message, NodeToClient::RoomWanted(_));
+    world.put(client, object(1, 1, 1), STORE);
+    world.fetch(client, 1, object(1, 1, 1), &[]).unwrap();
+    world.pass(PINS_ASK_MS);
+    assert_eq!(world.create(client, object(1, 2, 1), 100), None);
+    assert!(world.took(client, asked) && !world.took(client, asked));
+    world.pass(PINS_ASK_MS);
+    assert!(world.took(client, asked), "for as long as somebody waits");
+    world.say(client, ReleaseObject { object_id: object(1, 1, 1), pins: 1 });
+    assert!(world.created(client).is_some() && world.files.len() == 1);
+    world.pass(PINS_ASK_MS);
+    assert!(!world.took(client, asked));
 }
 
 #[test]

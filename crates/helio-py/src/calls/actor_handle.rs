@@ -6,19 +6,32 @@ use helio_types::ActorId;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::errors;
 use crate::ids::ActorID;
 use crate::object_ref::ObjectRef;
+use crate::session::{self, Session};
 
 /// An actor's id, and the reference that keeps it alive.
 #[pyclass(subclass, frozen, weakref, module = "heliostat._heliostat")]
 pub(crate) struct ActorHandleBase {
     id: ActorId,
     reference: Option<Py<ObjectRef>>,
+    /// The session that it was made in.
+    epoch: u32,
 }
 
 impl ActorHandleBase {
-    pub(crate) fn id(&self) -> ActorId {
-        self.id
+    /// The actor's id, if its session is this one.
+    pub(crate) fn id_in(&self, py: Python<'_>, session: &Session) -> PyResult<ActorId> {
+        if self.epoch == session.epoch {
+            return Ok(self.id);
+        }
+        let message = format!(
+            "The handle of actor {} belongs to a session that is over. Make the actor again, or look it up by \
+             name, in the present session.",
+            self.id.hex()
+        );
+        Err(errors::named(py, "ActorHandleNotFoundError", &message))
     }
 }
 
@@ -32,7 +45,7 @@ impl ActorHandleBase {
         _args: &Bound<'_, PyTuple>,
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> Self {
-        Self { id: ActorID::id(actor_id), reference: r#ref }
+        Self { id: ActorID::id(actor_id), reference: r#ref, epoch: session::session_epoch() }
     }
 
     #[getter]

@@ -54,7 +54,8 @@ impl ActorMethod {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let session = session::active(py)?;
-        let (slot, actor) = (self.slot.bind(py).get(), self.handle.bind(py).get().id());
+        let slot = self.slot.bind(py).get();
+        let actor = self.handle.bind(py).get().id_in(py, &session)?;
         slot.arity.check(args, kwargs)?;
         if let Ok(max) = usize::try_from(slot.max_pending_calls)
             && max > 0

@@ -58,7 +58,8 @@ pub(crate) fn pack(session: &Session, passed: &Passed<'_, '_>) -> PyResult<Packe
         }
     }
     let (packed, held) = refs::collecting(|collected| {
-        let mut values = Values { sink: &mut sink, deps: &mut deps, collected, name: passed.name };
+        let mut values =
+            Values { sink: &mut sink, deps: &mut deps, collected, name: passed.name, session };
         passed.args.iter().try_for_each(|arg| values.pack(&arg))?;
         kwargs.map_or(Ok(()), |kwargs| kwargs.values().iter().try_for_each(|arg| values.pack(&arg)))
     });
@@ -85,6 +86,7 @@ struct Values<'a> {
     deps: &'a mut Vec<ObjectId>,
     collected: &'a Collected,
     name: &'a str,
+    session: &'a Session,
 }
 
 impl Values<'_> {
@@ -94,7 +96,7 @@ impl Values<'_> {
             native.write(py, self.sink);
         } else if let Ok(reference) = arg.cast_exact::<ObjectRef>() {
             self.sink.u8(tag::DEPENDENCY);
-            self.deps.push(reference.get().id());
+            self.deps.push(reference.get().known(self.session)?);
         } else {
             let ready: Ready<'_> = ready(arg, self.collected, Purpose::Argument(self.name))?;
             if ready.has_buffers() {

@@ -1,12 +1,13 @@
 //! Runs calls on the thread at hand: tasks, and the methods of a plain or threaded actor.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use helio_proto::peer::STREAMING;
 use helio_types::{DeathKind, PlacementGroupId};
 use helio_worker::{Call, Outcome, Outgoing, OutgoingValue};
 use parking_lot::Mutex;
-use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PySystemExit, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -133,7 +134,7 @@ fn built_in<'py>(
     let py = instance.py();
     match name {
         "__ray_ready__" => Some(Ok(pyo3::types::PyBool::new(py, true).to_owned().into_any())),
-        "__ray_terminate__" => Some(exit_actor().map(|()| py.None().into_bound(py))),
+        "__ray_terminate__" => Some(exit_actor(py).map(|()| py.None().into_bound(py))),
         "__ray_call__" => {
             let call = || {
                 let function = args.get_item(0)?;
@@ -156,7 +157,6 @@ fn finish(
     entry: Option<&Entry>,
     outcome: PyResult<(Outcome, results::Results)>,
 ) -> Flow {
-    // What the call has printed belongs in front of what its caller prints next.
     let (mut outcome, held) = match outcome {
         Ok((outcome, held)) => (outcome, held),
         Err(error) if is_actor_exit(py, &error) => return leave_actor(session, running, 0),
@@ -205,20 +205,18 @@ pub(super) fn leave_actor(session: &Session, running: &Running, code: i32) -> Fl
 
 /// End this actor after the present call.
 #[pyfunction]
-pub(crate) fn exit_actor() -> PyResult<()> {
+pub(crate) fn exit_actor(py: Python<'_>) -> PyResult<()> {
     if current::actor().is_none() {
         return Err(PyTypeError::new_err("exit_actor API is called on a non-actor worker."));
     }
-    Python::attach(|py| {
-        let class = if super::ASYNC.load(std::sync::atomic::Ordering::Relaxed) {
-            py.import("heliostat.exceptions")?.getattr("AsyncioActorExit")?
-        } else {
-            py.import("builtins")?.getattr("SystemExit")?
-        };
-        let exit = class.call1((0,))?;
-        exit.setattr(intern!(py, "_heliostat_actor_exit"), true)?;
-        Err(PyErr::from_value(exit))
-    })
+    let class = if super::ASYNC.load(Ordering::Relaxed) {
+        py.import("heliostat.exceptions")?.getattr("AsyncioActorExit")?
+    } else {
+        py.get_type::<PySystemExit>().into_any()
+    };
+    let exit = class.call1((0,))?;
+    exit.setattr(intern!(py, "_heliostat_actor_exit"), true)?;
+    Err(PyErr::from_value(exit))
 }
 
 /// Calls that were prepared for another placement group are prepared again.

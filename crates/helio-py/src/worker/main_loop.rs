@@ -53,10 +53,15 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
     };
     let session = session::begin(py, options)?;
     cancel::listen(&session);
-    match serve(py, &session)? {
-        Flow::Leave(code) => Ok(code),
-        Flow::Die(code) => Ok(-1 - code),
-        Flow::Next => Ok(0),
+    match serve(py, &session) {
+        Ok(Flow::Leave(code)) => Ok(code),
+        Ok(Flow::Die(code)) => Ok(-1 - code),
+        Ok(Flow::Next) => Ok(0),
+        // A pool thread's request to leave may interrupt any Python that the loop runs.
+        Err(error) => match pool::asked_to_leave() {
+            Some(code) if error.is_instance_of::<PyKeyboardInterrupt>(py) => Ok(code),
+            _ => Err(error),
+        },
     }
 }
 

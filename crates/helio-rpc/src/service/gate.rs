@@ -12,8 +12,9 @@ use super::{Error, Reader, Stream, Writer, accept};
 /// How many peers may be in the handshake at a time; more are turned away at once.
 pub const HANDSHAKES_MAX: usize = 256;
 
-/// One line a source in this time.
-const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// So many lines a source in this time; a flood must not fill the disk.
+const LINES_MAX: u32 = 30;
+const LINES_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How many sources are remembered; beyond it the memory starts anew.
 const SOURCES_MAX: usize = 1024;
@@ -25,7 +26,8 @@ pub struct Gate {
     token: String,
     welcome: Welcome,
     handshakes: Semaphore,
-    logged: Mutex<HashMap<String, Instant>>,
+    /// By source: when its present interval began, and how many lines it has had since.
+    logged: Mutex<HashMap<String, (Instant, u32)>>,
 }
 
 impl Gate {
@@ -41,8 +43,8 @@ impl Gate {
         }
     }
 
-    /// The handshake with one peer; `None` when it was turned away, which is logged once a source and
-    /// minute, so that no peer can fill the log (LIMIT-1).
+    /// The handshake with one peer; `None` when it was turned away, which is logged, but not so often
+    /// that a peer could fill the disk (LIMIT-1).
     pub async fn admit(&self, stream: impl Into<Stream>) -> Option<(Reader, Writer, Hello)> {
         let stream = stream.into();
         let source = stream.source();
@@ -53,7 +55,7 @@ impl Gate {
         match accept(stream, &self.token, self.welcome.clone()).await {
             Ok(accepted) => Some(accepted),
             // A port scanner or health check that hangs up unheard is not worth a line.
-            Err(Error::Truncated) => None,
+            Err(Error::Left) => None,
             Err(error) => {
                 self.report(&source, &error.to_string());
                 None
@@ -61,17 +63,23 @@ impl Gate {
         }
     }
 
-    /// Notes that a peer broke the protocol after it was let in.
+    /// Notes that a peer broke the protocol, also after it was let in.
     pub fn report(&self, source: &str, what: &str) {
         let now = Instant::now();
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        if logged.get(source).is_some_and(|at| now.duration_since(*at) < LOG_INTERVAL) {
-            return;
-        }
         if logged.len() >= SOURCES_MAX {
             logged.clear();
         }
-        logged.insert(source.to_owned(), now);
-        eprintln!("heliostat: {}: a connection from {source} was closed: {what}", self.name);
+        let (since, lines) = logged.entry(source.to_owned()).or_insert((now, 0));
+        if now.duration_since(*since) >= LINES_INTERVAL {
+            (*since, *lines) = (now, 0);
+        }
+        *lines += 1;
+        if *lines > LINES_MAX {
+            return;
+        }
+        let rest =
+            if *lines == LINES_MAX { "; further ones are not logged for a minute" } else { "" };
+        eprintln!("heliostat: {}: a connection from {source} was closed: {what}{rest}", self.name);
     }
 }

@@ -28,7 +28,7 @@ pub async fn accept(
     let hello: Hello = tokio::time::timeout(HANDSHAKE_MAX, reader.next())
         .await
         .map_err(|_| Error::Silent)??
-        .ok_or(Error::Truncated)?;
+        .ok_or(Error::Left)?;
     let writer = Writer::start(stream);
     if let Some(refused) = refusal(&hello, token) {
         // The queue is empty and open; and if the peer is gone, nobody misses the answer.
@@ -81,7 +81,7 @@ async fn greet(stream: Stream, hello: Hello) -> Result<(Reader, Writer, Welcome)
     let hello = Hello { version: VERSION, release: env!("CARGO_PKG_VERSION").to_owned(), ..hello };
     // A connection that ended already is reported by the read.
     let _ = writer.send(&hello);
-    let welcome: Welcome = reader.next().await?.ok_or(Error::Truncated)?;
+    let welcome: Welcome = reader.next().await?.ok_or(Error::Left)?;
     if !welcome.refused.is_empty() {
         return Err(Error::Refused(welcome.refused));
     }

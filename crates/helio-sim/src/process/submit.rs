@@ -353,9 +353,6 @@ impl Process {
             let actor_id = *id;
             core.facts.count("kills");
             core.facts.actors_ended.insert(actor_id);
-            if no_restart {
-                core.facts.detached.retain(|_, other| *other != actor_id);
-            }
             self.ask(core, KillActor { actor_id, no_restart, out_of_scope: false }, Asked::Nobody);
         }
         Step::Next
