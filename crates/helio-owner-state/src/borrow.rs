@@ -18,7 +18,7 @@ use crate::hash::IdMap;
 #[derive(Debug, Default)]
 pub struct Borrows {
     next: u64,
-    unconfirmed: BTreeMap<u64, WorkerId>,
+    unconfirmed: BTreeMap<u64, (WorkerId, ObjectId)>,
     /// How many of `unconfirmed` each owner has yet to confirm; saves the scan in the common cases.
     waits_for: IdMap<WorkerId, usize>,
     gate: VecDeque<(u64, Arc<WorkerAddress>, Frame<'static>)>,
@@ -40,7 +40,7 @@ impl Borrows {
         out: &mut Vec<Action>,
     ) -> u64 {
         self.next += 1;
-        self.unconfirmed.insert(self.next, owner.worker_id);
+        self.unconfirmed.insert(self.next, (owner.worker_id, object));
         *self.waits_for.entry(owner.worker_id).or_default() += 1;
         out.push(Action::Send {
             to: owner.clone(),
@@ -72,7 +72,7 @@ impl Borrows {
 
     /// The owner knows of the borrow.
     pub(crate) fn confirmed(&mut self, number: u64, out: &mut Vec<Action>) {
-        let Some(owner) = self.unconfirmed.remove(&number) else { return };
+        let Some((owner, _)) = self.unconfirmed.remove(&number) else { return };
         if let Some(count) = self.waits_for.get_mut(&owner) {
             *count -= 1;
             if *count == 0 {
@@ -86,10 +86,16 @@ impl Borrows {
 
     /// A peer is gone: it will confirm nothing and needs nothing.
     pub(crate) fn gone(&mut self, peer: WorkerId, out: &mut Vec<Action>) {
-        self.unconfirmed.retain(|_, owner| *owner != peer);
+        self.unconfirmed.retain(|_, (owner, _)| *owner != peer);
         self.waits_for.remove(&peer);
         self.gate.retain(|(_, to, _)| to.worker_id != peer);
         self.open(out);
+    }
+
+    /// What an owner has not confirmed.
+    pub(crate) fn unconfirmed_by(&self, peer: WorkerId) -> Vec<(u64, ObjectId)> {
+        let of_peer = self.unconfirmed.iter().filter(|(_, (owner, _))| *owner == peer);
+        of_peer.map(|(number, (_, object))| (*number, *object)).collect()
     }
 
     fn blocks(&self, until: u64, receiver: WorkerId) -> bool {
@@ -97,7 +103,7 @@ impl Borrows {
         if self.waits_for.len() == own {
             return false;
         }
-        self.unconfirmed.range(..=until).any(|(_, owner)| *owner != receiver)
+        self.unconfirmed.range(..=until).any(|(_, (owner, _))| *owner != receiver)
     }
 
     fn open(&mut self, out: &mut Vec<Action>) {

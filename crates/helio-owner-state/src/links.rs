@@ -40,7 +40,10 @@ impl Owner {
                     self.borrower_removed(from, object, number, out);
                 }
             }
-            Frame::BorrowsComplete { since } => self.borrows_void(from, since, out),
+            Frame::BorrowsComplete { since } => {
+                self.borrows_void(from, since, out);
+                self.ask_again(from, out);
+            }
             Frame::ReturnsHeld { task } => self.returns_held(task, out),
             Frame::LocationLost { object, node } => self.location_lost(object, node, now, out),
             Frame::LocationAdded { object, node } => self.location_added(object, node),
@@ -77,8 +80,39 @@ impl Owner {
         Some(Arc::new(WorkerAddress { worker_id: peer, ..WorkerAddress::default() }))
     }
 
+    /// The peer noticed later than we that a connection broke, and may have answered into the broken one
+    /// what had reached it over the new one: ask again.
+    fn ask_again(&mut self, from: WorkerId, out: &mut Vec<Action>) {
+        let Some(peer) = self.peer_address(from) else { return };
+        for (number, object) in self.borrows.unconfirmed_by(from) {
+            let is_held = |held: &crate::Object| held.owner.is_some() && held.announced == number;
+            if self.objects.get(&object).is_some_and(is_held) {
+                let frame = Frame::AddBorrow { number, object };
+                out.push(Action::Send { to: peer.clone(), frame });
+            } else {
+                // It has been let go of since: there is nothing to confirm.
+                self.borrows.confirmed(number, out);
+            }
+        }
+        let waits = |object: &crate::Object| object.asked && !object.is_ready();
+        let of_peer = |object: &crate::Object| {
+            object.owner.as_ref().is_some_and(|owner| owner.worker_id == from)
+        };
+        let open = self.objects.iter().filter(|(_, object)| of_peer(object) && waits(object));
+        let mut open: Vec<_> = open.map(|(id, _)| *id).collect();
+        open.sort_unstable();
+        for object in open {
+            out.push(Action::Send { to: peer.clone(), frame: Frame::Resolve { object } });
+        }
+    }
+
     /// The connection broke. Whether the process is gone as well, its daemon knows.
     pub(crate) fn peer_lost(&mut self, peer: &Arc<WorkerAddress>, now: u64, out: &mut Vec<Action>) {
+        if peer.node_id.is_nil() {
+            // An answer to somebody whose connection broke before: that break was told with the whole
+            // address, and who asked hears of it, too, and asks again.
+            return;
+        }
         self.leases_broken(peer, now);
         self.actors_broken(peer, now, out);
         if self.suspects.insert(peer.worker_id, peer.clone()).is_none() {

@@ -67,7 +67,11 @@ impl NodeHost {
             idle_max: core.plan.idle_max,
             ..Setup::default()
         };
-        core.daemons.push(Daemon { address, is_alive: true, arena: vec![0; core.plan.store_size as usize] });
+        core.daemons.push(Daemon {
+            address,
+            is_alive: true,
+            arena: vec![0; core.plan.store_size as usize],
+        });
         let host = Self {
             index,
             node: Node::new(setup, core.now_ms()),
@@ -146,8 +150,12 @@ impl NodeHost {
                 let arena = &mut core.daemons[self.index].arena;
                 arena[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
             }
-            Action::Spill { object_id, offset, size } => self.disk_turn(core, object_id, (offset, size), true),
-            Action::Restore { object_id, offset, size } => self.disk_turn(core, object_id, (offset, size), false),
+            Action::Spill { object_id, offset, size } => {
+                self.disk_turn(core, object_id, (offset, size), true)
+            }
+            Action::Restore { object_id, offset, size } => {
+                self.disk_turn(core, object_id, (offset, size), false)
+            }
             Action::RemoveFile { object_id } => {
                 core.note(|| format!("node {} removes the file of {object_id:?}", self.index));
                 self.disk.remove(&object_id);
@@ -168,16 +176,32 @@ impl NodeHost {
         }
     }
 
-    fn disk_turn(&mut self, core: &mut Core, object: ObjectId, (offset, size): (u64, u64), is_write: bool) {
+    fn disk_turn(
+        &mut self,
+        core: &mut Core,
+        object: ObjectId,
+        (offset, size): (u64, u64),
+        is_write: bool,
+    ) {
         let delay = core.rng.range(10, 5_000);
-        core.note(|| format!("node {} disk: write {is_write} {object:?} {offset}+{size}", self.index));
+        core.note(|| {
+            format!("node {} disk: write {is_write} {object:?} {offset}+{size}", self.index)
+        });
         core.facts.count(if is_write { "written to disk" } else { "read from disk" });
         core.after(delay, Next::Disk { node: self.index, object, offset, size, is_write });
     }
 
     /// The disk has written or read an object.
-    pub(crate) fn disk_done(&mut self, core: &mut Core, object_id: ObjectId, (offset, size): (u64, u64), is_write: bool) {
-        core.note(|| format!("node {} disk done: write {is_write} {object_id:?} {offset}+{size}", self.index));
+    pub(crate) fn disk_done(
+        &mut self,
+        core: &mut Core,
+        object_id: ObjectId,
+        (offset, size): (u64, u64),
+        is_write: bool,
+    ) {
+        core.note(|| {
+            format!("node {} disk done: write {is_write} {object_id:?} {offset}+{size}", self.index)
+        });
         let arena = &mut core.daemons[self.index].arena[offset as usize..(offset + size) as usize];
         if is_write {
             self.disk.insert(object_id, arena.to_vec());
@@ -189,7 +213,10 @@ impl NodeHost {
                 Ok(())
             }
             _ => {
-                core.violation(format!("node {} reads an object from disk that is not there", self.index));
+                core.violation(format!(
+                    "node {} reads an object from disk that is not there",
+                    self.index
+                ));
                 Err(DiskError { is_full: false, text: "no such file".to_owned() })
             }
         };

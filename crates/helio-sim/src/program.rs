@@ -386,7 +386,11 @@ impl<'a> Author<'a> {
                 count: self.rng.range(1, 4) as u32,
                 depth: 2,
                 // Nothing ends a method that always ends its process and is always tried again.
-                retries: if job == Crash { 0 } else { *self.rng.pick(&[0, 0, 1, 3, -1]).unwrap_or(&0) },
+                retries: if job == Crash {
+                    0
+                } else {
+                    *self.rng.pick(&[0, 0, 1, 3, -1]).unwrap_or(&0)
+                },
                 is_stored: self.rng.one_in(10),
                 actor,
                 cpu: *self.rng.pick(&[100, 100, 100, 50, 0]).unwrap_or(&100),

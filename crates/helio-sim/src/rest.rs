@@ -131,7 +131,10 @@ impl World {
                 found.push(format!("a leak: node {index} is left with {census:?}"));
             }
             if !host.disk.is_empty() {
-                found.push(format!("a leak: {} objects are left on the disk of node {index}", host.disk.len()));
+                found.push(format!(
+                    "a leak: {} objects are left on the disk of node {index}",
+                    host.disk.len()
+                ));
             }
             if !host.workers.is_empty() {
                 found.push(format!(

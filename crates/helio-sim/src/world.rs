@@ -95,7 +95,9 @@ impl World {
                 self.at_node(node, |host, core| host.serve(core, link, request))
             }
             Event::Disk { node, object, offset, size, is_write } => {
-                self.at_node(node, |host, core| host.disk_done(core, object, (offset, size), is_write));
+                self.at_node(node, |host, core| {
+                    host.disk_done(core, object, (offset, size), is_write)
+                });
             }
             Event::Unreached { node, whom } => {
                 self.at_node(node, |host, core| host.unreached(core, whom))

@@ -6,10 +6,11 @@
 //!
 //! **Whoever waits polls.** A thread that waits in `get`, `wait` or `next_work` reads the process's
 //! connections itself; the net thread does so only when nobody has for a millisecond (module
-//! [`duty`]). So a call's answer wakes one thread, the one that wants it. No thread of this crate
+//! `duty`). So a call's answer wakes one thread, the one that wants it. No thread of this crate
 //! takes the GIL (GIL-1).
 //!
-//! Reading order: [`api`], [`runtime`], [`state`], [`actions`], [`inbox`], [`conn`], [`duty`].
+//! Reading order: `api`, `runtime`, `duty`, `polling`, `values`, `submit`, `execute`, `state`,
+//! `actions`, `messages`, `calls`, `inbox`, `connect`, `conn`.
 
 #![forbid(unsafe_code)]
 
@@ -18,11 +19,17 @@ mod api;
 mod calls;
 mod conn;
 mod connect;
+mod driver;
 mod duty;
+mod execute;
 mod inbox;
 mod messages;
+mod polling;
 mod runtime;
 mod state;
+mod submit;
+mod values;
 
 pub use api::*;
-pub use runtime::{Created, Runtime};
+pub use runtime::Runtime;
+pub use values::Created;

@@ -100,8 +100,8 @@ impl History {
                 self.world.feed(Event::Served { conn: Conn(9000), request_id: u64::from(b) });
             }
             24 => {
-                let error = DiskError { is_full: b % 2 == 0, text: "x".into() };
-                self.world.disk = (a % 3 == 0).then_some(error);
+                let error = DiskError { is_full: b.is_multiple_of(2), text: "x".into() };
+                self.world.disk = (a.is_multiple_of(3)).then_some(error);
             }
             _ => {
                 if let Some(conn) = self.some_client(a) {
@@ -126,8 +126,10 @@ impl History {
             }
             5 => {
                 if let Some(granted) = self.world.granted(conn) {
-                    self.world
-                        .say(conn, ReturnLease { lease_id: granted.lease_id, discard: b % 3 == 0 });
+                    self.world.say(
+                        conn,
+                        ReturnLease { lease_id: granted.lease_id, discard: b.is_multiple_of(3) },
+                    );
                 }
             }
             6 => self.world.say(conn, CancelLease { request_id: u64::from(b) }),
@@ -155,17 +157,22 @@ impl History {
     }
 
     fn launch(&mut self, a: u8, b: u8) {
-        let actor_id =
-            self.world.launch(a % 6, 1, &[("CPU", f64::from(b % 3)), ("GPU", 0.5)], b % 2 == 0);
+        let actor_id = self.world.launch(
+            a % 6,
+            1,
+            &[("CPU", f64::from(b % 3)), ("GPU", 0.5)],
+            b.is_multiple_of(2),
+        );
         if let Some(conn) = self.world.actor_conn(actor_id) {
-            let error = if b % 5 == 0 { vec![1] } else { Vec::new() };
+            let error = if b.is_multiple_of(5) { vec![1] } else { Vec::new() };
             self.world.say(conn, ActorReady { actor_id, error, message: String::new() });
         }
     }
 
     fn stop(&mut self, a: u8, b: u8) {
         let actor_id = ActorId::new([a % 6; 12], JobId(1u32.to_be_bytes()));
-        let stop = StopActor { actor_id, incarnation: 1, reason: "x".into(), drain: b % 2 == 0 };
+        let stop =
+            StopActor { actor_id, incarnation: 1, reason: "x".into(), drain: b.is_multiple_of(2) };
         self.world.feed(Event::ControlSaid(stop.into()));
     }
 

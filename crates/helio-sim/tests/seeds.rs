@@ -1,0 +1,80 @@
+//! A thousand clusters, and the same cluster twice.
+//!
+//! `HELIOSTAT_SIM_SEED=4711 cargo test -p helio-sim` runs one seed and prints how it went.
+
+use std::fmt::Write;
+
+/// How many seeds every change has to pass.
+const SEEDS: u64 = 1_000;
+/// How many failures are explained before the rest is only counted.
+const EXPLAINED_MAX: usize = 3;
+
+/// OWN-1, STATE-1, STATE-2, SHM-1, LIMIT-1: see the crate's documentation for what a run checks.
+#[test]
+fn seeds_pass() {
+    let one = std::env::var("HELIOSTAT_SIM_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = one.map_or(0..SEEDS, |seed: u64| seed..seed + 1);
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    let mut failed: Vec<u64> = std::thread::scope(|scope| {
+        let part = |first: u64| seeds.clone().filter(move |seed| seed % threads == first);
+        let fails = |seed: &u64| !helio_sim::run(*seed, 0).violations.is_empty();
+        let parts: Vec<_> = (0..threads)
+            .map(|first| scope.spawn(move || part(first).filter(fails).collect::<Vec<_>>()))
+            .collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
+    });
+    failed.sort_unstable();
+    let mut text = String::new();
+    for seed in failed.iter().take(EXPLAINED_MAX) {
+        let _ = writeln!(text, "{}", helio_sim::explain(*seed, 30));
+    }
+    assert!(failed.is_empty(), "{text}\nseeds {failed:?} failed");
+}
+
+/// STATE-1, LAYER-1: nothing but the seed decides what happens, so a failure can be seen again.
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in 0..60 {
+        let (first, second) = (helio_sim::run(seed, 0), helio_sim::run(seed, 50));
+        assert_eq!((first.hash, first.steps), (second.hash, second.steps), "STATE-1: seed {seed}");
+        assert_eq!(first.violations, second.violations);
+    }
+}
+
+/// The runs are worth something: every kind of operation and of fault occurs.
+#[test]
+fn the_first_seeds_reach_everything() {
+    let mut counts = std::collections::BTreeMap::new();
+    for seed in 0..150 {
+        for (what, count) in helio_sim::run(seed, 0).counts {
+            *counts.entry(what).or_insert(0) += count;
+        }
+    }
+    for what in [
+        "actors",
+        "blocks",
+        "cancels",
+        "detached actors",
+        "errors",
+        "faults: control",
+        "faults: driver",
+        "faults: link of a daemon",
+        "faults: link of a process",
+        "faults: node",
+        "faults: worker",
+        "items",
+        "kills",
+        "method calls",
+        "puts",
+        "revocations",
+        "spills",
+        "tasks",
+        "values",
+        "written to disk",
+    ] {
+        assert!(
+            counts.get(what).is_some_and(|count| *count > 0),
+            "no run has any {what}: {counts:?}"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! What a driver shows: lines of its workers, notices, exceptions that nobody read.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use helio_proto::node::{FlushLogs, LogLine, Notice};
+
+use crate::api::{Error, Interrupt};
+use crate::runtime::Runtime;
+use crate::state::State;
+
+impl Runtime {
+    /// Log lines of workers; waits for some until `timeout`. For a thread of its own.
+    #[must_use]
+    pub fn take_logs(&self, timeout: Duration) -> Vec<LogLine> {
+        let deadline = Instant::now() + timeout;
+        let mut never = || false;
+        let _ = self.wait_aside(deadline, &mut never, |state| {
+            (!state.logs.is_empty() || !state.notices.is_empty() || !state.unseen.is_empty())
+                .then_some(())
+        });
+        self.state.lock().logs.drain(..).collect()
+    }
+
+    /// Sentences for the driver's terminal.
+    #[must_use]
+    pub fn take_notices(&self) -> Vec<Notice> {
+        std::mem::take(&mut self.state.lock().notices)
+    }
+
+    /// Serialized exceptions of calls whose references went before anybody read them.
+    #[must_use]
+    pub fn take_unseen(&self) -> Vec<Arc<Vec<u8>>> {
+        std::mem::take(&mut self.state.lock().unseen)
+    }
+
+    /// Waits without polling: somebody else's polls bring the news. For threads that only look on.
+    pub(crate) fn wait_aside<T>(
+        &self,
+        deadline: Instant,
+        interrupt: Interrupt<'_>,
+        mut done: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<T, Error> {
+        loop {
+            let seen = self.duty.polls();
+            if let Some(result) = done(&mut self.state.lock()) {
+                return Ok(result);
+            }
+            let now = Instant::now();
+            if now >= deadline || self.closed.load(Ordering::Acquire) {
+                return Err(Error::Timeout);
+            }
+            self.duty.stand_by((deadline - now).min(Duration::from_secs(1)), seen);
+            if interrupt() {
+                return Err(Error::Interrupted);
+            }
+        }
+    }
+
+    /// Waits until all that the job's workers have printed so far is here.
+    pub fn flush_logs(&self, timeout: Duration) {
+        let request = {
+            let mut state = self.settled();
+            let request_id = state.request();
+            state.tell_node(FlushLogs { request_id }.into());
+            request_id
+        };
+        let mut never = || false;
+        let deadline = Some(Instant::now() + timeout);
+        let _ = self
+            .wait_until(deadline, &mut never, |state| state.flushed.remove(&request).then_some(()));
+    }
+}

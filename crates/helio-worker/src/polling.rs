@@ -1,0 +1,300 @@
+//! Waiting: one loop for whoever waits, and the handling of what comes in meanwhile.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use helio_owner_state::Event;
+use helio_proto::node::{Blocked, Unblocked};
+use parking_lot::MutexGuard;
+use rustix::event::epoll;
+
+use crate::api::{Error, Interrupt};
+use crate::conn::Socket;
+use crate::duty::Turn;
+use crate::runtime::Runtime;
+use crate::state::{State, Watched};
+
+/// How often a wait looks for signals, at least.
+const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
+/// A worker's wait longer than this is told to the daemon, which lends its CPU to others meanwhile.
+const BLOCKED_AFTER: Duration = Duration::from_micros(800);
+/// How long a poll looks before it sleeps, while looking keeps paying off.
+const SPIN: Duration = Duration::from_micros(30);
+
+impl Runtime {
+    /// Waits until `done` gives something. `done` runs under the lock after every change.
+    pub(crate) fn wait_until<T>(
+        &self,
+        deadline: Option<Instant>,
+        interrupt: Interrupt<'_>,
+        mut done: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<T, Error> {
+        let began = Instant::now();
+        let mut blocked = false;
+        let result = loop {
+            let seen = self.duty.polls();
+            {
+                let mut state = self.settled();
+                if let Some(result) = done(&mut state) {
+                    state.flush();
+                    break Ok(result);
+                }
+                if let Some(why) = &state.closed {
+                    break Err(Error::Disconnected(why.clone()));
+                }
+                if !blocked && !self.options.is_driver && began.elapsed() >= BLOCKED_AFTER {
+                    blocked = true;
+                    self.block(&mut state);
+                }
+                state.urgent = false;
+                state.flush();
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                break Err(Error::Timeout);
+            }
+            let mut limit =
+                deadline.map_or(INTERRUPT_EVERY, |deadline| (deadline - now).min(INTERRUPT_EVERY));
+            if !blocked && !self.options.is_driver {
+                limit = limit.min(BLOCKED_AFTER);
+            }
+            let (interrupted, result) = self.turn(limit, seen, &mut done);
+            if let Some(result) = result {
+                break Ok(result);
+            }
+            // Signals are looked for when one arrived, and now and then.
+            if (interrupted || now.elapsed() >= INTERRUPT_EVERY) && interrupt() {
+                break Err(Error::Interrupted);
+            }
+        };
+        if blocked {
+            self.unblock();
+        }
+        result
+    }
+
+    /// The worker waits: its CPU is free, and what it has not begun goes back.
+    pub(crate) fn block(&self, state: &mut State) {
+        if state.inbox.running.is_empty() {
+            return;
+        }
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        state.blocked += 1;
+        if state.blocked == 1 {
+            state.tell_node(Blocked {}.into());
+            state.hand_back(usize::MAX);
+        }
+    }
+
+    pub(crate) fn unblock(&self) {
+        let mut state = self.state.lock();
+        if state.blocked > 0 {
+            self.waits.fetch_sub(1, Ordering::Relaxed);
+            state.blocked -= 1;
+            if state.blocked == 0 {
+                state.tell_node(Unblocked {}.into());
+                state.flush();
+            }
+        }
+    }
+
+    /// One turn of a waiter: polls, or sleeps until somebody else has. Returns whether a signal
+    /// arrived, and what `done` found.
+    ///
+    /// The last poll before ours may have brought what we wait for after we looked: so the state is
+    /// looked at again once the duty is ours, and nothing can come in between.
+    pub(crate) fn turn<T>(
+        &self,
+        limit: Duration,
+        seen: u64,
+        done: &mut impl FnMut(&mut State) -> Option<T>,
+    ) -> (bool, Option<T>) {
+        if self.duty.enter(limit, seen, || self.wake_up()) == Turn::Look {
+            return (false, None);
+        }
+        let found = {
+            let mut state = self.state.lock();
+            let found = done(&mut state);
+            state.flush();
+            found
+        };
+        if found.is_some() {
+            self.duty.leave(false);
+            return (false, found);
+        }
+        let (interrupted, news) = self.poll(Some(limit));
+        self.duty.leave(news);
+        (interrupted, None)
+    }
+
+    pub(crate) fn wake_up(&self) {
+        // A full counter means that the thread has been woken already.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Sleeps in `epoll` and handles what comes. Returns whether a signal cut it short, and whether
+    /// something changed.
+    pub(crate) fn poll(&self, limit: Option<Duration>) -> (bool, bool) {
+        let mut buffer: [std::mem::MaybeUninit<epoll::Event>; 64] =
+            [const { std::mem::MaybeUninit::uninit() }; 64];
+        let due = {
+            let state = self.state.lock();
+            let now = state.now();
+            let tick = state.owner.next_tick().into_iter().chain(state.strangers_due()).min();
+            tick.map(|tick| Duration::from_micros(tick.saturating_sub(now)))
+        };
+        let limit = match (limit, due) {
+            (Some(limit), Some(due)) => Some(limit.min(due)),
+            (limit, due) => limit.or(due),
+        };
+        let ready = match self.sleep(&mut buffer, limit) {
+            Ok(ready) => ready,
+            Err(rustix::io::Errno::INTR) => return (true, false),
+            Err(_) => return (false, false),
+        };
+        let mut state = self.settled();
+        for event in ready {
+            self.handle(&mut state, event.data.u64(), event.flags);
+        }
+        if due.is_some_and(|due| due.is_zero()) || ready.is_empty() {
+            state.apply(Event::Tick);
+            state.drop_silent_strangers();
+        }
+        state.urgent = false;
+        state.flush();
+        let news = std::mem::take(&mut state.news);
+        let (closed, force) = (state.closed.is_some(), state.force_exit);
+        drop(state);
+        if (closed || force) && !self.options.is_driver {
+            self.end_worker(force);
+        }
+        (false, news)
+    }
+
+    /// Looks for events for a moment while that keeps paying off, then sleeps.
+    pub(crate) fn sleep<'a>(
+        &self,
+        buffer: &'a mut [std::mem::MaybeUninit<epoll::Event>],
+        limit: Option<Duration>,
+    ) -> rustix::io::Result<&'a [epoll::Event]> {
+        let zero = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let score = self.spin.load(Ordering::Relaxed);
+        if score > 0 && limit.is_none_or(|limit| limit > SPIN) {
+            let began = Instant::now();
+            let mut found = false;
+            while began.elapsed() < SPIN {
+                if !wait_events(&self.epoll, buffer, Some(&zero))?.is_empty() {
+                    found = true;
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+            if found {
+                self.spin.store((score + 1).min(16), Ordering::Relaxed);
+                // Level-triggered: the same events are there again.
+                return wait_events(&self.epoll, buffer, Some(&zero));
+            }
+            self.spin.store(score - 1, Ordering::Relaxed);
+        }
+        let limit = limit.map(|limit| rustix::time::Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        });
+        let began = Instant::now();
+        let ready = wait_events(&self.epoll, buffer, limit.as_ref())?;
+        if !ready.is_empty() && began.elapsed() < 3 * SPIN && score == 0 {
+            // A longer look would have caught it: try again.
+            self.spin.store(2, Ordering::Relaxed);
+        }
+        Ok(ready)
+    }
+
+    pub(crate) fn handle(&self, state: &mut State, number: u64, flags: epoll::EventFlags) {
+        match number {
+            n if n == Watched::Wake as u64 => {
+                let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            }
+            n if n == Watched::Timer as u64 => {
+                let _ = rustix::io::read(&state.timer, &mut [0; 8]);
+                state.timer_armed = false;
+            }
+            n if n == Watched::UnixListener as u64 => {
+                while let Ok((socket, _)) = self.unix.accept() {
+                    state.add_stranger(Socket::Unix(socket));
+                }
+            }
+            n if n == Watched::TcpListener as u64 => {
+                while let Ok((socket, _)) = self.tcp.accept() {
+                    state.add_stranger(Socket::Tcp(socket));
+                }
+            }
+            number => {
+                if flags.contains(epoll::EventFlags::OUT) {
+                    state.touch(number);
+                }
+                let ends = epoll::EventFlags::IN
+                    | epoll::EventFlags::HUP
+                    | epoll::EventFlags::ERR
+                    | epoll::EventFlags::RDHUP;
+                if flags.intersects(ends)
+                    && let Err(reason) = state.read_conn(number)
+                {
+                    state.conn_ended(number, &reason);
+                }
+            }
+        }
+    }
+
+    /// The net thread's turn; `false` when the process leaves the session.
+    pub(crate) fn net_turn(&self) -> bool {
+        if !self.duty.enter_net(|| self.closed.load(Ordering::Acquire)) {
+            return false;
+        }
+        let (_, news) = self.poll(None);
+        self.duty.leave_net(news);
+        !self.closed.load(Ordering::Acquire)
+    }
+
+    /// The daemon is gone, or says so: a worker leaves nothing behind, whatever its main thread does.
+    pub(crate) fn end_worker(&self, force: bool) {
+        if !force && self.state.lock().closed.is_none() {
+            return;
+        }
+        let _ = std::fs::remove_file(self.socket_path());
+        if let Some(pid) = rustix::process::Pid::from_raw(std::process::id() as i32) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+
+    pub(crate) fn socket_path(&self) -> std::path::PathBuf {
+        let folder = self.options.node_socket.parent().unwrap_or_else(|| "/".as_ref());
+        folder.join(self.address.worker_id.socket_name())
+    }
+
+    /// The state, with dropped handles taken into account.
+    pub(crate) fn settled(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        state.settle(&self.dropped);
+        state
+    }
+
+    /// After a change by the front.
+    pub(crate) fn changed(&self, mut state: MutexGuard<'_, State>) {
+        state.flush_some();
+        let news = std::mem::take(&mut state.news);
+        drop(state);
+        if news && self.duty.news() {
+            self.wake_up();
+        }
+    }
+}
+
+fn wait_events<'a>(
+    epoll: &OwnedFd,
+    buffer: &'a mut [std::mem::MaybeUninit<epoll::Event>],
+    limit: Option<&rustix::time::Timespec>,
+) -> rustix::io::Result<&'a [epoll::Event]> {
+    let (ready, _) = epoll::wait(epoll, buffer, limit)?;
+    Ok(ready)
+}

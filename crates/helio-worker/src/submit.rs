@@ -1,0 +1,261 @@
+//! Calls: tasks, actors and their methods, streams, and requests to the control service.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use helio_owner_state::actor::{Creation, handle_object};
+use helio_owner_state::{Event, Owner, Target, TaskSpec};
+use helio_proto::control::{ActorInfo, ActorSpec, ControlRequest, ControlResponse};
+use helio_proto::node::LeaseClass;
+use helio_proto::peer::{STREAMING, Template};
+use helio_types::{ActorId, ObjectId, TaskId};
+
+use crate::api::{ActorCreated, CallArgs, Error, Interrupt, Retry, StreamNext};
+use crate::runtime::Runtime;
+use crate::state::Asked;
+
+impl Runtime {
+    /// Calls a function on any worker of a class; one handle of each return is held.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`].
+    pub fn submit(
+        &self,
+        template: &Arc<Template>,
+        class: &Arc<LeaseClass>,
+        args: CallArgs,
+        returns: u32,
+        retry: Retry,
+    ) -> Result<Vec<ObjectId>, Error> {
+        let mut state = self.settled();
+        state.check_open()?;
+        let id = state.new_task_id();
+        let parent = state.current;
+        let spec = TaskSpec {
+            id,
+            template: template.clone(),
+            target: Target::Class(class.clone()),
+            args,
+            returns,
+            retry,
+            parent,
+            handle: None,
+        };
+        state.apply(Event::Submit { spec: Arc::new(spec) });
+        self.changed(state);
+        Ok(return_ids(id, returns))
+    }
+
+    /// A fresh actor id.
+    #[must_use]
+    pub fn new_actor_id(&self) -> ActorId {
+        let mut state = self.state.lock();
+        let mut unique = [0; 12];
+        unique[..8].copy_from_slice(&state.unique().to_le_bytes());
+        unique[8..].copy_from_slice(&state.owner.address().worker_id.0[..4]);
+        ActorId::new(unique, state.job.job_id)
+    }
+
+    /// Makes an actor. An unnamed one's creation is only begun; for a named one the control service's
+    /// answer is waited for.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the name is taken.
+    pub fn create_actor(
+        &self,
+        spec: ActorSpec,
+        template: &Arc<Template>,
+        args: CallArgs,
+        interrupt: Interrupt<'_>,
+    ) -> Result<ActorCreated, Error> {
+        let (actor, named, detached) = (spec.actor_id, !spec.name.is_empty(), spec.detached);
+        let handle = (!detached).then(|| handle_object(actor));
+        {
+            let mut state = self.settled();
+            state.check_open()?;
+            let spec = ActorSpec {
+                template: helio_proto::encode::<Template>(template),
+                owner: (*self.address).clone(),
+                job_id: state.job.job_id,
+                job_config: state.job_wire.clone(),
+                ..spec
+            };
+            let creation = Creation { spec, args, handle };
+            state.apply(Event::CreateActor { creation: Box::new(creation) });
+            self.changed(state);
+        }
+        let created = ActorCreated { actor, handle: handle.unwrap_or_default(), existing: None };
+        if !named {
+            return Ok(created);
+        }
+        match self.wait_until(None, interrupt, |state| state.creations.remove(&actor))? {
+            ControlResponse::Failed(failure) => {
+                if let Some(handle) = handle {
+                    self.drop_ref(handle);
+                }
+                Err(Error::Refused(failure))
+            }
+            ControlResponse::NamedActor(found) if found.actor_id != actor => {
+                if let Some(handle) = handle {
+                    self.drop_ref(handle);
+                }
+                let existing = Some(found.handle);
+                Ok(ActorCreated { actor: found.actor_id, handle: ObjectId::NIL, existing })
+            }
+            _ => Ok(created),
+        }
+    }
+
+    /// Calls an actor's method; one handle of each return is held.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`].
+    pub fn call_actor(
+        &self,
+        actor: ActorId,
+        template: &Arc<Template>,
+        args: CallArgs,
+        returns: u32,
+        retry: Retry,
+    ) -> Result<Vec<ObjectId>, Error> {
+        let mut state = self.settled();
+        state.check_open()?;
+        let id = TaskId::new(state.unique() ^ u64::from_le_bytes(state.seed()), actor);
+        let handle = state.owner.actor(&actor).and_then(helio_owner_state::actor::Actor::handle);
+        let parent = state.current;
+        let spec = TaskSpec {
+            id,
+            template: template.clone(),
+            target: Target::Actor(actor),
+            args,
+            returns,
+            retry,
+            parent,
+            handle,
+        };
+        state.apply(Event::Submit { spec: Arc::new(spec) });
+        self.changed(state);
+        Ok(return_ids(id, returns))
+    }
+
+    /// A handle of an actor arrived, with the object that stands for it (`None`: a weak handle).
+    pub fn know_actor(&self, actor: ActorId, handle: Option<ObjectId>) {
+        self.state.lock().apply(Event::KnowActor { actor, handle });
+    }
+
+    /// Whether this is an actor that was made or called here.
+    #[must_use]
+    pub fn knows_actor(&self, actor: ActorId) -> bool {
+        self.state.lock().owner.actor(&actor).is_some()
+    }
+
+    /// Calls to the actor that have not ended.
+    #[must_use]
+    pub fn actor_pending_calls(&self, actor: ActorId) -> usize {
+        self.state
+            .lock()
+            .owner
+            .actor(&actor)
+            .map_or(0, helio_owner_state::actor::Actor::pending_calls)
+    }
+
+    /// What was published last of an actor.
+    #[must_use]
+    pub fn actor_info(&self, actor: ActorId) -> Option<ActorInfo> {
+        self.state.lock().actor_infos.get(&actor).cloned()
+    }
+
+    /// Ends an actor.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`].
+    pub fn kill_actor(&self, actor: ActorId, no_restart: bool) -> Result<(), Error> {
+        let mut state = self.settled();
+        state.check_open()?;
+        state.kill(actor, no_restart);
+        self.changed(state);
+        Ok(())
+    }
+
+    /// Stops the call that returns `object`; nothing happens if it has ended.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`].
+    pub fn cancel(&self, object: ObjectId, force: bool, recursive: bool) -> Result<(), Error> {
+        let mut state = self.settled();
+        state.check_open()?;
+        state.apply(Event::Cancel { task: object.task(), force, recursive });
+        self.changed(state);
+        Ok(())
+    }
+
+    /// Asks the control service.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::Interrupted`], [`Error::Disconnected`].
+    pub fn control(
+        &self,
+        request: ControlRequest,
+        timeout: Option<Duration>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<ControlResponse, Error> {
+        let number = {
+            let mut state = self.settled();
+            state.check_open()?;
+            state.ask(request, Asked::Thread);
+            state.next_request
+        };
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let answer = self.wait_until(deadline, interrupt, |state| state.answers.remove(&number));
+        if answer.is_err() {
+            self.state.lock().asked.insert(number, Asked::Nobody);
+        }
+        answer
+    }
+
+    /// The next item of a stream; one handle of it is held. `generator` is the call's return.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::Interrupted`], [`Error::Disconnected`].
+    pub fn stream_next(
+        &self,
+        generator: ObjectId,
+        index: u32,
+        timeout: Option<Duration>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<StreamNext, Error> {
+        let task = generator.task();
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        self.wait_until(deadline, interrupt, |state| {
+            let Some(stream) = state.owner.stream(&task) else { return Some(StreamNext::End) };
+            if index < stream.arrived {
+                state.apply(Event::StreamRead { task, index });
+                return Some(StreamNext::Item(Owner::stream_item(task, index)));
+            }
+            stream.total.is_some_and(|total| index >= total).then_some(StreamNext::End)
+        })
+    }
+
+    /// Whether [`Runtime::stream_next`] would not wait; `None` at the end of the stream.
+    #[must_use]
+    pub fn stream_ready(&self, generator: ObjectId, index: u32) -> Option<bool> {
+        let state = self.state.lock();
+        let stream = state.owner.stream(&generator.task())?;
+        if index < stream.arrived {
+            return Some(true);
+        }
+        if stream.total.is_some() { None } else { Some(false) }
+    }
+
+    /// The front reads no more of a stream.
+    pub fn stream_drop(&self, generator: ObjectId) {
+        let mut state = self.settled();
+        state.apply(Event::StreamDropped { task: generator.task() });
+        self.changed(state);
+    }
+}
+
+fn return_ids(task: TaskId, returns: u32) -> Vec<ObjectId> {
+    let n = if returns == STREAMING { 1 } else { returns };
+    (1..=n).map(|index| task.object(index)).collect()
+}
