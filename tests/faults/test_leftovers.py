@@ -323,24 +323,26 @@ def test_many_sessions_in_a_row_leave_no_trace(run_driver: Any) -> None:
     done = run_driver(
         """
         import os
+        import time
         import ray
 
         @ray.remote
         def one():
             return 1
 
-        def threads():
-            return len(os.listdir("/proc/self/task"))
-
-        def files():
-            return len(os.listdir("/proc/self/fd"))
+        def left():
+            # Threads and open files, once the last thread has had the time to end.
+            deadline = time.monotonic() + 1
+            while len(os.listdir("/proc/self/task")) > 1 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
 
         counts = []
         for _ in range(12):
             ray.init(address="local", num_cpus=1, include_dashboard=False)
             assert ray.get(one.remote()) == 1
             ray.shutdown()
-            counts.append((threads(), files()))
+            counts.append(left())
         print(f"first={counts[3]}")
         print(f"last={counts[-1]}")
         """

@@ -209,7 +209,7 @@ pub(crate) fn script(body: &Body, is_retry: bool, returns: u32) -> Vec<Op> {
         Slow => vec![Op::Sleep(rng.range(1_000, 60_000)), done(is_odd, vec![])],
         Wrap => {
             let put =
-                Op::Put { to: PUT, is_big: rng.one_in(2), salt: rng.next(), inner: plain.clone() };
+                Op::Put { to: PUT, is_big: rng.one_in(2), salt: rng.draw(), inner: plain.clone() };
             vec![short, put, done(is_odd, inner.into_iter().chain([PUT]).collect())]
         }
         Nest | Spawn => {
@@ -268,7 +268,7 @@ fn child(rng: &mut Rng, body: &Body, plain: &[Slot], to: Slot) -> Plea {
     let (deps, inner) = if rng.one_in(2) && job != Read { (some, vec![]) } else { (vec![], some) };
     Plea {
         job,
-        salt: rng.next(),
+        salt: rng.draw(),
         deps,
         inner,
         count: 2,
@@ -348,7 +348,7 @@ impl<'a> Author<'a> {
     fn put(&mut self) {
         let inner = self.some(&self.refs.clone(), 2);
         let to = self.slot();
-        self.ops.push(Op::Put { to, is_big: self.rng.one_in(2), salt: self.rng.next(), inner });
+        self.ops.push(Op::Put { to, is_big: self.rng.one_in(2), salt: self.rng.draw(), inner });
         self.refs.push(to);
     }
 
@@ -380,7 +380,7 @@ impl<'a> Author<'a> {
             let to: Vec<Slot> = (0..n).map(|_| self.slot()).collect();
             let plea = Plea {
                 job,
-                salt: self.rng.next(),
+                salt: self.rng.draw(),
                 deps: self.some(&refs, 2),
                 inner,
                 count: self.rng.range(1, 4) as u32,
@@ -409,7 +409,7 @@ impl<'a> Author<'a> {
         let fails = name.is_none() && self.plan.has_kills && self.rng.one_in(8);
         let refs = self.refs.clone();
         let wish = Wish {
-            salt: self.rng.next(),
+            salt: self.rng.draw(),
             fails,
             deps: self.some(&refs, 1),
             inner: self.some(&refs, 1),
@@ -435,7 +435,7 @@ impl<'a> Author<'a> {
         let actor = if self.rng.one_in(3) { self.rng.pick(&self.actors).copied() } else { None };
         let plea = Plea {
             job: Stream,
-            salt: self.rng.next(),
+            salt: self.rng.draw(),
             deps: vec![],
             inner,
             count: self.rng.range(0, 6) as u32,
@@ -468,7 +468,7 @@ impl<'a> Author<'a> {
     fn rare(&mut self) {
         let key = self.rng.below(3) + 100 * self.driver as u64;
         match self.rng.below(7) {
-            0 | 1 => self.ops.push(Op::KvPut { key, value: self.rng.next() }),
+            0 | 1 => self.ops.push(Op::KvPut { key, value: self.rng.draw() }),
             2 => self.ops.push(Op::KvGet { key }),
             3 => {
                 if let Some(name) = self.rng.pick(&self.names).cloned() {

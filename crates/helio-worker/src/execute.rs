@@ -172,6 +172,13 @@ impl Runtime {
         self.state.lock().on_cancel = Some(crate::state::CancelHook(hook));
     }
 
+    /// Has whoever takes work take [`Work::Exit`] next: a call on another thread asked for the end.
+    pub fn ask_exit(&self, reason: &str) {
+        let mut state = self.settled();
+        state.add_work(Work::Exit { reason: reason.to_owned(), drain: false });
+        self.changed(state);
+    }
+
     /// Whether the running call was cancelled.
     #[must_use]
     pub fn is_cancelled(&self, task: TaskId) -> bool {

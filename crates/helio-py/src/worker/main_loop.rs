@@ -53,15 +53,10 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
     };
     let session = session::begin(py, options)?;
     cancel::listen(&session);
-    match serve(py, &session) {
-        Ok(Flow::Leave(code)) => Ok(code),
-        Ok(Flow::Die(code)) => Ok(-1 - code),
-        Ok(Flow::Next) => Ok(0),
-        // A pool thread's request to leave may interrupt any Python that the loop runs.
-        Err(error) => match pool::asked_to_leave() {
-            Some(code) if error.is_instance_of::<PyKeyboardInterrupt>(py) => Ok(code),
-            _ => Err(error),
-        },
+    match serve(py, &session)? {
+        Flow::Leave(code) => Ok(code),
+        Flow::Die(code) => Ok(-1 - code),
+        Flow::Next => Ok(0),
     }
 }
 
@@ -92,7 +87,7 @@ fn serve(py: Python<'_>, session: &Arc<Session>) -> PyResult<Flow> {
             },
             // It was over before the word came, or it is one that is only told by a flag.
             Work::Cancel(_) => Flow::Next,
-            Work::Exit { .. } if pool::asked_to_leave().is_some() => Flow::Next,
+            Work::Exit { .. } if let Some(code) = pool::asked_to_leave() => Flow::Leave(code),
             Work::Exit { drain: true, .. } => {
                 pool::drain(py)?;
                 Flow::Leave(0)
@@ -101,9 +96,6 @@ fn serve(py: Python<'_>, session: &Arc<Session>) -> PyResult<Flow> {
         };
         if flow != Flow::Next {
             return Ok(flow);
-        }
-        if let Some(code) = pool::asked_to_leave() {
-            return Ok(Flow::Leave(code));
         }
     }
 }
@@ -118,12 +110,7 @@ fn next(py: Python<'_>, session: &Session) -> PyResult<Option<Work>> {
             Ok(Ok(None)) => {}
             Ok(Err(Error::Disconnected(_))) => return Ok(None),
             Ok(Err(error)) => return Err(errors::raise(py, error)),
-            // A cancellation that came late, or a pool thread that asks for the end.
-            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => {
-                if pool::asked_to_leave().is_some() {
-                    return Ok(Some(Work::Exit { reason: "exit_actor".into(), drain: false }));
-                }
-            }
+            Err(error) if error.is_instance_of::<PyKeyboardInterrupt>(py) => {}
             Err(error) => return Err(error),
         }
     }

@@ -92,7 +92,7 @@ pub(crate) fn _serve_pool(py: Python<'_>, group: &str) -> PyResult<()> {
         let flow = execute::run_method(py, &session, call, false);
         pool.done();
         if let Flow::Leave(code) | Flow::Die(code) = flow? {
-            ask_to_leave(code);
+            ask_to_leave(&session, code);
         }
     }
 }
@@ -130,12 +130,10 @@ impl Pool {
     }
 }
 
-/// Lets the main thread know that the process is to end, though it sleeps in the runtime.
-fn ask_to_leave(code: i32) {
+/// Has the main thread end the process.
+fn ask_to_leave(session: &Session, code: i32) {
     EXIT.store(i64::from(code), Ordering::SeqCst);
-    // SAFETY: a signal to ourselves; the main thread's sleep ends, and the handler does nothing that
-    // the loop does not expect.
-    unsafe { libc::kill(libc::getpid(), libc::SIGINT) };
+    session.runtime.ask_exit("a call of a threaded actor asked for it");
 }
 
 /// The code to leave with, if a call asked for it.

@@ -138,7 +138,7 @@ impl Process {
             ..Register::default()
         };
         core.send(node_link, me, encode(&ClientToNode::from(register)));
-        let next_id = core.rng.next();
+        let next_id = core.rng.draw();
         let conn = Conn {
             peer: Peer::Node,
             templates_sent: BTreeMap::new(),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from joblib._parallel_backends import (  # type: ignore[import-untyped]
-    MultiprocessingBackend,
-)
+from joblib._parallel_backends import MultiprocessingBackend
 
 import heliostat
 from heliostat.util.multiprocessing.pool import Pool
