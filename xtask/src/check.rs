@@ -40,5 +40,5 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
 /// The main job, on real input.
 pub(crate) fn demo(arguments: &[String]) -> Outcome {
     let venv = python::tested()?;
-    sh::run(command(venv.program("python")).arg("examples/worker_group.py").args(arguments))
+    sh::run(command(venv.program("python")).arg("examples/vit_digits.py").args(arguments))
 }

@@ -14,8 +14,16 @@ pub const RECONNECT_MS_MAX: u64 = 1_000;
 /// what lived on them is given up, in milliseconds.
 pub const RECOVERY_MS_MAX: u64 = 10_000;
 
-/// Changed resources of nodes are gathered for so long before the others are told, in milliseconds.
-pub const VIEW_INTERVAL_MS: u64 = 100;
+/// Changed resources of nodes are gathered for at least so long before the others are told, in
+/// milliseconds.
+pub const VIEW_INTERVAL_MS_MIN: u64 = 20;
+
+/// And for a millisecond more for every so many nodes: each is told of all, so what the control service
+/// sends a second stays proportional to their number (10,000 nodes are told once a second).
+pub const VIEW_NODES_A_MS: u64 = 10;
+
+/// How often a state that is about to pass by itself is looked at, in milliseconds.
+pub const LOOK_AGAIN_MS: u64 = 100;
 
 /// An actor that waits longer than this tells those who hold its handle why, in milliseconds.
 pub const WHY_AFTER_MS: u64 = 1_000;

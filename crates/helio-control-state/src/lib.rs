@@ -36,7 +36,7 @@ mod requests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use helio_config::control::{HEARTBEAT_MS, VIEW_INTERVAL_MS};
+use helio_config::control::{HEARTBEAT_MS, LOOK_AGAIN_MS};
 use helio_proto::cluster::{
     ClusterView, ControlToNode, NodeAccepted, NodeToControl, ShutDown, ToClient,
 };
@@ -155,11 +155,16 @@ impl Control {
     /// How long the next [`Event::Tick`] may be away.
     #[must_use]
     pub fn next_tick_ms(&self) -> u64 {
-        let soon = self
-            .nodes
-            .values()
-            .any(|node| node.changed || node.lost_ms.is_some() || !node.reserved.is_empty());
-        if soon { VIEW_INTERVAL_MS } else { HEARTBEAT_MS }
+        let mut wait_ms = HEARTBEAT_MS;
+        for node in self.nodes.values().filter(|node| node.info.alive) {
+            if node.lost_ms.is_some() || !node.reserved.is_empty() {
+                wait_ms = wait_ms.min(LOOK_AGAIN_MS);
+            }
+            if node.changed {
+                wait_ms = wait_ms.min(self.view_interval_ms());
+            }
+        }
+        wait_ms
     }
 
     /// The session's name, which outlives restarts.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{
     DEAD_NODES_MAX, NODE_SILENCE_MS_MAX, NODES_MAX, RECONNECT_MS_MAX, RECOVERY_MS_MAX,
-    VIEW_INTERVAL_MS,
+    VIEW_INTERVAL_MS_MIN, VIEW_NODES_A_MS,
 };
 use helio_proto::cluster::{ClusterView, NodeAccepted, RegisterNode};
 use helio_proto::control::NodeInfo;
@@ -201,9 +201,10 @@ impl Control {
         self.actors_on_node_ended(node_id, cause);
     }
 
-    /// Tells every node which others changed since last time; at most every [`VIEW_INTERVAL_MS`].
+    /// Tells every node which others changed since last time; at most every
+    /// [`Control::view_interval_ms`].
     pub(crate) fn publish_views(&mut self) {
-        if self.now_ms.saturating_sub(self.viewed_ms) < VIEW_INTERVAL_MS {
+        if self.now_ms.saturating_sub(self.viewed_ms) < self.view_interval_ms() {
             return;
         }
         self.viewed_ms = self.now_ms;
@@ -228,6 +229,10 @@ impl Control {
                 self.send(to, ClusterView { nodes });
             }
         }
+    }
+
+    pub(crate) fn view_interval_ms(&self) -> u64 {
+        VIEW_INTERVAL_MS_MIN + self.views.len() as u64 / VIEW_NODES_A_MS
     }
 
     fn tell_others(&mut self, about: NodeId, info: &NodeInfo) {

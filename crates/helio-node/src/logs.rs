@@ -111,10 +111,14 @@ impl Stream {
 
     fn take(&mut self, mut bytes: &[u8], pid: u32, kept: &mut Vec<u8>, lines: &mut Vec<LogLine>) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
-            self.partial.extend_from_slice(&bytes[..end]);
-            bytes = &bytes[end + 1..];
+            self.add(&bytes[..end], pid, kept, lines);
             self.line(pid, kept, lines);
+            bytes = &bytes[end + 1..];
         }
+        self.add(bytes, pid, kept, lines);
+    }
+
+    fn add(&mut self, bytes: &[u8], pid: u32, kept: &mut Vec<u8>, lines: &mut Vec<LogLine>) {
         self.partial.extend_from_slice(bytes);
         while self.partial.len() > LINE_MAX {
             let rest = self.partial.split_off(LINE_MAX);
@@ -222,5 +226,87 @@ impl Tail {
 
     pub(crate) fn text(&self) -> String {
         self.0.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// What is shown of a stream into which `written` was written, and what the file keeps.
+    fn check(written: &[u8], expected: &[(&str, &str)], kept: &str) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (inputs, _receiver) = tokio::sync::mpsc::channel(16);
+            let (mut stream, end) = Stream::new(WorkerId([1; 28]), true, &inputs).unwrap();
+            let name = format!("heliostat-log-{}-{}", std::process::id(), written.len());
+            let path = std::env::temp_dir().join(name);
+            let mut lines = Vec::new();
+            for part in written.chunks(30_000) {
+                File::from(end.try_clone().unwrap()).write_all(part).unwrap();
+                assert_eq!(stream.drain(7, &|| path.clone(), &mut lines), Drained::Empty);
+            }
+            stream.flush(7, &|| path.clone(), &mut lines);
+            let shown: Vec<(&str, &str)> =
+                lines.iter().map(|line| (line.name.as_str(), line.text.as_str())).collect();
+            assert_eq!(shown, expected);
+            assert!(lines.iter().all(|line| line.pid == 7 && line.is_stderr));
+            assert_eq!(fs::read_to_string(&path).unwrap_or_default(), kept);
+            let _ = fs::remove_file(&path);
+        });
+    }
+
+    #[test]
+    fn lines_carry_the_name_that_was_set_last_and_the_mark_is_not_shown() {
+        check(
+            b"early\n\x01:name:f\none\n\ntwo\n\x01:name:Actor(1)\nlast without end",
+            &[
+                ("", "early"),
+                ("f", "one"),
+                ("f", ""),
+                ("f", "two"),
+                ("Actor(1)", "last without end"),
+            ],
+            "early\none\n\ntwo\nlast without end\n",
+        );
+        check(b"", &[], "");
+    }
+
+    #[test]
+    fn a_long_line_is_shown_in_pieces() {
+        let long = "x".repeat(LINE_MAX + 10);
+        let (first, rest) = long.split_at(LINE_MAX);
+        let kept = format!("{first}\n{rest}\n");
+        check(format!("{long}\n").as_bytes(), &[("", first), ("", rest)], &kept);
+    }
+
+    #[test]
+    fn a_file_that_has_grown_is_put_aside_and_few_are_kept() {
+        let folder = std::env::temp_dir().join(format!("heliostat-rotate-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let mut file = LogFile::open(folder.join("log")).unwrap();
+        for round in 0..8 {
+            file.write(format!("{round}").as_bytes());
+            file.length = FILE_MAX;
+        }
+        let mut names: Vec<_> =
+            fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["log", "log.1", "log.2", "log.3", "log.4", "log.5"], "LIMIT-1");
+        assert_eq!(fs::read_to_string(folder.join("log.1")).unwrap(), "6");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_tail_is_the_last_lines_and_short() {
+        let mut tail = Tail::default();
+        for n in 0..50 {
+            let text = format!("{n} {}", "é".repeat(400));
+            tail.add(&[LogLine { text, ..LogLine::default() }]);
+        }
+        let text = tail.text();
+        assert_eq!(text.lines().count(), TAIL_LINES, "LIMIT-1");
+        assert!(text.starts_with("30 ") && text.lines().all(|line| line.len() <= TAIL_LINE_MAX));
     }
 }

@@ -115,3 +115,26 @@ fn a_connection_that_ends_inside_a_frame_is_an_error() {
         assert!(matches!(reader.next::<Notice>().await, Err(Error::Truncated | Error::Io(_))));
     });
 }
+
+#[test]
+fn half_a_frame_is_turned_away_and_silence_is_too() {
+    run(async {
+        let gate = Gate::new("test", "secret", Welcome::default());
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        assert!(gate.admit(ours).await.is_none());
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(&[40, 0, 0, 0, 8]).await.unwrap();
+        drop(theirs);
+        assert!(
+            matches!(accept(ours, "secret", Welcome::default()).await, Err(Error::Truncated)),
+            "AUTH-1"
+        );
+        tokio::time::pause();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        assert!(
+            matches!(accept(ours, "secret", Welcome::default()).await, Err(Error::Silent)),
+            "LIMIT-1"
+        );
+    });
+}

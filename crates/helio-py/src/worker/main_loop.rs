@@ -87,12 +87,14 @@ fn serve(py: Python<'_>, session: &Arc<Session>) -> PyResult<Flow> {
             },
             // It was over before the word came, or it is one that is only told by a flag.
             Work::Cancel(_) => Flow::Next,
-            Work::Exit { .. } if let Some(code) = pool::asked_to_leave() => Flow::Leave(code),
-            Work::Exit { drain: true, .. } => {
-                pool::drain(py)?;
-                Flow::Leave(0)
-            }
-            Work::Exit { drain: false, .. } => Flow::Die(0),
+            Work::Exit { drain, .. } => match pool::asked_to_leave() {
+                Some(code) => Flow::Leave(code),
+                None if drain => {
+                    pool::drain(py)?;
+                    Flow::Leave(0)
+                }
+                None => Flow::Die(0),
+            },
         };
         if flow != Flow::Next {
             return Ok(flow);

@@ -1,0 +1,102 @@
+//! Actors: creation, restarts, ends.
+
+use std::sync::Arc;
+
+use helio_owner_state::actor::{Creation, handle_object};
+use helio_owner_state::{CallArgs, Event, Retry, Target, TaskSpec};
+use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
+use helio_types::{ActorId, DeathCause, DeathKind, JobId, ObjectId};
+
+use super::{Play, call, from, inline, object, reply, worker};
+
+fn actor() -> ActorId {
+    ActorId::new([3; 12], JobId([1, 0, 0, 0]))
+}
+
+fn news(phase: ActorPhase, incarnation: u32, at: u8) -> Event {
+    let info = ActorInfo {
+        actor_id: actor(),
+        phase: phase as u32,
+        incarnation,
+        address: (*worker(at)).clone(),
+        cause: DeathCause::new(DeathKind::Signaled, "killed"),
+        ..ActorInfo::default()
+    };
+    Event::ActorUpdate { info: Box::new(info) }
+}
+
+fn create(play: &mut Play) -> ObjectId {
+    let handle = handle_object(actor());
+    let spec = ActorSpec { actor_id: actor(), ..ActorSpec::default() };
+    let creation = Creation { spec, args: CallArgs::default(), handle: Some(handle) };
+    play.check(Event::CreateActor { creation: Box::new(creation) }, &["create actor", "subscribe"]);
+    handle
+}
+
+fn method(play: &mut Play, number: u64, retries: i32, expected: &[&str]) {
+    let spec = TaskSpec {
+        target: Target::Actor(actor()),
+        retry: Retry { max: retries, on_error: false },
+        handle: Some(handle_object(actor())),
+        ..call(number, 0, &[])
+    };
+    play.check(Event::Submit { spec: Arc::new(spec) }, expected);
+}
+
+#[test]
+fn calls_wait_for_the_actor_and_run_in_order() {
+    let mut play = Play::new();
+    let handle = create(&mut play);
+    method(&mut play, 1, 0, &[]);
+    method(&mut play, 2, 0, &[]);
+    play.check(news(ActorPhase::Alive, 0, 2), &["w2: run t1", "w2: run t2"]);
+    // The last handle goes; the calls keep the actor.
+    play.drop_ref(handle, &[]);
+    play.check(from(2, reply(1, vec![inline("one")])), &[]);
+    play.check(from(2, reply(2, vec![inline("two")])), &["KillActor"]);
+    play.check(news(ActorPhase::Dead, 0, 2), &["UnsubscribeActor"]);
+    play.drop_ref(object(1, 1), &[]);
+    play.drop_ref(object(2, 1), &[]);
+    play.is_empty();
+}
+
+#[test]
+fn a_restart_runs_again_what_has_retries_before_what_was_never_sent() {
+    let mut play = Play::new();
+    create(&mut play);
+    play.check(news(ActorPhase::Alive, 0, 2), &[]);
+    method(&mut play, 1, 0, &["w2: run t1"]);
+    method(&mut play, 2, 1, &["w2: run t2"]);
+    play.check(news(ActorPhase::Restarting, 1, 2), &[]);
+    assert_eq!(play.value(object(1, 1)), "ActorUnavailable", "no retries");
+    method(&mut play, 3, 0, &[]);
+    play.check(news(ActorPhase::Alive, 1, 4), &["w4: run t2 again", "w4: run t3"]);
+}
+
+#[test]
+fn a_dead_actor_fails_its_calls_and_is_forgotten_with_its_handle() {
+    let mut play = Play::new();
+    let handle = create(&mut play);
+    play.check(news(ActorPhase::Alive, 0, 2), &[]);
+    method(&mut play, 1, -1, &["w2: run t1"]);
+    play.check(news(ActorPhase::Dead, 0, 2), &[]);
+    assert_eq!(play.value(object(1, 1)), "ActorDied", "OWN-1");
+    method(&mut play, 2, 0, &[]);
+    assert_eq!(play.value(object(2, 1)), "ActorDied");
+    play.drop_ref(object(1, 1), &[]);
+    play.drop_ref(object(2, 1), &[]);
+    play.drop_ref(handle, &["UnsubscribeActor"]);
+    play.is_empty();
+}
+
+#[test]
+fn a_borrowed_handle_leaves_nothing_behind() {
+    let mut play = Play::new();
+    let handle = handle_object(actor());
+    let reference = helio_proto::peer::Reference { id: handle, owner: (*worker(5)).clone() };
+    play.check(Event::Adopt { reference }, &["w5: AddBorrow t0.0 as 1"]);
+    play.check(Event::KnowActor { actor: actor(), handle: Some(handle) }, &[]);
+    play.check(from(5, helio_proto::peer::Frame::BorrowAdded { number: 1 }), &[]);
+    play.drop_ref(handle, &["w5: RemoveBorrow t0.0 as 1"]);
+    play.is_empty();
+}

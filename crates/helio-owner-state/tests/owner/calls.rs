@@ -1,0 +1,127 @@
+//! Submission to reply, and what can come between.
+
+use helio_owner_state::Event;
+use helio_proto::control::{Failure, FailureKind};
+use helio_proto::peer::Frame;
+use helio_types::{DeathCause, DeathKind, LeaseId};
+
+use super::{Play, call, from, inline, node, object, put, reply, stored_on, task, worker};
+
+fn cause() -> DeathCause {
+    DeathCause::new(DeathKind::Signaled, "killed")
+}
+
+fn lost(lease: u64) -> Event {
+    Event::LeaseLost { node: node(1).node_id, lease: LeaseId(lease), cause: cause() }
+}
+
+#[test]
+fn a_call_gets_a_lease_runs_and_leaves_nothing_behind() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![inline("one")])), &[]);
+    assert_eq!(play.value(object(1, 1)), "one", "OWN-1");
+    // The lease serves the next call without a question.
+    play.submit(call(2, 0, &[]), &["w2: run t2"]);
+    play.check(from(2, reply(2, vec![stored_on(3)])), &[]);
+    play.drop_ref(object(1, 1), &[]);
+    play.drop_ref(object(2, 1), &["free t2.1 on 1"]);
+    play.linger(&["return 5"]);
+    play.is_empty();
+}
+
+#[test]
+fn a_grant_that_comes_too_late_goes_back() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.check(Event::Cancel { task: task(1), force: false, recursive: false }, &[]);
+    play.granted(1, 5, 2, &["w2: begin lease"]);
+    play.linger(&["return 5"]);
+}
+
+#[test]
+fn a_call_waits_for_its_arguments_and_fails_with_theirs() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.submit(call(2, 0, &[object(1, 1)]), &[]);
+    let refused = Failure::new(FailureKind::Unschedulable, "no node has it");
+    play.check(Event::LeaseRefused { request: 1, failure: refused }, &[]);
+    assert_eq!(play.value(object(1, 1)), "TaskUnschedulable");
+    play.drop_ref(object(1, 1), &[]);
+    play.drop_ref(object(2, 1), &[]);
+    play.is_empty();
+}
+
+#[test]
+fn an_argument_that_is_put_is_held_until_the_reply() {
+    let mut play = Play::new();
+    play.check(put(9, "x", &[]), &[]);
+    play.submit(call(1, 0, &[object(9, 1)]), &["ask for lease 1"]);
+    play.drop_ref(object(9, 1), &[]);
+    assert_eq!(play.value(object(9, 1)), "x", "OWN-1: the call holds it");
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![inline("one")])), &[]);
+    assert!(play.owner.object(&object(9, 1)).is_none());
+}
+
+#[test]
+fn a_lost_worker_costs_the_begun_call_a_retry_and_the_others_nothing() {
+    let mut play = Play::new();
+    // Short calls: several are sent ahead.
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![inline("one")])), &[]);
+    play.submit(call(2, 1, &[]), &["w2: run t2"]);
+    play.submit(call(3, 0, &[]), &["w2: run t3"]);
+    play.check(Event::PeerLost { peer: worker(2) }, &["does w2 live"]);
+    play.check(lost(5), &["ask for lease 2", "ask for lease 3"]);
+    play.granted(2, 6, 3, &["w3: begin lease", "w3: run t2 again", "w3: run t3 again", "cancel lease 3"]);
+    // The second death finds no retry of the first call.
+    play.check(Event::PeerLost { peer: worker(3) }, &["does w3 live"]);
+    play.check(lost(6), &["ask for lease 4"]);
+    assert_eq!(play.value(object(2, 1)), "WorkerCrashed");
+    assert!(!play.owner.object(&object(3, 1)).unwrap().is_ready(), "it had not begun");
+}
+
+#[test]
+fn an_idle_worker_takes_calls_from_a_full_one() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![inline("one")])), &[]);
+    for number in 2..=4 {
+        play.submit(call(number, 0, &[]), &[&format!("w2: run t{number}")]);
+    }
+    play.check(from(2, Frame::Unstarted { tasks: vec![task(3), task(4)] }), &["ask for lease 2", "ask for lease 3"]);
+    play.granted(2, 6, 3, &["w3: begin lease", "w3: run t3", "w3: run t4", "cancel lease 3"]);
+}
+
+#[test]
+fn a_revoked_lease_takes_back_what_has_not_begun_and_ends_with_what_has() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![inline("one")])), &[]);
+    play.submit(call(2, 0, &[]), &["w2: run t2"]);
+    play.submit(call(3, 0, &[]), &["w2: run t3"]);
+    let revoked = Event::LeaseRevoked { node: node(1).node_id, lease: LeaseId(5) };
+    play.check(revoked, &["w2: Steal 4294967295"]);
+    play.check(from(2, Frame::Unstarted { tasks: vec![task(3)] }), &["ask for lease 2"]);
+    play.check(from(2, reply(2, vec![inline("two")])), &["return 5"]);
+}
+
+#[test]
+fn a_cancelled_call_is_stopped_where_it_is() {
+    let mut play = Play::new();
+    play.submit(call(1, 3, &[]), &["ask for lease 1"]);
+    let cancel = |number| Event::Cancel { task: task(number), force: false, recursive: false };
+    play.check(cancel(1), &[]);
+    assert_eq!(play.value(object(1, 1)), "TaskCancelled");
+    play.submit(call(2, 3, &[]), &[]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t2"]);
+    play.check(cancel(2), &["w2: Cancel t2"]);
+    // It is not tried again, although its worker died and it has retries.
+    play.check(lost(5), &[]);
+    assert_eq!(play.value(object(2, 1)), "TaskCancelled");
+}

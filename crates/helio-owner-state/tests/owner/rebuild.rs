@@ -1,0 +1,51 @@
+//! Objects whose copies are lost.
+
+use helio_owner_state::{Event, OutgoingValue};
+
+use super::{Play, call, from, inline, node, object, reply, stored_on};
+
+fn lost(number: u64, on: u8) -> Event {
+    Event::LocationLost { id: object(number, 1), node: node(on).node_id }
+}
+
+#[test]
+fn a_lost_return_is_made_again_by_its_call() {
+    let mut play = Play::new();
+    play.submit(call(1, 1, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
+    play.check(lost(1, 3), &["w2: run t1 again"]);
+    play.check(from(2, reply(1, vec![stored_on(4)])), &[]);
+    // Its retries are used up.
+    play.check(lost(1, 4), &[]);
+    assert_eq!(play.value(object(1, 1)), "ReconstructionFailed");
+    play.drop_ref(object(1, 1), &[]);
+    play.linger(&["return 5"]);
+    play.is_empty();
+}
+
+#[test]
+fn a_call_that_was_about_to_be_sent_waits_for_the_rebuilt_argument() {
+    let mut play = Play::new();
+    play.submit(call(1, 1, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
+    play.linger(&["return 5"]);
+    play.submit(call(2, 0, &[object(1, 1)]), &["ask for lease 2"]);
+    play.check(lost(1, 3), &["ask for lease 3"]);
+    // The lease that was meant for the second call serves the rebuilding of its argument.
+    play.granted(2, 6, 2, &["w2: begin lease", "w2: run t1 again", "cancel lease 3"]);
+    play.check(from(2, reply(1, vec![inline("one")])), &["w2: run t2"]);
+}
+
+#[test]
+fn a_put_cannot_be_made_again_and_a_broken_line_does_not_lose_it() {
+    let mut play = Play::new();
+    let value = OutgoingValue::Stored { size: 9, location: node(3) };
+    play.check(Event::Put { id: object(1, 1), value, contained: vec![] }, &[]);
+    // The connection to the node's daemon is gone; the only copy may well be there.
+    play.check(Event::NodeLost { node: node(3).node_id }, &[]);
+    assert!(play.value(object(1, 1)).contains("Stores"), "OWN-1");
+    play.check(lost(1, 3), &[]);
+    assert_eq!(play.value(object(1, 1)), "ReconstructionFailed");
+}

@@ -1,0 +1,56 @@
+//! Generators.
+
+use helio_owner_state::{Event, TaskSpec};
+use helio_proto::peer::{Frame, Returned, STREAMING, Value};
+
+use super::{Play, call, from, inline, object, reference, task};
+
+fn item(index: u32, returned: Returned) -> Event {
+    from(2, Frame::Item { task: task(1), index, returned })
+}
+
+fn ended(items: u32) -> Event {
+    let returns = vec![inline("")];
+    from(2, Frame::Reply { task: task(1), failed: false, retryable: false, leaving: false, items, returns })
+}
+
+fn begin(play: &mut Play) {
+    play.submit(TaskSpec { returns: STREAMING, ..call(1, 0, &[]) }, &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+}
+
+#[test]
+fn items_come_in_order_and_the_unread_ones_go_with_the_stream() {
+    let mut play = Play::new();
+    begin(&mut play);
+    play.check(item(0, inline("a")), &[]);
+    play.check(item(1, inline("b")), &[]);
+    // A second attempt repeats what the first had yielded.
+    play.check(item(0, inline("again")), &[]);
+    play.check(Event::StreamRead { task: task(1), index: 0 }, &[]);
+    assert_eq!(play.value(object(1, 2)), "a");
+    play.check(ended(2), &["w2: ReturnsHeld t1"]);
+    play.check(Event::StreamDropped { task: task(1) }, &[]);
+    assert!(play.owner.object(&object(1, 3)).is_none(), "LIMIT-1: nobody read it");
+    play.drop_ref(object(1, 2), &[]);
+    play.drop_ref(object(1, 1), &[]);
+    play.linger(&["return 5"]);
+    play.is_empty();
+}
+
+#[test]
+fn a_stream_that_nobody_reads_is_cancelled() {
+    let mut play = Play::new();
+    begin(&mut play);
+    play.check(Event::StreamDropped { task: task(1) }, &["w2: Cancel t1"]);
+}
+
+#[test]
+fn references_in_items_are_held_and_their_executor_may_let_go_at_the_end() {
+    let mut play = Play::new();
+    begin(&mut play);
+    let with = Returned { value: Value::Inline(b"a".to_vec()), contained: vec![reference(9, 3)] };
+    play.check(item(0, with), &["w3: AddBorrow t9.1 as 1"]);
+    play.check(ended(1), &[]);
+    play.check(from(3, Frame::BorrowAdded { number: 1 }), &["w2: ReturnsHeld t1"]);
+}
