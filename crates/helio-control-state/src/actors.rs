@@ -133,7 +133,7 @@ impl Control {
             self.names.insert((spec.namespace.clone(), spec.name.clone()), actor_id);
         }
         if !spec.detached {
-            self.owned.entry(spec.owner.worker_id).or_default().push(actor_id);
+            self.owned.entry(spec.owner.worker_id).or_default().insert(actor_id);
         }
         let mut actor = Actor::new(spec, State::Waiting { since_ms: self.now_ms });
         if let Some(early) = self.unknown.remove(&actor_id) {
@@ -225,7 +225,7 @@ impl Control {
             self.names.remove(&name);
         }
         if let Some(owned) = self.owned.get_mut(&owner) {
-            owned.retain(|one| *one != actor_id);
+            owned.remove(&actor_id);
             if owned.is_empty() {
                 self.owned.remove(&owner);
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::Control;
 use crate::actors::State;
+use crate::members;
 
 /// What the control service holds for others. All zero when nobody uses the cluster.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -49,9 +50,11 @@ impl Control {
     /// # Errors
     /// The first disagreement, in a sentence.
     pub fn check(&self) -> Result<(), String> {
-        let alive = self.nodes.iter().filter(|(_, node)| node.info.alive).map(|(id, _)| *id);
-        if !alive.eq(self.views.iter().map(|view| view.address.node_id)) {
-            return Err("the placement views are not those of the nodes that are alive".to_owned());
+        let alive = self.nodes.values().filter(|node| node.info.alive).map(members::Node::view);
+        if !alive.eq(self.views.iter().cloned()) {
+            return Err(
+                "the placement views are not what the nodes said and were promised".to_owned()
+            );
         }
         for (actor_id, actor) in &self.actors {
             let waits = matches!(actor.state, State::Waiting { .. });
@@ -101,7 +104,7 @@ impl Control {
         if follows != indexed {
             return Err("the index of followers is not that of the actors".to_owned());
         }
-        let owned: usize = self.owned.values().map(Vec::len).sum();
+        let owned: usize = self.owned.values().map(BTreeSet::len).sum();
         let dead = self.actors.values().filter(|actor| actor.is_dead()).count();
         let detached =
             self.actors.values().filter(|actor| !actor.is_dead() && actor.spec.detached).count();

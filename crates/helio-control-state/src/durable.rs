@@ -132,7 +132,7 @@ impl Control {
                     self.names.insert((spec.namespace.clone(), spec.name.clone()), spec.actor_id);
                 }
                 if !spec.detached {
-                    self.owned.entry(spec.owner.worker_id).or_default().push(spec.actor_id);
+                    self.owned.entry(spec.owner.worker_id).or_default().insert(spec.actor_id);
                 }
                 self.actors.insert(spec.actor_id, Actor::new(spec, State::Recovering));
             }

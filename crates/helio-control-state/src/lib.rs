@@ -117,7 +117,7 @@ pub struct Control {
     /// Derived from `actors`: names that are taken, by namespace.
     names: BTreeMap<(String, String), ActorId>,
     /// Derived from `actors`: what each process owns that is not detached.
-    owned: BTreeMap<WorkerId, Vec<ActorId>>,
+    owned: BTreeMap<WorkerId, BTreeSet<ActorId>>,
     /// Derived from `actors` and `unknown`: whom each process follows.
     followed: BTreeMap<(NodeId, WorkerId), BTreeSet<ActorId>>,
     /// The number of the newest view that was published.

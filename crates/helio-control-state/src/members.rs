@@ -39,6 +39,17 @@ pub(crate) struct Node {
     pub(crate) changed: bool,
 }
 
+impl Node {
+    /// What placement is to see: what it said, less what was promised since.
+    pub(crate) fn view(&self) -> NodeView {
+        let mut view = NodeView::from(&self.info);
+        for (resources, _) in self.reserved.values() {
+            view.available.subtract(resources);
+        }
+        view
+    }
+}
+
 impl Control {
     pub(crate) fn on_register(&mut self, node_id: NodeId, register: RegisterNode) {
         let refused = match self.nodes.get(&node_id) {
@@ -256,10 +267,7 @@ impl Control {
             }
             return;
         };
-        let mut view = NodeView::from(&node.info);
-        for (resources, _) in node.reserved.values() {
-            view.available.subtract(resources);
-        }
+        let view = node.view();
         match found {
             Ok(index) => self.views[index] = view,
             Err(index) => self.views.insert(index, view),

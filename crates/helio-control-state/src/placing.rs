@@ -157,11 +157,9 @@ impl Control {
     }
 
     pub(crate) fn reserve(&mut self, node_id: NodeId, actor_id: ActorId, resources: ResourceSet) {
-        let now_ms = self.now_ms;
-        if let Some(node) = self.nodes.get_mut(&node_id) {
-            node.reserved.insert(actor_id, (resources, now_ms));
-            self.refresh_view(node_id);
-        }
+        let Some(node) = self.nodes.get_mut(&node_id) else { return };
+        let before = node.reserved.insert(actor_id, (resources.clone(), self.now_ms));
+        self.adjust_view(node_id, before.map(|(before, _)| before), &resources);
     }
 
     /// The actor has started and holds so much, or has ended and holds nothing. If the node has not
@@ -169,9 +167,20 @@ impl Control {
     pub(crate) fn settle(&mut self, node_id: NodeId, actor_id: ActorId, holds: ResourceSet) {
         let Some(node) = self.nodes.get_mut(&node_id) else { return };
         if let Some(reserved) = node.reserved.get_mut(&actor_id) {
-            reserved.0 = holds;
-            self.refresh_view(node_id);
+            let before = std::mem::replace(&mut reserved.0, holds.clone());
+            self.adjust_view(node_id, Some(before), &holds);
         }
+    }
+
+    /// Derives the view anew from a changed reservation: quick also when a node has thousands.
+    fn adjust_view(&mut self, node_id: NodeId, before: Option<ResourceSet>, now: &ResourceSet) {
+        let found = self.views.binary_search_by(|view| view.address.node_id.cmp(&node_id));
+        let Ok(index) = found else { return };
+        let available = &mut self.views[index].available;
+        if let Some(before) = before {
+            available.add(&before);
+        }
+        available.subtract(now);
     }
 
     pub(crate) fn expire_reservations(&mut self) {

@@ -16,8 +16,9 @@ use helio_scheduler::{Placement, fails_when_infeasible};
 use helio_types::{Assigned, DeathCause, DeathKind, LeaseId, NodeId, ResourceSet, WorkerId};
 
 use crate::clients::Client;
-use crate::limits::REQUESTS_MAX;
+use crate::limits::{REQUESTS_MAX, SPILL_AGAIN_MS};
 use crate::pool::{Demand, Use};
+use crate::timers::Timer;
 use crate::{Action, Conn, Node};
 
 /// A class in its wire form, without its name: what is equal in it is one class.
@@ -41,8 +42,9 @@ pub(crate) struct Lease {
 struct Request {
     conn: Conn,
     request_id: u64,
-    /// May be sent on to another node.
-    may_spill: bool,
+    /// From when on it may be sent on to another node: what came from one waits a moment here first, so
+    /// that no request goes round and round.
+    may_spill_at: u64,
     locality: Vec<NodeId>,
     /// Was told that no node can hold it.
     is_warned: bool,
@@ -160,8 +162,13 @@ impl Node {
         if !client.requests.insert(request_id) {
             return self.violation(conn, "a request number that is in use");
         }
-        let may_spill = !spilled && !is_remote;
-        self.queue.push(class, Request { conn, request_id, may_spill, locality, is_warned: false });
+        let mut may_spill_at = self.now;
+        if spilled || is_remote {
+            may_spill_at += SPILL_AGAIN_MS;
+            self.timers.set(may_spill_at, Timer::Spill);
+        }
+        let request = Request { conn, request_id, may_spill_at, locality, is_warned: false };
+        self.queue.push(class, request);
         self.is_dirty = true;
     }
 
@@ -224,7 +231,8 @@ impl Node {
             return Outcome::Waits { is_feasible: false };
         };
         let own = self.setup.address.node_id;
-        match self.cluster.place(&class.spec, request.may_spill, &request.locality) {
+        let may_spill = request.may_spill_at <= self.now;
+        match self.cluster.place(&class.spec, may_spill, &request.locality) {
             Placement::On(node_id) if node_id == own => {
                 match self.ledger.take(&class.spec.resources) {
                     Some(assigned) => {

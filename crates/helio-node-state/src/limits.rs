@@ -23,6 +23,9 @@ pub const WORKER_DRAIN_MS_MAX: u64 = 100;
 /// How many lease requests may wait on a node; more are refused.
 pub const REQUESTS_MAX: usize = 100_000;
 
+/// How long a request that another node sent here waits before it may be sent on.
+pub const SPILL_AGAIN_MS: u64 = 200;
+
 /// How long an actor that was placed here waits for room before the placement is given back.
 pub const ACTOR_PLACEMENT_MS_MAX: u64 = 500;
 

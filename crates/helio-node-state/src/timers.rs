@@ -18,6 +18,8 @@ pub(crate) enum Timer {
     WorkerDrain(WorkerId),
     /// Idle workers may have been idle for too long.
     Idle,
+    /// Requests that came from other nodes may be sent on.
+    Spill,
     /// The actor should have found room.
     Actor(ActorKey),
     /// Questions about living processes can be answered.
@@ -59,6 +61,7 @@ impl Node {
             Timer::WorkerExit(worker_id) => self.worker_exit_is_late(worker_id),
             Timer::WorkerDrain(worker_id) => self.worker_drain_is_late(worker_id),
             Timer::Idle => self.end_idle_workers(),
+            Timer::Spill => self.is_dirty = true,
             Timer::Actor(key) => self.actor_placement_is_late(key),
             Timer::Liveness => self.answer_liveness(),
             Timer::Pull(object_id) => self.pull_again(object_id),

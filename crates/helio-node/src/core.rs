@@ -19,6 +19,7 @@ use helio_store::Arena;
 use helio_types::{NodeId, ObjectId, WorkerId};
 use tokio::sync::mpsc;
 
+use crate::Error;
 use crate::peers::Peers;
 use crate::processes::{Processes, exit_of};
 use crate::spill::Disk;
@@ -99,6 +100,8 @@ pub(crate) struct Daemon {
     unsent: Vec<NodeToControl>,
     status_at: u64,
     is_populated: bool,
+    /// The control service has taken the node in.
+    is_accepted: bool,
     /// Why it is to end.
     ending: Option<String>,
 }
@@ -132,13 +135,21 @@ impl Daemon {
             unsent: Vec::new(),
             status_at: HEARTBEAT_MS,
             is_populated: false,
+            is_accepted: false,
             ending: None,
             inputs,
         }
     }
 
-    pub(crate) async fn run(mut self) {
+    /// Runs until the end; `on_accepted` is called when the control service has taken the node in.
+    pub(crate) async fn run(mut self, on_accepted: impl FnOnce()) -> Result<(), Error> {
+        let mut on_accepted = Some(on_accepted);
         while self.ending.is_none() {
+            if self.is_accepted
+                && let Some(on_accepted) = on_accepted.take()
+            {
+                on_accepted();
+            }
             let wake = self
                 .node
                 .deadline()
@@ -152,7 +163,9 @@ impl Daemon {
                 () = tokio::time::sleep_until(self.clock.at(wake).into()) => self.tick(),
             }
         }
+        let reason = self.ending.clone().unwrap_or_default();
         self.end().await;
+        if on_accepted.is_some() { Err(Error::NotReady(reason)) } else { Ok(()) }
     }
 
     fn tick(&mut self) {
@@ -202,7 +215,10 @@ impl Daemon {
                 self.apply(Event::Restored { object_id, outcome })
             }
             Input::ControlConnected { writer } => self.control_connected(writer),
-            Input::ControlSaid { message } => self.apply(Event::ControlSaid(message)),
+            Input::ControlSaid { message } => {
+                self.is_accepted |= matches!(&message, ControlToNode::Accepted(accepted) if accepted.refused.is_empty());
+                self.apply(Event::ControlSaid(message));
+            }
             Input::ControlLost => {
                 self.control = None;
                 self.apply(Event::ControlLost);

@@ -7,8 +7,8 @@
 //! **NODE-1** The daemon never runs user code and never loads Python: workers are processes, made by
 //! the zygote ([`zygote`]), and what passes through is bytes.
 //!
-//! Start: sockets are bound, the memory file is made, the zygote is started; then `on_ready` is called,
-//! before anything has answered. End, in this order, for whatever reason: (1) the control service is
+//! Start: sockets are bound, the memory file is made, the zygote is started and not waited for; when the
+//! control service has accepted the node, and so shows it to everyone, `on_ready` is called. End, in this order, for whatever reason: (1) the control service is
 //! told; (2) workers and zygote are killed, then every child that is left; (3) the socket files go.
 
 #![forbid(unsafe_code)]
@@ -56,21 +56,23 @@ pub enum Error {
         /// What the operating system says.
         source: helio_store::Error,
     },
+    /// The control service did not accept the node, or it was told to end before that.
+    #[error("the node ended before it was ready: {0}")]
+    NotReady(String),
     /// Anything else of the operating system.
     #[error("{0}")]
     Io(#[from] std::io::Error),
 }
 
-/// Runs a node's daemon until it is told to end; `on_ready` is called once, when clients can connect.
+/// Runs a node's daemon until it is told to end; `on_ready` is called once, when clients can connect and
+/// the cluster knows the node.
 ///
 /// # Errors
-/// When it cannot start.
+/// When it cannot start, or ends before it was ready.
 pub fn run(options: Options, on_ready: impl FnOnce(&Ready)) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (daemon, ready) = start::start(options).await?;
-        on_ready(&ready);
-        daemon.run().await;
-        Ok(())
+        daemon.run(|| on_ready(&ready)).await
     })
 }

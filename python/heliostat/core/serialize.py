@@ -80,7 +80,7 @@ def _short(value: Any) -> str:
 
 
 def _blame(value: Any) -> str:
-    from heliostat.util import inspect_serializability
+    from heliostat.core.check_serialize import inspect_serializability
 
     said = io.StringIO()
     inspect_serializability(value, print_file=said)

@@ -125,14 +125,15 @@ def dynamic_refs(refs: list[Any]) -> Any:
 
 def task_error(error: BaseException, function_name: str, name: str) -> BaseException:
     """The ``RayTaskError`` that stands for what a call raised."""
-    from heliostat import exceptions
+    from heliostat.core import task_error as errors
+    from heliostat.core.errors import RayError
 
     current = _heliostat.current()
     actor = _heliostat.current_actor()
     title = f"{current['actor_class']}.{name}" if actor is not None else name
     # An error that comes without a traceback was not raised here: an argument holds it.
-    from_argument = error.__traceback__ is None and isinstance(error, exceptions.RayError)
-    make = exceptions.make_dependency_error if from_argument else exceptions.make_task_error
+    from_argument = error.__traceback__ is None and isinstance(error, RayError)
+    make = errors.make_dependency_error if from_argument else errors.make_task_error
     return make(
         error,
         function_name=function_name,
@@ -146,9 +147,9 @@ def task_error(error: BaseException, function_name: str, name: str) -> BaseExcep
 
 def argument_error(error: BaseException, name: str) -> BaseException:
     """The error of a call that was never sent: an argument holds ``error``."""
-    from heliostat import exceptions
+    from heliostat.core import task_error as errors
 
-    return exceptions.make_dependency_error(
+    return errors.make_dependency_error(
         error,
         function_name=name,
         proctitle=f"ray::{name}",
@@ -159,9 +160,9 @@ def argument_error(error: BaseException, name: str) -> BaseException:
 
 def init_error(error: BaseException, function_name: str, name: str) -> BaseException:
     """The ``RayTaskError`` that stands for what a constructor raised."""
-    from heliostat import exceptions
+    from heliostat.core import task_error as errors
 
-    return exceptions.make_task_error(
+    return errors.make_task_error(
         error,
         function_name=function_name,
         proctitle=f"ray::{name}.__init__",

@@ -7,6 +7,7 @@ use helio_proto::node::{
 use helio_types::DeathKind;
 
 use super::{World, address, node_id};
+use crate::limits::SPILL_AGAIN_MS;
 use crate::{Conn, Exit};
 
 fn is_revoke(message: &NodeToClient) -> bool {
@@ -117,7 +118,7 @@ fn a_blocked_worker_lends_its_cpu_and_takes_it_back() {
 }
 
 #[test]
-fn what_does_not_fit_here_is_sent_on_once() {
+fn what_does_not_fit_here_is_sent_on() {
     let mut world = World::new(&[("CPU", 1.0)]);
     let driver = world.driver();
     world.view(&[(2, true, 4.0)]);
@@ -135,7 +136,16 @@ fn what_does_not_fit_here_is_sent_on_once() {
     let request =
         RequestLease { request_id: 9, class: two, spilled: true, ..RequestLease::default() };
     world.say(driver, request);
-    assert_eq!(world.take(driver, spilled), None, "it was sent on before");
+    assert_eq!(world.take(driver, spilled), None, "it has just been sent on");
+    world.now += 1;
+    world.view(&[(2, true, 4.0)]);
+    assert_eq!(world.take(driver, spilled), Some((3, address(2))));
+    world.pass(SPILL_AGAIN_MS);
+    assert_eq!(
+        world.take(driver, spilled),
+        Some((9, address(2))),
+        "it does not wait here for ever"
+    );
 }
 
 #[test]

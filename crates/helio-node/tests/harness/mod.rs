@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use helio_proto::cluster::{ControlToNode, FromClient, NodeToControl, ToClient};
+use helio_proto::cluster::{ControlToNode, FromClient, NodeAccepted, NodeToControl, ToClient};
 use helio_proto::control::{ControlRequest, ControlResponse, JobInfo};
 use helio_proto::hello::{Hello, Role, VERSION, Welcome};
 use helio_proto::node::{
@@ -182,6 +182,9 @@ impl Control {
 
     fn hear(shared: &Mutex<Shared>, writer: &Writer, message: NodeToControl) {
         let mut shared = shared.lock().unwrap();
+        if let NodeToControl::Register(_) = &message {
+            writer.send(&ControlToNode::from(NodeAccepted::default())).unwrap();
+        }
         if let NodeToControl::FromClient(FromClient { worker_id, call }) = &message
             && let ControlRequest::StartJob(job) = &call.request
         {
