@@ -16,7 +16,7 @@ use helio_scheduler::{Placement, fails_when_infeasible};
 use helio_types::{Assigned, DeathCause, DeathKind, LeaseId, NodeId, ResourceSet, WorkerId};
 
 use crate::clients::Client;
-use crate::limits::{REQUESTS_MAX, SPILL_AGAIN_MS};
+use crate::limits::{REQUESTS_MAX, SPILL_AGAIN_MS, VIEW_LAG_MS_MAX};
 use crate::pool::{Demand, Use};
 use crate::timers::Timer;
 use crate::{Action, Conn, Node};
@@ -42,6 +42,7 @@ pub(crate) struct Lease {
 struct Request {
     conn: Conn,
     request_id: u64,
+    since: u64,
     /// From when on it may be sent on to another node: what came from one waits a moment here first, so
     /// that no request goes round and round.
     may_spill_at: u64,
@@ -167,7 +168,8 @@ impl Node {
             may_spill_at += SPILL_AGAIN_MS;
             self.timers.set(may_spill_at, Timer::Spill);
         }
-        let request = Request { conn, request_id, may_spill_at, locality, is_warned: false };
+        let since = self.now;
+        let request = Request { conn, request_id, since, may_spill_at, locality, is_warned: false };
         self.queue.push(class, request);
         self.is_dirty = true;
     }
@@ -282,23 +284,26 @@ impl Node {
     }
 
     fn infeasible(&mut self, number: u64, why: String) -> Outcome {
-        // Before the control service has told of the other nodes nothing is impossible.
-        let is_known = self.cluster.is_known();
         let Some(class) = self.queue.classes.get_mut(&number) else {
             return Outcome::Waits { is_feasible: false };
         };
-        if is_known && fails_when_infeasible(&class.spec.strategy) {
+        let Some(request) = class.waiting.front_mut() else {
+            return Outcome::Waits { is_feasible: false };
+        };
+        let strategy = &class.spec.strategy;
+        let is_dead = self.cluster.address(strategy.node_id).is_some_and(|(_, is_alive)| !is_alive);
+        let known_at = request.since + VIEW_LAG_MS_MAX;
+        // News of a node that has just joined may be on their way; of one that has died they have come.
+        if !self.cluster.is_known() || (self.now < known_at && !is_dead) {
+            self.timers.set(known_at, Timer::Spill);
+        } else if fails_when_infeasible(strategy) {
             if let Some((_, _, request)) = self.queue.pop(number) {
                 self.request_is_over(request.conn, request.request_id);
                 let failure = Failure::new(FailureKind::Unschedulable, why);
                 self.send(request.conn, LeaseRefused { request_id: request.request_id, failure });
             }
             return Outcome::Served;
-        }
-        if let Some(request) = class.waiting.front_mut()
-            && is_known
-            && !std::mem::replace(&mut request.is_warned, true)
-        {
+        } else if !std::mem::replace(&mut request.is_warned, true) {
             let (conn, request_id) = (request.conn, request.request_id);
             self.send(conn, LeasePending { request_id, why, infeasible: true });
         }

@@ -26,6 +26,9 @@ pub const REQUESTS_MAX: usize = 100_000;
 /// How long a request that another node sent here waits before it may be sent on.
 pub const SPILL_AGAIN_MS: u64 = 200;
 
+/// How long the news of a node that joined may be on their way. Until then nothing counts as impossible.
+pub const VIEW_LAG_MS_MAX: u64 = 500;
+
 /// How long an actor that was placed here waits for room before the placement is given back.
 pub const ACTOR_PLACEMENT_MS_MAX: u64 = 500;
 

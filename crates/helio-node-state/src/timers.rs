@@ -18,7 +18,7 @@ pub(crate) enum Timer {
     WorkerDrain(WorkerId),
     /// Idle workers may have been idle for too long.
     Idle,
-    /// Requests that came from other nodes may be sent on.
+    /// Requests may be sent on, or be known to be impossible.
     Spill,
     /// The actor should have found room.
     Actor(ActorKey),

@@ -7,7 +7,7 @@ use helio_proto::node::{
 use helio_types::DeathKind;
 
 use super::{World, address, node_id};
-use crate::limits::SPILL_AGAIN_MS;
+use crate::limits::{SPILL_AGAIN_MS, VIEW_LAG_MS_MAX};
 use crate::{Conn, Exit};
 
 fn is_revoke(message: &NodeToClient) -> bool {
@@ -158,6 +158,8 @@ fn the_impossible_waits_with_a_reason_or_is_refused_when_bound_to_a_node() {
         NodeToClient::LeasePending(pending) => Some((pending.request_id, pending.why.clone())),
         _ => None,
     };
+    assert_eq!(world.take(driver, pending), None, "a node that has it may just have joined");
+    world.pass(VIEW_LAG_MS_MAX);
     let (request_id, why) = world.take(driver, pending).unwrap();
     assert!(request_id == 1 && why.contains("GPU"), "WHY-1: {why}");
     world.view(&[(2, true, 1.0)]);
@@ -168,6 +170,7 @@ fn the_impossible_waits_with_a_reason_or_is_refused_when_bound_to_a_node() {
     let mut bound = world.class(1, &[("CPU", 1.0)]);
     bound.strategy = strategy;
     world.request(driver, 2, bound);
+    world.pass(VIEW_LAG_MS_MAX);
     let refused = world.take(driver, |message| match message {
         NodeToClient::LeaseRefused(refused) => Some(refused.clone()),
         _ => None,

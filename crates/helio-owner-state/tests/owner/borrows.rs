@@ -35,7 +35,10 @@ fn a_borrowed_reference_is_announced_resolved_and_given_back() {
 fn an_owner_keeps_what_is_borrowed() {
     let mut play = Play::new();
     play.check(put(1, "v", &[]), &[]);
-    play.check(from(2, Frame::AddBorrow { number: 7, object: object(1, 1) }), &["w2: BorrowAdded 7"]);
+    play.check(
+        from(2, Frame::AddBorrow { number: 7, object: object(1, 1) }),
+        &["w2: BorrowAdded 7"],
+    );
     play.drop_ref(object(1, 1), &[]);
     play.check(from(2, Frame::Resolve { object: object(1, 1) }), &["w2: Resolved t1.1"]);
     // The end of an older announcement is not the end of this one.
@@ -91,7 +94,10 @@ fn a_living_peer_is_told_everything_again() {
 fn announcements_that_are_not_repeated_are_void() {
     let mut play = Play::new();
     play.check(put(1, "v", &[]), &[]);
-    play.check(from(2, Frame::AddBorrow { number: 1, object: object(1, 1) }), &["w2: BorrowAdded 1"]);
+    play.check(
+        from(2, Frame::AddBorrow { number: 1, object: object(1, 1) }),
+        &["w2: BorrowAdded 1"],
+    );
     play.drop_ref(object(1, 1), &[]);
     play.check(from(2, Frame::BorrowsComplete { since: 2 }), &[]);
     play.is_empty();
@@ -104,7 +110,10 @@ fn what_a_return_contains_is_held_until_the_caller_holds_it() {
     play.check(finished(5, 3, &[object(1, 1)]), &["w3: Reply t5"]);
     play.drop_ref(object(1, 1), &[]);
     assert_eq!(play.value(object(1, 1)), "inner", "OWN-1: in transit");
-    play.check(from(3, Frame::AddBorrow { number: 1, object: object(1, 1) }), &["w3: BorrowAdded 1"]);
+    play.check(
+        from(3, Frame::AddBorrow { number: 1, object: object(1, 1) }),
+        &["w3: BorrowAdded 1"],
+    );
     play.check(from(3, Frame::ReturnsHeld { task: task(5) }), &[]);
     assert_eq!(play.value(object(1, 1)), "inner", "OWN-1: borrowed");
     play.check(from(3, Frame::RemoveBorrow { objects: vec![(object(1, 1), 1)] }), &[]);
@@ -116,7 +125,8 @@ fn a_caller_says_that_it_holds_a_third_partys_reference_when_its_owner_knows() {
     let mut play = Play::new();
     play.submit(call(1, 0, &[]), &["ask for lease 1"]);
     play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
-    let returned = Returned { value: Value::Inline(b"r".to_vec()), contained: vec![reference(9, 3)] };
+    let returned =
+        Returned { value: Value::Inline(b"r".to_vec()), contained: vec![reference(9, 3)] };
     play.check(from(2, reply(1, vec![returned])), &["w3: AddBorrow t9.1 as 1"]);
     play.check(from(3, added(1)), &["w2: ReturnsHeld t1"]);
     play.drop_ref(object(1, 1), &["w3: RemoveBorrow t9.1 as 1"]);
@@ -128,7 +138,10 @@ fn a_caller_says_that_it_holds_a_third_partys_reference_when_its_owner_knows() {
 fn a_dead_borrower_holds_nothing() {
     let mut play = Play::new();
     play.check(put(1, "v", &[]), &[]);
-    play.check(from(2, Frame::AddBorrow { number: 1, object: object(1, 1) }), &["w2: BorrowAdded 1"]);
+    play.check(
+        from(2, Frame::AddBorrow { number: 1, object: object(1, 1) }),
+        &["w2: BorrowAdded 1"],
+    );
     play.drop_ref(object(1, 1), &[]);
     play.check(Event::PeerLost { peer: worker(2) }, &["does w2 live"]);
     play.check(Event::Liveness { worker: worker(2).worker_id, dead: true }, &[]);

@@ -76,7 +76,12 @@ fn a_lost_worker_costs_the_begun_call_a_retry_and_the_others_nothing() {
     play.submit(call(3, 0, &[]), &["w2: run t3"]);
     play.check(Event::PeerLost { peer: worker(2) }, &["does w2 live"]);
     play.check(lost(5), &["ask for lease 2", "ask for lease 3"]);
-    play.granted(2, 6, 3, &["w3: begin lease", "w3: run t2 again", "w3: run t3 again", "cancel lease 3"]);
+    play.granted(
+        2,
+        6,
+        3,
+        &["w3: begin lease", "w3: run t2 again", "w3: run t3 again", "cancel lease 3"],
+    );
     // The second death finds no retry of the first call.
     play.check(Event::PeerLost { peer: worker(3) }, &["does w3 live"]);
     play.check(lost(6), &["ask for lease 4"]);
@@ -93,7 +98,10 @@ fn an_idle_worker_takes_calls_from_a_full_one() {
     for number in 2..=4 {
         play.submit(call(number, 0, &[]), &[&format!("w2: run t{number}")]);
     }
-    play.check(from(2, Frame::Unstarted { tasks: vec![task(3), task(4)] }), &["ask for lease 2", "ask for lease 3"]);
+    play.check(
+        from(2, Frame::Unstarted { tasks: vec![task(3), task(4)] }),
+        &["ask for lease 2", "ask for lease 3"],
+    );
     play.granted(2, 6, 3, &["w3: begin lease", "w3: run t3", "w3: run t4", "cancel lease 3"]);
 }
 

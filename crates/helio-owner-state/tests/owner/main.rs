@@ -34,7 +34,12 @@ fn node(number: u8) -> NodeAddress {
 /// Process `w<number>`; all live on node 1.
 fn worker(number: u8) -> Arc<WorkerAddress> {
     let node_id = NodeId([1; 28]);
-    Arc::new(WorkerAddress { worker_id: WorkerId([number; 28]), node_id, host: "h".into(), port: 1 })
+    Arc::new(WorkerAddress {
+        worker_id: WorkerId([number; 28]),
+        node_id,
+        host: "h".into(),
+        port: 1,
+    })
 }
 
 fn task(number: u64) -> TaskId {
@@ -58,7 +63,14 @@ fn stored_on(number: u8) -> Returned {
 }
 
 fn reply(number: u64, returns: Vec<Returned>) -> Frame<'static> {
-    Frame::Reply { task: task(number), failed: false, retryable: false, leaving: false, items: 0, returns }
+    Frame::Reply {
+        task: task(number),
+        failed: false,
+        retryable: false,
+        leaving: false,
+        items: 0,
+        returns,
+    }
 }
 
 fn from(peer: u8, frame: Frame<'static>) -> Event {
@@ -126,15 +138,23 @@ impl Play {
     /// LIMIT-1: nothing is left.
     #[track_caller]
     fn is_empty(&self) {
-        assert!(self.owner.tables().is_empty(), "LIMIT-1: {:?} {:?}", self.owner.tables(), self.owner.holdings());
+        assert!(
+            self.owner.tables().is_empty(),
+            "LIMIT-1: {:?} {:?}",
+            self.owner.tables(),
+            self.owner.holdings()
+        );
     }
 
     fn value(&self, id: ObjectId) -> String {
         match self.owner.object(&id).map(|object| &object.value) {
-            Some(helio_owner_state::Stored::Inline(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+            Some(helio_owner_state::Stored::Inline(bytes)) => {
+                String::from_utf8_lossy(bytes).into_owned()
+            }
             Some(helio_owner_state::Stored::Error(bytes)) => {
                 let error = helio_proto::error::SystemError::from_payload(bytes);
-                let kind = error.map(|error| helio_proto::error::ErrorKind::from_number(error.kind));
+                let kind =
+                    error.map(|error| helio_proto::error::ErrorKind::from_number(error.kind));
                 kind.map_or("user error".into(), |kind| format!("{kind:?}"))
             }
             other => format!("{other:?}"),
@@ -195,7 +215,8 @@ fn show_frame(frame: &Frame<'_>) -> String {
         Frame::AddBorrow { number, object } => format!("AddBorrow {} as {number}", o(*object)),
         Frame::BorrowAdded { number } => format!("BorrowAdded {number}"),
         Frame::RemoveBorrow { objects } => {
-            let all: Vec<String> = objects.iter().map(|(id, number)| format!("{} as {number}", o(*id))).collect();
+            let all: Vec<String> =
+                objects.iter().map(|(id, number)| format!("{} as {number}", o(*id))).collect();
             format!("RemoveBorrow {}", all.join(", "))
         }
         Frame::BorrowsComplete { since } => format!("BorrowsComplete since {since}"),

@@ -11,7 +11,17 @@ fn item(index: u32, returned: Returned) -> Event {
 
 fn ended(items: u32) -> Event {
     let returns = vec![inline("")];
-    from(2, Frame::Reply { task: task(1), failed: false, retryable: false, leaving: false, items, returns })
+    from(
+        2,
+        Frame::Reply {
+            task: task(1),
+            failed: false,
+            retryable: false,
+            leaving: false,
+            items,
+            returns,
+        },
+    )
 }
 
 fn begin(play: &mut Play) {
