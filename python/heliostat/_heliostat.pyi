@@ -380,6 +380,9 @@ def take_ready() -> list[bytes]:
 def gil_counts() -> dict[str, int]:
     """How often each named site took the GIL; `io` must stay 0 (GIL-1)."""
 
+def _after_fork() -> None:
+    """In a copy of this process: forget the session, which is the parent's."""
+
 def _set_call_variable(variable: Any) -> None: ...
 def _next_call() -> _RunningCall | bytes | bool | None:
     """For async actors: a call, the id of one to cancel, whether to drain before the end, or nothing.

@@ -16,7 +16,7 @@ from harness import wait_until
 from ray import train
 from ray.train import Checkpoint, FailureConfig, WorkerGroupError
 
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = [pytest.mark.usefixtures("quiet"), pytest.mark.timeout(150)]
 
 
 @pytest.mark.contract("F9.02", "F9.09")

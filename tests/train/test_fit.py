@@ -12,7 +12,7 @@ import pytest
 from ray import train
 from ray.train.torch import TorchConfig
 
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = [pytest.mark.usefixtures("quiet"), pytest.mark.timeout(150)]
 
 
 @pytest.mark.contract("F9.01", "F9.02", "F9.05", "F9.16")

@@ -9,7 +9,7 @@ from ray import train
 from ray.train.torch import enable_reproducibility, prepare_data_loader, prepare_model
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = [pytest.mark.usefixtures("quiet"), pytest.mark.timeout(150)]
 
 
 def digits() -> Any:

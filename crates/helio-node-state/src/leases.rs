@@ -294,7 +294,9 @@ impl Node {
         let is_dead = self.cluster.address(strategy.node_id).is_some_and(|(_, is_alive)| !is_alive);
         let known_at = request.since + VIEW_LAG_MS_MAX;
         // News of a node that has just joined may be on their way; of one that has died they have come.
-        if !self.cluster.is_known() || (self.now < known_at && !is_dead) {
+        if !self.cluster.is_known() {
+            // Nothing is, before the control service has told of the other nodes.
+        } else if self.now < known_at && !is_dead {
             self.timers.set(known_at, Timer::Spill);
         } else if fails_when_infeasible(strategy) {
             if let Some((_, _, request)) = self.queue.pop(number) {

@@ -29,6 +29,8 @@ pub const SLOTS_MAX: usize = 32;
 const AHEAD_US: u64 = 1_000;
 /// How many lease requests of one class are under way at most.
 const REQUESTS_MAX: usize = 16;
+/// A call that takes longer than this has nothing waiting behind it, in microseconds.
+const STALL_US: u64 = 10_000;
 /// How long after a connection to a leased worker broke its daemon may take to say why.
 const CAUSE_WAIT_US: u64 = 3_000_000;
 
@@ -73,6 +75,13 @@ pub(crate) struct Leases {
     leases: IdMap<u64, Lease>,
     by_lease: HashMap<(NodeId, LeaseId), u64>,
     next_request: u64,
+}
+
+impl Lease {
+    /// Whether calls wait behind the one that runs, and were not asked back yet.
+    fn waits_behind(&self) -> bool {
+        self.sent.len() > 1 && !self.stealing && self.broken.is_none()
+    }
 }
 
 impl Class {
@@ -174,7 +183,9 @@ impl Owner {
             .values()
             .filter_map(|lease| lease.broken)
             .map(|at| at + CAUSE_WAIT_US);
-        idle.chain(broken).chain(self.next_actor_tick()).min()
+        let stalled =
+            self.leases.leases.values().filter(|l| l.waits_behind()).map(|l| l.began + STALL_US);
+        idle.chain(broken).chain(stalled).chain(self.next_actor_tick()).min()
     }
 
     pub(crate) fn enqueue(
@@ -537,17 +548,33 @@ impl Owner {
         }
     }
 
+    /// A call takes longer than those before it: what was sent ahead goes where there is room, now or
+    /// when a lease is granted. It could even be what the call waits for.
+    fn take_back(&mut self, request: u64, now: u64, out: &mut Vec<Action>) {
+        let Some(lease) = self.leases.leases.get_mut(&request) else { return };
+        lease.stealing = true;
+        out.push(Action::Send { to: lease.worker.clone(), frame: Frame::Steal { max: u32::MAX } });
+        let class = &mut self.leases.classes[lease.class];
+        class.call_us = class.call_us.max(now.saturating_sub(lease.began));
+    }
+
     pub(crate) fn tick(&mut self, now: u64, out: &mut Vec<Action>) {
-        let (mut idle, mut broken) = (Vec::new(), Vec::new());
+        let (mut idle, mut broken, mut stalled) = (Vec::new(), Vec::new(), Vec::new());
         for (request, lease) in &self.leases.leases {
             if lease.broken.is_some_and(|at| now >= at + CAUSE_WAIT_US) {
                 broken.push(*request);
             } else if lease.sent.is_empty() && now >= lease.idle_since + LINGER_US {
                 idle.push(*request);
+            } else if lease.waits_behind() && now >= lease.began + STALL_US {
+                stalled.push(*request);
             }
         }
         idle.sort_unstable();
         broken.sort_unstable();
+        stalled.sort_unstable();
+        for request in stalled {
+            self.take_back(request, now, out);
+        }
         for request in idle {
             self.give_back(request, false, now, out);
         }

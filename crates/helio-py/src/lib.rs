@@ -56,7 +56,9 @@ mod _heliostat {
     #[pymodule_export]
     use crate::objects::{cancel, get, is_ready, notify_fd, put, take_ready, wait, watch};
     #[pymodule_export]
-    use crate::session::{connect, is_connected, session, session_epoch, set_auto_init, shutdown};
+    use crate::session::{
+        _after_fork, connect, is_connected, session, session_epoch, set_auto_init, shutdown,
+    };
     #[pymodule_export]
     use crate::terminal::{flush_logs, take_logs, take_notices, take_unhandled};
     #[pymodule_export]

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use helio_proto::node::JobConfig;
 use helio_types::WorkerId;
@@ -13,6 +13,7 @@ use helio_worker::{Options, Runtime};
 use parking_lot::RwLock;
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 use crate::errors;
@@ -34,6 +35,8 @@ static EPOCH: AtomicU32 = AtomicU32::new(0);
 /// Raised with every session, and when the running task captures its children into another placement
 /// group: what calls were prepared for.
 static PLANS: AtomicU32 = AtomicU32::new(0);
+/// This process is a copy that user code has forked: the connection is its parent's.
+static FORKED: AtomicBool = AtomicBool::new(false);
 static AUTO_INIT: RwLock<Option<Py<PyAny>>> = RwLock::new(None);
 
 /// The present session, if there is one.
@@ -93,14 +96,46 @@ pub(crate) fn begin(py: Python<'_>, options: Options) -> PyResult<Arc<Session>> 
     if present().is_some() {
         return Err(PyRuntimeError::new_err("this process is in a session already"));
     }
+    watch_forks(py)?;
     let is_driver = options.is_driver;
     let runtime = detached(py, GilSite::Connect, |_| Runtime::connect(options))?
         .map_err(|error| PyConnectionError::new_err(error.to_string()))?;
     let epoch = EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
     forget_plans();
     let session = Arc::new(Session { runtime, epoch, is_driver });
+    FORKED.store(false, Ordering::Relaxed);
     *SESSION.write() = Some(Arc::clone(&session));
     Ok(session)
+}
+
+/// Has every copy of this process let go of the session.
+fn watch_forks(py: Python<'_>) -> PyResult<()> {
+    static DONE: PyOnceLock<()> = PyOnceLock::new();
+    if DONE.set(py, ()).is_err() {
+        return Ok(());
+    }
+    let keywords = PyDict::new(py);
+    let forget = py.import("heliostat._heliostat")?.getattr("_after_fork")?;
+    keywords.set_item("after_in_child", forget)?;
+    py.import("os")?.getattr("register_at_fork")?.call((), Some(&keywords)).map(drop)
+}
+
+/// In the copy: forgets the session without ending it. Its sockets are the parent's too, so that
+/// nothing may be sent on them, not even a farewell.
+#[pyfunction]
+pub(crate) fn _after_fork() {
+    FORKED.store(true, Ordering::Relaxed);
+    EPOCH.fetch_add(1, Ordering::Relaxed);
+    forget_plans();
+    // A thread that was in the middle of a clone holds the lock for ever here.
+    if let Some(mut session) = SESSION.try_write() {
+        std::mem::forget(session.take());
+    }
+}
+
+/// Whether this process is a copy of the one that joined the session.
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
 }
 
 /// A namespace that nobody else has.

@@ -31,10 +31,11 @@ fn main() -> ExitCode {
         return one(seed, options.trace);
     }
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
-    let (mut steps, mut failed) = (0, 0u64);
+    let (mut steps, mut failed, mut longest) = (0, 0u64, (0, 0));
     for seed in options.first..options.first + options.seeds {
         let report = helio_sim::run(seed, 0);
         steps += report.steps;
+        longest = longest.max((report.steps, seed));
         for (what, count) in report.counts {
             *counts.entry(what).or_default() += count;
         }
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    println!("the longest run, seed {}, had {} steps", longest.1, longest.0);
     println!("{} seeds, {failed} failed, {steps} steps: {counts:?}", options.seeds);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

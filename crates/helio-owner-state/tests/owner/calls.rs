@@ -106,6 +106,21 @@ fn an_idle_worker_takes_calls_from_a_full_one() {
 }
 
 #[test]
+fn what_waits_behind_a_long_call_is_taken_back() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![inline("one")])), &[]);
+    play.submit(call(2, 0, &[]), &["w2: run t2"]);
+    play.submit(call(3, 0, &[]), &["w2: run t3"]);
+    play.now += 20_000;
+    play.check(Event::Tick, &["w2: Steal 4294967295"]);
+    play.check(Event::Tick, &[]);
+    // Calls of this kind are long now: nothing is sent ahead any more.
+    play.check(from(2, Frame::Unstarted { tasks: vec![task(3)] }), &["ask for lease 2"]);
+}
+
+#[test]
 fn a_revoked_lease_takes_back_what_has_not_begun_and_ends_with_what_has() {
     let mut play = Play::new();
     play.submit(call(1, 0, &[]), &["ask for lease 1"]);

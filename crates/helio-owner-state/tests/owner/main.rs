@@ -176,7 +176,7 @@ fn w(id: WorkerId) -> String {
 }
 
 fn t(id: TaskId) -> String {
-    format!("t{}", u64::from_le_bytes(id.0[..8].try_into().unwrap()))
+    format!("t{}", u64::from_le_bytes(id.0[..8].try_into().expect("an id has 24 bytes")))
 }
 
 fn o(id: ObjectId) -> String {

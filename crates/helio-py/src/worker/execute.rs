@@ -157,6 +157,14 @@ fn finish(
     entry: Option<&Entry>,
     outcome: PyResult<(Outcome, results::Results)>,
 ) -> Flow {
+    if session::is_forked() {
+        // The user's code forked and its copy came back up to here: the call is the parent's.
+        return Flow::Die(match &outcome {
+            Ok(_) => 0,
+            Err(error) if error.is_instance_of::<PySystemExit>(py) => failure::exit_code(py, error),
+            Err(_) => 1,
+        });
+    }
     let (mut outcome, held) = match outcome {
         Ok((outcome, held)) => (outcome, held),
         Err(error) if is_actor_exit(py, &error) => return leave_actor(session, running, 0),
