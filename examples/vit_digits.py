@@ -11,7 +11,6 @@ run goes on from the last checkpoint. The test accuracy reaches 0.90.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import signal
 import sys
@@ -88,8 +87,6 @@ def train_func_per_worker(config: dict[str, Any]) -> None:
             print(f"going on with epoch {first_epoch}")
 
     for epoch in range(first_epoch, config["epochs"]):
-        for group in optimizer.param_groups:
-            group["lr"] = config["lr"] * (1 + math.cos(math.pi * epoch / config["epochs"])) / 2
         if context.get_world_size() > 1:
             train_dataloader.sampler.set_epoch(epoch)
         model.train()
@@ -148,7 +145,7 @@ def main() -> int:
     """Train, and say where everything is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=24)
     parser.add_argument("--no-loss", action="store_true", help="do not kill a worker")
     parser.add_argument("--storage", help="folder for the runs; default ~/ray_results")
     options = parser.parse_args()
@@ -158,7 +155,7 @@ def main() -> int:
         trainer = TorchTrainer(
             train_loop_per_worker=train_func_per_worker,
             train_loop_config={
-                "lr": 1.5e-3,
+                "lr": 1e-3,
                 "epochs": options.epochs,
                 "batch_size_per_worker": 128 // options.workers,
                 "lose_in_epoch": -1 if options.no_loss else options.epochs // 2,

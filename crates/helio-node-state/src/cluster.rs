@@ -8,7 +8,7 @@ use helio_proto::node::LeaseClass;
 use helio_scheduler::{NodeView, Placement, place, why};
 use helio_types::{NodeAddress, NodeId, Quantity, ResourceSet};
 
-use crate::limits::{DEAD_NODES_MAX, NODE_ABSENT_MS_MAX};
+use crate::limits::{DEAD_NODES_MAX, NODE_ABSENT_MS_MAX, VIEW_LAG_MS_MAX};
 use crate::timers::Timer;
 use crate::{Action, Node, Setup};
 
@@ -28,6 +28,10 @@ pub(crate) struct Cluster {
     /// Nodes that the control service has not spoken of since it was reached again. One that started
     /// anew does not know those that died while it was away, and will never say so.
     unconfirmed: BTreeSet<NodeId>,
+    /// What was taken from the view of a node for requests that were sent there, and until when that
+    /// counts: no news come of a node on which nothing changed, because the request was withdrawn or its
+    /// task was quick.
+    promised: VecDeque<(u64, NodeId, ResourceSet)>,
     /// Raised with every placement.
     cursor: u64,
     is_known: bool,
@@ -52,6 +56,7 @@ impl Cluster {
             versions: BTreeMap::new(),
             dead: VecDeque::new(),
             unconfirmed: BTreeSet::new(),
+            promised: VecDeque::new(),
             cursor: 0,
             is_known: false,
         }
@@ -78,7 +83,14 @@ impl Cluster {
         class: &LeaseClass,
         may_spill: bool,
         locality: &[NodeId],
+        now: u64,
     ) -> Placement {
+        while self.promised.front().is_some_and(|(until, _, _)| *until <= now) {
+            let Some((_, node_id, need)) = self.promised.pop_front() else { break };
+            if let Some(position) = self.positions.get(&node_id) {
+                self.nodes[*position].available.add(&need);
+            }
+        }
         let nodes = if may_spill { &self.nodes[..] } else { &self.nodes[..1] };
         let own = self.nodes[0].address.node_id;
         let placement =
@@ -95,9 +107,15 @@ impl Cluster {
     }
 
     /// A request goes to that node: until news of it come, what the request needs counts as taken.
-    pub(crate) fn spill_to(&mut self, node_id: NodeId, need: &ResourceSet) -> Option<NodeAddress> {
+    pub(crate) fn spill_to(
+        &mut self,
+        node_id: NodeId,
+        need: &ResourceSet,
+        now: u64,
+    ) -> Option<NodeAddress> {
         let node = &mut self.nodes[*self.positions.get(&node_id)?];
         node.available.subtract(need);
+        self.promised.push_back((now + VIEW_LAG_MS_MAX, node_id, need.clone()));
         Some(node.address.clone())
     }
 
@@ -110,6 +128,7 @@ impl Cluster {
             return false;
         }
         *version = info.version;
+        self.promised.retain(|(_, promised_to, _)| *promised_to != node_id);
         let view = NodeView::from(info);
         match self.positions.get(&node_id) {
             // Nobody knows better than the node itself how it is.

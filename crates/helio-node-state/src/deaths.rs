@@ -135,9 +135,15 @@ impl Node {
             .map(|(number, _)| *number)
             .collect();
         for number in lost {
-            if let Some((_, conn, request_id)) = self.deaths.asked.remove(&number) {
-                let cause = is_dead.then(|| node_died(node_id, ""));
-                self.reply_liveness(Asker::Client(conn, request_id), cause);
+            let Some((_, conn, request_id)) = self.deaths.asked.remove(&number) else { continue };
+            let asker = Asker::Client(conn, request_id);
+            if is_dead {
+                self.reply_liveness(asker, Some(node_died(node_id, "")));
+            } else {
+                // Nobody knows. Who is told so at once asks again at once, until the news come.
+                let answer_at = self.now + LIVENESS_MS;
+                self.deaths.open.push(Question { asker, worker_id: WorkerId::NIL, answer_at });
+                self.timers.set(answer_at, Timer::Liveness);
             }
         }
     }

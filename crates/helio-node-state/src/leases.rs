@@ -234,7 +234,7 @@ impl Node {
         };
         let own = self.setup.address.node_id;
         let may_spill = request.may_spill_at <= self.now;
-        match self.cluster.place(&class.spec, may_spill, &request.locality) {
+        match self.cluster.place(&class.spec, may_spill, &request.locality, self.now) {
             Placement::On(node_id) if node_id == own => {
                 match self.ledger.take(&class.spec.resources) {
                     Some(assigned) => {
@@ -278,7 +278,8 @@ impl Node {
 
     fn spill(&mut self, number: u64, node_id: NodeId) {
         let Some((_, class, request)) = self.queue.pop(number) else { return };
-        let Some(node) = self.cluster.spill_to(node_id, &class.resources) else { return };
+        let Some(node) = self.cluster.spill_to(node_id, &class.resources, self.now) else { return };
+        self.timers.set(self.now + VIEW_LAG_MS_MAX, Timer::Spill);
         self.request_is_over(request.conn, request.request_id);
         self.send(request.conn, LeaseSpillback { request_id: request.request_id, node });
     }

@@ -219,7 +219,10 @@ impl Tail {
             if self.0.len() == TAIL_LINES {
                 self.0.pop_front();
             }
-            let end = line.text.floor_char_boundary(TAIL_LINE_MAX);
+            let mut end = line.text.len().min(TAIL_LINE_MAX);
+            while !line.text.is_char_boundary(end) {
+                end -= 1;
+            }
             self.0.push_back(line.text[..end].to_owned());
         }
     }

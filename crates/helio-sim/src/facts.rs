@@ -40,6 +40,8 @@ pub struct Facts {
     pub begun: BTreeMap<TaskId, u32>,
     /// Acknowledged writes to the key-value table.
     pub kv: BTreeMap<Vec<u8>, u64>,
+    /// The last write of each key, acknowledged or not: it may have been done before its writer died.
+    pub kv_sent: BTreeMap<Vec<u8>, u64>,
     /// Detached actors whose creation was acknowledged.
     pub detached: BTreeMap<String, ActorId>,
 }

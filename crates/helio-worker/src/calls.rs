@@ -59,6 +59,9 @@ impl State {
         from: &Arc<WorkerAddress>,
         bytes: &[u8],
     ) -> Result<(), String> {
+        if let Some(conn) = self.conns.get_mut(&number) {
+            conn.speaks = true;
+        }
         let frame = Frame::get(bytes).map_err(|error| error.to_string())?;
         match frame {
             Frame::Template { number: template, body } => {

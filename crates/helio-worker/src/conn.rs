@@ -86,6 +86,8 @@ pub(crate) struct Conn {
     pub(crate) stuffed: bool,
     /// Calls sent here that were not replied to.
     pub(crate) unanswered: usize,
+    /// The other end sends what it has for us here: a later line of its own means that this one broke.
+    pub(crate) speaks: bool,
     /// Templates that the other end has, by address; the `Arc` keeps the address taken.
     pub(crate) templates_sent: HashMap<usize, (u32, Arc<Template>)>,
     /// Templates that the other end sent.
@@ -106,6 +108,7 @@ impl Conn {
             written: 0,
             stuffed: false,
             unanswered: 0,
+            speaks: false,
             templates_sent: HashMap::new(),
             templates: HashMap::new(),
             leases: HashMap::new(),

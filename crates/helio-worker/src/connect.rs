@@ -359,6 +359,15 @@ impl State {
         };
         conn.greeted = true;
         conn.peer = Peer::Process(Arc::new(address));
+        conn.speaks = true;
+        let older = self.peers.get(&hello.worker_id).copied();
+        if let Some(older) =
+            older.filter(|older| self.conns.get(older).is_some_and(|conn| conn.speaks))
+        {
+            // The peer sends on one line at a time, so its older one broke and we have not heard of it yet:
+            // an answer on it would go nowhere.
+            self.drop_conn(older);
+        }
         self.strangers.retain(|(stranger, _)| *stranger != number);
         // If both sides connected at once, each keeps sending on the line it has: order is kept per
         // sender, and that is all that is promised.

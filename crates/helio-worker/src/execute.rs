@@ -102,7 +102,10 @@ impl Runtime {
         let Some(caller) = state.inbox.finished(task) else { return };
         state.current = state.inbox.running.last().map_or(TaskId::NIL, |(task, _)| *task);
         state.apply(Event::Finished { task, caller, outcome });
-        if state.inbox.has_work() {
+        // A task is answered before the next one begins: should that one end the process, this one is
+        // not taken for lost, nor run again. Replies of an actor's short calls go out together; a call
+        // whose actor died right after it may fail although it ran, and says so.
+        if state.serves_actor && state.inbox.has_work() {
             state.urgent = false;
             state.flush_soon();
         } else {

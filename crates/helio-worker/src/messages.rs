@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use helio_owner_state::Event;
-use helio_proto::control::{ActorLaunch, ControlResponse};
+use helio_proto::control::{ActorLaunch, ActorPhase, ControlResponse};
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::node::{FetchObject, JobConfig, NodeToClient, ReleaseObject};
 use helio_proto::peer::{Args, Template};
-use helio_types::{NodeAddress, NodeId, ObjectId};
+use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
 
 use crate::api::{Bytes, Construct, Payload, Pin, Work};
 use crate::inbox::{Item, Waiting};
@@ -58,6 +58,14 @@ impl State {
             }
             NodeToClient::StartActor(launch) => self.start_actor(launch),
             NodeToClient::ActorUpdate(info) => {
+                if matches!(
+                    ActorPhase::from_number(info.phase),
+                    ActorPhase::Dead | ActorPhase::Restarting
+                ) && let Some(actor) = self.owner.actor(&info.actor_id)
+                    && let Some(address) = actor.address()
+                {
+                    self.read_last_words(address.worker_id);
+                }
                 self.actor_infos.insert(info.actor_id, info.clone());
                 self.apply(Event::ActorUpdate { info: Box::new(info) });
             }
@@ -109,9 +117,20 @@ impl State {
                 self.apply(Event::LeaseRevoked { node, lease: m.lease_id })
             }
             NodeToClient::LeaseLost(m) => {
+                self.read_last_words(m.worker_id);
                 self.apply(Event::LeaseLost { node, lease: m.lease_id, cause: m.cause })
             }
             _ => {}
+        }
+    }
+
+    /// A process has ended: what it said before is still in its connection, and goes first. News of its
+    /// end came another way and may have been quicker.
+    fn read_last_words(&mut self, worker: WorkerId) {
+        if let Some(number) = self.peers.get(&worker).copied()
+            && let Err(reason) = self.read_conn(number)
+        {
+            self.conn_ended(number, &reason);
         }
     }
 
@@ -193,6 +212,7 @@ impl State {
             return;
         };
         self.set_job(job.clone());
+        self.serves_actor = true;
         let body = (!args.stored_body).then(|| Bytes::Memory(Arc::new(args.body)));
         let inputs = self.inputs(args.deps);
         let construct = Construct {

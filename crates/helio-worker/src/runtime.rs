@@ -258,6 +258,7 @@ impl State {
             job,
             blocked: 0,
             work_waiters: 0,
+            serves_actor: false,
             closed: None,
             news: false,
             current: TaskId::NIL,

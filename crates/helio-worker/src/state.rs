@@ -121,6 +121,8 @@ pub(crate) struct State {
     pub(crate) job_wire: Vec<u8>,
     /// A method or task blocks in `get`: calls that come under leases go back at once.
     pub(crate) blocked: u32,
+    /// This process is an actor.
+    pub(crate) serves_actor: bool,
     /// Threads in `next_work`; with none, work is announced through `notify`.
     pub(crate) work_waiters: u32,
     /// Set when the daemon hung up, or the front shut down.

@@ -133,13 +133,18 @@ fn what_does_not_fit_here_is_sent_on() {
     assert_eq!(world.take(driver, spilled), Some((1, address(2))));
     assert_eq!(world.take(driver, spilled), Some((2, address(2))));
     assert_eq!(world.take(driver, spilled), None, "4 CPUs are taken until news come");
+    world.pass(VIEW_LAG_MS_MAX);
+    assert_eq!(world.take(driver, spilled), Some((3, address(2))), "no news are news, too");
+    world.request(driver, 4, two.clone());
+    world.request(driver, 5, two.clone());
+    assert_eq!(world.take(driver, spilled), Some((4, address(2))));
     let request =
         RequestLease { request_id: 9, class: two, spilled: true, ..RequestLease::default() };
     world.say(driver, request);
     assert_eq!(world.take(driver, spilled), None, "it has just been sent on");
     world.now += 1;
     world.view(&[(2, true, 4.0)]);
-    assert_eq!(world.take(driver, spilled), Some((3, address(2))));
+    assert_eq!(world.take(driver, spilled), Some((5, address(2))));
     world.pass(SPILL_AGAIN_MS);
     assert_eq!(
         world.take(driver, spilled),

@@ -45,6 +45,8 @@ struct Conn {
     templates_sent: BTreeMap<usize, (u32, Arc<Template>)>,
     templates: BTreeMap<u32, Arc<Template>>,
     lease: Option<LeaseId>,
+    /// The other end sends what it has for us here.
+    speaks: bool,
 }
 
 /// Keeps a range of the object store from being reused; tells when it is dropped.
@@ -144,6 +146,7 @@ impl Process {
             templates_sent: BTreeMap::new(),
             templates: BTreeMap::new(),
             lease: None,
+            speaks: false,
         };
         Self {
             pid,
@@ -279,7 +282,7 @@ impl Process {
 
     fn add_conn(&mut self, link: u64, peer: Peer) {
         let conn =
-            Conn { peer, templates_sent: BTreeMap::new(), templates: BTreeMap::new(), lease: None };
+            Conn { peer, templates_sent: BTreeMap::new(), templates: BTreeMap::new(), lease: None, speaks: false };
         self.conns.insert(link, conn);
     }
 
@@ -346,8 +349,16 @@ impl Process {
             host: daemon.host.clone(),
             port: 20_000 + from as u32,
         };
+        let older = self.peers.get(&person.id).copied().filter(|older| *older != link);
+        if let Some(older) = older.filter(|older| self.conns.get(older).is_some_and(|conn| conn.speaks)) {
+            // Its older line broke, and the news of that are still on their way.
+            self.link_over(core, older);
+        }
         self.peers.entry(person.id).or_insert(link);
         self.add_conn(link, Peer::Process(Arc::new(address)));
+        if let Some(conn) = self.conns.get_mut(&link) {
+            conn.speaks = true;
+        }
     }
 
     fn link_over(&mut self, core: &mut Core, link: u64) {
@@ -370,6 +381,9 @@ impl Process {
     }
 
     fn peer_says(&mut self, core: &mut Core, link: u64, from: &Arc<WorkerAddress>, bytes: &[u8]) {
+        if let Some(conn) = self.conns.get_mut(&link) {
+            conn.speaks = true;
+        }
         let Ok(frame) = Frame::get(bytes) else {
             return core.violation("WIRE-1: a peer's frame cannot be read".to_owned());
         };

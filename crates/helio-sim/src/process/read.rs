@@ -261,6 +261,7 @@ impl Process {
         value: u64,
     ) -> Step {
         let key = key.to_le_bytes().to_vec();
+        core.facts.kv_sent.insert(key.clone(), value);
         let put = KvPut {
             namespace: "sim".to_owned(),
             key: key.clone(),
@@ -290,7 +291,8 @@ impl Process {
             _ => None,
         };
         let wanted = core.facts.kv.get(&key).map(|value| value.to_le_bytes().to_vec());
-        if found != wanted {
+        let sent = core.facts.kv_sent.get(&key).map(|value| value.to_le_bytes().to_vec());
+        if found != wanted && found != sent {
             core.violation(format!(
                 "STATE-2: an acknowledged write is lost: {found:?} instead of {wanted:?}"
             ));
