@@ -281,8 +281,13 @@ impl Process {
     }
 
     fn add_conn(&mut self, link: u64, peer: Peer) {
-        let conn =
-            Conn { peer, templates_sent: BTreeMap::new(), templates: BTreeMap::new(), lease: None, speaks: false };
+        let conn = Conn {
+            peer,
+            templates_sent: BTreeMap::new(),
+            templates: BTreeMap::new(),
+            lease: None,
+            speaks: false,
+        };
         self.conns.insert(link, conn);
     }
 
@@ -350,7 +355,9 @@ impl Process {
             port: 20_000 + from as u32,
         };
         let older = self.peers.get(&person.id).copied().filter(|older| *older != link);
-        if let Some(older) = older.filter(|older| self.conns.get(older).is_some_and(|conn| conn.speaks)) {
+        if let Some(older) =
+            older.filter(|older| self.conns.get(older).is_some_and(|conn| conn.speaks))
+        {
             // Its older line broke, and the news of that are still on their way.
             self.link_over(core, older);
         }
