@@ -18,6 +18,10 @@ impl State {
         let node = self.owner.address().node_id;
         match message {
             NodeToClient::ObjectCreated(m) => self.granted(m.request_id, Ok(m.offset)),
+            // There is no room: for an object that was to be written, or for one to be read here.
+            NodeToClient::ObjectRefused(m) if self.fetches.contains_key(&m.request_id) => {
+                self.missing(m.request_id, &[], &m.failure.message);
+            }
             NodeToClient::ObjectRefused(m) => self.granted(m.request_id, Err(m.failure)),
             NodeToClient::ObjectFetched(m) => self.fetched(m.request_id, m.offset, m.size),
             NodeToClient::ObjectMissing(m) => self.missing(m.request_id, &m.gone, &m.reason),
@@ -148,7 +152,9 @@ impl State {
                 self.news = true;
             }
             Some(Asked::Creation(actor)) => {
-                self.creations.insert(actor, response.clone());
+                if let Some(slot) = self.creations.get_mut(&actor) {
+                    *slot = Some(response.clone());
+                }
                 self.news = true;
                 self.apply(Event::ActorCreated { actor, response });
             }

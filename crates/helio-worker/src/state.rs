@@ -91,8 +91,8 @@ pub(crate) struct State {
     pub(crate) asked: HashMap<u64, Asked>,
     pub(crate) answers: HashMap<u64, ControlResponse>,
     pub(crate) flushed: HashSet<u64>,
-    /// The control service's answers to creations that a thread waits for.
-    pub(crate) creations: IdMap<ActorId, ControlResponse>,
+    /// Creations that a thread waits for, and the control service's answers to them.
+    pub(crate) creations: IdMap<ActorId, Option<ControlResponse>>,
     /// What lease requests wait for, as their daemons said last (WHY-1).
     pub(crate) pending_why: HashMap<u64, String>,
     pub(crate) whys: HashMap<u64, String>,

@@ -80,6 +80,9 @@ impl Runtime {
                 job_config: state.job_wire.clone(),
                 ..spec
             };
+            if named {
+                state.creations.insert(actor, None);
+            }
             let creation = Creation { spec, args, handle };
             state.apply(Event::CreateActor { creation: Box::new(creation) });
             self.changed(state);
@@ -88,7 +91,14 @@ impl Runtime {
         if !named {
             return Ok(created);
         }
-        match self.wait_until(None, interrupt, |state| state.creations.remove(&actor))? {
+        let answer = self.wait_until(None, interrupt, |state| match state.creations.get(&actor) {
+            Some(Some(_)) => state.creations.remove(&actor).flatten(),
+            _ => None,
+        });
+        if answer.is_err() {
+            self.state.lock().creations.remove(&actor);
+        }
+        match answer? {
             ControlResponse::Failed(failure) => {
                 if let Some(handle) = handle {
                     self.drop_ref(handle);
