@@ -173,9 +173,7 @@ def test_half_a_frame_is_not_waited_for_without_end(session: Session) -> None:
 
 
 def own_token() -> str:
-    places = [Path.home() / ".heliostat" / "auth_token", Path.home() / ".ray" / "auth_token"]
-    (text,) = {path.read_text().strip() for path in places if path.is_file()}
-    return text
+    return (Path.home() / ".heliostat" / "auth_token").read_text().strip()
 
 
 @pytest.mark.contract("F6.22")
@@ -298,7 +296,6 @@ def test_a_node_or_driver_with_a_wrong_token_is_told_so(
 @pytest.mark.contract("F6.22")
 def test_the_token_file_is_the_users_own(session: Session) -> None:
     tokens = [p for p in session.directory.rglob("*token*") if p.is_file()]
-    tokens += [p for p in [Path.home() / ".ray" / "auth_token"] if p.is_file()]
     assert tokens
     for path in tokens:
         assert path.stat().st_mode & 0o077 == 0, path
