@@ -79,7 +79,6 @@ impl Runtime {
         if state.inbox.running.is_empty() {
             return;
         }
-        self.waits.fetch_add(1, Ordering::Relaxed);
         state.blocked += 1;
         if state.blocked == 1 {
             state.tell_node(Blocked {}.into());
@@ -90,7 +89,6 @@ impl Runtime {
     pub(crate) fn unblock(&self) {
         let mut state = self.state.lock();
         if state.blocked > 0 {
-            self.waits.fetch_sub(1, Ordering::Relaxed);
             state.blocked -= 1;
             if state.blocked == 0 {
                 state.tell_node(Unblocked {}.into());

@@ -45,8 +45,6 @@ pub struct Runtime {
     pub(crate) spin: AtomicU32,
     pub(crate) closed: AtomicBool,
     pub(crate) net: Mutex<Option<JoinHandle<()>>>,
-    /// Threads that wait in `get` or `wait`.
-    pub(crate) waits: AtomicU32,
 }
 
 impl Runtime {
@@ -122,7 +120,6 @@ impl Runtime {
             spin: AtomicU32::new(8),
             closed: AtomicBool::new(false),
             net: Mutex::new(None),
-            waits: AtomicU32::new(0),
         });
         {
             let mut state = runtime.state.lock();

@@ -60,6 +60,16 @@ impl Drop for Created {
 }
 
 impl State {
+    /// Asks the owners of borrowed objects whose values are not known yet.
+    fn watch_borrowed(&mut self, ids: &[ObjectId]) {
+        for id in ids {
+            let object = self.owner.object(id);
+            if object.is_some_and(|object| object.owner.is_some() && !object.is_ready()) {
+                self.apply(Event::Watch { id: *id });
+            }
+        }
+    }
+
     pub(crate) fn node_address(&self) -> NodeAddress {
         let me = self.owner.address();
         NodeAddress { node_id: me.node_id, host: me.host.clone(), port: self.registered.port }
@@ -182,15 +192,7 @@ impl Runtime {
         let raised = self.wait_until(deadline, interrupt, |state| {
             if !watched {
                 watched = true;
-                for id in ids {
-                    if state
-                        .owner
-                        .object(id)
-                        .is_some_and(|object| object.owner.is_some() && !object.is_ready())
-                    {
-                        state.apply(Event::Watch { id: *id });
-                    }
-                }
+                state.watch_borrowed(ids);
             }
             // All are looked at the first time, so that fetches run side by side and errors show at
             // once; then those that were missing, up to the first that still is.
@@ -260,15 +262,7 @@ impl Runtime {
         let result = self.wait_until(deadline, interrupt, |state| {
             if !watched {
                 watched = true;
-                for id in ids {
-                    if state
-                        .owner
-                        .object(id)
-                        .is_some_and(|object| object.owner.is_some() && !object.is_ready())
-                    {
-                        state.apply(Event::Watch { id: *id });
-                    }
-                }
+                state.watch_borrowed(ids);
             }
             let mut n = 0;
             for (flag, id) in ready.iter_mut().zip(ids) {
