@@ -66,11 +66,11 @@ _EXPORTS = {
             "ObjectRefGenerator PlacementGroupID TaskID UniqueID WorkerID __version__"
         ),
         "heliostat.core.api": (
-            "LoggingConfig cancel get get_actor init is_initialized kill method put remote shutdown "
-            "wait"
+            "LoggingConfig cancel get get_actor is_initialized kill method put remote wait"
         ),
         "heliostat.core.dynamic": "DynamicObjectRefGenerator",
         "heliostat.core.gpu": "get_gpu_ids",
+        "heliostat.core.init": "init shutdown",
         "heliostat.core.language": (
             "RESTORE_WORKER_MODE SCRIPT_MODE SPILL_WORKER_MODE WORKER_MODE ClientBuilder Language "
             "client cpp_function java_actor_class java_function"
@@ -82,6 +82,9 @@ _EXPORTS = {
 }
 _EXPORTS["ObjectID"] = ("heliostat._heliostat", "ObjectRef")
 _EXPORTS["__commit__"] = ("heliostat.core.version", "COMMIT")
+
+# Loads the rest itself, while it waits.
+_QUICK = ("init",)
 
 # Modules that are there without being imported; the others want `import heliostat.x`.
 _MODULES = (
@@ -151,9 +154,10 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name in _EXPORTS:
-        # The classes say that they live there, and picklers look only among loaded modules.
-        importlib.import_module("heliostat.exceptions")
         module, attribute = _EXPORTS[name]
+        if name not in _QUICK:
+            # The classes say that they live there, and picklers look only among loaded modules.
+            importlib.import_module("heliostat.exceptions")
         value = getattr(importlib.import_module(module), attribute)
         globals()[name] = value
         return value

@@ -310,6 +310,10 @@ class ActorMethod:
         """`slot.on_bind(self, args, kwargs)`."""
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
+def expect(runtime_env: str, workers: int, modules: list[str], wait: float | None = None) -> None:
+    """Work of this kind comes soon: have workers started ahead, and modules loaded where workers are
+    forked from. Waits for the first of the workers, at most `wait` seconds; promises nothing."""
+
 def new_actor_id() -> ActorID: ...
 def create_actor(plan: ActorPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorCreated:
     """Raises `ActorAlreadyExistsError`, `ValueError`."""
@@ -384,6 +388,17 @@ def _after_fork() -> None:
     """In a copy of this process: forget the session, which is the parent's."""
 
 def _set_call_variable(variable: Any) -> None: ...
+def _loop_fd() -> int:
+    """What the event loop watches between `_loop_sleeps` and `_loop_woke`."""
+
+def _loop_sleeps() -> float:
+    """The event loop is about to sleep. 0: something has come, it is not to sleep. Above 0: for at most
+    so many seconds, and `_loop_woke` follows. Below 0: as long as it likes."""
+
+def _loop_woke(slept: float, is_readable: bool) -> None: ...
+def _loop_passes() -> None:
+    """The event loop looks around between two pieces of work."""
+
 def _next_call() -> _RunningCall | bytes | bool | None:
     """For async actors: a call, the id of one to cancel, whether to drain before the end, or nothing.
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import heliostat
 from heliostat.core import auth, daemon, settings
-from heliostat.core.api import check_node_options
 from heliostat.core.daemon import Daemon, NodeOptions
+from heliostat.core.init import check_node_options
 from heliostat.core.labels import check_labels
 
 OBJECT_STORE_BYTES = 150 << 20

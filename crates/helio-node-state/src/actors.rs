@@ -57,6 +57,11 @@ impl Actors {
             .collect()
     }
 
+    /// What its code imports.
+    pub(crate) fn modules(&self, key: ActorKey) -> &[String] {
+        self.all.get(&key).map_or(&[], |actor| &actor.launch.spec.modules)
+    }
+
     pub(crate) fn is_detached(&self, key: ActorKey) -> bool {
         self.all.get(&key).is_some_and(|actor| actor.launch.spec.detached)
     }

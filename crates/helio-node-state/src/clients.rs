@@ -109,6 +109,7 @@ impl Kind {
             | M::CancelFetch(_)
             | M::ReleaseObject(_)
             | M::FreeObject(_)
+            | M::Expect(_)
             | M::Leaving(_) => matches!(self, Self::Driver | Self::Worker),
         }
     }
@@ -167,6 +168,7 @@ impl Node {
             ClientToNode::Leaving(leaving) => self.worker_leaves(conn, leaving.cause),
             ClientToNode::StopNode(stop) => self.stop_node(conn, stop.reason),
             ClientToNode::Why(why) => self.answer_why(conn, &why),
+            ClientToNode::Expect(expect) => self.expect(conn, expect),
             ClientToNode::Unknown => {}
         }
     }

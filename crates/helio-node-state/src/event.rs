@@ -131,6 +131,11 @@ pub enum Event {
         /// Why not.
         outcome: Result<(), DiskError>,
     },
+    /// The process that has modules loaded is ready to fork, or gone.
+    Loaded {
+        /// Whether it is ready.
+        is_ready: bool,
+    },
     /// Time has passed; see [`crate::Node::deadline`].
     Tick,
 }
@@ -146,6 +151,8 @@ pub struct Spawn {
     pub env: BTreeMap<String, String>,
     /// Where it runs; `None`: in the session's folder.
     pub cwd: Option<String>,
+    /// Whether to fork it from the process that has modules loaded.
+    pub is_loaded: bool,
 }
 
 /// What is to be done.
@@ -238,6 +245,13 @@ pub enum Action {
     },
     /// Make a worker process.
     Spawn(Spawn),
+    /// Have a process that has these modules loaded, to fork workers from; [`Event::Loaded`] follows.
+    Load {
+        /// Which, in the order in which they are loaded.
+        modules: Vec<String>,
+    },
+    /// That process is not needed any more.
+    Unload,
     /// Kill a worker's process at once.
     Kill {
         /// Which.

@@ -58,6 +58,7 @@ impl Node {
 
     pub(crate) fn end_job(&mut self, job_id: JobId) {
         self.jobs.finish(job_id);
+        self.job_expects_nothing(job_id);
         let reason = "The job that it belonged to has ended.";
         for key in self.actors.of_job(job_id) {
             if !self.actors.is_detached(key) {

@@ -27,6 +27,7 @@ mod deaths;
 mod jobs;
 mod leases;
 mod ledger;
+mod loaded;
 mod objects;
 mod pool;
 mod pulls;
@@ -103,6 +104,7 @@ pub struct Node {
     leases: BTreeMap<LeaseId, leases::Lease>,
     lease_count: u64,
     pool: pool::Pool,
+    loaded: loaded::Loaded,
     actors: actors::Actors,
     deaths: deaths::Deaths,
     objects: objects::Objects,
@@ -131,6 +133,7 @@ impl Node {
             leases: BTreeMap::new(),
             lease_count: 0,
             pool: pool::Pool::default(),
+            loaded: loaded::Loaded::default(),
             actors: actors::Actors::default(),
             deaths: deaths::Deaths::default(),
             objects: objects::Objects::new(setup.store_size),
@@ -169,6 +172,7 @@ impl Node {
             Event::Served { conn, request_id } => self.served(conn, request_id),
             Event::Spilled { object_id, outcome } => self.spilled(object_id, outcome),
             Event::Restored { object_id, outcome } => self.restored(object_id, outcome),
+            Event::Loaded { is_ready } => self.loaded.is_ready = is_ready,
             Event::Tick => {}
         }
         while let Some(timer) = self.timers.due(self.now) {

@@ -13,6 +13,20 @@ pub const WORKERS_MAX: usize = 4096;
 /// How long an idle worker beyond the kept ones lives.
 pub const WORKER_IDLE_MS_MAX: u64 = 1_000;
 
+/// How long a worker that was started ahead waits for its first work.
+pub const WORKER_AHEAD_MS_MAX: u64 = 4_000;
+
+/// How many workers a client may have started ahead.
+pub const WORKERS_AHEAD_MAX: u32 = 16;
+
+/// How many may wait for a worker that is started ahead; beyond it they are not kept waiting.
+pub const ASKED_MAX: usize = 1_000;
+
+/// How many modules are loaded ahead, and how long the process that has them lives without a job that
+/// expects them.
+pub const MODULES_MAX: usize = 32;
+pub const LOADED_IDLE_MS_MAX: u64 = 600_000;
+
 /// How long a worker that was asked to end may take; then it is killed.
 pub const WORKER_EXIT_MS_MAX: u64 = 5_000;
 

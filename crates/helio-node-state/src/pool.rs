@@ -19,8 +19,8 @@ use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerId};
 
 use crate::actors::ActorKey;
 use crate::limits::{
-    WORKER_DRAIN_MS_MAX, WORKER_EXIT_MS_MAX, WORKER_IDLE_MS_MAX, WORKER_START_FAILURES_MAX,
-    WORKER_START_MS_MAX, WORKERS_MAX,
+    WORKER_AHEAD_MS_MAX, WORKER_DRAIN_MS_MAX, WORKER_EXIT_MS_MAX, WORKER_IDLE_MS_MAX,
+    WORKER_START_FAILURES_MAX, WORKER_START_MS_MAX, WORKERS_MAX,
 };
 use crate::timers::Timer;
 use crate::{Action, Conn, Exit, Node, Spawn, deaths};
@@ -44,13 +44,24 @@ pub(crate) struct Worker {
     conn: Option<Conn>,
     pub(crate) usage: Use,
     /// Has run nothing yet, and so can become an actor.
-    is_fresh: bool,
+    pub(crate) is_fresh: bool,
+    /// Was forked from the process that has modules loaded.
+    is_loaded: bool,
+    /// Was started before anything needed it.
+    is_ahead: bool,
     /// Waits for others, and its CPU is lent.
     pub(crate) is_blocked: bool,
     /// Why it will have ended, when that is known before it ends.
     cause: Option<DeathCause>,
     /// Its process has ended so; its connection has not yet.
     exited: Option<DeathCause>,
+}
+
+impl Worker {
+    /// Whether it is starting, and of this kind.
+    pub(crate) fn starts(&self, key: &PoolKey) -> bool {
+        self.usage == Use::Starting && self.key == *key
+    }
 }
 
 /// Who waits for a worker.
@@ -60,10 +71,28 @@ pub(crate) enum Demand {
     Actor(ActorKey),
 }
 
+/// A demand that no worker could meet at once.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    demand: Demand,
+    /// Its worker is to be forked from the process that has modules loaded.
+    wants_loaded: bool,
+}
+
+impl Waiting {
+    /// Whether such a worker will do. A task can do with any: at worst it loads for itself.
+    fn takes(self, is_fresh: bool, is_loaded: bool) -> bool {
+        match self.demand {
+            Demand::Lease(_) => true,
+            Demand::Actor(_) => is_fresh && (is_loaded || !self.wants_loaded),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     pub(crate) workers: BTreeMap<WorkerId, Worker>,
-    demands: BTreeMap<PoolKey, VecDeque<Demand>>,
+    waiting: BTreeMap<PoolKey, VecDeque<Waiting>>,
     /// How many starts in a row have failed.
     failures: BTreeMap<PoolKey, u32>,
     /// Idle workers, the longest idle first.
@@ -89,14 +118,18 @@ impl Pool {
             .collect()
     }
 
-    /// Workers of a job that nobody uses, those that are only starting among them.
+    /// Workers of a job that nobody uses or waits for, those that are only starting among them.
     pub(crate) fn idle_of_job(&self, job_id: JobId) -> Vec<WorkerId> {
         let unused = |worker: &Worker| matches!(worker.usage, Use::Starting | Use::Idle { .. });
-        let of_job =
-            |worker: &Worker| worker.key.0 == job_id && !self.demands.contains_key(&worker.key);
-        self.workers
-            .iter()
-            .filter(|(_, worker)| unused(worker) && of_job(worker))
+        let is_wanted = |worker: &Worker| {
+            let waiting = self.waiting.get(&worker.key);
+            waiting.is_some_and(|all| {
+                all.iter().any(|one| one.takes(worker.is_fresh, worker.is_loaded))
+            })
+        };
+        let of_job = self.workers.iter().filter(|(_, worker)| worker.key.0 == job_id);
+        of_job
+            .filter(|(_, worker)| unused(worker) && !is_wanted(worker))
             .map(|(id, _)| *id)
             .collect()
     }
@@ -107,8 +140,8 @@ impl Pool {
 
     /// Whether someone waits for a worker, and for a kind that is being started.
     pub(crate) fn drop_demand(&mut self, demand: Demand) {
-        self.demands.retain(|_, waiting| {
-            waiting.retain(|other| *other != demand);
+        self.waiting.retain(|_, waiting| {
+            waiting.retain(|other| other.demand != demand);
             !waiting.is_empty()
         });
     }
@@ -134,44 +167,60 @@ impl Pool {
 impl Node {
     /// Finds a worker for a lease or an actor: an idle one at once, else one is started.
     pub(crate) fn need_worker(&mut self, key: PoolKey, demand: Demand) {
-        let fits = |worker: &Worker| {
-            worker.key == key && (worker.is_fresh || matches!(demand, Demand::Lease(_)))
-        };
+        let waiting = Waiting { demand, wants_loaded: self.wants_loaded(&key, demand) };
+        let fits =
+            |worker: &Worker| worker.key == key && waiting.takes(worker.is_fresh, worker.is_loaded);
         // The one used last has the warmest caches; a used one leaves the fresh ones to actors.
         let mut idle = self.pool.idle.iter().rev().map(|(_, id)| *id);
         let found = idle.find(|id| self.pool.workers.get(id).is_some_and(fits));
         match found {
             Some(worker_id) => self.assign(worker_id, demand),
             None => {
-                self.pool.demands.entry(key).or_default().push_back(demand);
+                self.pool.waiting.entry(key).or_default().push_back(waiting);
                 self.start_workers();
             }
         }
     }
 
+    /// Starts workers before anything needs them: as many as are not there or starting already.
+    pub(crate) fn start_ahead(&mut self, key: &PoolKey, count: usize) {
+        let unused = |worker: &&Worker| matches!(worker.usage, Use::Starting | Use::Idle { .. });
+        let there = self.pool.workers.values().filter(|worker| worker.key == *key);
+        let missing = count.saturating_sub(there.filter(unused).count());
+        let starting =
+            self.pool.workers.values().filter(|worker| worker.usage == Use::Starting).count();
+        let room = self.setup.starts_max.saturating_sub(starting);
+        for _ in 0..missing.min(room).min(WORKERS_MAX.saturating_sub(self.pool.workers.len())) {
+            self.start_worker(key, false, true);
+        }
+    }
+
     /// Starts as many workers as are waited for and not starting yet.
     fn start_workers(&mut self) {
-        let mut starting: BTreeMap<&PoolKey, usize> = BTreeMap::new();
+        let mut starting: BTreeMap<(&PoolKey, bool), usize> = BTreeMap::new();
         for worker in self.pool.workers.values().filter(|worker| worker.usage == Use::Starting) {
-            *starting.entry(&worker.key).or_default() += 1;
+            *starting.entry((&worker.key, worker.is_loaded)).or_default() += 1;
         }
         let mut room = self.setup.starts_max.saturating_sub(starting.values().sum());
         room = room.min(WORKERS_MAX.saturating_sub(self.pool.workers.len()));
-        let mut wanted: Vec<(PoolKey, usize)> = Vec::new();
-        for (key, demands) in &self.pool.demands {
-            let missing =
-                demands.len().saturating_sub(starting.get(key).copied().unwrap_or(0)).min(room);
-            room -= missing;
-            wanted.push((key.clone(), missing));
+        let mut wanted: Vec<(PoolKey, bool, usize)> = Vec::new();
+        for (key, waiting) in &self.pool.waiting {
+            for is_loaded in [false, true] {
+                let wants = waiting.iter().filter(|one| one.wants_loaded == is_loaded).count();
+                let coming = starting.get(&(key, is_loaded)).copied().unwrap_or(0);
+                let missing = wants.saturating_sub(coming).min(room);
+                room -= missing;
+                wanted.push((key.clone(), is_loaded, missing));
+            }
         }
-        for (key, count) in wanted {
+        for (key, is_loaded, count) in wanted {
             for _ in 0..count {
-                self.start_worker(&key);
+                self.start_worker(&key, is_loaded, false);
             }
         }
     }
 
-    fn start_worker(&mut self, key: &PoolKey) {
+    fn start_worker(&mut self, key: &PoolKey, is_loaded: bool, is_ahead: bool) {
         let (env, cwd) = match read_environment(&key.1) {
             Ok(environment) => environment,
             Err(why) => return self.fail_demands(key, &Failure::new(FailureKind::RuntimeEnv, why)),
@@ -183,13 +232,15 @@ impl Node {
             conn: None,
             usage: Use::Starting,
             is_fresh: true,
+            is_loaded,
+            is_ahead,
             is_blocked: false,
             cause: None,
             exited: None,
         };
         self.pool.workers.insert(worker_id, worker);
         self.timers.set(self.now + WORKER_START_MS_MAX, Timer::WorkerStart(worker_id));
-        self.out.push(Action::Spawn(Spawn { worker_id, job_id: key.0, env, cwd }));
+        self.out.push(Action::Spawn(Spawn { worker_id, job_id: key.0, env, cwd, is_loaded }));
     }
 
     pub(crate) fn worker_started(&mut self, worker_id: WorkerId, pid: u32) {
@@ -232,13 +283,15 @@ impl Node {
         }
         let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
         worker.is_blocked = false;
-        let (key, is_fresh) = (worker.key.clone(), worker.is_fresh);
-        if let Some(waiting) = self.pool.demands.get_mut(&key) {
-            let suits = |demand: &Demand| is_fresh || matches!(demand, Demand::Lease(_));
+        let (key, is_fresh, is_loaded) = (worker.key.clone(), worker.is_fresh, worker.is_loaded);
+        let is_ahead = std::mem::take(&mut worker.is_ahead);
+        self.answer_expected(Some(&key));
+        if let Some(waiting) = self.pool.waiting.get_mut(&key) {
+            let suits = |one: &Waiting| one.takes(is_fresh, is_loaded);
             if let Some(index) = waiting.iter().position(suits) {
-                let demand = waiting.remove(index).expect("it was found there");
+                let Waiting { demand, .. } = waiting.remove(index).expect("it was found there");
                 if waiting.is_empty() {
-                    self.pool.demands.remove(&key);
+                    self.pool.waiting.remove(&key);
                 }
                 self.assign(worker_id, demand);
                 // Its place among those that may start is free.
@@ -249,6 +302,9 @@ impl Node {
             return self.end_worker(worker_id, "The job that it belonged to has ended.");
         }
         self.pool.set_usage(worker_id, Use::Idle { since: self.now });
+        if is_ahead {
+            self.timers.set(self.now + WORKER_AHEAD_MS_MAX, Timer::Ahead(worker_id));
+        }
         if self.pool.idle.len() > self.setup.idle_max {
             self.timers.set(self.now + WORKER_IDLE_MS_MAX, Timer::Idle);
         }
@@ -421,6 +477,7 @@ impl Node {
     }
 
     fn start_failed(&mut self, key: &PoolKey, cause: &DeathCause) {
+        self.answer_expected(Some(key));
         let failures = self.pool.failures.entry(key.clone()).or_default();
         *failures += 1;
         if *failures >= WORKER_START_FAILURES_MAX {
@@ -433,8 +490,8 @@ impl Node {
     /// Tells all that wait for a worker of this kind that there will be none.
     fn fail_demands(&mut self, key: &PoolKey, failure: &Failure) {
         self.pool.failures.remove(key);
-        for demand in self.pool.demands.remove(key).unwrap_or_default() {
-            match demand {
+        for waiting in self.pool.waiting.remove(key).unwrap_or_default() {
+            match waiting.demand {
                 Demand::Lease(lease_id) => self.refuse_lease(lease_id, failure),
                 Demand::Actor(actor) => {
                     let cause = DeathCause::new(DeathKind::StartFailed, failure.message.clone());

@@ -32,6 +32,10 @@ pub(crate) enum Timer {
     Room,
     /// The owner of this cluster should have registered.
     Owner,
+    /// A worker that was started ahead may not have been needed.
+    Ahead(WorkerId),
+    /// The process that has modules loaded may not be needed any more.
+    Unload,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +72,8 @@ impl Node {
             Timer::Absent => self.absent_nodes_died(),
             Timer::Room => self.room_is_late(),
             Timer::Owner => self.owner_is_late(),
+            Timer::Ahead(worker_id) => self.end_if_never_used(worker_id),
+            Timer::Unload => self.unload_if_unused(),
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::Error;
 use crate::peers::Peers;
 use crate::processes::{Processes, exit_of};
 use crate::spill::Disk;
-use crate::zygote::{Answer, Zygote};
+use crate::zygote::{Answer, Kind, Zygote, ZygoteOptions};
 
 /// How many inputs wait for the core; whoever has more waits (**LIMIT-1**).
 pub(crate) const INPUTS_MAX: usize = 1024;
@@ -67,8 +67,8 @@ pub(crate) enum Input {
     ControlConnected { writer: Writer },
     ControlSaid { message: ControlToNode },
     ControlLost,
-    Zygote(Answer),
-    ZygoteLost { generation: u64 },
+    Zygote(Kind, Answer),
+    ZygoteLost { kind: Kind, generation: u64 },
     WorkerExited { worker_id: WorkerId, exit: Exit },
     Output { worker_id: WorkerId, is_stderr: bool },
     ChildEnded,
@@ -87,6 +87,9 @@ pub(crate) struct Daemon {
     clock: Clock,
     arena: Arc<Arena>,
     zygote: Zygote,
+    /// What a zygote is started with, and the one that has modules loaded, once it is wanted.
+    zygote_options: ZygoteOptions,
+    loaded: Option<Zygote>,
     gate: Arc<Gate>,
     inputs: Inputs,
     receiver: mpsc::Receiver<Input>,
@@ -113,6 +116,7 @@ impl Daemon {
         clock: Clock,
         arena: Arc<Arena>,
         zygote: Zygote,
+        zygote_options: ZygoteOptions,
         gate: Arc<Gate>,
         hello: Hello,
         session_dir: &Path,
@@ -125,6 +129,8 @@ impl Daemon {
             clock,
             arena,
             zygote,
+            zygote_options,
+            loaded: None,
             gate,
             receiver,
             sockets: session_dir.join("sockets"),
@@ -223,14 +229,8 @@ impl Daemon {
                 self.control = None;
                 self.apply(Event::ControlLost);
             }
-            Input::Zygote(answer) => self.zygote_answered(answer),
-            Input::ZygoteLost { generation } => {
-                let words = self.zygote.last_words();
-                for worker_id in self.zygote.lost(generation) {
-                    let why = format!("the process that forks workers has ended: {words}");
-                    self.apply(Event::WorkerNotStarted { worker_id, why });
-                }
-            }
+            Input::Zygote(kind, answer) => self.zygote_answered(kind, answer),
+            Input::ZygoteLost { kind, generation } => self.zygote_lost(kind, generation),
             Input::WorkerExited { worker_id, exit } => self.worker_exited(worker_id, exit),
             Input::Output { worker_id, is_stderr } => self.read_output(worker_id, is_stderr),
             Input::ChildEnded => {
@@ -270,6 +270,18 @@ impl Daemon {
             Action::Restore { object_id, offset, size } => self.disk.read(object_id, offset, size),
             Action::RemoveFile { object_id } => self.disk.remove(object_id),
             Action::Spawn(spawn) => self.spawn(&spawn),
+            Action::Load { modules } => {
+                let start = || {
+                    Zygote::start(Kind::Loaded, self.zygote_options.clone(), self.inputs.clone())
+                };
+                self.loaded.get_or_insert_with(start).load(modules);
+            }
+            Action::Unload => {
+                // Its workers are gone: their jobs are over.
+                if let Some(zygote) = self.loaded.take() {
+                    zygote.kill();
+                }
+            }
             Action::Kill { worker_id } => self.processes.kill(worker_id),
             Action::Forget { worker_id } => {
                 self.processes.forget(worker_id);
@@ -369,26 +381,58 @@ impl Daemon {
 
     fn spawn(&mut self, spawn: &Spawn) {
         match self.processes.prepare(spawn.worker_id) {
-            Ok(streams) => self.zygote.fork(spawn, streams),
+            Ok(streams) => {
+                // Modules that cannot be loaded ahead are loaded by each worker, which shows why.
+                let loaded =
+                    self.loaded.as_mut().filter(|zygote| spawn.is_loaded && zygote.is_there());
+                loaded.unwrap_or(&mut self.zygote).fork(spawn, streams);
+            }
             Err(error) => {
                 let inputs = self.inputs.clone();
                 let answer =
                     Answer::Failed { worker_id: spawn.worker_id, why: format!("no pipe: {error}") };
-                tokio::spawn(async move { inputs.send(Input::Zygote(answer)).await });
+                tokio::spawn(async move { inputs.send(Input::Zygote(Kind::Bare, answer)).await });
             }
         }
     }
 
-    fn zygote_answered(&mut self, answer: Answer) {
+    fn zygote(&mut self, kind: Kind) -> Option<&mut Zygote> {
+        match kind {
+            Kind::Bare => Some(&mut self.zygote),
+            Kind::Loaded => self.loaded.as_mut(),
+        }
+    }
+
+    fn zygote_lost(&mut self, kind: Kind, generation: u64) {
+        let Some(zygote) = self.zygote(kind) else { return };
+        let words = zygote.last_words();
+        let lost = zygote.lost(generation);
+        if kind == Kind::Loaded {
+            self.apply(Event::Loaded { is_ready: false });
+        }
+        for worker_id in lost {
+            let why = format!("the process that forks workers has ended: {words}");
+            self.apply(Event::WorkerNotStarted { worker_id, why });
+        }
+    }
+
+    fn zygote_answered(&mut self, kind: Kind, answer: Answer) {
+        match &answer {
+            Answer::Started { worker_id, .. } | Answer::Failed { worker_id, .. } => {
+                if let Some(zygote) = self.zygote(kind) {
+                    zygote.answered(*worker_id);
+                }
+            }
+            Answer::Exited { .. } | Answer::Loaded => {}
+        }
         match answer {
+            Answer::Loaded => self.apply(Event::Loaded { is_ready: true }),
             Answer::Started { worker_id, pid } => {
-                self.zygote.answered(worker_id);
                 self.processes.started(worker_id, pid);
                 self.apply(Event::WorkerStarted { worker_id, pid });
                 self.read_output(worker_id, false);
             }
             Answer::Failed { worker_id, why } => {
-                self.zygote.answered(worker_id);
                 self.apply(Event::WorkerNotStarted { worker_id, why });
             }
             Answer::Exited { pid, status } => {
@@ -453,6 +497,9 @@ impl Daemon {
         }
         self.processes.kill_all();
         self.zygote.kill();
+        if let Some(zygote) = &self.loaded {
+            zygote.kill();
+        }
         // With the zygote gone its children are ours, and so are those of the workers: all are killed
         // and reaped until none is left.
         let until = Instant::now() + KILL_WAIT;

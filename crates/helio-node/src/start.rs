@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use crate::core::{Daemon, INPUTS_MAX};
 use crate::options::{Options, Ready};
-use crate::zygote::{Zygote, ZygoteOptions};
+use crate::zygote::{Kind, Zygote, ZygoteOptions};
 use crate::{Error, control, listen};
 
 /// The part of the memory that the object store takes when nothing is said, and the least of it.
@@ -49,7 +49,9 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     let arena = Arc::new(Arena::create(size).map_err(|source| Error::Store { size, source })?);
 
     let (inputs, receiver) = mpsc::channel(INPUTS_MAX);
-    let zygote = Zygote::start(zygote_options(&options, &socket_path, node_id), inputs.clone());
+    // First of all: it takes longest to be ready.
+    let zygote_options = zygote_options(&options, &socket_path, node_id);
+    let zygote = Zygote::start(Kind::Bare, zygote_options.clone(), inputs.clone());
     let welcome =
         Welcome { version: VERSION, node_id, pid: std::process::id(), ..Welcome::default() };
     let gate = Arc::new(Gate::new("node", &options.token, welcome));
@@ -76,6 +78,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         Clock::start(),
         arena,
         zygote,
+        zygote_options,
         gate,
         hello,
         &options.session_dir,

@@ -34,7 +34,16 @@ const STILLBORN_MAX: u32 = 3;
 /// The longest answer.
 const ANSWER_MAX: usize = 64 << 10;
 
-#[derive(Debug)]
+/// The two of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Has the package loaded and nothing else.
+    Bare,
+    /// Has modules loaded besides.
+    Loaded,
+}
+
+#[derive(Clone, Debug)]
 pub(crate) struct ZygoteOptions {
     pub(crate) python: PathBuf,
     pub(crate) script: PathBuf,
@@ -46,7 +55,10 @@ pub(crate) struct ZygoteOptions {
 
 #[derive(Debug)]
 pub(crate) struct Zygote {
+    kind: Kind,
     options: ZygoteOptions,
+    /// What it is to load before it forks.
+    modules: Vec<String>,
     inputs: Inputs,
     /// `None`: it could not be started, and why.
     running: Result<Running, String>,
@@ -65,23 +77,36 @@ struct Running {
 
 #[derive(Debug)]
 struct Request {
-    worker_id: WorkerId,
     json: Vec<u8>,
-    streams: [OwnedFd; 2],
+    /// A worker's output.
+    streams: Option<[OwnedFd; 2]>,
 }
 
 /// What the zygote says.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    Started { worker_id: WorkerId, pid: u32 },
-    Failed { worker_id: WorkerId, why: String },
-    Exited { pid: u32, status: Status },
+    Started {
+        worker_id: WorkerId,
+        pid: u32,
+    },
+    Failed {
+        worker_id: WorkerId,
+        why: String,
+    },
+    Exited {
+        pid: u32,
+        status: Status,
+    },
+    /// All that it was asked to load is loaded, or cannot be.
+    Loaded,
 }
 
 impl Zygote {
-    pub(crate) fn start(options: ZygoteOptions, inputs: Inputs) -> Self {
+    pub(crate) fn start(kind: Kind, options: ZygoteOptions, inputs: Inputs) -> Self {
         let mut zygote = Self {
+            kind,
             options,
+            modules: Vec::new(),
             inputs,
             running: Err(String::new()),
             unanswered: HashSet::new(),
@@ -100,6 +125,28 @@ impl Zygote {
             let (python, script) = (self.options.python.display(), self.options.script.display());
             format!("`{python} {script}` could not be run: {error}")
         });
+        if !self.modules.is_empty() {
+            self.send_modules();
+        }
+    }
+
+    /// Has it load these modules before it forks again.
+    pub(crate) fn load(&mut self, modules: Vec<String>) {
+        self.modules = modules;
+        self.send_modules();
+    }
+
+    fn send_modules(&self) {
+        let json = serde_json::json!({ "load": self.modules }).to_string().into_bytes();
+        if let Ok(running) = &self.running {
+            // One that has just ended is started again, and told again.
+            let _ = running.requests.send(Request { json, streams: None });
+        }
+    }
+
+    /// Whether it can be asked; one that cannot live is not.
+    pub(crate) fn is_there(&self) -> bool {
+        self.running.is_ok()
     }
 
     fn spawn(&self) -> io::Result<Running> {
@@ -119,7 +166,7 @@ impl Zygote {
         let (requests, receiver) = mpsc::unbounded_channel();
         let channel = Arc::new(register(ours)?);
         tokio::spawn(send_all(Arc::clone(&channel), receiver));
-        tokio::spawn(receive_all(channel, self.generation, self.inputs.clone()));
+        tokio::spawn(receive_all(channel, self.kind, self.generation, self.inputs.clone()));
         Ok(Running { pid: child.id(), requests })
     }
 
@@ -131,8 +178,7 @@ impl Zygote {
             "env": spawn.env,
             "cwd": spawn.cwd,
         });
-        let request =
-            Request { worker_id: spawn.worker_id, json: json.to_string().into_bytes(), streams };
+        let request = Request { json: json.to_string().into_bytes(), streams: Some(streams) };
         if self.running.is_err() && self.started_at.elapsed() > LIFE_MIN {
             self.restart();
         }
@@ -148,8 +194,8 @@ impl Zygote {
             }
             Err(why) => {
                 let answer = Answer::Failed { worker_id: spawn.worker_id, why };
-                let inputs = self.inputs.clone();
-                tokio::spawn(async move { inputs.send(Input::Zygote(answer)).await });
+                let (kind, inputs) = (self.kind, self.inputs.clone());
+                tokio::spawn(async move { inputs.send(Input::Zygote(kind, answer)).await });
             }
         }
     }
@@ -191,32 +237,31 @@ impl Zygote {
 
 async fn send_all(channel: Arc<AsyncFd<OwnedFd>>, mut requests: mpsc::UnboundedReceiver<Request>) {
     while let Some(request) = requests.recv().await {
-        let fds = [request.streams[0].as_fd(), request.streams[1].as_fd()];
+        let fds: Vec<_> = request.streams.iter().flatten().map(AsFd::as_fd).collect();
         let sent = channel
             .async_io(Interest::WRITABLE, |socket| {
                 let mut space =
                     [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
                 let mut ancillary = SendAncillaryBuffer::new(&mut space);
-                assert!(
-                    ancillary.push(SendAncillaryMessage::ScmRights(&fds)),
-                    "the space was made for two"
-                );
+                if !fds.is_empty() {
+                    assert!(
+                        ancillary.push(SendAncillaryMessage::ScmRights(&fds)),
+                        "the space was made for two"
+                    );
+                }
                 let parts = [io::IoSlice::new(&request.json)];
                 Ok(rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)?)
             })
             .await;
         if let Err(error) = sent {
             // The reader notices, too, and has the zygote replaced.
-            eprintln!(
-                "heliostat: node: the zygote did not take worker {}: {error}",
-                request.worker_id
-            );
+            eprintln!("heliostat: node: the zygote did not take a request: {error}");
             return;
         }
     }
 }
 
-async fn receive_all(channel: Arc<AsyncFd<OwnedFd>>, generation: u64, inputs: Inputs) {
+async fn receive_all(channel: Arc<AsyncFd<OwnedFd>>, kind: Kind, generation: u64, inputs: Inputs) {
     let mut buffer = vec![0; ANSWER_MAX];
     loop {
         let received = channel
@@ -230,14 +275,14 @@ async fn receive_all(channel: Arc<AsyncFd<OwnedFd>>, generation: u64, inputs: In
         };
         match parse(&buffer[..length]) {
             Some(answer) => {
-                if inputs.send(Input::Zygote(answer)).await.is_err() {
+                if inputs.send(Input::Zygote(kind, answer)).await.is_err() {
                     return;
                 }
             }
             None => eprintln!("heliostat: node: the zygote said something that nobody understands"),
         }
     }
-    let _ = inputs.send(Input::ZygoteLost { generation }).await;
+    let _ = inputs.send(Input::ZygoteLost { kind, generation }).await;
 }
 
 fn parse(json: &[u8]) -> Option<Answer> {
@@ -245,6 +290,9 @@ fn parse(json: &[u8]) -> Option<Answer> {
     let number = |name: &str| {
         value.get(name).and_then(serde_json::Value::as_u64).and_then(|n| u32::try_from(n).ok())
     };
+    if value.get("loaded").is_some() {
+        return Some(Answer::Loaded);
+    }
     if let Some(pid) = number("exited") {
         let raw = i32::try_from(number("status")?).ok()?;
         return Some(Answer::Exited { pid, status: Status::from_raw(raw) });

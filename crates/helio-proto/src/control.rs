@@ -140,6 +140,9 @@ messages! {
         20 get_if_exists: bool,
         /// How often a call is tried again after the actor's process died, -1 for no end.
         21 max_task_retries: i64,
+        /// Modules that its code imports and that take long to load: its worker is forked from a process
+        /// that has them.
+        30 modules: Vec<String>,
     }
     /// What is known of an actor; published to those who hold its handle.
     pub struct ActorInfo {

@@ -130,6 +130,17 @@ messages! {
     pub struct StopNode { 1 reason: String }
     /// Asks what a thing waits for (WHY-1).
     pub struct Why { 1 request_id: u64, 2 lease_request_id: u64 }
+    /// Work of this kind comes soon: what its start needs is made ready. It promises nothing.
+    pub struct Expect {
+        /// JSON, as in [`LeaseClass`].
+        1 runtime_env: String,
+        /// How many workers to start ahead.
+        2 workers: u32,
+        /// The modules that its code imports and that take long to load.
+        3 modules: Vec<String>,
+        /// Not 0: to be answered with [`Expected`] when one of the workers is there, or cannot be.
+        4 request_id: u64,
+    }
 
     pub enum ClientToNode {
         1 Register(Register),
@@ -152,6 +163,7 @@ messages! {
         18 Leaving(Leaving),
         19 StopNode(StopNode),
         20 Why(Why),
+        30 Expect(Expect),
     }
 
     pub struct LeaseGranted {
@@ -193,6 +205,8 @@ messages! {
     /// A sentence for the driver's terminal (an infeasible request, a lost node).
     pub struct Notice { 1 is_warning: bool, 2 text: String }
     pub struct WhyReply { 1 request_id: u64, 2 why: String }
+    /// What was expected is ready as far as it will be.
+    pub struct Expected { 1 request_id: u64 }
     /// Others wait for room in the store: let go of what is pinned only to be at hand.
     pub struct RoomWanted {}
 
@@ -218,5 +232,6 @@ messages! {
         19 Notice(Notice),
         20 WhyReply(WhyReply),
         21 RoomWanted(RoomWanted),
+        30 Expected(Expected),
     }
 }

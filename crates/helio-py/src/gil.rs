@@ -25,12 +25,13 @@ pub(crate) enum GilSite {
     NextWork,
     Logs,
     Pool,
+    EventLoop,
     /// Python's signal handlers run in the middle of a wait.
     Signals,
 }
 
 impl GilSite {
-    const ALL: [(Self, &'static str); 12] = [
+    const ALL: [(Self, &'static str); 13] = [
         (Self::Connect, "connect"),
         (Self::Shutdown, "shutdown"),
         (Self::Get, "get"),
@@ -42,6 +43,7 @@ impl GilSite {
         (Self::NextWork, "next_work"),
         (Self::Logs, "logs"),
         (Self::Pool, "pool"),
+        (Self::EventLoop, "event_loop"),
         (Self::Signals, "signals"),
     ];
 }

@@ -27,7 +27,7 @@ mod _heliostat {
     #[pymodule_export]
     use crate::calls::{
         ActorHandleBase, ActorMethod, MethodSlot, TaskCaller, actor_info, actor_pending_calls,
-        create_actor, kill_actor, know_actor, new_actor_id,
+        create_actor, expect, kill_actor, know_actor, new_actor_id,
     };
     #[pymodule_export]
     use crate::codec::refs::{_restore_ref, _take_ref};
@@ -63,7 +63,8 @@ mod _heliostat {
     use crate::terminal::{flush_logs, take_logs, take_notices, take_unhandled};
     #[pymodule_export]
     use crate::worker::{
-        _display_name, _next_call, _serve_pool, RunningCall, exit_actor, run_worker,
+        _display_name, _loop_fd, _loop_passes, _loop_sleeps, _loop_woke, _next_call, _serve_pool,
+        RunningCall, exit_actor, run_worker,
     };
 
     use super::*;

@@ -161,6 +161,15 @@ impl NodeHost {
                 self.disk.remove(&object_id);
             }
             Action::Created { .. } | Action::FlushLogs { .. } | Action::Forget { .. } => {}
+            Action::Load { .. } => {
+                let delay = core.rng.range(1_000, 3_000_000);
+                core.after(delay, Next::Loaded { node: self.index, is_ready: true });
+                if core.rng.one_in(4) {
+                    let later = delay + core.rng.range(1, 1_000_000);
+                    core.after(later, Next::Loaded { node: self.index, is_ready: false });
+                }
+            }
+            Action::Unload => {}
             Action::Spawn(spawn) => self.spawn(core, spawn),
             Action::Kill { worker_id } => {
                 let delay = core.rng.range(1, 500);
@@ -174,6 +183,10 @@ impl NodeHost {
                 self.is_down = true;
             }
         }
+    }
+
+    pub(crate) fn loaded(&mut self, core: &mut Core, is_ready: bool) {
+        self.apply(core, Event::Loaded { is_ready });
     }
 
     fn disk_turn(

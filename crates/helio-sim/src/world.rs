@@ -99,6 +99,9 @@ impl World {
                     host.disk_done(core, object, (offset, size), is_write)
                 });
             }
+            Event::Loaded { node, is_ready } => {
+                self.at_node(node, |host, core| host.loaded(core, is_ready))
+            }
             Event::Unreached { node, whom } => {
                 self.at_node(node, |host, core| host.unreached(core, whom))
             }

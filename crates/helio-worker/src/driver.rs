@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use helio_proto::node::{FlushLogs, LogLine, Notice};
+use helio_proto::node::{Expect, FlushLogs, LogLine, Notice};
 
 use crate::api::{Error, Interrupt};
 use crate::runtime::Runtime;
@@ -58,6 +58,36 @@ impl Runtime {
         }
     }
 
+    /// Has the daemon make ready for work of this kind: a runtime environment (JSON), workers started
+    /// ahead, and modules loaded where workers are forked from. Waits for the first of the workers, not
+    /// longer than `wait`.
+    pub fn expect(
+        &self,
+        runtime_env: String,
+        workers: u32,
+        modules: Vec<String>,
+        wait: Option<Duration>,
+    ) {
+        let request_id = {
+            let mut state = self.settled();
+            let request_id = if wait.is_some() { state.request() } else { 0 };
+            state.tell_node(Expect { runtime_env, workers, modules, request_id }.into());
+            state.flush();
+            request_id
+        };
+        if let Some(wait) = wait {
+            self.wait_answered(request_id, wait);
+        }
+    }
+
+    fn wait_answered(&self, request_id: u64, timeout: Duration) {
+        let mut never = || false;
+        let deadline = Some(Instant::now() + timeout);
+        let _ = self.wait_until(deadline, &mut never, |state| {
+            state.answered.remove(&request_id).then_some(())
+        });
+    }
+
     /// Waits until all that the job's workers have printed so far is here.
     pub fn flush_logs(&self, timeout: Duration) {
         let request = {
@@ -66,9 +96,6 @@ impl Runtime {
             state.tell_node(FlushLogs { request_id }.into());
             request_id
         };
-        let mut never = || false;
-        let deadline = Some(Instant::now() + timeout);
-        let _ = self
-            .wait_until(deadline, &mut never, |state| state.flushed.remove(&request).then_some(()));
+        self.wait_answered(request, timeout);
     }
 }

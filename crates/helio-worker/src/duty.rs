@@ -18,6 +18,8 @@ enum Holder {
     Nobody,
     Net,
     Waiter,
+    /// An event loop, which sleeps in a selector of its own and watches the process's `epoll` there.
+    Loop,
 }
 
 #[derive(Debug)]
@@ -30,6 +32,8 @@ struct Roster {
     onlookers: u32,
     /// The net thread sleeps until somebody wakes it: a waiter is asleep in a poll.
     net_parked: bool,
+    /// An event loop found the net thread at it.
+    loop_wants: bool,
 }
 
 /// See the module.
@@ -59,6 +63,7 @@ impl Duty {
             polls: 0,
             onlookers: 0,
             net_parked: false,
+            loop_wants: false,
         };
         Self { roster: Mutex::new(roster), changed: Condvar::new(), onlookers: Condvar::new() }
     }
@@ -87,6 +92,25 @@ impl Duty {
         self.changed.wait_for(&mut roster, limit);
         roster.waiters -= 1;
         Turn::Look
+    }
+
+    /// An event loop is about to sleep: whether the duty is its own until [`Duty::leave`]. If the net
+    /// thread has it, that steps aside and says so by [`Duty::leave_net`].
+    pub(crate) fn enter_loop(&self, wake_net: impl FnOnce()) -> bool {
+        let mut roster = self.roster.lock();
+        match roster.holder {
+            Holder::Nobody => {
+                roster.holder = Holder::Loop;
+                roster.loop_wants = false;
+                true
+            }
+            Holder::Net => {
+                roster.loop_wants = true;
+                wake_net();
+                false
+            }
+            Holder::Waiter | Holder::Loop => false,
+        }
     }
 
     /// Sleeps until others' polls bring news, at the latest after `limit`; never polls itself.
@@ -143,7 +167,7 @@ impl Duty {
                 roster.holder = Holder::Net;
                 return true;
             }
-            if roster.holder != Holder::Waiter {
+            if !matches!(roster.holder, Holder::Waiter | Holder::Loop) {
                 self.changed.wait_for(&mut roster, QUIET.saturating_sub(quiet).max(QUIET / 4));
             } else if roster.polls == seen {
                 // The waiter sleeps in its poll: it will wake us when it leaves, so that an idle
@@ -166,8 +190,9 @@ impl Duty {
         self.onlookers.notify_all();
     }
 
-    /// The net thread steps aside.
-    pub(crate) fn leave_net(&self, news: bool) {
+    /// The net thread steps aside. `true`: an event loop waits for that, and is to be woken.
+    #[must_use]
+    pub(crate) fn leave_net(&self, news: bool) -> bool {
         let mut roster = self.roster.lock();
         roster.holder = Holder::Nobody;
         if news && roster.onlookers > 0 {
@@ -178,5 +203,11 @@ impl Duty {
         if roster.waiters > 0 {
             self.changed.notify_all();
         }
+        let wanted = std::mem::take(&mut roster.loop_wants);
+        if wanted {
+            // A loop takes a moment to come round.
+            roster.last = Instant::now();
+        }
+        wanted
     }
 }

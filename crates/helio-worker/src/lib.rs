@@ -21,6 +21,7 @@ mod conn;
 mod connect;
 mod driver;
 mod duty;
+mod event_loop;
 mod execute;
 mod inbox;
 mod messages;
@@ -31,5 +32,6 @@ mod submit;
 mod values;
 
 pub use api::*;
+pub use event_loop::LoopTurn;
 pub use runtime::Runtime;
 pub use values::Created;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use helio_owner_state::Event;
 use helio_proto::control::{ActorLaunch, ActorPhase, ControlResponse};
 use helio_proto::error::{ErrorKind, SystemError};
-use helio_proto::node::{FetchObject, JobConfig, NodeToClient, ReleaseObject};
+use helio_proto::node::{
+    Expected, FetchObject, JobConfig, LogsFlushed, NodeToClient, ReleaseObject,
+};
 use helio_proto::peer::{Args, Template};
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
 
@@ -39,8 +41,9 @@ impl State {
                 }
                 self.news = true;
             }
-            NodeToClient::LogsFlushed(m) => {
-                self.flushed.insert(m.request_id);
+            NodeToClient::LogsFlushed(LogsFlushed { request_id })
+            | NodeToClient::Expected(Expected { request_id }) => {
+                self.answered.insert(request_id);
                 self.news = true;
             }
             NodeToClient::Exit(m) => {

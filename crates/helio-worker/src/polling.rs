@@ -136,12 +136,7 @@ impl Runtime {
     pub(crate) fn poll(&self, limit: Option<Duration>) -> (bool, bool) {
         let mut buffer: [std::mem::MaybeUninit<epoll::Event>; 64] =
             [const { std::mem::MaybeUninit::uninit() }; 64];
-        let due = {
-            let state = self.state.lock();
-            let now = state.now();
-            let tick = state.owner.next_tick().into_iter().chain(state.strangers_due()).min();
-            tick.map(|tick| Duration::from_micros(tick.saturating_sub(now)))
-        };
+        let due = self.due();
         let limit = match (limit, due) {
             (Some(limit), Some(due)) => Some(limit.min(due)),
             (limit, due) => limit.or(due),
@@ -170,30 +165,53 @@ impl Runtime {
         (false, news)
     }
 
+    /// In how long something is to be done whatever comes.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        let now = state.now();
+        let tick = state.owner.next_tick().into_iter().chain(state.strangers_due()).min();
+        tick.map(|tick| Duration::from_micros(tick.saturating_sub(now)))
+    }
+
+    /// Looks for events for a moment, while that keeps paying off; whether there are any.
+    pub(crate) fn look(
+        &self,
+        buffer: &mut [std::mem::MaybeUninit<epoll::Event>],
+    ) -> rustix::io::Result<bool> {
+        let zero = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let score = self.spin.load(Ordering::Relaxed);
+        if score == 0 {
+            return Ok(false);
+        }
+        let began = Instant::now();
+        while began.elapsed() < SPIN {
+            if !wait_events(&self.epoll, buffer, Some(&zero))?.is_empty() {
+                self.spin.store((score + 1).min(16), Ordering::Relaxed);
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        self.spin.store(score - 1, Ordering::Relaxed);
+        Ok(false)
+    }
+
+    /// Something came after a sleep so short that a longer look would have caught it: try again.
+    pub(crate) fn woke_soon(&self, slept: Duration) {
+        if slept < 3 * SPIN && self.spin.load(Ordering::Relaxed) == 0 {
+            self.spin.store(2, Ordering::Relaxed);
+        }
+    }
+
     /// Looks for events for a moment while that keeps paying off, then sleeps.
     pub(crate) fn sleep<'a>(
         &self,
         buffer: &'a mut [std::mem::MaybeUninit<epoll::Event>],
         limit: Option<Duration>,
     ) -> rustix::io::Result<&'a [epoll::Event]> {
-        let zero = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let score = self.spin.load(Ordering::Relaxed);
-        if score > 0 && limit.is_none_or(|limit| limit > SPIN) {
-            let began = Instant::now();
-            let mut found = false;
-            while began.elapsed() < SPIN {
-                if !wait_events(&self.epoll, buffer, Some(&zero))?.is_empty() {
-                    found = true;
-                    break;
-                }
-                std::hint::spin_loop();
-            }
-            if found {
-                self.spin.store((score + 1).min(16), Ordering::Relaxed);
-                // Level-triggered: the same events are there again.
-                return wait_events(&self.epoll, buffer, Some(&zero));
-            }
-            self.spin.store(score - 1, Ordering::Relaxed);
+        if limit.is_none_or(|limit| limit > SPIN) && self.look(buffer)? {
+            // Level-triggered: the same events are there again.
+            let zero = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+            return wait_events(&self.epoll, buffer, Some(&zero));
         }
         let limit = limit.map(|limit| rustix::time::Timespec {
             tv_sec: limit.as_secs() as i64,
@@ -201,9 +219,8 @@ impl Runtime {
         });
         let began = Instant::now();
         let ready = wait_events(&self.epoll, buffer, limit.as_ref())?;
-        if !ready.is_empty() && began.elapsed() < 3 * SPIN && score == 0 {
-            // A longer look would have caught it: try again.
-            self.spin.store(2, Ordering::Relaxed);
+        if !ready.is_empty() {
+            self.woke_soon(began.elapsed());
         }
         Ok(ready)
     }
@@ -250,7 +267,9 @@ impl Runtime {
             return false;
         }
         let (_, news) = self.poll(None);
-        self.duty.leave_net(news);
+        if self.duty.leave_net(news) {
+            self.state.lock().notify_loop();
+        }
         !self.closed.load(Ordering::Acquire)
     }
 

@@ -232,7 +232,7 @@ impl State {
             grants: std::collections::HashMap::new(),
             asked: std::collections::HashMap::new(),
             answers: std::collections::HashMap::new(),
-            flushed: std::collections::HashSet::new(),
+            answered: std::collections::HashSet::new(),
             creations: IdMap::default(),
             pending_why: std::collections::HashMap::new(),
             whys: std::collections::HashMap::new(),

@@ -90,7 +90,7 @@ pub(crate) struct State {
     pub(crate) grants: HashMap<u64, Option<Grant>>,
     pub(crate) asked: HashMap<u64, Asked>,
     pub(crate) answers: HashMap<u64, ControlResponse>,
-    pub(crate) flushed: HashSet<u64>,
+    pub(crate) answered: HashSet<u64>,
     /// Creations that a thread waits for, and the control service's answers to them.
     pub(crate) creations: IdMap<ActorId, Option<ControlResponse>>,
     /// What lease requests wait for, as their daemons said last (WHY-1).

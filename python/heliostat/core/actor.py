@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from heliostat import _heliostat
-from heliostat.core import resources, scheduling, session, signature
+from heliostat.core import preload, resources, scheduling, session, signature
 from heliostat.core.actor_handle import (
     ActorHandle,
     Interface,
@@ -50,6 +50,11 @@ class _Definition:
         """The pickled class, made at the first creation."""
         name = f"{self.cls.__module__}.{self.cls.__qualname__}"
         return checked_pickle(self.cls, "actor class", name)
+
+    @functools.cached_property
+    def modules(self) -> list[str]:
+        """What its worker is to have loaded."""
+        return preload.mentioned(self.cls)
 
 
 class ActorClass(Generic[T]):
@@ -259,6 +264,7 @@ def _create(
         "strategy": strategy,
         "runtime_env": inherited_env(options.get("runtime_env")),
         "handle": _heliostat.serialize(make_handle(interface, actor_id, None)),
+        "modules": definition.modules if options.get("_preload") is None else options["_preload"],
     }
     created = _heliostat.create_actor(plan, args, kwargs)
     if created["existing"] is not None:

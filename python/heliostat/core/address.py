@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from pathlib import Path
 
 from heliostat.core import daemon, settings
@@ -81,6 +80,8 @@ def _same(one: str, other: str) -> bool:
 
 
 def _addresses(host: str) -> set[str]:
+    import socket
+
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
     except OSError:
@@ -91,6 +92,8 @@ def _addresses(host: str) -> set[str]:
 
 
 def _listens(host: str, port: int) -> bool:
+    import socket
+
     try:
         with socket.create_connection((host, port), timeout=2):
             return True
@@ -100,6 +103,8 @@ def _listens(host: str, port: int) -> bool:
 
 def local_ip(towards: str | None = None) -> str:
     """The address that other machines reach this one at; no packet is sent."""
+    import socket
+
     host, _, port = (towards or "8.8.8.8:53").rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
 from heliostat.core import aio
+from heliostat.core.polling_selector import PollingSelector
 
 if TYPE_CHECKING:
     from heliostat._heliostat import _RunningCall
@@ -34,7 +35,7 @@ _warned: set[str] = set()
 def prepare() -> None:
     """Make the loop, before the constructor asks for it."""
     global _loop
-    _loop = asyncio.new_event_loop()
+    _loop = asyncio.SelectorEventLoop(PollingSelector())
     asyncio.set_event_loop(_loop)
     _heliostat._set_call_variable(_call)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from pathlib import Path
 
 from heliostat.core import settings
-from heliostat.core.errors import AuthenticationError
 
 TOKEN_BYTES = 32
 SESSION_FILE = "auth_token"  # in a session's folder; its daemon puts it there
@@ -40,6 +38,8 @@ def token(create: bool) -> str:
         if found:
             return found
     if not create or settings.text("AUTH_TOKEN_PATH"):
+        from heliostat.core.errors import AuthenticationError
+
         raise AuthenticationError(
             f"There is no authentication token: neither HELIOSTAT_AUTH_TOKEN is set nor is there one "
             f"in {path}. Use the token of the cluster's head node."
@@ -49,6 +49,8 @@ def token(create: bool) -> str:
 
 def _create(path: Path) -> str:
     """A new token; where two processes do this at once, both use the one that came first."""
+    import secrets
+
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,8 +136,13 @@ def binary() -> Path:
     return path
 
 
-def start(options: NodeOptions, token: str) -> Daemon:
-    """Start a daemon and wait until it is ready. Raises ``ConnectionError`` with what it said."""
+def start(
+    options: NodeOptions, token: str, meanwhile: Callable[[], object] | None = None
+) -> Daemon:
+    """Start a daemon, do something meanwhile, and wait until it is ready.
+
+    Raises ``ConnectionError`` with what it said.
+    """
     name = session_name()
     reader, writer = os.pipe()
     # What it says until it is ready; from then on it writes to its own log files.
@@ -165,11 +168,15 @@ def start(options: NodeOptions, token: str) -> Daemon:
         os.close(writer)
         writer = -1
         try:
+            if meanwhile is not None:
+                meanwhile()
             return Daemon(process, _ready(process, reader, said))
         except BaseException:
             process.kill()
             process.wait()
             # It never served anybody; all that it knew is in the error.
+            import shutil
+
             shutil.rmtree(options.temp_dir / name, ignore_errors=True)
             raise
     finally:
@@ -180,8 +187,9 @@ def start(options: NodeOptions, token: str) -> Daemon:
 
 def session_name() -> str:
     """A new one: the time, and which process began it."""
-    now = datetime.datetime.now()
-    return f"session_{now:%Y-%m-%d_%H-%M-%S_%f}_{os.getpid()}"
+    now = time.time_ns()
+    seconds = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now // 10**9))
+    return f"session_{seconds}_{now % 10**9 // 1000:06}_{os.getpid()}"
 
 
 def _ready(process: subprocess.Popen[bytes], reader: int, output: int) -> NodeAddress:

@@ -183,6 +183,7 @@ ACTOR: dict[str, Option] = {
     "get_if_exists": Option(bool),
     "allow_out_of_order_execution": Option(_optional(bool)),
     "_actor_generator_backpressure_num_objects": Option(_optional(int), _backpressure),
+    "_preload": Option(_optional(list)),
 }
 
 METHOD: dict[str, Option] = {

@@ -78,6 +78,7 @@ class ActorPlan(TypedDict, total=False):
     strategy: StrategyPlan | None
     runtime_env: str
     handle: bytes  # serialize(handle without its ref), for get_actor; only looked at with a name
+    modules: list[str]  # have these loaded in the process that its worker is forked from
 
 
 class ActorCreated(TypedDict):

@@ -7,26 +7,29 @@ runtime before any user code runs, and nothing here touches it.
 from __future__ import annotations
 
 import atexit
+import importlib
 import logging
 import os
 import signal
 import sys
 import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
-from heliostat.core import auth, daemon, settings
+from heliostat.core import auth, daemon, preload, settings
 from heliostat.core.daemon import Daemon, NodeAddress, NodeOptions
-from heliostat.core.errors import RaySystemError
 from heliostat.core.job import JobConfig, driver_code
-from heliostat.core.logs import LogPrinter
 from heliostat.core.runtime_env import to_json
+
+if TYPE_CHECKING:
+    from heliostat.core.errors import RaySystemError
+    from heliostat.core.logs import LogPrinter
 
 FLUSH_S = 2.0
 DAEMON_ENDS_S = 5.0
+FIRST_WORKER_S = 1.0
 
 logger = logging.getLogger("heliostat")
 
@@ -90,7 +93,7 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
         own: Daemon | None = None
         if isinstance(node, NodeOptions):
             token = auth.token(create=True)
-            own = daemon.start(node, token)
+            own = daemon.start(node, token, meanwhile=_load_the_rest)
             address = own.address
         else:
             token = auth.token_of(node.session_dir)
@@ -103,11 +106,19 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
             raise
         session = Session(address, job, own)
         if log_to_driver:
+            from heliostat.core.logs import LogPrinter
+
             session.printer = LogPrinter()
             session.printer.start()
         _session = session
         _end_with_the_process()
         return session
+
+
+def _load_the_rest() -> None:
+    """What every driver uses after ``init``."""
+    for name in ("exceptions", "core.logs", "core.api", "core.context", "cloudpickle"):
+        importlib.import_module(f"heliostat.{name}")
 
 
 def _connect(
@@ -118,7 +129,7 @@ def _connect(
         node_socket=address.node_socket,
         token=token,
         host=address.host,
-        namespace=job.ray_namespace or str(uuid.uuid4()),
+        namespace=job.ray_namespace or "",
         entrypoint=code.entrypoint,
         log_to_driver=log_to_driver,
         owns_cluster=owned,
@@ -127,6 +138,10 @@ def _connect(
         runtime_env=to_json(job.runtime_env),
         script=code.script,
     )
+    # The first call comes at once, mostly; and who makes it where everything has just been started
+    # takes the time for that of a call.
+    wait = FIRST_WORKER_S if owned else None
+    _heliostat.expect(to_json(job.runtime_env), 1, preload.loaded(), wait)
 
 
 def end() -> None:
@@ -195,6 +210,8 @@ def begun_twice() -> RuntimeError:
 
 def not_started() -> RaySystemError:
     """What is raised where a session is needed and none begins by itself."""
+    from heliostat.core.errors import RaySystemError
+
     return RaySystemError("Ray has not been started yet. You can start Ray with 'ray.init()'.")
 
 

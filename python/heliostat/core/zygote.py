@@ -4,8 +4,10 @@ The node daemon starts it with one end of a SOCK_SEQPACKET pair and talks to it 
 
     to the zygote     {"worker_id": hex, "env": {..}, "cwd": path or null}, with two descriptors: the
                       worker's stdout and stderr
+                      {"load": [module, ..]}: import these before the next fork
     from the zygote   {"worker_id": hex, "pid": n} or {"worker_id": hex, "error": text}
                       {"exited": pid, "status": n}, as waitpid reports it
+                      {"loaded": [module, ..]}: those that could be imported
 
 It ends when the daemon's end hangs up: with the daemon gone, killed perhaps, the workers and the
 sockets of the session go, too. Nothing here may start a thread: a fork copies only the thread that
@@ -32,6 +34,11 @@ _PACKAGE_PATH = os.path.dirname(os.path.dirname(_HERE))
 
 _MESSAGE_MAX = 1 << 20
 
+# What a library loads at the first use of its main parts, by the library: loaded when nothing else is
+# to be done.
+_LATER = {"torch": ("torch.distributed", "torch._dynamo")}
+_LATER_MS = 1_500
+
 # Where a worker is to run, on its way through the environment.
 _CWD = "HELIOSTAT_WORKER_CWD"
 
@@ -42,6 +49,7 @@ class Zygote:
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
         self.children: set[int] = set()
+        self.later: list[str] = []
         # A signal's handler runs between two bytecodes of whatever is being done; here it only fills
         # this pipe, and the loop reaps when it comes round.
         self.wake_read, self.wake_write = os.pipe()
@@ -58,7 +66,9 @@ class Zygote:
         poll.register(self.channel, select.POLLIN)
         poll.register(self.wake_read, select.POLLIN)
         while True:
-            ready = [fd for fd, _ in poll.poll()]
+            ready = [fd for fd, _ in poll.poll(_LATER_MS if self.later else None)]
+            if not ready:
+                _load([self.later.pop(0)])
             if self.wake_read in ready:
                 self.reap()
             if self.channel.fileno() in ready:
@@ -93,6 +103,9 @@ class Zygote:
         if not data:
             self.end()
         request: dict[str, Any] = json.loads(data)
+        if (modules := request.get("load")) is not None:
+            self.load(modules)
+            return None
         try:
             # A fork of several threads would be a gamble; then a fresh interpreter has to do.
             single = len(os.listdir("/proc/self/task")) == 1
@@ -112,6 +125,13 @@ class Zygote:
                 os.setpgid(pid, pid)
             self.send({"worker_id": request["worker_id"], "pid": pid})
         return None
+
+    def load(self, modules: list[str]) -> None:
+        """Import modules for all workers to come."""
+        loaded = _load(modules)
+        later = [name for module in loaded for name in _LATER.get(module, ())]
+        self.later = [name for name in later if name not in sys.modules]
+        self.send({"loaded": loaded})
 
     def send(self, message: dict[str, Any]) -> None:
         """Answer; a daemon that is gone needs no answer."""
@@ -153,8 +173,11 @@ class Zygote:
         # This interpreter read it long ago.
         added = environment.get("PYTHONPATH", "").split(os.pathsep)
         sys.path[0:0] = [path for path in added if path]
+        # Copies of one generator would all give the same numbers.
         if (random := sys.modules.get("random")) is not None:
             random.seed()
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed()
 
 
 def _environment(request: dict[str, Any]) -> dict[str, str]:
@@ -190,6 +213,33 @@ def _work() -> None:
     worker_main.main()
 
 
+def _load(modules: list[str]) -> list[str]:
+    """Import modules; those that cannot be are left to the workers, who say why."""
+    import importlib
+    import traceback
+
+    loaded = []
+    for name in modules:
+        try:
+            importlib.import_module(name)
+            loaded.append(name)
+        except BaseException:
+            traceback.print_exc()
+    # Some libraries start threads as they are loaded, which they end before a fork and start again at
+    # their next use. This one is for them.
+    if (pid := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    _freeze()
+    return loaded
+
+
+def _freeze() -> None:
+    """What is loaded now lives for ever; a collection in a child must not touch its shared pages."""
+    gc.collect()
+    gc.freeze()
+
+
 def _ignore(_signum: int, _frame: object) -> None:
     pass
 
@@ -223,9 +273,7 @@ def main() -> None:
     os.close(null)
     sys.argv = ["heliostat-worker"]
     _preload()
-    gc.collect()
-    # What is loaded now lives for ever; a collection in a child must not touch its shared pages.
-    gc.freeze()
+    _freeze()
     Zygote(channel).serve()
     _work()
 

@@ -5,6 +5,7 @@
 mod actors;
 mod leases;
 mod lives;
+mod loaded;
 mod objects;
 mod random;
 
@@ -60,6 +61,8 @@ struct World {
     /// Workers that were started, and their connection once they have registered.
     workers: BTreeMap<WorkerId, Option<Conn>>,
     spawned: Vec<crate::Spawn>,
+    /// What the process with modules has loaded.
+    loads: Vec<String>,
     forgotten: BTreeSet<WorkerId>,
     /// What the shell would report next.
     coming: VecDeque<Event>,
@@ -102,6 +105,7 @@ impl World {
             written: 0,
             workers: BTreeMap::new(),
             spawned: Vec::new(),
+            loads: Vec::new(),
             forgotten: BTreeSet::new(),
             coming: VecDeque::new(),
             starts_at_once: true,
@@ -185,6 +189,8 @@ impl World {
             Action::RemoveFile { object_id } => {
                 assert!(self.files.remove(&object_id), "a file is removed once");
             }
+            Action::Load { modules } => self.loads = modules,
+            Action::Unload => self.loads.clear(),
             Action::FlushLogs { .. } | Action::Created { .. } | Action::StatusChanged => {}
             Action::ShutDown { reason } => self.shut_down = Some(reason),
         }

@@ -1,6 +1,7 @@
 //! Making actors, and what can be done to one besides calling it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use helio_proto::control::{ActorSpec, ConcurrencyGroup};
 use helio_proto::peer::{CallKind, Template};
@@ -20,6 +21,21 @@ use crate::{current, errors, rows, session};
 #[pyfunction]
 pub(crate) fn new_actor_id(py: Python<'_>) -> PyResult<Bound<'_, ActorID>> {
     ActorID::of(py, session::active(py)?.runtime.new_actor_id())
+}
+
+/// Have the daemon make ready for work of this kind.
+#[pyfunction]
+#[pyo3(signature = (runtime_env, workers, modules, wait = None))]
+pub(crate) fn expect(
+    py: Python<'_>,
+    runtime_env: String,
+    workers: u32,
+    modules: Vec<String>,
+    wait: Option<f64>,
+) -> PyResult<()> {
+    let session = session::active(py)?;
+    let wait = wait.map(Duration::from_secs_f64);
+    detached(py, GilSite::Control, |_| session.runtime.expect(runtime_env, workers, modules, wait))
 }
 
 /// Make an actor; a `plans.ActorCreated`.
@@ -99,6 +115,7 @@ fn spec(plan: &Plan<'_, '_>, namespace: &str) -> PyResult<ActorSpec> {
         handle: plan.bytes("handle")?,
         get_if_exists: plan.or("get_if_exists", false)?,
         max_task_retries: plan.or("max_task_retries", 0)?,
+        modules: plan.or("modules", Vec::new())?,
         ..ActorSpec::default()
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helio_proto::peer::STREAMING;
-use helio_worker::{Call, Error, Outcome, Outgoing, OutgoingValue, Work};
+use helio_worker::{Call, Error, LoopTurn, Outcome, Outgoing, OutgoingValue, Work};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -20,6 +20,7 @@ use crate::codec::Source;
 use crate::codec::args;
 use crate::current::{self, Running};
 use crate::errors;
+use crate::gil::{GilSite, detached};
 use crate::session;
 
 /// Gives the main thread to the event loop, until the process is to end.
@@ -171,4 +172,39 @@ pub(crate) fn _next_call(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         Err(Error::Disconnected(why)) => Err(PyConnectionError::new_err(why)),
         Err(error) => Err(errors::raise(py, error)),
     }
+}
+
+/// What the event loop watches between `_loop_sleeps` and `_loop_woke`.
+#[pyfunction]
+pub(crate) fn _loop_fd(py: Python<'_>) -> PyResult<i32> {
+    Ok(session::connected(py)?.runtime.poll_fd())
+}
+
+/// The event loop is about to sleep. 0: something has come, it is not to sleep. Above 0: for at most so
+/// many seconds, and `_loop_woke` follows. Below 0: as long as it likes.
+#[pyfunction]
+pub(crate) fn _loop_sleeps(py: Python<'_>) -> PyResult<f64> {
+    let session = session::connected(py)?;
+    Ok(match detached(py, GilSite::EventLoop, |_| session.runtime.loop_sleeps())? {
+        LoopTurn::Look => 0.0,
+        LoopTurn::Watch(limit) => {
+            limit.map_or(f64::INFINITY, |limit| limit.as_secs_f64().max(1e-6))
+        }
+        LoopTurn::Sleep => -1.0,
+    })
+}
+
+/// The event loop has slept so many seconds; whether `_loop_fd` was readable.
+#[pyfunction]
+pub(crate) fn _loop_woke(py: Python<'_>, slept: f64, is_readable: bool) -> PyResult<()> {
+    let session = session::connected(py)?;
+    let slept = Duration::from_secs_f64(slept.max(0.0));
+    detached(py, GilSite::EventLoop, |_| session.runtime.loop_woke(slept, is_readable))
+}
+
+/// The event loop looks around between two pieces of work.
+#[pyfunction]
+pub(crate) fn _loop_passes(py: Python<'_>) -> PyResult<()> {
+    let session = session::connected(py)?;
+    detached(py, GilSite::EventLoop, |_| session.runtime.loop_passes())
 }

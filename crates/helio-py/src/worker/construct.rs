@@ -7,7 +7,7 @@ use helio_worker::Construct;
 use pyo3::prelude::*;
 
 use super::execute::is_actor_exit;
-use super::{ASYNC, devices, failure, functions, job, main_loop, pool};
+use super::{ASYNC, devices, failure, functions, job, main_loop, pool, threads};
 use crate::calls::Extra;
 use crate::codec::Source;
 use crate::codec::args;
@@ -29,6 +29,7 @@ pub(super) enum Made {
 /// Constructs the actor and reports how it went.
 pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> PyResult<Made> {
     job::apply(py, &construct.job)?;
+    threads::limit(py, &construct.assigned.resources)?;
     devices::show(py, &construct.assigned.gpus)?;
     let Construct { spec, template, incarnation, assigned, body, deps, .. } = construct;
     let extra = Extra::from_bytes(&template.extra);

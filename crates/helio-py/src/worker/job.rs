@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::devices;
+use super::{devices, threads};
 
 /// The job whose configuration is in force.
 static PRESENT: Mutex<Option<JobId>> = Mutex::new(None);
@@ -24,6 +24,7 @@ pub(super) fn serve(py: Python<'_>, lease: &Arc<Lease>) -> PyResult<()> {
         return Ok(());
     }
     apply(py, &lease.job)?;
+    threads::limit(py, &lease.assigned.resources)?;
     devices::show(py, &lease.assigned.gpus)
 }
 

@@ -17,8 +17,11 @@ mod main_loop;
 mod pool;
 mod results;
 mod stream;
+mod threads;
 
-pub(crate) use asynchronous::{_next_call, RunningCall};
+pub(crate) use asynchronous::{
+    _loop_fd, _loop_passes, _loop_sleeps, _loop_woke, _next_call, RunningCall,
+};
 pub(crate) use execute::exit_actor;
 pub(crate) use main_loop::run_worker;
 pub(crate) use pool::_serve_pool;

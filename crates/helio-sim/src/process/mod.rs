@@ -18,7 +18,9 @@ use std::sync::Arc;
 
 use helio_owner_state::{Action, Event, Owner};
 use helio_proto::control::{ControlResponse, Failure};
-use helio_proto::node::{ClientToNode, JobConfig, LeaseClass, Register, Registered, ReleaseObject};
+use helio_proto::node::{
+    ClientToNode, Expect, JobConfig, LeaseClass, Register, Registered, ReleaseObject,
+};
 use helio_proto::peer::{Args, Frame, Template, Value};
 use helio_proto::{decode, encode};
 use helio_types::id::PUT_INDEX_BASE;
@@ -206,6 +208,12 @@ impl Process {
         self.job.job_id = registered.job_id;
         self.job.namespace = registered.namespace;
         self.owner = Some(Owner::new(address));
+        if core.rng.one_in(2) {
+            let modules = if core.rng.one_in(3) { vec!["large".to_owned()] } else { Vec::new() };
+            let workers = core.rng.range(0, 3) as u32;
+            let expect = Expect { workers, modules, request_id: 1, ..Expect::default() };
+            self.to_node(core, expect);
+        }
         core.after(1, Next::Run { pid: self.pid });
     }
 

@@ -289,6 +289,7 @@ impl Process {
             owner: (**owner.address()).clone(),
             max_concurrency: wish.concurrency,
             job_config: encode(&self.job),
+            modules: if core.rng.one_in(3) { vec!["large".to_owned()] } else { Vec::new() },
             ..ActorSpec::default()
         };
         let handle = (!is_detached).then(|| handle_object(actor));

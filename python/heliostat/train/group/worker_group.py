@@ -110,7 +110,9 @@ class WorkerGroup:
             selector = selector[index % len(selector)]
         if selector:
             options["label_selector"] = selector
-        return ray.remote(TrainWorker).options(**options).remote(self._preload)
+        return (
+            ray.remote(TrainWorker).options(**options, _preload=self._preload).remote(self._preload)
+        )
 
     def _bundle(self, index: int) -> int:
         """Any part of the reserved room: the one that a lost worker left is free again."""

@@ -48,7 +48,8 @@ class TorchConfig(BackendConfig):
 
     @property
     def preload(self) -> list[str]:
-        return ["torch", "torch.distributed"]
+        # The last is what models and optimizers load at their first step.
+        return ["torch", "torch.distributed", "torch._dynamo"]
 
     @property
     def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:

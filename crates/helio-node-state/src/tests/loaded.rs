@@ -1,0 +1,138 @@
+//! What is made ready ahead: workers, and the process that has modules loaded.
+
+use helio_proto::control::{ActorLaunch, ActorSpec};
+use helio_proto::node::{Expect, NodeToClient};
+use helio_types::{ActorId, JobId, WorkerId};
+
+use super::World;
+use crate::limits::{LOADED_IDLE_MS_MAX, WORKER_AHEAD_MS_MAX};
+use crate::{Conn, Event, Exit};
+
+fn expect(workers: u32, modules: &[&str]) -> Expect {
+    let modules = modules.iter().map(|name| (*name).to_owned()).collect();
+    Expect { workers, modules, request_id: 7, ..Expect::default() }
+}
+
+fn is_answered(world: &mut World, conn: Conn) -> bool {
+    world.took(conn, |message| matches!(message, NodeToClient::Expected(e) if e.request_id == 7))
+}
+
+fn launch_detached_with_modules(world: &mut World) {
+    launch(world, 9, "", true);
+}
+
+fn launch_with_modules(world: &mut World, n: u8, runtime_env: &str) {
+    launch(world, n, runtime_env, false);
+}
+
+fn launch(world: &mut World, n: u8, runtime_env: &str, detached: bool) {
+    let job_id = JobId(1_u32.to_be_bytes());
+    let spec = ActorSpec {
+        actor_id: ActorId::new([n; 12], job_id),
+        job_id,
+        detached,
+        modules: vec!["torch".into()],
+        runtime_env: runtime_env.into(),
+        ..ActorSpec::default()
+    };
+    let launch = ActorLaunch { spec, incarnation: 1, ..ActorLaunch::default() };
+    world.feed(Event::ControlSaid(launch.into()));
+}
+
+#[test]
+fn a_worker_is_started_ahead_and_ends_when_nothing_comes() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    world.starts_at_once = false;
+    let driver = world.driver();
+    world.say(driver, expect(1, &[]));
+    assert_eq!(world.spawned.len(), 1);
+    assert!(!is_answered(&mut world, driver));
+    world.register_worker(world.spawned[0].worker_id);
+    world.feed(Event::Tick);
+    assert!(is_answered(&mut world, driver));
+    world.pass(WORKER_AHEAD_MS_MAX - 1);
+    assert_eq!(world.workers.len(), 1);
+    world.pass(1);
+    assert_eq!(world.workers.len(), 0);
+}
+
+#[test]
+fn the_first_call_takes_the_worker_that_was_started_ahead() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.say(driver, expect(1, &[]));
+    assert!(is_answered(&mut world, driver));
+    world.request(driver, 1, world.class(1, &[("CPU", 1.0)]));
+    let lease = world.granted(driver).unwrap();
+    assert_eq!(world.spawned.len(), 1);
+    world.give_back(driver, &lease);
+    world.pass(WORKER_AHEAD_MS_MAX * 2);
+    assert_eq!(world.workers.len(), 1, "it was of use, and is kept as any other");
+}
+
+#[test]
+fn who_waits_for_a_worker_that_cannot_be_started_is_told() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    world.starts_at_once = false;
+    let driver = world.driver();
+    world.say(driver, expect(1, &[]));
+    world.worker_ends(world.spawned[0].worker_id, Exit::Code(1));
+    world.feed(Event::Tick);
+    assert!(is_answered(&mut world, driver));
+}
+
+#[test]
+fn an_actor_is_forked_from_the_process_that_has_its_modules() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.say(driver, expect(1, &[]));
+    launch_with_modules(&mut world, 1, "");
+    assert_eq!(world.loads, ["torch"]);
+    let from: Vec<bool> = world.spawned.iter().map(|spawn| spawn.is_loaded).collect();
+    assert_eq!(from, [false, true], "the one that was there does not have them");
+    // A library reads such variables while it is loaded.
+    launch_with_modules(&mut world, 2, r#"{"env_vars":{"OMP_NUM_THREADS":"3"}}"#);
+    assert!(!world.spawned[2].is_loaded);
+}
+
+#[test]
+fn tasks_use_the_process_with_modules_once_it_is_ready() {
+    let mut world = World::new(&[("CPU", 4.0)]);
+    let driver = world.driver();
+    world.say(driver, expect(0, &["torch"]));
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class.clone());
+    world.feed(Event::Loaded { is_ready: true });
+    world.request(driver, 2, class.clone());
+    world.feed(Event::Loaded { is_ready: false });
+    world.request(driver, 3, class);
+    let from: Vec<bool> = world.spawned.iter().map(|spawn| spawn.is_loaded).collect();
+    assert_eq!(from, [false, true, false]);
+}
+
+#[test]
+fn modules_are_let_go_of_when_no_job_has_wanted_them_for_long() {
+    let mut world = World::new(&[("CPU", 4.0)]);
+    let driver = world.driver();
+    world.say(driver, expect(0, &["torch"]));
+    assert_eq!(world.loads, ["torch"]);
+    world.close(driver);
+    world.pass(LOADED_IDLE_MS_MAX - 1);
+    assert_eq!(world.loads, ["torch"]);
+    world.pass(1);
+    assert!(world.loads.is_empty(), "LIMIT-1");
+}
+
+#[test]
+fn a_worker_that_suits_nobody_ends_with_its_job() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.request(driver, 1, world.class(1, &[("CPU", 1.0)]));
+    let lease = world.granted(driver).unwrap();
+    world.give_back(driver, &lease);
+    world.starts_at_once = false;
+    launch_detached_with_modules(&mut world);
+    let driver_id = WorkerId([101; 28]);
+    world.job_finished(1, driver_id);
+    assert!(!world.workers.contains_key(&lease.worker.worker_id), "the actor cannot use it");
+}

@@ -1,0 +1,69 @@
+//! An event loop that polls: an async actor's main thread sleeps in the loop's selector, and reads the
+//! process's connections there, so that a call costs no wake-up of another thread.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use rustix::event::epoll;
+
+use crate::runtime::Runtime;
+
+/// What an event loop is to do before it sleeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoopTurn {
+    /// Something has come: look for work.
+    Look,
+    /// Sleep, not longer than this, until [`Runtime::poll_fd`] or something of the loop's own is
+    /// readable; [`Runtime::loop_woke`] follows.
+    Watch(Option<Duration>),
+    /// Sleep: another thread reads the connections.
+    Sleep,
+}
+
+impl Runtime {
+    /// Readable when [`Runtime::loop_woke`] has something to do.
+    #[must_use]
+    pub fn poll_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
+    /// The loop has nothing to do and is about to sleep.
+    pub fn loop_sleeps(&self) -> LoopTurn {
+        {
+            let mut state = self.settled();
+            state.urgent = false;
+            state.flush();
+        }
+        if !self.duty.enter_loop(|| self.wake_up()) {
+            return LoopTurn::Sleep;
+        }
+        let mut buffer: [MaybeUninit<epoll::Event>; 1] = [MaybeUninit::uninit()];
+        // An error comes again where it is handled.
+        if self.look(&mut buffer).unwrap_or(true) {
+            self.poll_once();
+            return LoopTurn::Look;
+        }
+        LoopTurn::Watch(self.due())
+    }
+
+    /// The loop has slept so long.
+    pub fn loop_woke(&self, slept: Duration, is_readable: bool) {
+        if is_readable {
+            self.woke_soon(slept);
+        }
+        self.poll_once();
+    }
+
+    /// The loop is busy: what has come is taken in all the same.
+    pub fn loop_passes(&self) {
+        if self.duty.enter_loop(|| {}) {
+            self.poll_once();
+        }
+    }
+
+    fn poll_once(&self) {
+        let (_, news) = self.poll(Some(Duration::ZERO));
+        self.duty.leave(news);
+    }
+}

@@ -1,0 +1,241 @@
+"""``init`` and ``shutdown``.
+
+What a daemon takes to start is most of what ``init`` takes, so nothing is imported here that is not
+needed before it is started; the rest of the package is loaded while it starts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from heliostat.core import address as addresses
+from heliostat.core import logging_config as logs
+from heliostat.core import session, settings
+from heliostat.core.daemon import NodeOptions
+from heliostat.core.job import JobConfig
+from heliostat.core.labels import check_labels
+from heliostat.core.runtime_env import check_runtime_env
+
+if TYPE_CHECKING:
+    from heliostat.core.context import RayContext
+    from heliostat.core.logging_config import LoggingConfig
+    from heliostat.core.runtime_env import RuntimeEnv
+
+OBJECT_STORE_BYTES_MIN = 75 << 20
+
+# Keywords beside the documented ones: those that a daemon takes, those that would change something
+# that it does not have, and those that make no difference to anybody.
+_OF_THE_DAEMON = ("_temp_dir", "_node_ip_address", "_node_name", "_memory")
+_WITHOUT_EFFECT = (
+    "_system_config",
+    "_tracing_startup_hook",
+    "_plasma_directory",
+    "_metrics_export_port",
+    "object_spilling_directory",
+)
+_IGNORED = (
+    "_driver_object_store_memory",
+    "_enable_object_reconstruction",
+    "_redis_max_memory",
+    "_redis_password",
+    "_redis_username",
+    "_skip_env_hook",
+)
+_HIDDEN = (*_OF_THE_DAEMON, *_WITHOUT_EFFECT, *_IGNORED)
+
+logger = logging.getLogger("heliostat")
+
+
+def init(
+    address: str | None = None,
+    *,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    resources: dict[str, float] | None = None,
+    labels: dict[str, str] | None = None,
+    object_store_memory: int | None = None,
+    local_mode: bool = False,
+    ignore_reinit_error: bool = False,
+    include_dashboard: bool | None = None,
+    dashboard_host: str = "127.0.0.1",
+    dashboard_port: int | None = None,
+    job_config: JobConfig | Mapping[str, Any] | None = None,
+    configure_logging: bool = True,
+    logging_level: int | str = "info",
+    logging_format: str | None = None,
+    logging_config: LoggingConfig | None = None,
+    log_to_driver: bool | None = None,
+    namespace: str | None = None,
+    runtime_env: Mapping[str, Any] | RuntimeEnv | None = None,
+    enable_resource_isolation: bool = False,
+    cgroup_path: str | None = None,
+    system_reserved_cpu: float | None = None,
+    system_reserved_memory: int | None = None,
+    proxy_server_url: str | None = None,
+    **kwargs: Any,
+) -> RayContext:
+    """Connect to a cluster, or start one on this machine and connect to it.
+
+    ``address=None`` connects to the cluster that RAY_ADDRESS names or that ``heliostat start`` made
+    here, and starts one where there is none; ``"auto"`` never starts one, ``"local"`` always does,
+    ``"host:port"`` means that cluster. ``num_cpus``, ``num_gpus``, ``resources``, ``labels`` and
+    ``object_store_memory`` describe a cluster that is started; everything else has the meaning that
+    users of Ray know.
+    """
+    _refuse_unknown(kwargs, local_mode)
+    if enable_resource_isolation or cgroup_path or system_reserved_cpu or system_reserved_memory:
+        raise NotImplementedError("resource isolation by cgroups is not in this release")
+    if configure_logging:
+        logs.set_up(settings.text("LOGGER_LEVEL") or logging_level, logging_format)
+    if session.is_initialized():
+        return _again(ignore_reinit_error)
+
+    idle = [name for name in _WITHOUT_EFFECT if kwargs.get(name)]
+    if include_dashboard:
+        idle.append("include_dashboard")
+    if idle:
+        logger.warning("Without effect in this release of Heliostat: %s", ", ".join(idle))
+    job = _job(job_config, namespace, runtime_env)
+    options = _node_options(num_cpus, num_gpus, resources, labels, object_store_memory, kwargs)
+    found = addresses.resolve(address, options.temp_dir)
+    if found is None:
+        begun = session.begin(options, job, _log_to_driver(log_to_driver))
+        logger.info("Started a local Heliostat instance: %s", begun.address.session_dir)
+    else:
+        given = {
+            "num_cpus": num_cpus,
+            "num_gpus": num_gpus,
+            "resources": resources,
+            "labels": labels,
+            "object_store_memory": object_store_memory,
+            "_system_config": kwargs.get("_system_config"),
+        }
+        refused = [name for name, value in given.items() if value is not None]
+        if refused:
+            raise ValueError(
+                "When connecting to an existing cluster, "
+                f"{' and '.join(refused)} must not be provided."
+            )
+        begun = session.begin(found, job, _log_to_driver(log_to_driver))
+        logger.info("Connected to the cluster at %s", begun.address.control_address)
+    if logging_config is not None:
+        logging_config.apply()
+    return _context()
+
+
+def _context() -> RayContext:
+    from heliostat.core.context import RayContext
+
+    return RayContext(session.info(), shutdown)
+
+
+def _refuse_unknown(hidden: Mapping[str, Any], local_mode: bool) -> None:
+    if local_mode:
+        raise RuntimeError(
+            "`local_mode` is no longer supported. Run the functions directly, or debug them in a "
+            "worker."
+        )
+    if "storage" in hidden:
+        raise RuntimeError(
+            "Cluster-wide storage configuration has been removed: there is no `storage` argument."
+        )
+    unknown = [name for name in hidden if name not in _HIDDEN]
+    if unknown:
+        raise RuntimeError(f"Unknown keyword argument(s): {', '.join(unknown)}")
+
+
+def _again(ignore: bool) -> RayContext:
+    if not ignore:
+        raise session.begun_twice()
+    logger.info("Calling ray.init() again after it has already been called.")
+    return _context()
+
+
+def _job(
+    given: JobConfig | Mapping[str, Any] | None,
+    namespace: str | None,
+    runtime_env: Mapping[str, Any] | None,
+) -> JobConfig:
+    job = given if isinstance(given, JobConfig) else JobConfig.from_json(given or {})
+    if runtime_env is not None:
+        check_runtime_env(runtime_env, of_job=True)
+        job.set_runtime_env(runtime_env)
+    check_runtime_env(job.runtime_env, of_job=True)
+    name = namespace if namespace is not None else job.ray_namespace or settings.text("NAMESPACE")
+    if name is not None:
+        if not isinstance(name, str):
+            raise TypeError("namespace must be None or a string.")
+        if name == "":
+            raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
+        job.set_ray_namespace(name)
+    return job
+
+
+def _log_to_driver(given: bool | None) -> bool:
+    return settings.flag("LOG_TO_DRIVER", True) if given is None else bool(given)
+
+
+def _node_options(
+    num_cpus: float | None,
+    num_gpus: float | None,
+    resources: Mapping[str, float] | None,
+    labels: Mapping[str, str] | None,
+    object_store_memory: int | None,
+    hidden: Mapping[str, Any],
+) -> NodeOptions:
+    wanted = NodeOptions(
+        owned=True,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=hidden.get("_memory"),
+        object_store_memory=object_store_memory,
+        resources=dict(resources or {}),
+        labels=check_labels(labels),
+        node_ip_address=hidden.get("_node_ip_address"),
+        node_name=hidden.get("_node_name"),
+        temp_dir=settings.temp_dir(hidden.get("_temp_dir")),
+    )
+    check_node_options(wanted)
+    return wanted
+
+
+def check_node_options(options: NodeOptions) -> None:
+    """Refuse quantities that no node can have, in the words users know."""
+    named = {"CPU": options.num_cpus, "GPU": options.num_gpus, **options.resources}
+    for name in ("CPU", "GPU", "memory", "object_store_memory"):
+        if name in options.resources:
+            keyword = {"CPU": "num_cpus", "GPU": "num_gpus"}.get(name, name)
+            raise AssertionError(
+                f"{dict(options.resources)} -> `{name}` cannot be a custom resource because it is "
+                f"one of the default resources. Use `{keyword}` instead."
+            )
+    for name, quantity in named.items():
+        if quantity is None:
+            continue
+        if isinstance(quantity, bool) or not isinstance(quantity, int | float):
+            raise AssertionError(f"{name} ({type(quantity)}): {quantity}")
+        if quantity < 0:
+            raise ValueError(
+                f"Resource quantities must be nonnegative. Violated by resource '{name}' in "
+                f"{ {n: q for n, q in named.items() if q is not None} }."
+            )
+    if options.object_store_memory is not None:
+        if not isinstance(options.object_store_memory, int):
+            raise TypeError(
+                f"object_store_memory is a number of bytes, got {options.object_store_memory!r}"
+            )
+        if options.object_store_memory < OBJECT_STORE_BYTES_MIN:
+            raise ValueError(
+                f"Attempting to cap object store memory usage at {options.object_store_memory} bytes, "
+                f"but the minimum allowed is {OBJECT_STORE_BYTES_MIN} bytes."
+            )
+
+
+def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
+    """Leave the cluster; end it if ``init`` started it. Nothing happens where there is no session."""
+    session.end()
+
+
+session.set_start(init)

@@ -1,0 +1,53 @@
+"""Modules that take seconds to load: workers are forked from a process that has them already.
+
+Which those are is seen from what the driver has loaded and from what a class's code names; a library
+that knows better says so with the option ``_preload`` of its actors.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+LARGE = ("torch",)
+
+
+def loaded() -> list[str]:
+    """The large modules that this process has."""
+    return [name for name in LARGE if name in sys.modules]
+
+
+def mentioned(cls: type) -> list[str]:
+    """The large modules that code beside this class mentions: its module imports them or names them."""
+    module = sys.modules.get(cls.__module__)
+    if module is None or cls.__module__.partition(".")[0] in ("heliostat", "ray"):
+        return []
+    return sorted(_large(_names(cls, vars(module).values())))
+
+
+def _names(cls: type, values: Iterable[Any]) -> Iterator[str]:
+    for value in (cls, *vars(cls).values(), *list(values)):
+        if isinstance(value, ModuleType):
+            yield value.__name__
+        elif isinstance(value, FunctionType):
+            yield from _code_names(value.__code__)
+            yield str(value.__module__)
+        elif isinstance(value, type):
+            yield str(value.__module__)
+            for base in value.__mro__:
+                yield str(base.__module__)
+
+
+def _code_names(code: CodeType) -> Iterator[str]:
+    """What a function imports, too, when it does so only as it runs."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _code_names(constant)
+
+
+def _large(names: Iterable[str]) -> set[str]:
+    roots = {name.partition(".")[0] for name in names}
+    return roots.intersection(LARGE)
