@@ -27,6 +27,8 @@ from heliostat.core.plans import (
     ActorPlan,
     ActorRow,
     Current,
+    GroupPlan,
+    GroupRow,
     JobRow,
     NodeRow,
     Session,
@@ -337,6 +339,19 @@ def list_named_actors(all_namespaces: bool = False) -> list[tuple[str, str]]:
 def list_nodes() -> list[NodeRow]: ...
 def list_actors() -> list[ActorRow]: ...
 def list_jobs() -> list[JobRow]: ...
+def create_group(plan: GroupPlan) -> ObjectRef:
+    """The ref is ready when the control service knows the group, or raises when it refuses."""
+
+def await_group(group_id: PlacementGroupID, value: Any) -> ObjectRef:
+    """The ref becomes `value` when every bundle is reserved; raises when the group is gone."""
+
+def remove_group(group_id: PlacementGroupID) -> None: ...
+def get_group(
+    group_id: PlacementGroupID | None, name: str = "", namespace: str = ""
+) -> GroupRow | None:
+    """By name in the session's namespace when the id is `None`."""
+
+def list_groups() -> list[GroupRow]: ...
 def kv_put(key: bytes, value: bytes, *, namespace: str = "", overwrite: bool = True) -> bool:
     """Whether it was there already."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import IS_HELIOSTAT, wait_until
+from harness import wait_until
 from ray.util import (
     get_current_placement_group,
     get_placement_group,
@@ -16,15 +16,7 @@ from ray.util import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-pytestmark = [
-    pytest.mark.usefixtures("ray_start"),
-    pytest.mark.xfail(
-        IS_HELIOSTAT,
-        raises=NotImplementedError,
-        strict=False,
-        reason="the core reserves no bundles yet",
-    ),
-]
+pytestmark = pytest.mark.usefixtures("ray_start")
 
 CLUSTER = {"num_cpus": 4, "num_gpus": 2}
 

@@ -64,3 +64,12 @@ pub const KV_BYTES_MAX: usize = 1 << 30;
 
 /// How many rows a listing has at most.
 pub const LIST_ROWS_MAX: usize = 10_000;
+
+/// How many placement groups may wait or be placed; the next creation fails.
+pub const GROUPS_MAX: usize = 100_000;
+
+/// How many bundles a placement group may have; a larger one is refused.
+pub const BUNDLES_MAX: usize = 10_000;
+
+/// How many removed placement groups are remembered; the oldest is forgotten.
+pub const REMOVED_GROUPS_MAX: usize = 1_000;

@@ -19,11 +19,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use helio_config::control::{DEAD_ACTORS_MAX, UNKNOWN_ACTOR_MS_MAX};
 use helio_proto::cluster::{ActorEnded, ActorStarted, RunningActor, StopActor};
 use helio_proto::control::{ActorPhase, ActorSpec, KillActor};
+use helio_scheduler::taken;
 use helio_types::{
     ActorId, DeathCause, DeathKind, JobId, NodeId, ResourceSet, WorkerAddress, WorkerId,
 };
 
 use crate::Control;
+use crate::placing::Promised;
 
 /// Where an actor is in its life.
 #[derive(Clone, PartialEq, Debug)]
@@ -142,7 +144,10 @@ impl Control {
         self.persist_spec(&actor);
         self.persist_incarnation(&actor);
         self.actors.insert(actor_id, actor);
-        self.wait(actor_id);
+        self.join_group(actor_id);
+        if !self.actors[&actor_id].is_dead() {
+            self.wait(actor_id);
+        }
     }
 
     pub(crate) fn on_actor_started(&mut self, node_id: NodeId, started: ActorStarted) {
@@ -158,8 +163,8 @@ impl Control {
         actor.state = State::Alive { address, pid };
         actor.why.clear();
         let ending = actor.ending;
-        let held = actor.spec.resources.clone();
-        self.settle(node_id, actor_id, held);
+        let held = taken(&actor.spec.resources, &actor.spec.strategy).into_owned();
+        self.settle(node_id, Promised::Actor(actor_id), held);
         self.publish(actor_id);
         if ending {
             self.stop(actor_id, "its last handle is gone", true);
@@ -177,12 +182,13 @@ impl Control {
         if retry && starting && !actor.ending {
             // The node was fuller than it seemed: believe it until it says more.
             actor.state = State::Waiting { since_ms: self.now_ms };
-            let need = actor.spec.placement_resources.clone();
-            self.reserve(node_id, actor_id, need);
+            let spec = &actor.spec;
+            let need = taken(&spec.placement_resources, &spec.strategy).into_owned();
+            self.reserve(node_id, Promised::Actor(actor_id), need);
             self.wait(actor_id);
             return;
         }
-        self.settle(node_id, actor_id, ResourceSet::default());
+        self.settle(node_id, Promised::Actor(actor_id), ResourceSet::default());
         self.process_ended(actor_id, cause);
         self.place_waiting();
     }
@@ -221,6 +227,8 @@ impl Control {
         actor.spec.job_config = Vec::new();
         let name = (actor.spec.namespace.clone(), actor.spec.name.clone());
         let owner = actor.spec.owner.worker_id;
+        let strategy = actor.spec.strategy.clone();
+        self.leave_group(actor_id, &strategy);
         if self.names.get(&name) == Some(&actor_id) {
             self.names.remove(&name);
         }
@@ -232,6 +240,7 @@ impl Control {
         }
         self.forget_actor(actor_id);
         self.publish(actor_id);
+        self.end_groups_of_actor(actor_id);
         self.dead_actors.push_back(actor_id);
         if self.dead_actors.len() > DEAD_ACTORS_MAX
             && let Some(oldest) = self.dead_actors.pop_front()
@@ -244,7 +253,7 @@ impl Control {
     pub(crate) fn kill(&mut self, actor_id: ActorId, cause: DeathCause) {
         self.stop(actor_id, &cause.message, false);
         if let Some(node_id) = self.actors.get(&actor_id).and_then(Actor::node_id) {
-            self.settle(node_id, actor_id, ResourceSet::default());
+            self.settle(node_id, Promised::Actor(actor_id), ResourceSet::default());
         }
         self.end_actor(actor_id, cause);
     }
@@ -436,6 +445,10 @@ impl Control {
         let absent = owners
             .filter(|id| !id.is_nil() && !self.nodes.get(id).is_some_and(|node| node.info.alive));
         let lost: BTreeSet<NodeId> = absent.chain(lost.iter().copied()).collect();
+        let holders = self.groups.all.values().filter(|group| !group.is_removed);
+        let holders = holders.flat_map(|group| group.places.values().copied());
+        let absent = holders.filter(|id| !self.nodes.get(id).is_some_and(|node| node.info.alive));
+        let lost: BTreeSet<NodeId> = absent.chain(lost).collect();
         for node_id in lost {
             let cause = DeathCause::new(DeathKind::NodeDied, "its node did not come back");
             self.node_gone(node_id, &cause);

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use helio_scheduler::InGroup;
+use helio_types::NodeId;
+
 use crate::Control;
 use crate::actors::State;
 use crate::members;
@@ -19,8 +22,12 @@ pub struct Census {
     pub owners: usize,
     /// Followers of actors that are not known.
     pub unknown: usize,
-    /// What was promised to actors.
+    /// What was promised to actors and groups.
     pub reservations: usize,
+    /// Placement groups that are placed or wait.
+    pub groups: usize,
+    /// Groups whose end somebody waits for.
+    pub awaited: usize,
 }
 
 impl Census {
@@ -42,6 +49,8 @@ impl Control {
             owners: self.owned.len(),
             unknown: self.unknown.len(),
             reservations: self.nodes.values().map(|node| node.reserved.len()).sum(),
+            groups: self.groups.all.len() - self.groups.removed.len(),
+            awaited: self.groups.awaited.len(),
         }
     }
 
@@ -115,6 +124,37 @@ impl Control {
             self.kv.entries.iter().map(|((_, key), value)| key.len() + value.len()).sum();
         if kv_bytes != self.kv.bytes {
             return Err("the size of the key-value table is wrong".to_owned());
+        }
+        self.check_groups()
+    }
+
+    fn check_groups(&self) -> Result<(), String> {
+        for (group_id, group) in &self.groups.all {
+            let waits = !group.is_removed && group.trying.is_none() && !group.is_placed();
+            if waits != self.groups.queued.contains_key(group_id) {
+                return Err(format!("group {group_id} is in the queue: {}, wrongly", !waits));
+            }
+            let named = (group.spec.namespace.clone(), group.spec.name.clone());
+            let holds_name = self.groups.names.get(&named) == Some(group_id);
+            if holds_name != (!group.is_removed && !group.spec.name.is_empty()) {
+                return Err(format!("group {group_id} holds its name: {holds_name}, wrongly"));
+            }
+            if group.waiters.is_empty() == self.groups.awaited.contains(group_id) {
+                return Err(format!("the index of who waits for group {group_id} is wrong"));
+            }
+            let gone = |id: &&NodeId| !self.nodes.get(id).is_some_and(|node| node.info.alive);
+            let gone = group.places.values().find(gone).filter(|_| !group.is_removed);
+            if let Some(node_id) = gone.filter(|_| self.recovering_until_ms.is_none()) {
+                return Err(format!("group {group_id} has a bundle on {node_id}, which is gone"));
+            }
+        }
+        for (actor_id, actor) in &self.actors {
+            let Some(place) = InGroup::of(&actor.spec.strategy) else { continue };
+            let lives_there =
+                self.group(place.group_id).is_some_and(|group| group.users.contains(actor_id));
+            if lives_there == actor.is_dead() {
+                return Err(format!("{actor_id} is {:?}, and in its group: {lives_there}", actor.state));
+            }
         }
         Ok(())
     }

@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | `session` | the session's name | at the first start |
 //! | `a/` actor id | its `ActorSpec` | when it is created; deleted when it is dead |
+//! | `g/` group id | its `GroupSpec` | when it is created; deleted when it is removed |
+//! | `h/` group id | its `GroupInfo`, for the nodes of its bundles | when they are placed or lost; deleted likewise |
 //! | `i/` actor id | its `ActorInfo`, for incarnation and node | when it is created, restarted or sent to a node; deleted likewise |
 //! | `j/` job id | its `JobInfo` | when it begins and ends; deleted when it is forgotten |
 //! | `k/` namespace length (4 bytes, big-endian), namespace, key | the value | at each put; deleted at each delete |
@@ -12,9 +14,11 @@
 
 use helio_proto::control::{ActorInfo, ActorSpec, JobInfo};
 use helio_proto::{decode, encode};
-use helio_types::{ActorId, DeathCause, DeathKind, JobId, NodeId};
+use helio_proto::group::{GroupInfo, GroupSpec, Place};
+use helio_types::{ActorId, DeathCause, DeathKind, JobId, NodeId, PlacementGroupId};
 
 use crate::actors::{Actor, State};
+use crate::groups::Group;
 use crate::{Action, Control};
 
 /// An entry to write (`Some`) or delete (`None`).
@@ -68,6 +72,23 @@ impl Control {
         self.persist(Change { key: key(b"i/", &actor_id.0), value: None });
     }
 
+    pub(crate) fn persist_group(&mut self, spec: &GroupSpec) {
+        self.persist(Change { key: key(b"g/", &spec.group_id.0), value: Some(encode(spec)) });
+    }
+
+    pub(crate) fn persist_places(&mut self, group_id: PlacementGroupId) {
+        let Some(group) = self.group(group_id) else { return };
+        let places = group.places.iter().map(|(bundle, id)| Place { bundle: *bundle, node_id: *id });
+        let spec = GroupSpec { group_id, ..GroupSpec::default() };
+        let info = GroupInfo { spec, places: places.collect(), ..GroupInfo::default() };
+        self.persist(Change { key: key(b"h/", &group_id.0), value: Some(encode(&info)) });
+    }
+
+    pub(crate) fn forget_group(&mut self, group_id: PlacementGroupId) {
+        self.persist(Change { key: key(b"g/", &group_id.0), value: None });
+        self.persist(Change { key: key(b"h/", &group_id.0), value: None });
+    }
+
     pub(crate) fn persist_job(&mut self, job: &JobInfo) {
         self.persist(Change { key: key(b"j/", &job.job_id.0), value: Some(encode(job)) });
     }
@@ -110,6 +131,7 @@ impl Control {
             control.persist(Change { key: SESSION.to_vec(), value: Some(name) });
         } else {
             control.begin_recovery();
+            control.resume_groups();
             for node_id in gone {
                 let sentence = "the node it ran on is gone: its daemon died and was started again";
                 control.node_gone(*node_id, &DeathCause::new(DeathKind::NodeDied, sentence));
@@ -135,6 +157,23 @@ impl Control {
                     self.owned.entry(spec.owner.worker_id).or_default().insert(spec.actor_id);
                 }
                 self.actors.insert(spec.actor_id, Actor::new(spec, State::Recovering));
+            }
+            b"g/" => {
+                let spec: GroupSpec = decode(&value).ok()?;
+                let group_id = spec.group_id;
+                if !spec.name.is_empty() {
+                    self.groups.names.insert((spec.namespace.clone(), spec.name.clone()), group_id);
+                }
+                self.groups.all.insert(group_id, Group::new(spec, self.now_ms));
+            }
+            b"h/" => {
+                // In the order of keys every `g/` comes before any `h/`.
+                let info: GroupInfo = decode(&value).ok()?;
+                let group = self.groups.all.get_mut(&info.spec.group_id)?;
+                let n_bundles = group.spec.bundles.len();
+                let known = info.places.iter().filter(|place| (place.bundle as usize) < n_bundles);
+                group.places = known.map(|place| (place.bundle, place.node_id)).collect();
+                group.took_ms = Some(0);
             }
             b"i/" => {
                 // In the order of keys every `a/` comes before any `i/`.

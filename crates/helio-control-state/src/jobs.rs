@@ -77,6 +77,7 @@ impl Control {
 
     pub(crate) fn on_client_gone(&mut self, node_id: NodeId, gone: &ClientGone) {
         self.drop_follower(node_id, gone.worker_id);
+        self.drop_waiter(|asker| asker.worker_id == gone.worker_id);
         if gone.is_driver {
             self.driver_gone(gone.worker_id);
         }
@@ -96,6 +97,7 @@ impl Control {
         job.alive = false;
         job.ended_ms = self.now_ms;
         self.end_actors_of_job(job.job_id);
+        self.end_groups_of_job(job.job_id);
         self.persist_job(&job);
         let all: Vec<NodeId> = self.views.iter().map(|view| view.address.node_id).collect();
         for node_id in all {

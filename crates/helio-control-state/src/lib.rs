@@ -20,13 +20,15 @@
 //! for (WHY-1), see [`helio_scheduler::why`].
 //!
 //! Reading order: this file, `members` (nodes), `jobs`, `actors` (an actor's life), `placing` (where
-//! it goes), `requests` (what clients ask), `kv`, `durable` (what survives).
+//! it goes), `groups` and `bundles` (placement groups), `requests` (what clients ask), `kv`, `durable` (what survives).
 
 #![forbid(unsafe_code)]
 
 mod actors;
+mod bundles;
 pub mod check;
 mod durable;
+mod groups;
 mod jobs;
 mod kv;
 mod members;
@@ -110,6 +112,7 @@ pub struct Control {
     /// Who follows actors that are not known yet.
     unknown: BTreeMap<ActorId, actors::Unknown>,
     kv: kv::Table,
+    groups: groups::Groups,
     /// Derived from `nodes`: what placement sees, in the order of node ids.
     views: Vec<NodeView>,
     /// Derived from `actors`: those that wait for a node.
@@ -209,6 +212,8 @@ impl Control {
             NodeToControl::ClientGone(gone) => self.on_client_gone(node_id, &gone),
             NodeToControl::ActorStarted(started) => self.on_actor_started(node_id, started),
             NodeToControl::ActorEnded(ended) => self.on_actor_ended(node_id, ended),
+            NodeToControl::BundlesHeld(held) => self.on_bundles_held(node_id, held),
+            NodeToControl::AskGroup(ask) => self.on_ask_group(node_id, &ask),
             NodeToControl::JobLogs(logs) => self.on_job_logs(logs),
             NodeToControl::Leaving(leaving) => {
                 self.node_died(node_id, &format!("it left: {}", leaving.reason))

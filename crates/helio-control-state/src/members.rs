@@ -18,8 +18,9 @@ use helio_config::control::{
 use helio_proto::cluster::{ClusterView, NodeAccepted, RegisterNode};
 use helio_proto::control::NodeInfo;
 use helio_scheduler::NodeView;
-use helio_types::{ActorId, DeathCause, DeathKind, NodeId, ResourceSet, WorkerId};
+use helio_types::{DeathCause, DeathKind, NodeId, ResourceSet, WorkerId};
 
+use crate::placing::Promised;
 use crate::{Action, Control};
 
 /// A node.
@@ -33,8 +34,8 @@ pub(crate) struct Node {
     pub(crate) heard_ms: u64,
     /// Since when it has no connection.
     pub(crate) lost_ms: Option<u64>,
-    /// What was promised to actors and is not in `info.available` yet, and since when.
-    pub(crate) reserved: BTreeMap<ActorId, (ResourceSet, u64)>,
+    /// What was promised and is not in `info.available` yet, and since when.
+    pub(crate) reserved: BTreeMap<Promised, (ResourceSet, u64)>,
     /// The others have not been told of its newest resources.
     pub(crate) changed: bool,
 }
@@ -75,7 +76,7 @@ impl Control {
             self.out.push(Action::Disconnect { node_id });
             return;
         }
-        let RegisterNode { info, actors, clients, clients_known } = register;
+        let RegisterNode { info, actors, clients, clients_known, bundles } = register;
         let is_new = !self.nodes.contains_key(&node_id);
         let version = self.next_version();
         let node = self.nodes.entry(node_id).or_default();
@@ -97,6 +98,7 @@ impl Control {
                 address.host, address.port
             )));
         }
+        self.reconcile_bundles(node_id, &bundles);
         self.reconcile_actors(node_id, &actors);
         if clients_known {
             self.reconcile_clients(node_id, &clients);
@@ -209,6 +211,8 @@ impl Control {
         }
         self.end_owned_on(node_id, |_| true, "its owner's node is gone");
         self.drop_followers_on(node_id);
+        self.drop_waiter(|asker| asker.node_id == node_id);
+        self.bundles_on_node_gone(node_id);
         self.actors_on_node_ended(node_id, cause);
     }
 

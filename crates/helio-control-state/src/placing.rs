@@ -4,7 +4,7 @@
 //! shape finds no room, none of the shape does, so a pass over a long queue costs one placement a
 //! shape.
 //!
-//! What a launched actor will take is reserved in the node's view, so that a burst is spread. A
+//! What a launched actor will take, or a bundle that is being reserved, is promised in the node's view, so that a burst is spread. A
 //! reservation ends with the node's next status, which knows better, and at the latest after
 //! [`RESERVATION_MS_MAX`]: a node may lend an actor's resources on while its constructor waits, and
 //! another actor may be what it waits for.
@@ -15,8 +15,10 @@ use helio_config::control::{HEARTBEAT_MS, LIST_ROWS_MAX, WHY_AFTER_MS};
 use helio_proto::cluster::ControlToNode;
 use helio_proto::control::{ActorLaunch, PendingDemand, Strategy};
 use helio_proto::encode;
-use helio_scheduler::{Placement, fails_when_infeasible, place, why};
-use helio_types::{ActorId, Assigned, DeathCause, DeathKind, NodeId, ResourceSet};
+use helio_scheduler::{Placement, fails_when_infeasible, place, taken, why};
+use helio_types::{
+    ActorId, Assigned, DeathCause, DeathKind, NodeId, PlacementGroupId, ResourceSet,
+};
 
 use crate::Control;
 use crate::actors::State;
@@ -24,6 +26,15 @@ use crate::durable::incarnation;
 
 /// How long a reservation lasts, in milliseconds.
 pub(crate) const RESERVATION_MS_MAX: u64 = 200;
+
+/// What resources were promised to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Promised {
+    /// An actor that was sent to the node.
+    Actor(ActorId),
+    /// Bundles of a placement group that the node was asked to hold.
+    Group(PlacementGroupId),
+}
 
 /// A need and a strategy, in a form that can be compared.
 type Shape = (ResourceSet, Vec<u8>);
@@ -67,7 +78,8 @@ impl Control {
     pub(crate) fn wait(&mut self, actor_id: ActorId) {
         let Some(actor) = self.actors.get(&actor_id) else { return };
         let strategy = actor.spec.strategy.clone();
-        let shape = (actor.spec.placement_resources.clone(), encode(&strategy));
+        let need = taken(&actor.spec.placement_resources, &strategy).into_owned();
+        let shape = (need, encode(&strategy));
         self.waiting.next += 1;
         let number = self.waiting.next;
         self.waiting.places.insert(actor_id, (shape.clone(), number));
@@ -82,7 +94,7 @@ impl Control {
         let oldest = queue.actors.first_key_value().and_then(|(_, id)| self.actors.get(id));
         let told =
             oldest.map(|oldest| oldest.why.clone()).filter(|told| !told.is_empty() && !is_first);
-        let text = told.unwrap_or_else(|| why(&self.views, &shape.0, &queue.strategy));
+        let text = told.unwrap_or_else(|| self.why_shape(&shape, &queue.strategy));
         if let Some(actor) = self.actors.get_mut(&actor_id) {
             actor.why = text;
         }
@@ -94,6 +106,7 @@ impl Control {
 
     /// Something has become free: the shape whose oldest actor waits longest goes first.
     pub(crate) fn place_waiting(&mut self) {
+        self.place_groups();
         let mut order: Vec<(u64, Shape)> = Vec::with_capacity(self.waiting.queues.len());
         for (shape, queue) in &self.waiting.queues {
             if let Some((number, _)) = queue.actors.first_key_value() {
@@ -141,9 +154,10 @@ impl Control {
         for (name, quantity) in actor.spec.resources.iter() {
             takes.set(name, takes.get(name).max(quantity));
         }
+        let takes = taken(&takes, &actor.spec.strategy).into_owned();
         let change = incarnation(actor);
         self.persist(change);
-        self.reserve(node_id, actor_id, takes);
+        self.reserve(node_id, Promised::Actor(actor_id), takes);
         self.send_launch(node_id, actor_id);
     }
 
@@ -156,17 +170,17 @@ impl Control {
         self.send(node_id, ControlToNode::LaunchActor(launch));
     }
 
-    pub(crate) fn reserve(&mut self, node_id: NodeId, actor_id: ActorId, resources: ResourceSet) {
+    pub(crate) fn reserve(&mut self, node_id: NodeId, to: Promised, resources: ResourceSet) {
         let Some(node) = self.nodes.get_mut(&node_id) else { return };
-        let before = node.reserved.insert(actor_id, (resources.clone(), self.now_ms));
+        let before = node.reserved.insert(to, (resources.clone(), self.now_ms));
         self.adjust_view(node_id, before.map(|(before, _)| before), &resources);
     }
 
-    /// The actor has started and holds so much, or has ended and holds nothing. If the node has not
-    /// spoken since the launch, this replaces what was reserved for it; else the node counts it.
-    pub(crate) fn settle(&mut self, node_id: NodeId, actor_id: ActorId, holds: ResourceSet) {
+    /// It has started and holds so much, or has ended and holds nothing. If the node has not spoken since
+    /// the promise, this replaces what was reserved for it; else the node counts it.
+    pub(crate) fn settle(&mut self, node_id: NodeId, to: Promised, holds: ResourceSet) {
         let Some(node) = self.nodes.get_mut(&node_id) else { return };
-        if let Some(reserved) = node.reserved.get_mut(&actor_id) {
+        if let Some(reserved) = node.reserved.get_mut(&to) {
             let before = std::mem::replace(&mut reserved.0, holds.clone());
             self.adjust_view(node_id, Some(before), &holds);
         }
@@ -202,15 +216,19 @@ impl Control {
         }
     }
 
+    fn why_shape(&self, shape: &Shape, strategy: &Strategy) -> String {
+        self.why_group_of(strategy).unwrap_or_else(|| why(&self.views, &shape.0, strategy))
+    }
+
     /// What waits for a node, by shape.
     pub(crate) fn pending_demands(&self) -> Vec<PendingDemand> {
         let queues = self.waiting.queues.iter().take(LIST_ROWS_MAX);
         let demand = |(shape, queue): (&Shape, &Queue)| PendingDemand {
             resources: shape.0.clone(),
             count: queue.actors.len() as u64,
-            why: why(&self.views, &shape.0, &queue.strategy),
+            why: self.why_shape(shape, &queue.strategy),
         };
-        queues.map(demand).collect()
+        queues.map(demand).chain(self.pending_bundles()).take(LIST_ROWS_MAX).collect()
     }
 
     /// Tells those who hold handles of waiting actors what these wait for, and once, when there is no
@@ -220,10 +238,12 @@ impl Control {
             return;
         }
         self.explained_ms = self.now_ms;
+        self.explain_groups();
         let mut told = Vec::new();
         for (shape, queue) in &self.waiting.queues {
-            let text = why(&self.views, &shape.0, &queue.strategy);
-            let hopeless = matches!(
+            let text = self.why_shape(shape, &queue.strategy);
+            let of_group = self.why_group_of(&queue.strategy).is_some();
+            let hopeless = !of_group && matches!(
                 place(&self.views, None, &shape.0, &queue.strategy, 0, &[]),
                 Placement::Infeasible(_)
             );

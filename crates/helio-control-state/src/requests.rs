@@ -13,7 +13,7 @@ use helio_types::{NodeId, WorkerId};
 use crate::{Action, Control};
 
 /// Whom an answer goes to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Asker {
     pub(crate) node_id: NodeId,
     pub(crate) worker_id: WorkerId,
@@ -47,6 +47,14 @@ impl Control {
             ControlRequest::ListNodes(_) => self.list_nodes(),
             ControlRequest::ListActors(_) => self.list_actors(),
             ControlRequest::ListJobs(_) => self.list_jobs(),
+            ControlRequest::CreateGroup(spec) => self.create_group(spec),
+            ControlRequest::RemoveGroup(remove) => {
+                self.remove_group(remove.group_id, "by `remove_placement_group`");
+                Empty {}.into()
+            }
+            ControlRequest::AwaitGroup(wait) => return self.await_group(asker, wait.group_id),
+            ControlRequest::GetGroup(get) => self.get_group(&get),
+            ControlRequest::ListGroups(_) => self.list_groups(),
             ControlRequest::Unknown => {
                 let sentence = "this release of the control service does not know the request: install the same \
                                 release of heliostat on every machine";

@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use helio_proto::cluster::{ActorEnded, ActorStarted, RunningActor, StopActor};
-use helio_proto::control::ActorLaunch;
+use helio_proto::control::{ActorLaunch, ActorSpec, Strategy};
 use helio_proto::node::ActorReady;
-use helio_types::{ActorId, Assigned, DeathCause, DeathKind, JobId, ResourceSet, WorkerId};
+use helio_scheduler::{InGroup, taken};
+use helio_types::{
+    ActorId, Assigned, DeathCause, DeathKind, JobId, PlacementGroupId, ResourceSet, WorkerId,
+};
 
 use crate::leases::ClassKey;
 use crate::limits::ACTOR_PLACEMENT_MS_MAX;
@@ -38,6 +41,14 @@ enum Place {
     In(WorkerId, Conn),
 }
 
+impl Actor {
+    /// What must be free for it to be placed.
+    fn takes(&self) -> ResourceSet {
+        let spec = &self.launch.spec;
+        taken(&spec.placement_resources, &spec.strategy).into_owned()
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Actors {
     all: BTreeMap<ActorKey, Actor>,
@@ -45,8 +56,8 @@ pub(crate) struct Actors {
 }
 
 impl Actors {
-    pub(crate) fn assigned(&self, key: ActorKey) -> Option<&Assigned> {
-        self.all.get(&key).map(|actor| &actor.launch.assigned)
+    pub(crate) fn assigned(&self, key: ActorKey) -> Option<(&Assigned, &Strategy)> {
+        self.all.get(&key).map(|actor| (&actor.launch.assigned, &actor.launch.spec.strategy))
     }
 
     pub(crate) fn of_job(&self, job_id: JobId) -> Vec<ActorKey> {
@@ -71,9 +82,9 @@ impl Actors {
     }
 
     /// Those that hold resources.
-    pub(crate) fn placed(&self) -> impl Iterator<Item = (&Assigned, ActorKey)> {
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (&Assigned, &Strategy, ActorKey)> {
         let placed = self.all.iter().filter(|(_, actor)| !matches!(actor.place, Place::Queued));
-        placed.map(|(key, actor)| (&actor.launch.assigned, *key))
+        placed.map(|(key, actor)| (&actor.launch.assigned, &actor.launch.spec.strategy, *key))
     }
 
     pub(crate) fn waiting_count(&self) -> usize {
@@ -83,15 +94,12 @@ impl Actors {
     /// What those need that wait for room, in the form in which leases are asked back for it.
     pub(crate) fn waiting_for(&self) -> Vec<(Option<ClassKey>, ResourceSet, Option<Conn>)> {
         let needs = self.queued.iter().filter_map(|key| self.all.get(key));
-        needs.map(|actor| (None, actor.launch.spec.placement_resources.clone(), None)).collect()
+        needs.map(|actor| (None, actor.takes(), None)).collect()
     }
 
     /// Shapes that wait.
-    pub(crate) fn demand(&self) -> impl Iterator<Item = &ResourceSet> {
-        self.queued
-            .iter()
-            .filter_map(|key| self.all.get(key))
-            .map(|actor| &actor.launch.spec.placement_resources)
+    pub(crate) fn demand(&self) -> impl Iterator<Item = &ActorSpec> {
+        self.queued.iter().filter_map(|key| self.all.get(key)).map(|actor| &actor.launch.spec)
     }
 
     #[cfg(test)]
@@ -106,8 +114,10 @@ impl Node {
         if self.actors.all.contains_key(&key) {
             return;
         }
-        let need = &launch.spec.placement_resources;
-        if !self.ledger.total().covers(need) || !self.ledger.total().covers(&launch.spec.resources)
+        let (need, strategy) = (&launch.spec.placement_resources, &launch.spec.strategy);
+        let total = self.ledger.total();
+        if !total.covers(&taken(need, strategy))
+            || !total.covers(&taken(&launch.spec.resources, strategy))
         {
             let message = format!("node {} does not have {need}", self.setup.address.host);
             let cause = DeathCause::new(DeathKind::StartFailed, message);
@@ -133,8 +143,9 @@ impl Node {
         for key in std::mem::take(&mut self.actors.queued) {
             let Some(actor) = self.actors.all.get_mut(&key) else { continue };
             let spec = &actor.launch.spec;
-            let has_room = self.ledger.available().covers(&spec.placement_resources);
-            match has_room.then(|| self.ledger.take(&spec.resources)).flatten() {
+            let takes = taken(&spec.placement_resources, &spec.strategy);
+            let has_room = self.ledger.available().covers(&takes);
+            match has_room.then(|| self.ledger.take(&spec.resources, &spec.strategy)).flatten() {
                 Some(assigned) => {
                     let pool_key = (spec.job_id, spec.runtime_env.clone());
                     actor.launch.assigned = assigned;
@@ -196,6 +207,26 @@ impl Node {
         self.ask_to_exit(worker_id, "Its constructor raised.");
     }
 
+    /// The users of bundles that end.
+    pub(crate) fn end_actors_of_group(
+        &mut self,
+        group_id: PlacementGroupId,
+        bundles: &[u32],
+        cause: &DeathCause,
+    ) {
+        let inside = |actor: &Actor| {
+            InGroup::of(&actor.launch.spec.strategy).is_some_and(|place| {
+                place.group_id == group_id
+                    && place.bundle.is_none_or(|bundle| bundles.contains(&bundle))
+            })
+        };
+        let users = self.actors.all.iter().filter(|(_, actor)| inside(actor));
+        let users: Vec<ActorKey> = users.map(|(key, _)| *key).collect();
+        for key in users {
+            self.stop_actor(key, cause.clone(), false);
+        }
+    }
+
     pub(crate) fn control_stops_actor(&mut self, stop: StopActor) {
         let cause = DeathCause::new(DeathKind::Intended, stop.reason);
         self.stop_actor((stop.actor_id, stop.incarnation), cause, stop.drain);
@@ -227,7 +258,9 @@ impl Node {
         let Some(actor) = self.actors.all.remove(&key) else { return };
         self.actors.queued.retain(|other| *other != key);
         if !matches!(actor.place, Place::Queued) {
-            self.ledger.give_back(&actor.launch.assigned, cpu_was_lent);
+            let strategy = &actor.launch.spec.strategy;
+            self.ledger.give_back(&actor.launch.assigned, strategy, cpu_was_lent);
+            self.end_bundles();
         }
         if !actor.is_reported {
             let mut known = actor.cause.unwrap_or_else(|| cause.clone());

@@ -1,8 +1,11 @@
 //! What is true between any two events, and what is left at the end; for tests and the simulator.
 
+use helio_proto::control::Strategy;
+use helio_scheduler::{lent_by_bundle, taken};
 use helio_types::ResourceSet;
 
 use crate::Node;
+use crate::bundles::Stage;
 use crate::pool::Use;
 
 /// What a node holds for others. All zero when nobody uses it.
@@ -32,6 +35,8 @@ pub struct Census {
     pub subscriptions: usize,
     /// Questions whether a process lives.
     pub questions: usize,
+    /// Bundles of placement groups, in whatever state, and questions about groups.
+    pub bundles: usize,
     /// What is lent of the resources.
     pub lent: ResourceSet,
 }
@@ -64,6 +69,7 @@ impl Node {
             calls: self.control.calls_count(),
             subscriptions: self.control.subscriptions_count(),
             questions: self.deaths.questions_count(),
+            bundles: self.bundles.all.len() + self.bundles.questions_count(),
             lent,
         }
     }
@@ -81,19 +87,30 @@ impl Node {
             {
                 return Err(format!("{lease_id:?} names a worker that does not serve it"));
             }
-            add(
-                &mut lent,
-                &lease.assigned.resources,
-                worker.is_some_and(|worker| worker.is_blocked),
-            );
+            let is_blocked = worker.is_some_and(|worker| worker.is_blocked);
+            add(&mut lent, &lease.assigned.resources, lease.strategy(), is_blocked);
         }
-        for (assigned, key) in self.actors.placed() {
+        for (assigned, strategy, key) in self.actors.placed() {
             let mut workers = self.pool.workers.values();
             let is_blocked =
                 workers.any(|worker| worker.usage == Use::Actor(key) && worker.is_blocked);
-            add(&mut lent, &assigned.resources, is_blocked);
+            add(&mut lent, &assigned.resources, strategy, is_blocked);
         }
-        let mut free = self.ledger.total().clone();
+        let mut total = self.setup.total.clone();
+        let mut free = total.clone();
+        for ((group_id, number), bundle) in &self.bundles.all {
+            lent.add(&bundle.assigned.resources);
+            let lends = lent_by_bundle(*group_id, *number, &bundle.assigned.resources);
+            if bundle.stage != Stage::Held {
+                free.add(&lends);
+            }
+            if bundle.stage == Stage::Lends {
+                total.add(&lends);
+            }
+        }
+        if total != *self.ledger.total() {
+            return Err(format!("{} by the ledger, {total} by its bundles", self.ledger.total()));
+        }
         free.subtract(&lent);
         if free != *self.ledger.available() {
             return Err(format!(
@@ -135,10 +152,15 @@ impl Node {
 }
 
 /// What an assignment takes; a worker that waits has lent its CPU on.
-fn add(lent: &mut ResourceSet, resources: &ResourceSet, is_blocked: bool) {
+fn add(
+    lent: &mut ResourceSet,
+    resources: &ResourceSet,
+    strategy: &Strategy,
+    is_blocked: bool,
+) {
     let mut resources = resources.clone();
     if is_blocked {
         resources.set("CPU", helio_types::Quantity(0));
     }
-    lent.add(&resources);
+    lent.add(&taken(&resources, strategy));
 }

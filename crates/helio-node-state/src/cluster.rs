@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::cluster::ClusterView;
 use helio_proto::control::{NodeInfo, PendingDemand, Strategy};
-use helio_proto::node::LeaseClass;
-use helio_scheduler::{NodeView, Placement, place, why};
+use helio_scheduler::{NodeView, Placement, place, taken, why};
 use helio_types::{NodeAddress, NodeId, Quantity, ResourceSet};
 
 use crate::limits::{DEAD_NODES_MAX, NODE_ABSENT_MS_MAX, VIEW_LAG_MS_MAX};
@@ -67,6 +66,11 @@ impl Cluster {
         self.is_known
     }
 
+    /// Bundles came or went.
+    pub(crate) fn set_own_total(&mut self, total: &ResourceSet) {
+        self.nodes[0].total.clone_from(total);
+    }
+
     pub(crate) fn set_own_available(&mut self, available: &ResourceSet) {
         self.nodes[0].available.clone_from(available);
     }
@@ -80,7 +84,8 @@ impl Cluster {
     /// Where a request may go: anywhere, or only here.
     pub(crate) fn place(
         &mut self,
-        class: &LeaseClass,
+        takes: &ResourceSet,
+        strategy: &Strategy,
         may_spill: bool,
         locality: &[NodeId],
         now: u64,
@@ -94,7 +99,7 @@ impl Cluster {
         let nodes = if may_spill { &self.nodes[..] } else { &self.nodes[..1] };
         let own = self.nodes[0].address.node_id;
         let placement =
-            place(nodes, Some(own), &class.resources, &class.strategy, self.cursor, locality);
+            place(nodes, Some(own), takes, strategy, self.cursor, locality);
         // Only what was placed takes a turn: a request that is looked at three times would else go to
         // the same one of three nodes for ever.
         self.cursor += u64::from(matches!(placement, Placement::On(_)));
@@ -104,6 +109,11 @@ impl Cluster {
     /// **WHY-1** What a request waits for.
     pub(crate) fn why(&self, need: &ResourceSet, strategy: &Strategy) -> String {
         why(&self.nodes, need, strategy)
+    }
+
+    /// **WHY-1** What an actor that was sent here waits for.
+    pub(crate) fn why_here(&self, need: &ResourceSet) -> String {
+        why(&self.nodes[..1], need, &Strategy::default())
     }
 
     /// A request goes to that node: until news of it come, what the request needs counts as taken.
@@ -221,15 +231,17 @@ impl Node {
     pub fn info(&self) -> NodeInfo {
         let mut pending: Vec<PendingDemand> = Vec::new();
         for (class, count) in self.queue.demand().take(SHAPES_MAX) {
-            let why = self.cluster.why(&class.resources, &class.strategy);
+            let why = self.why_class(class);
             pending.push(PendingDemand {
                 resources: class.resources.clone(),
                 count: count as u64,
                 why,
             });
         }
-        for need in self.actors.demand().take(SHAPES_MAX) {
-            let why = self.cluster.why(need, &Strategy::default());
+        for spec in self.actors.demand().take(SHAPES_MAX) {
+            let need = &spec.placement_resources;
+            // It was placed here: other nodes are out of the question.
+            let why = self.cluster.why_here(&taken(need, &spec.strategy));
             pending.push(PendingDemand { resources: need.clone(), count: 1, why });
         }
         let mut available = self.ledger.available().clone();

@@ -113,6 +113,7 @@ impl Node {
         match message {
             ControlToNode::Accepted(accepted) => {
                 self.await_confirmations();
+                self.bundles.forget_questions();
                 if !accepted.refused.is_empty() {
                     let reason =
                         format!("the control service refused this node: {}", accepted.refused);
@@ -123,6 +124,10 @@ impl Node {
             ControlToNode::LaunchActor(launch) => self.launch_actor(launch),
             ControlToNode::StopActor(stop) => self.control_stops_actor(stop),
             ControlToNode::View(view) => self.view_changed(view),
+            ControlToNode::ReserveBundles(order) => self.reserve_bundles(&order),
+            ControlToNode::CommitBundles(order) => self.commit_bundles(&order),
+            ControlToNode::ReturnBundles(order) => self.return_bundles(&order),
+            ControlToNode::GroupNews(news) => self.group_news(news),
             ControlToNode::JobFinished(finished) => self.job_finished(&finished),
             ControlToNode::ShutDown(shut_down) => {
                 self.out.push(Action::ShutDown { reason: shut_down.reason })

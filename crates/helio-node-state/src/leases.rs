@@ -4,16 +4,19 @@
 //! turns. When something waits for what leases of others hold, those are asked back, each once: their
 //! holder asks again and takes its turn.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use helio_proto::control::{Failure, FailureKind};
+use helio_proto::control::{Failure, FailureKind, Strategy};
 use helio_proto::node::{
     LeaseClass, LeaseLost, LeasePending, LeaseRefused, LeaseSpillback, RequestLease, ReturnLease,
     RevokeLease, Why, WhyReply,
 };
-use helio_scheduler::{Placement, fails_when_infeasible};
-use helio_types::{Assigned, DeathCause, DeathKind, LeaseId, NodeId, ResourceSet, WorkerId};
+use helio_scheduler::{InGroup, Placement, fails_when_infeasible, taken};
+use helio_types::{
+    Assigned, DeathCause, DeathKind, LeaseId, NodeId, PlacementGroupId, ResourceSet, WorkerId,
+};
 
 use crate::clients::Client;
 use crate::limits::{REQUESTS_MAX, SPILL_AGAIN_MS, VIEW_LAG_MS_MAX};
@@ -38,6 +41,17 @@ pub(crate) struct Lease {
     is_revoked: bool,
 }
 
+impl Lease {
+    pub(crate) fn strategy(&self) -> &Strategy {
+        &self.class.strategy
+    }
+
+    /// What it takes from the node.
+    fn takes(&self) -> Cow<'_, ResourceSet> {
+        taken(&self.assigned.resources, self.strategy())
+    }
+}
+
 #[derive(Debug)]
 struct Request {
     conn: Conn,
@@ -55,6 +69,8 @@ struct Request {
 struct Class {
     key: ClassKey,
     spec: Arc<LeaseClass>,
+    /// What a lease of it takes from a node.
+    takes: ResourceSet,
     waiting: VecDeque<Request>,
 }
 
@@ -80,7 +96,10 @@ impl Queue {
             self.count += 1;
             self.count
         });
-        let new = || Class { key, spec: Arc::new(spec), waiting: VecDeque::new() };
+        let new = || {
+            let takes = taken(&spec.resources, &spec.strategy).into_owned();
+            Class { key, spec: Arc::new(spec), takes, waiting: VecDeque::new() }
+        };
         self.classes.entry(number).or_insert_with(new).waiting.push_back(request);
         self.waiting += 1;
     }
@@ -138,6 +157,16 @@ impl Queue {
     pub(crate) fn demand(&self) -> impl Iterator<Item = (&LeaseClass, usize)> {
         self.classes.values().map(|class| (&*class.spec, class.waiting.len()))
     }
+
+    /// The classes that a placement group's requests are in.
+    fn of_group(&self, group_id: PlacementGroupId) -> impl Iterator<Item = u64> {
+        let inside = move |class: &Class| in_group(&class.spec.strategy, group_id);
+        self.classes.iter().filter(move |(_, class)| inside(class)).map(|(number, _)| *number)
+    }
+}
+
+fn in_group(strategy: &Strategy, group_id: PlacementGroupId) -> bool {
+    InGroup::of(strategy).is_some_and(|place| place.group_id == group_id)
 }
 
 /// What can be said of the first request of a class.
@@ -211,7 +240,7 @@ impl Node {
                         if let Some(class) = self.queue.classes.get(&number) {
                             let conn = class.waiting.front().map(|request| request.conn);
                             let key = Some(Arc::clone(&class.key));
-                            short.push((key, class.spec.resources.clone(), conn));
+                            short.push((key, class.takes.clone(), conn));
                         }
                     }
                 }
@@ -222,6 +251,10 @@ impl Node {
         }
         for (class, need, conn) in short {
             self.ask_back(class.as_ref(), &need, conn);
+        }
+        if self.bundles.questions_count() > 0 {
+            let queue = &self.queue;
+            self.bundles.keep_questions(|group_id| queue.of_group(group_id).next().is_some());
         }
     }
 
@@ -234,9 +267,9 @@ impl Node {
         };
         let own = self.setup.address.node_id;
         let may_spill = request.may_spill_at <= self.now;
-        match self.cluster.place(&class.spec, may_spill, &request.locality, self.now) {
+        match self.cluster.place(&class.takes, &class.spec.strategy, may_spill, &request.locality, self.now) {
             Placement::On(node_id) if node_id == own => {
-                match self.ledger.take(&class.spec.resources) {
+                match self.ledger.take(&class.spec.resources, &class.spec.strategy) {
                     Some(assigned) => {
                         self.cluster.set_own_available(self.ledger.available());
                         self.grant(number, assigned);
@@ -251,7 +284,13 @@ impl Node {
                 Outcome::Served
             }
             Placement::Busy => Outcome::Waits { is_feasible: true },
-            Placement::Infeasible(why) => self.infeasible(number, why),
+            Placement::Infeasible(why) => match InGroup::of(&class.spec.strategy) {
+                Some(place) if !self.is_known_to_be_placed(place.group_id) => {
+                    self.ask_for_group(place.group_id);
+                    Outcome::Waits { is_feasible: false }
+                }
+                _ => self.infeasible(number, why),
+            },
         }
     }
 
@@ -278,7 +317,8 @@ impl Node {
 
     fn spill(&mut self, number: u64, node_id: NodeId) {
         let Some((_, class, request)) = self.queue.pop(number) else { return };
-        let Some(node) = self.cluster.spill_to(node_id, &class.resources, self.now) else { return };
+        let takes = taken(&class.resources, &class.strategy);
+        let Some(node) = self.cluster.spill_to(node_id, &takes, self.now) else { return };
         self.timers.set(self.now + VIEW_LAG_MS_MAX, Timer::Spill);
         self.request_is_over(request.conn, request.request_id);
         self.send(request.conn, LeaseSpillback { request_id: request.request_id, node });
@@ -328,7 +368,7 @@ impl Node {
         // What was asked for already, and what ends anyhow, counts as free.
         for lease in self.leases.values().filter(|lease| lease.is_revoked || lease.lessee.is_none())
         {
-            free.add(&lease.assigned.resources);
+            free.add(&lease.takes());
         }
         let mut asked = Vec::new();
         for (lease_id, lease) in &self.leases {
@@ -337,7 +377,7 @@ impl Node {
             }
             let of_others = Some(&lease.key) != class || lease.lessee != for_whom;
             let is_blocked = lease.worker.is_some_and(|worker_id| self.is_blocked(worker_id));
-            let held = &lease.assigned.resources;
+            let held = &*lease.takes();
             if of_others
                 && !lease.is_revoked
                 && lease.worker.is_some()
@@ -445,7 +485,8 @@ impl Node {
 
     fn release_lease(&mut self, lease_id: LeaseId, cpu_was_lent: bool) -> Option<Lease> {
         let lease = self.leases.remove(&lease_id)?;
-        self.ledger.give_back(&lease.assigned, cpu_was_lent);
+        self.ledger.give_back(&lease.assigned, lease.strategy(), cpu_was_lent);
+        self.end_bundles();
         if let Some(client) = lease.lessee.and_then(|conn| self.clients.get_mut(conn)) {
             client.leases.remove(&lease_id);
             client.requests.remove(&lease.request_id);
@@ -461,6 +502,51 @@ impl Node {
         Some(lease)
     }
 
+    pub(crate) fn why_class(&self, class: &LeaseClass) -> String {
+        self.why_group(&class.strategy).unwrap_or_else(|| {
+            self.cluster.why(&taken(&class.resources, &class.strategy), &class.strategy)
+        })
+    }
+
+    /// The placement group is over: nobody waits for it any more.
+    pub(crate) fn refuse_requests_of_group(&mut self, group_id: PlacementGroupId) {
+        let numbers: Vec<u64> = self.queue.of_group(group_id).collect();
+        for number in numbers {
+            while let Some((_, _, request)) = self.queue.pop(number) {
+                self.request_is_over(request.conn, request.request_id);
+                let failure = Self::group_is_gone(group_id);
+                self.send(request.conn, LeaseRefused { request_id: request.request_id, failure });
+            }
+        }
+    }
+
+    /// The users of bundles that end.
+    pub(crate) fn end_leases_of_group(
+        &mut self,
+        group_id: PlacementGroupId,
+        bundles: &[u32],
+        cause: &DeathCause,
+    ) {
+        let inside = |lease: &Lease| {
+            InGroup::of(lease.strategy()).is_some_and(|place| {
+                place.group_id == group_id
+                    && place.bundle.is_none_or(|bundle| bundles.contains(&bundle))
+            })
+        };
+        let users = self.leases.iter().filter(|(_, lease)| inside(lease));
+        let users: Vec<(LeaseId, Option<WorkerId>)> =
+            users.map(|(lease_id, lease)| (*lease_id, lease.worker)).collect();
+        for (lease_id, worker) in users {
+            match worker {
+                Some(worker_id) => self.kill_worker(worker_id, Some(cause.clone())),
+                None => {
+                    self.pool.drop_demand(Demand::Lease(lease_id));
+                    self.refuse_lease(lease_id, &Self::group_is_gone(group_id));
+                }
+            }
+        }
+    }
+
     /// **WHY-1** What a lease request waits for.
     pub(crate) fn answer_why(&mut self, conn: Conn, why: &Why) {
         let of_request =
@@ -468,7 +554,7 @@ impl Node {
         let mut text = String::new();
         for class in self.queue.classes.values() {
             if let Some(position) = class.waiting.iter().position(of_request) {
-                text = self.cluster.why(&class.spec.resources, &class.spec.strategy);
+                text = self.why_class(&class.spec);
                 if position > 0 {
                     text = format!("{text}; {position} requests of its kind come first");
                 }

@@ -1,7 +1,14 @@
 //! What the node has and what of it is free.
+//!
+//! Bundles of placement groups are taken out of it and lend their resources under names of their own
+//! ([`helio_scheduler::taken`]); their devices are lent only inside them.
 
+use std::collections::BTreeMap;
+
+use helio_proto::control::Strategy;
+use helio_scheduler::{InGroup, lent_by_bundle, taken};
 use helio_types::resources::UNIT;
-use helio_types::{Assigned, Quantity, ResourceSet};
+use helio_types::{Assigned, PlacementGroupId, Quantity, ResourceSet};
 
 /// The node's resources. Quantities other than CPU never go below zero; CPU does while a worker that
 /// was blocked and whose CPU was lent on runs again.
@@ -11,12 +18,28 @@ pub(crate) struct Ledger {
     available: ResourceSet,
     /// The devices by index on the node, and how much of each is free.
     gpus: Vec<(u32, i64)>,
+    /// The devices of bundles that lend.
+    bundle_gpus: BTreeMap<PlacementGroupId, Vec<Slot>>,
+}
+
+/// A device, or the part of one, that a bundle has.
+#[derive(Debug)]
+struct Slot {
+    bundle: u32,
+    device: u32,
+    size: i64,
+    free: i64,
 }
 
 impl Ledger {
     pub(crate) fn new(total: ResourceSet, gpus: &[u32]) -> Self {
         let available = total.clone();
-        Self { total, available, gpus: gpus.iter().map(|index| (*index, UNIT)).collect() }
+        Self {
+            total,
+            available,
+            gpus: gpus.iter().map(|index| (*index, UNIT)).collect(),
+            bundle_gpus: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn total(&self) -> &ResourceSet {
@@ -29,12 +52,17 @@ impl Ledger {
 
     /// Takes `need`, and devices for its GPUs: whole ones, or a part of one. `None` when it is not
     /// free, or no single device has that part free.
-    pub(crate) fn take(&mut self, need: &ResourceSet) -> Option<Assigned> {
-        if !self.available.covers(need) {
+    pub(crate) fn take(&mut self, need: &ResourceSet, strategy: &Strategy) -> Option<Assigned> {
+        let takes = taken(need, strategy);
+        if !self.available.covers(&takes) {
             return None;
         }
-        let gpus = self.take_gpus(need.get("GPU").0)?;
-        self.available.subtract(need);
+        let amount = need.get("GPU").0;
+        let gpus = match InGroup::of(strategy) {
+            None => self.take_gpus(amount)?,
+            Some(place) => self.take_gpus_of_group(place, amount)?,
+        };
+        self.available.subtract(&takes);
         Some(Assigned { resources: need.clone(), gpus })
     }
 
@@ -69,13 +97,98 @@ impl Ledger {
         )
     }
 
+    /// The same among the devices of a bundle, or of all of the group here.
+    fn take_gpus_of_group(&mut self, place: InGroup, amount: i64) -> Option<Vec<u32>> {
+        if amount <= 0 {
+            return Some(Vec::new());
+        }
+        let slots = self.bundle_gpus.get_mut(&place.group_id)?;
+        let inside = slots.iter_mut().filter(|slot| place.bundle.is_none_or(|b| b == slot.bundle));
+        if amount < UNIT {
+            let slot = inside.filter(|slot| slot.free >= amount).min_by_key(|slot| slot.free)?;
+            slot.free -= amount;
+            return Some(vec![slot.device]);
+        }
+        let count = usize::try_from(amount / UNIT).ok()?;
+        let whole: Vec<&mut Slot> = inside.filter(|slot| slot.free == UNIT).take(count).collect();
+        if whole.len() < count || amount % UNIT != 0 {
+            return None;
+        }
+        let take = |slot: &mut Slot| {
+            slot.free = 0;
+            slot.device
+        };
+        Some(whole.into_iter().map(take).collect())
+    }
+
+    fn give_back_gpus_of_group(&mut self, place: InGroup, assigned: &Assigned) {
+        let part = assigned.resources.get("GPU").0.min(UNIT);
+        let Some(slots) = self.bundle_gpus.get_mut(&place.group_id) else { return };
+        for device in &assigned.gpus {
+            let suits = |slot: &&mut Slot| {
+                slot.device == *device
+                    && slot.free + part <= slot.size
+                    && place.bundle.is_none_or(|bundle| bundle == slot.bundle)
+            };
+            let slot = slots.iter_mut().find(suits);
+            slot.expect("a device is given back as often as it was taken").free += part;
+        }
+    }
+
+    /// A bundle, which took `assigned`, lends it.
+    pub(crate) fn add_bundle(
+        &mut self,
+        group_id: PlacementGroupId,
+        bundle: u32,
+        assigned: &Assigned,
+    ) {
+        let lends = lent_by_bundle(group_id, bundle, &assigned.resources);
+        self.total.add(&lends);
+        self.available.add(&lends);
+        let size = assigned.resources.get("GPU").0.min(UNIT);
+        let slots = assigned.gpus.iter().map(|device| Slot { bundle, device: *device, size, free: size });
+        if size > 0 {
+            self.bundle_gpus.entry(group_id).or_default().extend(slots);
+        }
+    }
+
+    /// The bundle lends no more; who has some of it keeps that.
+    pub(crate) fn close_bundle(
+        &mut self,
+        group_id: PlacementGroupId,
+        bundle: u32,
+        resources: &ResourceSet,
+    ) {
+        self.total.subtract(&lent_by_bundle(group_id, bundle, resources));
+    }
+
+    /// A closed bundle of which nothing is lent any more is the node's own again.
+    pub(crate) fn remove_bundle(
+        &mut self,
+        group_id: PlacementGroupId,
+        bundle: u32,
+        assigned: &Assigned,
+    ) {
+        self.available.subtract(&lent_by_bundle(group_id, bundle, &assigned.resources));
+        if let Some(slots) = self.bundle_gpus.get_mut(&group_id) {
+            slots.retain(|slot| slot.bundle != bundle);
+            if slots.is_empty() {
+                self.bundle_gpus.remove(&group_id);
+            }
+        }
+        self.give_back(assigned, &Strategy::default(), false);
+    }
+
     /// Gives back what [`Ledger::take`] took; without its CPU where that was lent already.
-    pub(crate) fn give_back(&mut self, assigned: &Assigned, cpu_was_lent: bool) {
+    pub(crate) fn give_back(&mut self, assigned: &Assigned, strategy: &Strategy, cpu_was_lent: bool) {
         let mut resources = assigned.resources.clone();
         if cpu_was_lent {
             resources.set("CPU", Quantity(0));
         }
-        self.available.add(&resources);
+        self.available.add(&taken(&resources, strategy));
+        if let Some(place) = InGroup::of(strategy) {
+            return self.give_back_gpus_of_group(place, assigned);
+        }
         let part = assigned.resources.get("GPU").0.min(UNIT);
         for (index, free) in &mut self.gpus {
             if assigned.gpus.contains(index) {
@@ -86,13 +199,13 @@ impl Ledger {
     }
 
     /// Lends the CPU of a worker that waits.
-    pub(crate) fn lend_cpu(&mut self, assigned: &Assigned) {
-        self.available.add(&cpu_of(assigned));
+    pub(crate) fn lend_cpu(&mut self, assigned: &Assigned, strategy: &Strategy) {
+        self.available.add(&cpu_of(assigned, strategy));
     }
 
     /// Takes it back, even below zero: the worker runs again whether or not there is room.
-    pub(crate) fn retake_cpu(&mut self, assigned: &Assigned) {
-        self.available.subtract(&cpu_of(assigned));
+    pub(crate) fn retake_cpu(&mut self, assigned: &Assigned, strategy: &Strategy) {
+        self.available.subtract(&cpu_of(assigned, strategy));
     }
 
     /// Whether everything is free.
@@ -102,16 +215,55 @@ impl Ledger {
     }
 }
 
-fn cpu_of(assigned: &Assigned) -> ResourceSet {
+fn cpu_of(assigned: &Assigned, strategy: &Strategy) -> ResourceSet {
     let mut cpu = ResourceSet::default();
     cpu.set("CPU", assigned.resources.get("CPU"));
-    cpu
+    InGroup::of(strategy).map_or_else(|| cpu.clone(), |place| place.renamed(&cpu))
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    fn anywhere() -> Strategy {
+        Strategy::default()
+    }
+
+    fn inside(bundle: i64) -> Strategy {
+        Strategy {
+            kind: helio_proto::control::StrategyKind::PlacementGroup as u32,
+            placement_group: PlacementGroupId([1; PlacementGroupId::LEN]),
+            bundle,
+            ..Strategy::default()
+        }
+    }
+
+    #[test]
+    fn a_bundles_devices_are_lent_only_inside_it() {
+        let mut ledger = Ledger::new(gpu(3.0), &[0, 1, 2]);
+        let group_id = inside(0).placement_group;
+        let bundles: Vec<Assigned> =
+            [1.0, 0.5].map(|n| ledger.take(&gpu(n), &anywhere()).unwrap()).into();
+        for (number, assigned) in (0..).zip(&bundles) {
+            ledger.add_bundle(group_id, number, assigned);
+        }
+        let own = ledger.take(&gpu(1.0), &anywhere()).unwrap();
+        assert_eq!(own.gpus, [2]);
+        assert_eq!(ledger.take(&gpu(1.0), &inside(1)), None, "bundle 1 has half a device");
+        let half = ledger.take(&gpu(0.5), &inside(1)).unwrap();
+        let any = ledger.take(&gpu(1.0), &inside(-1)).unwrap();
+        assert_eq!((half.gpus.clone(), any.gpus.clone()), (vec![1], vec![0]));
+        assert_eq!(ledger.take(&gpu(0.5), &inside(0)), None, "its device is lent to the group");
+        ledger.give_back(&half, &inside(1), false);
+        ledger.give_back(&any, &inside(-1), false);
+        ledger.give_back(&own, &anywhere(), false);
+        for (number, assigned) in (0..).zip(&bundles) {
+            ledger.close_bundle(group_id, number, &assigned.resources);
+            ledger.remove_bundle(group_id, number, assigned);
+        }
+        assert!(ledger.is_whole());
+    }
 
     fn gpu(amount: f64) -> ResourceSet {
         ResourceSet::from_units([("GPU", amount)])
@@ -120,17 +272,17 @@ mod tests {
     #[test]
     fn fractions_share_a_device_and_whole_ones_get_their_own() {
         let mut ledger = Ledger::new(gpu(3.0), &[0, 2, 5]);
-        let half = ledger.take(&gpu(0.5)).unwrap();
-        let other = ledger.take(&gpu(0.4)).unwrap();
+        let half = ledger.take(&gpu(0.5), &anywhere()).unwrap();
+        let other = ledger.take(&gpu(0.4), &anywhere()).unwrap();
         assert_eq!((half.gpus.clone(), other.gpus.clone()), (vec![0], vec![0]));
-        let third = ledger.take(&gpu(0.4)).unwrap();
+        let third = ledger.take(&gpu(0.4), &anywhere()).unwrap();
         assert_eq!(third.gpus, [2], "0.1 is left of device 0");
-        assert_eq!(ledger.take(&gpu(2.0)), None, "only device 5 is whole");
-        let whole = ledger.take(&gpu(1.0)).unwrap();
+        assert_eq!(ledger.take(&gpu(2.0), &anywhere()), None, "only device 5 is whole");
+        let whole = ledger.take(&gpu(1.0), &anywhere()).unwrap();
         assert_eq!(whole.gpus, [5]);
-        assert_eq!(ledger.take(&gpu(0.7)), None, "0.7 is free in sum, on no single device");
+        assert_eq!(ledger.take(&gpu(0.7), &anywhere()), None, "0.7 is free in sum, on no single device");
         for assigned in [half, other, third, whole] {
-            ledger.give_back(&assigned, false);
+            ledger.give_back(&assigned, &anywhere(), false);
         }
         assert!(ledger.is_whole());
     }
@@ -139,15 +291,15 @@ mod tests {
     fn a_blocked_workers_cpu_is_lent_and_may_go_below_zero() {
         let one = ResourceSet::from_units([("CPU", 1.0)]);
         let mut ledger = Ledger::new(one.clone(), &[]);
-        let first = ledger.take(&one).unwrap();
-        assert_eq!(ledger.take(&one), None);
-        ledger.lend_cpu(&first);
-        let second = ledger.take(&one).unwrap();
-        ledger.retake_cpu(&first);
+        let first = ledger.take(&one, &anywhere()).unwrap();
+        assert_eq!(ledger.take(&one, &anywhere()), None);
+        ledger.lend_cpu(&first, &anywhere());
+        let second = ledger.take(&one, &anywhere()).unwrap();
+        ledger.retake_cpu(&first, &anywhere());
         assert_eq!(ledger.available().get("CPU"), Quantity(-UNIT));
-        ledger.give_back(&second, false);
-        ledger.lend_cpu(&first);
-        ledger.give_back(&first, true);
+        ledger.give_back(&second, &anywhere(), false);
+        ledger.lend_cpu(&first, &anywhere());
+        ledger.give_back(&first, &anywhere(), true);
         assert!(ledger.is_whole());
     }
 }

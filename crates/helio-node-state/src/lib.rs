@@ -10,7 +10,7 @@
 //! what ([`explain`](Node::info)).
 //!
 //! Reading order: [`event`], then by what each part owns: `clients`, `jobs`, `ledger`, `leases`,
-//! `pool`, `actors`, `deaths`, `extents`, `objects`, `spill`, `pulls`, `cluster`.
+//! `bundles`, `pool`, `actors`, `deaths`, `extents`, `objects`, `spill`, `pulls`, `cluster`.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ pub mod extents;
 pub mod limits;
 
 mod actors;
+mod bundles;
 mod clients;
 mod cluster;
 mod control;
@@ -103,6 +104,7 @@ pub struct Node {
     queue: leases::Queue,
     leases: BTreeMap<LeaseId, leases::Lease>,
     lease_count: u64,
+    bundles: bundles::Bundles,
     pool: pool::Pool,
     loaded: loaded::Loaded,
     actors: actors::Actors,
@@ -132,6 +134,7 @@ impl Node {
             queue: leases::Queue::default(),
             leases: BTreeMap::new(),
             lease_count: 0,
+            bundles: bundles::Bundles::default(),
             pool: pool::Pool::default(),
             loaded: loaded::Loaded::default(),
             actors: actors::Actors::default(),

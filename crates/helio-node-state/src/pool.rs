@@ -351,16 +351,18 @@ impl Node {
             return;
         }
         let assigned = match worker.usage {
-            Use::Leased(lease_id) => self.leases.get(&lease_id).map(|lease| &lease.assigned),
+            Use::Leased(lease_id) => {
+                self.leases.get(&lease_id).map(|lease| (&lease.assigned, lease.strategy()))
+            }
             Use::Actor(key) => self.actors.assigned(key),
             _ => None,
         };
-        let Some(assigned) = assigned else { return };
+        let Some((assigned, strategy)) = assigned else { return };
         worker.is_blocked = is_blocked;
         if is_blocked {
-            self.ledger.lend_cpu(assigned);
+            self.ledger.lend_cpu(assigned, strategy);
         } else {
-            self.ledger.retake_cpu(assigned);
+            self.ledger.retake_cpu(assigned, strategy);
         }
         self.is_dirty = true;
     }

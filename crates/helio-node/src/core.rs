@@ -367,6 +367,7 @@ impl Daemon {
         let register = RegisterNode {
             info: self.node.info(),
             actors: self.node.running_actors(),
+            bundles: self.node.held_bundles(),
             clients: self.node.clients(),
             clients_known: true,
         };

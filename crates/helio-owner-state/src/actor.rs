@@ -445,6 +445,7 @@ impl Owner {
         let kind = match &actor.refused {
             Some((FailureKind::Unschedulable, _)) => ErrorKind::ActorUnschedulable,
             Some((FailureKind::RuntimeEnv, _)) => ErrorKind::RuntimeEnvSetup,
+            _ if actor.cause.kind == DeathKind::GroupRemoved => ErrorKind::ActorGroupRemoved,
             _ => kind,
         };
         let error = SystemError {

@@ -24,6 +24,18 @@ pub enum Event {
         /// References inside it.
         contained: Vec<ObjectId>,
     },
+    /// The front was promised a value; it holds one reference to it. [`Event::Resolve`] brings it.
+    Expect {
+        /// A fresh id.
+        id: ObjectId,
+    },
+    /// A promised value is here.
+    Resolve {
+        /// The object.
+        id: ObjectId,
+        /// Its value.
+        value: OutgoingValue,
+    },
     /// One more handle in this process.
     AddRef {
         /// Of this object.

@@ -337,6 +337,7 @@ impl Owner {
         let kind = match FailureKind::from_number(failure.kind) {
             FailureKind::RuntimeEnv => ErrorKind::RuntimeEnvSetup,
             FailureKind::Unschedulable => ErrorKind::TaskUnschedulable,
+            FailureKind::GroupRemoved => ErrorKind::TaskGroupRemoved,
             _ => ErrorKind::System,
         };
         // What is refused for one is refused for all of the class.

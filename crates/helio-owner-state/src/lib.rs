@@ -101,6 +101,10 @@ impl Owner {
     pub fn apply(&mut self, event: Event, now: u64, out: &mut Vec<Action>) {
         match event {
             Event::Put { id, value, contained } => self.put(id, value, contained, out),
+            Event::Expect { id } => {
+                self.expect(id, 1);
+            }
+            Event::Resolve { id, value } => self.set_value(id, value.into(), &[], now, out),
             Event::AddRef { id } => self.add_ref(id),
             Event::DropRef { id } => self.drop_ref(id, out),
             Event::Adopt { reference } => {

@@ -487,6 +487,14 @@ impl Owner {
         let (cancelled, name) = (task.cancelled, task.spec.template.name.clone());
         if cancelled {
             self.fail(id, &cancelled_error(id, &name), now, out);
+        } else if cause.kind == DeathKind::GroupRemoved {
+            // Begun or not, there is no place any more where it could run.
+            let error = SystemError {
+                task: id,
+                name,
+                ..SystemError::new(ErrorKind::TaskGroupRemoved, cause.message.clone())
+            };
+            self.fail(id, &Stored::Error(Arc::new(error.to_payload())), now, out);
         } else if !started || self.take_retry(id) {
             self.retry(id, now, out);
         } else {

@@ -5,6 +5,9 @@ use helio_types::{
 };
 
 use crate::control::{ActorLaunch, NodeInfo};
+use crate::group::{
+    AskGroup, BundlesHeld, CommitBundles, GroupNews, HeldBundle, ReserveBundles, ReturnBundles,
+};
 use crate::node::{ControlCall, LogLines, NodeToClient};
 use crate::wire::messages;
 
@@ -19,6 +22,8 @@ messages! {
         3 clients: Vec<WorkerId>,
         /// Whether `clients` was filled in.
         4 clients_known: bool,
+        /// The bundles of placement groups that it holds.
+        40 bundles: Vec<HeldBundle>,
     }
     pub struct RunningActor { 1 actor_id: ActorId, 2 incarnation: u32, 3 address: WorkerAddress, 4 pid: u32 }
     /// The node's present resources, sent when they changed, and once a second.
@@ -42,6 +47,8 @@ messages! {
         6 ActorEnded(ActorEnded),
         7 JobLogs(JobLogs),
         8 Leaving(NodeLeaving),
+        40 BundlesHeld(BundlesHeld),
+        41 AskGroup(AskGroup),
     }
     /// The node ends of its own will.
     pub struct NodeLeaving { 1 reason: String }
@@ -68,6 +75,10 @@ messages! {
         5 View(ClusterView),
         6 JobFinished(JobFinished),
         7 ShutDown(ShutDown),
+        40 ReserveBundles(ReserveBundles),
+        41 CommitBundles(CommitBundles),
+        42 ReturnBundles(ReturnBundles),
+        43 GroupNews(GroupNews),
     }
 
     /// Asks for an object's bytes.

@@ -6,6 +6,9 @@ use helio_types::{
     WorkerAddress, WorkerId,
 };
 
+use crate::group::{
+    AwaitGroup, GetGroup, GroupInfo, GroupSpec, Groups, ListGroups, RemoveGroup,
+};
 use crate::wire::messages;
 
 /// Where a task or actor may go.
@@ -90,7 +93,11 @@ messages! {
         6 capture_children: bool,
         /// `key=selector` pairs, in the selector grammar of Ray's `label_selector`.
         7 labels: Vec<Label>,
+        /// Selectors that are tried in turn while no node fits those before.
+        8 fallbacks: Vec<Selectors>,
     }
+    /// Selectors on several labels, all of which must fit.
+    pub struct Selectors { 1 labels: Vec<Label> }
     /// A label of a node, or a selector on one.
     pub struct Label {
         1 key: String,
@@ -253,6 +260,11 @@ messages! {
         14 UnsubscribeActor(UnsubscribeActor),
         /// The whole cluster is to end; for `heliostat stop` on the head.
         15 StopCluster(StopCluster),
+        40 CreateGroup(GroupSpec),
+        41 RemoveGroup(RemoveGroup),
+        42 AwaitGroup(AwaitGroup),
+        43 GetGroup(GetGroup),
+        44 ListGroups(ListGroups),
     }
     pub struct UnsubscribeActor { 1 actor_id: ActorId }
     pub struct StopCluster { 1 reason: String }
@@ -285,6 +297,8 @@ messages! {
         9 Actors(Actors),
         10 Jobs(Jobs),
         11 Job(JobInfo),
+        40 Group(GroupInfo),
+        41 Groups(Groups),
     }
     /// What a worker is told to become.
     pub struct ActorLaunch {
@@ -313,6 +327,8 @@ pub enum FailureKind {
     OutOfDisk = 7,
     /// Anything else: `RaySystemError`.
     System = 8,
+    /// The placement group is gone: `TaskPlacementGroupRemoved`.
+    GroupRemoved = 20,
 }
 
 impl FailureKind {
@@ -320,13 +336,22 @@ impl FailureKind {
     #[must_use]
     pub fn from_number(number: u32) -> Self {
         use FailureKind::{
-            AlreadyExists, Invalid, NotFound, OutOfDisk, RuntimeEnv, StoreFull, System,
-            Unschedulable,
+            AlreadyExists, GroupRemoved, Invalid, NotFound, OutOfDisk, RuntimeEnv, StoreFull,
+            System, Unschedulable,
         };
-        [Invalid, NotFound, AlreadyExists, Unschedulable, RuntimeEnv, StoreFull, OutOfDisk]
-            .into_iter()
-            .find(|kind| *kind as u32 == number)
-            .unwrap_or(System)
+        [
+            Invalid,
+            NotFound,
+            AlreadyExists,
+            Unschedulable,
+            RuntimeEnv,
+            StoreFull,
+            OutOfDisk,
+            GroupRemoved,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u32 == number)
+        .unwrap_or(System)
     }
 }
 

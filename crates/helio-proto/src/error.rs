@@ -43,11 +43,15 @@ pub enum ErrorKind {
     OutOfDisk = 14,
     /// `ObjectFreedError`
     ObjectFreed = 15,
+    /// `TaskPlacementGroupRemoved`
+    TaskGroupRemoved = 16,
+    /// `ActorPlacementGroupRemoved`
+    ActorGroupRemoved = 17,
 }
 
 impl ErrorKind {
     /// All kinds; the position is the number on the wire.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::System,
         Self::WorkerCrashed,
         Self::ActorDied,
@@ -64,6 +68,8 @@ impl ErrorKind {
         Self::StoreFull,
         Self::OutOfDisk,
         Self::ObjectFreed,
+        Self::TaskGroupRemoved,
+        Self::ActorGroupRemoved,
     ];
 
     /// The kind of that number; an unknown one is `System`.

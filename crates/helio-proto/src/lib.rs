@@ -2,7 +2,7 @@
 //!
 //! **WIRE-1** Only the types of this crate cross a process boundary. Every connection starts with
 //! [`hello`]; after it, frames of [`frame`]. The body of a frame is either a Protobuf message
-//! ([`node`], [`control`], [`cluster`]) or, between drivers and workers, a hot frame of fixed layout
+//! ([`node`], [`control`], [`cluster`], [`group`]) or, between drivers and workers, a hot frame of fixed layout
 //! ([`peer`]). Unknown Protobuf fields are skipped and missing ones take their default, so that
 //! neighbouring releases understand each other.
 //!
@@ -23,6 +23,7 @@ pub mod cluster;
 pub mod control;
 pub mod error;
 pub mod frame;
+pub mod group;
 pub mod hello;
 pub mod node;
 pub mod peer;

@@ -26,7 +26,7 @@ pub(crate) fn ask(py: Python<'_>, request: ControlRequest) -> PyResult<ControlRe
     }
 }
 
-fn unexpected(py: Python<'_>, response: &ControlResponse) -> PyErr {
+pub(crate) fn unexpected(py: Python<'_>, response: &ControlResponse) -> PyErr {
     errors::named(
         py,
         "RaySystemError",

@@ -48,6 +48,7 @@ fn refused(py: Python<'_>, failure: &Failure) -> PyErr {
         FailureKind::RuntimeEnv => "RuntimeEnvSetupError",
         FailureKind::StoreFull => "ObjectStoreFullError",
         FailureKind::OutOfDisk => "OutOfDiskError",
+        FailureKind::GroupRemoved => "TaskPlacementGroupRemoved",
         FailureKind::System => "RaySystemError",
     };
     named(py, class, &failure.message)

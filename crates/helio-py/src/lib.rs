@@ -11,6 +11,7 @@ mod current;
 mod errors;
 mod generator;
 mod gil;
+mod groups;
 mod ids;
 mod object_ref;
 mod objects;
@@ -46,6 +47,10 @@ mod _heliostat {
     use crate::generator::ObjectRefGenerator;
     #[pymodule_export]
     use crate::gil::gil_counts;
+    #[pymodule_export]
+    use crate::groups::{
+        await_group, create_group, get_group, list_groups, remove_group,
+    };
     #[pymodule_export]
     use crate::ids::{
         ActorClassID, ActorID, BaseID, ClusterID, FunctionID, JobID, NodeID, PlacementGroupID,

@@ -3,12 +3,21 @@
 use helio_proto::control::{Strategy, StrategyKind};
 use helio_types::{Quantity, ResourceSet};
 
+use crate::bundle::{InGroup, is_of_bundle};
 use crate::NodeView;
 use crate::labels::{all_match, parse_all};
 
-/// What a request of `need` waits for, in a sentence without a final dot.
+/// What a request of `need` ([`taken`](crate::taken)) waits for, in a sentence without a final dot.
 #[must_use]
 pub fn why(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
+    let text = why_not(nodes, need, strategy);
+    match InGroup::of(strategy) {
+        Some(place) => format!("{place}: {text}"),
+        None => text,
+    }
+}
+
+fn why_not(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
     let selectors = parse_all(&strategy.labels);
     let bound = StrategyKind::from_number(strategy.kind) == StrategyKind::NodeAffinity;
     let fits = |node: &&NodeView| {
@@ -37,14 +46,16 @@ pub fn why(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> Strin
     let wanted = list(need);
     match feasible.as_slice() {
         [node] => format!(
-            "node {} has {free} of {} {short} free and {wanted} is needed: waiting for other work to end",
+            "node {} has {free} of {} {} free and {wanted} is needed: waiting for other work to end",
             node.address.host,
             amount(short, node.total.get(short)),
+            shown(short),
         ),
         _ => format!(
-            "{} nodes could hold {wanted} but are in use (the freest has {free} {short} free): \
+            "{} nodes could hold {wanted} but are in use (the freest has {free} {} free): \
              waiting for other work to end",
             feasible.len(),
+            shown(short),
         ),
     }
 }
@@ -78,10 +89,16 @@ pub(crate) fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Stra
                 ..=0 => "none has any".to_owned(),
                 _ => format!("the largest has {}", amount(name, largest)),
             };
+            let name = shown(name);
             return format!("no node has {} {name} ({largest})", amount(name, quantity));
         }
     }
     format!("no single node has {} together", list(need))
+}
+
+/// [`scarcest`], when anything is needed.
+pub(crate) fn scarcity<'a>(nodes: &[&NodeView], need: &'a ResourceSet) -> Option<&'a str> {
+    (!need.is_empty()).then(|| scarcest(nodes, need))
 }
 
 /// The resource of which the nodes have the least free, measured by what is needed of it.
@@ -99,9 +116,21 @@ fn list(need: &ResourceSet) -> String {
     if need.is_empty() {
         return "no resources".to_owned();
     }
-    let parts: Vec<String> =
-        need.iter().map(|(name, quantity)| format!("{} {name}", amount(name, quantity))).collect();
-    parts.join(", ")
+    // In a group everything is asked for under two names, and the bundle itself too.
+    let mut parts: Vec<String> = Vec::new();
+    for (name, quantity) in need.iter() {
+        let plain = shown(name);
+        let part = format!("{} {plain}", amount(plain, quantity));
+        if !(is_of_bundle(name) && (plain == "bundle" || parts.contains(&part))) {
+            parts.push(part);
+        }
+    }
+    if parts.is_empty() { "no resources".to_owned() } else { parts.join(", ") }
+}
+
+/// The name that the user gave a resource.
+fn shown(name: &str) -> &str {
+    if is_of_bundle(name) { name.rsplit_once("_group_").map_or(name, |(plain, _)| plain) } else { name }
 }
 
 /// A quantity for people: bytes as GiB.

@@ -1,4 +1,4 @@
-//! Label selectors: `v`, `!v`, `in(a,b)`, `!in(a,b)`.
+//! Label selectors: `v`, `!v`, `in(a,b)`, `!in(a,b)`, and `*`, `!*`: the label is there, or is not.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,14 @@ use helio_proto::control::Label;
 pub struct Selector {
     /// Turns the answer round. A node without the label passes a negated selector.
     negated: bool,
-    values: Vec<String>,
+    values: Values,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Values {
+    /// No label value is written so.
+    Any,
+    Of(Vec<String>),
 }
 
 impl Selector {
@@ -23,8 +30,11 @@ impl Selector {
         };
         let list = rest.strip_prefix("in(").and_then(|list| list.strip_suffix(')'));
         let values = match list {
-            Some(list) => list.split(',').map(|value| value.trim().to_owned()).collect(),
-            None => vec![rest.to_owned()],
+            _ if rest == "*" => Values::Any,
+            Some(list) => {
+                Values::Of(list.split(',').map(|value| value.trim().to_owned()).collect())
+            }
+            None => Values::Of(vec![rest.to_owned()]),
         };
         Self { negated, values }
     }
@@ -32,7 +42,11 @@ impl Selector {
     /// Whether a node whose label has `value` (`None`: no such label) is selected.
     #[must_use]
     pub fn matches(&self, value: Option<&str>) -> bool {
-        value.is_some_and(|value| self.values.iter().any(|one| one == value)) != self.negated
+        let is_one = |value: &str| match &self.values {
+            Values::Any => true,
+            Values::Of(values) => values.iter().any(|one| one == value),
+        };
+        value.is_some_and(is_one) != self.negated
     }
 }
 
@@ -65,5 +79,9 @@ mod tests {
         check("in(a,b)", None, false);
         check("!in(a,b)", Some("a"), false);
         check("! in(a,b)", Some("c"), true);
+        check("*", Some("c"), true);
+        check("*", None, false);
+        check("!*", Some("c"), false);
+        check("!*", None, true);
     }
 }

@@ -15,13 +15,17 @@
 //! | default | nodes that hold the arguments, then the local one, while they are under half used; then the least used. Work without GPU avoids nodes with GPUs while others are free |
 //! | spread | the next node in turn that has room |
 //! | node affinity | that node, waiting for it when it is busy; `soft`: any other when it is gone or too small |
-//! | placement group | like default: the resources asked for name the bundle |
+//! | placement group | like default: the resources asked for name the bundle, see `bundle` |
+//!
+//! Where the bundles of a group go, says [`plan_group`].
 //!
 //! Label selectors narrow the nodes before any policy looks at them.
 
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod explain;
+mod group;
 mod labels;
 mod policy;
 
@@ -30,7 +34,9 @@ use std::collections::BTreeMap;
 use helio_proto::control::{NodeInfo, Strategy, StrategyKind};
 use helio_types::{NodeAddress, NodeId, ResourceSet};
 
+pub use bundle::{InGroup, is_of_bundle, lent_by_bundle, taken};
 pub use explain::why;
+pub use group::{Wanted, plan_group, why_group};
 pub use labels::Selector;
 pub use policy::place;
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use helio_proto::control::{Strategy, StrategyKind};
+use helio_proto::control::{Label, Strategy, StrategyKind};
 use helio_types::{NodeId, Quantity, ResourceSet};
 
 use crate::explain::infeasible;
@@ -12,7 +12,8 @@ use crate::{NodeView, Placement};
 /// Below this use a node counts as idle: work is packed onto the preferred nodes until there.
 const PACK_UNTIL: f64 = 0.5;
 
-/// Picks a node for a request of `need`.
+/// Picks a node for a request of `need`: one that fits the strategy's labels, or else the first of its
+/// fallbacks for which there is one.
 ///
 /// `local` is the node where the request arose, `locality` those that hold most of its arguments, the
 /// best first, and `cursor` a number that the caller raises from call to call. The order of `nodes`
@@ -26,7 +27,30 @@ pub fn place(
     cursor: u64,
     locality: &[NodeId],
 ) -> Placement {
-    let selectors = parse_all(&strategy.labels);
+    let by = |labels: &[Label]| by_labels(nodes, local, need, strategy, labels, cursor, locality);
+    let mut answer = by(&strategy.labels);
+    for fallback in &strategy.fallbacks {
+        if matches!(answer, Placement::On(_)) {
+            break;
+        }
+        match by(&fallback.labels) {
+            Placement::Infeasible(_) => {}
+            better => answer = better,
+        }
+    }
+    answer
+}
+
+fn by_labels(
+    nodes: &[NodeView],
+    local: Option<NodeId>,
+    need: &ResourceSet,
+    strategy: &Strategy,
+    labels: &[Label],
+    cursor: u64,
+    locality: &[NodeId],
+) -> Placement {
+    let selectors = parse_all(labels);
     let feasible: Vec<&NodeView> = nodes
         .iter()
         .filter(|node| node.alive && node.total.covers(need) && all_match(&selectors, &node.labels))
@@ -94,7 +118,7 @@ fn best<'a>(
 }
 
 /// How much of its scarcest predefined resource a node has lent, from 0 to 1 (more when lent twice).
-fn used_part(node: &NodeView) -> f64 {
+pub(crate) fn used_part(node: &NodeView) -> f64 {
     let part = |name: &str| {
         let total = node.total.get(name).to_f64();
         if total <= 0.0 { 0.0 } else { (total - node.available.get(name).to_f64()) / total }

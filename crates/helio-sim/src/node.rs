@@ -309,6 +309,7 @@ impl NodeHost {
         let register = RegisterNode {
             info: self.node.info(),
             actors: self.node.running_actors(),
+            bundles: self.node.held_bundles(),
             clients: self.node.clients(),
             clients_known: true,
         };

@@ -24,11 +24,13 @@ pub enum DeathKind {
     UserExit,
     /// The worker could not be started.
     StartFailed,
+    /// The placement group that it ran in was removed.
+    GroupRemoved,
 }
 
 impl DeathKind {
     /// All kinds; the position is the number on the wire.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Unknown,
         Self::Exited,
         Self::Signaled,
@@ -38,6 +40,7 @@ impl DeathKind {
         Self::InitFailed,
         Self::UserExit,
         Self::StartFailed,
+        Self::GroupRemoved,
     ];
 }
 
@@ -68,7 +71,7 @@ impl DeathCause {
     /// Whether the end was asked for, so that nothing should be restarted or retried.
     #[must_use]
     pub fn is_intended(&self) -> bool {
-        matches!(self.kind, DeathKind::Intended | DeathKind::UserExit)
+        matches!(self.kind, DeathKind::Intended | DeathKind::UserExit | DeathKind::GroupRemoved)
     }
 }
 

@@ -144,6 +144,14 @@ impl ActorId {
     }
 }
 
+impl PlacementGroupId {
+    /// The job that created the group.
+    #[must_use]
+    pub fn job(&self) -> JobId {
+        JobId([self.0[14], self.0[15], self.0[16], self.0[17]])
+    }
+}
+
 impl TaskId {
     /// A call of `actor`'s method; for a plain task `actor` is the caller's stand-in.
     #[must_use]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helio_owner_state::Event;
-use helio_proto::control::{ActorLaunch, ActorPhase, ControlResponse};
+use helio_proto::control::{ActorLaunch, ActorPhase, ControlResponse, Failure, FailureKind};
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::node::{
     Expected, FetchObject, JobConfig, LogsFlushed, NodeToClient, ReleaseObject,
@@ -11,9 +11,18 @@ use helio_proto::node::{
 use helio_proto::peer::{Args, Template};
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
 
-use crate::api::{Bytes, Construct, Payload, Pin, Work};
+use crate::api::{Bytes, Construct, OutgoingValue, Payload, Pin, Work};
 use crate::inbox::{Item, Waiting};
 use crate::state::{Asked, LOG_LINES_MAX, State};
+
+/// What reading a promise raises that was not kept.
+fn refusal(failure: Failure) -> Vec<u8> {
+    let kind = match FailureKind::from_number(failure.kind) {
+        FailureKind::GroupRemoved => ErrorKind::TaskGroupRemoved,
+        _ => ErrorKind::System,
+    };
+    SystemError::new(kind, failure.message).to_payload()
+}
 
 impl State {
     pub(crate) fn own_node_says(&mut self, message: NodeToClient) {
@@ -166,6 +175,13 @@ impl State {
                     self.actor_infos.insert(info.actor_id, info.clone());
                     self.apply(Event::ActorUpdate { info: Box::new(info) });
                 }
+            }
+            Some(Asked::Promise(id, kept)) => {
+                let value = match response {
+                    ControlResponse::Failed(failure) => OutgoingValue::Error(refusal(failure)),
+                    _ => OutgoingValue::Inline(kept),
+                };
+                self.apply(Event::Resolve { id, value });
             }
             Some(Asked::Nobody) | None => {}
         }

@@ -43,6 +43,8 @@ pub(crate) enum Asked {
     Creation(ActorId),
     /// News of an actor.
     News,
+    /// Whoever reads this object: it becomes the bytes when the answer is not a refusal.
+    Promise(ObjectId, Vec<u8>),
     /// Nobody.
     Nobody,
 }

@@ -223,6 +223,33 @@ impl Runtime {
         answer
     }
 
+    /// Asks the control service; the answer becomes an object, of which one handle is held: `kept` when
+    /// it says yes, the refusal as an error when it says no.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`].
+    pub fn promise(&self, request: ControlRequest, kept: Vec<u8>) -> Result<ObjectId, Error> {
+        let mut state = self.settled();
+        state.check_open()?;
+        let id = state.new_put_id();
+        state.apply(Event::Expect { id });
+        state.ask(request, Asked::Promise(id, kept));
+        self.changed(state);
+        Ok(id)
+    }
+
+    /// Tells the control service something whose answer does not matter.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`].
+    pub fn tell_control(&self, request: ControlRequest) -> Result<(), Error> {
+        let mut state = self.settled();
+        state.check_open()?;
+        state.ask(request, Asked::Nobody);
+        self.changed(state);
+        Ok(())
+    }
+
     /// The next item of a stream; one handle of it is held. `generator` is the call's return.
     ///
     /// # Errors

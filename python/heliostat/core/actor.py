@@ -241,9 +241,12 @@ def _create(
         max_pending_calls=options.get("max_pending_calls") or -1,
         backpressure=options.get("_actor_generator_backpressure_num_objects"),
     )
-    strategy = scheduling.strategy_plan(options)
+    needs = {"run": held, "start": placement}
+    strategy = scheduling.strategy_plan(options, needs, definition.cls.__name__)
 
     session.ensure()
+    if scheduling.may_be_captured(strategy):
+        scheduling.check_captured(needs, definition.cls.__name__)
     actor_id = _heliostat.new_actor_id()
     lifetime = options.get("lifetime") or session.default_actor_lifetime()
     plan: ActorPlan = {

@@ -32,6 +32,7 @@ class DeathKind:
     INIT_FAILED = "InitFailed"
     USER_EXIT = "UserExit"
     START_FAILED = "StartFailed"
+    GROUP_REMOVED = "GroupRemoved"
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,8 @@ class ActorDiedError(RayActorError):
 
 
 def _death_message(death: ActorDeath) -> str:
-    intended = death.cause.kind in (DeathKind.INTENDED, DeathKind.USER_EXIT)
+    asked_for = (DeathKind.INTENDED, DeathKind.USER_EXIT, DeathKind.GROUP_REMOVED)
+    intended = death.cause.kind in asked_for
     unexpectedly = "" if intended else " unexpectedly"
     lines = [f"The actor died{unexpectedly} before finishing this task."]
     facts = {"class_name": death.class_name, "actor_id": death.actor_id, "pid": death.cause.pid}
@@ -227,6 +229,21 @@ class ActorPlacementGroupRemoved(RayError):
 
     def __str__(self) -> str:
         return "The placement group corresponding to this Actor has been removed."
+
+
+class ActorDiedWithPlacementGroup(ActorDiedError, ActorPlacementGroupRemoved):
+    """The actor lived in a placement group that was removed.
+
+    Ray raises ``ActorDiedError`` here, and documents ``ActorPlacementGroupRemoved``: this is both.
+    """
+
+
+class ActorUnplacedWithPlacementGroup(ActorUnschedulableError, ActorPlacementGroupRemoved):
+    """The actor waited for a placement group that was removed.
+
+    Ray raises ``ActorUnschedulableError`` here, and documents ``ActorPlacementGroupRemoved``: this is
+    both.
+    """
 
 
 class ActorAlreadyExistsError(ValueError, RayError):

@@ -40,6 +40,8 @@ class StrategyPlan(TypedDict, total=False):
     bundle: int
     capture_children: bool
     labels: Sequence[tuple[str, str]]
+    fallbacks: Sequence[Sequence[tuple[str, str]]]  # selectors tried in turn after `labels`
+    captured: bool  # False: not into the caller's placement group
 
 
 class TaskPlan(TypedDict, total=False):
@@ -128,6 +130,35 @@ class NodeRow(TypedDict):
     object_store_used: int
     workers: int
     pending: list[PendingRow]
+
+
+class GroupPlan(TypedDict):
+    """What :func:`create_group` needs."""
+
+    group_id: PlacementGroupID  # PlacementGroupID.of(the job)
+    strategy: str
+    bundles: list[dict[str, float]]
+    labels: list[dict[str, str]]  # of each bundle; []: none has any
+    name: str
+    detached: bool
+    target: str  # a node id, hex; "": none
+    topology: dict[str, str]
+
+
+class GroupRow(TypedDict):
+    group_id: PlacementGroupID
+    name: str
+    namespace: str
+    strategy: str
+    state: str
+    detached: bool
+    bundles: list[dict[str, float]]
+    labels: list[dict[str, str]]
+    places: dict[int, str]  # node ids, hex, of the bundles that have one
+    why: str  # what it waits for
+    infeasible: bool
+    attempts: int
+    took_ms: int
 
 
 class JobRow(TypedDict):

@@ -164,7 +164,8 @@ def returns(options: Mapping[str, Any], is_generator: bool, of: str) -> Any:
 def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCaller:
     """Everything that can be known before a session is, checked and settled now."""
     needed = resources.task_resources(options)
-    strategy = scheduling.strategy_plan(options)
+    needs = {"run": needed}
+    strategy = scheduling.strategy_plan(options, needs, pickled.name)
     name, number = options.get("name"), returns(options, pickled.is_generator, "function")
     max_retries, max_calls = options.get("max_retries"), options.get("max_calls")
     if max_retries is None:
@@ -175,6 +176,8 @@ def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCal
     retry = options.get("retry_exceptions", False)
 
     def prepare() -> TaskPlan:
+        if scheduling.may_be_captured(strategy):
+            scheduling.check_captured(needs, pickled.name)
         return {
             "function": pickled.data,
             "name": name or pickled.name,

@@ -6,7 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from heliostat.core.placement import PlacementGroup
+from heliostat.core.placement import (
+    PlacementGroup,
+    check_placement_group_index,
+    get_current_placement_group,
+)
 
 if TYPE_CHECKING:
     from heliostat.core.plans import StrategyPlan
@@ -16,11 +20,15 @@ _DEFAULT, _SPREAD, _NODE_AFFINITY, _PLACEMENT_GROUP = range(4)
 
 
 class PlacementGroupSchedulingStrategy:
-    """In a placement group: in the bundle of that index, or in any."""
+    """In a placement group: in the bundle of that index, or in any (-1).
+
+    ``placement_group=None``: in no group, also where the caller's captures its children.
+    ``placement_group_capture_child_tasks``: whether what runs there submits into the group too.
+    """
 
     def __init__(
         self,
-        placement_group: PlacementGroup,
+        placement_group: PlacementGroup | None,
         placement_group_bundle_index: int = -1,
         placement_group_capture_child_tasks: bool | None = None,
     ) -> None:
@@ -99,20 +107,31 @@ class NodeLabelSchedulingStrategy:
         self.soft = dict(soft or {})
 
 
-def strategy_plan(options: Mapping[str, Any]) -> StrategyPlan | None:
-    """What the runtime takes, or ``None`` for the default. Raises ``ValueError``."""
-    plan = _chosen(options)
+def strategy_plan(
+    options: Mapping[str, Any], needs: Mapping[str, Mapping[str, float]], name: str
+) -> StrategyPlan | None:
+    """What the runtime takes, or ``None`` for the default. Raises ``ValueError``.
+
+    ``needs``: what the call needs, by what for (``"run"``, ``"start"``); ``name``: for messages.
+    """
+    plan = _chosen(options, needs, name)
     selector = options.get("label_selector") or {}
     if selector:
         plan["labels"] = [*plan.get("labels", ()), *selector.items()]
-        if options.get("fallback_strategy"):
-            raise NotImplementedError("`fallback_strategy` is not supported yet")
+    fallbacks = options.get("fallback_strategy") or ()
+    if fallbacks:
+        plan["fallbacks"] = [
+            *plan.get("fallbacks", ()),
+            *(list(entry["label_selector"].items()) for entry in fallbacks),
+        ]
     return plan or None
 
 
-def _chosen(options: Mapping[str, Any]) -> StrategyPlan:
+def _chosen(
+    options: Mapping[str, Any], needs: Mapping[str, Mapping[str, float]], name: str
+) -> StrategyPlan:
     strategy = options.get("scheduling_strategy")
-    group = options.get("placement_group")
+    group = options.get("placement_group", "default")
     index = options.get("placement_group_bundle_index", -1)
     if strategy is None and isinstance(group, PlacementGroup):
         strategy = PlacementGroupSchedulingStrategy(
@@ -120,29 +139,37 @@ def _chosen(options: Mapping[str, Any]) -> StrategyPlan:
         )
     elif index != -1:
         raise ValueError("If placement group is not set, the value of bundle index must be -1.")
-    if strategy is None or strategy == "DEFAULT":
+    if strategy == "DEFAULT" or (strategy is None and group is None):
+        return {"captured": False}
+    if strategy is None:
         return {}
     if strategy == "SPREAD":
         return {"kind": _SPREAD}
     if isinstance(strategy, NodeAffinitySchedulingStrategy):
         return {"kind": _NODE_AFFINITY, "node_id": strategy.node_id, "soft": strategy.soft}
     if isinstance(strategy, PlacementGroupSchedulingStrategy):
-        return _in_group(strategy)
+        return _in_group(strategy, needs, name)
     if isinstance(strategy, NodeLabelSchedulingStrategy):
-        return {"labels": [(key, _selector(op)) for key, op in strategy.hard.items()]}
+        return _by_label(strategy)
     raise ValueError(
         f"Invalid scheduling_strategy value {strategy}. Valid values are "
         '["DEFAULT" | "SPREAD" | PlacementGroupSchedulingStrategy | NodeAffinitySchedulingStrategy]'
     )
 
 
-def _in_group(strategy: PlacementGroupSchedulingStrategy) -> StrategyPlan:
+def _in_group(
+    strategy: PlacementGroupSchedulingStrategy, needs: Mapping[str, Mapping[str, float]], name: str
+) -> StrategyPlan:
     group, index = strategy.placement_group, strategy.placement_group_bundle_index
-    if not -1 <= index < group.bundle_count:
-        raise ValueError(
-            f"placement group bundle index {index} is invalid. "
-            f"Valid placement group indexes: 0-{group.bundle_count - 1}"
-        )
+    if group is None:
+        group = PlacementGroup.empty()
+    if not isinstance(group, PlacementGroup):
+        raise ValueError(f"placement_group must be a PlacementGroup or None, got {group!r}")
+    check_placement_group_index(group, index)
+    if group.is_empty:
+        return {"captured": False}
+    _check_fits(group, index, needs, name)
+    group._is_known()
     return {
         "kind": _PLACEMENT_GROUP,
         "placement_group_id": group.id,
@@ -151,8 +178,63 @@ def _in_group(strategy: PlacementGroupSchedulingStrategy) -> StrategyPlan:
     }
 
 
+def may_be_captured(plan: StrategyPlan | None) -> bool:
+    """Whether the caller's placement group decides, if it captures."""
+    return not plan or (plan.get("kind", _DEFAULT) == _DEFAULT and plan.get("captured", True))
+
+
+def check_captured(needs: Mapping[str, Mapping[str, float]], name: str) -> None:
+    """Refuse what is submitted inside a capturing group, names no other place and does not fit.
+
+    Raises ``ValueError``.
+    """
+    from heliostat import _heliostat
+
+    if not _heliostat.is_connected():
+        return
+    current = _heliostat.current()
+    if current["capture_children"] and current["placement_group_id"] is not None:
+        group = get_current_placement_group()
+        if group is not None:
+            _check_fits(group, -1, needs, name)
+
+
+def _check_fits(
+    group: PlacementGroup, index: int, needs: Mapping[str, Mapping[str, float]], name: str
+) -> None:
+    bundles = group.bundle_specs
+    for purpose, need in needs.items():
+        fit = [
+            i
+            for i, bundle in enumerate(bundles)
+            if all(bundle.get(resource, 0) >= amount for resource, amount in need.items())
+        ]
+        if fit and index in (-1, *fit):
+            continue
+        where = "any bundle" if index == -1 else f"bundle {index}"
+        if purpose == "start":
+            raise ValueError(
+                f"Cannot schedule {name} with the placement group because the actor requires "
+                f"{need.get('CPU', 0):g} CPU for creation, but it cannot fit into {where} of "
+                f"{bundles}. Give the bundle CPUs, or create the actor with num_cpus=0."
+            )
+        raise ValueError(
+            f"Cannot schedule {name} with the placement group because the resource request "
+            f"{dict(need)} cannot fit into {where} of {bundles}."
+        )
+
+
+def _by_label(strategy: NodeLabelSchedulingStrategy) -> StrategyPlan:
+    hard = [(key, _selector(operator)) for key, operator in strategy.hard.items()]
+    soft = [(key, _selector(operator)) for key, operator in strategy.soft.items()]
+    if not soft:
+        return {"labels": hard}
+    # What is only wished for is given up when no node has it.
+    return {"labels": [*hard, *soft], "fallbacks": [hard]}
+
+
 def _selector(operator: In | NotIn | Exists | DoesNotExist) -> str:
     if isinstance(operator, In | NotIn):
         inside = f"in({','.join(operator.values)})"
         return inside if isinstance(operator, In) else f"!{inside}"
-    raise NotImplementedError("the label operators Exists and DoesNotExist are not supported yet")
+    return "*" if isinstance(operator, Exists) else "!*"

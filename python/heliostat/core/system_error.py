@@ -32,6 +32,8 @@ KINDS = (
     "store_full",
     "out_of_disk",
     "object_freed",
+    "task_group_removed",
+    "actor_group_removed",
 )
 
 
@@ -60,6 +62,13 @@ def from_system_error(
 
     if word == "actor_died":
         return _actor_died(message, death, error, actor_id, name)
+    if word == "task_group_removed":
+        return errors.TaskPlacementGroupRemoved(message)
+    if word == "actor_group_removed":
+        # One that had a process died with it; one that waited can never be placed.
+        if death.pid:
+            return errors.ActorDiedWithPlacementGroup(ActorDeath(actor_id, name, death))
+        return errors.ActorUnplacedWithPlacementGroup(death.message)
     if word == "actor_unavailable":
         actor = bytes.fromhex(actor_id) if actor_id else None
         return errors.ActorUnavailableError(why or "its process is gone", actor)

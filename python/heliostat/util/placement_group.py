@@ -11,6 +11,7 @@ from typing import Any
 
 from heliostat.core.placement import (
     PlacementGroup,
+    check_placement_group_index,
     get_current_placement_group,
     get_placement_group,
     placement_group,
@@ -20,6 +21,7 @@ from heliostat.core.placement import (
 
 __all__ = [
     "PlacementGroup",
+    "check_placement_group_index",
     "get_current_placement_group",
     "get_placement_group",
     "placement_group",

@@ -130,6 +130,7 @@ fn a_broken_connection_is_given_a_moment() {
             actors: vec![running(1), running(8)],
             clients: vec![worker(1)],
             clients_known: true,
+            bundles: Vec::new(),
         },
     );
     assert_eq!(desk.launches(), [(1, 3, 0)], "the launch may have been lost");

@@ -15,7 +15,7 @@ use crate::codec::args::{Passed, pack};
 use crate::gil::{GilSite, detached};
 use crate::ids::ActorID;
 use crate::object_ref::ObjectRef;
-use crate::{current, errors, rows, session};
+use crate::{errors, rows, session};
 
 /// A fresh id.
 #[pyfunction]
@@ -110,7 +110,7 @@ fn spec(plan: &Plan<'_, '_>, namespace: &str) -> PyResult<ActorSpec> {
         max_concurrency: plan.or("max_concurrency", 1)?,
         is_async: plan.or("is_async", false)?,
         concurrency_groups: groups,
-        strategy: current::placed(plan.strategy()?),
+        strategy: plan.strategy()?,
         runtime_env: plan.or("runtime_env", String::new())?,
         handle: plan.bytes("handle")?,
         get_if_exists: plan.or("get_if_exists", false)?,

@@ -1,6 +1,6 @@
 //! Reads the plans that the Python side makes (`heliostat.core.plans`).
 
-use helio_proto::control::{Label, Strategy, StrategyKind};
+use helio_proto::control::{Label, Selectors, Strategy, StrategyKind};
 use helio_types::{NodeId, Quantity, ResourceSet};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -8,6 +8,7 @@ use pyo3::types::{PyBool, PyDict, PyTuple};
 
 use super::extra::Extra;
 use crate::codec::{self, Purpose};
+use crate::current;
 use crate::ids::PlacementGroupID;
 
 /// A dictionary with typed, optional entries.
@@ -51,7 +52,7 @@ impl<'py> Plan<'_, 'py> {
     }
 
     pub(super) fn strategy(&self) -> PyResult<Strategy> {
-        let Some(given) = self.find("strategy")? else { return Ok(Strategy::default()) };
+        let Some(given) = self.find("strategy")? else { return Ok(current::placed(Strategy::default())) };
         let given = Plan(given.cast::<PyDict>()?);
         let kind = StrategyKind::from_number(given.or("kind", 0)?);
         let node: String = given.or("node_id", String::new())?;
@@ -75,7 +76,17 @@ impl<'py> Plan<'_, 'py> {
                 strategy.labels.push(Label { key, value });
             }
         }
-        Ok(strategy)
+        if let Some(fallbacks) = given.find("fallbacks")? {
+            for selectors in fallbacks.try_iter()? {
+                let mut labels = Vec::new();
+                for item in selectors?.try_iter()? {
+                    let (key, value): (String, String) = item?.extract()?;
+                    labels.push(Label { key, value });
+                }
+                strategy.fallbacks.push(Selectors { labels });
+            }
+        }
+        Ok(if given.or("captured", true)? { current::placed(strategy) } else { strategy })
     }
 
     /// `retry_exceptions` into the template's extra; whether exceptions are retried at all.

@@ -16,7 +16,7 @@ use super::plan::Plan;
 use super::returns::Returns;
 use crate::codec::args::{Passed, pack};
 use crate::session::{self, Session};
-use crate::{current, errors};
+use crate::errors;
 
 /// `.remote` of one function with one set of options.
 #[pyclass(frozen, module = "heliostat._heliostat")]
@@ -95,7 +95,7 @@ impl Ready {
         if plan.find("resources")?.is_none() {
             resources = ResourceSet::from_units([("CPU", 1.0)]);
         }
-        let strategy = current::placed(plan.strategy()?);
+        let strategy = plan.strategy()?;
         let runtime_env: String = plan.or("runtime_env", String::new())?;
         let mut extra = Extra {
             function_name: plan.or("function_name", name.clone())?,

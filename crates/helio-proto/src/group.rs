@@ -1,0 +1,196 @@
+//! Placement groups: what is asked for, what is known of them, and how control and nodes agree on
+//! who holds which bundle.
+//!
+//! ```text
+//!   control              node                       one node:        Reserve(commit) ─▶ Held(committed)
+//!      ─ Reserve ─▶  takes the resources            several nodes:   Reserve ─▶ Held, from all, then
+//!      ◀─ Held ─                                                     Commit ─▶ Held(committed), from all
+//!      ─ Commit ─▶   the bundle can be used
+//!      ─ Return ─▶   gives them back; who uses them ends
+//! ```
+//! Every message may be heard twice and means the same then.
+
+use helio_types::{ActorId, JobId, NodeId, PlacementGroupId, ResourceSet};
+
+use crate::control::Label;
+use crate::wire::messages;
+
+/// How the bundles of a group lie on the nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GroupStrategy {
+    /// On as few nodes as possible.
+    #[default]
+    Pack = 0,
+    /// On as many as possible.
+    Spread = 1,
+    /// On one node.
+    StrictPack = 2,
+    /// Each on a node of its own.
+    StrictSpread = 3,
+}
+
+impl GroupStrategy {
+    /// All; the position is the number on the wire.
+    pub const ALL: [Self; 4] = [Self::Pack, Self::Spread, Self::StrictPack, Self::StrictSpread];
+
+    /// The strategy of that number; an unknown one is the default.
+    #[must_use]
+    pub fn from_number(number: u32) -> Self {
+        Self::ALL.get(number as usize).copied().unwrap_or_default()
+    }
+
+    /// Its name in the API.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pack => "PACK",
+            Self::Spread => "SPREAD",
+            Self::StrictPack => "STRICT_PACK",
+            Self::StrictSpread => "STRICT_SPREAD",
+        }
+    }
+
+    /// The strategy of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|strategy| strategy.name() == name)
+    }
+}
+
+/// A group's place in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GroupPhase {
+    /// Waits for room.
+    #[default]
+    Pending = 0,
+    /// Nodes have been asked to hold its bundles.
+    Prepared = 1,
+    /// Every bundle is held.
+    Created = 2,
+    /// Over.
+    Removed = 3,
+    /// A node died with bundles of it, and others are looked for.
+    Rescheduling = 4,
+}
+
+impl GroupPhase {
+    /// The phase of that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Self {
+        [Self::Pending, Self::Prepared, Self::Created, Self::Removed, Self::Rescheduling]
+            .get(number as usize)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// The name that Ray's table gives it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Prepared => "PREPARED",
+            Self::Created => "CREATED",
+            Self::Removed => "REMOVED",
+            Self::Rescheduling => "RESCHEDULING",
+        }
+    }
+}
+
+messages! {
+    /// Resources that are reserved together on one node.
+    pub struct Bundle {
+        1 resources: ResourceSet,
+        /// `key=selector` pairs that its node must fit.
+        2 labels: Vec<Label>,
+    }
+    /// What is asked for.
+    pub struct GroupSpec {
+        1 group_id: PlacementGroupId,
+        2 job_id: JobId,
+        /// Empty: no name.
+        3 name: String,
+        4 namespace: String,
+        /// A [`GroupStrategy`].
+        5 strategy: u32,
+        /// Outlives its creator.
+        6 detached: bool,
+        7 bundles: Vec<Bundle>,
+        /// The actor that made it; `NIL`: the job's driver or a task.
+        8 creator: ActorId,
+        /// For `STRICT_PACK`: the node that is tried first.
+        9 target: NodeId,
+        /// Labels whose values the nodes of a group share (`PACK`, `STRICT_PACK`) or do not
+        /// (`SPREAD`, `STRICT_SPREAD`).
+        10 topology: Vec<Label>,
+    }
+    /// Where a bundle is.
+    pub struct Place { 1 bundle: u32, 2 node_id: NodeId }
+    /// What is known of a group.
+    pub struct GroupInfo {
+        1 spec: GroupSpec,
+        /// A [`GroupPhase`].
+        2 phase: u32,
+        /// The bundles that have a node.
+        3 places: Vec<Place>,
+        /// What it waits for, in a sentence (WHY-1).
+        4 why: String,
+        /// How often nodes were asked.
+        5 attempts: u32,
+        /// From its creation until all bundles were held, in milliseconds.
+        6 took_ms: u64,
+        /// No node could ever hold what it asks for.
+        7 infeasible: bool,
+    }
+    pub struct RemoveGroup { 1 group_id: PlacementGroupId }
+    /// Answered when every bundle is held, or when the group is gone.
+    pub struct AwaitGroup { 1 group_id: PlacementGroupId }
+    /// By id, or by name when the id is `NIL`.
+    pub struct GetGroup { 1 group_id: PlacementGroupId, 2 name: String, 3 namespace: String }
+    pub struct ListGroups {}
+    pub struct Groups { 1 groups: Vec<GroupInfo> }
+
+    /// A bundle and what it holds.
+    pub struct NumberedBundle { 1 bundle: u32, 2 resources: ResourceSet }
+    /// Hold these bundles, all of them or none.
+    pub struct ReserveBundles {
+        1 group_id: PlacementGroupId,
+        /// Counts the tries to place the group; the answer carries it.
+        2 attempt: u32,
+        3 bundles: Vec<NumberedBundle>,
+        /// No other node takes part: they can be used at once.
+        4 commit: bool,
+    }
+    /// All nodes of the attempt hold theirs: they can be used.
+    pub struct CommitBundles { 1 group_id: PlacementGroupId, 2 attempt: u32 }
+    /// Give these bundles back.
+    pub struct ReturnBundles {
+        1 group_id: PlacementGroupId,
+        2 bundles: Vec<u32>,
+        /// The whole group is gone: who waits for it here is told so.
+        3 removed: bool,
+    }
+    /// The answer to a reservation (`committed` false) or a commit.
+    pub struct BundlesHeld {
+        1 group_id: PlacementGroupId,
+        2 attempt: u32,
+        3 committed: bool,
+        /// Not empty: the node holds none of them, for this reason.
+        4 refused: String,
+    }
+    /// What a node holds of a group, when it registers.
+    pub struct HeldBundle {
+        1 group_id: PlacementGroupId,
+        2 bundle: u32,
+        3 attempt: u32,
+        4 committed: bool,
+    }
+    /// Requests wait for a group that this node knows nothing of.
+    pub struct AskGroup { 1 group_id: PlacementGroupId }
+    /// The answer, repeated when it changes. Where a placed group is, says a `ClusterView`.
+    pub struct GroupNews {
+        1 group_id: PlacementGroupId,
+        2 removed: bool,
+        /// What it waits for; empty when it is placed.
+        3 why: String,
+    }
+}

@@ -1,0 +1,146 @@
+//! The names under which a bundle's resources are lent.
+//!
+//! A node that holds bundle 1 of a group with 2 CPU has, besides what is left of its own, 2
+//! `CPU_group_1_<group>` and 2 `CPU_group_<group>`: Ray's names, and users see them in
+//! `cluster_resources`. What runs in that bundle takes from both, what runs in any bundle of the group
+//! from the second alone, so that the group's room is never lent twice. A `bundle_group` marker stands
+//! for the bundle itself, so that work without resources finds it too.
+//!
+//! So a bundle is a resource like any other: views, placement and spill-over know nothing of groups.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use helio_proto::control::{Strategy, StrategyKind};
+use helio_types::{PlacementGroupId, Quantity, ResourceSet};
+
+/// How much of the marker a bundle has, in ten-thousandths: 1000, as in Ray.
+const MARKER: Quantity = Quantity(10_000_000);
+/// How much of it one user takes: 0.001, so that a bundle has room for a million.
+const MARKER_USED: Quantity = Quantity(10);
+
+/// A place in a placement group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InGroup {
+    /// Which group.
+    pub group_id: PlacementGroupId,
+    /// Which bundle; `None`: any.
+    pub bundle: Option<u32>,
+}
+
+impl InGroup {
+    /// The place that a strategy names, if it names one.
+    #[must_use]
+    pub fn of(strategy: &Strategy) -> Option<Self> {
+        (StrategyKind::from_number(strategy.kind) == StrategyKind::PlacementGroup).then(|| Self {
+            group_id: strategy.placement_group,
+            bundle: u32::try_from(strategy.bundle).ok(),
+        })
+    }
+
+    /// The resources under the names that they have there.
+    #[must_use]
+    pub fn renamed(self, resources: &ResourceSet) -> ResourceSet {
+        let group = self.group_id.hex();
+        let mut set = ResourceSet::default();
+        for (name, quantity) in resources.iter() {
+            self.name(&mut set, &group, name, quantity);
+        }
+        set
+    }
+
+    fn name(self, set: &mut ResourceSet, group: &str, name: &str, quantity: Quantity) {
+        set.set(&format!("{name}_group_{group}"), quantity);
+        if let Some(bundle) = self.bundle {
+            set.set(&format!("{name}_group_{bundle}_{group}"), quantity);
+        }
+    }
+
+    fn marked(self, resources: &ResourceSet, marker: Quantity) -> ResourceSet {
+        let mut set = self.renamed(resources);
+        self.name(&mut set, &self.group_id.hex(), "bundle", marker);
+        set
+    }
+}
+
+impl fmt::Display for InGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bundle {
+            Some(bundle) => write!(f, "bundle {bundle} of placement group {}", self.group_id),
+            None => write!(f, "placement group {}", self.group_id),
+        }
+    }
+}
+
+/// What a request takes from a node: what it asks for, in a group under the group's names.
+#[must_use]
+pub fn taken<'a>(need: &'a ResourceSet, strategy: &Strategy) -> Cow<'a, ResourceSet> {
+    match InGroup::of(strategy) {
+        Some(place) => Cow::Owned(place.marked(need, MARKER_USED)),
+        None => Cow::Borrowed(need),
+    }
+}
+
+/// What a node has to lend because it holds a bundle.
+#[must_use]
+pub fn lent_by_bundle(
+    group_id: PlacementGroupId,
+    bundle: u32,
+    resources: &ResourceSet,
+) -> ResourceSet {
+    InGroup { group_id, bundle: Some(bundle) }.marked(resources, MARKER)
+}
+
+/// Whether the name is one that a bundle gave.
+#[must_use]
+pub fn is_of_bundle(name: &str) -> bool {
+    name.rsplit_once('_').is_some_and(|(rest, id)| {
+        id.len() == 2 * PlacementGroupId::LEN && (rest.ends_with("_group") || numbered(rest))
+    })
+}
+
+fn numbered(rest: &str) -> bool {
+    rest.rsplit_once('_').is_some_and(|(rest, number)| {
+        rest.ends_with("_group") && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inside(bundle: i64) -> Strategy {
+        Strategy {
+            kind: StrategyKind::PlacementGroup as u32,
+            placement_group: PlacementGroupId([7; PlacementGroupId::LEN]),
+            bundle,
+            ..Strategy::default()
+        }
+    }
+
+    #[test]
+    fn a_group_lends_no_more_than_it_holds() {
+        let group_id = inside(0).placement_group;
+        let one = ResourceSet::from_units([("CPU", 1.0)]);
+        let mut node = lent_by_bundle(group_id, 0, &one);
+        node.add(&lent_by_bundle(group_id, 1, &one));
+        for strategy in [inside(0), inside(-1)] {
+            let need = taken(&one, &strategy);
+            assert!(node.covers(&need), "{need} of {node}");
+            node.subtract(&need);
+        }
+        assert!(!node.covers(&taken(&one, &inside(0))), "its bundle is taken");
+        assert!(!node.covers(&taken(&one, &inside(1))), "the group has lent all it has");
+        assert!(node.covers(&taken(&ResourceSet::default(), &inside(1))), "nothing always fits");
+    }
+
+    #[test]
+    fn names_are_told_apart() {
+        let group_id = inside(0).placement_group;
+        let one = ResourceSet::from_units([("CPU", 1.0), ("my_group", 1.0)]);
+        assert!(lent_by_bundle(group_id, 12, &one).iter().all(|(name, _)| is_of_bundle(name)));
+        for name in ["CPU", "my_group", "node:10.0.0.1", "a_group_b"] {
+            assert!(!is_of_bundle(name), "{name}");
+        }
+    }
+}
