@@ -359,6 +359,32 @@ def kv_get(key: bytes, *, namespace: str = "") -> bytes | None: ...
 def kv_del(key: bytes, *, namespace: str = "") -> bool: ...
 def kv_keys(prefix: bytes, *, namespace: str = "") -> list[bytes]: ...
 
+# --- what there is and what it waits for ------------------------------------------------------------
+
+def why(id: bytes, seconds: float) -> str:
+    """Sentences on what an object (28 bytes), a task (24) or an actor (16) waits for.
+
+    What others did not say within that time is left out.
+    """
+
+def state_rows(resource: str) -> tuple[str, int, int]:
+    """(rows as JSON, processes that did not answer, rows that there are).
+
+    `resource` is tasks, objects, workers, actors, nodes or jobs; others raise `ValueError`.
+    """
+
+def state_summary(resource: str) -> tuple[str, int]:
+    """A summary of tasks, objects or actors as JSON, and how many processes did not answer."""
+
+def trace(now_us: int) -> str:
+    """What ran when, as the JSON of a Chrome trace; `now_us` is the time since 1970."""
+
+def declare_metric(name: str, description: str, kind: int, boundaries: list[float]) -> None:
+    """Make a metric of this process; kind 0 is a counter, 1 a gauge, 2 a histogram."""
+
+def record_metric(name: str, tags: list[tuple[str, str]], value: float) -> None:
+    """Add to a counter, set a gauge, or count a value of a histogram. Tags are sorted."""
+
 # --- what runs here --------------------------------------------------------------------------------
 
 def current() -> Current: ...

@@ -33,6 +33,16 @@ pub(crate) enum Command {
     Stop(Stop),
     /// Show the cluster's nodes, resources and demands.
     Status(Status),
+    /// Say what a task, an object or an actor waits for, or how it ended.
+    Why(Why),
+    /// List tasks, objects, workers, actors, nodes or jobs.
+    List(List),
+    /// Show one of them.
+    Get(Get),
+    /// Count tasks, actors or objects by name and state.
+    Summary(Summary),
+    /// Write what ran when, for Chrome's trace viewer.
+    Timeline(Timeline),
     /// Print the token that every process of a cluster needs.
     GetAuthToken {
         /// Make one when there is none.
@@ -75,6 +85,9 @@ pub(crate) struct Offer {
     /// The node's name, for people [default: its IP].
     #[arg(long, value_name = "NAME")]
     pub(crate) node_name: Option<String>,
+    /// The port for measurements in the format of Prometheus [default: any].
+    #[arg(long, value_name = "PORT")]
+    pub(crate) metrics_export_port: Option<u16>,
     /// The folder of sessions [default: $RAY_TMPDIR/ray, or /tmp/ray].
     #[arg(long, value_name = "DIR")]
     pub(crate) temp_dir: Option<PathBuf>,
@@ -131,6 +144,91 @@ pub(crate) struct Status {
     redis_password: Option<String>,
 }
 
+/// `why`.
+#[derive(Args, Debug)]
+pub(crate) struct Why {
+    /// The id, in hex.
+    pub(crate) id: String,
+    /// Of the cluster whose head is at this address.
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) address: Option<String>,
+}
+
+/// How rows are printed.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// A table; in detail YAML.
+    #[default]
+    Default,
+    Json,
+    Yaml,
+    Table,
+}
+
+/// `list`.
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    /// tasks, objects, workers, actors, nodes or jobs.
+    pub(crate) resource: String,
+    /// How rows are printed.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+    /// Only rows with this value: column=value, or column!=value; may be repeated.
+    #[arg(short, long, value_name = "COLUMN=VALUE")]
+    pub(crate) filter: Vec<String>,
+    /// How many rows.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: usize,
+    /// Show all columns.
+    #[arg(long)]
+    pub(crate) detail: bool,
+    #[arg(long, hide = true)]
+    timeout: Option<f64>,
+    /// Of the cluster whose head is at this address.
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) address: Option<String>,
+}
+
+/// `get`.
+#[derive(Args, Debug)]
+pub(crate) struct Get {
+    /// tasks, objects, workers, actors, nodes or jobs.
+    pub(crate) resource: String,
+    /// The id, in hex.
+    pub(crate) id: String,
+    /// How it is printed.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+    #[arg(long, hide = true)]
+    timeout: Option<f64>,
+    /// Of the cluster whose head is at this address.
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) address: Option<String>,
+}
+
+/// `summary`.
+#[derive(Args, Debug)]
+pub(crate) struct Summary {
+    /// tasks, actors or objects.
+    pub(crate) resource: String,
+    #[arg(long, hide = true)]
+    timeout: Option<f64>,
+    /// Of the cluster whose head is at this address.
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) address: Option<String>,
+}
+
+/// `timeline`.
+#[derive(Args, Debug)]
+pub(crate) struct Timeline {
+    /// The file [default: ray-timeline-<time>.json in the temporary folder].
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Of the cluster whose head is at this address.
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) address: Option<String>,
+}
+
 /// The daemon. What runs it is `start`, `init`, and test clusters.
 #[derive(Args, Debug)]
 pub(crate) struct Node {
@@ -178,7 +276,6 @@ const IGNORED: &[(&str, bool)] = &[
     ("dashboard-grpc-port", true),
     ("dashboard-agent-listen-port", true),
     ("dashboard-agent-grpc-port", true),
-    ("metrics-export-port", true),
     ("runtime-env-agent-port", true),
     ("plasma-directory", true),
     ("object-spilling-directory", true),

@@ -29,7 +29,7 @@ use serde_json::json;
 
 use crate::args::Node;
 use crate::session::{self, Session};
-use crate::{observer, values};
+use crate::{observer, settings, values};
 
 /// How long the control service may take to end after the node has.
 const CONTROL_END_MAX: Duration = Duration::from_secs(2);
@@ -93,6 +93,10 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         labels,
         object_store_memory: args.offer.object_store_memory,
         memory: args.offer.memory,
+        memory_usage_threshold: settings::memory_usage_threshold()?,
+        memory_monitor_refresh_ms: settings::memory_monitor_refresh_ms()?,
+        memory_group: settings::text("memory_cgroup").map(Into::into),
+        metrics_port: args.offer.metrics_export_port.unwrap_or(0),
         session_dir: session.dir.clone(),
         session_name: control.session_name.clone(),
         temp_dir: temp_dir.clone(),

@@ -17,10 +17,13 @@ mod observer;
 mod output;
 mod report;
 mod session;
+mod settings;
 mod start;
+mod state;
 mod status;
 mod stop;
 mod values;
+mod why;
 
 use std::process::ExitCode;
 
@@ -34,6 +37,11 @@ fn main() -> ExitCode {
         Command::Start(args) => start::run(&args, &ignored),
         Command::Stop(args) => stop::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Why(args) => why::run(&args),
+        Command::List(args) => state::list(&args),
+        Command::Get(args) => state::get(&args),
+        Command::Summary(args) => state::summarize(&args),
+        Command::Timeline(args) => state::timeline(&args),
         Command::Locate { address } => locate::run(&address),
         Command::GetAuthToken { generate } => get_auth_token(generate),
     };

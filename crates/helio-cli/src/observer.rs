@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use helio_proto::cluster::ControlToNode;
 use helio_proto::control::{ControlRequest, ControlResponse, NodeInfo};
 use helio_proto::hello::{Hello, Role};
+use helio_proto::inspect::{Inspect, Inspected, Question};
 use helio_proto::node::{ClientToNode, ControlCall, NodeToClient, Register};
 use helio_rpc::service::{Error, connect_tcp, connect_unix};
 use helio_types::WorkerId;
@@ -115,6 +116,38 @@ async fn request_on(
     token: &str,
     request: ControlRequest,
 ) -> Result<ControlResponse, Error> {
+    let message = ControlCall { request_id: 1, request };
+    say(node_socket, token, message.into(), |answer| match answer {
+        NodeToClient::ControlReply(reply) => Some(reply.response),
+        _ => None,
+    })
+    .await
+}
+
+/// Asks the processes of the cluster through a node's daemon.
+pub(crate) fn inspect(
+    node_socket: &Path,
+    token: &str,
+    question: Question,
+) -> Result<Inspected, String> {
+    let message = Inspect { request_id: 1, question, own_node_only: false };
+    let told = say(node_socket, token, message.into(), |answer| match answer {
+        NodeToClient::Inspected(told) => Some(told),
+        _ => None,
+    });
+    let told = block_on(async { tokio::time::timeout(ANSWER_MAX, told).await })?;
+    told.map_err(|_| "the daemon did not answer in time".to_owned())?.map_err(|error| {
+        format!("The daemon at {} cannot be asked: {error}", node_socket.display())
+    })
+}
+
+/// Registers with a daemon, says one thing and waits for its answer.
+async fn say<T>(
+    node_socket: &Path,
+    token: &str,
+    message: ClientToNode,
+    answer: impl Fn(NodeToClient) -> Option<T>,
+) -> Result<T, Error> {
     let hello = hello(token);
     let worker_id = hello.worker_id;
     let (mut reader, writer, _) = connect_unix(node_socket, hello).await?;
@@ -122,14 +155,17 @@ async fn request_on(
     let register = Register { worker_id, pid, observer: true, ..Register::default() };
     // What cannot be sent is reported by the read.
     let _ = writer.send(&ClientToNode::Register(register));
-    let _ = writer.send(&ClientToNode::Control(ControlCall { request_id: 1, request }));
+    let _ = writer.send(&message);
     loop {
         match reader.next::<NodeToClient>().await? {
-            Some(NodeToClient::ControlReply(reply)) => return Ok(reply.response),
             Some(NodeToClient::Registered(registered)) if registered.failed => {
                 return Err(Error::Refused(registered.failure.message));
             }
-            Some(_) => {}
+            Some(message) => {
+                if let Some(answer) = answer(message) {
+                    return Ok(answer);
+                }
+            }
             None => return Err(Error::Truncated),
         }
     }

@@ -102,6 +102,7 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
     add("memory", offer.memory.map(|value| value.to_string()));
     add("object-store-memory", offer.object_store_memory.map(|value| value.to_string()));
     add("node-name", offer.node_name.clone());
+    add("metrics-export-port", offer.metrics_export_port.map(|value| value.to_string()));
     let labels = match &args.labels_file {
         Some(path) => {
             let text = fs::read_to_string(path)

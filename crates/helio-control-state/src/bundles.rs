@@ -309,9 +309,7 @@ impl Control {
                 .map(|trying| trying.plan.keys().copied().collect())
                 .unwrap_or_default();
             self.bundles_lost(group_id, |bundle, at| {
-                at == node_id
-                    && !tried.contains(&bundle)
-                    && !present.contains(&(group_id, bundle))
+                at == node_id && !tried.contains(&bundle) && !present.contains(&(group_id, bundle))
             });
         }
     }

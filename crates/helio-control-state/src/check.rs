@@ -153,7 +153,10 @@ impl Control {
             let lives_there =
                 self.group(place.group_id).is_some_and(|group| group.users.contains(actor_id));
             if lives_there == actor.is_dead() {
-                return Err(format!("{actor_id} is {:?}, and in its group: {lives_there}", actor.state));
+                return Err(format!(
+                    "{actor_id} is {:?}, and in its group: {lives_there}",
+                    actor.state
+                ));
             }
         }
         Ok(())

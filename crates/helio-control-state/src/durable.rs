@@ -13,8 +13,8 @@
 //! Nodes are not here: they say themselves that they are there.
 
 use helio_proto::control::{ActorInfo, ActorSpec, JobInfo};
-use helio_proto::{decode, encode};
 use helio_proto::group::{GroupInfo, GroupSpec, Place};
+use helio_proto::{decode, encode};
 use helio_types::{ActorId, DeathCause, DeathKind, JobId, NodeId, PlacementGroupId};
 
 use crate::actors::{Actor, State};
@@ -78,7 +78,8 @@ impl Control {
 
     pub(crate) fn persist_places(&mut self, group_id: PlacementGroupId) {
         let Some(group) = self.group(group_id) else { return };
-        let places = group.places.iter().map(|(bundle, id)| Place { bundle: *bundle, node_id: *id });
+        let places =
+            group.places.iter().map(|(bundle, id)| Place { bundle: *bundle, node_id: *id });
         let spec = GroupSpec { group_id, ..GroupSpec::default() };
         let info = GroupInfo { spec, places: places.collect(), ..GroupInfo::default() };
         self.persist(Change { key: key(b"h/", &group_id.0), value: Some(encode(&info)) });

@@ -16,9 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_config::control::{BUNDLES_MAX, GROUPS_MAX, LIST_ROWS_MAX, REMOVED_GROUPS_MAX};
 use helio_proto::cluster::{ClusterView, ControlToNode};
-use helio_proto::control::{
-    ControlResponse, Empty, Failure, FailureKind, PendingDemand, Strategy,
-};
+use helio_proto::control::{ControlResponse, Empty, Failure, FailureKind, PendingDemand, Strategy};
 use helio_proto::encode;
 use helio_proto::group::{
     AskGroup, GetGroup, GroupInfo, GroupNews, GroupPhase, GroupSpec, Groups as List, Place,
@@ -138,7 +136,8 @@ impl Group {
     }
 
     fn info(&self) -> GroupInfo {
-        let place = |(bundle, node_id): (&u32, &NodeId)| Place { bundle: *bundle, node_id: *node_id };
+        let place =
+            |(bundle, node_id): (&u32, &NodeId)| Place { bundle: *bundle, node_id: *node_id };
         GroupInfo {
             spec: self.spec.clone(),
             phase: self.phase() as u32,

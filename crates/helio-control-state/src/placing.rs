@@ -148,8 +148,11 @@ impl Control {
         let Some(actor) = self.actors.get_mut(&actor_id) else { return };
         actor.state = State::Starting { node_id };
         actor.home = node_id;
-        actor.why = "its process is being started".to_owned();
-        actor.told = false;
+        let host = self.nodes.get(&node_id).map_or("", |node| node.info.address.host.as_str());
+        actor.why =
+            format!("its process is being started, or its constructor runs, on node {host}");
+        // Who was told that it waits hears that it does no more.
+        let was_told = std::mem::take(&mut actor.told);
         let mut takes = actor.spec.placement_resources.clone();
         for (name, quantity) in actor.spec.resources.iter() {
             takes.set(name, takes.get(name).max(quantity));
@@ -159,6 +162,9 @@ impl Control {
         self.persist(change);
         self.reserve(node_id, Promised::Actor(actor_id), takes);
         self.send_launch(node_id, actor_id);
+        if was_told {
+            self.publish(actor_id);
+        }
     }
 
     pub(crate) fn send_launch(&mut self, node_id: NodeId, actor_id: ActorId) {
@@ -243,10 +249,11 @@ impl Control {
         for (shape, queue) in &self.waiting.queues {
             let text = self.why_shape(shape, &queue.strategy);
             let of_group = self.why_group_of(&queue.strategy).is_some();
-            let hopeless = !of_group && matches!(
-                place(&self.views, None, &shape.0, &queue.strategy, 0, &[]),
-                Placement::Infeasible(_)
-            );
+            let hopeless = !of_group
+                && matches!(
+                    place(&self.views, None, &shape.0, &queue.strategy, 0, &[]),
+                    Placement::Infeasible(_)
+                );
             let due = |actor_id: &&ActorId| {
                 let actor = &self.actors[*actor_id];
                 let waited = matches!(actor.state, State::Waiting { since_ms }

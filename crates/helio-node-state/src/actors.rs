@@ -60,6 +60,13 @@ impl Actors {
         self.all.get(&key).map(|actor| (&actor.launch.assigned, &actor.launch.spec.strategy))
     }
 
+    /// Who created it, and whether it may be restarted.
+    pub(crate) fn owner_and_retriable(&self, key: ActorKey) -> Option<(WorkerId, bool)> {
+        let spec = &self.all.get(&key)?.launch.spec;
+        let left = spec.max_restarts < 0 || i64::from(key.1) < spec.max_restarts;
+        Some((spec.owner.worker_id, left))
+    }
+
     pub(crate) fn of_job(&self, job_id: JobId) -> Vec<ActorKey> {
         self.all
             .iter()
@@ -247,8 +254,8 @@ impl Node {
                 self.send(conn, helio_proto::node::Exit { reason, drain: true });
             }
             Place::In(worker_id, _) => {
-                actor.cause.get_or_insert(cause);
-                self.kill_worker(worker_id, None);
+                let cause = actor.cause.get_or_insert(cause).clone();
+                self.kill_worker(worker_id, Some(cause));
             }
         }
     }

@@ -125,9 +125,10 @@ impl Node {
 
     pub(crate) fn commit_bundles(&mut self, order: &CommitBundles) {
         let (group_id, attempt) = (order.group_id, order.attempt);
-        let holds = self.bundles.of_group(group_id).any(|(_, bundle)| {
-            bundle.attempt == attempt && bundle.stage != Stage::Ends
-        });
+        let holds = self
+            .bundles
+            .of_group(group_id)
+            .any(|(_, bundle)| bundle.attempt == attempt && bundle.stage != Stage::Ends);
         self.lend_bundles(group_id, attempt);
         let refused = if holds { "" } else { "it does not hold them (any more)" }.to_owned();
         self.tell_control(BundlesHeld { group_id, attempt, committed: holds, refused });
@@ -189,7 +190,8 @@ impl Node {
         if self.bundles.ending == 0 {
             return;
         }
-        let ending = |(_, bundle): &(&(PlacementGroupId, u32), &Bundle)| bundle.stage == Stage::Ends;
+        let ending =
+            |(_, bundle): &(&(PlacementGroupId, u32), &Bundle)| bundle.stage == Stage::Ends;
         let ending: Vec<(PlacementGroupId, u32)> =
             self.bundles.all.iter().filter(ending).map(|(key, _)| *key).collect();
         let mut is_used: BTreeMap<PlacementGroupId, bool> = BTreeMap::new();

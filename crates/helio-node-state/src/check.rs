@@ -68,7 +68,7 @@ impl Node {
             pulls: self.pulls.len(),
             calls: self.control.calls_count(),
             subscriptions: self.control.subscriptions_count(),
-            questions: self.deaths.questions_count(),
+            questions: self.deaths.questions_count() + self.inspections.len(),
             bundles: self.bundles.all.len() + self.bundles.questions_count(),
             lent,
         }
@@ -152,12 +152,7 @@ impl Node {
 }
 
 /// What an assignment takes; a worker that waits has lent its CPU on.
-fn add(
-    lent: &mut ResourceSet,
-    resources: &ResourceSet,
-    strategy: &Strategy,
-    is_blocked: bool,
-) {
+fn add(lent: &mut ResourceSet, resources: &ResourceSet, strategy: &Strategy, is_blocked: bool) {
     let mut resources = resources.clone();
     if is_blocked {
         resources.set("CPU", helio_types::Quantity(0));

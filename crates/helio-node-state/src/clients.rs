@@ -44,6 +44,12 @@ pub(crate) struct Client {
     pub(crate) pins: HashMap<ObjectId, u32>,
 }
 
+impl Client {
+    pub(crate) fn pid(&self) -> u32 {
+        self.register.pid
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     pub(crate) all: BTreeMap<Conn, Client>,
@@ -63,6 +69,12 @@ impl Clients {
             .iter()
             .filter(move |(_, client)| client.worker_id == worker_id)
             .map(|(conn, _)| *conn)
+    }
+
+    /// The drivers and workers of this node, which answer questions.
+    pub(crate) fn with_runtime(&self) -> BTreeSet<Conn> {
+        let can = |client: &Client| matches!(client.kind, Kind::Driver | Kind::Worker);
+        self.all.iter().filter(|(_, client)| can(client)).map(|(conn, _)| *conn).collect()
     }
 
     pub(crate) fn is_remote(&self, conn: Conn) -> bool {
@@ -95,11 +107,11 @@ impl Kind {
                 matches!(self, Self::Driver | Self::Worker | Self::Remote)
             }
             M::Liveness(_) | M::Why(_) => !matches!(self, Self::New | Self::DriverStarting),
-            M::Control(_) | M::StopNode(_) => {
+            M::Control(_) | M::StopNode(_) | M::Inspect(_) => {
                 matches!(self, Self::Driver | Self::Worker | Self::Observer)
             }
             M::ActorReady(_) => self == Self::Worker,
-            M::FlushLogs(_) => matches!(self, Self::Driver | Self::Worker),
+            M::FlushLogs(_) | M::Answered(_) => matches!(self, Self::Driver | Self::Worker),
             M::Blocked(_)
             | M::Unblocked(_)
             | M::CreateObject(_)
@@ -169,6 +181,8 @@ impl Node {
             ClientToNode::StopNode(stop) => self.stop_node(conn, stop.reason),
             ClientToNode::Why(why) => self.answer_why(conn, &why),
             ClientToNode::Expect(expect) => self.expect(conn, expect),
+            ClientToNode::Inspect(inspect) => self.client_inspects(conn, &inspect),
+            ClientToNode::Answered(answered) => self.client_answered(conn, answered),
             ClientToNode::Unknown => {}
         }
     }
@@ -308,6 +322,7 @@ impl Node {
         self.reclaim_leases(conn, &client);
         self.reclaim_objects(conn, &client);
         self.forget_questions(conn);
+        self.forget_inspections(conn);
         self.control.forget(client.worker_id);
         match client.kind {
             Kind::Worker => self.worker_disconnected(client.worker_id),

@@ -81,6 +81,12 @@ impl Cluster {
         Some((node.address.clone(), node.alive))
     }
 
+    /// The other nodes that are alive.
+    pub(crate) fn others_alive(&self) -> Vec<NodeAddress> {
+        let others = self.nodes.iter().skip(1).filter(|node| node.alive);
+        others.map(|node| node.address.clone()).collect()
+    }
+
     /// Where a request may go: anywhere, or only here.
     pub(crate) fn place(
         &mut self,
@@ -98,8 +104,7 @@ impl Cluster {
         }
         let nodes = if may_spill { &self.nodes[..] } else { &self.nodes[..1] };
         let own = self.nodes[0].address.node_id;
-        let placement =
-            place(nodes, Some(own), takes, strategy, self.cursor, locality);
+        let placement = place(nodes, Some(own), takes, strategy, self.cursor, locality);
         // Only what was placed takes a turn: a request that is looked at three times would else go to
         // the same one of three nodes for ever.
         self.cursor += u64::from(matches!(placement, Placement::On(_)));
@@ -201,6 +206,7 @@ impl Node {
     fn node_died(&mut self, node_id: NodeId) {
         self.give_up_on(node_id);
         self.liveness_of_lost_node(node_id, true);
+        self.inspections_without(node_id);
         for conn in self.clients.remote_of_node(node_id) {
             self.out.push(Action::Close { conn, why: String::new() });
             self.client_closed(conn);
@@ -266,6 +272,7 @@ impl Node {
             version: self.version,
             object_store_used: self.objects.used(),
             workers: self.pool.workers.len() as u32,
+            metrics_port: self.setup.metrics_port,
         }
     }
 }

@@ -37,6 +37,11 @@ pub(crate) struct Deaths {
 }
 
 impl Deaths {
+    /// Those that are remembered, the latest first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (WorkerId, &DeathCause)> {
+        self.order.iter().rev().filter_map(|id| Some((*id, self.causes.get(id)?)))
+    }
+
     pub(crate) fn questions_count(&self) -> usize {
         self.open.len() + self.asked.len()
     }
@@ -74,7 +79,7 @@ pub(crate) fn cause(
             format!("The worker process (pid {pid}) ended; nobody saw how."),
         ),
     };
-    DeathCause { kind, code, pid, message, log_tail, error: Vec::new() }
+    DeathCause { kind, code, pid, message, log_tail, ..DeathCause::default() }
 }
 
 impl Node {

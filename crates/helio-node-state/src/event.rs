@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use helio_proto::cluster::{ControlToNode, NodeToControl, NodeToNode};
 use helio_proto::hello::Role;
+use helio_proto::inspect::Answer;
 use helio_proto::node::{ClientToNode, LogLine, NodeToClient};
 use helio_types::{JobId, NodeAddress, NodeId, ObjectId, WorkerId};
+
+use crate::memory::MemoryUse;
 
 /// A connection that was accepted, by a client or another daemon; the shell counts them and never
 /// uses a number twice.
@@ -136,6 +139,13 @@ pub enum Event {
         /// Whether it is ready.
         is_ready: bool,
     },
+    /// Somebody wants the measurements of the node and its processes; [`Action::Scraped`] follows.
+    Scrape {
+        /// Echoed.
+        number: u64,
+    },
+    /// What the machine's memory is used for, while workers run something.
+    MemoryRead(MemoryUse),
     /// Time has passed; see [`crate::Node::deadline`].
     Tick,
 }
@@ -270,6 +280,13 @@ pub enum Action {
         request_id: u64,
         /// Whose lines.
         workers: Vec<WorkerId>,
+    },
+    /// The measurements.
+    Scraped {
+        /// The number of the question.
+        number: u64,
+        /// One for each process that answered, the node's own first.
+        answers: Vec<Answer>,
     },
     /// [`crate::Node::info`] has changed.
     StatusChanged,

@@ -22,7 +22,7 @@ use crate::clients::Client;
 use crate::limits::{REQUESTS_MAX, SPILL_AGAIN_MS, VIEW_LAG_MS_MAX};
 use crate::pool::{Demand, Use};
 use crate::timers::Timer;
-use crate::{Action, Conn, Node};
+use crate::{Conn, Node};
 
 /// A class in its wire form, without its name: what is equal in it is one class.
 pub(crate) type ClassKey = Arc<[u8]>;
@@ -39,6 +39,8 @@ pub(crate) struct Lease {
     /// `None` until there is one.
     pub(crate) worker: Option<WorkerId>,
     is_revoked: bool,
+    /// Its first task may be tried again.
+    pub(crate) is_retriable: bool,
 }
 
 impl Lease {
@@ -63,6 +65,7 @@ struct Request {
     locality: Vec<NodeId>,
     /// Was told that no node can hold it.
     is_warned: bool,
+    is_retriable: bool,
 }
 
 #[derive(Debug)]
@@ -179,7 +182,7 @@ enum Outcome {
 
 impl Node {
     pub(crate) fn request_lease(&mut self, conn: Conn, request: RequestLease) {
-        let RequestLease { request_id, class, spilled, locality, .. } = request;
+        let RequestLease { request_id, class, spilled, locality, is_retriable, .. } = request;
         if self.queue.waiting >= REQUESTS_MAX {
             let failure = Failure::new(
                 FailureKind::System,
@@ -198,7 +201,9 @@ impl Node {
             self.timers.set(may_spill_at, Timer::Spill);
         }
         let since = self.now;
-        let request = Request { conn, request_id, since, may_spill_at, locality, is_warned: false };
+        let is_warned = false;
+        let request =
+            Request { conn, request_id, since, may_spill_at, locality, is_warned, is_retriable };
         self.queue.push(class, request);
         self.is_dirty = true;
     }
@@ -267,7 +272,13 @@ impl Node {
         };
         let own = self.setup.address.node_id;
         let may_spill = request.may_spill_at <= self.now;
-        match self.cluster.place(&class.takes, &class.spec.strategy, may_spill, &request.locality, self.now) {
+        match self.cluster.place(
+            &class.takes,
+            &class.spec.strategy,
+            may_spill,
+            &request.locality,
+            self.now,
+        ) {
             Placement::On(node_id) if node_id == own => {
                 match self.ledger.take(&class.spec.resources, &class.spec.strategy) {
                     Some(assigned) => {
@@ -307,6 +318,7 @@ impl Node {
             assigned,
             worker: None,
             is_revoked: false,
+            is_retriable: request.is_retriable,
         };
         self.leases.insert(lease_id, lease);
         if let Some(client) = self.clients.get_mut(request.conn) {
@@ -549,6 +561,10 @@ impl Node {
 
     /// **WHY-1** What a lease request waits for.
     pub(crate) fn answer_why(&mut self, conn: Conn, why: &Why) {
+        if !why.object_id.is_nil() {
+            let why = WhyReply { request_id: why.request_id, why: self.why_fetch(why.object_id) };
+            return self.send(conn, why);
+        }
         let of_request =
             |request: &Request| request.conn == conn && request.request_id == why.lease_request_id;
         let mut text = String::new();
@@ -556,7 +572,7 @@ impl Node {
             if let Some(position) = class.waiting.iter().position(of_request) {
                 text = self.why_class(&class.spec);
                 if position > 0 {
-                    text = format!("{text}; {position} requests of its kind come first");
+                    text = format!("{text}; {position} requests of its kind come before it");
                 }
             }
         }
@@ -564,16 +580,16 @@ impl Node {
             |lease: &&Lease| lease.lessee == Some(conn) && lease.request_id == why.lease_request_id;
         if let Some(lease) = self.leases.values().find(granted) {
             text = match lease.worker {
-                Some(worker_id) => format!("it was granted: worker {worker_id}"),
-                None => format!("a worker process for {} is being started", lease.class.name),
+                Some(_) => "a worker was found just now".to_owned(),
+                None => format!(
+                    "node {} is starting a worker process for {}",
+                    self.setup.address.host, lease.class.name
+                ),
             };
         }
         if text.is_empty() {
             text = "this node knows no such request".to_owned();
         }
-        self.out.push(Action::Send {
-            conn,
-            message: WhyReply { request_id: why.request_id, why: text }.into(),
-        });
+        self.send(conn, WhyReply { request_id: why.request_id, why: text });
     }
 }

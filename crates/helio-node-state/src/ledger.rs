@@ -146,7 +146,8 @@ impl Ledger {
         self.total.add(&lends);
         self.available.add(&lends);
         let size = assigned.resources.get("GPU").0.min(UNIT);
-        let slots = assigned.gpus.iter().map(|device| Slot { bundle, device: *device, size, free: size });
+        let slots =
+            assigned.gpus.iter().map(|device| Slot { bundle, device: *device, size, free: size });
         if size > 0 {
             self.bundle_gpus.entry(group_id).or_default().extend(slots);
         }
@@ -180,7 +181,12 @@ impl Ledger {
     }
 
     /// Gives back what [`Ledger::take`] took; without its CPU where that was lent already.
-    pub(crate) fn give_back(&mut self, assigned: &Assigned, strategy: &Strategy, cpu_was_lent: bool) {
+    pub(crate) fn give_back(
+        &mut self,
+        assigned: &Assigned,
+        strategy: &Strategy,
+        cpu_was_lent: bool,
+    ) {
         let mut resources = assigned.resources.clone();
         if cpu_was_lent {
             resources.set("CPU", Quantity(0));
@@ -280,7 +286,11 @@ mod tests {
         assert_eq!(ledger.take(&gpu(2.0), &anywhere()), None, "only device 5 is whole");
         let whole = ledger.take(&gpu(1.0), &anywhere()).unwrap();
         assert_eq!(whole.gpus, [5]);
-        assert_eq!(ledger.take(&gpu(0.7), &anywhere()), None, "0.7 is free in sum, on no single device");
+        assert_eq!(
+            ledger.take(&gpu(0.7), &anywhere()),
+            None,
+            "0.7 is free in sum, on no single device"
+        );
         for assigned in [half, other, third, whole] {
             ledger.give_back(&assigned, &anywhere(), false);
         }

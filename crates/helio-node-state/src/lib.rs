@@ -10,7 +10,8 @@
 //! what ([`explain`](Node::info)).
 //!
 //! Reading order: [`event`], then by what each part owns: `clients`, `jobs`, `ledger`, `leases`,
-//! `bundles`, `pool`, `actors`, `deaths`, `extents`, `objects`, `spill`, `pulls`, `cluster`.
+//! `bundles`, `pool`, `loaded`, `actors`, `deaths`, `memory`, `extents`, `objects`, `spill`, `pulls`,
+//! `cluster`, `inspect`.
 
 #![forbid(unsafe_code)]
 
@@ -25,10 +26,12 @@ mod clients;
 mod cluster;
 mod control;
 mod deaths;
+mod inspect;
 mod jobs;
 mod leases;
 mod ledger;
 mod loaded;
+mod memory;
 mod objects;
 mod pool;
 mod pulls;
@@ -46,6 +49,7 @@ use helio_proto::node::NodeToClient;
 use helio_types::{LeaseId, NodeAddress, ResourceSet, WorkerId};
 
 pub use event::{Action, Conn, DiskError, Event, Exit, Spawn};
+pub use memory::MemoryUse;
 
 /// What a node is from its start on.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +88,8 @@ pub struct Setup {
     pub starts_max: usize,
     /// How many idle workers are kept.
     pub idle_max: usize,
+    /// Where measurements are to be had; 0: nowhere.
+    pub metrics_port: u32,
 }
 
 /// The node.
@@ -113,6 +119,8 @@ pub struct Node {
     pulls: pulls::Pulls,
     cluster: cluster::Cluster,
     control: control::Control,
+    inspections: inspect::Inspections,
+    memory: memory::Memory,
 }
 
 impl Node {
@@ -143,6 +151,8 @@ impl Node {
             pulls: pulls::Pulls::default(),
             cluster: cluster::Cluster::new(&setup),
             control: control::Control::default(),
+            inspections: inspect::Inspections::default(),
+            memory: memory::Memory::default(),
             setup,
         };
         if node.setup.has_owner {
@@ -176,6 +186,8 @@ impl Node {
             Event::Spilled { object_id, outcome } => self.spilled(object_id, outcome),
             Event::Restored { object_id, outcome } => self.restored(object_id, outcome),
             Event::Loaded { is_ready } => self.loaded.is_ready = is_ready,
+            Event::Scrape { number } => self.shell_scrapes(number),
+            Event::MemoryRead(memory) => self.memory_read(&memory),
             Event::Tick => {}
         }
         while let Some(timer) = self.timers.due(self.now) {

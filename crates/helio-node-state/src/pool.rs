@@ -43,6 +43,8 @@ pub(crate) struct Worker {
     pid: u32,
     conn: Option<Conn>,
     pub(crate) usage: Use,
+    /// When it was given what it runs, in assignments.
+    began: u64,
     /// Has run nothing yet, and so can become an actor.
     pub(crate) is_fresh: bool,
     /// Was forked from the process that has modules loaded.
@@ -61,6 +63,19 @@ impl Worker {
     /// Whether it is starting, and of this kind.
     pub(crate) fn starts(&self, key: &PoolKey) -> bool {
         self.usage == Use::Starting && self.key == *key
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(crate) fn job_id(&self) -> JobId {
+        self.key.0
+    }
+
+    /// When it was given what it runs; rises with time.
+    pub(crate) fn began(&self) -> u64 {
+        self.began
     }
 }
 
@@ -92,6 +107,8 @@ impl Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     pub(crate) workers: BTreeMap<WorkerId, Worker>,
+    /// How many assignments there were.
+    assignments: u64,
     waiting: BTreeMap<PoolKey, VecDeque<Waiting>>,
     /// How many starts in a row have failed.
     failures: BTreeMap<PoolKey, u32>,
@@ -231,6 +248,7 @@ impl Node {
             pid: 0,
             conn: None,
             usage: Use::Starting,
+            began: 0,
             is_fresh: true,
             is_loaded,
             is_ahead,
@@ -338,8 +356,11 @@ impl Node {
                 self.start_actor(key, worker_id, conn);
             }
         }
+        self.pool.assignments += 1;
+        let began = self.pool.assignments;
         if let Some(worker) = self.pool.workers.get_mut(&worker_id) {
             worker.is_fresh = false;
+            worker.began = began;
         }
     }
 

@@ -130,6 +130,39 @@ impl Node {
         }
     }
 
+    /// **WHY-1** What an object that is to be read here waits for.
+    pub(crate) fn why_fetch(&self, object_id: ObjectId) -> String {
+        let Some(fetch) = self.pulls.fetches.get(&object_id) else {
+            return match self.objects.sealed.get(&object_id) {
+                Some(object) if object.extent.is_some() => "it is in this node's store".to_owned(),
+                Some(_) => "it is on this node's disk until somebody reads it".to_owned(),
+                None => "it is brought to this node when somebody here reads it".to_owned(),
+            };
+        };
+        match &fetch.state {
+            State::Local if self.objects.is_being_written(object_id) => {
+                "a process of this node is writing it".to_owned()
+            }
+            State::Local => {
+                "it is being read back from this node's disk, to which it was spilled".to_owned()
+            }
+            State::Queued => {
+                let place = self.pulls.queued.iter().position(|other| *other == object_id);
+                format!(
+                    "{} other objects are brought here before it",
+                    place.unwrap_or_default() + self.pulls.by_number.len()
+                )
+            }
+            State::WaitsForRoom(from) => {
+                format!("node {} has it; {}", from.host, self.objects.full(0))
+            }
+            State::Pulling(pull) => format!(
+                "it is being brought here from node {}: {} of {} bytes have come",
+                pull.from.host, pull.received, pull.size
+            ),
+        }
+    }
+
     pub(crate) fn cancel_fetch(&mut self, conn: Conn, request_id: u64) {
         let Some(object_id) = self.pulls.by_request.remove(&(conn, request_id)) else { return };
         let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
@@ -288,6 +321,8 @@ impl Node {
             NodeToNode::Drop(drop) => self.drop_object(drop.object_id),
             NodeToNode::AskLiveness(ask) => self.peer_asks_liveness(conn, &ask),
             NodeToNode::TellLiveness(told) => self.peer_tells_liveness(told),
+            NodeToNode::Asked(asked) => self.peer_inspects(conn, &asked),
+            NodeToNode::Inspected(told) => self.peer_inspected(node_id, told),
             NodeToNode::Unknown => {}
         }
     }

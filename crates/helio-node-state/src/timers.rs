@@ -30,6 +30,8 @@ pub(crate) enum Timer {
     Absent,
     /// Creations of objects have waited long enough for room.
     Room,
+    /// Questions to processes should have been answered.
+    Inspection,
     /// The owner of this cluster should have registered.
     Owner,
     /// A worker that was started ahead may not have been needed.
@@ -71,6 +73,7 @@ impl Node {
             Timer::Pull(object_id) => self.pull_again(object_id),
             Timer::Absent => self.absent_nodes_died(),
             Timer::Room => self.room_is_late(),
+            Timer::Inspection => self.inspections_are_late(),
             Timer::Owner => self.owner_is_late(),
             Timer::Ahead(worker_id) => self.end_if_never_used(worker_id),
             Timer::Unload => self.unload_if_unused(),

@@ -13,13 +13,15 @@ use helio_proto::cluster::{
     ControlToNode, NodeLeaving, NodeStatus, NodeToControl, NodeToNode, RegisterNode,
 };
 use helio_proto::hello::{Hello, Role};
+use helio_proto::inspect;
 use helio_proto::node::{ClientToNode, LogLine, LogsFlushed, NodeToClient};
 use helio_rpc::service::{Gate, Writer};
 use helio_store::Arena;
 use helio_types::{NodeId, ObjectId, WorkerId};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::Error;
+use crate::memory::Monitor;
 use crate::peers::Peers;
 use crate::processes::{Processes, exit_of};
 use crate::spill::Disk;
@@ -55,24 +57,76 @@ pub(crate) type Inputs = mpsc::Sender<Input>;
 /// All that can happen to a daemon.
 #[derive(Debug)]
 pub(crate) enum Input {
-    ClientOpened { conn: Conn, writer: Writer, role: Role, node_id: NodeId, is_local: bool },
-    ClientSaid { conn: Conn, message: ClientToNode },
-    ClientClosed { conn: Conn, why: Option<String> },
-    PeerOpened { conn: Conn, node_id: NodeId, writer: Writer, is_made_here: bool },
-    PeerSaid { conn: Conn, node_id: NodeId, message: NodeToNode },
-    PeerClosed { conn: Option<Conn>, node_id: NodeId },
-    Served { conn: Conn, request_id: u64 },
-    Spilled { object_id: ObjectId, outcome: Result<(), DiskError> },
-    Restored { object_id: ObjectId, outcome: Result<(), DiskError> },
-    ControlConnected { writer: Writer },
-    ControlSaid { message: ControlToNode },
+    ClientOpened {
+        conn: Conn,
+        writer: Writer,
+        role: Role,
+        node_id: NodeId,
+        is_local: bool,
+    },
+    ClientSaid {
+        conn: Conn,
+        message: ClientToNode,
+    },
+    ClientClosed {
+        conn: Conn,
+        why: Option<String>,
+    },
+    PeerOpened {
+        conn: Conn,
+        node_id: NodeId,
+        writer: Writer,
+        is_made_here: bool,
+    },
+    PeerSaid {
+        conn: Conn,
+        node_id: NodeId,
+        message: NodeToNode,
+    },
+    PeerClosed {
+        conn: Option<Conn>,
+        node_id: NodeId,
+    },
+    Served {
+        conn: Conn,
+        request_id: u64,
+    },
+    Spilled {
+        object_id: ObjectId,
+        outcome: Result<(), DiskError>,
+    },
+    Restored {
+        object_id: ObjectId,
+        outcome: Result<(), DiskError>,
+    },
+    ControlConnected {
+        writer: Writer,
+    },
+    ControlSaid {
+        message: ControlToNode,
+    },
     ControlLost,
     Zygote(Kind, Answer),
-    ZygoteLost { kind: Kind, generation: u64 },
-    WorkerExited { worker_id: WorkerId, exit: Exit },
-    Output { worker_id: WorkerId, is_stderr: bool },
+    ZygoteLost {
+        kind: Kind,
+        generation: u64,
+    },
+    WorkerExited {
+        worker_id: WorkerId,
+        exit: Exit,
+    },
+    Output {
+        worker_id: WorkerId,
+        is_stderr: bool,
+    },
     ChildEnded,
-    ShutDown { reason: String },
+    /// Somebody reads the node's measurements.
+    Scrape {
+        reply: oneshot::Sender<Vec<inspect::Answer>>,
+    },
+    ShutDown {
+        reason: String,
+    },
 }
 
 #[derive(Debug)]
@@ -102,6 +156,10 @@ pub(crate) struct Daemon {
     /// For the control service, while it cannot be reached.
     unsent: Vec<NodeToControl>,
     status_at: u64,
+    memory: Monitor,
+    /// Who waits for measurements.
+    scrapes: HashMap<u64, oneshot::Sender<Vec<inspect::Answer>>>,
+    scrape_count: u64,
     is_populated: bool,
     /// The control service has taken the node in.
     is_accepted: bool,
@@ -120,6 +178,7 @@ impl Daemon {
         gate: Arc<Gate>,
         hello: Hello,
         session_dir: &Path,
+        memory: Monitor,
         inputs: Inputs,
         receiver: mpsc::Receiver<Input>,
     ) -> Self {
@@ -140,6 +199,9 @@ impl Daemon {
             control: None,
             unsent: Vec::new(),
             status_at: HEARTBEAT_MS,
+            memory,
+            scrapes: HashMap::new(),
+            scrape_count: 0,
             is_populated: false,
             is_accepted: false,
             ending: None,
@@ -156,10 +218,8 @@ impl Daemon {
             {
                 on_accepted();
             }
-            let wake = self
-                .node
-                .deadline()
-                .map_or(self.status_at, |deadline| deadline.min(self.status_at));
+            let own = self.status_at.min(self.memory.at);
+            let wake = self.node.deadline().map_or(own, |deadline| deadline.min(own));
             tokio::select! {
                 biased;
                 input = self.receiver.recv() => match input {
@@ -177,6 +237,10 @@ impl Daemon {
     fn tick(&mut self) {
         let now = self.clock.now_ms();
         self.apply(Event::Tick);
+        let idle_at = self.status_at.max(now + 1);
+        if let Some(memory) = self.memory.look(self.node.has_work(), now, idle_at) {
+            self.apply(Event::MemoryRead(memory));
+        }
         if self.status_at <= now {
             self.status_at = now + HEARTBEAT_MS;
             if let Some(control) = &self.control {
@@ -240,6 +304,11 @@ impl Daemon {
                     }
                 }
             }
+            Input::Scrape { reply } => {
+                self.scrape_count += 1;
+                self.scrapes.insert(self.scrape_count, reply);
+                self.apply(Event::Scrape { number: self.scrape_count });
+            }
             Input::ShutDown { reason } => self.ending = Some(reason),
         }
     }
@@ -297,6 +366,12 @@ impl Daemon {
             }
             Action::StatusChanged => {
                 self.status_at = self.status_at.min(self.clock.now_ms() + STATUS_GATHER_MS)
+            }
+            Action::Scraped { number, answers } => {
+                if let Some(reply) = self.scrapes.remove(&number) {
+                    // Who has gone away meanwhile does not need them.
+                    let _ = reply.send(answers);
+                }
             }
             Action::ShutDown { reason } => self.ending = Some(reason),
         }

@@ -17,6 +17,8 @@ mod control;
 mod core;
 mod listen;
 mod logs;
+mod memory;
+mod metrics;
 mod options;
 mod peers;
 mod processes;

@@ -24,6 +24,15 @@ pub struct Options {
     pub object_store_memory: Option<u64>,
     /// The memory to offer in bytes; `None`: what the object store leaves.
     pub memory: Option<u64>,
+    /// The part of the machine's memory that may be in use before workers are ended.
+    pub memory_usage_threshold: f64,
+    /// How often that is looked at while workers run something, in milliseconds; 0: never.
+    pub memory_monitor_refresh_ms: u64,
+    /// The control group whose memory counts; `None`: the machine's, and that of every group that the
+    /// daemon is in.
+    pub memory_group: Option<PathBuf>,
+    /// The port for measurements; 0: any.
+    pub metrics_port: u16,
     /// The session's folder.
     pub session_dir: PathBuf,
     /// The session's name.

@@ -20,9 +20,10 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 
 use crate::core::{Daemon, INPUTS_MAX};
+use crate::memory::Monitor;
 use crate::options::{Options, Ready};
 use crate::zygote::{Kind, Zygote, ZygoteOptions};
-use crate::{Error, control, listen};
+use crate::{Error, control, listen, metrics};
 
 /// The part of the memory that the object store takes when nothing is said, and the least of it.
 const STORE_PART: f64 = 0.3;
@@ -38,13 +39,19 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         |source| Error::Listen { host: host.clone(), port: options.node_port, source };
     let tcp = TcpListener::bind((host.as_str(), options.node_port)).await.map_err(listen_error)?;
     let port = tcp.local_addr()?.port();
+    let metrics_error =
+        |source| Error::Listen { host: host.clone(), port: options.metrics_port, source };
+    let metrics =
+        TcpListener::bind((host.as_str(), options.metrics_port)).await.map_err(metrics_error)?;
+    let metrics_port = metrics.local_addr()?.port();
     let socket_path = options.session_dir.join(NODE_SOCKET);
     let unix = bind_unix(&socket_path)?;
     let logs = options.session_dir.join("logs");
     make_dir(&logs)?;
     process::become_subreaper()?;
 
-    let setup = setup(&options, NodeAddress { node_id, host: host.clone(), port: u32::from(port) });
+    let address = NodeAddress { node_id, host: host.clone(), port: u32::from(port) };
+    let setup = setup(&options, address, metrics_port);
     let size = setup.store_size;
     let arena = Arc::new(Arena::create(size).map_err(|source| Error::Store { size, source })?);
 
@@ -57,6 +64,11 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     let gate = Arc::new(Gate::new("node", &options.token, welcome));
     listen::unix(unix, Arc::clone(&gate), inputs.clone());
     listen::tcp(tcp, Arc::clone(&gate), inputs.clone());
+    let endpoint = metrics::Endpoint {
+        token: options.token.clone(),
+        session_name: options.session_name.clone(),
+    };
+    metrics::serve(metrics, endpoint, inputs.clone());
     listen::signals(inputs.clone())?;
     let hello = Hello {
         token: options.token.clone(),
@@ -82,13 +94,14 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         gate,
         hello,
         &options.session_dir,
+        Monitor::new(&options),
         inputs,
         receiver,
     );
     Ok((daemon, Ready { node_id, port, node_socket: socket_path }))
 }
 
-fn setup(options: &Options, address: NodeAddress) -> Setup {
+fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
     let memory = machine::memory();
     let store_size =
         options.object_store_memory.unwrap_or((memory as f64 * STORE_PART) as u64).max(STORE_MIN);
@@ -137,6 +150,7 @@ fn setup(options: &Options, address: NodeAddress) -> Setup {
         // The machine's own CPUs bound how many can start at once, whatever is offered.
         starts_max: machine::cpus().max(1) * 2 + 2,
         idle_max: cpu_count.min(64) + IDLE_SPARE,
+        metrics_port: u32::from(metrics_port),
         address,
     }
 }

@@ -51,6 +51,8 @@ pub struct Actor {
     /// Sent, in order.
     sent: VecDeque<TaskId>,
     sequence: u64,
+    /// When the first of `sent` was replied to last.
+    replied: u64,
     broken: Option<u64>,
     /// We make it: what its creation still needs.
     creation: Option<Box<Creation>>,
@@ -94,6 +96,33 @@ impl Actor {
     #[must_use]
     pub fn refused(&self) -> Option<&(FailureKind, String)> {
         self.refused.as_ref()
+    }
+
+    /// Its class, for people.
+    pub(crate) fn name(&self) -> &str {
+        if self.class_name.is_empty() { "The actor" } else { &self.class_name }
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// How many calls wait here before that one.
+    pub(crate) fn place_of(&self, task: TaskId) -> Option<usize> {
+        self.queue.iter().position(|queued| *queued == task)
+    }
+
+    pub(crate) fn first_queued(&self) -> Option<TaskId> {
+        self.queue.front().copied()
+    }
+
+    pub(crate) fn first_sent(&self) -> Option<TaskId> {
+        self.sent.front().copied()
+    }
+
+    /// What its constructor waits for: how many arguments, and all of them.
+    pub(crate) fn awaited(&self) -> Option<(u32, &[ObjectId])> {
+        self.creation.as_ref().map(|_| (self.missing, &self.held[..]))
     }
 
     /// What the constructor's arguments hold.
@@ -311,6 +340,8 @@ impl Owner {
             let Some(actor) = self.actors.get_mut(&id) else { return };
             let Some(call) = self.tasks.get_mut(&task) else { return };
             call.state = State::OnActor;
+            call.at = Some(to.clone());
+            call.sent = now;
             let (spec, attempt) = (call.spec.clone(), call.attempt);
             actor.queue.pop_front();
             actor.sent.push_back(task);
@@ -322,18 +353,21 @@ impl Owner {
         }
     }
 
-    /// A call was replied to.
-    pub(crate) fn leave_actor(&mut self, spec: &TaskSpec, task: TaskId) {
+    /// A call was replied to; when it can have begun.
+    pub(crate) fn leave_actor(&mut self, spec: &TaskSpec, task: TaskId, now: u64) -> u64 {
+        let mut began = 0;
         if let crate::Target::Actor(id) = spec.target
             && let Some(actor) = self.actors.get_mut(&id)
         {
             match actor.sent.front() {
                 Some(first) if *first == task => {
                     actor.sent.pop_front();
+                    began = std::mem::replace(&mut actor.replied, now);
                 }
                 _ => actor.sent.retain(|sent| *sent != task),
             }
         }
+        began
     }
 
     /// A call fails without having been replied to.
@@ -406,6 +440,7 @@ impl Owner {
                 if let Some(task) = self.tasks.get_mut(&task) {
                     task.attempt += 1;
                     task.state = State::Queued;
+                    task.past.failure = Some(cause.message.as_str().into());
                 }
                 again.push_back(task);
             } else {

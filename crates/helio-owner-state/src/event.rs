@@ -255,6 +255,8 @@ pub enum Action {
         backlog: u64,
         /// Where the first call's arguments are.
         locality: Vec<NodeId>,
+        /// Whether the first call may be tried again.
+        is_retriable: bool,
     },
     /// No worker is needed any more.
     CancelLease {

@@ -20,6 +20,7 @@ use crate::event::Action;
 use crate::hash::IdMap;
 use crate::object::Stored;
 use crate::task::State;
+use crate::why::{Next, Why};
 
 /// How long an idle lease is kept, in microseconds.
 pub const LINGER_US: u64 = 200_000;
@@ -122,6 +123,36 @@ impl Leases {
         self.classes.iter().any(|class| class.queue.contains(&task))
     }
 
+    pub(crate) fn name_of_request(&self, request: u64) -> Option<&str> {
+        let mut classes = self.classes.iter();
+        let class = classes.find(|class| class.requests.contains_key(&request))?;
+        Some(class.class.name.as_str()).filter(|name| !name.is_empty())
+    }
+
+    /// **WHY-1** What a queued call waits for.
+    pub(crate) fn why(&self, task: TaskId, name: &str) -> Why {
+        let place = |class: &Class| class.queue.iter().position(|queued| *queued == task);
+        let Some((class, place)) =
+            self.classes.iter().find_map(|class| Some((class, place(class)?)))
+        else {
+            return Why { text: format!("{name} is about to be queued."), next: None };
+        };
+        let before = match place {
+            0 => String::new(),
+            n => format!("; {n} calls of its kind come first"),
+        };
+        let busy = match class.leases.len() {
+            0 => String::new(),
+            n => format!("; {n} workers of its kind are busy"),
+        };
+        let next = class.requests.iter().next();
+        Why {
+            text: format!("{name} waits for a worker{before}{busy}."),
+            next: next
+                .map(|(request, node)| Next::Daemon { node: node.clone(), request: *request }),
+        }
+    }
+
     /// Whether the tables agree with each other.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (request, lease) in &self.leases {
@@ -185,7 +216,11 @@ impl Owner {
             .map(|at| at + CAUSE_WAIT_US);
         let stalled =
             self.leases.leases.values().filter(|l| l.waits_behind()).map(|l| l.began + STALL_US);
-        idle.chain(broken).chain(stalled).chain(self.next_actor_tick()).min()
+        idle.chain(broken)
+            .chain(stalled)
+            .chain(self.next_actor_tick())
+            .chain(self.next_delayed())
+            .min()
     }
 
     pub(crate) fn enqueue(
@@ -230,8 +265,9 @@ impl Owner {
         while self.leases.classes[index].requests.len() < wanted {
             let class = &self.leases.classes[index];
             let first = class.queue.get(class.requests.len()).or_else(|| class.queue.front());
-            let locality =
-                first.and_then(|task| self.tasks.get(task)).map(|task| self.locality(&task.spec));
+            let first = first.and_then(|task| self.tasks.get(task));
+            let is_retriable = first.is_some_and(|task| task.retries_left != 0);
+            let locality = first.map(|task| self.locality(&task.spec));
             self.leases.next_request += 1;
             let request = self.leases.next_request;
             let class = &mut self.leases.classes[index];
@@ -242,6 +278,7 @@ impl Owner {
                 class: class.class.clone(),
                 backlog: class.queue.len() as u64,
                 locality: locality.unwrap_or_default(),
+                is_retriable,
             });
         }
     }
@@ -272,6 +309,8 @@ impl Owner {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Some(lease) = self.leases.leases.get_mut(&request) else { return };
         task.state = State::OnLease(request);
+        task.at = Some(lease.worker.clone());
+        task.sent = now;
         if lease.sent.is_empty() {
             lease.began = now;
         }
@@ -354,12 +393,15 @@ impl Owner {
             return;
         };
         class.requests.insert(request, Some(node.clone()));
+        let first = class.queue.front().and_then(|task| self.tasks.get(task));
+        let is_retriable = first.is_some_and(|task| task.retries_left != 0);
         out.push(Action::RequestLease {
             node: Some(node),
             request,
             class: class.class.clone(),
             backlog: class.queue.len() as u64,
             locality: Vec::new(),
+            is_retriable,
         });
     }
 
@@ -395,11 +437,12 @@ impl Owner {
         class.idle.retain(|other| *other != request);
         out.push(Action::ReturnLease { node: lease.node, lease: lease.id, discard });
         for task in lease.sent {
-            self.worker_lost(task, false, &DeathCause::default(), now, out);
+            let cause = DeathCause::new(DeathKind::Intended, "the worker was given back");
+            self.worker_lost(task, false, &cause, now, out);
         }
     }
 
-    /// A call on the lease has been replied to.
+    /// A call on the lease has been replied to; when it can have begun.
     pub(crate) fn leave_lease(
         &mut self,
         request: u64,
@@ -407,8 +450,9 @@ impl Owner {
         leaving: bool,
         now: u64,
         out: &mut Vec<Action>,
-    ) {
-        let Some(lease) = self.leases.leases.get_mut(&request) else { return };
+    ) -> u64 {
+        let Some(lease) = self.leases.leases.get_mut(&request) else { return 0 };
+        let began = lease.began;
         let first = lease.sent.front() == Some(&id);
         lease.sent.retain(|sent| *sent != id);
         let index = lease.class;
@@ -431,6 +475,7 @@ impl Owner {
         if empty {
             self.balance(index, out);
         }
+        if first { began } else { 0 }
     }
 
     /// An idle worker, and calls waiting behind another's: take some back.
@@ -588,5 +633,6 @@ impl Owner {
             self.drop_lease(request, &cause, now, out);
         }
         self.tick_actors(now, out);
+        self.tick_delayed(now, out);
     }
 }

@@ -18,14 +18,18 @@
 //!    (module [`borrow`]).
 //! 3. A worker holds the references in a call's returns until the caller says `ReturnsHeld`.
 //!
-//! Reading order: [`object`], [`task`], [`lease`], [`actor`], [`borrow`], [`stream`].
+//! Reading order: [`object`], [`task`], [`lease`], [`actor`], [`borrow`], [`stream`], `later`, `history`,
+//! `why`.
 
 #![forbid(unsafe_code)]
 
 pub mod check;
 mod event;
 mod hash;
+mod history;
+mod later;
 mod links;
+mod why;
 
 pub mod actor;
 pub mod borrow;
@@ -43,6 +47,7 @@ pub use event::{Action, Event};
 pub use hash::IdMap;
 pub use object::{Object, Stored};
 pub use task::{CallArgs, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec};
+pub use why::{Next, Why, join, sentence, time};
 
 /// One process's state.
 #[derive(Debug)]
@@ -59,6 +64,9 @@ pub struct Owner {
     streams: IdMap<TaskId, stream::Stream>,
     /// Peers whose connection broke and of whom we asked whether they live.
     suspects: IdMap<WorkerId, Arc<WorkerAddress>>,
+    /// Calls that wait for the time of their next attempt.
+    delayed: BTreeSet<(u64, TaskId)>,
+    history: history::History,
 }
 
 impl Owner {
@@ -76,6 +84,8 @@ impl Owner {
             borrows: borrow::Borrows::default(),
             streams: IdMap::default(),
             suspects: IdMap::default(),
+            delayed: BTreeSet::new(),
+            history: history::History::default(),
         }
     }
 

@@ -59,6 +59,8 @@ impl Owner {
             | Frame::Call { .. }
             | Frame::Steal { .. }
             | Frame::Consumed { .. } => {}
+            // The shell's: it asks on where this machine's knowledge ends.
+            Frame::Why { .. } | Frame::Because { .. } => {}
         }
     }
 

@@ -5,6 +5,7 @@
 //!    │                      ▲                             │
 //!    └──a dep is an error   └──worker died, retries left──┘──none left──► done, with an error
 //! ```
+//! A call whose worker was ended for want of memory waits a while before it is `Queued` again.
 //! Calls of actors go from `Waiting` straight into their actor's queue (module [`crate::actor`]).
 
 use std::sync::Arc;
@@ -124,6 +125,8 @@ pub(crate) enum State {
     OnLease(u64),
     /// Sent to its actor.
     OnActor,
+    /// Until this time, when it is tried again.
+    Delayed(u64),
 }
 
 #[derive(Debug)]
@@ -133,6 +136,22 @@ pub(crate) struct Task {
     pub(crate) attempt: u32,
     pub(crate) retries_left: i32,
     pub(crate) cancelled: bool,
+    /// The process to which it was sent last.
+    pub(crate) at: Option<Arc<WorkerAddress>>,
+    /// When it was sent.
+    pub(crate) sent: u64,
+    pub(crate) past: Past,
+}
+
+/// What is known of a call's earlier attempts.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Past {
+    /// When it was made.
+    pub(crate) created: u64,
+    /// How often its worker was ended for want of memory.
+    pub(crate) ooms: u32,
+    /// How its last attempt ended.
+    pub(crate) failure: Option<Arc<str>>,
 }
 
 /// What is kept of a finished call whose returns lie in object stores, to make them again.
@@ -188,15 +207,18 @@ impl Owner {
             self.hold(id);
         }
         let retries_left = spec.retry.max;
-        self.enter(spec, 0, retries_left, now, out);
+        let past = Past { created: now, ..Past::default() };
+        self.enter(spec, 0, retries_left, past, now, out);
     }
 
     /// Waits for the dependencies that are missing, or goes on at once.
+    #[allow(clippy::too_many_arguments, reason = "the fields of a task")]
     fn enter(
         &mut self,
         spec: Arc<TaskSpec>,
         attempt: u32,
         retries_left: i32,
+        past: Past,
         now: u64,
         out: &mut Vec<Action>,
     ) {
@@ -206,7 +228,9 @@ impl Owner {
             self.enqueue_call(actor, id);
         }
         let state = State::Waiting(missing);
-        self.tasks.insert(id, Task { spec, state, attempt, retries_left, cancelled: false });
+        let task =
+            Task { spec, state, attempt, retries_left, cancelled: false, at: None, sent: 0, past };
+        self.tasks.insert(id, task);
         if missing == 0 {
             self.dispatch(id, now, out);
         }
@@ -310,16 +334,22 @@ impl Owner {
         let brings =
             spec.returns == STREAMING || returns.iter().any(|one| !one.contained.is_empty());
         match state {
-            State::OnLease(request) => self.leave_lease(request, id, leaving, now, out),
-            State::OnActor => self.leave_actor(&spec, id),
+            State::OnLease(request) => {
+                let began = self.leave_lease(request, id, leaving, now, out);
+                self.has_begun(id, began);
+            }
+            State::OnActor => {
+                let began = self.leave_actor(&spec, id, now);
+                self.has_begun(id, began);
+            }
             // A reply of an attempt that was given up: the next one will bring the values.
-            State::Waiting(_) | State::Queued => {
+            State::Waiting(_) | State::Queued | State::Delayed(_) => {
                 self.discard(from, id, returns, out);
                 return;
             }
         }
         if failed && retryable && !cancelled && self.take_retry(id) {
-            self.retry(id, now, out);
+            self.retry(id, "it raised an exception that its options retry", now, out);
         } else if failed && cancelled {
             self.fail(id, &cancelled_error(id, &spec.template.name), now, out);
         } else {
@@ -327,6 +357,13 @@ impl Owner {
         }
         if brings {
             self.say_held(from, id, out);
+        }
+    }
+
+    /// What was sent waits behind what was sent before: it began no earlier than that ended.
+    fn has_begun(&mut self, id: TaskId, began: u64) {
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.sent = task.sent.max(began);
         }
     }
 
@@ -366,6 +403,7 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         let Some(task) = self.tasks.remove(&id) else { return };
+        self.history.add(&task, failed.then(|| returns.first()).flatten(), now);
         let spec = task.spec;
         let stored = returns
             .iter()
@@ -464,14 +502,11 @@ impl Owner {
     }
 
     /// Sends the call on its way once more.
-    pub(crate) fn retry(&mut self, id: TaskId, now: u64, out: &mut Vec<Action>) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        task.attempt += 1;
-        task.state = State::Queued;
-        let (spec, attempt, retries_left) = (task.spec.clone(), task.attempt, task.retries_left);
+    pub(crate) fn retry(&mut self, id: TaskId, failure: &str, now: u64, out: &mut Vec<Action>) {
         // An argument may have been lost with the worker: wait for it again if so.
-        self.tasks.remove(&id);
-        self.enter(spec, attempt, retries_left, now, out);
+        let Some(task) = self.tasks.remove(&id) else { return };
+        let past = Past { failure: Some(failure.into()), ..task.past };
+        self.enter(task.spec, task.attempt + 1, task.retries_left, past, now, out);
     }
 
     /// The worker that ran the call (or was about to) has ended.
@@ -485,6 +520,7 @@ impl Owner {
     ) {
         let Some(task) = self.tasks.get(&id) else { return };
         let (cancelled, name) = (task.cancelled, task.spec.template.name.clone());
+        let is_oom = cause.kind == DeathKind::OutOfMemory;
         if cancelled {
             self.fail(id, &cancelled_error(id, &name), now, out);
         } else if cause.kind == DeathKind::GroupRemoved {
@@ -495,8 +531,12 @@ impl Owner {
                 ..SystemError::new(ErrorKind::TaskGroupRemoved, cause.message.clone())
             };
             self.fail(id, &Stored::Error(Arc::new(error.to_payload())), now, out);
-        } else if !started || self.take_retry(id) {
-            self.retry(id, now, out);
+        } else if !started {
+            self.retry(id, &format!("the worker to which it was sent ended: {cause}"), now, out);
+        } else if is_oom && task.retries_left != 0 && !cause.is_final {
+            self.retry_later(id, cause, now);
+        } else if !is_oom && self.take_retry(id) {
+            self.retry(id, &cause.message, now, out);
         } else {
             let kind = match cause.kind {
                 DeathKind::OutOfMemory => ErrorKind::OutOfMemory,
@@ -537,7 +577,7 @@ impl Owner {
         task.cancelled = true;
         let name = task.spec.template.name.clone();
         match task.state {
-            State::Waiting(_) | State::Queued => {
+            State::Waiting(_) | State::Queued | State::Delayed(_) => {
                 self.unqueue(id);
                 self.fail(id, &cancelled_error(id, &name), now, out);
             }
@@ -672,7 +712,9 @@ impl Owner {
                 object.value = Stored::Pending;
             }
         }
-        self.enter(lineage.spec, 1, lineage.retries_left, now, out);
+        let failure = Some("its value was lost and is made again".into());
+        let past = Past { created: now, failure, ..Past::default() };
+        self.enter(lineage.spec, 1, lineage.retries_left, past, now, out);
     }
 
     /// A return is gone; when it was the last one, its call need not be remembered.

@@ -8,6 +8,7 @@ use crate::control::{ActorLaunch, NodeInfo};
 use crate::group::{
     AskGroup, BundlesHeld, CommitBundles, GroupNews, HeldBundle, ReserveBundles, ReturnBundles,
 };
+use crate::inspect::{Asked, Inspected};
 use crate::node::{ControlCall, LogLines, NodeToClient};
 use crate::wire::messages;
 
@@ -100,6 +101,8 @@ messages! {
         6 Drop(DropObject),
         7 AskLiveness(AskLiveness),
         8 TellLiveness(TellLiveness),
+        30 Asked(Asked),
+        31 Inspected(Inspected),
     }
     /// The greeting of a daemon to another daemon.
     pub struct Peer { 1 address: NodeAddress, 2 node_id: NodeId }

@@ -6,9 +6,7 @@ use helio_types::{
     WorkerAddress, WorkerId,
 };
 
-use crate::group::{
-    AwaitGroup, GetGroup, GroupInfo, GroupSpec, Groups, ListGroups, RemoveGroup,
-};
+use crate::group::{AwaitGroup, GetGroup, GroupInfo, GroupSpec, Groups, ListGroups, RemoveGroup};
 use crate::wire::messages;
 
 /// Where a task or actor may go.
@@ -195,6 +193,8 @@ messages! {
         13 version: u64,
         14 object_store_used: u64,
         15 workers: u32,
+        /// Where the node's measurements are to be had (HTTP); 0: nowhere.
+        30 metrics_port: u32,
     }
     /// A shape of request that waits, and how many of it.
     pub struct PendingDemand {

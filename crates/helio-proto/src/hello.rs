@@ -101,7 +101,8 @@ pub fn refusal(hello: &Hello, token: &str) -> Option<String> {
 }
 
 /// Compares without telling by its time how much was right.
-fn same(a: &[u8], b: &[u8]) -> bool {
+#[must_use]
+pub fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (x, y)| diff | (x ^ y)) == 0
 }
 

@@ -25,6 +25,7 @@ pub mod error;
 pub mod frame;
 pub mod group;
 pub mod hello;
+pub mod inspect;
 pub mod node;
 pub mod peer;
 pub mod reader;

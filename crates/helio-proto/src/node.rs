@@ -15,6 +15,7 @@ use helio_types::{
 use crate::control::{
     ActorInfo, ActorLaunch, ControlRequest, ControlResponse, Failure, Label, Strategy,
 };
+use crate::inspect::{Answered, Asked, Inspect, Inspected};
 use crate::wire::messages;
 
 messages! {
@@ -93,6 +94,8 @@ messages! {
         4 spilled: bool,
         /// Where the bytes of the first task's arguments are.
         5 locality: Vec<NodeId>,
+        /// The first task may be tried again; the memory monitor ends such first.
+        6 is_retriable: bool,
     }
     pub struct CancelLease { 1 request_id: u64 }
     pub struct ReturnLease {
@@ -129,7 +132,12 @@ messages! {
     /// End the node (and on the head the cluster); from the driver that started it, or `stop`.
     pub struct StopNode { 1 reason: String }
     /// Asks what a thing waits for (WHY-1).
-    pub struct Why { 1 request_id: u64, 2 lease_request_id: u64 }
+    pub struct Why {
+        1 request_id: u64,
+        2 lease_request_id: u64,
+        /// An object that is being brought here; nil: a lease request is asked about.
+        3 object_id: ObjectId,
+    }
     /// Work of this kind comes soon: what its start needs is made ready. It promises nothing.
     pub struct Expect {
         /// JSON, as in [`LeaseClass`].
@@ -163,7 +171,9 @@ messages! {
         18 Leaving(Leaving),
         19 StopNode(StopNode),
         20 Why(Why),
-        30 Expect(Expect),
+        30 Inspect(Inspect),
+        31 Answered(Answered),
+        40 Expect(Expect),
     }
 
     pub struct LeaseGranted {
@@ -232,6 +242,8 @@ messages! {
         19 Notice(Notice),
         20 WhyReply(WhyReply),
         21 RoomWanted(RoomWanted),
-        30 Expected(Expected),
+        30 Asked(Asked),
+        31 Inspected(Inspected),
+        40 Expected(Expected),
     }
 }

@@ -266,6 +266,24 @@ pub enum Frame<'a> {
         /// Where.
         node: NodeAddress,
     },
+    /// What does the thing wait for (WHY-1)?
+    Why {
+        /// Echoed in [`Frame::Because`].
+        number: u64,
+        /// An object that the receiver owns, or a return of a call that it runs.
+        object: ObjectId,
+        /// Of the call that the receiver runs.
+        is_executor: bool,
+        /// How many more processes may be asked in turn.
+        hops: u8,
+    },
+    /// The answer.
+    Because {
+        /// Which.
+        number: u64,
+        /// Sentences.
+        text: String,
+    },
 }
 
 fn put_string(out: &mut Vec<u8>, text: &str) {
@@ -524,6 +542,18 @@ impl<'a> Frame<'a> {
                 out.extend_from_slice(&object.0);
                 put_node(out, node);
             }
+            Self::Why { number, object, is_executor, hops } => {
+                out.push(19);
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(&object.0);
+                out.push(u8::from(*is_executor));
+                out.push(*hops);
+            }
+            Self::Because { number, text } => {
+                out.push(20);
+                out.extend_from_slice(&number.to_le_bytes());
+                put_string(out, text);
+            }
         }
     }
 
@@ -549,6 +579,10 @@ impl<'a> Frame<'a> {
             Self::ReturnsHeld { task } => Frame::ReturnsHeld { task },
             Self::LocationLost { object, node } => Frame::LocationLost { object, node },
             Self::LocationAdded { object, node } => Frame::LocationAdded { object, node },
+            Self::Why { number, object, is_executor, hops } => {
+                Frame::Why { number, object, is_executor, hops }
+            }
+            Self::Because { number, text } => Frame::Because { number, text },
         })
     }
 
@@ -615,6 +649,13 @@ impl<'a> Frame<'a> {
             15 => Self::ReturnsHeld { task: TaskId(r.array()?) },
             16 => Self::LocationLost { object: ObjectId(r.array()?), node: NodeId(r.array()?) },
             17 => Self::LocationAdded { object: ObjectId(r.array()?), node: get_node(&mut r)? },
+            19 => Self::Why {
+                number: r.u64()?,
+                object: ObjectId(r.array()?),
+                is_executor: r.u8()? != 0,
+                hops: r.u8()?,
+            },
+            20 => Self::Because { number: r.u64()?, text: r.str()?.to_owned() },
             18 => Self::BorrowsComplete { since: r.u64()? },
             _ => return Err(Malformed),
         })
@@ -691,6 +732,8 @@ mod tests {
             Frame::ReturnsHeld { task },
             Frame::LocationLost { object, node: NodeId([7; 28]) },
             Frame::LocationAdded { object, node },
+            Frame::Why { number: 2, object, is_executor: true, hops: 3 },
+            Frame::Because { number: 2, text: "it runs".into() },
         ] {
             check(&frame);
         }

@@ -81,6 +81,30 @@ scalar!(f64, double);
 scalar!(String, string);
 scalar!(Vec<u8>, bytes);
 
+/// Lists of numbers, packed.
+macro_rules! packed {
+    ($type:ty, $module:ident) => {
+        impl Field for Vec<$type> {
+            fn write(&self, tag: u32, buf: &mut impl BufMut) {
+                encoding::$module::encode_packed(tag, self, buf);
+            }
+            fn merge(
+                &mut self,
+                wire: WireType,
+                buf: &mut impl Buf,
+                ctx: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                encoding::$module::merge_repeated(wire, self, buf, ctx)
+            }
+            fn len(&self, tag: u32) -> usize {
+                encoding::$module::encoded_len_packed(tag, self)
+            }
+        }
+    };
+}
+packed!(u64, uint64);
+packed!(f64, double);
+
 macro_rules! id_field {
     ($($name:ty)*) => {$(
         impl Field for $name {
@@ -301,6 +325,7 @@ messages! {
     struct WorkerAddressWire { 1 worker_id: WorkerId, 2 node_id: NodeId, 3 host: String, 4 port: u32 }
     struct DeathCauseWire {
         1 kind: DeathKind, 2 code: i32, 3 pid: u32, 4 message: String, 5 log_tail: String, 6 error: Vec<u8>,
+        7 is_final: bool,
     }
 }
 
@@ -355,6 +380,7 @@ mirror!(
         message: c.message.clone(),
         log_tail: c.log_tail.clone(),
         error: c.error.clone(),
+        is_final: c.is_final,
     },
     |wire| DeathCause {
         kind: wire.kind,
@@ -363,6 +389,7 @@ mirror!(
         message: wire.message,
         log_tail: wire.log_tail,
         error: wire.error,
+        is_final: wire.is_final,
     }
 );
 

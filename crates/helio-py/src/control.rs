@@ -1,8 +1,8 @@
 //! Questions to the control service.
 
 use helio_proto::control::{
-    ControlRequest, ControlResponse, GetNamedActor, KvDel, KvGet, KvKeys, KvPut, ListActors,
-    ListJobs, ListNamedActors, ListNodes,
+    ActorInfo, ControlRequest, ControlResponse, GetNamedActor, JobInfo, KvDel, KvGet, KvKeys,
+    KvPut, ListActors, ListJobs, ListNamedActors, ListNodes, NodeInfo,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -76,32 +76,43 @@ pub(crate) fn list_named_actors(
     }
 }
 
-#[pyfunction]
-pub(crate) fn list_nodes(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+/// Every node that is or was.
+pub(crate) fn nodes(py: Python<'_>) -> PyResult<Vec<NodeInfo>> {
     match ask(py, ControlRequest::ListNodes(ListNodes {}))? {
-        ControlResponse::Nodes(list) => {
-            list.nodes.iter().map(|node| rows::node(py, node)).collect()
-        }
+        ControlResponse::Nodes(list) => Ok(list.nodes),
         other => Err(unexpected(py, &other)),
     }
+}
+
+/// Every actor that is or was.
+pub(crate) fn actors(py: Python<'_>) -> PyResult<Vec<ActorInfo>> {
+    match ask(py, ControlRequest::ListActors(ListActors {}))? {
+        ControlResponse::Actors(list) => Ok(list.actors),
+        other => Err(unexpected(py, &other)),
+    }
+}
+
+/// Every job that is or was.
+pub(crate) fn jobs(py: Python<'_>) -> PyResult<Vec<JobInfo>> {
+    match ask(py, ControlRequest::ListJobs(ListJobs {}))? {
+        ControlResponse::Jobs(list) => Ok(list.jobs),
+        other => Err(unexpected(py, &other)),
+    }
+}
+
+#[pyfunction]
+pub(crate) fn list_nodes(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    nodes(py)?.iter().map(|node| rows::node(py, node)).collect()
 }
 
 #[pyfunction]
 pub(crate) fn list_actors(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    match ask(py, ControlRequest::ListActors(ListActors {}))? {
-        ControlResponse::Actors(list) => {
-            list.actors.iter().map(|actor| rows::actor(py, actor)).collect()
-        }
-        other => Err(unexpected(py, &other)),
-    }
+    actors(py)?.iter().map(|actor| rows::actor(py, actor)).collect()
 }
 
 #[pyfunction]
 pub(crate) fn list_jobs(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    match ask(py, ControlRequest::ListJobs(ListJobs {}))? {
-        ControlResponse::Jobs(list) => list.jobs.iter().map(|job| rows::job(py, job)).collect(),
-        other => Err(unexpected(py, &other)),
-    }
+    jobs(py)?.iter().map(|job| rows::job(py, job)).collect()
 }
 
 /// Stores a value; whether the key was there already.

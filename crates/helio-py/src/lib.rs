@@ -13,6 +13,7 @@ mod generator;
 mod gil;
 mod groups;
 mod ids;
+mod inspect;
 mod object_ref;
 mod objects;
 mod rows;
@@ -48,14 +49,14 @@ mod _heliostat {
     #[pymodule_export]
     use crate::gil::gil_counts;
     #[pymodule_export]
-    use crate::groups::{
-        await_group, create_group, get_group, list_groups, remove_group,
-    };
+    use crate::groups::{await_group, create_group, get_group, list_groups, remove_group};
     #[pymodule_export]
     use crate::ids::{
         ActorClassID, ActorID, BaseID, ClusterID, FunctionID, JobID, NodeID, PlacementGroupID,
         TaskID, UniqueID, WorkerID,
     };
+    #[pymodule_export]
+    use crate::inspect::{declare_metric, record_metric, state_rows, state_summary, trace, why};
     #[pymodule_export]
     use crate::object_ref::ObjectRef;
     #[pymodule_export]

@@ -11,6 +11,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::codec::{self, Purpose, Source};
 use crate::generator::ObjectRefGenerator;
 use crate::gil::{GilSite, detached};
+use crate::inspect::fetch_for_user;
 use crate::object_ref::ObjectRef;
 use crate::session::{self, Session};
 use crate::{errors, worker};
@@ -48,7 +49,7 @@ pub(crate) fn get<'py>(
         if let Some(payload) = session.runtime.try_get_inline(id) {
             return value(py, payload);
         }
-        let mut payloads = fetch(py, &session, &[id], timeout)?;
+        let mut payloads = fetch_for_user(py, &session, &[id], timeout)?;
         let payload = payloads
             .pop()
             .ok_or_else(|| errors::named(py, "RaySystemError", "get gave no value"))?;
@@ -73,22 +74,10 @@ pub(crate) fn get<'py>(
         };
         ids.push(reference.get().known(&session)?);
     }
-    let payloads = fetch(py, &session, &ids, timeout)?;
+    let payloads = fetch_for_user(py, &session, &ids, timeout)?;
     let values =
         payloads.into_iter().map(|payload| value(py, payload)).collect::<PyResult<Vec<_>>>()?;
     Ok(PyList::new(py, values)?.into_any())
-}
-
-fn fetch(
-    py: Python<'_>,
-    session: &Session,
-    ids: &[ObjectId],
-    seconds: Option<f64>,
-) -> PyResult<Vec<Payload>> {
-    worker::warn_if_blocking(py, "get", seconds)?;
-    let timeout = timeout(seconds)?;
-    detached(py, GilSite::Get, |interrupt| session.runtime.get(ids, timeout, interrupt))?
-        .map_err(|error| errors::raise(py, error))
 }
 
 /// Store a value.

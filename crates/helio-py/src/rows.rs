@@ -66,6 +66,7 @@ pub(crate) fn node<'py>(py: Python<'py>, info: &NodeInfo) -> PyResult<Bound<'py,
     row.set_item("cause", &info.cause)?;
     row.set_item("object_store_used", info.object_store_used)?;
     row.set_item("workers", info.workers)?;
+    row.set_item("metrics_port", info.metrics_port)?;
     let pending = PyList::empty(py);
     for demand in &info.pending {
         let entry = PyDict::new(py);

@@ -3,8 +3,8 @@
 use helio_proto::control::{Strategy, StrategyKind};
 use helio_types::{Quantity, ResourceSet};
 
-use crate::bundle::{InGroup, is_of_bundle};
 use crate::NodeView;
+use crate::bundle::{InGroup, is_of_bundle};
 use crate::labels::{all_match, parse_all};
 
 /// What a request of `need` ([`taken`](crate::taken)) waits for, in a sentence without a final dot.
@@ -130,7 +130,11 @@ fn list(need: &ResourceSet) -> String {
 
 /// The name that the user gave a resource.
 fn shown(name: &str) -> &str {
-    if is_of_bundle(name) { name.rsplit_once("_group_").map_or(name, |(plain, _)| plain) } else { name }
+    if is_of_bundle(name) {
+        name.rsplit_once("_group_").map_or(name, |(plain, _)| plain)
+    } else {
+        name
+    }
 }
 
 /// A quantity for people: bytes as GiB.

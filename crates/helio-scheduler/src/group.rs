@@ -158,13 +158,8 @@ fn assign(
     room: Room,
 ) -> Result<Vec<(u32, NodeId)>, Stuck> {
     let nodes: Vec<&NodeView> = nodes.into_iter().filter(|node| node.alive).collect();
-    let mut board = Board {
-        nodes,
-        room,
-        taken: BTreeMap::new(),
-        counts: BTreeMap::new(),
-        placed: Vec::new(),
-    };
+    let mut board =
+        Board { nodes, room, taken: BTreeMap::new(), counts: BTreeMap::new(), placed: Vec::new() };
     for (index, node) in board.nodes.iter().enumerate() {
         let held = wanted.held.iter().filter(|held| **held == node.address.node_id).count();
         if held > 0 {
@@ -202,9 +197,8 @@ fn on_one(board: &mut Board<'_>, wanted: Wanted<'_>) -> Result<(), u32> {
         let is_open = wanted.held.is_empty() || board.count(*index) > 0;
         is_open
             && board.fits(*index, &need)
-            && all().all(|bundle| {
-                all_match(&parse_all(&bundle.labels), &board.nodes[*index].labels)
-            })
+            && all()
+                .all(|bundle| all_match(&parse_all(&bundle.labels), &board.nodes[*index].labels))
     };
     let open: Vec<usize> = (0..board.nodes.len()).filter(fits).collect();
     let is_target = |index: &&usize| board.nodes[**index].address.node_id == wanted.spec.target;
@@ -257,18 +251,16 @@ fn packed(board: &mut Board<'_>, wanted: Wanted<'_>) -> Result<(), u32> {
         let need = &bundle(wanted, hardest).resources;
         let open =
             (0..board.nodes.len()).filter(|index| board.may_hold(*index, bundle(wanted, hardest)));
-        let best = open
-            .map(|index| (index, holds(index)))
-            .max_by(|(a, of_a), (b, of_b)| {
-                let (rank_a, rank_b) = (board.rank(*a, need), board.rank(*b, need));
-                rank_b
-                    .0
-                    .cmp(&rank_a.0)
-                    .then(of_a.len().cmp(&of_b.len()))
-                    .then((board.count(*a) > 0).cmp(&(board.count(*b) > 0)))
-                    .then(rank_b.1.total_cmp(&rank_a.1))
-                    .then(b.cmp(a))
-            });
+        let best = open.map(|index| (index, holds(index))).max_by(|(a, of_a), (b, of_b)| {
+            let (rank_a, rank_b) = (board.rank(*a, need), board.rank(*b, need));
+            rank_b
+                .0
+                .cmp(&rank_a.0)
+                .then(of_a.len().cmp(&of_b.len()))
+                .then((board.count(*a) > 0).cmp(&(board.count(*b) > 0)))
+                .then(rank_b.1.total_cmp(&rank_a.1))
+                .then(b.cmp(a))
+        });
         let Some((index, numbers)) = best else { return Err(hardest) };
         for number in &numbers {
             board.take(index, *number, &bundle(wanted, *number).resources);

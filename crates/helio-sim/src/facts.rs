@@ -97,7 +97,9 @@ impl Facts {
             | ErrorKind::OutOfMemory
             | ErrorKind::StoreFull
             | ErrorKind::OutOfDisk
-            | ErrorKind::ObjectFreed => false,
+            | ErrorKind::ObjectFreed
+            | ErrorKind::TaskGroupRemoved
+            | ErrorKind::ActorGroupRemoved => false,
         }
     }
 

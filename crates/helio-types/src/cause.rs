@@ -59,6 +59,8 @@ pub struct DeathCause {
     pub log_tail: String,
     /// For [`DeathKind::InitFailed`]: the serialized exception.
     pub error: Vec<u8>,
+    /// For [`DeathKind::OutOfMemory`]: another attempt would end the same way, so there is none.
+    pub is_final: bool,
 }
 
 impl DeathCause {

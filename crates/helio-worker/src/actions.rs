@@ -67,7 +67,7 @@ impl State {
                     &Frame::BeginLease { lease: grant.lease_id, grant: &grant_bytes, job: &job },
                 );
             }
-            Action::RequestLease { node, request, class, backlog, locality } => {
+            Action::RequestLease { node, request, class, backlog, locality, is_retriable } => {
                 let spilled = node.is_some();
                 let conn = match &node {
                     Some(node) => self.remote_node(node),
@@ -79,6 +79,7 @@ impl State {
                     backlog,
                     spilled,
                     locality,
+                    is_retriable,
                 };
                 if let Some(conn) = conn {
                     self.send_node(conn, &message.into());
@@ -152,7 +153,7 @@ impl State {
         }
     }
 
-    fn node_conn(&self, node: NodeId) -> Option<u64> {
+    pub(crate) fn node_conn(&self, node: NodeId) -> Option<u64> {
         if node == self.owner.address().node_id {
             Some(self.node)
         } else {

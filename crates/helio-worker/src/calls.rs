@@ -84,6 +84,19 @@ impl State {
                 self.hand_back(max as usize);
                 Ok(())
             }
+            Frame::Why { number, object, is_executor, hops } => {
+                let subject = match is_executor {
+                    true => crate::why::Subject::Running(object.task()),
+                    false => crate::why::Subject::Object(object),
+                };
+                let asker = crate::why::Asker::Peer(from.clone(), number);
+                self.explain(subject, hops.min(crate::why::HOPS), asker);
+                Ok(())
+            }
+            Frame::Because { number, text } => {
+                self.because(number, &text);
+                Ok(())
+            }
             Frame::Consumed { task, count } => {
                 self.consumed.insert(task, count);
                 self.news = true;

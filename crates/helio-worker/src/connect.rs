@@ -413,6 +413,7 @@ impl State {
                 }
                 self.peers.remove(&address.worker_id);
                 self.inbox.caller_gone(&address);
+                self.no_answer_of(address.worker_id);
                 self.apply(Event::PeerLost { peer: address });
             }
             Peer::Stranger => self.strangers.retain(|(stranger, _)| *stranger != number),

@@ -44,12 +44,22 @@ pub(crate) struct Waiting {
     pub(crate) inputs: Vec<Input>,
 }
 
+/// A call that was handed out.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    task: TaskId,
+    pub(crate) at: u64,
+    pub(crate) template: Arc<Template>,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     queue: VecDeque<Waiting>,
     /// Calls handed out and not finished.
     pub(crate) running: Vec<(TaskId, Arc<WorkerAddress>)>,
+    /// When those of `running` began, and what they call.
+    begun: Vec<Begun>,
     /// Cancelled before they were handed out.
     pub(crate) cancelled: HashSet<TaskId>,
     /// What goes before everything else: cancellations and the end.
@@ -111,6 +121,31 @@ impl Inbox {
         }
     }
 
+    pub(crate) fn has_begun(&mut self, task: TaskId, at: u64, template: &Arc<Template>) {
+        self.begun.push(Begun { task, at, template: template.clone() });
+    }
+
+    /// A call that runs.
+    pub(crate) fn begun(&self, task: TaskId) -> Option<&Begun> {
+        self.begun.iter().find(|begun| begun.task == task)
+    }
+
+    /// The call that has run for longest.
+    pub(crate) fn begun_first(&self) -> Option<&Begun> {
+        self.begun.first()
+    }
+
+    /// How many wait before that call, and the first argument that it lacks.
+    pub(crate) fn place_of(&self, task: TaskId) -> Option<(usize, Option<ObjectId>)> {
+        let is_it = |waiting: &Waiting| matches!(&waiting.item, Item::Call { task: other, .. } if *other == task);
+        let place = self.queue.iter().position(is_it)?;
+        let lacks = self.queue[place].inputs.iter().find_map(|input| match input {
+            Input::Fetching(id) => Some(*id),
+            Input::Here(_) => None,
+        });
+        Some((place, lacks))
+    }
+
     /// Takes a call out before it was handed out.
     pub(crate) fn remove(&mut self, task: TaskId) -> Option<Arc<WorkerAddress>> {
         let place = self.queue.iter().position(
@@ -125,6 +160,9 @@ impl Inbox {
     /// The call is over.
     pub(crate) fn finished(&mut self, task: TaskId) -> Option<Arc<WorkerAddress>> {
         let place = self.running.iter().position(|(running, _)| *running == task)?;
+        if let Some(place) = self.begun.iter().position(|begun| begun.task == task) {
+            self.begun.remove(place);
+        }
         Some(self.running.swap_remove(place).1)
     }
 

@@ -10,7 +10,7 @@
 //! takes the GIL (GIL-1).
 //!
 //! Reading order: `api`, `runtime`, `duty`, `polling`, `values`, `submit`, `execute`, `state`,
-//! `actions`, `messages`, `calls`, `inbox`, `connect`, `conn`.
+//! `actions`, `messages`, `calls`, `inbox`, `connect`, `conn`, `why`, `inspect`, `metrics`.
 
 #![forbid(unsafe_code)]
 
@@ -24,14 +24,18 @@ mod duty;
 mod event_loop;
 mod execute;
 mod inbox;
+mod inspect;
 mod messages;
+pub mod metrics;
 mod polling;
 mod runtime;
 mod state;
 mod submit;
 mod values;
+mod why;
 
 pub use api::*;
 pub use event_loop::LoopTurn;
 pub use runtime::Runtime;
 pub use values::Created;
+pub use why::Subject;

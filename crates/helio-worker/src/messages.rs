@@ -90,8 +90,14 @@ impl State {
                 self.news = true;
             }
             NodeToClient::WhyReply(m) => {
-                self.whys.insert(m.request_id, m.why);
-                self.news = true;
+                self.because(m.request_id, &helio_owner_state::sentence(&m.why));
+            }
+            NodeToClient::Asked(asked) => self.asked_by_node(&asked),
+            NodeToClient::Inspected(m) => {
+                if let Some(slot) = self.inspections.get_mut(&m.request_id) {
+                    *slot = Some(m);
+                    self.news = true;
+                }
             }
             NodeToClient::RoomWanted(_) => {
                 // What a value or a waiting call refers to stays; the rest is fetched again when needed.
@@ -113,7 +119,6 @@ impl State {
     fn lease_news(&mut self, node: NodeId, message: NodeToClient) {
         match message {
             NodeToClient::LeaseGranted(grant) => {
-                self.pending_why.remove(&grant.request_id);
                 self.apply(Event::LeaseGranted { grant: Box::new(grant), node });
             }
             NodeToClient::LeaseRefused(m) => {
@@ -123,11 +128,18 @@ impl State {
                 self.apply(Event::LeaseSpilled { request: m.request_id, node: m.node });
             }
             NodeToClient::LeasePending(m) => {
-                self.pending_why.insert(m.request_id, m.why.clone());
                 if m.infeasible {
-                    self.notices.push(helio_proto::node::Notice { is_warning: true, text: m.why });
+                    let name = self.owner.name_of_request(m.request_id).unwrap_or("A task");
+                    let text = format!(
+                        "{name} waits for a worker. {} It goes on when a node joins that can run it.",
+                        helio_owner_state::sentence(&m.why)
+                    );
+                    self.notices.push(helio_proto::node::Notice { is_warning: true, text });
                     self.news = true;
                 }
+            }
+            NodeToClient::WhyReply(m) => {
+                self.because(m.request_id, &helio_owner_state::sentence(&m.why));
             }
             NodeToClient::RevokeLease(m) => {
                 self.apply(Event::LeaseRevoked { node, lease: m.lease_id })

@@ -46,6 +46,9 @@ impl Runtime {
                 if !blocked && !self.options.is_driver && began.elapsed() >= BLOCKED_AFTER {
                     blocked = true;
                     self.block(&mut state);
+                    if let Some(id) = state.lacks.take() {
+                        state.waits.push((std::thread::current().id(), id));
+                    }
                 }
                 state.urgent = false;
                 state.flush();
@@ -88,6 +91,8 @@ impl Runtime {
 
     pub(crate) fn unblock(&self) {
         let mut state = self.state.lock();
+        let me = std::thread::current().id();
+        state.waits.retain(|(thread, _)| *thread != me);
         if state.blocked > 0 {
             state.blocked -= 1;
             if state.blocked == 0 {

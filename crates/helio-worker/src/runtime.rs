@@ -234,8 +234,10 @@ impl State {
             answers: std::collections::HashMap::new(),
             answered: std::collections::HashSet::new(),
             creations: IdMap::default(),
-            pending_why: std::collections::HashMap::new(),
-            whys: std::collections::HashMap::new(),
+            whys: crate::why::Whys::default(),
+            waits: Vec::new(),
+            lacks: None,
+            inspections: std::collections::HashMap::new(),
             consumed: IdMap::default(),
             liveness_asked: std::collections::HashMap::new(),
             urgent: false,
@@ -297,7 +299,11 @@ impl State {
 
     pub(crate) fn hand_out(&mut self, work: &Work) {
         match work {
-            Work::Call(call) => self.current = call.task,
+            Work::Call(call) => {
+                self.current = call.task;
+                let at = self.now();
+                self.inbox.has_begun(call.task, at, &call.template);
+            }
             Work::Cancel(task) => {
                 self.inbox.cancelled.insert(*task);
             }

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use helio_owner_state::{Action, Event, IdMap, Owner};
 use helio_proto::control::{ActorInfo, ControlResponse};
+use helio_proto::inspect::Inspected;
 use helio_proto::node::{JobConfig, LogLine, NodeToClient, Notice, Registered};
 use helio_proto::peer::Template;
 use helio_store::Arena;
@@ -19,6 +20,7 @@ use rustix::event::epoll;
 use crate::api::{Options, Pin, Work};
 use crate::conn::Conn;
 use crate::inbox::Inbox;
+use crate::why::Whys;
 
 /// Log lines that wait for the driver's log thread at most; older ones are dropped and counted.
 pub(crate) const LOG_LINES_MAX: usize = 100_000;
@@ -95,9 +97,13 @@ pub(crate) struct State {
     pub(crate) answered: HashSet<u64>,
     /// Creations that a thread waits for, and the control service's answers to them.
     pub(crate) creations: IdMap<ActorId, Option<ControlResponse>>,
-    /// What lease requests wait for, as their daemons said last (WHY-1).
-    pub(crate) pending_why: HashMap<u64, String>,
-    pub(crate) whys: HashMap<u64, String>,
+    pub(crate) whys: Whys,
+    /// For what threads of this process wait while they run something for others: the thread, and the
+    /// first object that it lacks.
+    pub(crate) waits: Vec<(std::thread::ThreadId, ObjectId)>,
+    /// The first object that the wait which looked last lacks.
+    pub(crate) lacks: Option<ObjectId>,
+    pub(crate) inspections: HashMap<u64, Option<Inspected>>,
     /// How many items callers of our generators have read.
     pub(crate) consumed: IdMap<TaskId, u32>,
     pub(crate) liveness_asked: HashMap<u64, WorkerId>,

@@ -214,6 +214,7 @@ impl Runtime {
                     None => true,
                 }
             });
+            state.lacks = missing.first().map(|place| ids[*place]);
             if raised.is_some() { Some(raised) } else { missing.is_empty().then_some(None) }
         })?;
         match raised {
@@ -274,6 +275,7 @@ impl Runtime {
                     return Some(());
                 }
             }
+            state.lacks = ready.iter().position(|ready| !ready).map(|place| ids[place]);
             None
         });
         match result {

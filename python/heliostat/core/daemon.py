@@ -39,6 +39,7 @@ class NodeOptions:
     port: int | None = None
     node_ip_address: str | None = None
     node_name: str | None = None
+    metrics_export_port: int | None = None
     temp_dir: Path = Path(settings.TEMP_DIR)
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -55,6 +56,7 @@ class NodeOptions:
             "--port": self.port,
             "--host": self.node_ip_address,
             "--node-name": self.node_name,
+            "--metrics-export-port": self.metrics_export_port,
             "--resources": json.dumps(dict(self.resources)) if self.resources else None,
             "--labels": json.dumps(dict(self.labels)) if self.labels else None,
             "--temp-dir": self.temp_dir,

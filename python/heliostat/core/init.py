@@ -27,12 +27,17 @@ OBJECT_STORE_BYTES_MIN = 75 << 20
 
 # Keywords beside the documented ones: those that a daemon takes, those that would change something
 # that it does not have, and those that make no difference to anybody.
-_OF_THE_DAEMON = ("_temp_dir", "_node_ip_address", "_node_name", "_memory")
+_OF_THE_DAEMON = (
+    "_temp_dir",
+    "_node_ip_address",
+    "_node_name",
+    "_memory",
+    "_metrics_export_port",
+)
 _WITHOUT_EFFECT = (
     "_system_config",
     "_tracing_startup_hook",
     "_plasma_directory",
-    "_metrics_export_port",
     "object_spilling_directory",
 )
 _IGNORED = (
@@ -195,6 +200,7 @@ def _node_options(
         labels=check_labels(labels),
         node_ip_address=hidden.get("_node_ip_address"),
         node_name=hidden.get("_node_name"),
+        metrics_export_port=hidden.get("_metrics_export_port"),
         temp_dir=settings.temp_dir(hidden.get("_temp_dir")),
     )
     check_node_options(wanted)

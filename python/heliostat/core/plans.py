@@ -129,6 +129,7 @@ class NodeRow(TypedDict):
     cause: str
     object_store_used: int
     workers: int
+    metrics_port: int
     pending: list[PendingRow]
 
 

@@ -1,26 +1,35 @@
 """Metrics of an application: counters, gauges and histograms.
 
-Values are kept in this process; the export to Prometheus comes with the node's metrics endpoint.
+Values are kept in this process. Its node's daemon serves them, with the runtime's own, in the format
+of Prometheus: at ``http://<node>:<MetricsExportPort of ray.nodes()>/metrics``, to who shows the
+cluster's token. A metric is exported as ``ray_<name>``, a counter also as ``ray_<name>_total``.
 """
 
 from __future__ import annotations
 
-import bisect
 import re
-import threading
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from heliostat import _heliostat
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
-_registry_lock = threading.Lock()
 
-Tags = tuple[tuple[str, str], ...]
+class _Kind(IntEnum):
+    """Numbers of `MetricKind` (helio-proto)."""
+
+    COUNTER = 0
+    GAUGE = 1
+    HISTOGRAM = 2
 
 
 class Metric:
     """The parent of every metric."""
+
+    _kind: ClassVar[_Kind]
 
     def __init__(
         self, name: str, description: str = "", tag_keys: tuple[str, ...] | None = None
@@ -48,10 +57,8 @@ class Metric:
         self._description = description
         self._tag_keys = keys
         self._default_tags: dict[str, str] = {}
-        self._lock = threading.Lock()
         if not self._discard:
-            with _registry_lock:
-                _registry[name] = self
+            _heliostat.declare_metric(name, description, self._kind, self._bounds())
 
     def set_default_tags(self, default_tags: Mapping[str, str]) -> Metric:
         """Tags that calls need not repeat."""
@@ -72,7 +79,7 @@ class Metric:
             "default_tags": dict(self._default_tags),
         }
 
-    def _tags(self, tags: Mapping[str, str] | None) -> Tags:
+    def _tags(self, tags: Mapping[str, str] | None) -> list[tuple[str, str]]:
         given = {**self._default_tags, **(tags or {})}
         for value in given.values():
             _check_tag(value)
@@ -82,11 +89,15 @@ class Metric:
         unknown = [key for key in given if key not in self._tag_keys]
         if unknown:
             raise ValueError(f"Unrecognized tag key(s): {','.join(unknown)}.")
-        return tuple(sorted(given.items()))
+        return sorted(given.items())
 
-    def samples(self) -> dict[Tags, Any]:
-        """The values of this process, by tags."""
-        raise NotImplementedError
+    def _record(self, value: float, tags: Mapping[str, str] | None) -> None:
+        checked = self._tags(tags)
+        if not self._discard:
+            _heliostat.record_metric(self._name, checked, float(value))
+
+    def _bounds(self) -> list[float]:
+        return []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments()
@@ -98,53 +109,33 @@ class Metric:
 class Counter(Metric):
     """Something that only grows."""
 
-    def __init__(
-        self, name: str, description: str = "", tag_keys: tuple[str, ...] | None = None
-    ) -> None:
-        super().__init__(name, description, tag_keys)
-        self._values: dict[Tags, float] = {}
+    _kind = _Kind.COUNTER
 
     def inc(self, value: float = 1.0, tags: Mapping[str, str] | None = None) -> None:
-        """Add a positive number."""
+        """Add a positive number; anything else raises ``ValueError``."""
         _check_number(value)
         if value <= 0:
             raise ValueError(f"value must be >0, got {value}")
-        key = self._tags(tags)
-        with self._lock:
-            self._values[key] = self._values.get(key, 0.0) + value
-
-    def samples(self) -> dict[Tags, float]:
-        """The sums, by tags."""
-        with self._lock:
-            return dict(self._values)
+        self._record(value, tags)
 
 
 class Gauge(Metric):
     """Something that goes up and down."""
 
-    def __init__(
-        self, name: str, description: str = "", tag_keys: tuple[str, ...] | None = None
-    ) -> None:
-        super().__init__(name, description, tag_keys)
-        self._values: dict[Tags, float] = {}
+    _kind = _Kind.GAUGE
 
     def set(self, value: float | None, tags: Mapping[str, str] | None = None) -> None:
         """Set it; ``None`` is ignored."""
         if value is None:
             return
         _check_number(value)
-        key = self._tags(tags)
-        with self._lock:
-            self._values[key] = float(value)
-
-    def samples(self) -> dict[Tags, float]:
-        """The last values, by tags."""
-        with self._lock:
-            return dict(self._values)
+        self._record(value, tags)
 
 
 class Histogram(Metric):
     """How often values fall between boundaries."""
+
+    _kind = _Kind.HISTOGRAM
 
     def __init__(
         self,
@@ -164,42 +155,24 @@ class Histogram(Metric):
                     f"Invalid `boundaries` argument at index {index}, {boundaries}. "
                     "Use positive values for the arguments."
                 )
-        super().__init__(name, description, tag_keys)
         self.boundaries = boundaries
-        self._bounds = sorted(boundaries)
-        self._counts: dict[Tags, list[int]] = {}
-        self._sums: dict[Tags, float] = {}
+        super().__init__(name, description, tag_keys)
 
     def observe(self, value: float, tags: Mapping[str, str] | None = None) -> None:
         """Count a value."""
         _check_number(value)
-        key = self._tags(tags)
-        with self._lock:
-            counts = self._counts.setdefault(key, [0] * (len(self._bounds) + 1))
-            counts[bisect.bisect_left(self._bounds, value)] += 1
-            self._sums[key] = self._sums.get(key, 0.0) + value
-
-    def samples(self) -> dict[Tags, tuple[list[int], float]]:
-        """(count of each bucket, sum of the values), by tags."""
-        with self._lock:
-            return {key: (list(counts), self._sums[key]) for key, counts in self._counts.items()}
+        self._record(value, tags)
 
     @property
     def info(self) -> dict[str, Any]:
         """What the metric was made with."""
         return {**super().info, "boundaries": self.boundaries}
 
+    def _bounds(self) -> list[float]:
+        return sorted(float(boundary) for boundary in self.boundaries)
+
     def _arguments(self) -> tuple[Any, ...]:
         return self._name, self._description, self.boundaries, self._tag_keys
-
-
-_registry: dict[str, Metric] = {}
-
-
-def registered() -> dict[str, Metric]:
-    """Every metric of this process, by name."""
-    with _registry_lock:
-        return dict(_registry)
 
 
 def _check_number(value: Any) -> None:

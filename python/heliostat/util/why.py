@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from heliostat import _heliostat
+from heliostat._heliostat import ObjectRef, ObjectRefGenerator
 from heliostat.core.actor_handle import ActorHandle
+from heliostat.core.placement import PlacementGroup, placement_group_table
+
+if TYPE_CHECKING:
+    Subject = ObjectRef | ObjectRefGenerator | ActorHandle | PlacementGroup
 
 
-def why(what: ActorHandle) -> str:
-    """A sentence: what the actor waits for, or why it ended."""
-    if not isinstance(what, ActorHandle):
-        raise TypeError(f"why() is for actor handles, not {type(what)}")
-    wanted = what._actor_id.hex()
-    rows = [row for row in _heliostat.list_actors() if row["actor_id"] == wanted]
-    if not rows:
-        return "The cluster knows no such actor."
-    row = rows[0]
-    if row["state"] == "ALIVE":
-        return f"It is alive, in process {row['pid']}."
-    return row["why"] or row["death_cause"] or f"It is {row['state']}."
+def why(what: Subject, timeout: float = 2.0) -> str:
+    """In a few sentences: what a reference, an actor or a placement group waits for.
+
+    Names the resource, the argument, the queue or the attempt that failed; of what is over, how it
+    ended. Others are asked where this process does not know (the owner of a borrowed reference, the
+    worker, the node's daemon); what they did not say within ``timeout`` seconds is left out.
+    Anything else raises ``TypeError``.
+    """
+    if isinstance(what, ActorHandle):
+        return _heliostat.why(what._actor_id.binary(), timeout)
+    if isinstance(what, ObjectRef):
+        return _heliostat.why(what.binary(), timeout)
+    if isinstance(what, ObjectRefGenerator):
+        return _heliostat.why(what.task_id().binary(), timeout)
+    if isinstance(what, PlacementGroup):
+        return _of_group(what)
+    raise TypeError(
+        f"why() is for references, actor handles and placement groups, not {type(what)}"
+    )
+
+
+def _of_group(group: PlacementGroup) -> str:
+    """The text in the group's own entry of the control service's table."""
+    row = placement_group_table(group)
+    state = row.get("state", "unknown")
+    text = row.get("why") or f"It is {state}."
+    return str(text)

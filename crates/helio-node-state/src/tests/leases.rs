@@ -182,7 +182,7 @@ fn the_impossible_waits_with_a_reason_or_is_refused_when_bound_to_a_node() {
     });
     assert_eq!(refused.unwrap().failure.kind, FailureKind::Unschedulable as u32);
 
-    world.say(driver, Why { request_id: 77, lease_request_id: 1 });
+    world.say(driver, Why { request_id: 77, lease_request_id: 1, ..Why::default() });
     let why = world.take(driver, |message| match message {
         NodeToClient::WhyReply(reply) => Some(reply.why.clone()),
         _ => None,

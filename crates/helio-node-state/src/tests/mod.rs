@@ -57,6 +57,7 @@ struct World {
     served: Vec<(Conn, u64)>,
     closed: Vec<(Conn, String)>,
     shut_down: Option<String>,
+    scraped: Option<Vec<helio_proto::inspect::Answer>>,
     written: u64,
     /// Workers that were started, and their connection once they have registered.
     workers: BTreeMap<WorkerId, Option<Conn>>,
@@ -102,6 +103,7 @@ impl World {
             served: Vec::new(),
             closed: Vec::new(),
             shut_down: None,
+            scraped: None,
             written: 0,
             workers: BTreeMap::new(),
             spawned: Vec::new(),
@@ -192,6 +194,7 @@ impl World {
             Action::Load { modules } => self.loads = modules,
             Action::Unload => self.loads.clear(),
             Action::FlushLogs { .. } | Action::Created { .. } | Action::StatusChanged => {}
+            Action::Scraped { answers, .. } => self.scraped = Some(answers),
             Action::ShutDown { reason } => self.shut_down = Some(reason),
         }
     }

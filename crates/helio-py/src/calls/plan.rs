@@ -52,7 +52,9 @@ impl<'py> Plan<'_, 'py> {
     }
 
     pub(super) fn strategy(&self) -> PyResult<Strategy> {
-        let Some(given) = self.find("strategy")? else { return Ok(current::placed(Strategy::default())) };
+        let Some(given) = self.find("strategy")? else {
+            return Ok(current::placed(Strategy::default()));
+        };
         let given = Plan(given.cast::<PyDict>()?);
         let kind = StrategyKind::from_number(given.or("kind", 0)?);
         let node: String = given.or("node_id", String::new())?;

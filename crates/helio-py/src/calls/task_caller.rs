@@ -15,8 +15,8 @@ use super::extra::Extra;
 use super::plan::Plan;
 use super::returns::Returns;
 use crate::codec::args::{Passed, pack};
-use crate::session::{self, Session};
 use crate::errors;
+use crate::session::{self, Session};
 
 /// `.remote` of one function with one set of options.
 #[pyclass(frozen, module = "heliostat._heliostat")]

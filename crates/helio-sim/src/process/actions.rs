@@ -40,15 +40,21 @@ impl Process {
                     Frame::BeginLease { lease: grant.lease_id, grant: &grant_wire, job: &job };
                 self.send_frame(core, &to, &frame);
             }
-            Action::RequestLease { node, request, class, backlog, locality } => {
+            Action::RequestLease { node, request, class, backlog, locality, is_retriable } => {
                 let spilled = node.is_some();
                 let link = match &node {
                     Some(node) => self.remote_node(core, node),
                     None => Some(self.node_link),
                 };
                 let class = (*class).clone();
-                let message =
-                    RequestLease { request_id: request, class, backlog, spilled, locality };
+                let message = RequestLease {
+                    request_id: request,
+                    class,
+                    backlog,
+                    spilled,
+                    locality,
+                    is_retriable,
+                };
                 self.to_daemon(core, link, message);
             }
             Action::CancelLease { node, request } => {

@@ -1,19 +1,37 @@
-"""Asking the control service what there is."""
+"""What there is in the cluster, asked for when it is asked for: nothing is recorded beforehand.
+
+Tasks and objects are told by the processes that own them, workers by the nodes' daemons, the rest by
+the control service. Of tasks that have ended each process remembers the latest 10,000; they go with
+it when it ends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from heliostat import _heliostat
 from heliostat.core import session
-from heliostat.util.state.common import ActorState, JobState, NodeState
+from heliostat.core.placement import placement_group_table
+from heliostat.util.state.common import (
+    ActorState,
+    JobState,
+    NodeState,
+    ObjectState,
+    PlacementGroupState,
+    TaskState,
+    WorkerState,
+)
 from heliostat.util.state.exception import RayStateApiException
 
-Row = TypeVar("Row", ActorState, NodeState, JobState)
+Row = TypeVar(
+    "Row", ActorState, JobState, NodeState, ObjectState, PlacementGroupState, TaskState, WorkerState
+)
 Filters = Sequence[tuple[str, str, Any]]
 
 LIMIT = 100
+LIMIT_MAX = 10_000
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": lambda found, wanted: _text(found) == _text(wanted),
     "!=": lambda found, wanted: _text(found) != _text(wanted),
@@ -25,6 +43,8 @@ def _text(value: Any) -> str:
 
 
 def _select(rows: Iterable[Row], filters: Filters | None, limit: int) -> list[Row]:
+    if limit > LIMIT_MAX:
+        raise ValueError(f"At most {LIMIT_MAX} rows are given at a time, {limit} were asked for.")
     chosen = list(rows)
     for name, operator, wanted in filters or ():
         if operator not in _OPERATORS:
@@ -38,60 +58,55 @@ def _select(rows: Iterable[Row], filters: Filters | None, limit: int) -> list[Ro
     return chosen[:limit]
 
 
-def _actors() -> list[ActorState]:
+def _rows(kind: type[Row], resource: str, detail: bool, is_strict: bool = False) -> list[Row]:
     session.require()
-    return [
-        ActorState(
-            actor_id=row["actor_id"],
-            class_name=row["class_name"],
-            state=row["state"],
-            job_id=row["job_id"],
-            name=row["name"] or None,
-            node_id=row["node_id"] or None,
-            pid=row["pid"],
-            ray_namespace=row["namespace"],
-            is_detached=row["detached"],
-            num_restarts=row["restarts"],
-            death_cause=row["death_cause"] or None,
-            required_resources=row["resources"],
-            why=row["why"],
+    found, silent, _ = _heliostat.state_rows(resource)
+    if silent and is_strict:
+        raise RayStateApiException(
+            f"{silent} processes or nodes did not answer in time, so {resource} may be missing. Pass "
+            "raise_on_missing_output=False to take what there is."
         )
-        for row in _heliostat.list_actors()
-    ]
+    return [kind.of(row, detail) for row in json.loads(found)]
 
 
-def _nodes() -> list[NodeState]:
-    session.require()
-    return [
-        NodeState(
-            node_id=row["node_id"],
-            node_ip=row["host"],
-            is_head_node=row["is_head"],
-            state="ALIVE" if row["alive"] else "DEAD",
-            state_message=row["cause"] or None,
-            node_name=row["name"] or row["host"],
-            resources_total=row["total"],
-            labels=row["labels"],
-        )
-        for row in _heliostat.list_nodes()
-    ]
+def list_tasks(
+    address: str | None = None,
+    filters: Filters | None = None,
+    limit: int = LIMIT,
+    timeout: float = 30,
+    detail: bool = False,
+    raise_on_missing_output: bool = True,
+) -> list[TaskState]:
+    """Calls: those under way, and the latest that ended of each process that still lives.
+
+    ``filters`` are ``(column, "=" or "!=", value)``; at most ``limit`` rows, of 10,000. A process
+    that does not answer raises ``RayStateApiException`` unless ``raise_on_missing_output=False``.
+    """
+    return _select(_rows(TaskState, "tasks", detail, raise_on_missing_output), filters, limit)
 
 
-def _jobs() -> list[JobState]:
-    session.require()
-    return [
-        JobState(
-            job_id=row["job_id"],
-            submission_id=None,
-            entrypoint=row["entrypoint"],
-            type="DRIVER",
-            status="RUNNING" if row["alive"] else "SUCCEEDED",
-            start_time=row["started_ms"],
-            end_time=row["ended_ms"] or None,
-            driver_info={"id": row["job_id"], "pid": row["pid"]},
-        )
-        for row in _heliostat.list_jobs()
-    ]
+def list_objects(
+    address: str | None = None,
+    filters: Filters | None = None,
+    limit: int = LIMIT,
+    timeout: float = 30,
+    detail: bool = False,
+    raise_on_missing_output: bool = True,
+) -> list[ObjectState]:
+    """References to objects, a row for each process that holds one. Parameters as ``list_tasks``."""
+    return _select(_rows(ObjectState, "objects", detail, raise_on_missing_output), filters, limit)
+
+
+def list_workers(
+    address: str | None = None,
+    filters: Filters | None = None,
+    limit: int = LIMIT,
+    timeout: float = 30,
+    detail: bool = False,
+    raise_on_missing_output: bool = True,
+) -> list[WorkerState]:
+    """Workers and drivers, the latest that ended too. Parameters as ``list_tasks``."""
+    return _select(_rows(WorkerState, "workers", detail, raise_on_missing_output), filters, limit)
 
 
 def list_actors(
@@ -102,8 +117,8 @@ def list_actors(
     detail: bool = False,
     raise_on_missing_output: bool = True,
 ) -> list[ActorState]:
-    """The actors, those of the past too."""
-    return _select(_actors(), filters, limit)
+    """The actors, those of the past too. Parameters as ``list_tasks``."""
+    return _select(_rows(ActorState, "actors", True), filters, limit)
 
 
 def list_nodes(
@@ -114,8 +129,8 @@ def list_nodes(
     detail: bool = False,
     raise_on_missing_output: bool = True,
 ) -> list[NodeState]:
-    """The nodes, those of the past too."""
-    return _select(_nodes(), filters, limit)
+    """The nodes, those of the past too. Parameters as ``list_tasks``."""
+    return _select(_rows(NodeState, "nodes", True), filters, limit)
 
 
 def list_jobs(
@@ -126,63 +141,126 @@ def list_jobs(
     detail: bool = False,
     raise_on_missing_output: bool = True,
 ) -> list[JobState]:
-    """The jobs, those of the past too."""
-    return _select(_jobs(), filters, limit)
+    """The jobs, those of the past too. Parameters as ``list_tasks``."""
+    return _select(_rows(JobState, "jobs", True), filters, limit)
+
+
+def list_placement_groups(
+    address: str | None = None,
+    filters: Filters | None = None,
+    limit: int = LIMIT,
+    timeout: float = 30,
+    detail: bool = False,
+    raise_on_missing_output: bool = True,
+) -> list[PlacementGroupState]:
+    """The placement groups, those of the past too. Parameters as ``list_tasks``."""
+    return _select(_groups(detail), filters, limit)
+
+
+def _groups(detail: bool) -> list[PlacementGroupState]:
+    session.require()
+    rows: list[PlacementGroupState] = []
+    for group_id, row in placement_group_table().items():
+        bundles: Mapping[Any, Any] = row.get("bundles") or {}
+        found = {
+            **row,
+            "placement_group_id": row.get("placement_group_id", group_id),
+            "creator_job_id": row.get("creator_job_id"),
+            "bundles": [
+                {"bundle_id": index, "unit_resources": unit} for index, unit in bundles.items()
+            ],
+        }
+        rows.append(PlacementGroupState.of(found, detail))
+    return rows
+
+
+def get_task(
+    id: str, address: str | None = None, timeout: float = 30
+) -> TaskState | list[TaskState] | None:
+    """The call of that id in detail; several attempts are a list, ``None``: there is none."""
+    found = [row for row in _rows(TaskState, "tasks", True) if row.task_id == id]
+    return found if len(found) > 1 else next(iter(found), None)
+
+
+def get_objects(id: str, address: str | None = None, timeout: float = 30) -> list[ObjectState]:
+    """Every reference to the object of that id."""
+    return [row for row in _rows(ObjectState, "objects", True) if row.object_id == id]
+
+
+def get_worker(id: str, address: str | None = None, timeout: float = 30) -> WorkerState | None:
+    """The worker of that id in detail."""
+    rows = _rows(WorkerState, "workers", True)
+    return next((row for row in rows if row.worker_id == id), None)
 
 
 def get_actor(id: str, address: str | None = None, timeout: float = 30) -> ActorState | None:
-    """The actor of that id."""
-    return next((row for row in _actors() if row.actor_id == id), None)
+    """The actor of that id in detail."""
+    rows = _rows(ActorState, "actors", True)
+    return next((row for row in rows if row.actor_id == id), None)
 
 
 def get_node(id: str, address: str | None = None, timeout: float = 30) -> NodeState | None:
-    """The node of that id."""
-    return next((row for row in _nodes() if row.node_id == id), None)
+    """The node of that id in detail."""
+    return next((row for row in _rows(NodeState, "nodes", True) if row.node_id == id), None)
 
 
 def get_job(id: str, address: str | None = None, timeout: float = 30) -> JobState | None:
-    """The job of that id."""
-    return next((row for row in _jobs() if row.job_id == id), None)
+    """The job of that id in detail."""
+    return next((row for row in _rows(JobState, "jobs", True) if row.job_id == id), None)
+
+
+def get_placement_group(
+    id: str, address: str | None = None, timeout: float = 30
+) -> PlacementGroupState | None:
+    """The placement group of that id in detail."""
+    return next((row for row in _groups(True) if row.placement_group_id == id), None)
+
+
+def _summary(resource: str, is_strict: bool) -> dict[str, Any]:
+    session.require()
+    found, silent = _heliostat.state_summary(resource)
+    if silent and is_strict:
+        raise RayStateApiException(
+            f"{silent} processes or nodes did not answer in time, so the summary of {resource} is "
+            "incomplete. Pass raise_on_missing_output=False to take what there is."
+        )
+    return {"cluster": json.loads(found)}
+
+
+def summarize_tasks(
+    address: str | None = None, timeout: float = 30, raise_on_missing_output: bool = True
+) -> dict[str, Any]:
+    """How many calls of each function are in which state."""
+    return _summary("tasks", raise_on_missing_output)
 
 
 def summarize_actors(
     address: str | None = None, timeout: float = 30, raise_on_missing_output: bool = True
 ) -> dict[str, Any]:
     """How many actors of each class are in which state."""
-    summary: dict[str, dict[str, Any]] = {}
-    actors = _actors()
-    for row in actors:
-        entry = summary.setdefault(
-            row.class_name, {"class_name": row.class_name, "state_counts": {}}
-        )
-        counts = entry["state_counts"]
-        counts[row.state] = counts.get(row.state, 0) + 1
-    return {"cluster": {"summary": summary, "total_actors": len(actors), "summary_by": "class"}}
+    return _summary("actors", raise_on_missing_output)
 
 
-def _missing(what: str) -> Callable[..., NoReturn]:
-    def ask(*_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError(
-            f"{what}: the control service of this release does not record them"
-        )
-
-    ask.__name__ = ask.__qualname__ = what
-    ask.__doc__ = "Not recorded by this release."
-    return ask
+def summarize_objects(
+    address: str | None = None, timeout: float = 30, raise_on_missing_output: bool = True
+) -> dict[str, Any]:
+    """How many references there are, of which kind, and to how many bytes."""
+    return _summary("objects", raise_on_missing_output)
 
 
-list_tasks = _missing("list_tasks")
-list_objects = _missing("list_objects")
-list_workers = _missing("list_workers")
-list_placement_groups = _missing("list_placement_groups")
-list_runtime_envs = _missing("list_runtime_envs")
-summarize_tasks = _missing("summarize_tasks")
-summarize_objects = _missing("summarize_objects")
+def list_runtime_envs(*_: Any, **__: Any) -> NoReturn:
+    """Not recorded by this release."""
+    raise NotImplementedError("list_runtime_envs: nodes of this release do not record them")
+
 
 __all__ = [
     "get_actor",
     "get_job",
     "get_node",
+    "get_objects",
+    "get_placement_group",
+    "get_task",
+    "get_worker",
     "list_actors",
     "list_jobs",
     "list_nodes",

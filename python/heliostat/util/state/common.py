@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Self
 
 
 class _Row:
     """Reading a row like a dictionary."""
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any], detail: bool) -> Self:
+        """From a row of the core; columns that are for detail keep their defaults without it."""
+        known: list[Any] = list(fields(cls))  # type: ignore[arg-type] # a dataclass below
+        wanted = [one.name for one in known if detail or not one.metadata.get("detail")]
+        return cls(**{name: found[name] for name in wanted if name in found})
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.keys():
@@ -35,6 +42,72 @@ class _Row:
     def asdict(self) -> dict[str, Any]:
         """A plain dictionary."""
         return asdict(self)  # type: ignore[call-overload,no-any-return] # a dataclass below
+
+
+# A column that only `detail=True` fills.
+_DETAIL = {"detail": True}
+
+
+@dataclass
+class TaskState(_Row):
+    """A call."""
+
+    task_id: str
+    attempt_number: int
+    name: str
+    state: str
+    job_id: str
+    actor_id: str | None
+    type: str
+    func_or_class_name: str
+    parent_task_id: str | None
+    node_id: str | None
+    worker_id: str | None
+    worker_pid: int | None
+    error_type: str | None
+    language: str | None = field(default=None, metadata=_DETAIL)
+    required_resources: dict[str, float] | None = field(default=None, metadata=_DETAIL)
+    runtime_env_info: dict[str, Any] | None = field(default=None, metadata=_DETAIL)
+    placement_group_id: str | None = field(default=None, metadata=_DETAIL)
+    events: list[dict[str, Any]] | None = field(default=None, metadata=_DETAIL)
+    creation_time_ms: int | None = field(default=None, metadata=_DETAIL)
+    start_time_ms: int | None = field(default=None, metadata=_DETAIL)
+    end_time_ms: int | None = field(default=None, metadata=_DETAIL)
+    error_message: str | None = field(default=None, metadata=_DETAIL)
+    why: str | None = field(default=None, metadata=_DETAIL)
+
+
+@dataclass
+class ObjectState(_Row):
+    """A reference that a process holds to an object."""
+
+    object_id: str
+    object_size: int
+    task_status: str
+    attempt_number: int
+    reference_type: str
+    call_site: str
+    type: str
+    pid: int
+    ip: str
+
+
+@dataclass
+class WorkerState(_Row):
+    """A process that runs or ran tasks or a driver."""
+
+    worker_id: str
+    is_alive: bool
+    worker_type: str
+    exit_type: str | None
+    node_id: str
+    ip: str
+    pid: int
+    exit_detail: str | None = field(default=None, metadata=_DETAIL)
+    worker_launch_time_ms: int | None = field(default=None, metadata=_DETAIL)
+    start_time_ms: int | None = field(default=None, metadata=_DETAIL)
+    end_time_ms: int | None = field(default=None, metadata=_DETAIL)
+    usage: str | None = field(default=None, metadata=_DETAIL)
 
 
 @dataclass
@@ -85,4 +158,25 @@ class JobState(_Row):
     metadata: dict[str, str] = field(default_factory=dict)
 
 
-__all__ = ["ActorState", "JobState", "NodeState"]
+@dataclass
+class PlacementGroupState(_Row):
+    """A placement group."""
+
+    placement_group_id: str
+    name: str
+    creator_job_id: str | None
+    state: str
+    bundles: list[dict[str, Any]] | None = field(default=None, metadata=_DETAIL)
+    is_detached: bool | None = field(default=None, metadata=_DETAIL)
+    stats: dict[str, Any] | None = field(default=None, metadata=_DETAIL)
+
+
+__all__ = [
+    "ActorState",
+    "JobState",
+    "NodeState",
+    "ObjectState",
+    "PlacementGroupState",
+    "TaskState",
+    "WorkerState",
+]

@@ -1,0 +1,37 @@
+//! Environment variables that a daemon reads when it starts: `HELIOSTAT_x`, or `RAY_x` for those who
+//! come from there.
+
+/// How full the memory may be before the memory monitor acts.
+const MEMORY_USAGE_THRESHOLD: f64 = 0.95;
+
+/// How often it looks.
+const MEMORY_MONITOR_REFRESH_MS: u64 = 250;
+
+/// The variable; the project's own name wins.
+pub(crate) fn text(name: &str) -> Option<String> {
+    let of = |prefix: &str| std::env::var(format!("{prefix}_{name}")).ok();
+    of("HELIOSTAT").or_else(|| of("RAY")).filter(|text| !text.is_empty())
+}
+
+fn number<T: std::str::FromStr>(name: &str, default: T) -> Result<T, String> {
+    match text(name) {
+        None => Ok(default),
+        Some(text) => text.trim().parse().map_err(|_| format!("{name} is no number: {text:?}")),
+    }
+}
+
+pub(crate) fn memory_usage_threshold() -> Result<f64, String> {
+    let part = number("memory_usage_threshold", MEMORY_USAGE_THRESHOLD)?;
+    if (0.0..=1.0).contains(&part) {
+        Ok(part)
+    } else {
+        Err(format!("memory_usage_threshold is a part between 0 and 1, not {part}"))
+    }
+}
+
+/// 0: the monitor is off.
+pub(crate) fn memory_monitor_refresh_ms() -> Result<u64, String> {
+    let is_off = text("DISABLE_MEMORY_MONITOR")
+        .is_some_and(|text| !matches!(text.to_ascii_lowercase().as_str(), "0" | "false" | "no"));
+    if is_off { Ok(0) } else { number("memory_monitor_refresh_ms", MEMORY_MONITOR_REFRESH_MS) }
+}

@@ -1,0 +1,216 @@
+//! `list`, `get`, `summary`, `timeline`: what there is in the cluster, as any client could ask for it.
+
+use std::path::{Path, PathBuf};
+
+use helio_proto::control::{ControlResponse, ListActors, ListJobs, ListNodes};
+use helio_proto::inspect::{Inspected, Question, Topic};
+use helio_report::select::{Filter, select, shown};
+use helio_report::{Resource, Row, rows, summary, trace};
+use serde_json::Value;
+
+use crate::args::{Format, Get, List, Summary, Timeline};
+use crate::{locate, observer, output, session};
+
+/// How a cluster is asked: through the daemon of this machine.
+pub(crate) struct Cluster {
+    socket: PathBuf,
+    token: String,
+}
+
+impl Cluster {
+    pub(crate) fn find(address: Option<&str>) -> Result<Self, String> {
+        let found = locate::choose(&session::temp_dir(None), address)?;
+        let socket = Path::new(found.text("node_socket")).to_owned();
+        Ok(Self { socket, token: locate::token()? })
+    }
+
+    pub(crate) fn inspect(&self, topic: Topic, id: &[u8]) -> Result<Inspected, String> {
+        let question = Question { topic: topic as u32, id: id.to_vec(), ..Question::default() };
+        let told = observer::inspect(&self.socket, &self.token, question)?;
+        if told.silent > 0 {
+            eprintln!(
+                "{} processes or nodes did not answer in time; their part is missing.",
+                told.silent
+            );
+        }
+        Ok(told)
+    }
+
+    pub(crate) fn rows(&self, resource: Resource) -> Result<Vec<Row>, String> {
+        let unexpected = || Err("the control service gave an unexpected answer".to_owned());
+        match resource {
+            Resource::Tasks => {
+                let told = self.inspect(Topic::Tasks, &[])?;
+                let processes = self.inspect(Topic::Workers, &[])?;
+                Ok(rows::tasks(&told.answers, &processes.answers))
+            }
+            Resource::Objects => Ok(rows::objects(&self.inspect(Topic::Objects, &[])?.answers)),
+            Resource::Workers => Ok(rows::workers(&self.inspect(Topic::Workers, &[])?.answers)),
+            Resource::Actors => match observer::ask(&self.socket, &self.token, ListActors {})? {
+                ControlResponse::Actors(list) => Ok(rows::actors(&list.actors)),
+                _ => unexpected(),
+            },
+            Resource::Nodes => match observer::ask(&self.socket, &self.token, ListNodes {})? {
+                ControlResponse::Nodes(list) => Ok(rows::nodes(&list.nodes)),
+                _ => unexpected(),
+            },
+            Resource::Jobs => match observer::ask(&self.socket, &self.token, ListJobs {})? {
+                ControlResponse::Jobs(list) => Ok(rows::jobs(&list.jobs)),
+                _ => unexpected(),
+            },
+        }
+    }
+}
+
+fn named(name: &str) -> Result<Resource, String> {
+    Resource::named(name).ok_or_else(|| {
+        let known: Vec<&str> = Resource::ALL.iter().map(|resource| resource.name()).collect();
+        format!("There is nothing called {name:?} to list: {}.", known.join(", "))
+    })
+}
+
+pub(crate) fn list(args: &List) -> Result<(), String> {
+    let resource = named(&args.resource)?;
+    let filters =
+        args.filter.iter().map(|text| Filter::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let all = Cluster::find(args.address.as_deref())?.rows(resource)?;
+    let chosen = select(all, &filters)?;
+    let total = chosen.len();
+    let shown: Vec<Row> = chosen.into_iter().take(args.limit).collect();
+    let (always, detail) = resource.columns();
+    let columns: Vec<&str> =
+        always.iter().chain(if args.detail { detail } else { &[] }).copied().collect();
+    match args.format {
+        Format::Json => output::line(&json(&shown, &columns).to_string()),
+        Format::Yaml => output::print(&yaml(&shown, &columns)),
+        Format::Default | Format::Table if args.detail => output::print(&yaml(&shown, &columns)),
+        Format::Default | Format::Table => {
+            output::print(&table(&shown, &columns));
+            output::line(&format!("{} of {total} {}", shown.len(), resource.name()));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn get(args: &Get) -> Result<(), String> {
+    let resource = named(&args.resource)?;
+    let all = Cluster::find(args.address.as_deref())?.rows(resource)?;
+    let is_it = |row: &Row| row.get(resource.key()).map(shown).as_deref() == Some(&args.id);
+    let found: Vec<Row> = all.into_iter().filter(is_it).collect();
+    if found.is_empty() {
+        return Err(format!("None of the {} has the id {}.", resource.name(), args.id));
+    }
+    let (always, detail) = resource.columns();
+    let columns: Vec<&str> = always.iter().chain(detail).copied().collect();
+    match args.format {
+        Format::Json => output::line(&json(&found, &columns).to_string()),
+        Format::Table => output::print(&table(&found, &columns)),
+        Format::Default | Format::Yaml => output::print(&yaml(&found, &columns)),
+    }
+    Ok(())
+}
+
+pub(crate) fn summarize(args: &Summary) -> Result<(), String> {
+    let resource = named(&args.resource)?;
+    let rows = Cluster::find(args.address.as_deref())?.rows(resource)?;
+    let summary = match resource {
+        Resource::Tasks => summary::tasks(&rows),
+        Resource::Actors => summary::actors(&rows),
+        Resource::Objects => summary::objects(&rows),
+        other => {
+            return Err(format!(
+                "There is no summary of {}: tasks, actors, objects.",
+                other.name()
+            ));
+        }
+    };
+    output::line(&serde_json::to_string_pretty(&summary).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+pub(crate) fn timeline(args: &Timeline) -> Result<(), String> {
+    let cluster = Cluster::find(args.address.as_deref())?;
+    let (tasks, nodes) = (cluster.rows(Resource::Tasks)?, cluster.rows(Resource::Nodes)?);
+    let now_us = helio_env::clock::unix_us();
+    let events = Value::from(trace::chrome(&tasks, &nodes, now_us));
+    let path = args.output.clone().unwrap_or_else(|| {
+        std::env::temp_dir().join(format!("ray-timeline-{}.json", now_us / 1_000_000))
+    });
+    std::fs::write(&path, events.to_string())
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    output::line(&format!("Trace file written to {}.", path.display()));
+    output::line(
+        "You can open this with chrome://tracing in the Chrome browser, or at ui.perfetto.dev.",
+    );
+    Ok(())
+}
+
+fn json(rows: &[Row], columns: &[&str]) -> Value {
+    let cut = |row: &Row| -> Row {
+        columns
+            .iter()
+            .map(|column| ((*column).to_owned(), row.get(*column).cloned().unwrap_or(Value::Null)))
+            .collect()
+    };
+    rows.iter().map(cut).map(Value::Object).collect()
+}
+
+/// Rows as YAML: JSON is YAML, so values are written as JSON.
+fn yaml(rows: &[Row], columns: &[&str]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        text.push_str("---\n");
+        for (place, column) in columns.iter().enumerate() {
+            let value = row.get(*column).cloned().unwrap_or(Value::Null);
+            let lead = if place == 0 { "- " } else { "  " };
+            text.push_str(&format!("{lead}{column}: {value}\n"));
+        }
+    }
+    if rows.is_empty() { "[]\n".to_owned() } else { text }
+}
+
+fn table(rows: &[Row], columns: &[&str]) -> String {
+    let mut lines: Vec<Vec<String>> =
+        vec![columns.iter().map(|name| name.to_uppercase()).collect()];
+    for row in rows {
+        lines.push(
+            columns.iter().map(|name| row.get(*name).map(shown).unwrap_or_default()).collect(),
+        );
+    }
+    let width =
+        |place: usize| lines.iter().map(|line| line[place].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rows_have_three_forms() {
+        let rows: Vec<Row> = [
+            json!({"id": "ab", "n": 1, "x": null}),
+            json!({"id": "abcd", "n": 22, "x": {"a": 1.5}}),
+        ]
+        .iter()
+        .filter_map(|row| row.as_object().cloned())
+        .collect();
+        assert_eq!(table(&rows, &["id", "n"]), "ID    N\nab    1\nabcd  22\n");
+        assert_eq!(json(&rows[..1], &["n", "missing"]), json!([{"n": 1, "missing": null}]));
+        assert_eq!(
+            yaml(&rows, &["id", "x"]),
+            "---\n- id: \"ab\"\n  x: null\n---\n- id: \"abcd\"\n  x: {\"a\":1.5}\n"
+        );
+        assert_eq!(yaml(&[], &["id"]), "[]\n");
+    }
+}

@@ -1,0 +1,246 @@
+//! The latest calls that ended, and rows of all that are known, for who asks (LIMIT-1: [`ENDED_MAX`]).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::inspect::{ObjectRow, TaskPhase, TaskRow};
+use helio_proto::node::LeaseClass;
+use helio_proto::peer::{Returned, Template, Value};
+use helio_types::{ActorId, TaskId, WorkerAddress};
+
+use crate::Owner;
+use crate::object::Stored;
+use crate::task::{State, Target, Task};
+
+/// How many calls that ended are remembered; the oldest are forgotten.
+pub(crate) const ENDED_MAX: usize = 10_000;
+
+/// How much of an error's text is kept, in bytes.
+const ERROR_TEXT_MAX: usize = 4_096;
+
+#[derive(Debug)]
+struct Ended {
+    id: TaskId,
+    parent: TaskId,
+    attempt: u32,
+    template: Arc<Template>,
+    class: Option<Arc<LeaseClass>>,
+    actor: ActorId,
+    at: Option<Arc<WorkerAddress>>,
+    created: u64,
+    sent: u64,
+    ended: u64,
+    error: Option<Box<(&'static str, String)>>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    ended: VecDeque<Ended>,
+    /// How many have ended, well and badly.
+    pub(crate) finished: u64,
+    pub(crate) failed: u64,
+}
+
+impl History {
+    /// A call is over; `error` stands in place of its values.
+    pub(crate) fn add(&mut self, task: &Task, error: Option<&Returned>, now: u64) {
+        let error = error.map(|returned| Box::new(described(&returned.value)));
+        if error.is_some() {
+            self.failed += 1;
+        } else {
+            self.finished += 1;
+        }
+        if self.ended.len() >= ENDED_MAX {
+            self.ended.pop_front();
+        }
+        let spec = &task.spec;
+        let (class, actor) = match &spec.target {
+            Target::Class(class) => (Some(class.clone()), ActorId::NIL),
+            Target::Actor(actor) => (None, *actor),
+        };
+        self.ended.push_back(Ended {
+            id: spec.id,
+            parent: spec.parent,
+            attempt: task.attempt,
+            template: spec.template.clone(),
+            class,
+            actor,
+            at: task.at.clone(),
+            created: task.past.created,
+            sent: task.sent,
+            ended: now,
+            error,
+        });
+    }
+
+    /// How a call ended, if it is remembered: when, and its error.
+    pub(crate) fn find(&self, id: TaskId) -> Option<(u64, String, Option<&str>)> {
+        let ended = self.ended.iter().rev().find(|ended| ended.id == id)?;
+        let error = ended.error.as_ref().map(|error| error.1.as_str());
+        Some((ended.ended, ended.template.name.clone(), error))
+    }
+}
+
+/// An error's name in Ray's state API, and its text as far as the core can read it.
+fn described(value: &Value) -> (&'static str, String) {
+    let Value::Error(bytes) = value else { return ("TASK_EXECUTION_EXCEPTION", String::new()) };
+    let inner = helio_proto::error::came_through(bytes).map_or(&bytes[..], |(_, inner)| inner);
+    let Some(error) = SystemError::from_payload(inner) else {
+        return ("TASK_EXECUTION_EXCEPTION", String::new());
+    };
+    let mut text = error.message;
+    if text.len() > ERROR_TEXT_MAX {
+        let end = (0..=ERROR_TEXT_MAX).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
+    }
+    let kind = match ErrorKind::from_number(error.kind) {
+        ErrorKind::System => "TASK_EXECUTION_EXCEPTION",
+        ErrorKind::WorkerCrashed => "WORKER_DIED",
+        ErrorKind::ActorDied => "ACTOR_DIED",
+        ErrorKind::ActorUnavailable => "ACTOR_UNAVAILABLE",
+        ErrorKind::ObjectLost => "OBJECT_LOST",
+        ErrorKind::OwnerDied => "OWNER_DIED",
+        ErrorKind::ReconstructionFailed => "OBJECT_UNRECONSTRUCTABLE",
+        ErrorKind::TaskCancelled => "TASK_CANCELLED",
+        ErrorKind::TaskUnschedulable => "TASK_UNSCHEDULABLE_ERROR",
+        ErrorKind::ActorUnschedulable => "ACTOR_UNSCHEDULABLE_ERROR",
+        ErrorKind::RuntimeEnvSetup => "RUNTIME_ENV_SETUP_FAILED",
+        ErrorKind::NodeDied => "NODE_DIED",
+        ErrorKind::OutOfMemory => "OUT_OF_MEMORY",
+        ErrorKind::StoreFull => "OBJECT_STORE_FULL",
+        ErrorKind::OutOfDisk => "OUT_OF_DISK_ERROR",
+        ErrorKind::ObjectFreed => "OBJECT_FREED",
+        ErrorKind::TaskGroupRemoved => "TASK_PLACEMENT_GROUP_REMOVED",
+        ErrorKind::ActorGroupRemoved => "ACTOR_PLACEMENT_GROUP_REMOVED",
+    };
+    (kind, text)
+}
+
+impl Owner {
+    /// Calls that ended since the process began: well, and badly.
+    #[must_use]
+    pub fn calls_ended(&self) -> (u64, u64) {
+        (self.history.finished, self.history.failed)
+    }
+
+    /// Rows of unfinished calls, oldest first, and of the latest that ended; and how many there are.
+    /// `wall` makes microseconds since 1970 of the machine's time.
+    #[must_use]
+    pub fn task_rows(
+        &self,
+        limit: usize,
+        now: u64,
+        wall: impl Fn(u64) -> u64,
+    ) -> (Vec<TaskRow>, usize) {
+        let mut open: Vec<&Task> = self.tasks.values().collect();
+        open.sort_unstable_by_key(|task| (task.past.created, task.spec.id));
+        let total = open.len() + self.history.ended.len();
+        let open = open.into_iter().map(|task| self.open_row(task, now, &wall));
+        let ended = self.history.ended.iter().rev().map(|ended| ended_row(ended, &wall));
+        (open.chain(ended).take(limit).collect(), total)
+    }
+
+    /// How many unfinished calls are in each phase.
+    #[must_use]
+    pub fn task_counts(&self) -> Vec<(TaskPhase, u64)> {
+        let mut counts: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
+        for task in self.tasks.values() {
+            *counts.entry(phase(task) as u32).or_default() += 1;
+        }
+        counts.into_iter().map(|(phase, n)| (TaskPhase::from_number(phase), n)).collect()
+    }
+
+    fn open_row(&self, task: &Task, now: u64, wall: &impl Fn(u64) -> u64) -> TaskRow {
+        let spec = &task.spec;
+        let is_sent = matches!(task.state, State::OnLease(_) | State::OnActor);
+        let at = task.at.as_ref().filter(|_| is_sent);
+        let (actor_id, resources) = match &spec.target {
+            Target::Class(class) => (ActorId::NIL, class.resources.clone()),
+            Target::Actor(actor) => (*actor, Default::default()),
+        };
+        TaskRow {
+            task_id: spec.id,
+            attempt: task.attempt,
+            name: spec.template.name.clone(),
+            phase: phase(task) as u32,
+            actor_id,
+            parent: spec.parent,
+            node_id: at.map(|at| at.node_id).unwrap_or_default(),
+            worker_id: at.map(|at| at.worker_id).unwrap_or_default(),
+            created_ms: wall(task.past.created) / 1000,
+            started_us: if is_sent { wall(task.sent) } else { 0 },
+            why: self.why_task(spec.id, now).text,
+            resources,
+            ..TaskRow::default()
+        }
+    }
+
+    /// Rows of the objects to which this process holds references; and how many there are.
+    #[must_use]
+    pub fn object_rows(&self, limit: usize) -> (Vec<ObjectRow>, usize) {
+        let mut all: Vec<_> = self.objects.iter().collect();
+        all.sort_unstable_by_key(|(id, _)| **id);
+        let total = all.len();
+        let rows = all.into_iter().take(limit).map(|(id, object)| {
+            let (local, uses, borrowers) = object.holders();
+            let size = match &object.value {
+                Stored::Pending => 0,
+                Stored::Inline(bytes) | Stored::Error(bytes) => bytes.len() as u64,
+                Stored::Stores { size, .. } => *size,
+            };
+            ObjectRow {
+                object_id: *id,
+                size,
+                local,
+                uses,
+                borrowers: borrowers as u32,
+                is_borrowed: object.owner.is_some(),
+                is_ready: object.is_ready(),
+                is_error: matches!(object.value, Stored::Error(_)),
+                is_stored: matches!(object.value, Stored::Stores { .. }),
+                is_handle: object.handle_of.is_some()
+                    || crate::actor::actor_of_handle(*id).is_some(),
+                is_pinned: false,
+                attempt: self.tasks.get(&id.task()).map_or(0, |task| task.attempt),
+            }
+        });
+        (rows.collect(), total)
+    }
+}
+
+fn phase(task: &Task) -> TaskPhase {
+    match (task.state, &task.spec.target) {
+        (State::Waiting(_), _) => TaskPhase::WaitsForArgs,
+        (State::Queued, Target::Class(_)) => TaskPhase::WaitsForWorker,
+        (State::Queued, Target::Actor(_)) => TaskPhase::WaitsForActor,
+        (State::OnLease(_) | State::OnActor, _) => TaskPhase::Sent,
+        (State::Delayed(_), _) => TaskPhase::WaitsForRetry,
+    }
+}
+
+fn ended_row(ended: &Ended, wall: &impl Fn(u64) -> u64) -> TaskRow {
+    let phase = if ended.error.is_some() { TaskPhase::Failed } else { TaskPhase::Finished };
+    let (error_type, error_message) = match ended.error.as_deref() {
+        Some((kind, text)) => ((*kind).to_owned(), text.clone()),
+        None => Default::default(),
+    };
+    TaskRow {
+        task_id: ended.id,
+        attempt: ended.attempt,
+        name: ended.template.name.clone(),
+        phase: phase as u32,
+        actor_id: ended.actor,
+        parent: ended.parent,
+        node_id: ended.at.as_ref().map(|at| at.node_id).unwrap_or_default(),
+        worker_id: ended.at.as_ref().map(|at| at.worker_id).unwrap_or_default(),
+        created_ms: wall(ended.created) / 1000,
+        started_us: if ended.sent > 0 { wall(ended.sent) } else { 0 },
+        ended_us: wall(ended.ended),
+        error_type,
+        error_message,
+        why: String::new(),
+        resources: ended.class.as_ref().map(|class| class.resources.clone()).unwrap_or_default(),
+    }
+}

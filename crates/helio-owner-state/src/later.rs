@@ -1,0 +1,44 @@
+//! Calls that are tried again later: the memory monitor ended their worker, and at once it would have
+//! to do so again.
+//!
+//! Such an attempt does not count against the call's retries. The time between attempts doubles.
+
+use helio_types::{DeathCause, TaskId};
+
+use crate::Owner;
+use crate::event::Action;
+use crate::task::State;
+
+/// The first wait, in microseconds.
+pub(crate) const OOM_DELAY_US: u64 = 1_000_000;
+/// The longest.
+pub(crate) const OOM_DELAY_US_MAX: u64 = 60_000_000;
+
+impl Owner {
+    pub(crate) fn retry_later(&mut self, id: TaskId, cause: &DeathCause, now: u64) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let delay = OOM_DELAY_US.saturating_mul(1 << task.past.ooms.min(16)).min(OOM_DELAY_US_MAX);
+        task.past.ooms += 1;
+        let first_line = cause.message.lines().next().unwrap_or_default();
+        task.past.failure = Some(first_line.into());
+        task.state = State::Delayed(now + delay);
+        self.delayed.insert((now + delay, id));
+    }
+
+    pub(crate) fn next_delayed(&self) -> Option<u64> {
+        self.delayed.first().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn tick_delayed(&mut self, now: u64, out: &mut Vec<Action>) {
+        while let Some(&(at, id)) = self.delayed.first()
+            && at <= now
+        {
+            self.delayed.pop_first();
+            // It may have been cancelled meanwhile.
+            let task = self.tasks.get(&id).filter(|task| task.state == State::Delayed(at));
+            if let Some(failure) = task.map(|task| task.past.failure.clone().unwrap_or_default()) {
+                self.retry(id, &failure, now, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! **WHY-1** What a call, an object or an actor waits for, in sentences: what this process knows, and
+//! whom to ask for the rest.
+
+use std::sync::Arc;
+
+use helio_proto::control::ActorPhase;
+use helio_types::{ActorId, NodeAddress, ObjectId, TaskId, WorkerAddress};
+
+use crate::Owner;
+use crate::object::Stored;
+use crate::task::{State, Target, Task};
+
+/// How many steps an answer takes from argument to argument.
+const DEPTH_MAX: u32 = 3;
+
+/// What is known, and who knows more.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Why {
+    /// Sentences.
+    pub text: String,
+    /// Whom to ask for the rest.
+    pub next: Option<Next>,
+}
+
+/// Who knows more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// The object's owner.
+    Owner {
+        /// It.
+        to: Arc<WorkerAddress>,
+        /// The object.
+        object: ObjectId,
+    },
+    /// The process to which the call was sent.
+    Executor {
+        /// It.
+        to: Arc<WorkerAddress>,
+        /// The call.
+        task: TaskId,
+    },
+    /// The daemon at which a lease request waits; `None`: our own node's.
+    Daemon {
+        /// Whose.
+        node: Option<NodeAddress>,
+        /// The request.
+        request: u64,
+    },
+    /// Our own daemon, which brings the object here.
+    Store {
+        /// The object.
+        object: ObjectId,
+    },
+}
+
+impl Why {
+    fn known(text: impl Into<String>) -> Self {
+        Self { text: text.into(), next: None }
+    }
+
+    /// The same after another sentence.
+    fn after(self, first: String) -> Self {
+        Self { text: join(first, &self.text), next: self.next }
+    }
+}
+
+/// Sentences after each other.
+#[must_use]
+pub fn join(first: String, second: &str) -> String {
+    match (first.is_empty(), second.is_empty()) {
+        (true, _) => second.to_owned(),
+        (_, true) => first,
+        _ => format!("{first} {second}"),
+    }
+}
+
+/// A length of time for people.
+#[must_use]
+pub fn time(us: u64) -> String {
+    match us / 1_000_000 {
+        0 => format!("{} ms", us / 1000),
+        s @ 1..=119 => format!("{s}.{} s", us / 100_000 % 10),
+        s @ 120..=7199 => format!("{} min", s / 60),
+        s => format!("{} h", s / 3600),
+    }
+}
+
+/// `text` as a sentence: with a capital, and a dot at its end.
+#[must_use]
+pub fn sentence(text: &str) -> String {
+    let text = text.trim();
+    let mut letters = text.chars();
+    let Some(first) = letters.next() else { return String::new() };
+    let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
+    format!("{}{}{end}", first.to_uppercase(), letters.as_str())
+}
+
+fn calls(n: usize) -> String {
+    if n == 1 { "1 call".to_owned() } else { format!("{n} calls") }
+}
+
+impl Owner {
+    /// Why the object's value is not to be had, or where it is.
+    #[must_use]
+    pub fn why_object(&self, id: ObjectId, now: u64) -> Why {
+        self.object_in_depth(id, now, DEPTH_MAX)
+    }
+
+    /// Whether this process made the call or the object, and so knows best.
+    #[must_use]
+    pub fn owns(&self, task: TaskId, object: Option<ObjectId>) -> bool {
+        let own = object.and_then(|id| self.objects.get(&id)).map(|object| object.owner.is_none());
+        own.unwrap_or_else(|| self.tasks.contains_key(&task) || self.history.find(task).is_some())
+    }
+
+    /// The function for which that lease request was made.
+    #[must_use]
+    pub fn name_of_request(&self, request: u64) -> Option<&str> {
+        self.leases.name_of_request(request)
+    }
+
+    fn object_in_depth(&self, id: ObjectId, now: u64, depth: u32) -> Why {
+        if let Some(actor) = crate::actor::actor_of_handle(id) {
+            return self.why_actor(actor, now);
+        }
+        let object = self.objects.get(&id);
+        match object.map(|object| (&object.value, &object.owner)) {
+            Some((Stored::Inline(_), _)) => Why::known("The value is ready."),
+            Some((Stored::Error(bytes), _)) => Why::known(error_text(bytes)),
+            Some((Stored::Stores { size, locations }, _)) => {
+                let hosts: Vec<&str> = locations.iter().map(|at| at.host.as_str()).collect();
+                Why {
+                    text: format!(
+                        "The value is ready: {size} bytes in the object store of node {}.",
+                        hosts.join(", ")
+                    ),
+                    next: Some(Next::Store { object: id }),
+                }
+            }
+            Some((Stored::Pending, Some(owner))) => Why {
+                text: format!(
+                    "The value is not known here yet; the process that made the reference, on node {}, was asked for \
+                     it.",
+                    owner.host
+                ),
+                next: Some(Next::Owner { to: owner.clone(), object: id }),
+            },
+            // An item of a stream is no object before it is made.
+            Some((Stored::Pending, None)) | None => {
+                let task = id.task();
+                if self.tasks.contains_key(&task) || object.is_none() {
+                    return self.task_in_depth(task, now, depth);
+                }
+                Why::known(
+                    "Its value is to come, and the call that makes it has ended: it was a part of a stream.",
+                )
+            }
+        }
+    }
+
+    /// What a call of this process waits for.
+    #[must_use]
+    pub fn why_task(&self, id: TaskId, now: u64) -> Why {
+        self.task_in_depth(id, now, DEPTH_MAX)
+    }
+
+    fn task_in_depth(&self, id: TaskId, now: u64, depth: u32) -> Why {
+        let Some(task) = self.tasks.get(&id) else {
+            return match self.history.find(id) {
+                Some((at, name, None)) => {
+                    Why::known(format!("{name} returned {} ago.", time(now.saturating_sub(at))))
+                }
+                Some((at, name, Some(error))) => {
+                    let first = format!("{name} failed {} ago.", time(now.saturating_sub(at)));
+                    Why::known(join(first, &sentence(error)))
+                }
+                None => {
+                    Why::known("No reference to it is held here, and no call of it is under way.")
+                }
+            };
+        };
+        let mut why = match (task.state, &task.spec.target) {
+            (State::Waiting(missing), _) => self.waits_for_args(task, missing, now, depth),
+            (State::Delayed(until), _) => Why::known(format!(
+                "{} is tried again in {}.",
+                task.spec.template.name,
+                time(until.saturating_sub(now))
+            )),
+            (State::Queued, Target::Class(_)) => self.leases.why(id, &task.spec.template.name),
+            (State::Queued, Target::Actor(actor)) => self.waits_for_actor(*actor, task, now, depth),
+            (State::OnLease(_) | State::OnActor, _) => self.sent(task, now),
+        };
+        if let Some(failure) = &task.past.failure {
+            // One that is to be tried later still has the number of the attempt that ended.
+            let ended = task.attempt + u32::from(matches!(task.state, State::Delayed(_)));
+            let ended = format!("Attempt {} ended: {failure}", ended.max(1));
+            why.text = join(why.text, &sentence(&ended));
+        }
+        why
+    }
+
+    fn waits_for_args(&self, task: &Task, missing: u32, now: u64, depth: u32) -> Why {
+        let name = &task.spec.template.name;
+        let pending = |id: &ObjectId| self.objects.get(id).is_some_and(|object| !object.is_ready());
+        let Some(dep) = task.spec.awaited().find(pending) else {
+            return Why::known(format!("{name} waits for its arguments."));
+        };
+        let others = match missing {
+            0 | 1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let maker = self.tasks.get(&dep.task()).map(|maker| maker.spec.template.name.as_str());
+        let made = maker.map_or_else(String::new, |maker| format!(", which {maker} makes"));
+        let first = format!("{name} waits for its argument ObjectRef({dep}){made}{others}.");
+        if depth == 0 {
+            return Why::known(first);
+        }
+        self.object_in_depth(dep, now, depth - 1).after(first)
+    }
+
+    fn sent(&self, task: &Task, now: u64) -> Why {
+        let name = &task.spec.template.name;
+        let Some(at) = &task.at else { return Why::known(format!("{name} was sent to a worker.")) };
+        let held = self.streams.get(&task.spec.id).and_then(|stream| {
+            let unread = stream.arrived - stream.read;
+            let bound = task.spec.template.backpressure;
+            (bound > 0 && unread >= bound).then(|| {
+                format!(
+                    " It has made {} items of which {} were read, and makes no more than {bound} ahead: it waits for \
+                     its reader.",
+                    stream.arrived, stream.read
+                )
+            })
+        });
+        Why {
+            text: format!(
+                "{name} was sent to a process on node {} {} ago.{}",
+                at.host,
+                time(now.saturating_sub(task.sent)),
+                held.unwrap_or_default()
+            ),
+            next: Some(Next::Executor { to: at.clone(), task: task.spec.id }),
+        }
+    }
+
+    fn waits_for_actor(&self, actor: ActorId, task: &Task, now: u64, depth: u32) -> Why {
+        let name = &task.spec.template.name;
+        let Some(known) = self.actors.get(&actor) else {
+            return Why::known(format!("{name} waits for news of its actor."));
+        };
+        if known.phase() == ActorPhase::Alive && !known.is_broken() {
+            let place = known.place_of(task.spec.id).unwrap_or(0);
+            let first = known.first_queued().filter(|first| *first != task.spec.id);
+            let Some(first) = first.filter(|_| depth > 0) else {
+                return Why::known(format!("{name} is about to be sent to its actor."));
+            };
+            let text =
+                format!("{name} waits behind {} to its actor, made before it.", calls(place));
+            return self.task_in_depth(first, now, depth - 1).after(text);
+        }
+        self.why_actor(actor, now).after(format!("{name} waits for its actor."))
+    }
+
+    /// What an actor waits for, or how it is.
+    #[must_use]
+    pub fn why_actor(&self, id: ActorId, now: u64) -> Why {
+        let Some(actor) = self.actors.get(&id) else {
+            return Why::known("This process knows no such actor.");
+        };
+        let name = actor.name();
+        if let Some((missing, args)) = actor.awaited() {
+            let pending =
+                |id: &&ObjectId| self.objects.get(id).is_some_and(|object| !object.is_ready());
+            if let Some(dep) = args.iter().find(pending) {
+                let more =
+                    if missing > 1 { format!(" and {} more", missing - 1) } else { String::new() };
+                let first = format!(
+                    "The constructor of {name} waits for its argument ObjectRef({dep}){more}."
+                );
+                return self.object_in_depth(*dep, now, 1).after(first);
+            }
+        }
+        let reason = if actor.why.is_empty() {
+            "the control service has not answered yet"
+        } else {
+            actor.why.as_str()
+        };
+        match actor.phase() {
+            ActorPhase::Pending => {
+                Why::known(format!("{name} is not there yet: {}.", reason.trim_end_matches('.')))
+            }
+            ActorPhase::Restarting => {
+                let first = format!("{name} is being restarted: {}.", reason.trim_end_matches('.'));
+                let cause = sentence(&format!("Its last process ended: {}", actor.cause().message));
+                Why::known(join(first, &cause))
+            }
+            ActorPhase::Dead => {
+                Why::known(join(format!("{name} is dead."), &sentence(&actor.cause().to_string())))
+            }
+            ActorPhase::Alive if actor.is_broken() => Why::known(format!(
+                "The connection to {name} broke, and its node has not said yet whether it lives."
+            )),
+            ActorPhase::Alive => {
+                let host =
+                    actor.address().map_or_else(String::new, |at| format!(" on node {}", at.host));
+                let open = match actor.pending_calls() {
+                    0 => String::new(),
+                    n => format!(
+                        " {} of this process to it {} not ended.",
+                        calls(n),
+                        if n == 1 { "has" } else { "have" }
+                    ),
+                };
+                let next = actor.first_sent().zip(actor.address());
+                Why {
+                    text: format!("{name} is alive{host}.{open}"),
+                    next: next.map(|(task, to)| Next::Executor { to, task }),
+                }
+            }
+        }
+    }
+}
+
+fn error_text(bytes: &[u8]) -> String {
+    let inner = helio_proto::error::came_through(bytes).map_or(bytes, |(_, inner)| inner);
+    match helio_proto::error::SystemError::from_payload(inner) {
+        Some(error) => sentence(&format!("It is ready, and reading it raises: {}", error.message)),
+        None => "It is ready, and reading it raises what its call raised.".to_owned(),
+    }
+}

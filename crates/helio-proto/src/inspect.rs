@@ -1,0 +1,243 @@
+//! Questions to processes about themselves: what they own, do and measure.
+//!
+//! Nobody tells what nobody asks: rows are made when a [`Question`] arrives. A client asks its own
+//! node's daemon ([`Inspect`]), which asks the processes of its node ([`Asked`]) and, unless told
+//! otherwise, the other nodes' daemons, and puts the answers together ([`Inspected`]). Who does not
+//! answer in time is counted as silent.
+
+use helio_types::{ActorId, JobId, NodeId, ObjectId, ResourceSet, TaskId, WorkerId};
+
+use crate::wire::messages;
+
+/// What a question is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Topic {
+    /// Calls that a process has made: unfinished ones, and the latest of those that ended.
+    #[default]
+    Tasks = 1,
+    /// Objects to which a process holds references.
+    Objects = 2,
+    /// Processes; daemons answer.
+    Workers = 3,
+    /// What the thing with the id waits for (WHY-1).
+    Why = 4,
+    /// Measurements.
+    Metrics = 5,
+}
+
+impl Topic {
+    /// The topic of that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::Tasks, Self::Objects, Self::Workers, Self::Why, Self::Metrics]
+            .into_iter()
+            .find(|topic| *topic as u32 == number)
+    }
+}
+
+/// How many rows a process gives of one kind; how many it has, it says.
+pub const ROWS_MAX: u32 = 10_000;
+
+messages! {
+    pub struct Question {
+        /// A [`Topic`].
+        1 topic: u32,
+        /// For [`Topic::Why`]: a task or an object.
+        2 id: Vec<u8>,
+        /// Rows of each process at most; 0: [`ROWS_MAX`].
+        3 limit: u32,
+    }
+    /// A client asks.
+    pub struct Inspect {
+        1 request_id: u64,
+        2 question: Question,
+        /// Only the processes of this node.
+        3 own_node_only: bool,
+    }
+    /// A daemon asks a process, or another daemon.
+    pub struct Asked { 1 request_id: u64, 2 question: Question }
+    /// A process answers its daemon.
+    pub struct Answered { 1 request_id: u64, 2 answer: Answer }
+    /// A daemon answers.
+    pub struct Inspected {
+        1 request_id: u64,
+        2 answers: Vec<Answer>,
+        /// How many processes and daemons did not answer in time.
+        3 silent: u32,
+    }
+    /// What one process says.
+    pub struct Answer {
+        1 worker_id: WorkerId,
+        2 node_id: NodeId,
+        3 host: String,
+        4 pid: u32,
+        5 is_driver: bool,
+        6 job_id: JobId,
+        7 tasks: Vec<TaskRow>,
+        8 objects: Vec<ObjectRow>,
+        9 workers: Vec<WorkerRow>,
+        10 metrics: Vec<Metric>,
+        /// What the thing asked for waits for; empty: this process does not know it.
+        11 why: String,
+        /// How many rows there were before the limit.
+        12 total: u64,
+        /// A daemon speaks, of its node.
+        13 is_daemon: bool,
+    }
+    /// A call.
+    pub struct TaskRow {
+        1 task_id: TaskId,
+        /// How often it was begun before.
+        2 attempt: u32,
+        3 name: String,
+        /// A [`TaskPhase`].
+        4 phase: u32,
+        /// Of a method's actor; nil for plain tasks.
+        5 actor_id: ActorId,
+        6 parent: TaskId,
+        /// Where it runs or ran; nil: nowhere yet.
+        7 node_id: NodeId,
+        8 worker_id: WorkerId,
+        /// Milliseconds since 1970; 0: not yet.
+        9 created_ms: u64,
+        10 started_us: u64,
+        11 ended_us: u64,
+        /// Why it failed, in the name of Ray's state API; empty: it did not.
+        12 error_type: String,
+        13 error_message: String,
+        /// What it waits for, as far as its owner knows (WHY-1).
+        14 why: String,
+        15 resources: ResourceSet,
+    }
+    /// A reference to an object.
+    pub struct ObjectRow {
+        1 object_id: ObjectId,
+        /// Bytes; 0: not known yet.
+        2 size: u64,
+        /// Handles in the process.
+        3 local: u32,
+        /// Arguments of unfinished calls, values that contain it.
+        4 uses: u32,
+        5 borrowers: u32,
+        /// Somebody else owns it.
+        6 is_borrowed: bool,
+        7 is_ready: bool,
+        8 is_error: bool,
+        /// In an object store.
+        9 is_stored: bool,
+        /// It stands for an actor's handles.
+        10 is_handle: bool,
+        /// Mapped by the process.
+        11 is_pinned: bool,
+        12 attempt: u32,
+    }
+    /// A process of a node.
+    pub struct WorkerRow {
+        1 worker_id: WorkerId,
+        2 pid: u32,
+        3 is_alive: bool,
+        4 is_driver: bool,
+        5 job_id: JobId,
+        /// `starting`, `idle`, `leased`, `actor`, `ending`; empty for drivers and the dead.
+        6 usage: String,
+        /// How it ended.
+        7 exit_type: String,
+        8 exit_detail: String,
+        9 resources: ResourceSet,
+    }
+    /// A measurement and all its series.
+    pub struct Metric {
+        1 name: String,
+        2 description: String,
+        /// A [`MetricKind`].
+        3 kind: u32,
+        /// Upper bounds of a histogram's buckets.
+        4 boundaries: Vec<f64>,
+        5 series: Vec<Series>,
+    }
+    pub struct Series {
+        1 tags: Vec<Tag>,
+        /// The value, or a histogram's sum.
+        2 value: f64,
+        /// How many values fell into each bucket, the last one without an upper bound.
+        3 counts: Vec<u64>,
+    }
+    pub struct Tag { 1 key: String, 2 value: String }
+}
+
+/// Where a call is in its life; names are those of Ray's state API.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TaskPhase {
+    /// It waits for arguments.
+    #[default]
+    WaitsForArgs = 0,
+    /// It waits for a worker.
+    WaitsForWorker = 1,
+    /// A method whose actor is not there yet, or that waits behind others.
+    WaitsForActor = 2,
+    /// A worker has it; it may have begun.
+    Sent = 3,
+    /// It waits for the time of its next attempt.
+    WaitsForRetry = 4,
+    /// It returned.
+    Finished = 5,
+    /// It raised, or its worker died.
+    Failed = 6,
+}
+
+impl TaskPhase {
+    /// The phase of that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Self {
+        use TaskPhase::{
+            Failed, Finished, Sent, WaitsForActor, WaitsForArgs, WaitsForRetry, WaitsForWorker,
+        };
+        [WaitsForWorker, WaitsForActor, Sent, WaitsForRetry, Finished, Failed]
+            .into_iter()
+            .find(|phase| *phase as u32 == number)
+            .unwrap_or(WaitsForArgs)
+    }
+
+    /// The name that Ray's state API gives it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::WaitsForArgs => "PENDING_ARGS_AVAIL",
+            Self::WaitsForWorker | Self::WaitsForRetry => "PENDING_NODE_ASSIGNMENT",
+            Self::WaitsForActor => "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY",
+            Self::Sent => "RUNNING",
+            Self::Finished => "FINISHED",
+            Self::Failed => "FAILED",
+        }
+    }
+
+    /// Whether the call is over.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Finished | Self::Failed)
+    }
+}
+
+/// What a measurement is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MetricKind {
+    /// It only grows.
+    #[default]
+    Counter = 0,
+    /// It goes up and down.
+    Gauge = 1,
+    /// How often values fell between boundaries.
+    Histogram = 2,
+}
+
+impl MetricKind {
+    /// The kind of that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::Gauge,
+            2 => Self::Histogram,
+            _ => Self::Counter,
+        }
+    }
+}

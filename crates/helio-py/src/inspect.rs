@@ -1,0 +1,178 @@
+//! What things wait for (WHY-1), what there is, and what the application measures.
+
+use std::time::Duration;
+
+use helio_proto::inspect::{Inspected, MetricKind, Question, Topic};
+use helio_report::trace::chrome;
+use helio_report::{Resource, Row, rows, summary};
+use helio_types::{ActorId, ObjectId, TaskId};
+use helio_worker::{Error, Payload, Runtime, Subject, metrics};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::gil::{GilSite, detached};
+use crate::session::{self, Session};
+use crate::{control, errors, worker};
+
+/// How long a `get` that has timed out asks around for the reason, at most.
+const REASON_MAX: Duration = Duration::from_millis(300);
+
+/// Sentences on what an object (28 bytes), a task (24) or an actor (16) waits for.
+#[pyfunction]
+pub(crate) fn why(py: Python<'_>, id: &[u8], seconds: f64) -> PyResult<String> {
+    let session = session::active(py)?;
+    let subject = if let Ok(id) = ObjectId::try_from(id) {
+        Subject::Object(id)
+    } else if let Ok(id) = TaskId::try_from(id) {
+        Subject::Task(id)
+    } else if let Ok(id) = ActorId::try_from(id) {
+        Subject::Actor(id)
+    } else {
+        return Err(PyValueError::new_err("the id of an object, a task or an actor is needed"));
+    };
+    let timeout = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+    detached(py, GilSite::Control, |_| session.runtime.why(subject, timeout))
+}
+
+/// The values of objects, without the GIL; a time that is up says what for the first that is missing
+/// waits.
+pub(crate) fn fetch(
+    py: Python<'_>,
+    session: &Session,
+    ids: &[ObjectId],
+    timeout: Option<Duration>,
+) -> PyResult<Vec<Payload>> {
+    let got = detached(py, GilSite::Get, |interrupt| {
+        match session.runtime.get(ids, timeout, interrupt) {
+            Err(Error::Timeout) => Err((Error::Timeout, reason(&session.runtime, ids, timeout))),
+            result => result.map_err(|error| (error, String::new())),
+        }
+    })?;
+    got.map_err(|(error, reason)| match error {
+        Error::Timeout => {
+            let text = format!("Get timed out: some object(s) not ready. {reason}");
+            errors::named(py, "GetTimeoutError", text.trim_end())
+        }
+        error => errors::raise(py, error),
+    })
+}
+
+fn reason(runtime: &Runtime, ids: &[ObjectId], timeout: Option<Duration>) -> String {
+    let missing = ids.iter().find(|id| !runtime.is_ready(**id));
+    // What is ready and was not had in time is being brought here.
+    let Some(id) = missing.or_else(|| ids.iter().find(|id| runtime.try_get_inline(**id).is_none()))
+    else {
+        return String::new();
+    };
+    // Whoever polls with a short timeout is not kept waiting for it.
+    let limit = timeout.map_or(REASON_MAX, |timeout| (timeout / 10).min(REASON_MAX));
+    runtime.why(Subject::Object(*id), limit)
+}
+
+/// The values as [`fetch`], with a warning where that blocks an event loop.
+pub(crate) fn fetch_for_user(
+    py: Python<'_>,
+    session: &Session,
+    ids: &[ObjectId],
+    seconds: Option<f64>,
+) -> PyResult<Vec<Payload>> {
+    worker::warn_if_blocking(py, "get", seconds)?;
+    let timeout = crate::objects::timeout(seconds)?;
+    fetch(py, session, ids, timeout)
+}
+
+/// Makes a metric of this process; `kind`: 0 counter, 1 gauge, 2 histogram.
+#[pyfunction]
+pub(crate) fn declare_metric(name: &str, description: &str, kind: u32, boundaries: Vec<f64>) {
+    metrics::declare(name, description, MetricKind::from_number(kind), &boundaries);
+}
+
+/// Adds to a counter, sets a gauge, counts a value of a histogram; tags are sorted pairs.
+#[pyfunction]
+pub(crate) fn record_metric(name: &str, tags: Vec<(String, String)>, value: f64) {
+    metrics::record(name, tags, value);
+}
+
+/// Asks every process of the cluster.
+fn ask_all(py: Python<'_>, topic: Topic) -> PyResult<Inspected> {
+    let session = session::connected(py)?;
+    let question = Question { topic: topic as u32, ..Question::default() };
+    detached(py, GilSite::Control, |interrupt| session.runtime.inspect(question, false, interrupt))?
+        .map_err(|error| errors::raise(py, error))
+}
+
+struct Found {
+    rows: Vec<Row>,
+    /// How many processes did not answer.
+    silent: u32,
+    /// How many rows there would have been without the processes' limits.
+    total: u64,
+}
+
+impl From<Vec<Row>> for Found {
+    fn from(rows: Vec<Row>) -> Self {
+        Self { total: rows.len() as u64, rows, silent: 0 }
+    }
+}
+
+fn find(py: Python<'_>, resource: Resource) -> PyResult<Found> {
+    let of = |told: &Inspected, rows: Vec<Row>| Found {
+        rows,
+        silent: told.silent,
+        total: told.answers.iter().map(|answer| answer.total).sum(),
+    };
+    Ok(match resource {
+        Resource::Tasks => {
+            let told = ask_all(py, Topic::Tasks)?;
+            let processes = ask_all(py, Topic::Workers)?;
+            of(&told, rows::tasks(&told.answers, &processes.answers))
+        }
+        Resource::Objects => {
+            let told = ask_all(py, Topic::Objects)?;
+            of(&told, rows::objects(&told.answers))
+        }
+        Resource::Workers => {
+            let told = ask_all(py, Topic::Workers)?;
+            of(&told, rows::workers(&told.answers))
+        }
+        Resource::Actors => rows::actors(&control::actors(py)?).into(),
+        Resource::Nodes => rows::nodes(&control::nodes(py)?).into(),
+        Resource::Jobs => rows::jobs(&control::jobs(py)?).into(),
+    })
+}
+
+fn named(resource: &str) -> PyResult<Resource> {
+    Resource::named(resource)
+        .ok_or_else(|| PyValueError::new_err(format!("there are no rows of {resource:?}")))
+}
+
+/// (rows as JSON, processes that did not answer, rows that there are) of `tasks`, `objects`, `workers`,
+/// `actors`, `nodes` or `jobs`.
+#[pyfunction]
+pub(crate) fn state_rows(py: Python<'_>, resource: &str) -> PyResult<(String, u32, u64)> {
+    let found = find(py, named(resource)?)?;
+    let json: serde_json::Value = found.rows.into_iter().collect();
+    Ok((json.to_string(), found.silent, found.total))
+}
+
+/// A summary of `tasks`, `objects` or `actors` as JSON, and how many processes did not answer.
+#[pyfunction]
+pub(crate) fn state_summary(py: Python<'_>, resource: &str) -> PyResult<(String, u32)> {
+    let resource = named(resource)?;
+    let found = find(py, resource)?;
+    let summary = match resource {
+        Resource::Tasks => summary::tasks(&found.rows),
+        Resource::Objects => summary::objects(&found.rows),
+        Resource::Actors => summary::actors(&found.rows),
+        other => return Err(PyValueError::new_err(format!("there is no summary of {other:?}"))),
+    };
+    Ok((summary.to_string(), found.silent))
+}
+
+/// What ran when, as the JSON of a Chrome trace; `now_us` is the time since 1970.
+#[pyfunction]
+pub(crate) fn trace(py: Python<'_>, now_us: u64) -> PyResult<String> {
+    let tasks = find(py, Resource::Tasks)?.rows;
+    let nodes = find(py, Resource::Nodes)?.rows;
+    Ok(serde_json::Value::from(chrome(&tasks, &nodes, now_us)).to_string())
+}

@@ -1,0 +1,159 @@
+//! Rows of the state API: tasks, objects, workers, actors, nodes and jobs, in the columns that users of
+//! Ray know, made of what processes and the control service said. The Python front and the command line
+//! show the same rows.
+//!
+//! Reading order: [`rows`], [`select`], [`summary`], [`trace`].
+
+#![forbid(unsafe_code)]
+
+pub mod rows;
+pub mod select;
+pub mod summary;
+pub mod trace;
+
+/// A row: column to value.
+pub type Row = serde_json::Map<String, serde_json::Value>;
+
+/// What there are rows of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resource {
+    /// Calls.
+    Tasks,
+    /// References to objects.
+    Objects,
+    /// Processes.
+    Workers,
+    /// Actors.
+    Actors,
+    /// Nodes.
+    Nodes,
+    /// Jobs.
+    Jobs,
+}
+
+impl Resource {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Tasks, Self::Objects, Self::Workers, Self::Actors, Self::Nodes, Self::Jobs];
+
+    /// The resource of that name, in the plural as commands use it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|resource| resource.name() == name)
+    }
+
+    /// Its name, in the plural.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tasks => "tasks",
+            Self::Objects => "objects",
+            Self::Workers => "workers",
+            Self::Actors => "actors",
+            Self::Nodes => "nodes",
+            Self::Jobs => "jobs",
+        }
+    }
+
+    /// The column that names one row.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Tasks => "task_id",
+            Self::Objects => "object_id",
+            Self::Workers => "worker_id",
+            Self::Actors => "actor_id",
+            Self::Nodes => "node_id",
+            Self::Jobs => "job_id",
+        }
+    }
+
+    /// The columns that are always shown, in their order, and those that are shown in detail only.
+    #[must_use]
+    pub fn columns(self) -> (&'static [&'static str], &'static [&'static str]) {
+        match self {
+            Self::Tasks => (
+                &[
+                    "task_id",
+                    "attempt_number",
+                    "name",
+                    "state",
+                    "job_id",
+                    "actor_id",
+                    "type",
+                    "func_or_class_name",
+                    "parent_task_id",
+                    "node_id",
+                    "worker_id",
+                    "worker_pid",
+                    "error_type",
+                ],
+                &[
+                    "language",
+                    "required_resources",
+                    "creation_time_ms",
+                    "start_time_ms",
+                    "end_time_ms",
+                    "error_message",
+                    "why",
+                ],
+            ),
+            Self::Objects => (
+                &[
+                    "object_id",
+                    "object_size",
+                    "task_status",
+                    "attempt_number",
+                    "reference_type",
+                    "call_site",
+                    "type",
+                    "pid",
+                    "ip",
+                ],
+                &[],
+            ),
+            Self::Workers => (
+                &["worker_id", "is_alive", "worker_type", "exit_type", "node_id", "ip", "pid"],
+                &["exit_detail", "job_id", "usage", "required_resources"],
+            ),
+            Self::Actors => (
+                &[
+                    "actor_id",
+                    "class_name",
+                    "state",
+                    "job_id",
+                    "name",
+                    "node_id",
+                    "pid",
+                    "ray_namespace",
+                ],
+                &["required_resources", "death_cause", "is_detached", "num_restarts", "why"],
+            ),
+            Self::Nodes => (
+                &[
+                    "node_id",
+                    "node_ip",
+                    "is_head_node",
+                    "state",
+                    "state_message",
+                    "node_name",
+                    "resources_total",
+                    "labels",
+                ],
+                &[],
+            ),
+            Self::Jobs => (
+                &[
+                    "job_id",
+                    "submission_id",
+                    "entrypoint",
+                    "type",
+                    "status",
+                    "start_time",
+                    "end_time",
+                ],
+                &["driver_info", "metadata"],
+            ),
+        }
+    }
+}
