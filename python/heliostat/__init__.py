@@ -91,6 +91,7 @@ _MODULES = (
     "actor",
     "cloudpickle",
     "cluster_utils",
+    "cross_language",
     "data",
     "exceptions",
     "job_config",

@@ -19,10 +19,11 @@ from heliostat.core.actor_handle import (
     make_handle,
 )
 from heliostat.core.errors import ActorHandleNotFoundError
-from heliostat.core.options import check_actor_options, check_method_options, merge
+from heliostat.core.options import check_actor_options, check_method_options
 from heliostat.core.remote_function import checked_pickle, inherited_env
 
 if TYPE_CHECKING:
+    from heliostat.core.graph import ClassNode
     from heliostat.core.plans import ActorPlan
 
 T = TypeVar("T")
@@ -98,9 +99,12 @@ class ActorClass(Generic[T]):
         check_actor_options(actor_options, in_options=True)
         return ActorClassWithOptions(self, actor_options)
 
-    def bind(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def bind(self, *args: Any, **kwargs: Any) -> ClassNode:
         """A node of a task graph."""
-        raise NotImplementedError("task graphs (.bind) are not in this release")
+        from heliostat.core.graph import ClassNode
+
+        cls = self.__ray_actor_class__
+        return ClassNode(cls, self.remote, args, kwargs, self._default_options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(
@@ -130,15 +134,18 @@ class ActorClassWithOptions(Generic[T]):
     def __init__(self, of: ActorClass[T], actor_options: Mapping[str, Any]) -> None:
         self._actor_class = of
         self._actor_options = dict(actor_options)
-        self._options = merge(of._default_options, actor_options)
+        self._options = {**of._default_options, **actor_options}
 
     def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
         """Make an actor; returns its handle at once."""
         return _create(self._actor_class._definition, self._options, args, kwargs)
 
-    def bind(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def bind(self, *args: Any, **kwargs: Any) -> ClassNode:
         """A node of a task graph."""
-        self._actor_class.bind(*args, **kwargs)
+        from heliostat.core.graph import ClassNode
+
+        cls = self._actor_class.__ray_actor_class__
+        return ClassNode(cls, self.remote, args, kwargs, self._actor_options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ActorClassWithOptions, (self._actor_class, self._actor_options)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 import types
 import warnings
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heliostat import _heliostat
 from heliostat.core import signature
 from heliostat.core.annotations import RayDeprecationWarning
 from heliostat.core.options import METHOD, check_method_options
+
+if TYPE_CHECKING:
+    from heliostat.core.graph import ClassMethodNode
 
 
 class Method(NamedTuple):
@@ -150,12 +153,16 @@ def make_slot(
         min_args=least,
         max_args=most,
         on_options=on_options,
-        on_bind=_no_graphs,
+        on_bind=_node,
     )
 
 
-def _no_graphs(*_: Any) -> NoReturn:
-    raise NotImplementedError("task graphs (.bind) are not in this release")
+def _node(
+    bound: _heliostat.ActorMethod, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> ClassMethodNode:
+    from heliostat.core.graph import ClassMethodNode
+
+    return ClassMethodNode(bound, args, kwargs)
 
 
 def _with_options(method: Method, options: dict[str, Any]) -> tuple[str, Method]:

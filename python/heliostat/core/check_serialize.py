@@ -13,7 +13,7 @@ class FailureTuple:
 
     def __init__(self, obj: Any, name: str, parent: Any) -> None:
         self.obj = obj
-        self.name = name
+        self.name = self.path = name
         self.parent = parent
 
     def __repr__(self) -> str:

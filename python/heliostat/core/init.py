@@ -7,6 +7,7 @@ needed before it is started; the rest of the package is loaded while it starts.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,11 @@ def init(
     if idle:
         logger.warning("Without effect in this release of Heliostat: %s", ", ".join(idle))
     job = _job(job_config, namespace, runtime_env)
+    encoding = settings.text("LOGGING_CONFIG_ENCODING")
+    if logging_config is not None:
+        job.set_py_logging_config(logging_config)
+    elif encoding and job.py_logging_config is None:
+        job.set_py_logging_config(logs.LoggingConfig(encoding=encoding))
     options = _node_options(num_cpus, num_gpus, resources, labels, object_store_memory, kwargs)
     found = addresses.resolve(address, options.temp_dir)
     if found is None:
@@ -125,8 +131,8 @@ def init(
             )
         begun = session.begin(found, job, _log_to_driver(log_to_driver))
         logger.info("Connected to the cluster at %s", begun.address.control_address)
-    if logging_config is not None:
-        logging_config.apply()
+    if job.py_logging_config is not None:
+        job.py_logging_config.apply()
     return _context()
 
 
@@ -165,9 +171,9 @@ def _job(
 ) -> JobConfig:
     job = given if isinstance(given, JobConfig) else JobConfig.from_json(given or {})
     if runtime_env is not None:
-        check_runtime_env(runtime_env, of_job=True)
+        check_runtime_env(runtime_env)
         job.set_runtime_env(runtime_env)
-    check_runtime_env(job.runtime_env, of_job=True)
+    check_runtime_env(job.runtime_env)
     name = namespace if namespace is not None else job.ray_namespace or settings.text("NAMESPACE")
     if name is not None:
         if not isinstance(name, str):
@@ -216,6 +222,14 @@ def check_node_options(options: NodeOptions) -> None:
             raise AssertionError(
                 f"{dict(options.resources)} -> `{name}` cannot be a custom resource because it is "
                 f"one of the default resources. Use `{keyword}` instead."
+            )
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if options.num_gpus and visible is not None:
+        devices = [name for name in visible.split(",") if name.strip()]
+        if options.num_gpus > len(devices):
+            raise ValueError(
+                f"Attempting to start a node with {options.num_gpus:g} GPUs, but "
+                f"CUDA_VISIBLE_DEVICES names only {len(devices)}: {devices}."
             )
     for name, quantity in named.items():
         if quantity is None:

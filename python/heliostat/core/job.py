@@ -11,6 +11,7 @@ from typing import Any
 
 from heliostat.core.logging_config import LoggingConfig
 from heliostat.core.runtime_env import check_runtime_env, module_folder
+from heliostat.core.worker_setup import import_place
 
 LIFETIMES = ("detached", "non_detached")
 
@@ -51,7 +52,7 @@ class JobConfig:
     ) -> None:
         """The environment of the job's workers."""
         if validate:
-            check_runtime_env(runtime_env, of_job=True)
+            check_runtime_env(runtime_env)
         self.runtime_env = dict(runtime_env or {})
 
     def set_py_logging_config(self, logging_config: LoggingConfig | None = None) -> None:
@@ -76,7 +77,7 @@ class JobConfig:
     def first_on_path(self) -> list[str]:
         """The folders that come before the driver's own on the ``sys.path`` of the job's workers."""
         packages = map(module_folder, self.runtime_env.get("py_modules") or [])
-        return [*self.code_search_path, *(os.path.dirname(package) for package in packages)]
+        return [*self.code_search_path, *map(import_place, packages)]
 
     @classmethod
     def from_json(cls, job_config_json: Mapping[str, Any]) -> JobConfig:

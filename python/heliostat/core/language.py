@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, NoReturn
 
 SCRIPT_MODE = 0
@@ -10,7 +11,7 @@ SPILL_WORKER_MODE = 2
 RESTORE_WORKER_MODE = 3
 
 
-class Language:
+class Language(Enum):
     """The languages that a worker can be written in."""
 
     PYTHON = 0
@@ -30,6 +31,11 @@ def java_actor_class(class_name: str) -> NoReturn:
 
 def cpp_function(function_name: str) -> NoReturn:
     """A function written in C++."""
+    raise NotImplementedError("C++ workers are not supported")
+
+
+def cpp_actor_class(create_function_name: str, class_name: str) -> NoReturn:
+    """An actor class written in C++."""
     raise NotImplementedError("C++ workers are not supported")
 
 

@@ -1,4 +1,4 @@
-"""How the loggers of a driver write."""
+"""How the loggers of drivers and workers write."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import dataclasses
 import json
 import logging
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
+from heliostat import _heliostat
+
 FORMAT = "%(asctime)s\t%(levelname)s %(filename)s:%(lineno)s -- %(message)s"
 ENCODINGS = ("TEXT", "JSON")
+_KNOWN = vars(logging.makeLogRecord({})).keys() | {"asctime", "message"}
 _STANDARD = ("asctime", "levelname", "message", "filename", "lineno", "process")
 
 
 @dataclasses.dataclass
 class LoggingConfig:
-    """Encoding and level of the root logger."""
+    """Encoding and level of the root loggers of the driver and its workers."""
 
     encoding: str = "TEXT"
     log_level: str = "INFO"
@@ -28,22 +32,55 @@ class LoggingConfig:
             raise ValueError(
                 f"Invalid encoding type: {self.encoding}. Valid encoding types are: {list(ENCODINGS)}"
             )
-        known = vars(logging.makeLogRecord({})).keys() | {"asctime", "message"}
         for name in self.additional_log_standard_attrs:
-            if name not in known:
+            if name not in _KNOWN:
                 raise ValueError(f"Unknown python logging standard attribute: {name}")
 
     def apply(self) -> None:
         """To the root logger of this process."""
-        handler = logging.StreamHandler()
-        names = [*_STANDARD, *self.additional_log_standard_attrs]
-        text = FORMAT + "".join(
-            f" {name}=%({name})s" for name in self.additional_log_standard_attrs
-        )
-        handler.setFormatter(_Json(names) if self.encoding == "JSON" else logging.Formatter(text))
+        handler = _ToStderr()
+        names = (*_STANDARD, *self.additional_log_standard_attrs)
+        handler.setFormatter(_Json(names) if self.encoding == "JSON" else _Text(names))
         root = logging.getLogger()
         root.handlers[:] = [handler]
         root.setLevel(self.log_level)
+        api = logging.getLogger("heliostat")
+        api.handlers.clear()
+        api.propagate = True
+
+
+def _added(record: logging.LogRecord) -> dict[str, Any]:
+    """What a record has beyond logging's own: the caller's ``extra``, ids, and the time in ns."""
+    given = {name: value for name, value in vars(record).items() if name not in _KNOWN}
+    return {**given, **_ids(), "timestamp_ns": time.time_ns()}
+
+
+def _ids() -> dict[str, str]:
+    """Whose record it is; nothing where there is no session."""
+    if not _heliostat.is_connected():
+        return {}
+    session, now = _heliostat.session(), _heliostat.current()
+    ids = {name: session[name] for name in ("job_id", "worker_id", "node_id")}
+    if session["is_driver"]:
+        return ids
+    running = {
+        "actor_id": now["actor_id"],
+        "task_id": now["task_id"],
+        "task_name": now["task_name"],
+        "task_func_name": now["function_name"],
+        "actor_name": now["actor_name"],
+    }
+    return {**ids, **{name: value for name, value in running.items() if value}}
+
+
+class _Text(logging.Formatter):
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(FORMAT)
+        self._names = [name for name in names if name not in _STANDARD]
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = {**{name: getattr(record, name, None) for name in self._names}, **_added(record)}
+        return " ".join([super().format(record), *(f"{k}={v}" for k, v in facts.items())])
 
 
 class _Json(logging.Formatter):
@@ -57,7 +94,7 @@ class _Json(logging.Formatter):
         fields: dict[str, Any] = {name: getattr(record, name, None) for name in self._names}
         if record.exc_info:
             fields["exc_text"] = self.formatException(record.exc_info)
-        return json.dumps(fields, default=str)
+        return json.dumps({**fields, **_added(record)}, default=str)
 
 
 def set_up(level: int | str, text_format: str | None) -> None:

@@ -128,8 +128,9 @@ class Folder:
 class LogPrinter:
     """A thread that shows the lines of the session's workers as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefixed: bool = True) -> None:
         self._folder = Folder.from_settings()
+        self._prefixed = prefixed and not settings.flag("DISABLE_WORKER_LOG_PREFIX", False)
         self._by_process = settings.flag("COLOR_PREFIX", False)
         self._ignore_unhandled = settings.flag("IGNORE_UNHANDLED_ERRORS", False)
         self._lock = threading.Lock()
@@ -173,7 +174,8 @@ class LogPrinter:
     def _show(self, lines: Iterable[Line]) -> None:
         for line in lines:
             stream = sys.stderr if line.is_stderr else sys.stdout
-            _write(stream, line.prefix, self._colour(line.pid), line.text)
+            prefix = line.prefix if self._prefixed else ""
+            _write(stream, prefix, self._colour(line.pid), line.text)
 
     def _colour(self, pid: int) -> int:
         if not self._by_process:
@@ -186,9 +188,9 @@ def _write(stream: TextIO | None, prefix: str, colour: int, text: str) -> None:
     if stream is None:
         return
     try:
-        if stream.isatty():
+        if prefix and stream.isatty():
             prefix = f"\x1b[{colour}m{prefix}\x1b[0m"
-        stream.write(f"{prefix} {text}\n")
+        stream.write(f"{prefix} {text}\n" if prefix else f"{text}\n")
         stream.flush()
     except (OSError, ValueError):
         pass  # closed by its owner

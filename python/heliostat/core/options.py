@@ -247,20 +247,6 @@ def _check_strategy(options: Mapping[str, Any]) -> None:
         )
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``.options()`` over what the decorator said; environments merge, everything else replaces."""
-    merged = {**base, **over}
-    if base.get("runtime_env") and over.get("runtime_env"):
-        env_vars = {
-            **(base["runtime_env"].get("env_vars") or {}),
-            **(over["runtime_env"].get("env_vars") or {}),
-        }
-        merged["runtime_env"] = {**base["runtime_env"], **over["runtime_env"]}
-        if env_vars:
-            merged["runtime_env"]["env_vars"] = env_vars
-    return merged
-
-
 def remote_usage() -> str:
     """What ``@remote`` says when it is used the wrong way."""
     return (

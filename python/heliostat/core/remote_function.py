@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
 from heliostat import _heliostat
 from heliostat.core import resources, runtime_env, scheduling, signature
 from heliostat.core.annotations import RayDeprecationWarning
-from heliostat.core.options import check_task_options, merge
+from heliostat.core.options import check_task_options
 from heliostat.core.serialize import pickle_function
 
 if TYPE_CHECKING:
+    from heliostat.core.graph import FunctionNode
     from heliostat.core.plans import TaskPlan
 
 P = ParamSpec("P")
@@ -58,9 +59,11 @@ class RemoteFunction(Generic[P, R]):
         check_task_options(task_options, in_options=True)
         return FunctionWithOptions(self, task_options)
 
-    def bind(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
         """A node of a task graph."""
-        raise NotImplementedError("task graphs (.bind) are not in this release")
+        from heliostat.core.graph import FunctionNode
+
+        return FunctionNode(self.remote, args, kwargs, self._default_options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
         name = self._function_name
@@ -84,12 +87,14 @@ class FunctionWithOptions(Generic[P, R]):
         functools.update_wrapper(self, of._function)  # type: ignore[arg-type] # cannot be called
         self._remote_function = of
         self._task_options = dict(task_options)
-        merged = merge(of._default_options, task_options)
+        merged = {**of._default_options, **task_options}
         self.remote: Callable[..., Any] = _caller(of._pickled, merged).remote
 
-    def bind(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
         """A node of a task graph."""
-        self._remote_function.bind(*args, **kwargs)
+        from heliostat.core.graph import FunctionNode
+
+        return FunctionNode(self.remote, args, kwargs, self._task_options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FunctionWithOptions, (self._remote_function, self._task_options)

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
 from heliostat.core import session
 from heliostat.core.annotations import RayDeprecationWarning
-from heliostat.core.runtime_env import RuntimeEnv
+from heliostat.core.runtime_env import RuntimeEnv, of_user
 
 if TYPE_CHECKING:
     from heliostat.core.actor_handle import ActorHandle
     from heliostat.core.plans import Current
+
+# Kinds that programs ask for by name; only GPUs are assigned here.
+_OTHER_ACCELERATORS = (
+    "TPU",
+    "neuron_cores",
+    "HPU",
+    "NPU",
+    "RBLN",
+    "FURIOSA",
+    "MBLT",
+    "TTNPU",
+)
 
 _WORKERS_ONLY = "This method is only available when the process is a worker."
 
@@ -85,12 +98,10 @@ class RuntimeContext:
         return _current()["placement_group_id"]
 
     def is_canceled(self) -> bool:
-        """Whether somebody has cancelled the running call of an actor."""
+        """Whether somebody has cancelled the running call."""
         now = _current()
         if now["is_driver"]:
             raise RuntimeError(_WORKERS_ONLY)
-        if now["actor_id"] is None:
-            raise RuntimeError("This method is only available in an actor.")
         return now["is_canceled"]
 
     @property
@@ -113,18 +124,17 @@ class RuntimeContext:
 
     def get_assigned_resources(self) -> dict[str, float]:
         """What the running task or actor holds."""
-        now = _current()
-        if now["is_driver"]:
-            raise AssertionError(_WORKERS_ONLY)
-        return dict(now["resources"])
+        _workers_only()
+        return dict(_current()["resources"])
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """The devices of each kind."""
-        return {"GPU": [str(name) for name in _current()["gpu_ids"]]}
+        """The devices of each kind; empty lists for kinds that no node here can have."""
+        none: dict[str, list[str]] = {kind: [] for kind in _OTHER_ACCELERATORS}
+        return {"GPU": [str(name) for name in _current()["gpu_ids"]], **none}
 
     def get_runtime_env_string(self) -> str:
         """The runtime environment as JSON."""
-        return _current()["runtime_env"] or "{}"
+        return json.dumps(of_user(_current()["runtime_env"]))
 
     @property
     def runtime_env(self) -> RuntimeEnv:
@@ -164,15 +174,17 @@ class RuntimeContext:
     def task_id(self) -> Any:
         """Deprecated."""
         _deprecated("task_id", "get_task_id()")
+        _workers_only()
         found = self.get_task_id()
-        return _heliostat.TaskID.from_hex(found) if found else _heliostat.TaskID.nil()
+        return _heliostat.TaskID.from_hex(found) if found else None
 
     @property
     def actor_id(self) -> Any:
         """Deprecated."""
         _deprecated("actor_id", "get_actor_id()")
+        _workers_only()
         found = self.get_actor_id()
-        return _heliostat.ActorID.from_hex(found) if found else _heliostat.ActorID.nil()
+        return _heliostat.ActorID.from_hex(found) if found else None
 
     @property
     def current_placement_group_id(self) -> Any:
@@ -202,6 +214,11 @@ def _current() -> Current:
     return _heliostat.current()
 
 
+def _workers_only() -> None:
+    if _current()["is_driver"]:
+        raise AssertionError(_WORKERS_ONLY)
+
+
 def _deprecated(what: str, instead: str) -> None:
     warnings.warn(
         f"RuntimeContext.{what} is deprecated. Use {instead} instead.",
@@ -214,6 +231,7 @@ _context = RuntimeContext()
 
 
 def get_runtime_context() -> RuntimeContext:
-    """The caller's context."""
-    session.ensure()
+    """The caller's context; what it knows of a session is asked when it is read."""
+    if session.begins_by_itself():
+        session.ensure()
     return _context

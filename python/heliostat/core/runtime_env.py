@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+from heliostat.core import worker_setup
+
 # Fields that mean something to users of the API, and that no part of the core applies yet.
 UNSUPPORTED = (
     "pip",
@@ -16,12 +18,14 @@ UNSUPPORTED = (
     "container",
     "image_uri",
     "py_executable",
-    "worker_process_setup_hook",
     "nsight",
     "_nsight",
     "rocprof_sys",
     "java_jars",
 )
+
+
+ARCHIVES = (".zip", ".whl")  # what Python imports from as it is
 
 
 class RuntimeEnvConfig(dict[str, Any]):
@@ -56,7 +60,7 @@ class RuntimeEnv(dict[str, Any]):
 
     def __init__(self, **fields: Any) -> None:
         given = {name: value for name, value in fields.items() if value is not None}
-        check_runtime_env(given, of_job=True)
+        check_runtime_env(given)
         super().__init__(given)
 
     def env_vars(self) -> dict[str, str]:
@@ -74,7 +78,7 @@ class RuntimeEnv(dict[str, Any]):
     @classmethod
     def deserialize(cls, text: str) -> RuntimeEnv:
         """From JSON."""
-        return cls(**from_json(text))
+        return cls(**of_user(text))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (dict(self),)
@@ -84,7 +88,7 @@ def _rebuild(fields: dict[str, Any]) -> RuntimeEnv:
     return RuntimeEnv(**fields)
 
 
-def check_runtime_env(env: Mapping[str, Any] | None, of_job: bool = False) -> None:
+def check_runtime_env(env: Mapping[str, Any] | None) -> None:
     """Refuse what cannot be made, at the call that asks for it."""
     if env is None:
         return
@@ -97,14 +101,12 @@ def check_runtime_env(env: Mapping[str, Any] | None, of_job: bool = False) -> No
     if env.get("working_dir"):
         _check_folder("working_dir", env["working_dir"])
     if env.get("py_modules"):
-        if not of_job:
-            raise NotImplementedError("runtime_env['py_modules'] is supported for whole jobs only")
         if not isinstance(env["py_modules"], list):
             raise TypeError(
                 f"runtime_env['py_modules'] must be a list, got {type(env['py_modules'])}"
             )
         for place in env["py_modules"]:
-            _check_folder("py_modules", module_folder(place))
+            _check_module(module_folder(place))
 
 
 def _check_env_vars(env_vars: Any) -> None:
@@ -135,6 +137,12 @@ def _check_folder(field: str, place: Any) -> None:
         raise ValueError(f"runtime_env[{field!r}] = {str(place)!r}: no such folder")
 
 
+def _check_module(place: Any) -> None:
+    if str(place).endswith(ARCHIVES) and os.path.isfile(place):
+        return
+    _check_folder("py_modules", place)
+
+
 def module_folder(module: Any) -> Any:
     """The folder of a package that is given as a folder or as the imported module."""
     if isinstance(module, ModuleType):
@@ -142,21 +150,38 @@ def module_folder(module: Any) -> Any:
     return os.path.abspath(module) if isinstance(module, str | os.PathLike) else module
 
 
-def to_json(env: Mapping[str, Any] | None) -> str:
-    """Canonical JSON, so that equal environments share workers; empty for none."""
-    if not env:
-        return ""
-    plain = {name: value for name, value in env.items() if value}
+def to_json(env: Mapping[str, Any] | None, logging: Mapping[str, Any] | None = None) -> str:
+    """Canonical JSON, so that equal environments share workers; empty for none.
+
+    What a worker has to do by itself goes into a variable of its own, see :mod:`worker_setup`.
+    """
+    plain = {name: value for name, value in (env or {}).items() if value}
+    if logging is not None:
+        plain["_logging"] = dict(logging)
     if "working_dir" in plain:
         plain["working_dir"] = os.path.abspath(plain["working_dir"])
     if "py_modules" in plain:
         plain["py_modules"] = [module_folder(place) for place in plain["py_modules"]]
+    if "worker_process_setup_hook" in plain:
+        hook = plain["worker_process_setup_hook"]
+        plain["worker_process_setup_hook"] = worker_setup.hook_text(hook)
+    if setup := worker_setup.packed(plain):
+        plain["env_vars"] = {**(plain.get("env_vars") or {}), worker_setup.VARIABLE: setup}
     return json.dumps(plain, sort_keys=True, separators=(",", ":")) if plain else ""
 
 
 def from_json(text: str) -> dict[str, Any]:
     """Back again; nothing for the empty text."""
-    return dict(json.loads(text)) if text else {}
+    env: dict[str, Any] = json.loads(text) if text else {}
+    env_vars = env.get("env_vars") or {}
+    if env_vars.pop(worker_setup.VARIABLE, None) is not None and not env_vars:
+        del env["env_vars"]
+    return env
+
+
+def of_user(text: str) -> dict[str, Any]:
+    """Back again, without what the user has not said."""
+    return {name: value for name, value in from_json(text).items() if name != "_logging"}
 
 
 def inherit(parent: str, child: Mapping[str, Any] | None) -> str:

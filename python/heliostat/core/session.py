@@ -7,6 +7,7 @@ runtime before any user code runs, and nothing here touches it.
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import importlib
 import logging
 import os
@@ -108,7 +109,8 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
         if log_to_driver:
             from heliostat.core.logs import LogPrinter
 
-            session.printer = LogPrinter()
+            # Records that say whose they are need no prefix.
+            session.printer = LogPrinter(prefixed=job.py_logging_config is None)
             session.printer.start()
         _session = session
         _end_with_the_process()
@@ -125,6 +127,8 @@ def _connect(
     address: NodeAddress, job: JobConfig, token: str, log_to_driver: bool, owned: bool
 ) -> None:
     code = driver_code(job.first_on_path())
+    records = dataclasses.asdict(job.py_logging_config) if job.py_logging_config else None
+    environment = to_json(job.runtime_env, records)
     _heliostat.connect(
         node_socket=address.node_socket,
         token=token,
@@ -135,13 +139,13 @@ def _connect(
         owns_cluster=owned,
         sys_path=code.sys_path,
         cwd=code.cwd,
-        runtime_env=to_json(job.runtime_env),
+        runtime_env=environment,
         script=code.script,
     )
     # The first call comes at once, mostly; and who makes it where everything has just been started
     # takes the time for that of a call.
     wait = FIRST_WORKER_S if owned else None
-    _heliostat.expect(to_json(job.runtime_env), 1, preload.loaded(), wait)
+    _heliostat.expect(environment, 1, preload.loaded(), wait)
 
 
 def end() -> None:
@@ -183,9 +187,14 @@ def _begin_by_itself() -> None:
     with _lock:
         if _heliostat.is_connected():
             return
-        if _start is None or not settings.flag("ENABLE_AUTO_CONNECT", True):
+        if _start is None or not begins_by_itself():
             raise not_started()
         _start()
+
+
+def begins_by_itself() -> bool:
+    """Whether whatever needs a session may begin one."""
+    return settings.flag("ENABLE_AUTO_CONNECT", True)
 
 
 def ensure() -> None:

@@ -21,6 +21,7 @@ import contextlib
 import gc
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -38,6 +39,7 @@ _MESSAGE_MAX = 1 << 20
 # to be done.
 _LATER = {"torch": ("torch.distributed", "torch._dynamo")}
 _LATER_MS = 1_500
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 # Where a worker is to run, on its way through the environment.
 _CWD = "HELIOSTAT_WORKER_CWD"
@@ -181,7 +183,12 @@ class Zygote:
 
 
 def _environment(request: dict[str, Any]) -> dict[str, str]:
-    environment: dict[str, str] = dict(request.get("env") or {})
+    given: dict[str, str] = dict(request.get("env") or {})
+    # `${NAME}` stands for what the node has there.
+    environment = {
+        name: _VARIABLE.sub(lambda found: os.environ.get(found[1], ""), value)
+        for name, value in given.items()
+    }
     environment["HELIOSTAT_WORKER_ID"] = request["worker_id"]
     if cwd := request.get("cwd"):
         environment[_CWD] = cwd
@@ -208,8 +215,10 @@ def _work() -> None:
     if cwd := os.environ.pop(_CWD, None):
         os.chdir(cwd)
         sys.path.insert(0, cwd)
-    from heliostat.core import worker_main
+    from heliostat.core import worker_main, worker_setup
 
+    if setup := os.environ.pop(worker_setup.VARIABLE, None):
+        worker_setup.apply(setup)
     worker_main.main()
 
 

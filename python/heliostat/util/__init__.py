@@ -1,6 +1,7 @@
-"""Helpers on top of the core API."""
+"""Helpers on top of the core API.
 
-from __future__ import annotations
+No ``from __future__ import annotations`` here: its name would hide the module of that name.
+"""
 
 from typing import TYPE_CHECKING, Any
 

@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from multiprocessing import TimeoutError  # noqa: A004 - its own, and no subclass of the builtin
 from typing import Any
 
@@ -111,6 +111,33 @@ def _unwrap(result: Any) -> Any:
     return result
 
 
+class IMapIterator:
+    """The results of :meth:`Pool.imap` and its sister, as they come."""
+
+    def __init__(self, chunks: list[Any], in_order: bool = True) -> None:
+        self._chunks, self._in_order = chunks, in_order
+        self._results: list[Any] = []  # of the chunk that is being handed out
+
+    def __iter__(self) -> IMapIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return self.next()
+
+    def next(self, timeout: float | None = None) -> Any:
+        """The next result, or its error; ``TimeoutError`` after ``timeout`` seconds without one."""
+        if not self._results:
+            if not self._chunks:
+                raise StopIteration
+            among = self._chunks[:1] if self._in_order else self._chunks
+            ready, _ = heliostat.wait(among, timeout=timeout)
+            if not ready:
+                raise TimeoutError
+            self._chunks.remove(ready[0])
+            self._results = list(heliostat.get(ready[0]))
+        return _unwrap(self._results.pop(0))
+
+
 class Pool:
     """A pool of processes on the cluster.
 
@@ -206,20 +233,18 @@ class Pool:
 
     def imap(
         self, func: Function, iterable: Iterable[Any], chunksize: int | None = 1
-    ) -> Iterator[Any]:
+    ) -> IMapIterator:
         """``func`` of every item, in order, as they come."""
         self._check()
-        chunks = self._chunks(func, [((item,), {}) for item in iterable], chunksize)
-        return (_unwrap(result) for chunk in chunks for result in heliostat.get(chunk))
+        return IMapIterator(self._chunks(func, [((item,), {}) for item in iterable], chunksize))
 
     def imap_unordered(
         self, func: Function, iterable: Iterable[Any], chunksize: int | None = 1
-    ) -> Iterator[Any]:
+    ) -> IMapIterator:
         """``func`` of every item, in the order they are ready."""
         self._check()
         chunks = self._chunks(func, [((item,), {}) for item in iterable], chunksize)
-        ready = heliostat.util.as_completed(chunks, chunk_size=1)
-        return (_unwrap(result) for chunk in ready for result in chunk)
+        return IMapIterator(chunks, in_order=False)
 
     def _chunks(
         self,

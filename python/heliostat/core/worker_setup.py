@@ -1,0 +1,67 @@
+"""What a worker does to itself before it serves: the parts of its environment that are not variables.
+
+The submitting side puts them into one variable (:func:`packed`); the worker takes it out and acts on
+it (:func:`apply`) before any user code is loaded.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+VARIABLE = "HELIOSTAT_WORKER_SETUP"
+
+# The fields of an environment that are acted on here. `_logging` is the job's, not the user's.
+FIELDS = ("_logging", "py_modules", "worker_process_setup_hook")
+
+
+def packed(env: Mapping[str, Any]) -> str:
+    """What the worker is to do, as text; empty for nothing."""
+    found = {name: env[name] for name in FIELDS if env.get(name)}
+    return json.dumps(found, sort_keys=True, separators=(",", ":")) if found else ""
+
+
+def apply(text: str) -> None:
+    """Do it; an error ends the worker, and is what its start failed with."""
+    setup: dict[str, Any] = json.loads(text)
+    for package in reversed(setup.get("py_modules") or []):
+        sys.path.insert(0, import_place(package))
+    if fields := setup.get("_logging"):
+        from heliostat.core.logging_config import LoggingConfig
+
+        LoggingConfig(**fields).apply()
+    if hook := setup.get("worker_process_setup_hook"):
+        _hook(hook)()
+
+
+def import_place(package: str) -> str:
+    """What goes on ``sys.path``: the folder around a package, or an archive itself."""
+    return os.path.dirname(package) if os.path.isdir(package) else package
+
+
+def hook_text(hook: Any) -> str:
+    """A hook as text: ``module.function``, or a function by value."""
+    if isinstance(hook, str):
+        return hook
+    if not callable(hook):
+        raise TypeError(
+            "runtime_env['worker_process_setup_hook'] must be a function or the name of one, "
+            f"got {type(hook)}"
+        )
+    from heliostat.core.serialize import pickle_function
+
+    return "pickled:" + base64.b64encode(pickle_function(hook)).decode()
+
+
+def _hook(text: str) -> Any:
+    if text.startswith("pickled:"):
+        import cloudpickle
+
+        return cloudpickle.loads(base64.b64decode(text.removeprefix("pickled:")))
+    module, _, name = text.rpartition(".")
+    return getattr(importlib.import_module(module), name)
