@@ -143,7 +143,7 @@ def test_a_return_value_that_cannot_be_pickled_is_an_error_of_the_task() -> None
         ray.get(bad.remote())
 
 
-@pytest.mark.contract("F3.11")
+@pytest.mark.contract("F3.11", "F14.04")
 def test_inspect_serializability_finds_the_culprit(capsys: pytest.CaptureFixture[str]) -> None:
     lock = threading.Lock()
 

@@ -82,6 +82,9 @@ pub(crate) struct Offer {
     /// The object store's size, in bytes [default: 30 % of the memory].
     #[arg(long, value_name = "BYTES")]
     pub(crate) object_store_memory: Option<u64>,
+    /// The folder for objects that the store has no room for [default: in the session's folder].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) object_spilling_directory: Option<PathBuf>,
     /// The node's name, for people [default: its IP].
     #[arg(long, value_name = "NAME")]
     pub(crate) node_name: Option<String>,
@@ -278,7 +281,6 @@ const IGNORED: &[(&str, bool)] = &[
     ("dashboard-agent-grpc-port", true),
     ("runtime-env-agent-port", true),
     ("plasma-directory", true),
-    ("object-spilling-directory", true),
     ("system-config", true),
     ("autoscaling-config", true),
     ("no-monitor", false),

@@ -95,6 +95,20 @@ impl Session {
         fs::rename(&draft, temp_dir.join(LATEST_LINK))
     }
 
+    /// Where objects go that the store has no room for: in the session's folder, or in one of its own
+    /// within another, to which a link here leads whoever cleans up after a daemon that was killed.
+    pub(crate) fn spill_dir(&self, given: Option<&Path>) -> Result<PathBuf, String> {
+        let usual = self.dir.join("spill");
+        let Some(folder) = given else { return Ok(usual) };
+        let own = folder.join(self.dir.file_name().unwrap_or_default());
+        let failed = |error| format!("`--object-spilling-directory` {}: {error}", own.display());
+        DirBuilder::new().recursive(true).mode(0o700).create(&own).map_err(failed)?;
+        match symlink(&own, usual) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
+            _ => Ok(own),
+        }
+    }
+
     /// Keeps what the daemon says when it is ready, for those who look for it.
     pub(crate) fn keep_ready(&self, line: &str) -> io::Result<()> {
         write_whole(&self.dir.join(READY_FILE), line)

@@ -103,6 +103,10 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
     add("object-store-memory", offer.object_store_memory.map(|value| value.to_string()));
     add("node-name", offer.node_name.clone());
     add("metrics-export-port", offer.metrics_export_port.map(|value| value.to_string()));
+    let spill = offer.object_spilling_directory.as_deref().map(|folder| {
+        std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string()
+    });
+    add("object-spilling-directory", spill);
     let labels = match &args.labels_file {
         Some(path) => {
             let text = fs::read_to_string(path)

@@ -506,7 +506,9 @@ impl Node {
         if *failures >= WORKER_START_FAILURES_MAX {
             let text =
                 format!("{failures} workers in a row could not be started; the last one: {cause}");
-            self.fail_demands(key, &Failure::new(FailureKind::System, text));
+            // What is peculiar to these workers is their environment, if they have one of their own.
+            let kind = if key.1.is_empty() { FailureKind::System } else { FailureKind::RuntimeEnv };
+            self.fail_demands(key, &Failure::new(kind, text));
         }
     }
 

@@ -173,6 +173,7 @@ impl Daemon {
         setup: Setup,
         clock: Clock,
         arena: Arc<Arena>,
+        disk: Disk,
         zygote: Zygote,
         zygote_options: ZygoteOptions,
         gate: Arc<Gate>,
@@ -184,7 +185,7 @@ impl Daemon {
     ) -> Self {
         Self {
             node: Node::new(setup, clock.now_ms()),
-            disk: Disk::new(session_dir.join("spill"), Arc::clone(&arena), inputs.clone()),
+            disk,
             clock,
             arena,
             zygote,

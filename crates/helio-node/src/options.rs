@@ -22,6 +22,10 @@ pub struct Options {
     pub labels: BTreeMap<String, String>,
     /// The object store's size in bytes; `None`: 30 % of the memory.
     pub object_store_memory: Option<u64>,
+    /// The part of the memory that the store takes when its size is not said; `None`: 30 %.
+    pub store_part: Option<f64>,
+    /// The most that it takes then; `None`: 200 GB.
+    pub store_max: Option<u64>,
     /// The memory to offer in bytes; `None`: what the object store leaves.
     pub memory: Option<u64>,
     /// The part of the machine's memory that may be in use before workers are ended.
@@ -35,6 +39,8 @@ pub struct Options {
     pub metrics_port: u16,
     /// The session's folder.
     pub session_dir: PathBuf,
+    /// Where objects go that the store has no room for.
+    pub spill_dir: PathBuf,
     /// The session's name.
     pub session_name: String,
     /// The folder of all sessions.

@@ -22,12 +22,14 @@ use tokio::sync::mpsc;
 use crate::core::{Daemon, INPUTS_MAX};
 use crate::memory::Monitor;
 use crate::options::{Options, Ready};
+use crate::spill::Disk;
 use crate::zygote::{Kind, Zygote, ZygoteOptions};
 use crate::{Error, control, listen, metrics};
 
-/// The part of the memory that the object store takes when nothing is said, and the least of it.
+/// The part of the memory that the object store takes when nothing is said, the least and the most of it.
 const STORE_PART: f64 = 0.3;
 const STORE_MIN: u64 = 64 << 20;
+const STORE_DEFAULT_MAX: u64 = 200_000_000_000;
 
 /// How many idle workers are kept beyond one a CPU.
 const IDLE_SPARE: usize = 2;
@@ -85,10 +87,12 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         hello.clone(),
         inputs.clone(),
     );
+    let disk = Disk::new(options.spill_dir.clone(), Arc::clone(&arena), inputs.clone());
     let daemon = Daemon::new(
         setup,
         Clock::start(),
         arena,
+        disk,
         zygote,
         zygote_options,
         gate,
@@ -103,8 +107,11 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
 
 fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
     let memory = machine::memory();
-    let store_size =
-        options.object_store_memory.unwrap_or((memory as f64 * STORE_PART) as u64).max(STORE_MIN);
+    let store_size = options.object_store_memory.unwrap_or_else(|| {
+        let part = options.store_part.unwrap_or(STORE_PART).clamp(0.0, 1.0);
+        ((memory as f64 * part) as u64).min(options.store_max.unwrap_or(STORE_DEFAULT_MAX))
+    });
+    let store_size = store_size.max(STORE_MIN);
     let cpus = options.num_cpus.unwrap_or(machine::cpus() as f64);
     // Whoever says how many GPUs there are is believed: they may be logical.
     let found = machine::gpus();

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, TextIO
 
 
 class FailureTuple:
-    """A part that cannot be pickled: the object, its name, and what holds it."""
+    """A part that cannot be pickled: the object, its name, what holds it, and the names down to it."""
 
-    def __init__(self, obj: Any, name: str, parent: Any) -> None:
+    def __init__(self, obj: Any, name: str, parent: Any, path: tuple[str, ...] = ()) -> None:
         self.obj = obj
-        self.name = self.path = name
+        self.name = name
         self.parent = parent
+        self.path = path or (name,)
 
     def __repr__(self) -> str:
         return f"FailTuple({self.name} [obj={_short(self.obj)}, parent={_short(self.parent)}])"
@@ -49,7 +50,7 @@ def inspect_serializability(
     _say(out, 0, "=" * min(len(title), 80), title, "=" * min(len(title), 80))
     failures: set[FailureTuple] = set()
     shown = name if name is not None else getattr(base_obj, "__name__", type(base_obj).__name__)
-    ok = _check(_Part("", shown, base_obj), None, depth, 0, failures, out, set())
+    ok = _check(_Part("", shown, base_obj), None, depth, (), failures, out, set())
     if not ok:
         rule = "=" * 80
         _say(out, 0, rule, "What cannot be pickled:", "")
@@ -63,7 +64,7 @@ def _check(
     part: _Part,
     parent: Any,
     depth: int,
-    level: int,
+    above: tuple[str, ...],
     failures: set[FailureTuple],
     out: TextIO,
     seen: set[int],
@@ -71,14 +72,15 @@ def _check(
     reason = _why_not(part.value)
     if reason is None:
         return True
-    _say(out, level, f"!!! FAIL serialization{part.how and ' of ' + part.how}: {reason}")
+    path = (*above, part.name)
+    _say(out, len(above), f"!!! FAIL serialization{part.how and ' of ' + part.how}: {reason}")
     guilty = False
     if depth > 0 and id(part.value) not in seen:
         seen.add(id(part.value))
         for inner in _parts(part.value):
-            guilty |= not _check(inner, part.value, depth - 1, level + 1, failures, out, seen)
+            guilty |= not _check(inner, part.value, depth - 1, path, failures, out, seen)
     if not guilty:
-        failures.add(FailureTuple(part.value, part.name, parent))
+        failures.add(FailureTuple(part.value, part.name, parent, path))
     return False
 
 

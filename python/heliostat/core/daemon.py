@@ -41,6 +41,7 @@ class NodeOptions:
     node_name: str | None = None
     metrics_export_port: int | None = None
     temp_dir: Path = Path(settings.TEMP_DIR)
+    spill_dir: Path | None = None  # for objects that the store has no room for
     env: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self) -> list[str]:
@@ -60,6 +61,7 @@ class NodeOptions:
             "--resources": json.dumps(dict(self.resources)) if self.resources else None,
             "--labels": json.dumps(dict(self.labels)) if self.labels else None,
             "--temp-dir": self.temp_dir,
+            "--object-spilling-directory": self.spill_dir,
             "--python": sys.executable,
         }
         for name, value in optional.items():

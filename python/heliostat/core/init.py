@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core import address as addresses
@@ -34,12 +35,12 @@ _OF_THE_DAEMON = (
     "_node_name",
     "_memory",
     "_metrics_export_port",
+    "object_spilling_directory",
 )
 _WITHOUT_EFFECT = (
     "_system_config",
     "_tracing_startup_hook",
     "_plasma_directory",
-    "object_spilling_directory",
 )
 _IGNORED = (
     "_driver_object_store_memory",
@@ -196,6 +197,7 @@ def _node_options(
     object_store_memory: int | None,
     hidden: Mapping[str, Any],
 ) -> NodeOptions:
+    spill = hidden.get("object_spilling_directory")
     wanted = NodeOptions(
         owned=True,
         num_cpus=num_cpus,
@@ -208,6 +210,7 @@ def _node_options(
         node_name=hidden.get("_node_name"),
         metrics_export_port=hidden.get("_metrics_export_port"),
         temp_dir=settings.temp_dir(hidden.get("_temp_dir")),
+        spill_dir=Path(spill).absolute() if spill else None,
     )
     check_node_options(wanted)
     return wanted

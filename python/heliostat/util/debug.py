@@ -32,3 +32,11 @@ def enable_periodic_logging() -> None:
     """From now on a key is logged again after a minute."""
     global _periodic
     _periodic = True
+
+
+def reset_log_once(key: str | None = None) -> None:
+    """Forget that a key, or any key, has been seen."""
+    if key is None:
+        _logged.clear()
+    else:
+        _logged.pop(key, None)

@@ -184,6 +184,7 @@ def retries_by_variable() -> Any:
         try:
             ray.get(crash.remote(), timeout=60)
         except Exception as error:
+            print()  # the line before it may be somebody else's
             print(">", type(error).__name__, len(open(path).read()))
         """,
         env={"RAY_TASK_MAX_RETRIES": "1"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from multiprocessing import JoinableQueue
+
 from heliostat.util.multiprocessing.pool import (
     AsyncResult,
     Pool,
@@ -9,4 +11,4 @@ from heliostat.util.multiprocessing.pool import (
     TimeoutError,  # noqa: A004 - the standard library's pool has its own, too
 )
 
-__all__ = ["AsyncResult", "Pool", "PoolTaskError", "TimeoutError"]
+__all__ = ["AsyncResult", "JoinableQueue", "Pool", "PoolTaskError", "TimeoutError"]
