@@ -112,6 +112,7 @@ pub(crate) fn tested() -> Outcome<Venv> {
     } else {
         setup()?;
     }
+    need(&venv, &["test"])?;
     tools()
 }
 

@@ -265,6 +265,14 @@ def _preload() -> None:
         traceback.print_exc()
 
 
+def _offer_programs() -> None:
+    """Let workers find the programs of their environment, whether or not it was activated."""
+    programs = os.path.dirname(sys.executable)
+    path = os.environ.get("PATH", os.defpath)
+    if programs and programs not in path.split(os.pathsep):
+        os.environ["PATH"] = f"{programs}{os.pathsep}{path}"
+
+
 def main() -> None:
     """Run the zygote and, in each child, the worker."""
     if sys.path and os.path.abspath(sys.path[0] or ".") == _HERE:
@@ -281,6 +289,7 @@ def main() -> None:
     os.dup2(null, 0)
     os.close(null)
     sys.argv = ["heliostat-worker"]
+    _offer_programs()
     _preload()
     _freeze()
     Zygote(channel).serve()

@@ -1,0 +1,36 @@
+"""What workers find in their environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.heliostat_only("on Ray workers see the PATH of the driver only")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("/usr/bin:/bin", "{programs}:/usr/bin:/bin"),
+        ("/bin:{programs}", "/bin:{programs}"),
+    ],
+)
+def test_programs_of_the_virtual_environment(run_driver: Any, before: str, after: str) -> None:
+    """Also where it was not activated: `.venv/bin/python train.py`."""
+    programs = os.path.dirname(sys.executable)
+    script = """
+import os
+import ray
+
+ray.init(num_cpus=1)
+
+@ray.remote
+def path():
+    return os.environ["PATH"]
+
+print(f"path={ray.get(path.remote())}")
+"""
+    done = run_driver(script, env={"PATH": before.format(programs=programs)}).check()
+    assert done.value("path") == after.format(programs=programs)
