@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 from ray import train
 from ray.train import (
     Checkpoint,
@@ -283,56 +282,3 @@ def test_a_filesystem_of_pyarrow(fit: Any, tmp_path: Path) -> None:
     first = fit(loop, 2, **options)
     assert (tmp_path / first.checkpoint.path / "w").read_text() == "x"
     assert fit(loop, 2, **options).return_value == "x"
-
-
-@pytest.mark.slow
-@pytest.mark.contract("F9.10")
-def test_an_s3_compatible_store(ray_fresh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyarrow.fs")
-    server_of = pytest.importorskip("moto.server")
-    import pyarrow.fs
-
-    server = server_of.ThreadedMotoServer(port=0)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(key, "test")
-        store = pyarrow.fs.S3FileSystem(
-            access_key="test",
-            secret_key="test",
-            endpoint_override=f"http://{host}:{port}",
-            region="us-east-1",
-            allow_bucket_creation=True,
-        )
-        store.create_dir("bucket")
-        ray_fresh(num_cpus=2)
-
-        def loop() -> str:
-            checkpoint = train.get_checkpoint()
-            before = ""
-            if checkpoint is not None:
-                with checkpoint.as_directory() as folder:
-                    before = Path(folder, "w").read_text()
-            with tempfile.TemporaryDirectory() as folder:
-                Path(folder, "w").write_text(before + "x")
-                train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
-            return before
-
-        from ray.train import RunConfig, ScalingConfig
-        from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
-
-        for expected in ("", "x"):
-            result = DataParallelTrainer(
-                loop,
-                scaling_config=ScalingConfig(num_workers=2),
-                run_config=RunConfig(
-                    name="run", storage_path="bucket/runs", storage_filesystem=store
-                ),
-            ).fit()
-            assert result.return_value == expected
-        found = store.get_file_info(pyarrow.fs.FileSelector("bucket/runs/run"))
-        assert SNAPSHOT in {f.base_name for f in found}
-        assert ray.is_initialized()
-    finally:
-        server.stop()

@@ -46,6 +46,9 @@ class TrainCoordinator:
     async def begin(self, number: int, world_size: int) -> str | None:
         """Start an attempt; returns the name of the checkpoint to begin from."""
         await self.end()
+        if self._attempt is not None:
+            # Uploads to a store without renaming that were cut off lie there under these names.
+            self._publisher.discard(self._attempt.names.values())
         self._attempt = Attempt(number, world_size)
         self._resize = False
         await self._publisher.clear_staging()
@@ -170,6 +173,8 @@ class TrainCoordinator:
                 reply.checkpoint = await self._publisher.publish(stage, entries, name, row.index)
             except Exception as error:  # whatever the storage raises is the report's answer
                 reply.error = error
+                if name is not None:
+                    attempt.names[round_.index] = name
                 self._emit("publish_failed", {"error": repr(error)})
             row.publish_s = time.perf_counter() - start
             row.checkpoint = reply.checkpoint

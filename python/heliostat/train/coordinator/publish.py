@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -69,6 +69,11 @@ class Publisher:
         path = external[0]
         root = self._storage.path.rstrip("/") + "/"
         return path[len(root) :] if path.startswith(root) else path
+
+    def discard(self, names: Iterable[str]) -> None:
+        """Have folders removed that no checkpoint became of."""
+        kept = {entry.name for entry in self.book.entries}
+        self._doomed += [name for name in names if name not in kept]
 
     def prune_soon(self, emit: Callable[[str, dict[str, Any]], None]) -> None:
         """Remove what is no longer kept, behind the back of the training."""
