@@ -166,3 +166,15 @@ def test_accelerate(run: Run) -> None:
     wanted = {"workers": 2, "device": "cpu", "model": "DistributedDataParallel"}
     assert after(done, "ran as") == wanted
     assert after(done, "metrics")["accuracy"] > 0.7
+
+
+@pytest.mark.contract("F9.38", "F9.39")
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_boosting(run: Run, library: str) -> None:
+    pytest.importorskip(library)
+    done = run("boosting", "--only", library, "--rounds", "7")
+    assert all(key.startswith("train-") for key in after(done, f"{library} metrics"))
+    # After the fifth round and at the end.
+    assert after(done, f"{library} checkpoints") == 2
+    # Each worker has seen half of the rows; the model knows all of them.
+    assert after(done, f"{library} accuracy") > 0.95

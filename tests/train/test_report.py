@@ -123,9 +123,11 @@ def test_numpy_values_become_numbers(fit: Any) -> None:
     np = pytest.importorskip("numpy")
 
     def loop() -> None:
-        train.report({"loss": np.float32(0.5), "hist": np.arange(3), "n": {"a": np.int64(2)}})
+        train.report({"loss": np.float32(0.5), "hist": np.arange(3), "n": {"a": np.float64(2)}})
 
-    assert fit(loop, 1).metrics == {"loss": 0.5, "hist": [0, 1, 2], "n": {"a": 2}}
+    metrics = fit(loop, 1).metrics
+    assert metrics == {"loss": 0.5, "hist": [0, 1, 2], "n": {"a": 2}}
+    assert type(metrics["n"]["a"]) is float  # though numpy's is a float, too
 
 
 @pytest.mark.heliostat_only("Ray accepts what it cannot store")

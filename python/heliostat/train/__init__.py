@@ -79,7 +79,7 @@ _HOME = {
 }
 
 # `train.torch.prepare_model` works after `from ray import train` alone.
-_PACKAGES = ("collective", "huggingface", "lightning", "torch")
+_PACKAGES = ("collective", "huggingface", "lightgbm", "lightning", "torch", "xgboost")
 
 __all__ = [
     # configuration

@@ -40,7 +40,7 @@ def _key(key: Any, where: str) -> str:
 
 
 def _plain(value: Any, where: str) -> Any:
-    if isinstance(value, _PLAIN):
+    if type(value) in _PLAIN:
         return value
     if isinstance(value, dict):
         return {_key(k, where): _plain(v, f"{where}/{k}") for k, v in value.items()}
@@ -55,6 +55,8 @@ def _plain(value: Any, where: str) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.generic | numpy.ndarray):
         return _plain(value.tolist(), where)
+    if isinstance(value, _PLAIN):
+        return value
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, os.PathLike):

@@ -27,7 +27,16 @@ from heliostat.train.worker.session import WorkerSession
 
 # Libraries that keep state of a run in their modules: a process that has loaded one of them is
 # replaced, not reused, after a failure.
-_STATEFUL = ("accelerate", "deepspeed", "jax", "lightning", "megatron", "pytorch_lightning")
+_STATEFUL = (
+    "accelerate",
+    "deepspeed",
+    "jax",
+    "lightgbm",
+    "lightning",
+    "megatron",
+    "pytorch_lightning",
+    "xgboost",
+)
 
 
 class TrainWorker:
@@ -35,10 +44,6 @@ class TrainWorker:
 
     def __init__(self, preload: list[str]) -> None:
         """Import what every training function of the backend needs, all workers at once."""
-        tools = os.path.dirname(sys.executable)
-        path = os.environ.get("PATH", "")
-        if tools and tools not in path.split(os.pathsep):
-            os.environ["PATH"] = f"{tools}{os.pathsep}{path}"  # a virtual environment's ninja, say
         for name in preload:
             with contextlib.suppress(ImportError):  # the function says what it misses
                 importlib.import_module(name)

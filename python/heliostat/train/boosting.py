@@ -1,0 +1,88 @@
+"""What the report callbacks of the boosting libraries share: which metrics, and when to save."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from heliostat.train.checkpoint import Checkpoint
+from heliostat.train.context import get_context
+from heliostat.train.reported import report
+
+MetricNames = str | list[str] | dict[str, str] | None
+Postprocess = Callable[[dict[str, Any]], dict[str, Any]] | None
+
+
+class BoostingReport:
+    """Reports after every round, with a checkpoint where one is due.
+
+    Args:
+        metrics: Names to report, or a mapping from the names to report to those of the library,
+            which are ``<dataset>-<metric>``. Default None: all of them.
+        filename: Name of the model's file in the checkpoint.
+        frequency: A checkpoint after every so many rounds. Default 0: none on the way.
+        checkpoint_at_end: A checkpoint after the last round. Default True.
+        results_postprocessing_fn: Gets the metrics and returns those to report.
+    """
+
+    CHECKPOINT_NAME = "model"
+
+    def __init__(
+        self,
+        metrics: MetricNames = None,
+        filename: str | None = None,
+        frequency: int = 0,
+        checkpoint_at_end: bool = True,
+        results_postprocessing_fn: Postprocess = None,
+    ) -> None:
+        self._metrics = [metrics] if isinstance(metrics, str) else metrics
+        self._filename = filename or self.CHECKPOINT_NAME
+        self._frequency = frequency
+        self._checkpoint_at_end = checkpoint_at_end
+        self._postprocess = results_postprocessing_fn
+
+    def _due(self, round_index: int) -> bool:
+        """Whether the round with this number, from 0, ends with a checkpoint."""
+        return self._frequency > 0 and (round_index + 1) % self._frequency == 0
+
+    def _chosen(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The metrics to report among those that the library found.
+
+        Raises:
+            KeyError: One that was asked for is not there; the text names those that are.
+        """
+        chosen = found
+        if self._metrics:
+            names = self._metrics
+            pairs = names.items() if isinstance(names, Mapping) else zip(names, names, strict=True)
+            try:
+                chosen = {shown: found[name] for shown, name in pairs}
+            except KeyError as error:
+                raise KeyError(
+                    f"There is no metric {error.args[0]!r} to report; there are {sorted(found)}."
+                ) from None
+        return self._postprocess(chosen) if self._postprocess is not None else chosen
+
+    def _report(self, found: dict[str, Any], model: Any, save: bool) -> None:
+        if not save:
+            report(self._chosen(found))
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = None
+            if get_context().get_world_rank() == 0:
+                model.save_model(os.path.join(folder, self._filename))
+                checkpoint = Checkpoint.from_directory(folder)
+            report(self._chosen(found), checkpoint=checkpoint)
+
+
+def refuse_first_generation(trainer: str, **given: Any) -> None:
+    """Raise DeprecationWarning for arguments of the trainers that had no training function."""
+    for name, value in given.items():
+        if value is not None:
+            raise DeprecationWarning(
+                f"`{name}` of `{trainer}` belongs to the first generation of Ray Train. Write a "
+                "train_loop_per_worker that calls the library's own `train`, and pass "
+                "callbacks=[RayTrainReportCallback()] to it."
+            )

@@ -1,0 +1,49 @@
+"""LightGBM on a group of workers, connected by its own network.
+
+def train_loop_per_worker(config):
+    rows = lightgbm.Dataset(...)  # this worker's part
+    params = {"tree_learner": "data_parallel", "pre_partition": True, **get_network_params()}
+    lightgbm.train(params, rows, valid_sets=[rows], callbacks=[RayTrainReportCallback()])
+
+lightgbm is imported by the training function only.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heliostat.train.lightgbm.callback import RayTrainReportCallback
+    from heliostat.train.lightgbm.config import LightGBMConfig, get_network_params
+    from heliostat.train.lightgbm.frames import normalize_pandas_for_lightgbm
+    from heliostat.train.lightgbm.trainer import LightGBMTrainer
+
+_HOME = {
+    "LightGBMConfig": "config",
+    "LightGBMTrainer": "trainer",
+    "RayTrainReportCallback": "callback",
+    "get_network_params": "config",
+    "normalize_pandas_for_lightgbm": "frames",
+}
+
+__all__ = [
+    "LightGBMConfig",
+    "LightGBMTrainer",
+    "RayTrainReportCallback",
+    "get_network_params",
+    "normalize_pandas_for_lightgbm",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

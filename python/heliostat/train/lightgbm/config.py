@@ -1,0 +1,74 @@
+"""How LightGBM's workers find each other."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import heliostat as ray
+from heliostat.train.backend import Backend, BackendConfig
+
+if TYPE_CHECKING:
+    from heliostat.train.group.worker_group import WorkerGroup
+
+logger = logging.getLogger(__name__)
+
+# On a worker: LightGBM's parameters for the network.
+_network: dict[str, Any] = {}
+
+
+@dataclass
+class LightGBMConfig(BackendConfig):
+    """Configuration of LightGBM's network; there is nothing to choose."""
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return LightGBMBackend
+
+    @property
+    def framework(self) -> str:
+        return "lightgbm"
+
+    @property
+    def preload(self) -> list[str]:
+        return ["lightgbm"]
+
+
+class LightGBMBackend(Backend):
+    """Tells every worker the addresses of all of them."""
+
+    def on_training_start(self, worker_group: WorkerGroup, backend_config: LightGBMConfig) -> None:
+        places = worker_group.execute(_address_and_port)
+        machines = ",".join(f"{address}:{port}" for address, port in places)
+        ray.get(
+            [
+                worker_group.execute_single_async(rank, _remember, len(places), port, machines)
+                for rank, (_, port) in enumerate(places)
+            ]
+        )
+
+
+def _address_and_port() -> tuple[str, int]:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return ray.util.get_node_ip_address(), int(probe.getsockname()[1])
+
+
+def _remember(workers: int, port: int, machines: str) -> None:
+    _network.clear()
+    _network.update(num_machines=workers, local_listen_port=port, machines=machines)
+
+
+def get_network_params() -> dict[str, Any]:
+    """Return LightGBM's ``num_machines``, ``local_listen_port`` and ``machines`` for this worker.
+
+    Outside of the training function of a ``LightGBMTrainer``: a warning, and an empty dict.
+    """
+    if not _network:
+        logger.warning(
+            "get_network_params() was called outside of a LightGBMTrainer's training function: "
+            "LightGBM will train in this process alone."
+        )
+    return dict(_network)

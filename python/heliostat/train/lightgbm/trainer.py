@@ -1,0 +1,61 @@
+"""``LightGBMTrainer``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from heliostat.train.boosting import refuse_first_generation
+from heliostat.train.config import RunConfig, ScalingConfig
+from heliostat.train.data_config import DataConfig
+from heliostat.train.data_parallel_trainer import DataParallelTrainer
+from heliostat.train.lightgbm.config import LightGBMConfig
+
+
+class LightGBMTrainer(DataParallelTrainer):
+    """Runs a training function that calls ``lightgbm.train`` on a group of workers.
+
+    The arguments are those of ``DataParallelTrainer``, with
+
+    Args:
+        lightgbm_config: How the workers are connected. Default ``LightGBMConfig()``.
+        label_column, params, num_boost_round: Refused (DeprecationWarning).
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[..., Any] | None = None,
+        *,
+        train_loop_config: dict[str, Any] | None = None,
+        lightgbm_config: LightGBMConfig | None = None,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        datasets: dict[str, Any] | None = None,
+        dataset_config: DataConfig | None = None,
+        validation_config: Any = None,
+        metadata: dict[str, Any] | None = None,
+        resume_from_checkpoint: Any = None,
+        label_column: str | None = None,
+        params: dict[str, Any] | None = None,
+        num_boost_round: int | None = None,
+    ) -> None:
+        refuse_first_generation(
+            type(self).__name__,
+            label_column=label_column,
+            params=params,
+            num_boost_round=num_boost_round,
+        )
+        if train_loop_per_worker is None:
+            raise ValueError(f"{type(self).__name__} needs a train_loop_per_worker.")
+        super().__init__(
+            train_loop_per_worker,
+            train_loop_config=train_loop_config,
+            backend_config=lightgbm_config or LightGBMConfig(),
+            scaling_config=scaling_config,
+            run_config=run_config,
+            datasets=datasets,
+            dataset_config=dataset_config,
+            validation_config=validation_config,
+            metadata=metadata,
+            resume_from_checkpoint=resume_from_checkpoint,
+        )

@@ -1,0 +1,53 @@
+"""Reporting from XGBoost."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+from heliostat.train.boosting import BoostingReport
+from heliostat.train.checkpoint import Checkpoint
+
+_xgboost: Any = importlib.import_module("xgboost")
+
+
+class RayTrainReportCallback(BoostingReport, _xgboost.callback.TrainingCallback):  # type: ignore[misc]
+    """Reports the metrics of each round; see ``BoostingReport`` for the arguments.
+
+    The model's file in a checkpoint is ``model.ubj``, unless ``filename`` says otherwise.
+    """
+
+    CHECKPOINT_NAME = "model.ubj"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._latest: dict[str, Any] = {}
+        self._saved_round = -1
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        """Called by XGBoost."""
+        self._latest = {
+            f"{data}-{metric}": values[-1]
+            for data, metrics in evals_log.items()
+            for metric, values in metrics.items()
+        }
+        save = self._due(epoch)
+        if save:
+            self._saved_round = epoch
+        self._report(self._latest, model, save)
+        return False
+
+    def after_training(self, model: Any) -> Any:
+        """Called by XGBoost."""
+        if self._checkpoint_at_end and self._saved_round != model.num_boosted_rounds() - 1:
+            self._report(self._latest, model, True)
+        return model
+
+    @classmethod
+    def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> Any:
+        """Load the ``xgboost.Booster`` from a checkpoint that this callback has reported."""
+        model = _xgboost.Booster()
+        with checkpoint.as_directory() as folder:
+            model.load_model(os.path.join(folder, filename))
+        return model

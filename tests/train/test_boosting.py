@@ -1,0 +1,129 @@
+"""XGBoost and LightGBM: what the report callbacks report and save, and what the trainers refuse."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray import train
+from ray.train import WorkerGroupError
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.mark.contract("F9.38")
+def test_xgboost_frequency_names_and_models(fit: Any) -> None:
+    pytest.importorskip("xgboost")
+
+    def loop() -> int:
+        import numpy as np
+        import xgboost
+        from ray.train.xgboost import RayTrainReportCallback
+
+        rows = xgboost.DMatrix(np.arange(20.0).reshape(-1, 1), label=np.arange(20) > 9)
+        model = xgboost.train(
+            {"objective": "binary:logistic", "nthread": 1},
+            rows,
+            num_boost_round=4,
+            evals=[(rows, "eval")],
+            verbose_eval=False,
+            callbacks=[
+                RayTrainReportCallback(
+                    metrics={"loss": "eval-logloss"}, filename="m.json", frequency=2
+                ),
+            ],
+        )
+        return int(model.num_boosted_rounds())
+
+    result = fit(loop, 1)
+    assert result.return_value == 4
+    # Rounds 2 and 4; the last one is not saved twice.
+    assert len(result.best_checkpoints) == 2
+    assert list(result.metrics) == ["loss"]
+    from ray.train.xgboost import RayTrainReportCallback
+
+    model = RayTrainReportCallback.get_model(result.checkpoint, filename="m.json")
+    assert model.num_boosted_rounds() == 4
+
+
+@pytest.mark.contract("F9.38")
+def test_metrics_that_are_not_there(fit: Any) -> None:
+    pytest.importorskip("xgboost")
+
+    def loop() -> None:
+        from ray.train.xgboost import RayTrainReportCallback
+
+        callback = RayTrainReportCallback(metrics=["eval-auc"])
+        callback.after_iteration(None, 0, OrderedDict(eval={"logloss": [0.5]}))
+
+    with pytest.raises(WorkerGroupError, match="eval-auc"):
+        fit(loop, 1)
+
+
+@pytest.mark.contract("F9.38", "F9.39")
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_the_first_generation_is_refused(library: str) -> None:
+    pytest.importorskip(library)
+    package: Any = getattr(train, library)
+    trainer = getattr(
+        package, {"xgboost": "XGBoostTrainer", "lightgbm": "LightGBMTrainer"}[library]
+    )
+    with pytest.raises(DeprecationWarning):
+        trainer(lambda: None, params={"eta": 0.1})
+
+
+@pytest.mark.contract("F9.39")
+def test_lightgbm_metrics_of_cross_validation(fit: Any) -> None:
+    pytest.importorskip("lightgbm")
+
+    def loop() -> None:
+        from ray.train.lightgbm import RayTrainReportCallback
+
+        RayTrainReportCallback(checkpoint_at_end=False)(
+            SimpleNamespace(
+                iteration=0,
+                end_iteration=1,
+                model=None,
+                evaluation_result_list=[
+                    ("train", "loss", 0.5, False),
+                    ("valid", "auc", 0.9, True, 0.1),
+                ],
+            )
+        )
+
+    metrics = {"train-loss": 0.5, "valid-auc-mean": 0.9, "valid-auc-stdv": 0.1}
+    assert fit(loop, 1).metrics == metrics
+
+
+@pytest.mark.contract("F9.39")
+def test_lightgbm_network_outside_of_a_trainer(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("lightgbm")
+    from ray.train.lightgbm import get_network_params
+
+    with caplog.at_level(logging.WARNING):
+        assert get_network_params() == {}
+    assert "get_network_params" in caplog.text
+
+
+@pytest.mark.contract("F9.39")
+def test_frames_for_lightgbm() -> None:
+    pytest.importorskip("lightgbm")
+    pa = pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    from ray.train.lightgbm import normalize_pandas_for_lightgbm
+
+    arrow = {
+        "i": pd.array([1, None], dtype=pd.ArrowDtype(pa.int32())),
+        "u": pd.array([1, 2], dtype=pd.ArrowDtype(pa.uint8())),
+        "f": pd.array([0.5, 1.5], dtype=pd.ArrowDtype(pa.float64())),
+        "b": pd.array([True, False], dtype=pd.ArrowDtype(pa.bool_())),
+        "s": pd.array(["a", "b"], dtype=pd.ArrowDtype(pa.string())),
+    }
+    frame = pd.DataFrame({**arrow, "plain": [1.0, 2.0]})
+    found = normalize_pandas_for_lightgbm(frame).dtypes
+    assert [str(found[c]) for c in ("i", "u", "f", "b")] == ["Int32", "UInt8", "Float64", "boolean"]
+    assert isinstance(found["s"], pd.ArrowDtype)
+    assert str(found["plain"]) == "float64"
