@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +103,20 @@ def test_defaults_of_a_run() -> None:
 
 
 @pytest.mark.heliostat_only("Ray reports it from a worker")
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_an_unwritable_storage(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    trainer = TorchTrainer(lambda: None, run_config=RunConfig(storage_path=str(tmp_path / "x")))
-    with pytest.raises(ValueError, match="storage_path"):
+def test_an_unwritable_storage() -> None:
+    # Where not even root may make a folder.
+    trainer = TorchTrainer(lambda: None, run_config=RunConfig(storage_path="/sys/runs"))
+    with pytest.raises(ValueError, match=r"RunConfig\(storage_path=...\)"):
         trainer.fit()
+
+
+@pytest.mark.heliostat_only("Ray reports it from a worker")
+@pytest.mark.parametrize("path", ["nowhere://bucket/runs", "s3//bucket"])
+def test_a_storage_path_of_no_known_kind(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir("/sys")  # what is no URI is a path
+    with pytest.raises(ValueError, match=r"storage_path|storage_filesystem"):
+        TorchTrainer(lambda: None, run_config=RunConfig(storage_path=path)).fit()
 
 
 @pytest.mark.heliostat_only("Ray reports it from a worker")
@@ -135,6 +142,34 @@ def test_a_group_that_cannot_be_placed(tmp_path: Path) -> None:
     with pytest.raises(TrainingFailedError, match="room for 4, limited by CPU"):
         TorchTrainer(
             lambda: None, scaling_config=ScalingConfig(num_workers=5), run_config=run
+        ).fit()
+
+
+@pytest.mark.heliostat_only("Ray waits without an end")
+@pytest.mark.usefixtures("ray_start")
+@pytest.mark.parametrize(
+    ("scaling", "says"),
+    [
+        ({"placement_strategy": "STRICT_SPREAD"}, "only 1 of 1 nodes can hold one"),
+        (
+            {"placement_strategy": "STRICT_PACK", "resources_per_worker": {"CPU": 3}},
+            "room for 1, limited by CPU",
+        ),
+        ({"resources_per_worker": {"CPU": 1, "licence": 1}}, "limited by licence"),
+        ({"label_selector": {"zone": "moon"}}, r"match label_selector=\{'zone': 'moon'\}"),
+    ],
+)
+def test_groups_that_no_node_can_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scaling: dict[str, Any], says: str
+) -> None:
+    monkeypatch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "1")
+    from ray.train import TrainingFailedError
+
+    with pytest.raises(TrainingFailedError, match=says):
+        TorchTrainer(
+            lambda: None,
+            scaling_config=ScalingConfig(num_workers=2, **scaling),
+            run_config=RunConfig(storage_path=str(tmp_path)),
         ).fit()
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+from harness import wait_until
 from ray import train
 from ray.train import Checkpoint, FailureConfig
 
@@ -30,7 +32,7 @@ def test_an_elastic_group_starts_with_what_fits(fit: Any) -> None:
 @pytest.mark.contract("F9.24")
 @pytest.mark.heliostat_only("Ray asks for a new placement group every time")
 def test_a_group_goes_on_smaller_and_grows_again(fit: Any, tmp_path: Path) -> None:
-    taken, released = tmp_path / "taken", tmp_path / "released"
+    asked, died = tmp_path / "asked", tmp_path / "died"
 
     def loop() -> list[int]:
         checkpoint = train.get_checkpoint()
@@ -47,8 +49,10 @@ def test_a_group_goes_on_smaller_and_grows_again(fit: Any, tmp_path: Path) -> No
             with tempfile.TemporaryDirectory() as folder:
                 Path(folder, "sizes").write_text(json.dumps(sizes))
                 train.report({"size": size}, checkpoint=Checkpoint.from_directory(folder))
-            if size == 4 and rank == 3 and not taken.exists():
-                taken.write_text("")
+            if size == 4 and rank == 3 and not died.exists():
+                # Whoever takes over the room of this worker is in the queue for it.
+                wait_until(asked.exists, within=60, what="the occupant's request")
+                died.write_text("")
                 os._exit(1)
             time.sleep(0.1)
         return sizes
@@ -57,17 +61,18 @@ def test_a_group_goes_on_smaller_and_grows_again(fit: Any, tmp_path: Path) -> No
     class Occupant:
         """Takes the room of the lost worker for a while."""
 
-        def hold(self) -> None:
-            released.write_text("")
-
-    import threading
-
     def occupy() -> None:
-        while not taken.exists():
-            time.sleep(0.005)
+        wait_until((tmp_path / "run").exists, within=60, what="the run")
+        wait_until(lambda: room() == 0, within=60, what="the group")
         occupant = Occupant.remote()
-        time.sleep(4)
+        asked.write_text("")
+        wait_until(died.exists, within=60, what="the death")
+        time.sleep(3)  # the group goes on smaller
         ray.kill(occupant)
+
+    def room() -> float:
+        free: float = ray.available_resources().get("CPU", 0.0)
+        return free
 
     thread = threading.Thread(target=occupy)
     thread.start()
@@ -79,7 +84,7 @@ def test_a_group_goes_on_smaller_and_grows_again(fit: Any, tmp_path: Path) -> No
             failure_config=FailureConfig(max_failures=2),
         )
     finally:
-        taken.write_text("")
+        died.write_text("")
         thread.join()
     sizes = result.return_value
     changes = [size for i, size in enumerate(sizes) if i == 0 or size != sizes[i - 1]]

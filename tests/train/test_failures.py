@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -147,22 +150,59 @@ def test_a_hung_rank_counts_as_a_failure(
     assert result.return_value == "done"
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 2 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=2m", "none", str(disk)]
+    if subprocess.run(["mount", *options], capture_output=True, check=False).returncode != 0:
+        pytest.skip("only root may mount a small disk to fill")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.mark.contract("F9.09", "F9.15")
 @pytest.mark.heliostat_only("Ray forgets it")
-def test_a_full_disk_is_a_failure_with_a_cause(fit: Any) -> None:
-    def loop() -> None:
-        def full(checkpoint: Any, name: str) -> Any:
-            raise OSError(28, "No space left on device")
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_full_disk(fit: Any, tmp_path: Path, small_disk: Path, restarts: int) -> None:
+    """It counts as a failure; what was saved before stays whole, and the run goes on from there."""
 
-        with tempfile.TemporaryDirectory() as folder:
-            train.report(
-                {"a": 1},
-                checkpoint=Checkpoint.from_directory(folder),
-                checkpoint_upload_fn=full,
-            )
+    def loop(config: dict[str, Any]) -> list[int]:
+        checkpoint, first = train.get_checkpoint(), 0
+        if checkpoint is not None:
+            with checkpoint.as_directory() as folder:
+                assert Path(folder, "model").stat().st_size == 600_000
+                first = int(Path(folder, "step").read_text()) + 1
+        with (tmp_path / "starts").open("a") as file:
+            file.write(f"{first} ")
+        for step in range(first, config["steps"]):
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "model").write_bytes(bytes(600_000))
+                Path(folder, "step").write_text(str(step))
+                train.report({"step": step}, checkpoint=Checkpoint.from_directory(folder))
+        return list(range(first, config["steps"]))
 
+    options = {"storage_path": str(small_disk)}
     with pytest.raises(WorkerGroupError, match="No space left on device") as caught:
-        fit(loop, 1)
+        fit(
+            loop,
+            1,
+            config={"steps": 9},
+            failure_config=FailureConfig(max_failures=restarts),
+            **options,
+        )
     assert isinstance(caught.value.worker_failures[0], OSError)
+    starts = (tmp_path / "starts").read_text().split()
+    assert starts == ["0", *["3"] * restarts]
+    run = small_disk / "run"
+    assert len(list(run.glob("checkpoint_2*"))) == 3
+    # With room again the same run goes on; nothing half done is in its way.
+    for old in sorted(run.glob("checkpoint_2*"))[:2]:
+        shutil.rmtree(old)
+    result = fit(loop, 1, config={"steps": 5}, **options)
+    assert result.return_value == [3, 4]
+    assert [m["step"] for _, m in result.best_checkpoints] == [2, 3, 4]
 
 
 @pytest.mark.heliostat_only("Ray says FileNotFoundError: [Errno 2]")

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import heliostat as ray
+from heliostat.train.config import ScalingConfig
 
 _UNITS = {"memory": "bytes of memory", "CPU": "CPU", "GPU": "GPU"}
 
@@ -31,20 +32,39 @@ def _amounts(resources: dict[str, float]) -> str:
     return ", ".join(shown) or "nothing"
 
 
-def why_infeasible(wanted: dict[str, float], workers: int) -> str | None:
-    """Say why ``workers`` that want ``wanted`` can never be placed, None when they can."""
-    nodes = _alive()
-    if sum(_fits(n.get("Resources", {}), wanted) for n in nodes) >= workers:
+def why_infeasible(scaling: ScalingConfig, workers: int) -> str | None:
+    """Say why a group of ``workers`` can never be placed, None when it can, as far as known."""
+    nodes, wanted = _alive(), scaling.worker_resources
+    rooms = [_fits(n.get("Resources", {}), wanted) for n in nodes]
+    if sum(rooms) < workers:
+        return _too_little(nodes, rooms, wanted, workers)
+    strategy, places = scaling.placement_strategy, sum(1 for room in rooms if room)
+    if scaling.elasticity_enabled:  # its workers are placed one by one
         return None
+    if strategy == "STRICT_SPREAD" and places < workers:
+        return (
+            f"placement_strategy='STRICT_SPREAD' puts each of {workers} workers on a node of its "
+            f"own, but only {places} of {len(nodes)} nodes can hold one. Set "
+            "placement_strategy='SPREAD', or add nodes."
+        )
+    if strategy == "STRICT_PACK" and max(rooms) < workers:
+        return (
+            f"placement_strategy='STRICT_PACK' puts all {workers} workers on one node, but the "
+            f"largest has room for {max(rooms)}. Set placement_strategy='PACK', or ask for less."
+        )
+    return None
+
+
+def _too_little(
+    nodes: list[dict[str, Any]], rooms: list[int], wanted: dict[str, float], workers: int
+) -> str:
     lines, missing = [], set()
-    for node in nodes:
+    for node, room in zip(nodes, rooms, strict=True):
         total = node.get("Resources", {})
-        address = node.get("NodeManagerAddress", "?")
-        room = _fits(total, wanted)
         short = [k for k, v in wanted.items() if total.get(k, 0.0) < v * (room + 1)]
         missing.update(short)
         lines.append(
-            f"  node {address} has {_amounts(total)}: room for {room}"
+            f"  node {node.get('NodeManagerAddress', '?')} has {_amounts(total)}: room for {room}"
             + (f", limited by {', '.join(short)}" if short else "")
         )
     advice = []
@@ -68,9 +88,9 @@ def room_now(wanted: dict[str, float]) -> int:
     return min(free, sum(_fits(n.get("Resources", {}), wanted) for n in _alive()))
 
 
-def why_waiting(wanted: dict[str, float], workers: int) -> str:
-    """Say what a group waits for that could be placed, but has not been."""
-    free = ray.available_resources()
+def why_waiting(scaling: ScalingConfig, workers: int) -> str:
+    """Say what ``workers`` wait for that could be placed, but have not been."""
+    wanted, free = scaling.worker_resources, ray.available_resources()
     short = [
         f"{v * workers:g} {_UNITS.get(k, k)} (free: {free.get(k, 0.0):g})"
         for k, v in wanted.items()
@@ -78,4 +98,22 @@ def why_waiting(wanted: dict[str, float], workers: int) -> str:
     ]
     if short:
         return "waiting for " + ", ".join(short) + ", in use by others"
+    asked = [
+        f"{name}={value!r}"
+        for name, value in (
+            ("label_selector", scaling.label_selector),
+            ("accelerator_type", scaling.accelerator_type),
+        )
+        if value
+    ]
+    if asked:
+        nodes = "; ".join(
+            f"node {n.get('NodeManagerAddress', '?')} has {_labels(n)}" for n in _alive()
+        )
+        return f"waiting for nodes that match {' and '.join(asked)}; {nodes}"
     return "waiting for the processes of the workers to start"
+
+
+def _labels(node: dict[str, Any]) -> str:
+    labels = {k: v for k, v in node.get("Labels", {}).items() if k != "ray.io/node-id"}
+    return f"the labels {labels}" if labels else "no labels"

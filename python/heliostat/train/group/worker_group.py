@@ -64,8 +64,7 @@ class WorkerGroup:
         Raises:
             WorkerStartError: The cluster can never hold them, or they did not start in time.
         """
-        wanted = self._scaling.worker_resources
-        why = why_infeasible(wanted, size)
+        why = why_infeasible(self._scaling, size)
         if why is not None:
             raise WorkerStartError(why)
         for worker in self.workers[size:]:
@@ -127,10 +126,10 @@ class WorkerGroup:
             now = time.monotonic()
             if pending and now > next_note:
                 next_note = now + _NEXT_NOTE_S
-                what = why_waiting(self._scaling.worker_resources, len(pending))
+                what = why_waiting(self._scaling, len(pending))
                 self._note(f"{size - len(pending)} of {size} workers are ready; {what}.")
             if pending and now - start > self._start_timeout_s:
-                what = why_waiting(self._scaling.worker_resources, len(pending))
+                what = why_waiting(self._scaling, len(pending))
                 raise WorkerStartError(
                     f"{len(pending)} of {size} workers did not start within "
                     f"{self._start_timeout_s:g} s (RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S): {what}."
