@@ -1,0 +1,136 @@
+"""Data for training: lazy datasets, streamed through the object store within bounded memory.
+
+Names are loaded when they are first used, so that importing this package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heliostat.data import aggregate, collate_fn, exceptions, expressions
+    from heliostat.data.context import DataContext, ExecutionOptions, ExecutionResources
+    from heliostat.data.dataset import Dataset, MaterializedDataset, Schema
+    from heliostat.data.iterate.iterator import DataIterator
+    from heliostat.data.plan.operators import ActorPoolStrategy, ReadTask, TaskPoolStrategy
+    from heliostat.data.sinks.files import FilenameProvider, SaveMode
+    from heliostat.data.sources.files import FileShuffleConfig
+    from heliostat.data.sources.memory import (
+        from_arrow,
+        from_arrow_refs,
+        from_blocks,
+        from_huggingface,
+        from_items,
+        from_numpy,
+        from_numpy_refs,
+        from_pandas,
+        from_pandas_refs,
+        from_torch,
+        range,  # noqa: A004 # Ray's name
+        range_tensor,
+    )
+    from heliostat.data.sources.read import (
+        read_binary_files,
+        read_csv,
+        read_images,
+        read_json,
+        read_numpy,
+        read_parquet,
+        read_text,
+    )
+
+# name: module
+_HOME = {
+    name: module
+    for module, names in {
+        "context": "DataContext ExecutionOptions ExecutionResources",
+        "dataset": "Dataset MaterializedDataset Schema",
+        "iterate.iterator": "DataIterator",
+        "plan.operators": "ActorPoolStrategy ReadTask TaskPoolStrategy",
+        "sinks.files": "FilenameProvider SaveMode",
+        "sources.files": "FileShuffleConfig",
+        "sources.memory": (
+            "from_arrow from_arrow_refs from_blocks from_huggingface from_items from_numpy "
+            "from_numpy_refs from_pandas from_pandas_refs from_torch range range_tensor"
+        ),
+        "sources.read": (
+            "read_binary_files read_csv read_images read_json read_numpy read_parquet read_text"
+        ),
+    }.items()
+    for name in names.split()
+}
+_ALIASES = {"DatasetContext": "DataContext", "DatasetIterator": "DataIterator"}
+_MODULES = (
+    "aggregate",
+    "collate_fn",
+    "context",
+    "datasource",
+    "exceptions",
+    "expressions",
+)
+
+__all__ = [
+    # settings
+    "ActorPoolStrategy",
+    "DataContext",
+    "DatasetContext",
+    "ExecutionOptions",
+    "ExecutionResources",
+    "FileShuffleConfig",
+    "SaveMode",
+    "TaskPoolStrategy",
+    # datasets
+    "DataIterator",
+    "Dataset",
+    "DatasetIterator",
+    "FilenameProvider",
+    "MaterializedDataset",
+    "ReadTask",
+    "Schema",
+    # making them
+    "from_arrow",
+    "from_arrow_refs",
+    "from_blocks",
+    "from_huggingface",
+    "from_items",
+    "from_numpy",
+    "from_numpy_refs",
+    "from_pandas",
+    "from_pandas_refs",
+    "from_torch",
+    "range",
+    "range_tensor",
+    "read_binary_files",
+    "read_csv",
+    "read_images",
+    "read_json",
+    "read_numpy",
+    "read_parquet",
+    "read_text",
+    "set_progress_bars",
+]
+
+
+def set_progress_bars(enabled: bool) -> bool:
+    """Turn progress of datasets made from here on on or off; returns what it was."""
+    from heliostat.data.context import DataContext
+
+    context = DataContext.get_current()
+    before, context.enable_progress_bars = context.enable_progress_bars, enabled
+    return before
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    home = _HOME.get(_ALIASES.get(name, name))
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), _ALIASES.get(name, name))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES])

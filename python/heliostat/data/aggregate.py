@@ -1,0 +1,570 @@
+"""Aggregations, for ``groupby().aggregate`` and ``Dataset.aggregate``.
+
+Each turns a block into a small accumulator, joins accumulators, and makes the result of the last one.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from heliostat.data import block
+
+A = TypeVar("A")
+
+
+class AggregateFnV2(abc.ABC, Generic[A]):
+    """Base class of aggregations.
+
+    Args:
+        name: The result's column.
+        zero_factory: Makes the accumulator of no rows.
+        on: Column that is aggregated; None: rows as such.
+        ignore_nulls: Leave missing values out; otherwise one of them makes the result None.
+    """
+
+    kernel: str | None = (
+        None  # pyarrow's function that gives the same for each group, if there is one
+    )
+
+    def __init__(
+        self, name: str, zero_factory: Callable[[], A], *, on: str | None, ignore_nulls: bool
+    ) -> None:
+        if not name:
+            raise ValueError(f"Non-empty string has to be provided as name (got {name!r})")
+        self.name = name
+        self.zero = zero_factory
+        self.on = on
+        self._ignore_nulls = ignore_nulls
+
+    @property
+    def ignore_nulls(self) -> bool:
+        """Whether missing values are left out."""
+        return self._ignore_nulls
+
+    def get_target_column(self) -> str | None:
+        """Return the column that is aggregated."""
+        return self.on
+
+    @abc.abstractmethod
+    def aggregate_block(self, block: Any) -> A:
+        """Return the accumulator of a block, a ``pyarrow.Table``."""
+
+    @abc.abstractmethod
+    def combine(self, current_accumulator: A, new: A) -> A:
+        """Return two accumulators joined."""
+
+    def finalize(self, accumulator: A) -> Any:
+        """Return the result."""
+        return accumulator
+
+    # --- for the engine ---
+
+    def start(self, table: Any) -> Any:
+        """The accumulator of a block; None where there is no value."""
+        if self.on is None:
+            return self.aggregate_block(table)
+        if self.on not in table.column_names:
+            if not table.num_columns:
+                return None
+            raise ValueError(
+                f"The column {self.on!r} does not exist in the schema: {table.column_names}"
+            )
+        values = table.column(self.on)
+        nulls = values.null_count
+        if nulls and self._ignore_nulls:
+            table = table.filter(values.is_valid())
+        elif nulls and not self._counts_nulls():
+            return _Null
+        return self.aggregate_block(table) if table.num_rows else None
+
+    def _counts_nulls(self) -> bool:
+        return False
+
+    def join(self, a: Any, b: Any) -> Any:
+        """Two accumulators joined, either of which may be None."""
+        if a is _Null or b is _Null:
+            return _Null
+        if a is None or b is None:
+            return b if a is None else a
+        return self.combine(a, b)
+
+    def finish(self, accumulator: Any) -> Any:
+        """The result of the last accumulator."""
+        if accumulator is _Null:
+            return None
+        return self._of_nothing() if accumulator is None else self.finalize(accumulator)
+
+    def _of_nothing(self) -> Any:
+        return None
+
+
+class _Null:
+    """The accumulator that a missing value makes."""
+
+
+VectorizedAggregateFnV2 = AggregateFnV2
+
+
+def _alias(kind: str, on: str | None, alias: str | None) -> str:
+    return alias or f"{kind}({on or ''})"
+
+
+class Count(AggregateFnV2[int]):
+    """Rows, or values of a column."""
+
+    def __init__(
+        self, on: str | None = None, ignore_nulls: bool = False, alias_name: str | None = None
+    ) -> None:
+        super().__init__(_alias("count", on, alias_name), int, on=on, ignore_nulls=ignore_nulls)
+
+    def _counts_nulls(self) -> bool:
+        return True
+
+    def _of_nothing(self) -> int:
+        return 0
+
+    def aggregate_block(self, block: Any) -> int:
+        """Return the number of rows."""
+        rows: int = block.num_rows
+        return rows
+
+    def combine(self, current_accumulator: int, new: int) -> int:
+        """Return the sum."""
+        return current_accumulator + new
+
+
+class _Kernel(AggregateFnV2[Any]):
+    """One of pyarrow's aggregations whose partial results are joined by a function of two values."""
+
+    kind = ""
+
+    def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
+        super().__init__(
+            _alias(self.kind, on, alias_name), lambda: None, on=on, ignore_nulls=ignore_nulls
+        )
+        self.kernel = self.kind if ignore_nulls else None
+
+    def aggregate_block(self, block: Any) -> Any:
+        """Return the block's value."""
+        assert self.kernel or self.kind
+        return getattr(pc, self.kind)(block.column(self.on)).as_py()
+
+
+class Sum(_Kernel):
+    """Sum of a column."""
+
+    kind = "sum"
+
+    def combine(self, current_accumulator: Any, new: Any) -> Any:
+        """Return the sum of both."""
+        return current_accumulator + new
+
+
+class Min(_Kernel):
+    """Least value of a column."""
+
+    kind = "min"
+
+    def combine(self, current_accumulator: Any, new: Any) -> Any:
+        """Return the lesser."""
+        return min(current_accumulator, new)
+
+
+class Max(_Kernel):
+    """Greatest value of a column."""
+
+    kind = "max"
+
+    def combine(self, current_accumulator: Any, new: Any) -> Any:
+        """Return the greater."""
+        return max(current_accumulator, new)
+
+
+class AbsMax(_Kernel):
+    """Greatest absolute value of a column."""
+
+    kind = "abs_max"
+
+    def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+        self.kernel = None
+
+    def aggregate_block(self, block: Any) -> Any:
+        """Return the block's value."""
+        return pc.max(pc.abs(block.column(self.on))).as_py()
+
+    def combine(self, current_accumulator: Any, new: Any) -> Any:
+        """Return the greater."""
+        return max(current_accumulator, new)
+
+
+class Mean(AggregateFnV2[tuple[float, int]]):
+    """Average of a column."""
+
+    def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
+        super().__init__(
+            _alias("mean", on, alias_name), lambda: (0.0, 0), on=on, ignore_nulls=ignore_nulls
+        )
+        self.kernel = "mean" if ignore_nulls else None
+
+    def aggregate_block(self, block: Any) -> tuple[float, int]:
+        """Return sum and count."""
+        return pc.sum(block.column(self.on)).as_py(), block.num_rows
+
+    def combine(
+        self, current_accumulator: tuple[float, int], new: tuple[float, int]
+    ) -> tuple[float, int]:
+        """Return both sums."""
+        return current_accumulator[0] + new[0], current_accumulator[1] + new[1]
+
+    def finalize(self, accumulator: tuple[float, int]) -> float | None:
+        """Return the average."""
+        return accumulator[0] / accumulator[1] if accumulator[1] else None
+
+
+class Std(AggregateFnV2[tuple[float, float, int]]):
+    """Standard deviation of a column, with ``ddof`` degrees of freedom taken off."""
+
+    def __init__(
+        self, on: str, ddof: int = 1, ignore_nulls: bool = True, alias_name: str | None = None
+    ) -> None:
+        super().__init__(
+            _alias("std", on, alias_name), lambda: (0.0, 0.0, 0), on=on, ignore_nulls=ignore_nulls
+        )
+        self._ddof = ddof
+
+    def aggregate_block(self, block: Any) -> tuple[float, float, int]:
+        """Return the sum of squared differences, the mean and the count."""
+        values = block.column(self.on)
+        count, mean = len(values), pc.mean(values).as_py()
+        return pc.variance(values, ddof=0).as_py() * count, mean, count
+
+    def combine(
+        self, current_accumulator: tuple[float, float, int], new: tuple[float, float, int]
+    ) -> tuple[float, float, int]:
+        """Return both joined (Chan, Golub and LeVeque)."""
+        m2a, mean_a, a = current_accumulator
+        m2b, mean_b, b = new
+        delta, n = mean_b - mean_a, a + b
+        return m2a + m2b + delta**2 * a * b / n, (mean_a * a + mean_b * b) / n, n
+
+    def finalize(self, accumulator: tuple[float, float, int]) -> float:
+        """Return the deviation; NaN of too few values."""
+        m2, _, n = accumulator
+        return math.sqrt(m2 / (n - self._ddof)) if n > self._ddof else math.nan
+
+
+class _Values(AggregateFnV2[Any]):
+    """Keeps all values, as an Arrow array."""
+
+    kind = ""
+
+    def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
+        super().__init__(
+            _alias(self.kind, on, alias_name), lambda: None, on=on, ignore_nulls=ignore_nulls
+        )
+
+    def _counts_nulls(self) -> bool:
+        return True
+
+    def aggregate_block(self, block: Any) -> Any:
+        """Return the column."""
+        column = block.column(self.on)
+        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+    def combine(self, current_accumulator: Any, new: Any) -> Any:
+        """Return both."""
+        return pa.concat_arrays([current_accumulator, new])
+
+
+class Quantile(_Values):
+    """Quantile ``q`` of a column, exact, interpolated."""
+
+    kind = "quantile"
+
+    def __init__(
+        self,
+        on: str,
+        q: float = 0.5,
+        ignore_nulls: bool = True,
+        alias_name: str | None = None,
+    ) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+        self._q = q
+
+    def finalize(self, accumulator: Any) -> Any:
+        """Return the quantile."""
+        return pc.quantile(accumulator, self._q)[0].as_py()
+
+
+class AsList(_Values):
+    """All values of a column, as a list."""
+
+    kind = "list"
+
+    def __init__(self, on: str, alias_name: str | None = None, ignore_nulls: bool = False) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+
+    def finalize(self, accumulator: Any) -> Any:
+        """Return the list."""
+        return accumulator.to_pylist()
+
+
+class Unique(_Values):
+    """The different values of a column, as a list."""
+
+    kind = "unique"
+
+    def aggregate_block(self, block: Any) -> Any:
+        """Return the block's different values."""
+        return pc.unique(super().aggregate_block(block))
+
+    def combine(self, current_accumulator: Any, new: Any) -> Any:
+        """Return the different values of both."""
+        return pc.unique(super().combine(current_accumulator, new))
+
+    def finalize(self, accumulator: Any) -> Any:
+        """Return the list."""
+        return accumulator.to_pylist()
+
+
+class CountDistinct(Unique):
+    """The number of different values of a column."""
+
+    kind = "count_distinct"
+
+    def finalize(self, accumulator: Any) -> int:
+        """Return the number."""
+        return len(accumulator)
+
+    def _of_nothing(self) -> int:
+        return 0
+
+
+class ValueCounter(AggregateFnV2[dict[Any, int]]):
+    """How often each value occurs: ``{"values": [...], "counts": [...]}``."""
+
+    def __init__(self, on: str, alias_name: str | None = None) -> None:
+        super().__init__(_alias("value_counter", on, alias_name), dict, on=on, ignore_nulls=False)
+
+    def _counts_nulls(self) -> bool:
+        return True
+
+    def aggregate_block(self, block: Any) -> dict[Any, int]:
+        """Return the block's counts."""
+        pairs = pc.value_counts(block.column(self.on)).to_pylist()
+        return {pair["values"]: pair["counts"] for pair in pairs}
+
+    def combine(self, current_accumulator: dict[Any, int], new: dict[Any, int]) -> dict[Any, int]:
+        """Return the sums."""
+        joined = dict(current_accumulator)
+        for value, count in new.items():
+            joined[value] = joined.get(value, 0) + count
+        return joined
+
+    def finalize(self, accumulator: dict[Any, int]) -> Any:
+        """Return values and counts."""
+        return {"values": list(accumulator), "counts": list(accumulator.values())}
+
+
+class ApproximateTopK(ValueCounter):
+    """The ``k`` values that occur most, with their counts. They are exact here."""
+
+    def __init__(self, on: str, k: int, alias_name: str | None = None, **_: Any) -> None:
+        super().__init__(on, alias_name or f"approx_topk({on})")
+        self._k = k
+
+    def finalize(self, accumulator: dict[Any, int]) -> Any:
+        """Return a list of dicts: the column's name and "count"."""
+        top = sorted(accumulator.items(), key=lambda pair: -pair[1])[: self._k]
+        return [{self.on: value, "count": count} for value, count in top]
+
+
+class ApproximateQuantile(_Values):
+    """Several quantiles of a column. They are exact here."""
+
+    kind = "approx_quantile"
+
+    def __init__(
+        self,
+        on: str,
+        quantiles: list[float],
+        quantile_precision: int = 800,
+        alias_name: str | None = None,
+    ) -> None:
+        super().__init__(on, True, alias_name)
+        self._quantiles = quantiles
+
+    def finalize(self, accumulator: Any) -> Any:
+        """Return the list of quantiles."""
+        return pc.quantile(accumulator, self._quantiles).to_pylist()
+
+
+class _Share(AggregateFnV2[tuple[int, int]]):
+    """The percentage of rows that meet a condition."""
+
+    def __init__(self, kind: str, on: str, ignore_nulls: bool, alias_name: str | None) -> None:
+        super().__init__(
+            _alias(kind, on, alias_name), lambda: (0, 0), on=on, ignore_nulls=ignore_nulls
+        )
+
+    def _counts_nulls(self) -> bool:
+        return True
+
+    @abc.abstractmethod
+    def matching(self, column: Any) -> int:
+        """Rows of a column that meet it."""
+
+    def aggregate_block(self, block: Any) -> tuple[int, int]:
+        """Return matching and all rows."""
+        return self.matching(block.column(self.on)), block.num_rows
+
+    def combine(
+        self, current_accumulator: tuple[int, int], new: tuple[int, int]
+    ) -> tuple[int, int]:
+        """Return both sums."""
+        return current_accumulator[0] + new[0], current_accumulator[1] + new[1]
+
+    def finalize(self, accumulator: tuple[int, int]) -> float | None:
+        """Return the percentage."""
+        return 100.0 * accumulator[0] / accumulator[1] if accumulator[1] else None
+
+
+class MissingValuePercentage(_Share):
+    """The percentage of missing values (null or NaN) of a column."""
+
+    def __init__(self, on: str, alias_name: str | None = None) -> None:
+        super().__init__("missing_pct", on, False, alias_name)
+
+    def matching(self, column: Any) -> int:
+        """Count missing values."""
+        return int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0)
+
+
+class ZeroPercentage(_Share):
+    """The percentage of zeros of a column."""
+
+    def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
+        super().__init__("zero_pct", on, ignore_nulls, alias_name)
+
+    def matching(self, column: Any) -> int:
+        """Count zeros."""
+        return int(pc.sum(pc.equal(column, 0)).as_py() or 0)
+
+
+class AggregateFn(AggregateFnV2[Any]):
+    """An aggregation of plain functions. Deprecated: derive from ``AggregateFnV2``.
+
+    Args:
+        init: Makes the first accumulator of a group, given its key.
+        merge: Joins two accumulators.
+        name: The result's column.
+        accumulate_row: Adds a row, a dict, to an accumulator.
+        accumulate_block: Adds a block to it, instead.
+        finalize: Makes the result.
+    """
+
+    def __init__(
+        self,
+        init: Callable[[Any], Any],
+        merge: Callable[[Any, Any], Any],
+        name: str,
+        accumulate_row: Callable[[Any, Any], Any] | None = None,
+        accumulate_block: Callable[[Any, Any], Any] | None = None,
+        finalize: Callable[[Any], Any] | None = None,
+    ) -> None:
+        if (accumulate_row is None) == (accumulate_block is None):
+            raise ValueError("Exactly one of accumulate_row or accumulate_block must be provided.")
+        super().__init__(name, lambda: init(None), on=None, ignore_nulls=False)
+        self._merge, self._finalize = merge, finalize
+        self._row, self._block = accumulate_row, accumulate_block
+
+    def aggregate_block(self, block: Any) -> Any:
+        """Return the accumulator of a block."""
+        from heliostat.data.block import rows
+
+        made = self.zero()
+        if self._block is not None:
+            return self._block(made, block)
+        assert self._row is not None
+        for row in rows(block):
+            made = self._row(made, row)
+        return made
+
+    def combine(self, current_accumulator: Any, new: Any) -> Any:
+        """Return both joined."""
+        return self._merge(current_accumulator, new)
+
+    def finalize(self, accumulator: Any) -> Any:
+        """Return the result."""
+        return self._finalize(accumulator) if self._finalize is not None else accumulator
+
+
+# --- what the engine calls -------------------------------------------------------------------------
+
+
+def partials(table: Any, aggregations: list[Any]) -> bytes:
+    """The accumulators of a block."""
+    import cloudpickle
+
+    data: bytes = cloudpickle.dumps([a.start(table) for a in aggregations])
+    return data
+
+
+def total(found: list[bytes], aggregations: list[Any]) -> dict[str, Any]:
+    """The results of all blocks' accumulators, by name."""
+    rows = [pickle.loads(data) for data in found]
+    results = {}
+    for i, aggregation in enumerate(aggregations):
+        accumulator = None
+        for row in rows:
+            accumulator = aggregation.join(accumulator, row[i])
+        results[aggregation.name] = aggregation.finish(accumulator)
+    return results
+
+
+def by_group(table: Any, keys: list[str], aggregations: list[Any]) -> Any:
+    """One row for each group of a table that is sorted by ``keys``."""
+    if not table.num_rows:
+        return table
+    kernels = [
+        a.kernel if a.on is not None and a.on in table.column_names else None for a in aggregations
+    ]
+    if all(kernels):
+        wanted = [(a.on, a.kernel) for a in aggregations]
+        made = table.group_by(keys, use_threads=False).aggregate(wanted)
+        columns = [made.column(k) for k in keys]
+        columns += [made.column(f"{a.on}_{a.kernel}") for a in aggregations]
+        return pa.table(columns, names=[*keys, *(a.name for a in aggregations)])
+    begins = group_begins(table, keys)
+    ends = [*begins[1:], table.num_rows]
+    heads = table.select(keys).take(pa.array(begins))
+    rows = [
+        {a.name: a.finish(a.start(table.slice(b, e - b))) for a in aggregations}
+        for b, e in zip(begins, ends, strict=True)
+    ]
+    made = block.from_rows(rows)
+    for name in made.column_names:
+        heads = heads.append_column(name, made.column(name))
+    return heads
+
+
+def group_begins(table: Any, keys: list[str]) -> Any:
+    """The row numbers at which groups begin in a table sorted by ``keys``."""
+    changed = np.zeros(table.num_rows, dtype=bool)
+    changed[:1] = True
+    for key in keys:
+        codes = pc.dictionary_encode(table.column(key), null_encoding="encode").combine_chunks()
+        if isinstance(codes, pa.ChunkedArray):
+            codes = codes.chunk(0)
+        numbers = codes.indices.to_numpy(zero_copy_only=False)
+        changed[1:] |= numbers[1:] != numbers[:-1]
+    return np.flatnonzero(changed)

@@ -1,0 +1,271 @@
+"""Blocks: pyarrow tables, what goes in and out of them, and the few operations the rest needs.
+
+Batches and rows are what users see of a block: a dict of arrays, a DataFrame, a table, or dicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from heliostat.data import tensors
+
+FORMATS = ("pandas", "pyarrow", "numpy", None)
+ITEM = "item"  # the column of values that are no dicts
+DATA = "data"  # the column of arrays
+
+
+@dataclass
+class BlockMetadata:
+    """What is known of a block without reading it. Times are of the task that made it, in seconds."""
+
+    num_rows: int
+    size_bytes: int
+    schema: Any = None
+    input_files: list[str] = field(default_factory=list)
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    udf_s: float = 0.0
+    node: str = ""
+
+
+def metadata(table: Any) -> BlockMetadata:
+    """Rows, bytes and schema of a table."""
+    return BlockMetadata(table.num_rows, table.nbytes, table.schema)
+
+
+# --- making blocks ---------------------------------------------------------------------------------
+
+
+def from_batch(batch: Any, source: str = "the function") -> Any:
+    """A table of what a function returned for a batch.
+
+    Raises:
+        ValueError: It is no batch, or its columns differ in length.
+    """
+    if isinstance(batch, pa.Table):
+        return batch
+    if isinstance(batch, pa.RecordBatch):
+        return pa.Table.from_batches([batch])
+    if isinstance(batch, Mapping):
+        return _from_columns(batch, source)
+    if type(batch).__name__ == "DataFrame" and hasattr(batch, "dtypes"):
+        return from_pandas(batch)
+    raise ValueError(
+        f"{source} returned {type(batch)} for a batch; it must return a dict of arrays, a "
+        "pandas.DataFrame or a pyarrow.Table."
+    )
+
+
+def _from_columns(batch: Mapping[str, Any], source: str) -> Any:
+    columns = {str(name): _column(name, values, source) for name, values in batch.items()}
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"{source} returned columns of different lengths: {lengths}.")
+    return pa.table(columns)
+
+
+def _column(name: str, values: Any, source: str) -> Any:
+    if isinstance(values, np.ndarray):
+        if values.ndim:
+            return tensors.from_numpy(values)
+    elif isinstance(values, list | tuple):
+        return tensors.from_list(list(values))
+    elif isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    elif hasattr(values, "detach") and hasattr(values, "numpy"):  # a torch tensor
+        return tensors.from_numpy(np.asarray(values.detach().cpu()))
+    elif hasattr(values, "__array__") and not isinstance(values, str | bytes | np.generic):
+        return tensors.from_numpy(np.asarray(values))
+    raise ValueError(
+        f"{source} returned {type(values)} as column {name!r}; a column is an array or a list with "
+        "one value per row."
+    )
+
+
+def from_pandas(frame: Any) -> Any:
+    """A table of a DataFrame; its index is left out, columns of arrays become tensors."""
+    columns = {}
+    for name in frame.columns:
+        series = frame[name]
+        if series.dtype == object:
+            columns[str(name)] = tensors.from_list(series.tolist())
+        else:
+            columns[str(name)] = pa.Array.from_pandas(series)
+    return pa.table(columns)
+
+
+def from_rows(rows: list[Any]) -> Any:
+    """A table of dicts; a key that a row lacks is null there. Other values are the column "item"."""
+    if not rows:
+        return pa.table({})
+    if not all(isinstance(row, Mapping) for row in rows):
+        return pa.table({ITEM: tensors.from_list(rows)})
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {str(n): tensors.from_list([row.get(n) for row in rows]) for n in names}
+    return pa.table(columns) if columns else _no_columns(len(rows))
+
+
+def _no_columns(rows: int) -> Any:
+    """A table of rows without columns, which only pyarrow's slicing and selecting can make."""
+    return pa.table({"_": pa.nulls(rows)}).select([])
+
+
+# --- reading blocks --------------------------------------------------------------------------------
+
+
+def check_format(batch_format: str | None) -> None:
+    """Raise ``ValueError`` for a name that is no batch format."""
+    if batch_format not in ("default", "torch", *FORMATS):
+        raise ValueError(
+            f"The given batch format {batch_format} isn't allowed (must be one of {list(FORMATS)})."
+        )
+
+
+def to_batch(table: Any, batch_format: str | None) -> Any:
+    """The table as users want it: "numpy" (and "default"), "pandas", "pyarrow" (and None)."""
+    if batch_format in ("default", "numpy"):
+        return to_numpy(table)
+    if batch_format == "pandas":
+        return to_pandas(table)
+    return table
+
+
+def to_numpy(table: Any) -> dict[str, Any]:
+    """Columns as arrays."""
+    return {n: tensors.to_numpy(c) for n, c in zip(table.column_names, table.columns, strict=True)}
+
+
+def to_pandas(table: Any) -> Any:
+    """A DataFrame; tensors are columns of arrays."""
+    import pandas as pd
+
+    special = [f.name for f in table.schema if isinstance(f.type, pa.BaseExtensionType)]
+    if not special:
+        return table.to_pandas()
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        columns[name] = (
+            pd.Series(tensors.to_list(column), dtype=object)
+            if name in special
+            else column.to_pandas()
+        )
+    return pd.DataFrame(columns, columns=table.column_names)
+
+
+def rows(table: Any) -> Iterator[dict[str, Any]]:
+    """One dict of Python values a row."""
+    names = table.column_names
+    if not names:
+        yield from ({} for _ in range(table.num_rows))
+        return
+    for values in zip(*(tensors.to_list(c) for c in table.columns), strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+# --- joining and cutting ---------------------------------------------------------------------------
+
+
+def concat(tables: list[Any]) -> Any:
+    """One table of several; columns that a table lacks are null, types are widened."""
+    if len(tables) == 1:
+        return tables[0]
+    full = [t for t in tables if t.num_columns or t.num_rows]
+    if not full:
+        return tables[0] if tables else pa.table({})
+    first = full[0].schema
+    if all(t.schema.equals(first) for t in full):
+        return pa.concat_tables(full)
+    return pa.concat_tables(_alike(full), promote_options="permissive")
+
+
+def _alike(several: list[Any]) -> list[Any]:
+    """The tables, with columns whose types only we know how to join changed to a common one."""
+    kinds: dict[str, set[Any]] = {}
+    for table in several:
+        for f in table.schema:
+            kinds.setdefault(f.name, set()).add(f.type)
+    for name, types in kinds.items():
+        types.discard(pa.null())
+        if len(types) < 2:
+            continue
+        if all(tensors.is_tensor(t) for t in types):
+            change = tensors.as_variable
+        elif _fits(types):
+            continue
+        else:
+            change = lambda column: tensors.from_objects(tensors.to_list(column))  # noqa: E731
+        several = [_replaced(table, name, change) for table in several]
+    return several
+
+
+def _fits(types: set[Any]) -> bool:
+    try:
+        pa.unify_schemas([pa.schema([("c", t)]) for t in types], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return False
+    return True
+
+
+def _replaced(table: Any, name: str, change: Any) -> Any:
+    index = table.schema.get_field_index(name)
+    if index < 0:
+        return table
+    column = table.column(index)
+    whole = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if isinstance(whole, pa.ChunkedArray):
+        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], column.type)
+    return table.set_column(index, name, change(whole))
+
+
+def unify(schemas: list[Any]) -> Any:
+    """The schema of a concatenation; None of none."""
+    known = [s for s in schemas if s is not None and len(s)]
+    if not known:
+        return schemas[0] if schemas else None
+    if all(s.equals(known[0]) for s in known):
+        return known[0]
+    return concat([s.empty_table() for s in known]).schema
+
+
+def compact(table: Any) -> Any:
+    """The same rows in memory of their own if the table shows only a part of its buffers.
+
+    Serializing a slice would otherwise carry everything that it was cut from.
+    """
+    if table.get_total_buffer_size() <= table.nbytes * 1.1 + 4096:
+        return table
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
+
+
+def joined(table: Any) -> Any:
+    """The table with each column in one piece, so that arrays of it need no copy."""
+    if all(c.num_chunks <= 1 for c in table.columns):
+        return table
+    return table.combine_chunks()
+
+
+def take(table: Any, indices: Any) -> Any:
+    """The rows at ``indices``, an array of integers, in that order."""
+    table = joined(table)
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if isinstance(column.type, pa.FixedShapeTensorType) and not column.null_count:
+            # numpy copies rows as a whole, pyarrow element by element
+            columns[name] = tensors.from_numpy(tensors.to_numpy(column).take(indices, axis=0))
+        elif isinstance(column.type, pa.BaseExtensionType):
+            stored = pa.chunked_array([c.storage for c in column.chunks], column.type.storage_type)
+            picked = stored.take(pa.array(indices))
+            whole = picked.combine_chunks()
+            columns[name] = pa.ExtensionArray.from_storage(column.type, whole)
+        else:
+            columns[name] = column.take(pa.array(indices))
+    return pa.table(columns) if columns else table.slice(0, len(indices))

@@ -1,0 +1,54 @@
+"""What turns a batch into what the training loop wants; pass an instance as ``collate_fn``."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class CollateFn(abc.ABC, Generic[T]):
+    """Base class. Derive from one of the three below, which name the batch's format."""
+
+    @abc.abstractmethod
+    def __call__(self, batch: T) -> Any:
+        """Return what the loop gets."""
+
+
+class ArrowBatchCollateFn(CollateFn[Any]):
+    """Gets a ``pyarrow.Table``."""
+
+
+class NumpyBatchCollateFn(CollateFn[Any]):
+    """Gets a dict of arrays."""
+
+
+class PandasBatchCollateFn(CollateFn[Any]):
+    """Gets a ``pandas.DataFrame``."""
+
+
+class DefaultCollateFn(ArrowBatchCollateFn):
+    """A dict of tensors, which is what happens without a ``collate_fn``.
+
+    Args:
+        dtypes: One torch dtype for all columns, or a dict by column.
+        device: Where the tensors go. Default: the CPU.
+        pin_memory: Make them in pinned memory.
+    """
+
+    def __init__(
+        self, dtypes: Any = None, device: Any = None, pin_memory: bool = False, **_: Any
+    ) -> None:
+        self.dtypes = dtypes
+        self.device = device
+        self.pin_memory = pin_memory
+
+    def __call__(self, batch: Any) -> Mapping[str, Any]:
+        """Return tensors by column name."""
+        from heliostat.data.iterate import torch_batches
+
+        collate = torch_batches.collator(None, self.dtypes, self.device or "cpu", self.pin_memory)
+        made: Mapping[str, Any] = collate(batch)
+        return made

@@ -1,0 +1,152 @@
+"""Settings of the data library: how much memory and how many CPUs an execution may use, and more."""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+MIB = 1 << 20
+
+
+@dataclass
+class ExecutionResources:
+    """An amount of each resource; memory in bytes. ``for_limits`` gives infinity where unset."""
+
+    cpu: float | None = None
+    gpu: float | None = None
+    object_store_memory: float | None = None
+    memory: float | None = None
+
+    @classmethod
+    def for_limits(
+        cls,
+        cpu: float | None = None,
+        gpu: float | None = None,
+        object_store_memory: float | None = None,
+        memory: float | None = None,
+    ) -> ExecutionResources:
+        """Limits: what is not given is unlimited."""
+        given = (cpu, gpu, object_store_memory, memory)
+        return cls(*(math.inf if value is None else value for value in given))
+
+    @classmethod
+    def zero(cls) -> ExecutionResources:
+        """None of anything."""
+        return cls(0.0, 0.0, 0.0, 0.0)
+
+    @classmethod
+    def inf(cls) -> ExecutionResources:
+        """No limit on anything."""
+        return cls.for_limits()
+
+    def copy(self) -> ExecutionResources:
+        """An independent copy."""
+        return copy.copy(self)
+
+
+@dataclass
+class ExecutionOptions:
+    """How one dataset is executed.
+
+    Args:
+        resource_limits: What the execution may use at most. Default: what the cluster has free.
+        exclude_resources: What it leaves for others.
+        preserve_order: Kept for compatibility: blocks always come in the order of their inputs.
+        actor_locality_enabled: Prefer actors on the node of a block.
+        verbose_progress: Show each operator.
+        label_selector: Labels that nodes of all tasks must have.
+    """
+
+    resource_limits: ExecutionResources = field(default_factory=ExecutionResources.for_limits)
+    exclude_resources: ExecutionResources = field(default_factory=ExecutionResources.zero)
+    preserve_order: bool = False
+    actor_locality_enabled: bool = True
+    verbose_progress: bool = True
+    label_selector: dict[str, str] | None = None
+
+    def validate(self) -> None:
+        """Raise ``ValueError`` for limits that contradict each other."""
+        for name in ("cpu", "gpu", "object_store_memory"):
+            limit = getattr(self.resource_limits, name)
+            if getattr(self.exclude_resources, name) and limit is not None and limit != math.inf:
+                raise ValueError(
+                    f"resource_limits and exclude_resources cannot both be set for {name}."
+                )
+
+
+@dataclass
+class DataContext:
+    """Settings that a dataset takes with it when it is made. Sizes in bytes.
+
+    Args:
+        target_max_block_size: Outputs of tasks are cut into blocks of about this size. Smaller where
+            the object store is small, so that several fit. None: never cut.
+        target_min_block_size: Reads are not split into less than this.
+        read_op_min_num_blocks: Blocks that a large read is split into at least.
+        enable_progress_bars: Show progress of executions that take more than a moment.
+        max_errored_blocks: Blocks that may fail before an execution does; -1: any number.
+        store_fraction: Part of the object store that one execution keeps full at most.
+        use_datasource_v2, ...: Unknown names are accepted and kept, so that settings of other
+            releases do not break programs.
+    """
+
+    execution_options: ExecutionOptions = field(default_factory=ExecutionOptions)
+    target_max_block_size: int | None = 128 * MIB
+    target_min_block_size: int = 1 * MIB
+    target_shuffle_max_block_size: int = 1024 * MIB
+    read_op_min_num_blocks: int = 200
+    min_parallelism: int = 200
+    streaming_read_buffer_size: int = 32 * MIB
+    enable_progress_bars: bool = True
+    enable_operator_progress_bars: bool = True
+    enable_rich_progress_bars: bool = True
+    max_errored_blocks: int = 0
+    actor_task_retry_on_errors: bool | list[type[BaseException]] = False
+    retried_io_errors: list[str] = field(default_factory=list)
+    log_internal_stack_trace_to_stdout: bool = False
+    raise_original_map_exception: bool = False
+    verbose_stats_logs: bool = False
+    eager_free: bool = False
+    shuffle_strategy: Any = "sort_shuffle_pull_based"
+    use_push_based_shuffle: bool = False
+    scheduling_strategy: str = "SPREAD"
+    print_on_execution_start: bool = True
+    store_fraction: float = 0.25
+    max_task_retries_on_death: int = 10
+
+    @staticmethod
+    def get_current() -> DataContext:
+        """The settings that datasets made from here on will have; change them in place."""
+        global _current
+        with _lock:
+            if _current is None:
+                _current = DataContext()
+            return _current
+
+    @staticmethod
+    def _set_current(context: DataContext) -> None:
+        global _current
+        _current = context
+
+    def copy(self) -> DataContext:
+        """An independent copy."""
+        return copy.deepcopy(self)
+
+    def get_config(self, key: str, default: Any = None) -> Any:
+        """A value set by :meth:`set_config`."""
+        return self.__dict__.get("_configs", {}).get(key, default)
+
+    def set_config(self, key: str, value: Any) -> None:
+        """Keep a value of the program's own."""
+        self.__dict__.setdefault("_configs", {})[key] = value
+
+    def remove_config(self, key: str) -> None:
+        """Forget a value set by :meth:`set_config`."""
+        self.__dict__.get("_configs", {}).pop(key, None)
+
+
+_current: DataContext | None = None
+_lock = threading.Lock()

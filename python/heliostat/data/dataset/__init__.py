@@ -1,0 +1,99 @@
+"""``Dataset``: lazy, streamed, its methods in one file for each kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import heliostat as ray
+from heliostat.data import block
+from heliostat.data.dataset import preview
+from heliostat.data.dataset.combine import Combine
+from heliostat.data.dataset.consume import Consume
+from heliostat.data.dataset.maps import Maps
+from heliostat.data.dataset.reorder import Reorder
+from heliostat.data.dataset.schema import Schema
+from heliostat.data.dataset.splits import Splits
+from heliostat.data.dataset.summarize import Summarize
+from heliostat.data.dataset.write import Write
+from heliostat.data.plan import known
+from heliostat.data.plan.operators import InputBlocks, describe
+
+__all__ = ["Dataset", "MaterializedDataset", "Schema"]
+
+
+class Dataset(Maps, Reorder, Combine, Summarize, Splits, Consume, Write):
+    """Rows in named columns, in blocks that are made when they are needed.
+
+    Made by ``from_...``, ``read_...`` and ``range``; transformations give new datasets and run nothing.
+    What consumes a dataset executes it as a stream, within a part of the object store's memory.
+    """
+
+    def copy(self, dataset: Dataset | None = None) -> Dataset:
+        """Return a dataset of the same plan and settings."""
+        source = dataset if dataset is not None else self
+        return type(source)(source._plan, source._context.copy())
+
+    def set_name(self, name: str | None) -> None:
+        """Set what progress and statistics call it."""
+        self._name = name
+
+    @property
+    def name(self) -> str | None:
+        """What progress and statistics call it."""
+        return self._name
+
+    def get_dataset_id(self) -> str:
+        """Return a name that no other dataset of this process has."""
+        return self._id
+
+    def __len__(self) -> int:
+        raise AttributeError(
+            "Use `ds.count()` to compute the length of a distributed Dataset. "
+            "This may be an expensive operation."
+        )
+
+    def __iter__(self) -> Any:
+        raise TypeError(
+            "`Dataset` objects aren't iterable. To iterate records, call `ds.iter_rows()` or "
+            "`ds.iter_batches()`. For more information, read "
+            "https://docs.ray.io/en/latest/data/iterating-over-data.html."
+        )
+
+    def __repr__(self) -> str:
+        schema = known.schema(self._plan)
+        if schema is None or not len(schema):
+            return describe(self._plan)
+        return preview.text(schema, known.rows(self._plan), None, None)
+
+    __str__ = __repr__
+
+
+class MaterializedDataset(Dataset):
+    """A dataset whose blocks are in the object store."""
+
+    _is_materialized = True
+
+    def __repr__(self) -> str:
+        assert isinstance(self._plan, InputBlocks)
+        schema, rows = known.schema(self._plan), known.rows(self._plan) or 0
+        if schema is None or not len(schema):
+            return f"MaterializedDataset(num_blocks={len(self._plan.bundles)}, num_rows={rows})"
+        if rows <= preview.ROWS_MAX:
+            return preview.text(schema, rows, self._edge(rows, False), None)
+        first, last = self._edge(preview.EDGE, False), self._edge(preview.EDGE, True)
+        return preview.text(schema, rows, first, last)
+
+    __str__ = __repr__
+
+    def _edge(self, count: int, from_end: bool) -> list[Any]:
+        """The first or the last rows."""
+        assert isinstance(self._plan, InputBlocks)
+        found: list[Any] = []
+        for bundle in reversed(self._plan.bundles) if from_end else self._plan.bundles:
+            want = min(count - len(found), bundle.rows)
+            if want <= 0:
+                continue
+            part = bundle.slice(bundle.rows - want if from_end else 0, want)
+            rows = list(block.rows(part.cut(ray.get(part.ref))))
+            found = rows + found if from_end else found + rows
+        return found

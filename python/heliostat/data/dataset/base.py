@@ -1,0 +1,88 @@
+"""The core of a dataset: a plan, settings, and running the one with the other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import heliostat as ray
+from heliostat.data import block
+from heliostat.data.context import DataContext
+from heliostat.data.execute.executor import execute
+from heliostat.data.execute.stats import ExecutionStats
+from heliostat.data.plan import known
+from heliostat.data.plan.operators import Bundle, Exchange, Limit, Map, Operator
+from heliostat.data.plan.transforms import MapTables
+
+if TYPE_CHECKING:
+    from heliostat.data.dataset import Dataset
+
+S = TypeVar("S", bound="Base")
+
+_numbers = itertools.count()
+
+
+class Base:
+    """What the parts of ``Dataset`` share."""
+
+    _is_materialized = False
+
+    def __init__(self, plan: Operator, context: DataContext | None = None) -> None:
+        self._plan = plan
+        self._context = context if context is not None else DataContext.get_current().copy()
+        self._stats: ExecutionStats | None = None
+        self._schema: Any = None
+        self._schema_known = False
+        self._name: str | None = None
+        self._id = f"dataset_{next(_numbers)}"
+
+    @property
+    def context(self) -> DataContext:
+        """The settings it was made with; change them in place before it is executed."""
+        return self._context
+
+    def _derive(self, plan: Operator) -> Dataset:
+        from heliostat.data.dataset import Dataset
+
+        return Dataset(plan, self._context)
+
+    def _map_tables(
+        self, name: str, function: Callable[[Any], Any], *, keeps_rows: bool = False
+    ) -> Dataset:
+        return self._derive(Map(self._plan, MapTables(function, name), keeps_rows=keeps_rows))
+
+    def _exchange(
+        self, label: str, run: Callable[..., Any], *others: Base, keeps_rows: bool = False
+    ) -> Dataset:
+        sources = (self._plan, *(o._plan for o in others))
+        return self._derive(Exchange(sources, label, run, keeps_rows))
+
+    def _execute(self, plan: Operator | None = None) -> tuple[Iterator[Bundle], ExecutionStats]:
+        bundles, stats = execute(plan or self._plan, self._context, self._name or "Dataset")
+        self._stats = stats
+        return bundles, stats
+
+    def _bundles(self, plan: Operator | None = None) -> Iterator[Bundle]:
+        return self._execute(plan)[0]
+
+    def _tables(self, plan: Operator | None = None) -> Iterator[Any]:
+        for bundle in self._bundles(plan):
+            yield bundle.cut(ray.get(bundle.ref))
+
+    def _arrow_schema(self) -> Any:
+        """The schema, executed as far as needed; None of a dataset without blocks."""
+        if not self._schema_known:
+            found = known.schema(self._plan)
+            if found is None:
+                seen = []
+                bundles = execute(Limit(self._plan, 1), self._context)[0]
+                for bundle in bundles:
+                    seen.append(bundle.schema)
+                    if bundle.rows:
+                        break
+                bundles.close()  # type: ignore[attr-defined] # a generator
+                found = block.unify([s for s in seen if s is not None])
+            self._schema, self._schema_known = found, True
+        schema = self._schema
+        return schema if schema is not None and len(schema) else None

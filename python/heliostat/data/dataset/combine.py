@@ -1,0 +1,85 @@
+"""Several datasets into one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from heliostat.data.dataset.base import Base
+from heliostat.data.execute import joins
+from heliostat.data.plan.operators import Union
+
+if TYPE_CHECKING:
+    from heliostat.data.dataset import Dataset
+
+
+class Combine(Base):
+    """Part of ``Dataset``."""
+
+    def union(self, *other: Dataset) -> Dataset:
+        """Return the rows of this dataset and then those of the others."""
+        return self._derive(Union((self._plan, *(o._plan for o in other))))
+
+    def zip(self, *other: Dataset) -> Dataset:
+        """Return the columns of several datasets side by side; a name that is taken gets "_1".
+
+        Raises:
+            ValueError: While executing: the numbers of rows differ.
+        """
+        return self._exchange("Zip", joins.Zip(), *other)
+
+    def join(
+        self,
+        ds: Dataset,
+        join_type: str,
+        num_partitions: int | None = None,
+        on: tuple[str, ...] | str = ("id",),
+        right_on: tuple[str, ...] | str | None = None,
+        left_suffix: str | None = None,
+        right_suffix: str | None = None,
+        *,
+        partition_size_hint: int | None = None,
+        aggregator_ray_remote_args: dict[str, Any] | None = None,
+        validate_schemas: bool = False,
+    ) -> Dataset:
+        """Return this dataset joined with another one.
+
+        Args:
+            ds: The right side.
+            join_type: "inner", "left_outer", "right_outer", "full_outer", "left_semi", "right_semi",
+                "left_anti" or "right_anti".
+            num_partitions: Tasks that join; default: by the data.
+            on: Key columns.
+            right_on: Key columns of the right side, if they have other names.
+            left_suffix: Added to columns that both sides have, besides the keys.
+            right_suffix: The same, for the right side.
+            partition_size_hint: Without effect.
+            aggregator_ray_remote_args: Options of the joining tasks.
+            validate_schemas: Check that the keys exist now rather than when it is executed.
+
+        Raises:
+            ValueError: An unknown kind of join, or keys that do not match.
+        """
+        left = (on,) if isinstance(on, str) else tuple(on)
+        right = left if right_on is None else (right_on,) if isinstance(right_on, str) else right_on
+        if join_type not in joins.KINDS:
+            raise ValueError(
+                f"Invalid join type: {join_type!r}. Must be one of {', '.join(joins.KINDS)}."
+            )
+        if len(left) != len(tuple(right)):
+            raise ValueError(f"`on` has {len(left)} columns and `right_on` {len(tuple(right))}.")
+        run = joins.Join(
+            joins.KINDS[join_type],
+            list(left),
+            list(right),
+            num_partitions,
+            left_suffix,
+            right_suffix,
+            aggregator_ray_remote_args or {},
+        )
+        if validate_schemas:
+            for side, keys in ((self, left), (ds, tuple(right))):
+                schema = side._arrow_schema()
+                missing = [k for k in keys if schema is None or k not in schema.names]
+                if missing:
+                    raise ValueError(f"there is no key column {missing}.")
+        return self._exchange(f"Join({join_type})", run, ds)

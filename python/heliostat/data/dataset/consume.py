@@ -1,0 +1,272 @@
+"""Executing a dataset: rows, batches, counts, schema, conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import heliostat as ray
+from heliostat.data import block
+from heliostat.data.dataset.base import Base
+from heliostat.data.dataset.schema import Schema
+from heliostat.data.iterate.iterator import DataIterator, PlanIterator
+from heliostat.data.plan import known
+from heliostat.data.plan.operators import Bundle, InputBlocks, Limit, Map, Operator, describe
+from heliostat.data.plan.transforms import MapStream
+
+if TYPE_CHECKING:
+    from heliostat.data.dataset import MaterializedDataset
+
+
+class Consume(Base):
+    """Part of ``Dataset``."""
+
+    # --- iterating ---
+
+    def iterator(self) -> DataIterator:
+        """Return an iterator that executes the dataset once an epoch; it can be sent to workers."""
+        return PlanIterator(self)
+
+    def iter_rows(self) -> Iterable[dict[str, Any]]:
+        """Return rows as dicts; each ``for`` over them executes the dataset."""
+        return self.iterator().iter_rows()
+
+    def iter_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        batch_format: str | None = "default",
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        _collate_fn: Callable[[Any], Any] | None = None,
+    ) -> Iterable[Any]:
+        """Return batches; see ``DataIterator.iter_batches``."""
+        return self.iterator().iter_batches(
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            batch_format=batch_format,
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+            _collate_fn=_collate_fn,
+        )
+
+    def iter_torch_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        dtypes: Any = None,
+        device: Any = "auto",
+        collate_fn: Any = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        pin_memory: bool = False,
+    ) -> Iterable[Any]:
+        """Return batches of torch tensors; see ``DataIterator.iter_torch_batches``."""
+        return self.iterator().iter_torch_batches(
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            dtypes=dtypes,
+            device=device,
+            collate_fn=collate_fn,
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+            pin_memory=pin_memory,
+        )
+
+    def iter_internal_ref_bundles(self) -> Iterator[Bundle]:
+        """Return the blocks as references with their sizes."""
+        return self._bundles()
+
+    # --- a few rows ---
+
+    def take(self, limit: int = 20) -> list[dict[str, Any]]:
+        """Return the first rows as dicts; only what they need is executed."""
+        return self._rows(limit)
+
+    def _rows(self, limit: int) -> list[dict[str, Any]]:
+        plan = Limit(self._plan, limit)
+        return [row for table in self._tables(plan) for row in block.rows(table)]
+
+    def take_all(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return all rows as dicts.
+
+        Raises:
+            ValueError: There are more than ``limit``.
+        """
+        if limit is None:
+            return [row for table in self._tables() for row in block.rows(table)]
+        found = self._rows(limit + 1)
+        if len(found) > limit:
+            raise ValueError(f"The dataset has more than the given limit of {limit} records.")
+        return found
+
+    def take_batch(self, batch_size: int = 20, *, batch_format: str | None = "default") -> Any:
+        """Return the first rows as a batch.
+
+        Raises:
+            ValueError: The dataset is empty, or the format unknown.
+        """
+        block.check_format(batch_format)
+        tables = [t for t in self._tables(Limit(self._plan, batch_size)) if t.num_rows]
+        if not tables:
+            raise ValueError("The dataset is empty.")
+        return block.to_batch(block.joined(block.concat(tables)), batch_format)
+
+    def show(self, limit: int = 20) -> None:
+        """Print the first rows."""
+        for row in self.take(limit):
+            print(row)  # noqa: T201 # what the method is for
+
+    # --- about the dataset ---
+
+    def count(self) -> int:
+        """Return the number of rows; executes the dataset if it is not known."""
+        found = known.rows(self._plan)
+        if found is not None:
+            return found
+        counting = Map(self._plan, MapStream(_counted, "Count"))
+        return sum(table["rows"][0].as_py() for table in self._tables(counting) if table.num_rows)
+
+    def schema(self, fetch_if_missing: bool = True) -> Schema | None:
+        """Return names and types of the columns.
+
+        Args:
+            fetch_if_missing: Execute as much as is needed if they are not known.
+
+        Returns:
+            None for a dataset without rows whose columns nobody knows.
+        """
+        if not fetch_if_missing and not self._schema_known:
+            found = known.schema(self._plan)
+        else:
+            found = self._arrow_schema()
+        return Schema(found) if found is not None and len(found) else None
+
+    def columns(self, fetch_if_missing: bool = True) -> list[str] | None:
+        """Return the names of the columns."""
+        found = self.schema(fetch_if_missing)
+        return list(found.names) if found is not None else None
+
+    def size_bytes(self) -> int:
+        """Return the size in memory; executes the dataset if it is not known."""
+        found = known.size(self._plan)
+        return found if found is not None else sum(b.size for b in self._bundles())
+
+    def num_blocks(self) -> int:
+        """Return the number of blocks of a materialized dataset.
+
+        Raises:
+            NotImplementedError: It is not materialized, so the number is not known.
+        """
+        if not isinstance(self._plan, InputBlocks):
+            raise NotImplementedError(
+                "Number of blocks is only available for `MaterializedDataset`, because the number of "
+                "blocks may change during execution. Call `ds.materialize()` to get one."
+            )
+        return len(self._plan.bundles)
+
+    def input_files(self) -> list[str]:
+        """Return the files that the dataset reads."""
+        return sorted(set(known.files(self._plan)))
+
+    def stats(self) -> str:
+        """Return what the last execution did, operator by operator, in words."""
+        return self._stats.text() if self._stats is not None else ""
+
+    def explain(self) -> None:
+        """Print the plan, and what will run in one task."""
+        print(f"-------- Logical Plan --------\n{describe(self._plan)}")  # noqa: T201
+        print(f"\n-------- Physical Plan --------\n{self._stages()}")  # noqa: T201
+
+    def _stages(self) -> str:
+        from heliostat.data.execute.planner import chain
+        from heliostat.data.plan.operators import ActorPoolStrategy, Read
+
+        def lines(plan: Operator, depth: int) -> Iterator[str]:
+            mark = "   " * (depth - 1) + "+- " if depth else ""
+            if not isinstance(plan, Map | Read):
+                yield f"{mark}{plan.name}"
+                for source in plan.inputs:
+                    yield from lines(source, depth + 1)
+                return
+            steps, source, reads = chain(plan)
+            parts = [source, *steps] if reads else list(steps)
+            pool = steps and isinstance(steps[0].compute, ActorPoolStrategy)
+            yield f"{mark}{'Actors' if pool else 'Tasks'}[{'->'.join(p.name for p in parts)}]"
+            if not reads:
+                yield from lines(source, depth + 1)
+
+        return "\n".join(lines(self._plan, 0))
+
+    # --- all of it ---
+
+    def materialize(self) -> MaterializedDataset:
+        """Execute the dataset and keep its blocks in the object store."""
+        from heliostat.data.dataset import MaterializedDataset
+
+        made = MaterializedDataset(InputBlocks(tuple(self._bundles())), self._context)
+        made._stats = self._stats
+        return made
+
+    def to_pandas(self, limit: int | None = None) -> Any:
+        """Return everything as one DataFrame.
+
+        Raises:
+            ValueError: There are more than ``limit`` rows.
+        """
+        if limit is not None:
+            count = self.count()
+            if count > limit:
+                raise ValueError(
+                    f"the dataset has more than the given limit of {limit} rows: {count}. If you are "
+                    f"sure that a DataFrame with {count} rows will fit in local memory, set "
+                    "ds.to_pandas(limit=None) to disable limits."
+                )
+        import pyarrow as pa
+
+        tables = list(self._tables())
+        return block.to_pandas(block.concat(tables) if tables else pa.table({}))
+
+    def to_arrow_refs(self) -> list[Any]:
+        """Return references to the blocks, as tables."""
+        return [whole(bundle).ref for bundle in self._bundles()]
+
+    def to_pandas_refs(self) -> list[Any]:
+        """Return references to the blocks, as DataFrames."""
+        convert = ray.remote(block.to_pandas)
+        return [convert.remote(ref) for ref in self.to_arrow_refs()]
+
+    def to_numpy_refs(self, *, column: str | None = None) -> list[Any]:
+        """Return references to the blocks, as dicts of arrays, or as arrays of one column."""
+
+        def convert(table: Any) -> Any:
+            arrays = block.to_numpy(block.joined(table))
+            return arrays if column is None else arrays[column]
+
+        remote = ray.remote(convert)
+        return [remote.remote(ref) for ref in self.to_arrow_refs()]
+
+    def get_internal_block_refs(self) -> list[Any]:
+        """Return references to the blocks."""
+        return self.to_arrow_refs()
+
+
+def whole(bundle: Bundle) -> Bundle:
+    """The bundle as a block of its own."""
+    if bundle.is_whole:
+        return bundle
+    cut = ray.remote(lambda table, start, rows: block.compact(table.slice(start, rows)))
+    ref = cut.remote(bundle.ref, bundle.start, bundle.rows)
+    return Bundle(ref, bundle.rows, bundle.size, bundle.schema, node=bundle.node)
+
+
+def _counted(tables: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    yield pa.table({"rows": [sum(table.num_rows for table in tables)]})

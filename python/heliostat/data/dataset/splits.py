@@ -1,0 +1,175 @@
+"""One dataset into several: materialized, or streamed to consumers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from heliostat.data.dataset.base import Base
+from heliostat.data.execute.exchanges import at_rows
+from heliostat.data.plan.operators import Bundle, InputBlocks
+
+if TYPE_CHECKING:
+    from heliostat.data.dataset import MaterializedDataset
+    from heliostat.data.iterate.iterator import DataIterator
+
+
+class Splits(Base):
+    """Part of ``Dataset``."""
+
+    def streaming_split(
+        self, n: int, *, equal: bool = False, locality_hints: list[str] | None = None
+    ) -> list[DataIterator]:
+        """Return ``n`` iterators that share one execution an epoch; together they see every row once.
+
+        They can be sent to other workers. An epoch begins when all have begun it, so all of them have
+        to iterate at the same time.
+
+        Args:
+            n: Consumers.
+            equal: All get the same number of rows; what is left over is dropped.
+            locality_hints: The node id of each consumer, which prefers blocks made there.
+
+        Raises:
+            ValueError: ``n`` is not positive, or there is not one hint each.
+        """
+        from heliostat.data.split.iterator import streaming_split
+
+        return streaming_split(self, n, equal, locality_hints)  # type: ignore[arg-type] # a Dataset
+
+    def _have(self) -> list[Bundle]:
+        if isinstance(self._plan, InputBlocks):
+            return list(self._plan.bundles)
+        return list(self._bundles())
+
+    def _parts(self, bundles: list[Bundle], ends: list[int]) -> list[MaterializedDataset]:
+        from heliostat.data.dataset import MaterializedDataset
+
+        return [
+            MaterializedDataset(InputBlocks(tuple(part)), self._context)
+            for part in at_rows(bundles, ends)
+        ]
+
+    def split(
+        self, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
+    ) -> list[MaterializedDataset]:
+        """Execute the dataset and return it in ``n`` parts; with ``equal`` of the same length.
+
+        Raises:
+            ValueError: ``n`` is not positive, or there is not one hint each.
+        """
+        if n <= 0:
+            raise ValueError(f"The number of splits {n} is not positive.")
+        if locality_hints is not None and len(locality_hints) != n:
+            raise ValueError(
+                f"The length of locality_hints {len(locality_hints)} doesn't equal the number of "
+                f"splits {n}."
+            )
+        bundles = self._have()
+        total = sum(b.rows for b in bundles)
+        each, more = divmod(total, n)
+        extra = 0 if equal else more
+        return self._parts(bundles, [each * (i + 1) + min(i + 1, extra) for i in range(n)])
+
+    def split_at_indices(self, indices: list[int]) -> list[MaterializedDataset]:
+        """Execute the dataset and return it cut at these row numbers.
+
+        Raises:
+            ValueError: There are none, or they do not rise.
+        """
+        if len(indices) < 1:
+            raise ValueError("indices must be at least of length 1")
+        if sorted(indices) != list(indices):
+            raise ValueError("indices must be sorted")
+        if indices[0] < 0:
+            raise ValueError("indices must be positive")
+        bundles = self._have()
+        total = sum(b.rows for b in bundles)
+        return self._parts(bundles, [*(min(i, total) for i in indices), total])
+
+    def split_proportionately(self, proportions: list[float]) -> list[MaterializedDataset]:
+        """Execute the dataset and return it in parts of these fractions, and the rest.
+
+        Raises:
+            ValueError: There are none, they are not positive, or their sum is not below 1.
+        """
+        if len(proportions) < 1:
+            raise ValueError("proportions must be at least of length 1")
+        if sum(proportions) >= 1:
+            raise ValueError("proportions must sum to less than 1")
+        if any(p <= 0 for p in proportions):
+            raise ValueError("proportions must be bigger than 0")
+        bundles = self._have()
+        total = sum(b.rows for b in bundles)
+        ends, done = [], 0.0
+        for proportion in proportions:
+            done += proportion
+            ends.append(int(total * done + 1e-9))
+        return self._parts(bundles, [*ends, total])
+
+    def train_test_split(
+        self,
+        test_size: int | float,
+        *,
+        shuffle: bool = False,
+        seed: int | None = None,
+        stratify: str | None = None,
+    ) -> tuple[MaterializedDataset, MaterializedDataset]:
+        """Execute the dataset and return its first rows, and its last ones for testing.
+
+        Args:
+            test_size: Rows, or a fraction between 0 and 1.
+            shuffle: Put all rows in random order first.
+            seed: Of that.
+            stratify: A column whose values are to be in both parts in the same proportions.
+
+        Raises:
+            ValueError: ``test_size`` is out of range.
+        """
+        if not isinstance(test_size, int | float):
+            raise TypeError(f"`test_size` must be int or float got {type(test_size)}.")
+        if isinstance(test_size, float):
+            if test_size <= 0 or test_size >= 1:
+                raise ValueError(
+                    "If `test_size` is a float, it must be bigger than 0 and smaller than 1."
+                )
+        elif test_size < 1:
+            raise ValueError(f"If `test_size` is an int, it must be positive, got {test_size}.")
+        if stratify is not None:
+            if shuffle:
+                raise ValueError("`stratify` cannot be used with `shuffle`.")
+            return self._stratified(stratify, test_size)
+        source: Any = self.random_shuffle(seed=seed) if shuffle else self  # type: ignore[attr-defined] # of Reorder
+        bundles = source._have()
+        total = sum(b.rows for b in bundles)
+        count = int(total * test_size + 1e-9) if isinstance(test_size, float) else test_size
+        if count >= total:
+            raise ValueError(
+                f"`test_size` of {count} rows must be less than the size of the dataset ({total})."
+            )
+        train, test = self._parts(bundles, [total - count, total])
+        return train, test
+
+    def _stratified(
+        self, column: str, test_size: int | float
+    ) -> tuple[MaterializedDataset, MaterializedDataset]:
+        grouped = self.groupby(column)  # type: ignore[attr-defined] # of Summarize
+        fraction = test_size
+        if not isinstance(test_size, float):
+            fraction = test_size / max(1, self.count())  # type: ignore[attr-defined] # of Consume
+        mark = "_is_test_row"
+
+        def marked(group: Any) -> Any:
+            rows = group.num_rows
+            tests = int(rows * fraction + 1e-9)
+            import pyarrow as pa
+
+            return group.append_column(mark, pa.array([i >= rows - tests for i in range(rows)]))
+
+        both = grouped.map_groups(marked, batch_format="pyarrow").materialize()
+        from heliostat.data.expressions import col
+
+        train, test = (
+            both.filter(expr=col(mark) == wanted).drop_columns([mark]).materialize()
+            for wanted in (False, True)
+        )
+        return train, test

@@ -1,0 +1,101 @@
+"""Aggregates of the whole dataset, and groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from heliostat.data.dataset.base import Base
+from heliostat.data.execute.exchange import Inputs, Steps, Tasks
+from heliostat.data.plan.operators import Exchange
+
+if TYPE_CHECKING:
+    from heliostat.data.grouped import GroupedData
+
+
+class Summarize(Base):
+    """Part of ``Dataset``."""
+
+    def aggregate(self, *aggs: Any) -> dict[str, Any]:
+        """Return the results of aggregations by name; see ``ray.data.aggregate``."""
+        from heliostat.data import aggregate
+
+        if not aggs:
+            raise ValueError("aggregate() needs at least one aggregation.")
+        found: list[bytes] = []
+
+        def run(inputs: Inputs, tasks: Tasks) -> Steps:
+            bundles = [b for b in inputs.pop() if b.rows]
+            found.extend((yield from tasks.each(aggregate.partials, bundles, list(aggs))))
+
+        for _ in self._bundles(Exchange((self._plan,), "Aggregate", run)):
+            pass
+        return aggregate.total(found, list(aggs))
+
+    def _single(self, kind: Any, on: Any, **options: Any) -> Any:
+        columns = [on] if isinstance(on, str) else on
+        if columns is None:
+            columns = self._columns_to_aggregate()
+        made = self.aggregate(*(kind(column, **options) for column in columns))
+        if len(columns) == 1:
+            return next(iter(made.values()))
+        return made
+
+    def _columns_to_aggregate(self) -> list[str]:
+        schema = self._arrow_schema()
+        if schema is None:
+            raise ValueError("The dataset has no columns to aggregate.")
+        return list(schema.names)
+
+    def sum(self, on: Any = None, ignore_nulls: bool = True) -> Any:
+        """Return the sum of a column; of several (default: all), a dict."""
+        from heliostat.data.aggregate import Sum
+
+        return self._single(Sum, on, ignore_nulls=ignore_nulls)
+
+    def min(self, on: Any = None, ignore_nulls: bool = True) -> Any:
+        """Return the least value of a column; of several (default: all), a dict."""
+        from heliostat.data.aggregate import Min
+
+        return self._single(Min, on, ignore_nulls=ignore_nulls)
+
+    def max(self, on: Any = None, ignore_nulls: bool = True) -> Any:
+        """Return the greatest value of a column; of several (default: all), a dict."""
+        from heliostat.data.aggregate import Max
+
+        return self._single(Max, on, ignore_nulls=ignore_nulls)
+
+    def mean(self, on: Any = None, ignore_nulls: bool = True) -> Any:
+        """Return the average of a column; of several (default: all), a dict."""
+        from heliostat.data.aggregate import Mean
+
+        return self._single(Mean, on, ignore_nulls=ignore_nulls)
+
+    def std(self, on: Any = None, ddof: int = 1, ignore_nulls: bool = True) -> Any:
+        """Return the standard deviation of a column; of several (default: all), a dict."""
+        from heliostat.data.aggregate import Std
+
+        return self._single(Std, on, ddof=ddof, ignore_nulls=ignore_nulls)
+
+    def unique(self, column: str, ignore_nulls: bool = False) -> list[Any]:
+        """Return the different values of a column."""
+        from heliostat.data.aggregate import Unique
+
+        found: list[Any] = self._single(Unique, column, ignore_nulls=ignore_nulls) or []
+        return found
+
+    def groupby(
+        self, key: str | list[str] | None, num_partitions: int | None = None
+    ) -> GroupedData:
+        """Return groups of rows with the same values in ``key``.
+
+        Raises:
+            ValueError: There is no such column.
+        """
+        from heliostat.data.grouped import GroupedData
+
+        keys = [] if key is None else [key] if isinstance(key, str) else list(key)
+        schema = self.schema(fetch_if_missing=False)  # type: ignore[attr-defined] # of Consume
+        missing = [k for k in keys if schema is not None and k not in schema.names]
+        if missing:
+            raise ValueError(f"there is no column {missing} to group by; there are {schema.names}.")
+        return GroupedData(self, keys, num_partitions)

@@ -1,0 +1,157 @@
+"""Writing a dataset to files."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from heliostat.data.dataset.base import Base
+from heliostat.data.plan.operators import Map, TaskPoolStrategy
+from heliostat.data.plan.transforms import MapStream
+from heliostat.data.sinks import files
+from heliostat.data.sinks.files import SaveMode, Sink
+
+logger = logging.getLogger("heliostat.data")
+
+
+class Write(Base):
+    """Part of ``Dataset``."""
+
+    def _write(self, label: str, path: str, options: dict[str, Any], **sink: Any) -> None:
+        place = files.prepare(
+            path,
+            options.pop("filesystem", None),
+            options.pop("mode", SaveMode.APPEND),
+            options.pop("try_create_dir", True),
+        )
+        if place is None:
+            logger.warning("[SaveMode=%s] Skipping %s", SaveMode.IGNORE, path)
+            return
+        min_rows = options.pop("min_rows_per_file", None) or options.pop("num_rows_per_file", None)
+        options.pop("num_rows_per_file", None)
+        remote = dict(options.pop("ray_remote_args", None) or {})
+        concurrency = options.pop("concurrency", None)
+        to = Sink(
+            *place,
+            names=options.pop("filename_provider", None),
+            open_args=dict(options.pop("arrow_open_stream_args", None) or {}),
+            **sink,
+        )
+        options.pop("min_bytes_per_file", None)
+        unknown = [k for k, v in options.items() if v is not None]
+        if unknown:
+            raise TypeError(f"write_{label.lower()}() got unexpected keyword arguments {unknown}")
+        stream = _OneFile(to) if min_rows else to  # each task then joins its blocks into one file
+        plan = Map(
+            self._plan,
+            MapStream(stream, f"Write{label}"),
+            TaskPoolStrategy(concurrency),
+            remote,
+            min_rows or 0,
+        )
+        for _ in self._bundles(plan):
+            pass
+
+    def write_parquet(
+        self,
+        path: str,
+        *,
+        partition_cols: list[str] | None = None,
+        arrow_parquet_args_fn: Any = None,
+        max_rows_per_file: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Write Parquet files into a folder.
+
+        Args:
+            path: The folder, as a path or URI; it is made if it is not there.
+            partition_cols: Columns that become folders, ``name=value``.
+            arrow_parquet_args_fn: Gives options of ``pyarrow.parquet.write_table`` in the task.
+            max_rows_per_file: Larger blocks become several files.
+            **options: ``filesystem``, ``mode`` (a ``SaveMode``), ``min_rows_per_file``,
+                ``filename_provider``, ``concurrency``, ``ray_remote_args``, ``try_create_dir``,
+                ``arrow_open_stream_args``; the others go to ``pyarrow.parquet.write_table``.
+
+        Raises:
+            ValueError: The folder is there and ``mode`` forbids that.
+        """
+        ours, theirs = _split(options)
+        encode = files.ParquetBytes(theirs, arrow_parquet_args_fn)
+        self._write(
+            "Parquet",
+            path,
+            ours,
+            ending="parquet",
+            encode=encode,
+            partition_cols=list(partition_cols or []),
+            max_rows=max_rows_per_file,
+        )
+
+    def write_csv(self, path: str, *, arrow_csv_args_fn: Any = None, **options: Any) -> None:
+        """Write CSV files into a folder; for the options see :meth:`write_parquet`."""
+        ours, theirs = _split(options)
+        self._write(
+            "CSV", path, ours, ending="csv", encode=files.CsvBytes(theirs, arrow_csv_args_fn)
+        )
+
+    def write_json(self, path: str, *, pandas_json_args_fn: Any = None, **options: Any) -> None:
+        """Write files with a JSON object a line; for the options see :meth:`write_parquet`."""
+        ours, theirs = _split(options)
+        encode = files.JsonBytes(theirs, pandas_json_args_fn)
+        self._write("JSON", path, ours, ending="json", encode=encode)
+
+    def write_numpy(self, path: str, *, column: str, **options: Any) -> None:
+        """Write a column as ``.npy`` files; for the options see :meth:`write_parquet`."""
+        self._write("Numpy", path, options, ending="npy", encode=files.NumpyBytes(column))
+
+    def write_images(
+        self, path: str, column: str, file_format: str = "png", **options: Any
+    ) -> None:
+        """Write each row's array as a picture; for the options see :meth:`write_parquet`."""
+        self._write(
+            "Images",
+            path,
+            options,
+            ending=file_format,
+            encode=_no_table,
+            by_row=files.ImageBytes(column, file_format),
+        )
+
+
+_OURS = (
+    "filesystem",
+    "mode",
+    "try_create_dir",
+    "min_rows_per_file",
+    "num_rows_per_file",
+    "min_bytes_per_file",
+    "filename_provider",
+    "ray_remote_args",
+    "concurrency",
+    "arrow_open_stream_args",
+)
+
+
+def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(options of writing, options of the format)."""
+    if options.pop("catalog", None) is not None:
+        raise NotImplementedError("catalogs are not in this release; pass a path.")
+    ours = {k: options.pop(k) for k in _OURS if k in options}
+    return ours, options
+
+
+def _no_table(_: Any) -> bytes:
+    raise AssertionError("pictures are written row by row")
+
+
+class _OneFile:
+    """Joins all blocks of a task before they are written."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def __call__(self, tables: Any) -> Any:
+        from heliostat.data import block
+
+        full = [t for t in tables if t.num_rows]
+        return self._sink(iter([block.concat(full)] if full else []))

@@ -1,0 +1,256 @@
+"""Operators that need all blocks before they give any, written as generators over tasks.
+
+``run(inputs, tasks)`` yields bundles, and None whenever it waits for a task that ``tasks`` started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import heliostat as ray
+from heliostat.data.context import DataContext
+from heliostat.data.execute.launch import arguments
+from heliostat.data.execute.limits import Limits
+from heliostat.data.execute.physical import Physical
+from heliostat.data.execute.work import Stage, run_stage
+from heliostat.data.plan.operators import Bundle
+from heliostat.data.plan.transforms import MapStream
+
+AT_ONCE_MIN = 2
+
+Inputs = list[list[Bundle]]
+Steps = Generator[Bundle | None, None, Any]
+
+
+def _call(function: Callable[..., Any], cut: Any, extra: tuple[Any, ...], given: Any) -> Any:
+    table = given if cut is None else given.slice(*cut)
+    return function(table, *extra)
+
+
+@dataclass
+class _Job:
+    """A task that makes blocks."""
+
+    generator: Any
+    outputs: list[Bundle] = field(default_factory=list)
+    ended: bool = False
+
+
+class Tasks:
+    """Starts the tasks of one exchange, a few at a time."""
+
+    def __init__(self, name: str, limits: Limits, context: DataContext) -> None:
+        self.name = name
+        self.context = context
+        self.block_bytes = limits.block_bytes
+        self._limits = limits
+        self._pending: list[Any] = []
+        self.stats: Any = None
+        self.remote_args: dict[str, Any] = {}
+
+    def waiting(self) -> list[Any]:
+        """What the exchange waits for."""
+        return self._pending
+
+    def parallelism(self) -> int:
+        """Tasks that should run at the same time."""
+        return max(AT_ONCE_MIN, int(self._limits.free_cpus(len(self._pending))))
+
+    def _options(self, **more: Any) -> dict[str, Any]:
+        options = {
+            "max_retries": self.context.max_task_retries_on_death,
+            **self.remote_args,
+            **more,
+        }
+        if self._limits.free_cpus(len(self._pending)) < 1:
+            options["num_cpus"] = 0
+        options.setdefault("name", self.name)
+        return options
+
+    def split(
+        self, function: Callable[..., Any], bundles: list[Bundle], extras: list[Any], parts: int
+    ) -> Generator[None, None, list[list[Any]]]:
+        """``function(table, *extra)`` for each bundle gives a list of ``parts`` values.
+
+        Returns the refs: one list for each bundle. The bundles are let go of as their tasks end.
+        """
+        remote = ray.remote(_call)
+        results: list[list[Any]] = []
+        waiting = deque(zip(bundles, extras, strict=True))
+        bundles.clear()
+        running: dict[Any, Bundle] = {}
+        while waiting or running:
+            while waiting and len(running) < self.parallelism():
+                bundle, extra = waiting.popleft()
+                cuts, given = arguments([bundle])
+                # The last value is the sign that the task has ended; it is tiny.
+                made = remote.options(**self._options(num_returns=parts + 1)).remote(
+                    _with_end(function), cuts[0], tuple(extra), given[0]
+                )
+                self._count()
+                results.append(made[:-1])
+                running[made[-1]] = bundle
+            self._pending = list(running)
+            yield None
+            ready, _ = ray.wait(self._pending, num_returns=len(self._pending), timeout=0)
+            for ref in ready:
+                ray.get(ref)  # raises what the task raised
+                del running[ref]
+        self._pending = []
+        return results
+
+    def each(
+        self, function: Callable[..., Any], bundles: list[Bundle], *extra: Any
+    ) -> Generator[None, None, list[Any]]:
+        """Values of ``function(table, *extra)``, one for each bundle. They should be small."""
+        refs = yield from self.split(_as_list(function), list(bundles), [extra for _ in bundles], 1)
+        return list(ray.get([row[0] for row in refs]))
+
+    def blocks(
+        self, jobs: Iterator[tuple[list[Any], Callable[[Iterator[Any]], Iterator[Any]]]]
+    ) -> Generator[Bundle | None, None, None]:
+        """For each job (inputs, function of their tables) the blocks of a task, in order.
+
+        Inputs are bundles or refs of tables.
+        """
+        remote = ray.remote(run_stage)
+        running: deque[_Job] = deque()
+        number = 0
+        more = True
+        while True:
+            while more and len(running) < self.parallelism():
+                planned = next(jobs, None)
+                if planned is None:
+                    more = False
+                    break
+                inputs, function = planned
+                stage = Stage([MapStream(function, self.name)], self.block_bytes, self.context)
+                cuts, given = arguments(inputs)
+                run = remote.options(**self._options(num_returns="streaming"))
+                running.append(_Job(run.remote(stage.key, [ray.put(stage)], number, cuts, *given)))
+                number += 1
+                self._count()
+                del inputs, given, planned
+            if not running:
+                break
+            self._pending = [job.generator for job in running if not job.ended]
+            if self._pending:
+                yield None
+                ready, _ = ray.wait(self._pending, num_returns=len(self._pending), timeout=0)
+                for job in running:
+                    if any(job.generator is generator for generator in ready):
+                        self._take(job)
+            while running and running[0].ended:
+                yield from running.popleft().outputs
+            if running:  # what is next in order need not wait for the end of its task
+                yield from running[0].outputs
+                running[0].outputs = []
+        self._pending = []
+
+    def _take(self, job: _Job) -> None:
+        block = next(job.generator, None)
+        if block is None:
+            job.ended = True
+            return
+        about_ref = next(job.generator, None)
+        if about_ref is None:
+            ray.get(block)  # an error
+        about = ray.get(about_ref)
+        job.outputs.append(
+            Bundle(block, about.num_rows, about.size_bytes, about.schema, node=about.node)
+        )
+        if self.stats is not None:
+            self.stats.block(about)
+
+    def _count(self) -> None:
+        if self.stats is not None:
+            self.stats.tasks += 1
+
+    def cancel(self) -> None:
+        """Nobody wants the results."""
+        for ref in self._pending:
+            with contextlib.suppress(Exception):
+                ray.cancel(ref)
+
+
+def _with_end(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        parts = list(function(*args))
+        return (*parts, None)
+
+    return run
+
+
+def _as_list(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        return [function(*args)]
+
+    return run
+
+
+class ExchangeOperator(Physical):
+    """Collects all inputs, then runs the generator."""
+
+    counts_inbox = False  # all of it has to be there at once: the store spills what does not fit
+
+    def __init__(
+        self,
+        name: str,
+        sources: list[Physical],
+        run: Callable[[Inputs, Tasks], Steps],
+        tasks: Tasks,
+    ) -> None:
+        super().__init__(name, sources)
+        self._run, self._tasks = run, tasks
+        tasks.stats = self.stats
+        self._steps: Steps | None = None
+        self._ended = False
+
+    def work(self) -> None:
+        """Go on until the generator waits."""
+        if self._ended or not self.inputs_done or self.outbox:
+            return
+        if self._steps is None:
+            inputs = [list(inbox) for inbox in self.inboxes]
+            for inbox in self.inboxes:
+                inbox.clear()
+            self._steps = self._run(inputs, self._tasks)
+            del inputs
+        for step in self._steps:
+            if step is None:
+                return
+            self.outbox.append(step)
+            return
+        self._ended = True
+
+    def waiting(self) -> list[Any]:
+        """What the generator waits for."""
+        return [] if self._ended else self._tasks.waiting()
+
+    def running(self) -> int:
+        """Tasks at work."""
+        return 0 if self._ended else len(self._tasks.waiting())
+
+    def cpus_used(self) -> float:
+        """CPUs that they hold."""
+        return float(self.running())
+
+    def _finished(self) -> bool:
+        return self._ended
+
+    def stop(self) -> None:
+        """Nobody wants more."""
+        super().stop()
+        self._tasks.cancel()
+        self._ended = True
+
+    def close(self) -> None:
+        """The execution is over."""
+        if not self._ended:
+            self._tasks.cancel()
+        if self._steps is not None:
+            self._steps.close()

@@ -1,0 +1,256 @@
+"""Shuffle, repartition and sort: first each block is split into parts, then parts become blocks.
+
+What is called in tasks are functions of this module with plain arguments.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from heliostat.data import block
+from heliostat.data.execute.exchange import Inputs, Steps, Tasks
+from heliostat.data.plan.operators import Bundle
+
+__all__ = ["Inputs", "RandomShuffle", "Repartition", "Sort", "Steps", "Tasks"]
+
+PARTS_MAX = 200
+SAMPLES_PER_BLOCK = 100
+
+Reduce = Callable[[Iterator[Any]], Iterator[Any]]
+
+
+def part_count(bundles: list[Bundle], tasks: Tasks, wanted: int | None) -> int:
+    """Blocks that come out of an exchange: as many as went in unless they are tiny, or too large."""
+    if wanted is not None:
+        return wanted
+    size = sum(b.size for b in bundles)
+    full = [b for b in bundles if b.rows]
+    least = -(-size // tasks.block_bytes) if tasks.block_bytes else 1
+    return max(1, least, min(len(full), PARTS_MAX))
+
+
+def reduced(
+    parts: list[list[Any]], count: int, reduce: Callable[[int], Reduce], tasks: Tasks
+) -> Steps:
+    """One task for each part number, in order; parts are let go of as they are used."""
+
+    def jobs() -> Iterator[tuple[list[Any], Reduce]]:
+        for number in range(count):
+            yield [row[number] for row in parts], reduce(number)
+            for row in parts:
+                row[number] = None
+
+    yield from tasks.blocks(jobs())
+
+
+# --- random shuffle --------------------------------------------------------------------------------
+
+
+@dataclass
+class RandomShuffle:
+    """Every row goes to a random part; each part is put into random order."""
+
+    seed: Any
+    num_blocks: int | None
+    remote_args: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
+        """Run."""
+        bundles = [b for b in inputs.pop() if b.rows]
+        tasks.remote_args = self.remote_args
+        count = part_count(bundles, tasks, self.num_blocks)
+        seed = secrets.randbits(63) if self.seed is None else int(self.seed)
+        extras = [(seed, i, count) for i in range(len(bundles))]
+        parts = yield from tasks.split(scatter, bundles, extras, count)
+        yield from reduced(parts, count, lambda i: Permute(seed, i), tasks)
+
+
+def scatter(table: Any, seed: int, number: int, count: int) -> list[Any]:
+    """The table's rows in ``count`` random parts."""
+    rng = np.random.default_rng([seed, 0, number])
+    where = rng.integers(0, count, table.num_rows)
+    order = np.argsort(where, kind="stable")
+    return cut_at(block.take(table, order), np.searchsorted(where[order], range(1, count)))
+
+
+def cut_at(table: Any, places: Any) -> list[Any]:
+    """The table cut at row numbers, each piece in memory of its own."""
+    ends = [*(int(p) for p in places), table.num_rows]
+    begins = [0, *ends[:-1]]
+    return [block.compact(table.slice(a, b - a)) for a, b in zip(begins, ends, strict=True)]
+
+
+@dataclass
+class Permute:
+    """Parts joined in random order."""
+
+    seed: int
+    number: int
+
+    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+        """Run."""
+        whole = block.concat(list(tables))
+        rng = np.random.default_rng([self.seed, 1, self.number])
+        yield block.take(whole, rng.permutation(whole.num_rows))
+
+
+# --- repartition -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Repartition:
+    """Neighbouring rows stay together: each new block is made of slices of old ones."""
+
+    num_blocks: int
+
+    def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
+        """Run."""
+        bundles = inputs.pop()
+        schema = block.unify([b.schema for b in bundles if b.schema is not None])
+        jobs = ((part, _Together(schema)) for part in shares(bundles, self.num_blocks))
+        tasks.block_bytes = None  # the number of blocks is what was asked for
+        yield from tasks.blocks(jobs)
+
+
+def shares(bundles: list[Bundle], count: int) -> Iterator[list[Bundle]]:
+    """The bundles cut into ``count`` runs of about the same number of rows."""
+    total = sum(b.rows for b in bundles)
+    ends = [(i + 1) * total // count for i in range(count)]
+    yield from at_rows(bundles, ends)
+
+
+def at_rows(bundles: list[Bundle], ends: list[int]) -> Iterator[list[Bundle]]:
+    """The bundles cut at these row numbers, which rise."""
+    waiting = [b for b in bundles if b.rows]
+    waiting.reverse()
+    done = 0
+    for end in ends:
+        part: list[Bundle] = []
+        while waiting and done < end:
+            bundle = waiting.pop()
+            want = end - done
+            if bundle.rows > want:
+                waiting.append(bundle.slice(want, bundle.rows - want))
+                bundle = bundle.slice(0, want)
+            done += bundle.rows
+            part.append(bundle)
+        yield part
+
+
+@dataclass
+class _Together:
+    schema: Any
+
+    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+        found = list(tables)
+        if found:
+            yield block.concat(found)
+        elif self.schema is not None:
+            yield self.schema.empty_table()
+
+
+# --- sort ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Sort:
+    """Boundaries are sampled; rows between two of them become one sorted block."""
+
+    order: list[tuple[str, str]]
+    num_blocks: int | None = None
+    boundaries: list[Any] | None = None
+    after: Any = None  # what is done with each sorted part: a function of a table
+    remote_args: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
+        """Run."""
+        bundles = [b for b in inputs.pop() if b.rows]
+        if not bundles:
+            return
+        tasks.remote_args = self.remote_args
+        edges = yield from self._edges(bundles, tasks)
+        extras = [(self.order, edges) for _ in bundles]
+        count = len(edges) + 1
+        parts = yield from tasks.split(range_parts, bundles, extras, count)
+        yield from reduced(parts, count, lambda _: Sorted(self.order, self.after), tasks)
+
+    def _edges(self, bundles: list[Bundle], tasks: Tasks) -> Any:
+        first = self.order[0][0]
+        if self.boundaries is not None:
+            return pa.table({first: pa.array(sorted(self.boundaries))})
+        count = part_count(bundles, tasks, self.num_blocks)
+        if count == 1:
+            return pa.table({first: pa.nulls(0)})
+        names = [name for name, _ in self.order]
+        samples = yield from tasks.each(sample, bundles, names)
+        pool = ordered(block.concat(samples), self.order)
+        places = np.linspace(0, pool.num_rows, count + 1)[1:-1].astype(np.int64)
+        edges = pool.take(pa.array(np.unique(np.minimum(places, pool.num_rows - 1))))
+        return edges.group_by(names, use_threads=False).aggregate([])
+
+
+def sample(table: Any, names: list[str]) -> Any:
+    """Some rows' keys."""
+    missing = [n for n in names if n not in table.column_names]
+    if missing:
+        raise ValueError(
+            f"You specified the column {missing}, but there is no such column; there are "
+            f"{table.column_names}."
+        )
+    rng = np.random.default_rng(table.num_rows)
+    count = min(SAMPLES_PER_BLOCK, table.num_rows)
+    picked = rng.choice(table.num_rows, count, replace=False)
+    return table.select(names).take(pa.array(picked))
+
+
+def ordered(table: Any, order: list[tuple[str, str]]) -> Any:
+    """The table sorted; missing values last."""
+    indices = pc.sort_indices(table.select([n for n, _ in order]), sort_keys=order)
+    return block.take(table, indices.to_numpy())
+
+
+def range_parts(table: Any, order: list[tuple[str, str]], edges: Any) -> list[Any]:
+    """The table sorted and cut where the rows reach each edge."""
+    table = ordered(table, order)
+    return cut_at(table, places_of(table, order, edges))
+
+
+def places_of(table: Any, order: list[tuple[str, str]], edges: Any) -> list[int]:
+    """For each edge the number of rows of the sorted table that come before it.
+
+    Edges are put among the rows and sorted with them, so that the order is pyarrow's for every type.
+    """
+    names = list(edges.column_names)
+    if not edges.num_rows:
+        return []
+    keys = table.select(names).append_column("_e", pa.repeat(pa.scalar(1), table.num_rows))
+    marks = edges.cast(table.select(names).schema)
+    marks = marks.append_column("_e", pa.repeat(pa.scalar(0), edges.num_rows))
+    both = pa.concat_tables([keys, marks])
+    within = [(n, d) for n, d in order if n in names]
+    indices = pc.sort_indices(both, sort_keys=[*within, ("_e", "ascending")]).to_numpy()
+    at = np.flatnonzero(indices >= table.num_rows)
+    return [int(place - i) for i, place in enumerate(at)]
+
+
+@dataclass
+class Sorted:
+    """Parts joined and sorted."""
+
+    order: list[tuple[str, str]]
+    after: Any = None
+
+    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+        """Run."""
+        whole = ordered(block.concat(list(tables)), self.order)
+        if self.after is None:
+            yield whole
+        else:
+            yield from self.after(whole)

@@ -1,0 +1,132 @@
+"""The loop of an execution: starts tasks within the budget, yields blocks as they come.
+
+It is a generator: whoever takes its blocks drives it, and a consumer that is slow slows it down.
+What bounds memory:
+
+- The blocks that exist because of this execution, and those its running tasks are expected to make,
+  stay below a fraction of the object store; beyond it no task begins, except one at a time so that
+  the pipeline always moves (the operator nearest to the end that has something to do).
+- A task pauses when a few of its blocks have not been taken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import heliostat as ray
+from heliostat.data.context import DataContext
+from heliostat.data.execute.limits import Limits
+from heliostat.data.execute.physical import Physical
+from heliostat.data.execute.planner import Planner
+from heliostat.data.execute.progress import Progress
+from heliostat.data.execute.stats import ExecutionStats
+from heliostat.data.plan.operators import Bundle, Operator
+
+WAIT_S = 1.0  # how long one wait lasts at most: progress is shown, free CPUs are counted again
+
+
+class Executor:
+    """One execution of a plan."""
+
+    def __init__(self, plan: Operator, context: DataContext, label: str = "Dataset") -> None:
+        self.stats = ExecutionStats()
+        self._plan, self._context, self._label = plan, context, label
+        self._operators: list[Physical] = []
+        self._limits: Limits | None = None
+        self.outside_bytes = 0.0  # of blocks that a consumer has taken and still uses
+
+    def run(self) -> Iterator[Bundle]:
+        """Yield the plan's blocks. Closing the iterator ends the execution."""
+        ray.is_initialized() or ray.init()
+        self._limits = limits = Limits(self._context)
+        planner = Planner(limits, self._context)
+        progress = Progress(self._label, self._context)
+        try:
+            last = planner.make(self._plan)
+            self._operators = planner.operators
+            self.stats.operators = [o.stats for o in self._operators if o.name != "Input"]
+            self.stats.budget_bytes = int(limits.store_bytes)
+            yield from self._loop(last, progress)
+        finally:
+            self.stats.ended = time.monotonic()
+            for operator in planner.operators:
+                operator.close()
+            progress.close(self._operators)
+
+    def _loop(self, last: Physical, progress: Progress) -> Iterator[Bundle]:
+        while True:
+            moved = self._poll(0)
+            self._move()
+            started = self._start(bool(last.outbox))
+            if last.outbox:
+                bundle = last.outbox.popleft()
+                progress.yielded(bundle)
+                yield bundle
+                continue
+            if last.done:
+                return
+            progress.show(self._operators)
+            if not moved and not started:
+                self._poll(WAIT_S)
+
+    def _poll(self, timeout: float) -> bool:
+        """Tell operators what is ready; whether anything was."""
+        waiting = [(w, o) for o in self._operators if not o.stopped for w in o.waiting()]
+        if not waiting:
+            return False
+        waitables = [w for w, _ in waiting]
+        ready, _ = ray.wait(
+            waitables, num_returns=1 if timeout else len(waitables), timeout=timeout
+        )
+        owners = {id(w): o for w, o in waiting}
+        for waitable in ready:
+            owners[id(waitable)].on_ready(waitable)
+        return bool(ready)
+
+    def _move(self) -> None:
+        """Let operators work, sources first, and pass their blocks on."""
+        for operator in self._operators:
+            if operator.stopped:
+                continue
+            for port, source in enumerate(operator.sources):
+                operator.inboxes[port].extend(source.outbox)
+                source.outbox.clear()
+                operator.complete[port] = operator.complete[port] or source.done
+            operator.work()
+
+    def _start(self, busy_after: bool) -> bool:
+        """Start tasks while the budget lasts; whether any was.
+
+        ``busy_after``: there is something for the consumer.
+        """
+        assert self._limits is not None
+        budget = self._limits.store_bytes
+        held = sum(o.held_bytes() for o in self._operators) + self.outside_bytes
+        self.stats.peak_bytes = max(self.stats.peak_bytes, int(held))
+        some = False
+        for operator in reversed(self._operators):
+            while operator.wants_to_start():
+                expected = operator.expected_bytes()
+                if held + expected > budget and (busy_after or operator.running()):
+                    break
+                operator.start()
+                held += expected
+                some = True
+            busy_after = busy_after or operator.running() > 0
+        return some
+
+
+def execute(
+    plan: Operator, context: DataContext, label: str = "Dataset"
+) -> tuple[Iterator[Bundle], ExecutionStats]:
+    """The plan's blocks, made as they are taken, and what is known of the execution."""
+    executor = Executor(plan, context, label)
+    return executor.run(), executor.stats
+
+
+def blocks(bundles: Iterator[Bundle]) -> Iterator[Any]:
+    """The tables of bundles."""
+    for bundle in bundles:
+        yield bundle.cut(ray.get(bundle.ref))

@@ -1,0 +1,156 @@
+"""Joins and zips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from heliostat.data import block
+from heliostat.data.execute.exchange import Inputs, Steps, Tasks
+from heliostat.data.execute.exchanges import at_rows, cut_at, part_count, reduced
+from heliostat.data.plan.operators import Bundle
+
+KINDS = {
+    "inner": "inner",
+    "left_outer": "left outer",
+    "right_outer": "right outer",
+    "full_outer": "full outer",
+    "left_semi": "left semi",
+    "right_semi": "right semi",
+    "left_anti": "left anti",
+    "right_anti": "right anti",
+}
+
+
+@dataclass
+class Join:
+    """Rows go to a part by a hash of their key; parts of the same number are joined by pyarrow."""
+
+    kind: str
+    left: list[str]
+    right: list[str]
+    partitions: int | None
+    left_suffix: str | None
+    right_suffix: str | None
+    remote_args: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
+        """Run."""
+        right, left = inputs.pop(), inputs.pop()
+        tasks.remote_args = self.remote_args
+        count = self.partitions or part_count([*left, *right], tasks, None)
+        sides = []
+        for bundles, keys in ((left, self.left), (right, self.right)):
+            schema = block.unify([b.schema for b in bundles if b.schema is not None])
+            full = [b for b in bundles if b.rows]
+            extras = [(keys, count) for _ in full]
+            parts = yield from tasks.split(hash_parts, full, extras, count)
+            sides.append((parts, schema))
+        (left_parts, left_schema), (right_parts, right_schema) = sides
+        boundary = len(left_parts)
+        rows = [*left_parts, *right_parts]
+
+        def reduce(_: int) -> _Joined:
+            return _Joined(self, boundary, left_schema, right_schema)
+
+        yield from reduced(rows, count, reduce, tasks)
+
+
+def hash_parts(table: Any, keys: list[str], count: int) -> list[Any]:
+    """The table's rows in ``count`` parts; equal keys are in the same."""
+    import pandas as pd
+
+    missing = [k for k in keys if k not in table.column_names]
+    if missing:
+        raise ValueError(f"there is no key column {missing}; there are {table.column_names}.")
+    frame = table.select(keys).to_pandas()
+    for name in keys:
+        if frame[name].dtype.kind in "iub":  # 1 and 1.0 are equal keys
+            frame[name] = frame[name].astype("float64")
+    where = pd.util.hash_pandas_object(frame, index=False).to_numpy() % count
+    order = np.argsort(where, kind="stable")
+    return cut_at(block.take(table, order), np.searchsorted(where[order], range(1, count)))
+
+
+@dataclass
+class _Joined:
+    of: Join
+    boundary: int  # so many tables are of the left side
+    left_schema: Any
+    right_schema: Any
+
+    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+        found = list(tables)
+        left = _side(found[: self.boundary], self.left_schema)
+        right = _side(found[self.boundary :], self.right_schema)
+        if left is None or right is None:
+            yield pa.table({})
+            return
+        yield left.join(
+            right,
+            keys=self.of.left,
+            right_keys=self.of.right,
+            join_type=self.of.kind,
+            left_suffix=self.of.left_suffix,
+            right_suffix=self.of.right_suffix,
+            use_threads=False,
+        )
+
+
+def _side(tables: list[Any], schema: Any) -> Any:
+    if tables:
+        return block.concat(tables)
+    return schema.empty_table() if schema is not None else None
+
+
+class Zip:
+    """Blocks of the first dataset, with the same rows of the others beside them."""
+
+    def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
+        """Run."""
+        totals = [sum(b.rows for b in bundles) for bundles in inputs]
+        if len(set(totals)) > 1:
+            raise ValueError(
+                "Cannot zip datasets of different number of rows: " + ", ".join(map(str, totals))
+            )
+        first = [b for b in inputs[0] if b.rows]
+        ends = np.cumsum([b.rows for b in first]).tolist()
+        sides = [list(at_rows(bundles, ends)) for bundles in inputs]
+        inputs.clear()
+
+        def jobs() -> Iterator[tuple[list[Bundle], _Beside]]:
+            for parts in zip(*sides, strict=True):
+                given = [b for part in parts for b in part]
+                yield given, _Beside([len(part) for part in parts])
+
+        yield from tasks.blocks(jobs())
+
+
+@dataclass
+class _Beside:
+    counts: list[int]  # tables of each side
+
+    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+        found = list(tables)
+        made: Any = None
+        for count in self.counts:
+            side, found = block.concat(found[:count]), found[count:]
+            if made is None:
+                made = side
+                continue
+            for name in side.column_names:
+                made = made.append_column(_free_name(name, made.column_names), side.column(name))
+        yield made
+
+
+def _free_name(name: str, taken: list[str]) -> str:
+    if name not in taken:
+        return name
+    number = 1
+    while f"{name}_{number}" in taken:
+        number += 1
+    return f"{name}_{number}"

@@ -1,0 +1,48 @@
+"""How much of the cluster an execution may use: bytes of the object store, and CPUs."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import heliostat as ray
+from heliostat.data.context import DataContext
+
+BLOCKS_IN_STORE_MIN = 32  # a node's store holds at least that many blocks of the target size
+LOOK_AGAIN_S = 0.5
+
+
+class Limits:
+    """Budgets of one execution, from the cluster as it is now."""
+
+    def __init__(self, context: DataContext) -> None:
+        options = context.execution_options
+        nodes = [n["Resources"] for n in ray.nodes() if n["Alive"]]
+        stores = [n["object_store_memory"] for n in nodes if n.get("object_store_memory")]
+        store = sum(stores) or 1e9
+        self.cpus = sum(n.get("CPU", 0.0) for n in nodes)
+        self.nodes = len(nodes)
+        limit, excluded = options.resource_limits, options.exclude_resources
+        self.store_bytes = _least(
+            store * context.store_fraction - (excluded.object_store_memory or 0.0),
+            limit.object_store_memory,
+        )
+        self._cpu_limit = _least(self.cpus - (excluded.cpu or 0.0), limit.cpu)
+        smallest = min(stores, default=1e9)
+        given = context.target_max_block_size
+        fits = int(smallest / BLOCKS_IN_STORE_MIN)
+        self.block_bytes: int | None = None if given is None else max(1, min(given, fits))
+        self._looked = -math.inf
+        self._free = 0.0
+
+    def free_cpus(self, mine: float) -> float:
+        """CPUs that this execution can count on, ``mine`` of which it uses now."""
+        now = time.monotonic()
+        if now - self._looked > LOOK_AGAIN_S:
+            self._looked = now
+            self._free = ray.available_resources().get("CPU", 0.0) + mine
+        return min(self._free, self._cpu_limit)
+
+
+def _least(amount: float, limit: float | None) -> float:
+    return amount if limit is None or math.isinf(limit) else min(amount, limit)

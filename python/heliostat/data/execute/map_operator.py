@@ -1,0 +1,247 @@
+"""Maps and reads: groups of blocks go out as tasks, blocks come back in the order of their inputs."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import heliostat as ray
+from heliostat.data.block import BlockMetadata
+from heliostat.data.context import DataContext
+from heliostat.data.exceptions import UserCodeException
+from heliostat.data.execute.launch import ActorLauncher, TaskLauncher
+from heliostat.data.execute.limits import Limits
+from heliostat.data.execute.physical import Physical
+from heliostat.data.plan.operators import Bundle, ReadTask
+
+logger = logging.getLogger("heliostat.data")
+
+# Tasks that may have finished before the one whose output is next; their blocks wait.
+AHEAD_MAX = 32
+
+
+@dataclass
+class Running:
+    """A task and what came of it so far."""
+
+    generator: Any
+    inputs: list[Any]
+    input_bytes: float
+    expected: float
+    outputs: deque[Bundle] = field(default_factory=deque)
+    output_bytes: float = 0.0
+    ended: bool = False
+
+
+class MapOperator(Physical):
+    """Runs a stage for each group of input blocks, or for each read."""
+
+    def __init__(
+        self,
+        name: str,
+        sources: list[Physical],
+        launcher: TaskLauncher | ActorLauncher,
+        limits: Limits,
+        context: DataContext,
+        *,
+        reads: list[ReadTask] | None = None,
+        min_rows: int = 0,
+        exact_rows: int = 0,
+    ) -> None:
+        super().__init__(name, sources)
+        self._launcher, self._limits, self._context = launcher, limits, context
+        self._reads = deque(reads or ())
+        self._min_rows, self._exact_rows = min_rows, exact_rows
+        self._tasks: deque[Running] = deque()
+        self._by_id: dict[int, Running] = {}
+        self._made_bytes, self._ended_tasks = 0.0, 0
+        self._inbox_rows = 0
+        self.expected_blocks = len(self._reads)
+
+    # --- what to start next ---
+
+    def wants_to_start(self) -> bool:
+        """Whether there is a group of blocks, and room for its task."""
+        if self.stopped or len(self._tasks) >= AHEAD_MAX or not self._has_group():
+            return False
+        free = self._limits.free_cpus(self.cpus_used())
+        return self._launcher.has_room(self.running(), free)
+
+    def _has_group(self) -> bool:
+        if self._reads:
+            return True
+        if not self.inboxes or not self.inboxes[0]:
+            return False
+        wanted = self._exact_rows or self._min_rows
+        rows = sum(b.rows for b in self.inboxes[0]) if wanted else 0
+        return self.inputs_done or rows >= wanted
+
+    def _group(self) -> list[Any]:
+        if self._reads:
+            return [self._reads.popleft()]
+        inbox = self.inboxes[0]
+        group = [inbox.popleft()]
+        rows = group[0].rows
+        wanted = self._exact_rows or self._min_rows
+        while inbox and rows < wanted:
+            group.append(inbox.popleft())
+            rows += group[-1].rows
+        if self._exact_rows and rows > self._exact_rows:
+            last = group.pop()
+            kept = last.rows - (rows - self._exact_rows)
+            group.append(last.slice(0, kept))
+            inbox.appendleft(last.slice(kept, last.rows - kept))
+        return group
+
+    def start(self) -> None:
+        """Begin a task for the next group."""
+        group = self._group()
+        size = sum(max(0.0, g.size) for g in group)
+        expected = self.expected_bytes() or size
+        free = self._limits.free_cpus(self.cpus_used())
+        generator = self._launcher.start(self.stats.tasks, group, free)
+        task = Running(generator, group, 0.0 if isinstance(group[0], ReadTask) else size, expected)
+        self._tasks.append(task)
+        self._by_id[id(generator)] = task
+        self.stats.tasks += 1
+        self.stats.actors = self._launcher.actors
+
+    def expected_bytes(self) -> float:
+        """The average of past tasks; before there are any, what the source says."""
+        if self._ended_tasks:
+            return self._made_bytes / self._ended_tasks
+        following: Any = None
+        if self._reads:
+            following = self._reads[0]
+        elif self.inboxes and self.inboxes[0]:
+            following = self.inboxes[0][0]
+        known = following.size if following is not None else -1
+        return float(known if known >= 0 else self._limits.block_bytes or 0)
+
+    # --- what comes back ---
+
+    def waiting(self) -> list[Any]:
+        """Tasks at work, without those that are far ahead of the one whose blocks are next."""
+        return [
+            t.generator
+            for i, t in enumerate(self._tasks)
+            if not t.ended and (i == 0 or len(t.outputs) < UNTAKEN_BLOCKS_MAX)
+        ]
+
+    def on_ready(self, waitable: Any) -> None:
+        """Take a block, or notice the end."""
+        task = self._by_id.get(id(waitable))
+        if task is None:
+            return
+        first = next(waitable, None)
+        if first is None:
+            self._end(task)
+            return
+        second = next(waitable, None)
+        if second is None:  # a single item is an error
+            self._fail(task, first)
+            return
+        about: BlockMetadata = ray.get(second)
+        schema = about.schema
+        bundle = Bundle(
+            first,
+            about.num_rows,
+            about.size_bytes,
+            schema,
+            files=tuple(about.input_files),
+            node=about.node,
+        )
+        task.outputs.append(bundle)
+        task.output_bytes += bundle.size
+        self.stats.block(about)
+
+    def _fail(self, task: Running, ref: Any) -> None:
+        try:
+            ray.get(ref)
+        except Exception as error:
+            allowed = self._context.max_errored_blocks
+            if isinstance(error, ray.exceptions.TaskCancelledError) and self.stopped:
+                self._end(task)
+                return
+            if 0 <= allowed <= self.stats.failed:
+                raise
+            self.stats.failed += 1
+            kind = "its function" if isinstance(error, UserCodeException) else "its task"
+            logger.warning(
+                "%s: a block is left out, because %s failed (%d of max_errored_blocks=%d): %s",
+                self.name,
+                kind,
+                self.stats.failed,
+                allowed,
+                error,
+            )
+        self._end(task)
+
+    def _end(self, task: Running) -> None:
+        task.ended = True
+        task.inputs.clear()
+        task.input_bytes = 0.0
+        self._made_bytes += task.output_bytes
+        self._ended_tasks += 1
+        del self._by_id[id(task.generator)]
+        self._launcher.on_done(task.generator)
+        task.generator = None
+
+    def work(self) -> None:
+        """Put out the blocks that are next in order."""
+        while self._tasks:
+            head = self._tasks[0]
+            self.outbox.extend(head.outputs)
+            head.outputs.clear()
+            if not head.ended:
+                return
+            self._tasks.popleft()
+        if self._finished():  # actors end as soon as there is nothing more for them
+            self._launcher.close()
+
+    # --- what it holds ---
+
+    def running(self) -> int:
+        """Tasks at work."""
+        return len(self._by_id)
+
+    def cpus_used(self) -> float:
+        """CPUs that tasks or actors hold."""
+        count = self._launcher.actors or self.running()
+        return count * self._launcher.cpus
+
+    def held_bytes(self) -> float:
+        """Waiting inputs, inputs and outputs of tasks, and what running tasks have yet to make."""
+        held = super().held_bytes()
+        for task in self._tasks:
+            held += task.input_bytes + sum(b.size for b in task.outputs)
+            if not task.ended:
+                held += max(0.0, task.expected - task.output_bytes)
+        return held
+
+    def _finished(self) -> bool:
+        return super()._finished() and not self._reads and not self._tasks
+
+    def stop(self) -> None:
+        """Cancel what runs."""
+        super().stop()
+        self._reads.clear()
+        self._drop_tasks()
+        self._launcher.close()
+
+    def _drop_tasks(self) -> None:
+        for task in self._tasks:
+            if not task.ended:
+                self._launcher.cancel(task.generator)
+        self._tasks.clear()
+        self._by_id.clear()
+
+    def close(self) -> None:
+        """The execution is over, perhaps early."""
+        self._drop_tasks()
+        self._launcher.close()
+
+
+UNTAKEN_BLOCKS_MAX = 4  # blocks taken from a task that is not yet next

@@ -1,0 +1,140 @@
+"""What the loop of an execution drives: operators with an inbox and an outbox."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from heliostat.data.execute.stats import OperatorStats
+from heliostat.data.plan.operators import Bundle
+
+
+class Physical:
+    """An operator at work. Nothing here waits: the loop does, for all of them."""
+
+    counts_inbox = True  # whether blocks that wait in it are part of the memory budget
+
+    def __init__(self, name: str, sources: list[Physical]) -> None:
+        self.name = name
+        self.sources = sources
+        self.stats = OperatorStats(name)
+        self.inboxes: list[deque[Bundle]] = [deque() for _ in sources]
+        self.complete = [False for _ in sources]  # no more will come
+        self.outbox: deque[Bundle] = deque()
+        self.stopped = False  # nobody wants more
+
+    @property
+    def inputs_done(self) -> bool:
+        """Whether all inputs have come."""
+        return all(self.complete)
+
+    @property
+    def done(self) -> bool:
+        """Whether everything has been put out and taken."""
+        return (self.stopped or self._finished()) and not self.outbox
+
+    def _finished(self) -> bool:
+        return self.inputs_done and not any(self.inboxes)
+
+    # --- for the loop ---
+
+    def work(self) -> None:
+        """Do what needs no task."""
+
+    def wants_to_start(self) -> bool:
+        """Whether a task could begin if the budget allows."""
+        return False
+
+    def start(self) -> None:
+        """Begin a task."""
+
+    def expected_bytes(self) -> float:
+        """What the next task will likely put into the store."""
+        return 0.0
+
+    def waiting(self) -> list[Any]:
+        """Refs and generators whose readiness means news for this operator."""
+        return []
+
+    def on_ready(self, waitable: Any) -> None:
+        """One of them is ready."""
+
+    def running(self) -> int:
+        """Tasks at work."""
+        return 0
+
+    def cpus_used(self) -> float:
+        """CPUs that they hold."""
+        return 0.0
+
+    def held_bytes(self) -> float:
+        """Bytes of blocks that exist, or soon will, because of this operator."""
+        inboxes = sum(b.size for q in self.inboxes for b in q) if self.counts_inbox else 0
+        return inboxes + sum(b.size for b in self.outbox)
+
+    def stop(self) -> None:
+        """Nobody wants more: let go of everything."""
+        self.stopped = True
+        for inbox in self.inboxes:
+            inbox.clear()
+
+    def close(self) -> None:
+        """The execution is over."""
+
+
+class InputOperator(Physical):
+    """Blocks that are there already. They are the user's, so they do not count as held."""
+
+    def __init__(self, bundles: tuple[Bundle, ...]) -> None:
+        super().__init__("Input", [])
+        self.outbox.extend(bundles)
+
+    def held_bytes(self) -> float:
+        """Nothing: these blocks exist anyway."""
+        return 0.0
+
+
+class LimitOperator(Physical):
+    """Passes the first rows on, then says that no more are wanted."""
+
+    def __init__(self, name: str, source: Physical, rows: int) -> None:
+        super().__init__(name, [source])
+        self._left = rows
+
+    def work(self) -> None:
+        """Pass blocks on."""
+        inbox = self.inboxes[0]
+        while inbox and self._left > 0:
+            bundle = inbox.popleft()
+            if bundle.rows > self._left:
+                bundle = bundle.slice(0, self._left)
+            self._left -= bundle.rows
+            self.outbox.append(bundle)
+        if self._left <= 0:
+            inbox.clear()
+            self.complete[0] = True
+            stop_all(self.sources)
+
+
+class UnionOperator(Physical):
+    """The blocks of its sources, one source after the other."""
+
+    def __init__(self, sources: list[Physical]) -> None:
+        super().__init__("Union", sources)
+
+    def work(self) -> None:
+        """Pass on what is next in order."""
+        for inbox, complete in zip(self.inboxes, self.complete, strict=True):
+            self.outbox.extend(inbox)
+            inbox.clear()
+            if not complete:
+                return
+
+
+def stop_all(operators: list[Physical]) -> None:
+    """Stop these and everything before them."""
+    for operator in operators:
+        if not operator.stopped:
+            operator.outbox.clear()
+            operator.stop()
+            stop_all(operator.sources)

@@ -1,0 +1,100 @@
+"""What a long execution shows: a live line in a terminal, a rare line of text elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from heliostat.data.context import DataContext
+from heliostat.data.execute.physical import Physical
+from heliostat.data.plan.operators import Bundle
+
+QUIET_S = 3.0  # nothing is shown before
+LIVE_EVERY_S = 0.25
+LINE_EVERY_S = 30.0
+
+logger = logging.getLogger("heliostat.data")
+
+
+class Progress:
+    """Shows one execution, if it takes long and the context does not forbid it."""
+
+    def __init__(self, label: str, context: DataContext) -> None:
+        self._label = label
+        self._on = context.enable_progress_bars
+        self._rich = context.enable_rich_progress_bars
+        self._begun = self._shown = time.monotonic()
+        self._rows = 0
+        self._bytes = 0
+        self._live: Any = None
+        self._lines = 0
+
+    def yielded(self, bundle: Bundle) -> None:
+        """Count a block that was put out."""
+        self._rows += bundle.rows
+        self._bytes += bundle.size
+
+    def show(self, operators: Sequence[Physical]) -> None:
+        """Called often; shows something now and then."""
+        now = time.monotonic()
+        if not self._on or now - self._begun < QUIET_S:
+            return
+        if self._is_live():
+            if now - self._shown >= LIVE_EVERY_S:
+                self._shown = now
+                self._live.update(self._text(operators, now), refresh=True)
+        elif now - max(self._shown, self._begun) >= LINE_EVERY_S:
+            self._shown = now
+            self._lines += 1
+            logger.info("%s", self._text(operators, now))
+
+    def _is_live(self) -> bool:
+        if self._live is not None:
+            return True
+        main = threading.current_thread() is threading.main_thread()
+        if not (self._rich and main and sys.stderr.isatty()):
+            return False
+        try:
+            from rich.console import Console
+            from rich.errors import LiveError
+            from rich.live import Live
+        except ImportError:
+            self._rich = False
+            return False
+        live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
+        try:
+            live.start()
+        except LiveError:  # another execution shows itself already
+            self._on = False
+            return False
+        self._live = live
+        return True
+
+    def _text(self, operators: Sequence[Physical], now: float) -> str:
+        elapsed = now - self._begun
+        parts = []
+        for operator in operators:
+            total = getattr(operator, "expected_blocks", 0)
+            of = f"/{total}" if total else ""
+            if operator.stats.tasks or operator.running():
+                parts.append(
+                    f"{operator.name} {operator.stats.tasks - operator.running()}{of} tasks, "
+                    f"{operator.running()} running"
+                )
+        return (
+            f"{self._label}: {self._rows:,} rows, {self._bytes / 1e6:,.1f} MB in {elapsed:.0f} s "
+            f"({self._rows / elapsed:,.0f} rows/s) | " + " | ".join(parts)
+        )
+
+    def close(self, operators: Sequence[Physical]) -> None:
+        """The execution is over."""
+        if self._live is not None:
+            with contextlib.suppress(Exception):
+                self._live.stop()
+        if self._live is not None or self._lines:
+            logger.info("%s", self._text(operators, time.monotonic()))

@@ -1,0 +1,139 @@
+"""What an execution did, operator by operator, and the text that says so."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from heliostat.data.block import BlockMetadata
+
+
+@dataclass
+class Spread:
+    """Least, greatest and sum of some figures."""
+
+    count: int = 0
+    total: float = 0.0
+    least: float = float("inf")
+    most: float = 0.0
+
+    def add(self, value: float) -> None:
+        """Count one more."""
+        self.count += 1
+        self.total += value
+        self.least = min(self.least, value)
+        self.most = max(self.most, value)
+
+    @property
+    def mean(self) -> float:
+        """The average, 0 of none."""
+        return self.total / self.count if self.count else 0.0
+
+
+@dataclass
+class OperatorStats:
+    """One operator. Times in seconds, of the workers."""
+
+    name: str
+    tasks: int = 0
+    failed: int = 0
+    wall: Spread = field(default_factory=Spread)
+    cpu: Spread = field(default_factory=Spread)
+    udf: Spread = field(default_factory=Spread)
+    rows: Spread = field(default_factory=Spread)
+    bytes: Spread = field(default_factory=Spread)
+    nodes: dict[str, int] = field(default_factory=dict)
+    begun: float = 0.0
+    ended: float = 0.0
+    actors: int = 0
+
+    def block(self, about: BlockMetadata) -> None:
+        """Count a block that came out."""
+        now = time.monotonic()
+        self.begun = self.begun or now - about.wall_s
+        self.ended = now
+        self.wall.add(about.wall_s)
+        self.cpu.add(about.cpu_s)
+        self.udf.add(about.udf_s)
+        self.rows.add(about.num_rows)
+        self.bytes.add(about.size_bytes)
+        if about.node:
+            self.nodes[about.node] = self.nodes.get(about.node, 0) + 1
+
+    def lines(self, number: int) -> list[str]:
+        """The operator in words."""
+        elapsed = max(self.ended - self.begun, 0.0)
+        head = (
+            f"Operator {number} {self.name}: {self.tasks} tasks executed, "
+            f"{self.rows.count} blocks produced in {elapsed:.2f}s"
+        )
+        if not self.rows.count:
+            return [head]
+        lines = [
+            head,
+            f"* Remote wall time: {_times(self.wall)}",
+            f"* Remote cpu time: {_times(self.cpu)}",
+            f"* UDF time: {_times(self.udf)}",
+            f"* Output num rows per block: {_counts(self.rows)}",
+            f"* Output size bytes per block: {_counts(self.bytes)}",
+        ]
+        if elapsed > 0:
+            lines.append(f"* Throughput: {self.rows.total / elapsed:,.0f} rows/s")
+        if self.actors:
+            lines.append(f"* Actors: {self.actors}")
+        if self.failed:
+            lines.append(f"* Blocks lost to errors: {self.failed}")
+        if len(self.nodes) > 1:
+            lines.append(f"* Blocks per node: {sorted(self.nodes.values())}")
+        return lines
+
+
+@dataclass
+class ExecutionStats:
+    """One execution."""
+
+    operators: list[OperatorStats] = field(default_factory=list)
+    begun: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    peak_bytes: int = 0
+    budget_bytes: int = 0
+    wait: Spread = field(default_factory=Spread)  # of the consumer, for its next batch
+    user: Spread = field(default_factory=Spread)  # in the consumer, between batches
+
+    def text(self) -> str:
+        """The whole in words."""
+        lines: list[str] = []
+        for number, operator in enumerate(self.operators, 1):
+            lines += operator.lines(number)
+            lines.append("")
+        ended = self.ended if self.ended is not None else time.monotonic()
+        lines.append(
+            f"Dataset execution: {ended - self.begun:.2f}s, at most "
+            f"{self.peak_bytes / 1e6:.1f} MB of blocks at a time (budget "
+            f"{self.budget_bytes / 1e6:.1f} MB)"
+        )
+        if self.wait.count:
+            lines += [
+                "",
+                "Dataset iterator time breakdown:",
+                f"* Total time blocked on the next batch: {_time(self.wait.total)}",
+                f"* Total time in user code: {_time(self.user.total)}",
+                f"* Batches: {self.wait.count}",
+            ]
+        return "\n".join(lines) + "\n"
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2f}s"
+    return f"{seconds * 1e3:.2f}ms" if seconds >= 1e-3 else f"{seconds * 1e6:.2f}us"
+
+
+def _times(spread: Spread) -> str:
+    least, most = _time(spread.least), _time(spread.most)
+    return f"{least} min, {most} max, {_time(spread.mean)} mean, {_time(spread.total)} total"
+
+
+def _counts(spread: Spread) -> str:
+    least, most = f"{spread.least:,.0f}", f"{spread.most:,.0f}"
+    return f"{least} min, {most} max, {spread.mean:,.0f} mean, {spread.total:,.0f} total"

@@ -1,0 +1,156 @@
+"""What runs in workers: a stage of transforms over some blocks or reads, giving blocks.
+
+Each block is followed by its metadata, so that the driver learns sizes without touching the block.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import heliostat as ray
+from heliostat.data import block
+from heliostat.data.context import DataContext
+from heliostat.data.plan import task
+from heliostat.data.plan.operators import ReadTask
+from heliostat.data.plan.transforms import Transform
+
+STAGES_MAX = 64  # stages that a worker keeps open
+
+
+@dataclass
+class Stage:
+    """Transforms that run one after the other in one task, and the settings that they see."""
+
+    transforms: list[Transform]
+    target: int | None  # bytes of a block
+    context: DataContext
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+class OpenStage:
+    """A stage that is ready to run in this process."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._target = stage.target
+        DataContext._set_current(stage.context)
+        self._steps = [(t, t.open()) for t in stage.transforms]
+
+    def run(self, index: int, inputs: Iterator[Any], files: list[str]) -> Iterator[Any]:
+        """Yield block, metadata, block, metadata, ... of task number ``index``."""
+        task.begin(index)
+        node = ray.get_runtime_context().get_node_id()
+        tables = inputs
+        for transform, fn in self._steps:
+            tables = transform.apply(tables, fn)
+        made = shaped(tables, self._target)
+        while True:
+            wall, cpu, udf = time.perf_counter(), time.thread_time(), self._udf_seconds()
+            table = next(made, None)
+            if table is None:
+                return
+            table = block.compact(table)
+            about = block.metadata(table)
+            about.wall_s = time.perf_counter() - wall
+            about.cpu_s = time.thread_time() - cpu
+            about.udf_s = self._udf_seconds() - udf
+            about.node, about.input_files = node, files
+            yield table
+            yield about
+
+    def _udf_seconds(self) -> float:
+        return sum(fn.seconds for _, fn in self._steps if fn is not None)
+
+
+_open: OrderedDict[str, OpenStage] = OrderedDict()
+
+
+def _opened(key: str, holder: list[Any]) -> OpenStage:
+    """The stage, opened at the first task that needs it in this process."""
+    if key not in _open:
+        while len(_open) >= STAGES_MAX:
+            _open.popitem(last=False)
+        _open[key] = OpenStage(ray.get(holder[0]))
+    _open.move_to_end(key)
+    return _open[key]
+
+
+def run_stage(
+    key: str,
+    holder: list[Any],
+    index: int,
+    cuts: list[tuple[int, int] | None],
+    *inputs: Any,
+) -> Iterator[Any]:
+    """One task of a stage. ``inputs`` are blocks, of which ``cuts`` names (start, rows), or reads."""
+    yield from _opened(key, holder).run(index, *_tables(cuts, inputs))
+
+
+def _tables(cuts: list[tuple[int, int] | None], inputs: tuple[Any, ...]) -> tuple[Any, list[str]]:
+    files = [f for i in inputs if isinstance(i, ReadTask) for f in i.files]
+
+    def tables() -> Iterator[Any]:
+        for given, cut in zip(inputs, cuts, strict=True):
+            if isinstance(given, ReadTask):
+                yield from given.read()
+            else:
+                yield given if cut is None else given.slice(*cut)
+
+    return tables(), files
+
+
+class MapWorker:
+    """An actor of a pool: opens its stage once and runs tasks of it."""
+
+    def __init__(self, holder: list[Any]) -> None:
+        self._stage: OpenStage | None = None
+        self._error: Exception | None = None
+        try:
+            self._stage = OpenStage(ray.get(holder[0]))
+        except Exception as error:  # told to whoever sends the first task, with its own class
+            self._error = error
+
+    def run(self, index: int, cuts: list[tuple[int, int] | None], *inputs: Any) -> Iterator[Any]:
+        """One task."""
+        if self._stage is None:
+            assert self._error is not None
+            raise self._error
+        yield from self._stage.run(index, *_tables(cuts, inputs))
+
+
+def shaped(tables: Iterator[Any], target: int | None) -> Iterator[Any]:
+    """The same rows in tables of about ``target`` bytes; at least one table, which may be empty."""
+    held: list[Any] = []
+    size = 0
+    some = False
+    empty = None
+    for table in tables:
+        if not table.num_rows:
+            empty = table if empty is None or not empty.num_columns else empty
+            continue
+        for piece in _cut(table, target):
+            held.append(piece)
+            size += piece.nbytes
+            if target is not None and size >= target * 0.75:
+                yield block.concat(held)
+                held, size, some = [], 0, True
+    if held:
+        yield block.concat(held)
+    elif not some:
+        import pyarrow as pa
+
+        yield pa.table({}) if empty is None else empty
+
+
+def _cut(table: Any, target: int | None) -> Iterator[Any]:
+    if target is None or table.nbytes <= target * 1.5:
+        yield table
+        return
+    pieces = -(-table.nbytes // target)
+    rows = max(1, -(-table.num_rows // pieces))
+    for at in range(0, table.num_rows, rows):
+        yield table.slice(at, rows)

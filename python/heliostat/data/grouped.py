@@ -1,0 +1,122 @@
+"""What ``Dataset.groupby`` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from heliostat.data import aggregate as aggregations
+from heliostat.data import block
+from heliostat.data.execute.exchanges import Sort
+from heliostat.data.plan.udf import Udf
+
+if TYPE_CHECKING:
+    from heliostat.data.dataset import Dataset
+    from heliostat.data.dataset.base import Base
+
+
+@dataclass
+class _Aggregated:
+    keys: list[str]
+    aggregations: list[Any]
+
+    def __call__(self, table: Any) -> Iterator[Any]:
+        yield aggregations.by_group(table, self.keys, self.aggregations)
+
+
+@dataclass
+class _Mapped:
+    keys: list[str]
+    udf: Udf
+    batch_format: str | None
+
+    def __call__(self, table: Any) -> Iterator[Any]:
+        fn = self.udf.open()
+        begins = aggregations.group_begins(table, self.keys) if self.keys else [0]
+        ends = [*begins[1:], table.num_rows]
+        some = False
+        for begin, end in zip(begins, ends, strict=True):
+            if begin == end:
+                continue
+            group = block.joined(table.slice(begin, end - begin))
+            result = fn(block.to_batch(group, self.batch_format))
+            for item in result if isinstance(result, Iterator) else (result,):
+                some = True
+                yield block.from_batch(item, fn.name)
+        if not some:
+            yield table
+
+
+class GroupedData:
+    """Rows grouped by columns; groups come out sorted by their keys."""
+
+    def __init__(self, dataset: Base, keys: list[str], num_partitions: int | None) -> None:
+        self._dataset, self._keys, self._partitions = dataset, keys, num_partitions
+
+    def aggregate(self, *aggs: Any) -> Dataset:
+        """Return one row for each group: its keys, and a column for each aggregation."""
+        if not aggs:
+            raise ValueError("aggregate() needs at least one aggregation.")
+        return self._sorted("Aggregate", _Aggregated(self._keys, list(aggs)))
+
+    def _sorted(self, label: str, after: Any) -> Dataset:
+        if not self._keys:
+            raise ValueError("groupby(None) has no groups; use the methods of the dataset itself.")
+        order = [(key, "ascending") for key in self._keys]
+        return self._dataset._exchange(label, Sort(order, self._partitions, None, after))
+
+    def map_groups(
+        self,
+        fn: Callable[..., Any],
+        *,
+        batch_format: str | None = "default",
+        fn_args: Any = None,
+        fn_kwargs: dict[str, Any] | None = None,
+        fn_constructor_args: Any = None,
+        fn_constructor_kwargs: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> Dataset:
+        """Return a dataset of what ``fn(group)`` gives for each group, a batch."""
+        block.check_format(batch_format)
+        udf = Udf(
+            fn,
+            tuple(fn_args or ()),
+            dict(fn_kwargs or {}),
+            tuple(fn_constructor_args or ()),
+            dict(fn_constructor_kwargs or {}),
+        )
+        return self._sorted(f"MapGroups({udf.name})", _Mapped(self._keys, udf, batch_format))
+
+    def _of(self, kind: Any, on: Any, **options: Any) -> Dataset:
+        columns = [on] if isinstance(on, str) else on
+        if columns is None:
+            schema = self._dataset._arrow_schema()
+            columns = [
+                n for n in (schema.names if schema is not None else []) if n not in self._keys
+            ]
+        return self.aggregate(*(kind(column, **options) for column in columns))
+
+    def count(self) -> Dataset:
+        """Return the number of rows of each group: "count()"."""
+        return self.aggregate(aggregations.Count())
+
+    def sum(self, on: Any = None, ignore_nulls: bool = True) -> Dataset:
+        """Return the sum of columns for each group (default: all)."""
+        return self._of(aggregations.Sum, on, ignore_nulls=ignore_nulls)
+
+    def min(self, on: Any = None, ignore_nulls: bool = True) -> Dataset:
+        """Return the least value of columns for each group (default: all)."""
+        return self._of(aggregations.Min, on, ignore_nulls=ignore_nulls)
+
+    def max(self, on: Any = None, ignore_nulls: bool = True) -> Dataset:
+        """Return the greatest value of columns for each group (default: all)."""
+        return self._of(aggregations.Max, on, ignore_nulls=ignore_nulls)
+
+    def mean(self, on: Any = None, ignore_nulls: bool = True) -> Dataset:
+        """Return the average of columns for each group (default: all)."""
+        return self._of(aggregations.Mean, on, ignore_nulls=ignore_nulls)
+
+    def std(self, on: Any = None, ddof: int = 1, ignore_nulls: bool = True) -> Dataset:
+        """Return the standard deviation of columns for each group (default: all)."""
+        return self._of(aggregations.Std, on, ddof=ddof, ignore_nulls=ignore_nulls)

@@ -1,0 +1,1 @@
+"""From blocks to the batches of a training loop."""

@@ -1,0 +1,76 @@
+"""Blocks cut into batches, shuffled within a window if wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from heliostat.data import block
+from heliostat.data.plan.transforms import rebatched
+
+
+def check(
+    batch_size: int | None, shuffle_buffer: int | None, batch_format: str | None = "default"
+) -> None:
+    """Raise ``ValueError`` for arguments of an iteration that make no sense."""
+    block.check_format(batch_format)
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"`batch_size` must be a positive integer or None, got {batch_size!r}.")
+    if shuffle_buffer is not None and shuffle_buffer < 1:
+        raise ValueError(f"`local_shuffle_buffer_size` must be at least 1, got {shuffle_buffer}.")
+    if shuffle_buffer is not None and batch_size is None:
+        raise ValueError("Specify `batch_size` to use `local_shuffle_buffer_size`.")
+
+
+def cut(
+    tables: Iterator[Any],
+    batch_size: int | None,
+    drop_last: bool,
+    shuffle_buffer: int | None,
+    seed: int | None,
+) -> Iterator[Any]:
+    """Tables of ``batch_size`` rows; None: as the blocks are."""
+    full: Iterator[Any] = (table for table in tables if table.num_rows)
+    if batch_size is None:
+        yield from full
+        return
+    if shuffle_buffer is not None:
+        full = _shuffled(full, max(shuffle_buffer, batch_size), batch_size, seed)
+    for batch in rebatched(full, batch_size):
+        if batch.num_rows == batch_size or not drop_last:
+            yield batch
+
+
+def _shuffled(
+    tables: Iterator[Any], window: int, batch_size: int, seed: int | None
+) -> Iterator[Any]:
+    """The rows in random order, each drawn from at least ``window`` rows while there are more.
+
+    The window is refilled when half of what it may hold has been drawn, so that each row is moved
+    into it about twice, however small the batches.
+    """
+    rng = np.random.default_rng(seed)
+    rest: Any = None
+    fresh: list[Any] = []
+    count = 0
+    for table in tables:
+        fresh.append(table)
+        count += table.num_rows
+        have = count + (rest.num_rows if rest is not None else 0)
+        if have < 2 * window:
+            continue
+        pool = block.concat([rest, *fresh] if rest is not None else fresh)
+        order = rng.permutation(pool.num_rows)
+        drawn = (pool.num_rows - window) // batch_size * batch_size
+        for at in range(0, drawn, batch_size):
+            yield block.take(pool, order[at : at + batch_size])
+        rest, fresh, count = block.take(pool, order[drawn:]), [], 0
+    if rest is not None:
+        fresh.insert(0, rest)
+    if fresh:
+        pool = block.concat(fresh)
+        order = rng.permutation(pool.num_rows)
+        for at in range(0, pool.num_rows, batch_size):
+            yield block.take(pool, order[at : at + batch_size])

@@ -1,0 +1,243 @@
+"""Iterating over batches and rows; what a training worker gets as its shard."""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import heliostat as ray
+from heliostat.data import block
+from heliostat.data.execute.stats import ExecutionStats
+from heliostat.data.iterate import batching, prefetch
+from heliostat.data.plan.operators import Bundle
+
+if TYPE_CHECKING:
+    from heliostat.data.context import DataContext
+    from heliostat.data.dataset import MaterializedDataset, Schema
+
+T = TypeVar("T")
+
+
+class Repeatable(Generic[T], Iterable[T]):
+    """Every ``for`` over it is an epoch of its own."""
+
+    def __init__(self, make: Callable[[], Iterator[T]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[T]:
+        return self._make()
+
+
+class DataIterator(abc.ABC):
+    """A stream of batches that can be gone through any number of times.
+
+    ``Dataset.iterator()``, ``Dataset.streaming_split()`` and ``train.get_dataset_shard()`` give one.
+    It can be sent to other workers.
+    """
+
+    @abc.abstractmethod
+    def _epoch(self) -> tuple[Iterator[Bundle], ExecutionStats]:
+        """The bundles of a new epoch."""
+
+    @abc.abstractmethod
+    def schema(self) -> Schema | None:
+        """Return names and types of the columns; None when they cannot be known."""
+
+    @abc.abstractmethod
+    def stats(self) -> str:
+        """Return what the last epoch did, in words."""
+
+    @abc.abstractmethod
+    def get_context(self) -> DataContext:
+        """Return the settings of the dataset."""
+
+    def iter_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        batch_format: str | None = "default",
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        _collate_fn: Callable[[Any], Any] | None = None,
+    ) -> Iterable[Any]:
+        """Return batches; each ``for`` over them is an epoch.
+
+        Args:
+            prefetch_batches: Batches made in advance, in a thread; 0: none and no thread.
+            batch_size: Rows of a batch; None: a batch is a block.
+            batch_format: "default" and "numpy": a dict of arrays, which are read-only views of
+                shared memory where possible; "pandas"; "pyarrow" and None: a table.
+            drop_last: Leave out the last batch if it has fewer rows.
+            local_shuffle_buffer_size: Draw rows at random from a window of at least this many.
+            local_shuffle_seed: Makes that repeatable.
+
+        Raises:
+            ValueError: The format is unknown, or the sizes make no sense.
+        """
+        batching.check(batch_size, local_shuffle_buffer_size, batch_format)
+
+        def finish(table: Any) -> Any:
+            batch = block.to_batch(table, batch_format)
+            return batch if _collate_fn is None else _collate_fn(batch)
+
+        return self._batches(
+            finish,
+            prefetch_batches,
+            batch_size,
+            drop_last,
+            local_shuffle_buffer_size,
+            local_shuffle_seed,
+        )
+
+    def _batches(
+        self,
+        finish: Callable[[Any], T],
+        prefetch_batches: int,
+        batch_size: int | None,
+        drop_last: bool,
+        shuffle_buffer: int | None,
+        seed: int | None,
+    ) -> Repeatable[T]:
+        def epoch() -> Iterator[T]:
+            bundles, stats = self._epoch()
+
+            def make() -> Iterator[T]:
+                try:
+                    tables = _tables(bundles)
+                    cuts = batching.cut(tables, batch_size, drop_last, shuffle_buffer, seed)
+                    for table in cuts:
+                        yield finish(table)
+                finally:
+                    close = getattr(bundles, "close", None)
+                    if close is not None:
+                        close()
+
+            return _timed(prefetch.ahead(make(), prefetch_batches), stats)
+
+        return Repeatable(epoch)
+
+    def iter_rows(self) -> Iterable[dict[str, Any]]:
+        """Return rows as dicts; each ``for`` over them is an epoch."""
+
+        def epoch() -> Iterator[dict[str, Any]]:
+            for table in self._batches(lambda t: t, 1, None, False, None, None):
+                yield from block.rows(table)
+
+        return Repeatable(epoch)
+
+    def iter_torch_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        dtypes: Any = None,
+        device: Any = "auto",
+        collate_fn: Any = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        pin_memory: bool = False,
+    ) -> Iterable[Any]:
+        """Return batches of torch tensors; each ``for`` over them is an epoch.
+
+        Args:
+            prefetch_batches: Batches made in advance, in a thread.
+            batch_size: Rows of a batch; None: a batch is a block.
+            dtypes: A torch dtype for all columns, or a dict by column. Default: as the data is.
+            device: Where the tensors go; "auto": the training worker's device.
+            collate_fn: Makes a batch from a dict of arrays (or from what the base class of a
+                ``CollateFn`` says). It may return anything; tensors in it are moved to the device.
+            drop_last: Leave out the last batch if it has fewer rows.
+            local_shuffle_buffer_size: Draw rows at random from a window of at least this many.
+            local_shuffle_seed: Makes that repeatable.
+            pin_memory: Make tensors in pinned memory and move them without waiting.
+
+        Raises:
+            ValueError: ``dtypes`` and ``collate_fn`` are both given.
+            TypeError: While iterating, a column holds what no tensor can.
+        """
+        from heliostat.data.iterate import torch_batches
+
+        if collate_fn is not None and dtypes is not None:
+            raise ValueError(
+                "collate_fn cannot be used with dtypes. You should manually convert the output "
+                "Torch tensors to the desired dtype inside collate_fn."
+            )
+        batching.check(batch_size, local_shuffle_buffer_size)
+        target = torch_batches.default_device() if device in ("auto", None) else device
+        return self._batches(
+            torch_batches.collator(collate_fn, dtypes, target, pin_memory),
+            prefetch_batches,
+            batch_size,
+            drop_last,
+            local_shuffle_buffer_size,
+            local_shuffle_seed,
+        )
+
+    def materialize(self) -> MaterializedDataset:
+        """Run one epoch and keep its blocks in the object store."""
+        from heliostat.data.dataset import MaterializedDataset
+        from heliostat.data.plan.operators import InputBlocks
+
+        bundles, _ = self._epoch()
+        return MaterializedDataset(InputBlocks(tuple(bundles)), self.get_context())
+
+
+def _tables(bundles: Iterator[Bundle]) -> Iterator[Any]:
+    """The tables of bundles, each column in one piece."""
+    for bundle in bundles:
+        if bundle.rows:
+            yield block.joined(bundle.cut(ray.get(bundle.ref)))
+        del bundle
+
+
+def _timed(items: Iterator[T], stats: ExecutionStats) -> Iterator[T]:
+    try:
+        left = time.perf_counter()
+        while True:
+            asked = time.perf_counter()
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            got = time.perf_counter()
+            stats.user.add(asked - left)
+            stats.wait.add(got - asked)
+            left = got
+            yield item
+            del item
+    finally:
+        items.close()  # type: ignore[attr-defined] # a generator
+
+
+class PlanIterator(DataIterator):
+    """Executes the plan of a dataset in the process that iterates, once an epoch."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def _epoch(self) -> tuple[Iterator[Bundle], ExecutionStats]:
+        made: tuple[Iterator[Bundle], ExecutionStats] = self._dataset._execute()
+        return made
+
+    def schema(self) -> Schema | None:
+        """Return names and types of the columns."""
+        found: Schema | None = self._dataset.schema()
+        return found
+
+    def stats(self) -> str:
+        """Return what the last epoch did, in words."""
+        text: str = self._dataset.stats()
+        return text
+
+    def get_context(self) -> DataContext:
+        """Return the settings of the dataset."""
+        context: DataContext = self._dataset.context
+        return context
+
+    def __repr__(self) -> str:
+        return f"DataIterator({self._dataset!r})"

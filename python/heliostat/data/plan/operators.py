@@ -1,0 +1,251 @@
+"""The logical plan: an immutable tree of operators. Nothing here runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from heliostat.data.block import BlockMetadata
+from heliostat.data.plan.transforms import Transform
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A block in the object store, or rows ``start`` to ``start + rows`` of it."""
+
+    ref: Any
+    rows: int
+    size: int
+    schema: Any = None
+    start: int = 0
+    total_rows: int = -1  # of the block; -1: `rows`
+    files: tuple[str, ...] = ()
+    node: str = ""  # where it was made
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it shows all of its block."""
+        return self.start == 0 and self.total_rows in (-1, self.rows)
+
+    def slice(self, start: int, rows: int) -> Bundle:
+        """A part of it, without touching the block."""
+        total = self.rows if self.total_rows < 0 else self.total_rows
+        size = self.size * rows // self.rows if self.rows else 0
+        return replace(self, rows=rows, size=size, start=self.start + start, total_rows=total)
+
+    def cut(self, table: Any) -> Any:
+        """The rows of its block, given the block."""
+        return table if self.is_whole else table.slice(self.start, self.rows)
+
+
+@dataclass
+class ReadTask:
+    """A part of a source: ``read()`` gives its tables. Rows and bytes are estimates, -1: unknown."""
+
+    read: Callable[[], Iterator[Any]]
+    rows: int = -1
+    size: int = -1
+    files: list[str] = field(default_factory=list)
+    metadata: BlockMetadata | None = None
+
+
+class TaskPoolStrategy:
+    """Run a map in tasks, at most ``size`` at a time."""
+
+    def __init__(self, size: int | None = None) -> None:
+        if size is not None and size < 1:
+            raise ValueError(f"`size` must be at least 1, got {size}.")
+        self.size = size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TaskPoolStrategy) and self.size == other.size
+
+    def __hash__(self) -> int:
+        return hash(self.size)
+
+
+class ActorPoolStrategy:
+    """Run a map in a pool of actors: ``size`` of them, or from ``min_size`` to ``max_size``."""
+
+    def __init__(
+        self,
+        *,
+        size: int | None = None,
+        min_size: int | None = None,
+        max_size: int | None = None,
+        initial_size: int | None = None,
+        max_tasks_in_flight_per_actor: int | None = None,
+        enable_true_multi_threading: bool = False,
+    ) -> None:
+        if size is not None:
+            if size < 1:
+                raise ValueError(f"size must be >= 1, got {size}.")
+            if min_size is not None or max_size is not None:
+                raise ValueError("min_size and max_size cannot be set at the same time as `size`.")
+            min_size = max_size = size
+        if min_size is not None and min_size < 1:
+            raise ValueError(f"min_size must be >= 1, got {min_size}.")
+        if max_size is not None and max_size < (min_size or 1):
+            raise ValueError("min_size must be <= max_size.")
+        if max_tasks_in_flight_per_actor is not None and max_tasks_in_flight_per_actor < 1:
+            raise ValueError("max_tasks_in_flight_per_actor must be >= 1.")
+        self.min_size: int = min_size or 1
+        self.max_size: float = max_size or float("inf")
+        self.initial_size: int = initial_size or self.min_size
+        self.max_tasks_in_flight_per_actor = max_tasks_in_flight_per_actor or 2
+        self.enable_true_multi_threading = enable_true_multi_threading
+
+
+Compute = TaskPoolStrategy | ActorPoolStrategy
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A node of the plan."""
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        """The operators that it reads."""
+        return ()
+
+    @property
+    def name(self) -> str:
+        """What plans and statistics call it."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True)
+class InputBlocks(Operator):
+    """Blocks that are there already."""
+
+    bundles: tuple[Bundle, ...]
+
+    @property
+    def name(self) -> str:
+        """What plans and statistics call it."""
+        return "Input"
+
+
+@dataclass(frozen=True)
+class Read(Operator):
+    """A source, split into tasks when it is executed. ``rows`` and ``schema`` where they are known."""
+
+    label: str
+    tasks: Callable[[], list[ReadTask]]
+    rows: int | None = None
+    schema: Any = None
+    size: int | None = None
+    remote_args: dict[str, Any] = field(default_factory=dict)
+    concurrency: int | None = None
+    files: Callable[[], list[str]] | None = None
+
+    @property
+    def name(self) -> str:
+        """What plans and statistics call it."""
+        return f"Read{self.label}"
+
+
+@dataclass(frozen=True)
+class Map(Operator):
+    """A step on each block."""
+
+    source: Operator
+    transform: Transform
+    compute: Compute = field(default_factory=TaskPoolStrategy)
+    remote_args: dict[str, Any] = field(default_factory=dict)
+    min_rows: int = 0  # blocks are joined until they have that many rows
+    keeps_rows: bool = False  # one row out for each row in, so that counting need not run it
+    remote_args_fn: Callable[[], dict[str, Any]] | None = None
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        """The operators that it reads."""
+        return (self.source,)
+
+    @property
+    def name(self) -> str:
+        """What plans and statistics call it."""
+        return self.transform.name
+
+
+@dataclass(frozen=True)
+class Limit(Operator):
+    """The first rows."""
+
+    source: Operator
+    rows: int
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        """The operators that it reads."""
+        return (self.source,)
+
+    @property
+    def name(self) -> str:
+        """What plans and statistics call it."""
+        return f"Limit[{self.rows}]"
+
+
+@dataclass(frozen=True)
+class Exchange(Operator):
+    """An operator that sees all blocks before it gives any: shuffles, sorts, joins.
+
+    ``run`` is given the bundles of each input and what starts tasks; see ``execute/exchange.py``.
+    """
+
+    sources: tuple[Operator, ...]
+    label: str
+    run: Callable[..., Generator[Bundle | None, None, Any]]
+    keeps_rows: bool = False
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        """The operators that it reads."""
+        return self.sources
+
+    @property
+    def name(self) -> str:
+        """What plans and statistics call it."""
+        return self.label
+
+
+@dataclass(frozen=True)
+class Union(Operator):
+    """The blocks of several plans, one after the other."""
+
+    sources: tuple[Operator, ...]
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        """The operators that it reads."""
+        return self.sources
+
+
+@dataclass(frozen=True)
+class Rebundle(Operator):
+    """Blocks of exactly ``rows`` rows, made while blocks arrive; the last may have fewer."""
+
+    source: Operator
+    rows: int
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        """The operators that it reads."""
+        return (self.source,)
+
+    @property
+    def name(self) -> str:
+        """What plans and statistics call it."""
+        return f"StreamingRepartition[{self.rows}]"
+
+
+def describe(operator: Operator) -> str:
+    """The plan as text, the last operator first."""
+    return "\n".join(_lines(operator, ""))
+
+
+def _lines(operator: Operator, indent: str) -> Iterator[str]:
+    yield indent + operator.name if not indent else f"{indent[:-3]}+- {operator.name}"
+    for source in operator.inputs:
+        yield from _lines(source, indent + "   ")

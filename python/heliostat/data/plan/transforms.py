@@ -1,0 +1,233 @@
+"""What maps do to blocks: each takes a stream of tables and gives one. They run in workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from heliostat.data import block
+from heliostat.data.plan.udf import Opened, Udf
+
+Tables = Iterator[Any]
+ROWS_AT_ONCE = 4096  # rows that a row function's results are collected into a table by
+
+
+class Transform:
+    """One step of a stage. ``open`` is called once per process, ``apply`` once per task."""
+
+    name = "Transform"
+    udf: Udf | None = None
+
+    def open(self) -> Opened | None:
+        """Prepare the user's function."""
+        return self.udf.open() if self.udf is not None else None
+
+    def apply(self, tables: Tables, fn: Any) -> Tables:
+        """The step's output for these inputs; ``fn`` is what :meth:`open` gave."""
+        raise NotImplementedError
+
+
+@dataclass
+class MapRows(Transform):
+    """One row out for each row in."""
+
+    udf: Udf
+
+    @property
+    def name(self) -> str:  # type: ignore[override] # derived from the function
+        """What plans call it."""
+        return f"Map({self.udf.name})"
+
+    def apply(self, tables: Tables, fn: Any) -> Tables:
+        """Call the function for each row."""
+        return _collected(self._results(tables, fn), tables)
+
+    def _results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
+        for _, result in fn.each(_all_rows(tables)):
+            if not isinstance(result, Mapping):
+                raise ValueError(
+                    f"{fn.name} returned {type(result)} for a row; a function of `map` returns a dict."
+                )
+            yield result
+
+
+@dataclass
+class FlatMapRows(Transform):
+    """Any number of rows out for each row in."""
+
+    udf: Udf
+
+    @property
+    def name(self) -> str:  # type: ignore[override] # derived from the function
+        """What plans call it."""
+        return f"FlatMap({self.udf.name})"
+
+    def apply(self, tables: Tables, fn: Any) -> Tables:
+        """Call the function for each row and take apart what it returns."""
+        return _collected(self._results(tables, fn), tables)
+
+    def _results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
+        for _, result in fn.each(_all_rows(tables)):
+            if isinstance(result, Mapping) or not isinstance(result, Iterable):
+                raise ValueError(
+                    f"{fn.name} returned {type(result)} for a row; a function of `flat_map` returns "
+                    "a list of dicts."
+                )
+            for row in result:
+                if not isinstance(row, Mapping):
+                    raise ValueError(
+                        f"{fn.name} returned a list with {type(row)} in it; a function of "
+                        "`flat_map` returns a list of dicts."
+                    )
+                yield row
+
+
+@dataclass
+class FilterRows(Transform):
+    """The rows for which a function returns something true."""
+
+    udf: Udf
+
+    @property
+    def name(self) -> str:  # type: ignore[override] # derived from the function
+        """What plans call it."""
+        return f"Filter({self.udf.name})"
+
+    def apply(self, tables: Tables, fn: Any) -> Tables:
+        """Ask the function about each row."""
+        for table in tables:
+            keep = [bool(result) for _, result in fn.each(block.rows(table))]
+            yield table if all(keep) else table.filter(pa.array(keep, pa.bool_()))
+
+
+@dataclass
+class FilterExpression(Transform):
+    """The rows for which an expression is true."""
+
+    expression: Any
+    text: str
+
+    @property
+    def name(self) -> str:  # type: ignore[override] # derived from the expression
+        """What plans call it."""
+        return f"Filter({self.text})"
+
+    def apply(self, tables: Tables, fn: Any) -> Tables:
+        """Evaluate the expression on whole columns."""
+        for table in tables:
+            yield table.filter(self.expression(table))
+
+
+@dataclass
+class MapBatches(Transform):
+    """A function of batches. ``batch_size`` None: whole blocks."""
+
+    udf: Udf
+    batch_size: int | None = None
+    batch_format: str | None = "default"
+    zero_copy: bool = True
+
+    @property
+    def name(self) -> str:  # type: ignore[override] # derived from the function
+        """What plans call it."""
+        return f"MapBatches({self.udf.name})"
+
+    def apply(self, tables: Tables, fn: Any) -> Tables:
+        """Call the function for each batch."""
+        empty: list[Any] = []
+        batches = self._batches(tables, empty)
+        some = False
+        for _, result in fn.each(batches):
+            items = result if isinstance(result, Iterator) else (result,)
+            for item in items:
+                some = True
+                yield block.from_batch(item, fn.name)
+        if not some and empty:
+            yield empty[0]
+
+    def _batches(self, tables: Tables, empty: list[Any]) -> Iterator[Any]:
+        whole = _with_rows(tables, empty)
+        cut = whole if self.batch_size is None else rebatched(whole, self.batch_size)
+        for table in cut:
+            batch = block.to_batch(block.joined(table), self.batch_format)
+            yield batch if self.zero_copy else _own(batch)
+
+
+@dataclass
+class MapTables(Transform):
+    """A function of whole tables, used by the library itself."""
+
+    function: Callable[[Any], Any]
+    name: str = "Project"
+
+    def apply(self, tables: Tables, fn: Any) -> Tables:
+        """Call the function for each table."""
+        for table in tables:
+            yield self.function(table)
+
+
+@dataclass
+class MapStream(Transform):
+    """A function of all tables of a task, used by the library itself."""
+
+    function: Callable[[Tables], Tables]
+    name: str = "Stream"
+
+    def apply(self, tables: Tables, fn: Any) -> Tables:
+        """Call the function once."""
+        return self.function(tables)
+
+
+def _with_rows(tables: Tables, empty: list[Any]) -> Tables:
+    """The tables that have rows; the others are kept apart."""
+    for table in tables:
+        if table.num_rows:
+            yield table
+        else:
+            empty.append(table)
+
+
+def rebatched(tables: Tables, size: int) -> Tables:
+    """The same rows in tables of ``size`` rows; the last may have fewer."""
+    rest: list[Any] = []
+    have = 0
+    for table in tables:
+        at = 0
+        while have + table.num_rows - at >= size:
+            piece = table.slice(at, size - have)
+            at += size - have
+            yield block.concat([*rest, piece]) if rest else piece
+            rest, have = [], 0
+        if at < table.num_rows:
+            rest.append(table.slice(at))
+            have += table.num_rows - at
+    if rest:
+        yield block.concat(rest)
+
+
+def _own(batch: Any) -> Any:
+    """A batch whose arrays may be written to."""
+    if isinstance(batch, dict):
+        return {name: np.array(values) for name, values in batch.items()}
+    return batch.copy() if hasattr(batch, "iloc") else batch
+
+
+def _all_rows(tables: Tables) -> Iterator[dict[str, Any]]:
+    for table in tables:
+        yield from block.rows(table)
+
+
+def _collected(results: Iterator[Any], tables: Tables) -> Tables:
+    """Rows gathered into tables."""
+    rows: list[Any] = []
+    for row in results:
+        rows.append(row)
+        if len(rows) >= ROWS_AT_ONCE:
+            yield block.from_rows(rows)
+            rows = []
+    if rows:
+        yield block.from_rows(rows)

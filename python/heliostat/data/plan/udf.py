@@ -1,0 +1,130 @@
+"""The user's function or class, with what it is called with."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from heliostat.data.exceptions import user_error
+
+ASYNC_CALLS_MAX = 16  # calls of one async function that run at the same time
+
+
+@dataclass
+class Udf:
+    """A function, or a class of which each actor makes one instance."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    constructor_args: tuple[Any, ...] = ()
+    constructor_kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not callable(self.fn):
+            raise TypeError(f"expected a function or a callable class, got {self.fn!r}")
+        if self.is_class and not hasattr(self.fn, "__call__"):  # noqa: B004 # its instances' method
+            raise ValueError(f"{self.name} is a class without __call__.")
+        if not self.is_class and (self.constructor_args or self.constructor_kwargs):
+            raise ValueError(
+                "fn_constructor_args and fn_constructor_kwargs are for classes; "
+                f"{self.name} is a function."
+            )
+
+    @property
+    def is_class(self) -> bool:
+        """Whether it is a class, which needs actors."""
+        return inspect.isclass(self.fn)
+
+    @property
+    def name(self) -> str:
+        """What it is called in plans and errors."""
+        name = getattr(self.fn, "__name__", None) or getattr(
+            getattr(self.fn, "func", None), "__name__", type(self.fn).__name__
+        )
+        return str(name)
+
+    def open(self) -> Opened:
+        """Make it ready to be called in this process."""
+        return Opened(self)
+
+
+class Opened:
+    """A function that can be called; errors that it raises say so. Counts the seconds spent in it."""
+
+    def __init__(self, udf: Udf) -> None:
+        self._udf = udf
+        self.seconds = 0.0
+        try:
+            self._call = (
+                udf.fn(*udf.constructor_args, **udf.constructor_kwargs) if udf.is_class else udf.fn
+            )
+        except Exception as error:
+            raise user_error(error, f"{udf.name}.__init__") from error
+        body: Any = self._call if inspect.isroutine(self._call) else type(self._call).__call__
+        self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return self._udf.name
+
+    def __call__(self, value: Any) -> Any:
+        begun = time.perf_counter()
+        try:
+            result = self._call(value, *self._udf.args, **self._udf.kwargs)
+        except Exception as error:
+            raise user_error(error, self.name) from error
+        finally:
+            self.seconds += time.perf_counter() - begun
+        return self._drained(result) if inspect.isgenerator(result) else result
+
+    def _drained(self, results: Iterator[Any]) -> Iterator[Any]:
+        while True:
+            begun = time.perf_counter()
+            try:
+                item = next(results)
+            except StopIteration:
+                return
+            except Exception as error:
+                raise user_error(error, self.name) from error
+            finally:
+                self.seconds += time.perf_counter() - begun
+            yield item
+
+    def each(self, values: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
+        """(value, result) for each value; async functions run for several values at a time."""
+        if not self.is_async:
+            for value in values:
+                yield value, self(value)
+            return
+        loop = asyncio.new_event_loop()
+        try:
+            yield from self._overlapped(loop, values)
+        finally:
+            loop.close()
+
+    def _overlapped(
+        self, loop: asyncio.AbstractEventLoop, values: Iterator[Any]
+    ) -> Iterator[tuple[Any, Any]]:
+        running: list[tuple[Any, asyncio.Task[Any]]] = []
+        for value in values:
+            running.append((value, loop.create_task(self._one(value))))
+            if len(running) >= ASYNC_CALLS_MAX:
+                first, task = running.pop(0)
+                yield first, loop.run_until_complete(task)
+        for value, task in running:
+            yield value, loop.run_until_complete(task)
+
+    async def _one(self, value: Any) -> Any:
+        try:
+            result = self._call(value, *self._udf.args, **self._udf.kwargs)
+            if isinstance(result, AsyncIterator):
+                return iter([item async for item in result])
+            return await result
+        except Exception as error:
+            raise user_error(error, self.name) from error

@@ -1,0 +1,235 @@
+"""Writing blocks as files. A task writes its blocks under names that only it uses."""
+
+from __future__ import annotations
+
+import enum
+import io
+import posixpath
+import urllib.parse
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs
+
+from heliostat.data import block, tensors
+from heliostat.data.plan import task
+from heliostat.data.sources.files import resolve
+
+
+class SaveMode(str, enum.Enum):
+    """What to do when the folder is there: add files, refuse, empty it first, or do nothing."""
+
+    CREATE = "create"
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    IGNORE = "ignore"
+    ERROR = "error"
+    UPSERT = "upsert"
+
+
+class FilenameProvider:
+    """Base class of what names files."""
+
+    def get_filename_for_block(
+        self, block: Any, write_uuid: str, task_index: int, block_index: int
+    ) -> str:
+        """Return the name of a file with a block; it must differ for each."""
+        raise NotImplementedError
+
+    def get_filename_for_row(
+        self,
+        row: dict[str, Any],
+        write_uuid: str,
+        task_index: int,
+        block_index: int,
+        row_index: int,
+    ) -> str:
+        """Return the name of a file with a row; it must differ for each."""
+        raise NotImplementedError
+
+
+@dataclass
+class Sink:
+    """A folder that blocks are written to. ``encode`` makes the bytes of a file of a table."""
+
+    path: str
+    filesystem: Any
+    ending: str
+    encode: Callable[[Any], bytes]
+    by_row: Callable[[dict[str, Any]], bytes] | None = None  # each row is a file
+    partition_cols: list[str] = field(default_factory=list)
+    max_rows: int | None = None
+    names: FilenameProvider | None = None
+    open_args: dict[str, Any] = field(default_factory=dict)
+    write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+        """Write all tables of a task; gives a table with the number of rows and bytes."""
+        number = task.index()  # an attempt more writes the same names
+        rows = size = 0
+        written: list[str] = []
+        try:
+            for index, table in enumerate(t for t in tables if t.num_rows):
+                rows += table.num_rows
+                size += table.nbytes
+                self._write(table, number, index, written)
+        except BaseException:
+            for path in written:  # the task may be tried again
+                self.filesystem.delete_file(path)
+            raise
+        yield pa.table({"rows": [rows], "bytes": [size]})
+
+    def _write(self, table: Any, number: int, index: int, written: list[str]) -> None:
+        if self.by_row is not None:
+            for at, row in enumerate(block.rows(table)):
+                name = f"{self.write_id}_{number:06}_{index:06}_{at:06}.{self.ending}"
+                if self.names is not None:
+                    name = self.names.get_filename_for_row(row, self.write_id, number, index, at)
+                self._store(name, self.by_row(row), written)
+            return
+        for folder, part in _partitions(table, self.partition_cols):
+            step = self.max_rows or part.num_rows
+            for at in range(0, part.num_rows, step):
+                name = f"{self.write_id}_{number:06}_{index:06}-{at // step}.{self.ending}"
+                piece = part.slice(at, step)
+                if self.names is not None:
+                    name = self.names.get_filename_for_block(piece, self.write_id, number, index)
+                self._store(posixpath.join(folder, name), self.encode(piece), written)
+
+    def _store(self, name: str, data: bytes, written: list[str]) -> None:
+        path = posixpath.join(self.path, name)
+        folder = posixpath.dirname(path)
+        if folder != self.path:
+            self.filesystem.create_dir(folder, recursive=True)
+        written.append(path)
+        with self.filesystem.open_output_stream(path, **self.open_args) as stream:
+            stream.write(data)
+
+
+def _partitions(table: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
+    """(folder, rows) for each combination of values of the partition columns."""
+    if not names:
+        yield "", table
+        return
+    from heliostat.data.aggregate import group_begins
+    from heliostat.data.execute.exchanges import ordered
+
+    table = ordered(table, [(n, "ascending") for n in names])
+    begins = group_begins(table, names)
+    for begin, end in zip(begins, [*begins[1:], table.num_rows], strict=True):
+        part = table.slice(begin, end - begin)
+        head = part.slice(0, 1).select(names).to_pylist()[0]
+        folder = "/".join(f"{n}={urllib.parse.quote(str(head[n]), safe='')}" for n in names)
+        yield folder, part.drop_columns(names)
+
+
+def prepare(path: str, filesystem: Any, mode: Any, create: bool) -> tuple[str, Any] | None:
+    """(path, filesystem) of the folder to write to; None: nothing is to be written.
+
+    Raises:
+        ValueError: It is there, and the mode says that it must not be.
+    """
+    mode = SaveMode(getattr(mode, "value", mode))
+    bare, used = resolve(path, filesystem)
+    there = used.get_file_info(bare).type != pa.fs.FileType.NotFound
+    if there:
+        if mode is SaveMode.IGNORE:
+            return None
+        if mode in (SaveMode.ERROR, SaveMode.CREATE):
+            raise ValueError(
+                f"Path {path} already exists. If this is unexpected, use mode='ignore' to ignore "
+                "those files"
+            )
+        if mode is SaveMode.OVERWRITE:
+            used.delete_dir_contents(bare)
+    if mode is SaveMode.UPSERT:
+        raise ValueError("mode='upsert' is for tables with keys, not for files.")
+    if create and not there:
+        used.create_dir(bare, recursive=True)
+    return bare, used
+
+
+# --- formats ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class ParquetBytes:
+    """A table as a Parquet file."""
+
+    options: dict[str, Any]
+    options_fn: Callable[[], dict[str, Any]] | None = None
+
+    def __call__(self, table: Any) -> bytes:
+        """Encode."""
+        import pyarrow.parquet as pq
+
+        options = {**self.options, **(self.options_fn() if self.options_fn else {})}
+        sink = io.BytesIO()
+        pq.write_table(table, sink, **options)
+        return sink.getvalue()
+
+
+@dataclass
+class CsvBytes:
+    """A table as a CSV file."""
+
+    options: dict[str, Any]
+    options_fn: Callable[[], dict[str, Any]] | None = None
+
+    def __call__(self, table: Any) -> bytes:
+        """Encode."""
+        from pyarrow import csv
+
+        options = {**self.options, **(self.options_fn() if self.options_fn else {})}
+        sink = io.BytesIO()
+        csv.write_csv(table, sink, **options)
+        return sink.getvalue()
+
+
+@dataclass
+class JsonBytes:
+    """A table as lines of JSON, by pandas."""
+
+    options: dict[str, Any]
+    options_fn: Callable[[], dict[str, Any]] | None = None
+
+    def __call__(self, table: Any) -> bytes:
+        """Encode."""
+        options = {"orient": "records", "lines": True, **self.options}
+        options.update(self.options_fn() if self.options_fn else {})
+        text: str = block.to_pandas(table).to_json(**options)
+        return text.encode()
+
+
+@dataclass
+class NumpyBytes:
+    """A column as a ``.npy`` file."""
+
+    column: str
+
+    def __call__(self, table: Any) -> bytes:
+        """Encode."""
+        import numpy as np
+
+        sink = io.BytesIO()
+        np.save(sink, tensors.to_numpy(table.column(self.column)))
+        return sink.getvalue()
+
+
+@dataclass
+class ImageBytes:
+    """A row's array as a picture."""
+
+    column: str
+    file_format: str
+
+    def __call__(self, row: dict[str, Any]) -> bytes:
+        """Encode."""
+        from PIL import Image
+
+        sink = io.BytesIO()
+        Image.fromarray(row[self.column]).save(sink, format=self.file_format)
+        return sink.getvalue()

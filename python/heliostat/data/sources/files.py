@@ -1,0 +1,146 @@
+"""Finding the files of a dataset, on any filesystem of pyarrow or fsspec."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import random
+import urllib.parse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.fs as pafs
+
+
+@dataclass
+class FileShuffleConfig:
+    """Read files in random order; with a ``seed`` the same at every execution."""
+
+    seed: int | None = None
+    reseed_after_execution: bool = True
+
+
+@dataclass(frozen=True)
+class File:
+    """A file and its size in bytes."""
+
+    path: str
+    size: int
+
+
+def as_filesystem(filesystem: Any) -> Any:
+    """pyarrow's view of a filesystem of pyarrow or fsspec."""
+    if filesystem is None or isinstance(filesystem, pafs.FileSystem):
+        return filesystem
+    return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+
+
+def resolve(path: str, filesystem: Any) -> tuple[str, Any]:
+    """(path on its filesystem, filesystem) for a path or URI.
+
+    Raises:
+        ValueError: No filesystem is known for the URI.
+    """
+    path = os.fspath(path)
+    given = as_filesystem(filesystem)
+    if given is not None:
+        bare = path.split("://", 1)[1] if "://" in path else path
+        return (bare.rstrip("/") or "/"), given
+    if "://" not in path:
+        return os.path.abspath(os.path.expanduser(path)), pafs.LocalFileSystem()
+    scheme = path.split("://", 1)[0]
+    if scheme == "local":
+        return path.split("://", 1)[1], pafs.LocalFileSystem()
+    try:
+        found, rest = pafs.FileSystem.from_uri(urllib.parse.quote(path, safe=":/?&=%@+~#"))
+        return urllib.parse.unquote(rest), found
+    except Exception as error:
+        try:
+            import fsspec
+
+            other, rest = fsspec.core.url_to_fs(path)
+        except Exception:
+            raise ValueError(
+                f"no filesystem is known for {path!r} ({error}). Pass `filesystem=`."
+            ) from error
+        return rest, as_filesystem(other)
+
+
+def find(
+    paths: str | list[str],
+    filesystem: Any,
+    extensions: list[str] | None,
+    ignore_missing: bool,
+    keep: Callable[[str], bool] | None = None,
+) -> tuple[list[File], Any]:
+    """All files below the paths, in the order of the paths, and the filesystem they are on.
+
+    Names that begin with a dot or an underscore are left out of folders.
+
+    Raises:
+        FileNotFoundError: A path does not exist.
+        ValueError: There is no file.
+    """
+    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not several:
+        raise ValueError("Must provide at least one path.")
+    endings = tuple(f".{e.lower().lstrip('.')}" for e in extensions or ())
+    found: list[File] = []
+    used: Any = None
+    for given in several:
+        path, used = resolve(given, filesystem)
+        info = used.get_file_info(path)
+        if info.type == pafs.FileType.NotFound:
+            if ignore_missing:
+                continue
+            raise FileNotFoundError(given)
+        if info.type == pafs.FileType.Directory:
+            found += _below(used, path)
+        else:
+            found.append(File(path, info.size or 0))
+    chosen = [f for f in found if not endings or f.path.lower().endswith(endings)]
+    if keep is not None:
+        chosen = [f for f in chosen if keep(f.path)]
+    if not chosen and not ignore_missing:
+        what = f"No files found under {several}."
+        if found:
+            raise ValueError(f"{what[:-1]} with one of the extensions {list(extensions or ())}.")
+        raise ValueError(f"{what} Note that listing skips names starting with '_' or '.'.")
+    return chosen, used
+
+
+def _below(filesystem: Any, path: str) -> Iterator[File]:
+    selector = pafs.FileSelector(path, recursive=True)
+    for info in sorted(filesystem.get_file_info(selector), key=lambda i: i.path):
+        parts = posixpath.relpath(info.path, path).split("/")
+        if info.type == pafs.FileType.File and not any(p.startswith((".", "_")) for p in parts):
+            yield File(info.path, info.size or 0)
+
+
+def in_order(files: list[File], shuffle: Any) -> list[File]:
+    """The files as they are to be read."""
+    if shuffle is None:
+        return files
+    if shuffle != "files" and not isinstance(shuffle, FileShuffleConfig):
+        raise ValueError(f"shuffle must be None, 'files' or a FileShuffleConfig, got {shuffle!r}.")
+    mixed = list(files)
+    random.Random(shuffle.seed if isinstance(shuffle, FileShuffleConfig) else None).shuffle(mixed)
+    return mixed
+
+
+def grouped(files: list[File], groups: int) -> Iterator[list[File]]:
+    """Neighbouring files together, so that the groups are about as large as each other."""
+    total = sum(max(f.size, 1) for f in files)
+    part: list[File] = []
+    done, made = 0, 0
+    for i, file in enumerate(files):
+        part.append(file)
+        done += max(file.size, 1)
+        left = len(files) - i - 1
+        if done >= (made + 1) * total / groups or left < groups - made - 1:
+            yield part
+            part = []
+            made += 1
+    if part:
+        yield part

@@ -1,0 +1,306 @@
+"""Datasets of values that the program has: lists, arrays, frames, tables, other libraries' datasets."""
+
+from __future__ import annotations
+
+import builtins
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import heliostat as ray
+from heliostat.data import block, tensors
+from heliostat.data.context import DataContext
+from heliostat.data.dataset import Dataset, MaterializedDataset
+from heliostat.data.plan.operators import Bundle, InputBlocks, Read, ReadTask
+
+ITEMS_BLOCKS_MAX = 200
+ROWS_PER_READ = 50_000  # of an iterable that is read through once
+
+
+def put_tables(tables: list[Any]) -> MaterializedDataset:
+    """A dataset of tables, each put into the object store as a block."""
+    return MaterializedDataset(InputBlocks(tuple(bundle_of(t) for t in tables)))
+
+
+def bundle_of(table: Any) -> Bundle:
+    """Put a table into the object store."""
+    table = block.compact(table)
+    return Bundle(ray.put(table), table.num_rows, table.nbytes, table.schema)
+
+
+def _blocks(override: int | None, parallelism: int) -> int | None:
+    if parallelism not in (-1, None):
+        warnings.warn(
+            "`parallelism` is deprecated, use `override_num_blocks`.",
+            DeprecationWarning,
+            stacklevel=4,
+        )
+    wanted = override if override is not None else (parallelism if parallelism != -1 else None)
+    if wanted is not None and wanted < 1:
+        raise ValueError(f"override_num_blocks must be positive, got {wanted}.")
+    return wanted
+
+
+def spans(total: int, parts: int) -> Iterator[tuple[int, int]]:
+    """(begin, end) of ``parts`` pieces whose lengths differ by one at most."""
+    parts = max(1, min(parts, total))
+    for i in builtins.range(parts):
+        begin, end = i * total // parts, (i + 1) * total // parts
+        if end > begin:
+            yield begin, end
+
+
+def from_items(
+    items: list[Any], *, parallelism: int = -1, override_num_blocks: int | None = None
+) -> MaterializedDataset:
+    """Return a dataset of a list: dicts become columns, other values the column "item".
+
+    Args:
+        items: The rows.
+        parallelism: Deprecated name of ``override_num_blocks``.
+        override_num_blocks: Blocks to make. Default: one per row, 200 at most.
+    """
+    items = list(items)
+    count = _blocks(override_num_blocks, parallelism) or ITEMS_BLOCKS_MAX
+    return put_tables([block.from_rows(items[a:b]) for a, b in spans(len(items), count)])
+
+
+def from_numpy(ndarrays: Any) -> MaterializedDataset:
+    """Return a dataset with the column "data": one block per array, one row per first index."""
+    arrays = ndarrays if isinstance(ndarrays, list) else [ndarrays]
+    return put_tables([pa.table({block.DATA: tensors.from_numpy(np.asarray(a))}) for a in arrays])
+
+
+def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> MaterializedDataset:
+    """Return a dataset of a DataFrame or several; their indexes are left out."""
+    frames = dfs if isinstance(dfs, list) else [dfs]
+    return _resized([block.from_pandas(frame) for frame in frames], override_num_blocks)
+
+
+def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
+    """Return a dataset of one table or several, or of their bytes in Arrow's stream format."""
+    several = tables if isinstance(tables, list) else [tables]
+    made = [
+        pa.ipc.open_stream(t).read_all()
+        if isinstance(t, bytes)
+        else block.from_batch(t, "from_arrow")
+        for t in several
+    ]
+    return _resized(made, override_num_blocks)
+
+
+def _resized(tables: list[Any], blocks: int | None) -> MaterializedDataset:
+    if blocks is not None:
+        whole = block.concat(tables) if tables else pa.table({})
+        tables = [whole.slice(a, b - a) for a, b in spans(whole.num_rows, blocks)] or [whole]
+    return put_tables(tables)
+
+
+def from_arrow_refs(tables: Any) -> MaterializedDataset:
+    """Return a dataset of references to tables."""
+    return _from_refs(tables, lambda table: table)
+
+
+def from_pandas_refs(dfs: Any) -> MaterializedDataset:
+    """Return a dataset of references to DataFrames."""
+    return _from_refs(dfs, block.from_pandas)
+
+
+def from_numpy_refs(ndarrays: Any) -> MaterializedDataset:
+    """Return a dataset of references to arrays: the column "data"."""
+    return _from_refs(ndarrays, lambda a: pa.table({block.DATA: tensors.from_numpy(a)}))
+
+
+def _from_refs(refs: Any, convert: Callable[[Any], Any]) -> MaterializedDataset:
+    several = refs if isinstance(refs, list) else [refs]
+
+    def make(value: Any) -> tuple[Any, Any]:
+        table = block.compact(convert(value))
+        return table, block.metadata(table)
+
+    made = [ray.remote(make).options(num_returns=2).remote(ref) for ref in several]
+    about = ray.get([m for _, m in made])
+    return MaterializedDataset(
+        InputBlocks(
+            tuple(
+                Bundle(ref, a.num_rows, a.size_bytes, a.schema)
+                for (ref, _), a in zip(made, about, strict=True)
+            )
+        )
+    )
+
+
+def from_blocks(blocks: list[Any]) -> MaterializedDataset:
+    """Return a dataset with these tables or DataFrames as blocks."""
+    return put_tables([block.from_batch(b, "from_blocks") for b in blocks])
+
+
+def read_count(rows: int, row_bytes: float, wanted: int | None) -> int:
+    """Blocks that a source of this size is read in."""
+    context = DataContext.get_current()
+    if wanted is not None:
+        return max(1, wanted)
+    size = rows * row_bytes
+    cpus = int(ray.cluster_resources().get("CPU", 1)) if _connected() else 1
+    most = max(1, size // context.target_min_block_size)
+    least = size // (context.target_max_block_size or size or 1)
+    return int(max(min(context.read_op_min_num_blocks, most), least, 2 * cpus))
+
+
+def _connected() -> bool:
+    if not ray.is_initialized():
+        ray.init()
+    return True
+
+
+def range(  # noqa: A001 # Ray's name
+    n: int,
+    *,
+    parallelism: int = -1,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+) -> Dataset:
+    """Return a dataset with the column "id": the integers from 0 to ``n`` - 1."""
+    wanted = _blocks(override_num_blocks, parallelism)
+
+    def make(begin: int, end: int) -> Any:
+        return pa.table({"id": pa.array(np.arange(begin, end, dtype=np.int64))})
+
+    return _ranged("Range", n, 8, make, wanted, concurrency)
+
+
+def range_tensor(
+    n: int,
+    *,
+    shape: tuple[int, ...] = (1,),
+    parallelism: int = -1,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+) -> Dataset:
+    """Return a dataset with the column "data": arrays of ``shape`` filled with the row's number."""
+    wanted = _blocks(override_num_blocks, parallelism)
+
+    def make(begin: int, end: int) -> Any:
+        numbers: Any = np.arange(begin, end, dtype=np.int64).reshape(-1, *[1 for _ in shape])
+        filled = np.broadcast_to(numbers, (end - begin, *shape))
+        return pa.table({block.DATA: tensors.from_numpy(np.ascontiguousarray(filled))})
+
+    return _ranged("RangeTensor", n, 8 * int(np.prod(shape)), make, wanted, concurrency)
+
+
+def _ranged(
+    label: str,
+    n: int,
+    row_bytes: int,
+    make: Callable[[int, int], Any],
+    wanted: int | None,
+    concurrency: int | None,
+) -> Dataset:
+    def tasks() -> list[ReadTask]:
+        found = spans(n, read_count(n, row_bytes, wanted))
+        return [
+            ReadTask(_Span(make, a, b, row_bytes), b - a, (b - a) * row_bytes) for a, b in found
+        ]
+
+    schema = make(0, 0).schema
+    plan = Read(label, tasks, n, schema, n * row_bytes, concurrency=concurrency)
+    return Dataset(plan)
+
+
+class _Span:
+    """Makes the rows of one read, a piece at a time."""
+
+    def __init__(
+        self, make: Callable[[int, int], Any], begin: int, end: int, row_bytes: int
+    ) -> None:
+        self._make, self._begin, self._end = make, begin, end
+        self._step = max(1, (16 << 20) // row_bytes)
+
+    def __call__(self) -> Iterator[Any]:
+        for at in builtins.range(self._begin, self._end, self._step):
+            yield self._make(at, min(at + self._step, self._end))
+
+
+def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
+    """Return a dataset of a torch dataset: each element is the column "item" of a row.
+
+    It is read through once, in one task; with ``local_read`` in this process.
+    """
+
+    def read() -> Iterator[Any]:
+        return _chunks(_elements(dataset))
+
+    if local_read:
+        return put_tables(list(read()))
+    rows = len(dataset) if hasattr(dataset, "__len__") else None
+    return Dataset(Read("Torch", lambda: [ReadTask(read)], rows))
+
+
+def _elements(dataset: Any) -> Iterator[Any]:
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        for i in builtins.range(len(dataset)):
+            yield dataset[i]
+    else:
+        yield from dataset
+
+
+def _chunks(values: Iterator[Any]) -> Iterator[Any]:
+    rows: list[Any] = []
+    for value in values:
+        rows.append({block.ITEM: value})
+        if len(rows) >= 4096:
+            yield block.from_rows(rows)
+            rows = []
+    if rows:
+        yield block.from_rows(rows)
+
+
+def from_huggingface(
+    dataset: Any,
+    parallelism: int = -1,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+) -> Dataset:
+    """Return a dataset of a Hugging Face ``Dataset`` or ``IterableDataset``.
+
+    Raises:
+        DeprecationWarning: It is a dict of datasets: choose one of its splits.
+        TypeError: It is something else.
+    """
+    name = type(dataset).__name__
+    if isinstance(dataset, dict):
+        raise DeprecationWarning(
+            f"You provided a Hugging Face {name}, which contains several datasets, but "
+            "`from_huggingface` accepts a single one. For example, use "
+            f"`ray.data.from_huggingface(ds['{next(iter(dataset), 'train')}'])`. Available splits "
+            f"are {list(dataset)}."
+        )
+    wanted = _blocks(override_num_blocks, parallelism)
+    if hasattr(dataset, "with_format") and hasattr(dataset, "__len__"):
+        arrow = dataset.with_format("arrow")
+        rows = len(dataset)
+        tables = [arrow[a:b] for a, b in spans(rows, wanted or -(-rows // ROWS_PER_READ) or 1)]
+        return put_tables(tables)
+    if hasattr(dataset, "iter") or hasattr(dataset, "__iter__"):
+        return Dataset(
+            Read(
+                "HuggingFace",
+                lambda: [ReadTask(lambda: _rows_of(dataset))],
+                concurrency=concurrency,
+            )
+        )
+    raise TypeError(f"`dataset` must be a Hugging Face Dataset, got {type(dataset)}.")
+
+
+def _rows_of(dataset: Any) -> Iterator[Any]:
+    rows: list[Any] = []
+    for row in dataset:
+        rows.append(row)
+        if len(rows) >= 4096:
+            yield block.from_rows(rows)
+            rows = []
+    if rows:
+        yield block.from_rows(rows)

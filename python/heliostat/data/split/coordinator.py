@@ -1,0 +1,150 @@
+"""The actor behind ``streaming_split``: runs the plan once an epoch and hands out its blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Any
+
+from heliostat.data.context import DataContext
+from heliostat.data.execute.executor import Executor
+from heliostat.data.plan.operators import Bundle, Operator
+from heliostat.data.split.dealer import Dealer
+
+CALLS_PER_CONSUMER = 2  # a request and a `stats()`
+ALARM_S = 30.0  # after which a consumer that waits for the others is told about
+HELD_PART = 0.5  # of the budget may wait here for the consumers
+
+
+class Epoch:
+    """One execution: a thread pulls blocks while there is room, consumers take them."""
+
+    def __init__(
+        self,
+        plan: Operator,
+        context: DataContext,
+        n: int,
+        equal: bool,
+        homes: list[str | None] | None,
+    ) -> None:
+        self.executor = Executor(plan, context, "streaming_split")
+        self._dealer = Dealer(n, equal, homes)
+        self._changed = threading.Condition()
+        self._hungry: set[int] = set()  # consumers that wait for a block
+        self._out: list[int] = [0] * n  # bytes of the blocks that consumers work on
+        self._error: BaseException | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._pull, daemon=True, name="split-executor")
+        self._thread.start()
+
+    def _pull(self) -> None:
+        bundles = self.executor.run()
+        try:
+            for bundle in bundles:
+                with self._changed:
+                    self._dealer.add(bundle)
+                    self._changed.notify_all()
+                    self._changed.wait_for(self._may_pull)
+                    if self._closed:
+                        break
+                    self.executor.outside_bytes = self._dealer.waiting_bytes + sum(self._out)
+        except BaseException as error:
+            self._error = error
+        finally:
+            with contextlib.suppress(Exception):
+                bundles.close()  # type: ignore[attr-defined] # a generator
+            with self._changed:
+                self._dealer.end()
+                self._changed.notify_all()
+
+    def _may_pull(self) -> bool:
+        """Whether there is room for another block, or somebody has nothing to do without it."""
+        if self._closed or any(not self._dealer.hands[i] for i in self._hungry):
+            return True
+        room = self.executor.stats.budget_bytes * HELD_PART
+        return self._dealer.waiting_bytes < room
+
+    def take(self, consumer: int) -> Bundle | None:
+        """The consumer's next block; None at the end. Waits."""
+        hand = self._dealer.hands[consumer]
+        with self._changed:
+            self._out[consumer] = 0
+            self._hungry.add(consumer)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: hand or self._dealer.ended or self._closed)
+            self._hungry.discard(consumer)
+            if self._error is not None:
+                raise self._error
+            if not hand:
+                return None
+            bundle = hand.popleft()
+            self._out[consumer] = bundle.size
+            self._changed.notify_all()
+            return bundle
+
+    def close(self) -> None:
+        """Nobody wants the rest."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join()
+
+
+class Coordinator:
+    """One for each ``streaming_split``. Its methods run in threads, one for each caller."""
+
+    def __init__(
+        self,
+        plan: Any,
+        context: DataContext,
+        n: int,
+        equal: bool,
+        homes: list[str | None] | None,
+    ) -> None:
+        self._args = (plan, context, n, equal, homes)
+        self._n = n
+        self._epoch: Epoch | None = None
+        self._number = -1
+        self._arrived: set[int] = set()
+        self._changed = threading.Condition()
+
+    def begin(self, consumer: int) -> int:
+        """Wait until all consumers want a new epoch; returns its number."""
+        with self._changed:
+            mine = self._number + 1
+            self._arrived.add(consumer)
+            if len(self._arrived) == self._n:
+                self._arrived.clear()
+                if self._epoch is not None:
+                    self._epoch.close()
+                self._epoch = Epoch(*self._args)
+                self._number = mine
+                self._changed.notify_all()
+                return mine
+            begun, told = time.monotonic(), False
+            while self._number < mine:
+                self._changed.wait(1.0)
+                if not told and time.monotonic() - begun > ALARM_S and self._number < mine:
+                    told = True
+                    missing = sorted(set(range(self._n)) - self._arrived)
+                    print(  # noqa: T201 # a worker's output reaches the driver's terminal
+                        f"streaming_split: epoch {mine} waits for consumers {missing} of {self._n}. "
+                        "All of them have to iterate at the same time, the same number of times.",
+                        flush=True,
+                    )
+            return mine
+
+    def take(self, consumer: int, number: int) -> Bundle | None:
+        """The next block of that epoch for a consumer."""
+        epoch = self._epoch
+        if epoch is None or number != self._number:
+            raise ValueError(
+                f"epoch {number} is over: the other consumers have begun epoch {self._number}. An "
+                "iterator of streaming_split can be used by one loop at a time."
+            )
+        return epoch.take(consumer)
+
+    def stats(self) -> str:
+        """The last epoch in words."""
+        return self._epoch.executor.stats.text() if self._epoch is not None else ""

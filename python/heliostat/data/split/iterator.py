@@ -1,0 +1,73 @@
+"""What each consumer of a ``streaming_split`` holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import heliostat as ray
+from heliostat.data.context import DataContext
+from heliostat.data.execute.stats import ExecutionStats
+from heliostat.data.iterate.iterator import DataIterator
+from heliostat.data.plan.operators import Bundle
+from heliostat.data.split.coordinator import CALLS_PER_CONSUMER, Coordinator
+
+if TYPE_CHECKING:
+    from heliostat.data.dataset import Dataset, Schema
+
+
+class SplitIterator(DataIterator):
+    """The blocks of one consumer, asked for from the coordinator, one in advance."""
+
+    def __init__(self, coordinator: Any, consumer: int, n: int, dataset: Dataset) -> None:
+        self._coordinator, self._consumer, self._n = coordinator, consumer, n
+        self._dataset = dataset
+
+    def _epoch(self) -> tuple[Iterator[Bundle], ExecutionStats]:
+        return self._bundles(), ExecutionStats()
+
+    def _bundles(self) -> Iterator[Bundle]:
+        number = ray.get(self._coordinator.begin.remote(self._consumer))
+        request = self._coordinator.take.remote(self._consumer, number)
+        while True:
+            bundle: Bundle | None = ray.get(request)
+            if bundle is None:
+                return
+            request = self._coordinator.take.remote(self._consumer, number)
+            yield bundle
+
+    def schema(self) -> Schema | None:
+        """Return names and types of the columns."""
+        return self._dataset.schema()
+
+    def stats(self) -> str:
+        """Return what the last epoch did for all consumers, in words."""
+        text: str = ray.get(self._coordinator.stats.remote())
+        return text
+
+    def get_context(self) -> DataContext:
+        """Return the settings of the dataset."""
+        return self._dataset.context
+
+    def world_size(self) -> int:
+        """Return the number of consumers."""
+        return self._n
+
+    def __repr__(self) -> str:
+        return f"DataIterator(consumer {self._consumer} of {self._n}, {self._dataset!r})"
+
+
+def streaming_split(
+    dataset: Dataset, n: int, equal: bool, locality_hints: list[str] | None
+) -> list[DataIterator]:
+    """Start the coordinator; returns an iterator for each consumer."""
+    if n <= 0:
+        raise ValueError(f"The number of splits must be positive, got {n}.")
+    if locality_hints is not None and len(locality_hints) != n:
+        raise ValueError(f"locality_hints has {len(locality_hints)} entries for {n} splits.")
+    actor = ray.remote(Coordinator).options(
+        num_cpus=0, max_concurrency=CALLS_PER_CONSUMER * n + 1, max_restarts=0
+    )
+    homes = list(locality_hints) if locality_hints else None
+    coordinator = actor.remote(dataset._plan, dataset.context, n, equal, homes)
+    return [SplitIterator(coordinator, i, n, dataset) for i in range(n)]

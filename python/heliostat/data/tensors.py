@@ -1,0 +1,246 @@
+"""Arrays of any shape as Arrow columns, and back without a copy where the layout allows it.
+
+Rows of one shape are Arrow's own fixed-shape tensors, so that other programs read them from Parquet.
+Rows whose shapes differ, and values that Arrow has no type for, have extension types defined here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+
+class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no types
+    """One array a row, all with the same number of dimensions; shapes may differ."""
+
+    def __init__(self, value_type: Any, ndim: int) -> None:
+        self._ndim = ndim
+        storage = pa.struct([("data", pa.large_list(value_type)), ("shape", pa.list_(pa.int64()))])
+        super().__init__(storage, "heliostat.variable_shaped_tensor")
+
+    @property
+    def ndim(self) -> int:
+        """Dimensions of each row's array."""
+        return self._ndim
+
+    @property
+    def value_type(self) -> Any:
+        """The Arrow type of the elements."""
+        return self.storage_type.field("data").type.value_type
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return str(self._ndim).encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> Any:
+        return cls(storage_type.field("data").type.value_type, int(serialized))
+
+
+class PythonObjectType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no types
+    """Any Python value, pickled: what no Arrow type fits."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.large_binary(), "heliostat.python_object")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> Any:
+        return cls()
+
+
+@functools.cache
+def _register() -> None:
+    """Let Arrow make these types again when it reads files. Unpickling finds them by class."""
+    for kind in (VariableShapedTensorType(pa.int64(), 1), PythonObjectType()):
+        with contextlib.suppress(pa.ArrowKeyError):  # registered by a copy of this module
+            pa.register_extension_type(kind)
+
+
+_register()
+
+
+def is_tensor(kind: Any) -> bool:
+    """Whether rows of that Arrow type are arrays."""
+    return isinstance(kind, pa.FixedShapeTensorType | VariableShapedTensorType)
+
+
+# --- to Arrow --------------------------------------------------------------------------------------
+
+
+def from_numpy(array: Any) -> Any:
+    """An Arrow column with one row for each entry of the first axis."""
+    if array.ndim == 0:
+        raise ValueError("a column needs one value per row; got a single value")
+    if array.dtype == object:
+        return from_list(list(array))
+    if array.ndim == 1:
+        return _from_vector(array)
+    if array.dtype.kind not in "biuf":
+        return from_list(array.tolist())
+    shape = array.shape[1:]
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return _fixed(_from_vector(flat), shape, len(array))
+
+
+def _from_vector(array: Any) -> Any:
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.kind == "M" and array.dtype.str[-3:] == "[D]":
+        array = array.astype("datetime64[s]")  # Arrow's dates have no unit that numpy knows
+    if array.dtype.kind in "US":
+        return pa.array(array.tolist())
+    return pa.array(np.ascontiguousarray(array))
+
+
+def _fixed(values: Any, shape: tuple[int, ...], rows: int) -> Any:
+    width = int(np.prod(shape))
+    kind = pa.fixed_shape_tensor(values.type, list(shape))
+    if width == 0 or rows == 0:
+        storage = pa.array([[]] * rows, pa.list_(values.type, width))
+    else:
+        storage = pa.FixedSizeListArray.from_arrays(values, width)
+    return pa.ExtensionArray.from_storage(kind, storage)
+
+
+def from_list(values: list[Any]) -> Any:
+    """An Arrow column of Python values: arrays become tensors, what Arrow cannot hold is pickled."""
+    first = next((v for v in values if v is not None), None)
+    if hasattr(first, "detach") and hasattr(first, "numpy"):  # a torch tensor
+        values = [v if v is None else np.asarray(v.detach().cpu()) for v in values]
+        first = next(v for v in values if v is not None)
+    if isinstance(first, np.ndarray) and first.ndim > 0:
+        made = _from_arrays(values)
+        if made is not None:
+            return made
+    if isinstance(first, set | frozenset):
+        values = [sorted(v) if isinstance(v, set | frozenset) else v for v in values]
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return from_objects(values)
+
+
+def _from_arrays(values: list[Any]) -> Any | None:
+    """A tensor column, or None where the rows are too different for one."""
+    arrays = [v for v in values if isinstance(v, np.ndarray)]
+    if len(arrays) != len(values):
+        return None
+    if len({(a.shape, a.dtype) for a in arrays}) == 1:
+        stacked = np.stack(arrays)
+        return from_numpy(stacked) if stacked.dtype.kind in "biuf" else None
+    if len({a.ndim for a in arrays}) != 1:
+        return None
+    dtype = np.result_type(*arrays) if all(a.dtype.kind in "biuf" for a in arrays) else None
+    if dtype is None or dtype.kind not in "biuf":
+        return None
+    flat = np.concatenate([a.reshape(-1).astype(dtype, copy=False) for a in arrays])
+    return _variable(_from_vector(flat), [a.shape for a in arrays])
+
+
+def _variable(values: Any, shapes: list[tuple[int, ...]]) -> Any:
+    kind = VariableShapedTensorType(values.type, len(shapes[0]))
+    sizes = np.array([int(np.prod(shape)) for shape in shapes], dtype=np.int64)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    data = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values)
+    storage = pa.StructArray.from_arrays(
+        [data, pa.array([list(s) for s in shapes], pa.list_(pa.int64()))],
+        fields=list(kind.storage_type),
+    )
+    return pa.ExtensionArray.from_storage(kind, storage)
+
+
+def from_objects(values: list[Any]) -> Any:
+    """A column of pickled values."""
+    import cloudpickle
+
+    data = [None if v is None else cloudpickle.dumps(v, protocol=5) for v in values]
+    return pa.ExtensionArray.from_storage(PythonObjectType(), pa.array(data, pa.large_binary()))
+
+
+def as_variable(column: Any) -> Any:
+    """A tensor column as one whose rows may have any shape."""
+    if isinstance(column.type, VariableShapedTensorType):
+        return column
+    rows = list(to_numpy(column))
+    flat = np.concatenate([r.reshape(-1) for r in rows]) if rows else np.empty(0)
+    if not rows:
+        return pa.array([], VariableShapedTensorType(column.type.value_type, 1))
+    return _variable(_from_vector(flat), [r.shape for r in rows])
+
+
+# --- from Arrow ------------------------------------------------------------------------------------
+
+
+def to_numpy(column: Any) -> Any:
+    """The column as one array; read-only and without a copy where it lies in one piece."""
+    if isinstance(column, pa.ChunkedArray):
+        if column.num_chunks == 1:
+            column = column.chunk(0)
+        elif column.num_chunks == 0:
+            column = pa.array([], column.type)
+        else:
+            return _join([to_numpy(chunk) for chunk in column.chunks])
+    kind = column.type
+    if isinstance(kind, pa.FixedShapeTensorType):
+        flat = column.storage.flatten().to_numpy(zero_copy_only=False)
+        return flat.reshape(len(column), *kind.shape)
+    if isinstance(kind, VariableShapedTensorType):
+        return _object_array(_variable_rows(column))
+    if isinstance(kind, PythonObjectType):
+        return _object_array(_objects(column))
+    if isinstance(kind, pa.BaseExtensionType):
+        return to_numpy(column.storage)
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _join(parts: list[Any]) -> Any:
+    full = [p for p in parts if len(p)] or parts[:1]
+    if len(full) == 1:
+        return full[0]
+    if len({p.shape[1:] for p in full}) > 1 or any(p.dtype == object for p in full):
+        return _object_array([row for part in full for row in part])
+    return np.concatenate(full)
+
+
+def _variable_rows(column: Any) -> list[Any]:
+    data, shapes = column.storage.field("data"), column.storage.field("shape")
+    if column.null_count:
+        return [
+            None
+            if not row.is_valid
+            else np.asarray(row["data"].values).reshape(row["shape"].as_py())
+            for row in column.storage
+        ]
+    return [
+        data[i].values.to_numpy(zero_copy_only=False).reshape(shape)
+        for i, shape in enumerate(shapes.to_pylist())
+    ]
+
+
+def _objects(column: Any) -> list[Any]:
+    return [None if v is None else pickle.loads(v) for v in column.storage.to_pylist()]
+
+
+def _object_array(values: list[Any]) -> Any:
+    out: Any = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        out[i] = value
+    return out
+
+
+def to_list(column: Any) -> list[Any]:
+    """Python values, one a row; tensors as arrays."""
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return list(to_numpy(column))
+    values: list[Any] = column.to_pylist()
+    return values
