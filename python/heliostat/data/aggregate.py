@@ -534,7 +534,7 @@ def total(found: list[bytes], aggregations: list[Any]) -> dict[str, Any]:
 def by_group(table: Any, keys: list[str], aggregations: list[Any]) -> Any:
     """One row for each group of a table that is sorted by ``keys``."""
     if not table.num_rows:
-        return table
+        return table.select(keys)
     kernels = [
         a.kernel if a.on is not None and a.on in table.column_names else None for a in aggregations
     ]

@@ -32,20 +32,16 @@ class _Mapped:
     batch_format: str | None
 
     def __call__(self, table: Any) -> Iterator[Any]:
+        if not table.num_rows:
+            return
         fn = self.udf.open()
         begins = aggregations.group_begins(table, self.keys) if self.keys else [0]
         ends = [*begins[1:], table.num_rows]
-        some = False
         for begin, end in zip(begins, ends, strict=True):
-            if begin == end:
-                continue
             group = block.joined(table.slice(begin, end - begin))
             result = fn(block.to_batch(group, self.batch_format))
             for item in result if isinstance(result, Iterator) else (result,):
-                some = True
                 yield block.from_batch(item, fn.name)
-        if not some:
-            yield table
 
 
 class GroupedData:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.data.exceptions import user_error
+
+if TYPE_CHECKING:
+    import asyncio
 
 ASYNC_CALLS_MAX = 16  # calls of one async function that run at the same time
 
@@ -102,6 +104,8 @@ class Opened:
             for value in values:
                 yield value, self(value)
             return
+        import asyncio  # functions that need it are rare, and it takes a while to import
+
         loop = asyncio.new_event_loop()
         try:
             yield from self._overlapped(loop, values)

@@ -7,12 +7,13 @@ import threading
 import time
 from typing import Any
 
+import heliostat as ray
 from heliostat.data.context import DataContext
 from heliostat.data.execute.executor import Executor
 from heliostat.data.plan.operators import Bundle, Operator
 from heliostat.data.split.dealer import Dealer
 
-CALLS_PER_CONSUMER = 2  # a request and a `stats()`
+CALLS_PER_CONSUMER = 2  # a request for blocks, and one about them
 ALARM_S = 30.0  # after which a consumer that waits for the others is told about
 HELD_PART = 0.5  # of the budget may wait here for the consumers
 
@@ -96,13 +97,13 @@ class Coordinator:
 
     def __init__(
         self,
-        plan: Any,
-        context: DataContext,
+        holder: list[Any],
         n: int,
         equal: bool,
         homes: list[str | None] | None,
     ) -> None:
-        self._args = (plan, context, n, equal, homes)
+        self._dataset = ray.get(holder[0])
+        self._args = (self._dataset._plan, self._dataset.context, n, equal, homes)
         self._n = n
         self._epoch: Epoch | None = None
         self._number = -1
@@ -144,6 +145,10 @@ class Coordinator:
                 "iterator of streaming_split can be used by one loop at a time."
             )
         return epoch.take(consumer)
+
+    def schema(self) -> Any:
+        """The dataset's Arrow schema."""
+        return self._dataset._arrow_schema()
 
     def stats(self) -> str:
         """The last epoch in words."""

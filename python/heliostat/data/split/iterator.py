@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class SplitIterator(DataIterator):
     """The blocks of one consumer, asked for from the coordinator, one in advance."""
 
-    def __init__(self, coordinator: Any, consumer: int, n: int, dataset: Dataset) -> None:
+    def __init__(self, coordinator: Any, consumer: int, n: int, context: DataContext) -> None:
         self._coordinator, self._consumer, self._n = coordinator, consumer, n
-        self._dataset = dataset
+        self._context = context
 
     def _epoch(self) -> tuple[Iterator[Bundle], ExecutionStats]:
         return self._bundles(), ExecutionStats()
@@ -38,7 +38,10 @@ class SplitIterator(DataIterator):
 
     def schema(self) -> Schema | None:
         """Return names and types of the columns."""
-        return self._dataset.schema()
+        from heliostat.data.dataset.schema import Schema
+
+        found = ray.get(self._coordinator.schema.remote())
+        return Schema(found) if found is not None else None
 
     def stats(self) -> str:
         """Return what the last epoch did for all consumers, in words."""
@@ -47,14 +50,14 @@ class SplitIterator(DataIterator):
 
     def get_context(self) -> DataContext:
         """Return the settings of the dataset."""
-        return self._dataset.context
+        return self._context
 
     def world_size(self) -> int:
         """Return the number of consumers."""
         return self._n
 
     def __repr__(self) -> str:
-        return f"DataIterator(consumer {self._consumer} of {self._n}, {self._dataset!r})"
+        return f"DataIterator(consumer {self._consumer} of {self._n})"
 
 
 def streaming_split(
@@ -69,5 +72,5 @@ def streaming_split(
         num_cpus=0, max_concurrency=CALLS_PER_CONSUMER * n + 1, max_restarts=0
     )
     homes = list(locality_hints) if locality_hints else None
-    coordinator = actor.remote(dataset._plan, dataset.context, n, equal, homes)
-    return [SplitIterator(coordinator, i, n, dataset) for i in range(n)]
+    coordinator = actor.remote([ray.put(dataset)], n, equal, homes)
+    return [SplitIterator(coordinator, i, n, dataset.context) for i in range(n)]
