@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from heliostat.train.config import FailureConfig
 from heliostat.train.messages import WorkerInfo
 
 _MAX_TRACEBACKS = 3
+_DEAD_BECAUSE = re.compile(
+    r"The actor is dead because (?:The worker process \(pid \d+\) (?:was )?)?(.+)"
+)
 
 
 @dataclass
@@ -23,9 +27,19 @@ class RankFailure:
     def title(self) -> str:
         """One line."""
         where = f" (pid {self.info.pid} on {self.info.node_ip})" if self.info else ""
+        if self.died:
+            return f"rank {self.rank}{where} died: {_cause_of_death(str(self.error))}"
         text = str(self.error).strip().splitlines()
-        kind = "died" if self.died else f"raised {type(self.error).__name__}"
-        return f"rank {self.rank}{where} {kind}" + (f": {text[0]}" if text else "")
+        name = type(self.error).__name__
+        return f"rank {self.rank}{where} raised {name}" + (f": {text[0]}" if text else "")
+
+
+def _cause_of_death(text: str) -> str:
+    """From the error of an actor that is gone to what happened to its process."""
+    found = _DEAD_BECAUSE.search(text)
+    if found is not None:
+        return found[1].strip().rstrip(".")
+    return (text.strip().splitlines() or ["for no reason that is known"])[0]
 
 
 @dataclass
@@ -59,14 +73,19 @@ class FailurePolicy:
 
 def describe(failures: list[RankFailure], world_size: int, policy: FailurePolicy) -> str:
     """The text of the exception that ends a run."""
-    count = len(failures)
+    count, died = len(failures), sum(f.died for f in failures)
+    what = f"{count} of {world_size} workers failed"
+    if 0 < died < count:
+        what = f"{died} of {world_size} workers died, and {count - died} more failed with it"
     lines = [
-        f"Training failed: {count} of {world_size} workers failed ({policy.budget()}).",
+        f"Training failed: {what} ({policy.budget()}).",
         *(f"  {f.title()}" for f in failures[:16]),
     ]
     if count > 16:
         lines.append(f"  ... and {count - 16} more")
-    for failure in failures[:_MAX_TRACEBACKS]:
+    # What the others raise once a peer is gone is much the same everywhere.
+    shown = failures[: died + 1] if died else failures
+    for failure in shown[:_MAX_TRACEBACKS]:
         text = failure.traceback or (str(failure.error) if failure.died else "")
         if text.strip():
             lines.append(f"\nRank {failure.rank}:\n{text.rstrip()}")

@@ -64,6 +64,7 @@ class TrainRun:
             spec.backend_config.preload,
             spec.settings.start_timeout_s,
             self._note,
+            self._view.refresh,
         )
         self._results = ResultBuilder(spec, self.record)
         self._book: CheckpointBook = spec.book
@@ -153,7 +154,12 @@ class TrainRun:
         return result
 
     def _after_failure(self, result: AttemptResult) -> None:
-        failures = sorted(result.failures, key=lambda f: not f.died)
+        # A death comes first: it is the cause of what the others raise.
+        failures = sorted(result.failures, key=lambda f: (not f.died, f.rank))
+        if failures[0].died:
+            fallen = {f.rank for f in failures if not f.died}
+            for span in self.record.attempt.workers:
+                span.state = "ended" if span.rank in fallen else span.state
         exceptions = {f.rank: _with_traceback(f) for f in failures}
         restart = self._policy.allows_restart()
         text = describe(failures, self.record.attempt.world_size, self._policy)

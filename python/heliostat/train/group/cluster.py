@@ -88,15 +88,15 @@ def room_now(wanted: dict[str, float]) -> int:
     return min(free, sum(_fits(n.get("Resources", {}), wanted) for n in _alive()))
 
 
-def why_waiting(scaling: ScalingConfig, workers: int) -> str:
-    """Say what ``workers`` wait for that could be placed, but have not been."""
+def why_waiting(scaling: ScalingConfig, workers: int, has_room: bool) -> str:
+    """Say what ``workers`` wait for that can be placed; ``has_room``: it is reserved for them."""
     wanted, free = scaling.worker_resources, ray.available_resources()
     short = [
         f"{v * workers:g} {_UNITS.get(k, k)} (free: {free.get(k, 0.0):g})"
         for k, v in wanted.items()
         if free.get(k, 0.0) < v * workers
     ]
-    if short:
+    if short and not has_room:
         return "waiting for " + ", ".join(short) + ", in use by others"
     asked = [
         f"{name}={value!r}"

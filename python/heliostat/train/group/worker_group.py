@@ -41,12 +41,14 @@ class WorkerGroup:
         preload: list[str],
         start_timeout_s: float,
         note: Callable[[str], None],
+        waiting: Callable[[], None],
     ) -> None:
         self._scaling = scaling
         self._runtime_env = runtime_env
         self._preload = preload
         self._start_timeout_s = start_timeout_s
         self._note = note
+        self._waiting = waiting
         self._reservation = Reservation()
         self._reserved = 0
         self._starting: list[Any] = []
@@ -73,7 +75,7 @@ class WorkerGroup:
         self._reserve(size, kept)
         self._starting = [self._create(i) for i in range(len(kept), size)]
         try:
-            infos = self._wait([a.info.remote() for a in self._starting], size)
+            infos = self._wait([a.info.remote() for a in self._starting], size, True)
         except BaseException:
             self._drop_starting()
             raise
@@ -94,7 +96,7 @@ class WorkerGroup:
         )
         self._reserved = size
         if ready is not None:
-            self._wait([ready], size)
+            self._wait([ready], size, False)
 
     def _create(self, index: int) -> Any:
         scaling = self._scaling
@@ -117,19 +119,21 @@ class WorkerGroup:
         """Any part of the reserved room: the one that a lost worker left is free again."""
         return index if not self.workers else -1
 
-    def _wait(self, refs: list[Any], size: int) -> list[Any]:
+    def _wait(self, refs: list[Any], size: int, placed: bool) -> list[Any]:
+        """The results; says now and then what it waits for: room, or processes in their place."""
         start = time.monotonic()
         next_note = start + _FIRST_NOTE_S
         pending = refs
         while pending:
             _, pending = ray.wait(pending, num_returns=len(pending), timeout=0.5)
+            self._waiting()
             now = time.monotonic()
             if pending and now > next_note:
                 next_note = now + _NEXT_NOTE_S
-                what = why_waiting(self._scaling, len(pending))
+                what = why_waiting(self._scaling, len(pending), placed)
                 self._note(f"{size - len(pending)} of {size} workers are ready; {what}.")
             if pending and now - start > self._start_timeout_s:
-                what = why_waiting(self._scaling, len(pending))
+                what = why_waiting(self._scaling, len(pending), placed)
                 raise WorkerStartError(
                     f"{len(pending)} of {size} workers did not start within "
                     f"{self._start_timeout_s:g} s (RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S): {what}."

@@ -18,6 +18,8 @@ _NOT_SHOWN = {
     "timestamp", "pid", "time_total_s", "time_since_restore", "iterations_since_restore",
     "training_iteration",
 }  # fmt: skip
+# Fields that only count.
+_COUNTERS = {"epoch", "step"}
 
 
 def curves(record: RunRecord) -> str:
@@ -27,6 +29,7 @@ def curves(record: RunRecord) -> str:
         for key, value in _numbers(row.metrics, ""):
             series.setdefault(key, []).append((row, value))
     series = {k: v for k, v in series.items() if k not in _NOT_SHOWN}
+    series = {k: v for k, v in series.items() if k not in _COUNTERS} or series
     if not series:
         return "<p>No numbers were reported.</p>"
     charts = "".join(_chart(record, k, v) for k, v in list(series.items())[:_MAX_CHARTS])

@@ -9,7 +9,7 @@ from heliostat.train.controller.record import Failure, RunRecord
 from heliostat.train.controller.results import duration, summary
 from heliostat.train.messages import ReportedRow
 from heliostat.train.view.base import View
-from heliostat.train.view.text import metrics_text, places
+from heliostat.train.view.text import metrics_text, pace, places
 
 # At most one line about reports in this time; the last one is always shown.
 _REPORT_PERIOD_S = 2.0
@@ -57,7 +57,7 @@ class LineView(View):
         rate = self.record.rate()
         text = f"report {row.index + 1}  {metrics_text(row.metrics)}"
         if rate is not None:
-            text += f"  ({rate:.3g}/s)"
+            text += f"  ({pace(rate)})"
         if row.checkpoint:
             text += f"  [{row.checkpoint}]"
         self._say(text)

@@ -13,7 +13,7 @@ from rich.text import Text
 from heliostat.train.controller.record import Failure, RunRecord
 from heliostat.train.controller.results import duration, summary
 from heliostat.train.view.base import View
-from heliostat.train.view.text import metrics_text
+from heliostat.train.view.text import metrics_text, pace
 
 _MAX_WORKERS = 12
 _REFRESH_PER_S = 5.0
@@ -69,17 +69,17 @@ class LiveView(View):
         facts = Table.grid(padding=(0, 2))
         facts.add_column(style="dim", no_wrap=True)
         facts.add_column()
-        facts.add_row("state", record.state)
         if record.latest is not None:
             rate = record.rate()
-            speed = f"  {rate:.3g}/s" if rate is not None else ""
+            speed = f", {pace(rate)}" if rate is not None else ""
             facts.add_row("reports", f"{record.report_count}{speed}")
             facts.add_row("metrics", Text(metrics_text(record.latest.metrics)))
         if record.checkpoints:
             row = record.checkpoints[-1]
             age = duration(max(0.0, time.time() - row.time))
+            when = f", {age} ago" if record.finished_at is None else ""
             facts.add_row(
-                "checkpoints", f"{len(record.checkpoints)}, latest {row.checkpoint}, {age} ago"
+                "checkpoints", f"{len(record.checkpoints)}, latest {row.checkpoint}{when}"
             )
         for failure in record.failures[-3:]:
             back = f", back after {duration(failure.recovered_s)}" if failure.recovered_s else ""

@@ -14,6 +14,13 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def pace(per_second: float) -> str:
+    """How often, in words: ``12.5/s``, or ``one every 4.2 s``."""
+    if per_second >= 1:
+        return f"{per_second:.3g}/s"
+    return f"one every {1 / per_second:.3g} s"
+
+
 def metrics_text(metrics: dict[str, Any]) -> str:
     """The plain values of a report, as ``loss=0.31  epoch=4``."""
     parts = []
