@@ -5,8 +5,11 @@ use crate::sh::{self, Outcome, cache, command, root};
 
 /// What the table compares with.
 const RAY: &str = "ray==2.60.*";
+const TABLE: &str = ".bench/table.json";
+const FLOORS: &str = ".bench/floors.json";
 
-/// Prints the table; arguments go to `bench/compare.py`, which explains them.
+/// Prints the tables and writes them to docs/performance.md; arguments go to `bench/compare.py`, which
+/// explains them.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let numpy = String::from("numpy>=1.24");
     let theirs = Venv::at(&cache()?.join("bench-ray"))?;
@@ -16,8 +19,33 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     ours.wheel(&python::wheel()?)?;
 
     let python = ours.program("python");
-    let mut table = command(&python);
-    table.env("RAY_USAGE_STATS_ENABLED", "0").arg("bench/compare.py");
-    table.arg("--a").arg(theirs.program("python")).arg("--b").arg(&python);
-    sh::run(table.args(["--json", ".bench/table.json"]).args(arguments))
+    let bench = |script: &str| {
+        let mut run = command(&python);
+        run.env("RAY_USAGE_STATS_ENABLED", "0").arg(script);
+        run
+    };
+    let table = [TABLE, FLOORS].map(|name| root().join(name));
+    sh::run(
+        bench("bench/compare.py")
+            .arg("--a")
+            .arg(theirs.program("python"))
+            .arg("--b")
+            .arg(&python)
+            .args(["--json", TABLE])
+            .args(arguments),
+    )?;
+    sh::run(bench("bench/floors.py").args(["--seconds", "0.5", "--json", FLOORS]))?;
+    if table.iter().any(|path| !path.exists()) {
+        return Err(String::from("a figure is missing: docs/performance.md stays as it was"));
+    }
+    // Part of the rows is for whoever asked for them; the page has all of them.
+    if arguments.iter().any(|argument| argument.starts_with("--rows")) {
+        return Ok(());
+    }
+    let versions = format!("A is Ray 2.60, B Heliostat {}", env!("CARGO_PKG_VERSION"));
+    sh::run(
+        bench("bench/page.py")
+            .args(["--page", "docs/performance.md", "--table", TABLE, "--floors", FLOORS])
+            .args(["--versions", &versions]),
+    )
 }
