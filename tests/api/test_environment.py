@@ -111,7 +111,7 @@ def test_the_size_of_the_store(run_driver: Any, env: dict[str, str]) -> None:
         INIT + "init(); print('size=%d' % ray.cluster_resources()['object_store_memory'])",
         env=env,
     ).check()
-    assert 70_000_000 < int(done.value("size")) <= 100_000_000
+    assert 60_000_000 < int(done.value("size")) <= 100_000_000
 
 
 @pytest.mark.contract("F15.06")

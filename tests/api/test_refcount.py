@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import ray
 from harness import wait_until
-from ray.exceptions import OwnerDiedError, RayActorError
+from ray.exceptions import ObjectLostError, OwnerDiedError, RayActorError
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 
@@ -231,7 +231,7 @@ def test_refs_from_an_actor_stay_while_the_actor_lives() -> None:
     assert ray.get(inner)[0] == 4
 
 
-@pytest.mark.contract("F3.03", "F0.15", "F3.09")
+@pytest.mark.contract("F3.03", "F0.15", "F3.09", "F3.14")
 def test_an_object_dies_with_its_owner() -> None:
     """OWN-1: the actor that called ``put`` owns the object; nobody else can answer for it."""
     keeper = Keeper.remote()
@@ -246,6 +246,7 @@ def test_an_object_dies_with_its_owner() -> None:
             return str(error)
         return None
 
+    assert issubclass(OwnerDiedError, ObjectLostError)
     assert inner.hex() in wait_until(lost, what="the object is lost with its owner")
 
 

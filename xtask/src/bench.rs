@@ -1,21 +1,20 @@
-//! `bench`: the same program against Ray and against Heliostat, by turns, on this machine.
+//! `bench` and `differential`: the same programs on Ray and on Heliostat, for speed and for results.
 
 use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, root};
 
-/// What the table compares with.
+/// What both compare with.
 const RAY: &str = "ray==2.60.*";
 const TABLE: &str = ".bench/table.json";
 const FLOORS: &str = ".bench/floors.json";
+const NUMPY: &str = "numpy>=1.24";
 
 /// Prints the tables and writes them to docs/performance.md; arguments go to `bench/compare.py`, which
 /// explains them.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let numpy = String::from("numpy>=1.24");
-    let theirs = Venv::at(&cache()?.join("bench-ray"))?;
-    theirs.need("ray", &[RAY.to_owned(), numpy.clone()])?;
+    let theirs = ray()?;
     let ours = Venv::at(&root().join(".bench/venv"))?;
-    ours.need("needs", &[numpy, String::from("cloudpickle>=3")])?;
+    ours.need("needs", &[NUMPY.to_owned(), String::from("cloudpickle>=3")])?;
     ours.wheel(&python::wheel()?)?;
 
     let python = ours.program("python");
@@ -48,4 +47,21 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             .args(["--page", "docs/performance.md", "--table", TABLE, "--floors", FLOORS])
             .args(["--versions", &versions]),
     )
+}
+
+/// Ray in an environment of its own, with what the programs import.
+fn ray() -> Result<Venv, String> {
+    let venv = Venv::at(&cache()?.join("bench-ray"))?;
+    venv.need("ray", &[RAY.to_owned(), NUMPY.to_owned()])?;
+    Ok(venv)
+}
+
+/// Prints where results differ; arguments go to `tests/differential/compare.py`.
+pub(crate) fn differential(arguments: &[String]) -> Outcome {
+    let theirs = ray()?;
+    theirs.need("joblib", &[String::from("joblib")])?;
+    let ours = python::tested()?.program("python");
+    let mut compare = command(&ours);
+    compare.arg("tests/differential/compare.py").arg("--ray").arg(theirs.program("python"));
+    sh::run(compare.arg("--heliostat").arg(&ours).args(arguments))
 }

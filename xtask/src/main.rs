@@ -1,7 +1,7 @@
 //! The task runner behind the Makefile: `cargo xtask <task>`.
 //!
 //! One file per task family: [`python`] (environments and the package in them), [`check`] (lint and
-//! tests), [`bench`], and [`tidy`] (what no off-the-shelf linter knows about this repository).
+//! tests), [`bench`] (speed and results against Ray), and [`tidy`] (what no off-the-shelf linter knows about this repository).
 //! No dependencies: every task begins by building this crate.
 
 mod bench;
@@ -23,7 +23,8 @@ usage: cargo xtask <task>
   test    lint, cargo test, pytest
   lint    rustfmt, clippy, ruff, mypy, tidy; cargo deny where it is installed
   tidy    layers, invariants, imports, stub, import time, banned words
-  bench   the table against Ray; further arguments go to bench/compare.py";
+  bench   the table against Ray; further arguments go to bench/compare.py
+  differential  the same snippets on Ray and here; arguments go to tests/differential/compare.py";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         "lint" => check::lint(),
         "tidy" => tidy::run(),
         "bench" => bench::run(rest),
+        "differential" => bench::differential(rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

@@ -20,7 +20,7 @@ use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerId};
 use crate::actors::ActorKey;
 use crate::limits::{
     WORKER_AHEAD_MS_MAX, WORKER_DRAIN_MS_MAX, WORKER_EXIT_MS_MAX, WORKER_IDLE_MS_MAX,
-    WORKER_START_FAILURES_MAX, WORKER_START_MS_MAX, WORKERS_MAX,
+    WORKER_INSTALL_MS_MAX, WORKER_START_FAILURES_MAX, WORKER_START_MS_MAX, WORKERS_MAX,
 };
 use crate::timers::Timer;
 use crate::{Action, Conn, Exit, Node, Spawn, deaths};
@@ -257,7 +257,7 @@ impl Node {
             exited: None,
         };
         self.pool.workers.insert(worker_id, worker);
-        self.timers.set(self.now + WORKER_START_MS_MAX, Timer::WorkerStart(worker_id));
+        self.timers.set(self.now + start_ms_max(&key.1), Timer::WorkerStart(worker_id));
         self.out.push(Action::Spawn(Spawn { worker_id, job_id: key.0, env, cwd, is_loaded }));
     }
 
@@ -274,7 +274,7 @@ impl Node {
 
     pub(crate) fn worker_start_is_late(&mut self, worker_id: WorkerId) {
         if self.pool.workers.get(&worker_id).is_some_and(|worker| worker.usage == Use::Starting) {
-            let seconds = WORKER_START_MS_MAX / 1000;
+            let seconds = start_ms_max(&self.pool.workers[&worker_id].key.1) / 1000;
             let message =
                 format!("The worker process did not register within {seconds} s and was killed.");
             self.kill_worker(worker_id, Some(DeathCause::new(DeathKind::StartFailed, message)));
@@ -534,6 +534,12 @@ impl Pool {
             self.idle.remove(&(*since, worker_id));
         }
     }
+}
+
+/// How long a worker may take to start: longer where it has packages to install first.
+fn start_ms_max(runtime_env: &str) -> u64 {
+    let installs = ["\"pip\":", "\"uv\":"].iter().any(|field| runtime_env.contains(field));
+    if installs { WORKER_INSTALL_MS_MAX } else { WORKER_START_MS_MAX }
 }
 
 /// The variables and the folder of a runtime environment.

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from heliostat.core import worker_setup
+from heliostat.core import packages, worker_setup
 
 # Fields that mean something to users of the API, and that no part of the core applies yet.
 UNSUPPORTED = (
-    "pip",
-    "uv",
     "conda",
     "container",
     "image_uri",
@@ -97,6 +95,11 @@ def check_runtime_env(env: Mapping[str, Any] | None) -> None:
     for field in UNSUPPORTED:
         if env.get(field):
             raise NotImplementedError(f"runtime_env[{field!r}] is not supported by this release")
+    installers = [tool for tool in ("pip", "uv") if env.get(tool)]
+    if len(installers) > 1:
+        raise ValueError("runtime_env: 'pip' and 'uv' cannot both be given")
+    for tool in installers:
+        packages.normal(tool, env[tool])
     _check_env_vars(env.get("env_vars"))
     if env.get("working_dir"):
         _check_folder("working_dir", env["working_dir"])
@@ -162,6 +165,9 @@ def to_json(env: Mapping[str, Any] | None, logging: Mapping[str, Any] | None = N
         plain["working_dir"] = os.path.abspath(plain["working_dir"])
     if "py_modules" in plain:
         plain["py_modules"] = [module_folder(place) for place in plain["py_modules"]]
+    for tool in ("pip", "uv"):
+        if tool in plain:
+            plain[tool] = packages.normal(tool, plain[tool])
     if "worker_process_setup_hook" in plain:
         hook = plain["worker_process_setup_hook"]
         plain["worker_process_setup_hook"] = worker_setup.hook_text(hook)

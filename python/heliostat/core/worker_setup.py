@@ -17,7 +17,7 @@ from typing import Any
 VARIABLE = "HELIOSTAT_WORKER_SETUP"
 
 # The fields of an environment that are acted on here. `_logging` is the job's, not the user's.
-FIELDS = ("_logging", "py_modules", "worker_process_setup_hook")
+FIELDS = ("_logging", "pip", "uv", "py_modules", "worker_process_setup_hook")
 
 
 def packed(env: Mapping[str, Any]) -> str:
@@ -29,6 +29,11 @@ def packed(env: Mapping[str, Any]) -> str:
 def apply(text: str) -> None:
     """Do it; an error ends the worker, and is what its start failed with."""
     setup: dict[str, Any] = json.loads(text)
+    for tool in ("pip", "uv"):
+        if wanted := setup.get(tool):
+            from heliostat.core import packages
+
+            packages.enter(tool, wanted)
     for package in reversed(setup.get("py_modules") or []):
         sys.path.insert(0, import_place(package))
     if fields := setup.get("_logging"):

@@ -30,8 +30,7 @@ def surface() -> Any:
 def remaining_names() -> Any:
     names = [
         "Language", "SCRIPT_MODE", "WORKER_MODE", "RESTORE_WORKER_MODE", "SPILL_WORKER_MODE",
-        "DynamicObjectRefGenerator", "ClientBuilder", "LoggingConfig", "client", "cpp_function",
-        "java_function", "java_actor_class", "timeline", "actor", "exceptions", "types",
+        "DynamicObjectRefGenerator", "ClientBuilder", "LoggingConfig", "client",         "java_function", "java_actor_class", "timeline", "actor", "exceptions",
     ]  # fmt: skip
     return {
         **{name: hasattr(ray, name) for name in names},
@@ -88,15 +87,6 @@ def init_twice() -> Any:
 @snippet("F0.04", "F15.01", cluster=None)
 def addresses() -> Any:
     return {
-        "auto": driver(
-            """
-            import tempfile, ray
-            try:
-                ray.init("auto", _temp_dir=tempfile.mkdtemp())
-            except ConnectionError as error:
-                print(">", "ConnectionError")
-            """
-        ),
         "through the variable": driver(
             """
             import os, ray

@@ -1,0 +1,137 @@
+"""Python packages of a runtime environment: a folder with a virtual environment for each set of them.
+
+The folder is made by the first worker that needs it and kept for later ones, also of later sessions:
+``<temp dir>/runtime_resources/packages/<hash>``. A worker holds a shared lock on the folders it uses;
+when there are more than :data:`FOLDERS_MAX`, those that nobody uses go, the longest unused first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import site
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+FOLDERS_MAX = 10
+_OUTPUT_TAIL = 4000
+_FIELDS = {
+    "pip": ("packages", "pip_check", "pip_version", "pip_install_options"),
+    "uv": ("packages", "uv_check", "uv_version", "uv_pip_install_options"),
+}
+
+# Held for as long as the process lives, so that the folders in use stay.
+_locks: list[TextIO] = []
+
+
+def normal(tool: str, given: Any) -> dict[str, Any]:
+    """The field ``pip`` or ``uv`` as a dictionary: a list, a requirements file, or that already."""
+    field = f"runtime_env[{tool!r}]"
+    if isinstance(given, str | os.PathLike):
+        path = Path(given)
+        if not path.is_file():
+            raise ValueError(f"{field} = {str(given)!r}: no such file")
+        lines = (line.strip() for line in path.read_text().splitlines())
+        return {"packages": [line for line in lines if line and not line.startswith("#")]}
+    if isinstance(given, list):
+        return {"packages": _texts(field, given)}
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"{field} must be a list of packages, the path of a requirements file, or a dictionary, "
+            f"got {type(given)}"
+        )
+    unknown = set(given) - set(_FIELDS[tool])
+    if unknown or "packages" not in given:
+        raise ValueError(
+            f"{field} must have 'packages' and may have {_FIELDS[tool][1:]}, got {sorted(given)}"
+        )
+    packages = given["packages"]
+    found = normal(tool, packages) if isinstance(packages, str) else {"packages": packages}
+    return {**given, "packages": _texts(field, found["packages"])}
+
+
+def _texts(field: str, packages: Any) -> list[str]:
+    if not isinstance(packages, list) or not all(isinstance(name, str) for name in packages):
+        raise TypeError(f"{field} must name packages as a list of strings, got {packages!r}")
+    return list(packages)
+
+
+def enter(tool: str, wanted: Mapping[str, Any]) -> None:
+    """Make the packages importable in this process, installing them if they are not there."""
+    session = Path(os.environ["HELIOSTAT_SESSION_DIR"]).resolve()
+    shelf = session.parent / "runtime_resources" / "packages"
+    shelf.mkdir(parents=True, exist_ok=True)
+    base = [*site.getsitepackages(), sys.version, sys.prefix]
+    key = hashlib.sha256(json.dumps([tool, wanted, base], sort_keys=True).encode()).hexdigest()[:20]
+    folder = shelf / key
+    lock = open(shelf / f"{key}.lock", "w")  # noqa: SIM115 - held for life
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    if not (folder / "ready").exists():
+        fcntl.flock(lock, fcntl.LOCK_EX)  # waits for whoever is making it
+        if not (folder / "ready").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _make(tool, wanted, folder)
+            (folder / "ready").touch()
+            _make_room(shelf, key)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    os.utime(folder)
+    _locks.append(lock)
+    places = [str(path) for path in folder.glob("lib/python*/site-packages")]
+    sys.path[0:0] = places
+    # What the worker starts finds the same packages.
+    os.environ["VIRTUAL_ENV"] = str(folder)
+    os.environ["PATH"] = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", "")])
+
+
+def _make(tool: str, wanted: Mapping[str, Any], folder: Path) -> None:
+    _run(sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", str(folder))
+    (places,) = folder.glob("lib/python*/site-packages")
+    # What is installed around the daemon counts as installed, be it a virtual environment itself.
+    (places / "around.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+    python = str(folder / "bin" / "python")
+    names = wanted["packages"]
+    if tool == "uv":
+        uv = shutil.which("uv")
+        if uv is None:
+            raise FileNotFoundError("runtime_env['uv']: there is no program `uv` on this node")
+        options = wanted.get("uv_pip_install_options") or []
+        _run(uv, "pip", "install", "--python", python, *options, *names)
+        return
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+    if version := wanted.get("pip_version"):
+        _run(*pip, "install", f"pip{version}")
+        pip = [python, "-m", "pip", "--disable-pip-version-check"]
+    _run(*pip, "install", *(wanted.get("pip_install_options") or []), *names)
+    if wanted.get("pip_check"):
+        _run(*pip, "check")
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    if done.returncode:
+        said = done.stdout.decode(errors="replace")[-_OUTPUT_TAIL:]
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{said}")
+
+
+def _make_room(shelf: Path, keep: str) -> None:
+    folders = sorted(
+        (path for path in shelf.iterdir() if path.is_dir() and path.name != keep),
+        key=lambda path: path.stat().st_mtime,
+    )
+    for folder in folders[: max(0, len(folders) + 1 - FOLDERS_MAX)]:
+        with open(shelf / f"{folder.name}.lock", "w") as lock, contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while somebody uses it
+            shutil.rmtree(folder)

@@ -1,0 +1,99 @@
+"""Packages that a task, an actor or a job asks for by ``pip``."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from harness import IS_HELIOSTAT
+from ray.exceptions import RuntimeEnvSetupError
+
+CLUSTER = {"num_cpus": 4}
+pytestmark = pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray's installer wants an index")
+
+OFFLINE = ["--no-index", "--no-deps"]
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> str:
+    """A wheel of one module, made by hand: there is no index to be asked."""
+    path = tmp_path / "heliostat_sample-1.0-py3-none-any.whl"
+    info = "heliostat_sample-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("heliostat_sample.py", "VALUE = 'installed'\n")
+        file.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: heliostat-sample\nVersion: 1.0\n"
+        )
+        file.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(
+            f"{info}/RECORD",
+            f"heliostat_sample.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n",
+        )
+    return str(path)
+
+
+@ray.remote
+def look() -> tuple[str | None, str | None]:
+    try:
+        import heliostat_sample  # type: ignore[import-not-found]
+    except ImportError:
+        return None, os.environ.get("VIRTUAL_ENV")
+    return heliostat_sample.VALUE, os.environ.get("VIRTUAL_ENV")
+
+
+@pytest.mark.contract("F7.04")
+def test_packages_of_one_task(ray_fresh: Any, wheel: str, tmp_path: Path) -> None:
+    ray_fresh(num_cpus=2, _temp_dir=str(tmp_path / "sessions"))
+    env = {"pip": {"packages": [wheel], "pip_install_options": OFFLINE, "pip_check": False}}
+    value, folder = ray.get(look.options(runtime_env=env).remote())
+    assert value == "installed"
+    assert folder is not None
+    assert ray.get(look.remote())[0] is None
+    # A second worker of the same environment finds it there.
+    actor = ray.remote(type("Actor", (), {"look": lambda self: look._function()}))
+    assert ray.get(actor.options(runtime_env=env).remote().look.remote()) == (value, folder)
+    ready = [*(tmp_path / "sessions").glob("runtime_resources/packages/*/ready")]
+    assert len(ready) == 1
+
+
+@pytest.mark.contract("F7.04", "F7.07")
+def test_what_cannot_be_installed(ray_fresh: Any, tmp_path: Path) -> None:
+    ray_fresh(num_cpus=2, _temp_dir=str(tmp_path / "sessions"))
+    env = {
+        "pip": {"packages": ["/nowhere/no-1.0-py3-none-any.whl"], "pip_install_options": OFFLINE}
+    }
+    with pytest.raises(RuntimeEnvSetupError, match="nowhere"):
+        ray.get(look.options(runtime_env=env).remote())
+    assert ray.get(look.remote())[0] is None
+
+
+@pytest.mark.contract("F7.04", "F7.05")
+@pytest.mark.parametrize(
+    ("env", "error"),
+    [
+        ({"pip": ["a"], "uv": ["b"]}, ValueError),
+        ({"pip": "/nowhere/requirements.txt"}, ValueError),
+        ({"pip": {"pip_check": True}}, ValueError),
+        ({"pip": {"packages": ["a"], "odd": 1}}, ValueError),
+        ({"pip": [3]}, TypeError),
+        ({"uv": 3}, TypeError),
+    ],
+)
+def test_wrong_lists(env: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        look.options(runtime_env=env)
+
+
+@pytest.mark.contract("F7.04")
+def test_a_requirements_file(tmp_path: Path) -> None:
+    from heliostat.core.packages import normal
+
+    path = tmp_path / "requirements.txt"
+    path.write_text("# comment\nnumpy>=1\n\npandas\n")
+    assert normal("pip", str(path)) == {"packages": ["numpy>=1", "pandas"]}
