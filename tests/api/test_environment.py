@@ -207,3 +207,25 @@ def test_variables_without_meaning_here_do_no_harm(run_driver: Any) -> None:
     ]
     source = INIT + "init(); print(f'value={ray.get(ray.remote(lambda: 1).remote())}')"
     assert run_driver(source, env=dict.fromkeys(names, "1")).check().value("value") == "1"
+
+
+@pytest.mark.contract("F15.08", "F6.22")
+@pytest.mark.parametrize("how", ["RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"])
+def test_a_wrong_token_is_refused(
+    ray_fresh: Any, run_driver: Any, tmp_path: Path, how: str
+) -> None:
+    """What the user names is what is shown, though the session's own token lies beside it."""
+    context = ray_fresh(num_cpus=1)
+    path = tmp_path / "token"
+    path.write_text("b" * 64)
+    done = run_driver(
+        f"""
+        import ray
+        try:
+            ray.init({context.address_info["address"]!r})
+        except ray.exceptions.AuthenticationError as error:
+            print("refused=" + str(error).replace(chr(10), " "))
+        """,
+        env={how: str(path) if how.endswith("PATH") else "b" * 64, "RAY_AUTH_MODE": "token"},
+    ).check()
+    assert "token" in done.value("refused")

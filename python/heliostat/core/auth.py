@@ -19,7 +19,9 @@ def token_file() -> Path:
 
 
 def token_of(session_dir: str) -> str:
-    """The token of the cluster that a local session belongs to."""
+    """The token for a local session's cluster: the one the user names, else the session's own."""
+    if settings.text("AUTH_TOKEN") or settings.text("AUTH_TOKEN_PATH"):
+        return token(create=False)
     with contextlib.suppress(OSError):
         found = (Path(session_dir) / SESSION_FILE).read_text().strip()
         if found:

@@ -191,9 +191,7 @@ def check_arguments(
             f"Invalid placement group strategy {strategy}. It is one of {', '.join(STRATEGIES)}."
         )
     if lifetime not in (None, "detached"):
-        raise ValueError(
-            f"Placement group `lifetime` is None or 'detached', not {lifetime!r}."
-        )
+        raise ValueError(f"Placement group `lifetime` is None or 'detached', not {lifetime!r}.")
     if target is not None:
         if strategy != "STRICT_PACK":
             raise ValueError(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from heliostat.core import packages, worker_setup
+from heliostat.core import worker_setup
 
 # Fields that mean something to users of the API, and that no part of the core applies yet.
 UNSUPPORTED = (
@@ -99,7 +99,7 @@ def check_runtime_env(env: Mapping[str, Any] | None) -> None:
     if len(installers) > 1:
         raise ValueError("runtime_env: 'pip' and 'uv' cannot both be given")
     for tool in installers:
-        packages.normal(tool, env[tool])
+        _packages(tool, env[tool])
     _check_env_vars(env.get("env_vars"))
     if env.get("working_dir"):
         _check_folder("working_dir", env["working_dir"])
@@ -110,6 +110,12 @@ def check_runtime_env(env: Mapping[str, Any] | None) -> None:
             )
         for place in env["py_modules"]:
             _check_module(module_folder(place))
+
+
+def _packages(tool: str, given: Any) -> dict[str, Any]:
+    from heliostat.core import packages
+
+    return packages.normal(tool, given)
 
 
 def _check_env_vars(env_vars: Any) -> None:
@@ -167,7 +173,7 @@ def to_json(env: Mapping[str, Any] | None, logging: Mapping[str, Any] | None = N
         plain["py_modules"] = [module_folder(place) for place in plain["py_modules"]]
     for tool in ("pip", "uv"):
         if tool in plain:
-            plain[tool] = packages.normal(tool, plain[tool])
+            plain[tool] = _packages(tool, plain[tool])
     if "worker_process_setup_hook" in plain:
         hook = plain["worker_process_setup_hook"]
         plain["worker_process_setup_hook"] = worker_setup.hook_text(hook)

@@ -101,9 +101,13 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
             address = node
         try:
             _connect(address, job, token, log_to_driver, owned=own is not None)
-        except BaseException:
+        except BaseException as error:
             if own is not None:
                 own.stop()
+            if isinstance(error, ConnectionError) and "authentication token" in str(error):
+                from heliostat.core.errors import AuthenticationError
+
+                raise AuthenticationError(str(error)) from None
             raise
         session = Session(address, job, own)
         if log_to_driver:

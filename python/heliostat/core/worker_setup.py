@@ -6,8 +6,6 @@ it (:func:`apply`) before any user code is loaded.
 
 from __future__ import annotations
 
-import base64
-import importlib
 import json
 import os
 import sys
@@ -58,6 +56,8 @@ def hook_text(hook: Any) -> str:
             "runtime_env['worker_process_setup_hook'] must be a function or the name of one, "
             f"got {type(hook)}"
         )
+    import base64
+
     from heliostat.core.serialize import pickle_function
 
     return "pickled:" + base64.b64encode(pickle_function(hook)).decode()
@@ -65,8 +65,12 @@ def hook_text(hook: Any) -> str:
 
 def _hook(text: str) -> Any:
     if text.startswith("pickled:"):
+        import base64
+
         import cloudpickle
 
         return cloudpickle.loads(base64.b64decode(text.removeprefix("pickled:")))
+    import importlib
+
     module, _, name = text.rpartition(".")
     return getattr(importlib.import_module(module), name)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Self
+from typing import Any, TypeVar
+
+Row = TypeVar("Row", bound="_Row")
 
 
 class _Row:
     """Reading a row like a dictionary."""
 
     @classmethod
-    def of(cls, found: Mapping[str, Any], detail: bool) -> Self:
+    def of(cls: type[Row], found: Mapping[str, Any], detail: bool) -> Row:
         """From a row of the core; columns that are for detail keep their defaults without it."""
         known: list[Any] = list(fields(cls))  # type: ignore[arg-type] # a dataclass below
         wanted = [one.name for one in known if detail or not one.metadata.get("detail")]
