@@ -95,3 +95,82 @@ def test_a_killed_head_goes_on_where_it_was(run: Any, run_driver: Any) -> None:
     assert second.value("far") == "2", "its process went on meanwhile"
     assert second.value("near") == "1", "its process died with the head and was made again"
     assert second.value("job") != first.value("job")
+
+
+GROUPS = """
+import sys
+import ray
+from ray.util import get_placement_group, placement_group, placement_group_table
+from ray.util import remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+ray.init(address=sys.argv[1], namespace="n")
+
+@ray.remote(num_cpus=0, max_restarts=-1)
+class Counter:
+    def __init__(self):
+        self.count = 0
+    def add(self):
+        self.count += 1
+        return self.count
+
+def inside(group):
+    return PlacementGroupSchedulingStrategy(group, 0)
+
+if sys.argv[2] == "create":
+    placed = {}
+    for where in ("far", "near"):
+        group = placement_group([{where: 0.5}], name=where, lifetime="detached")
+        assert group.wait(20)
+        Counter.options(
+            name=where, lifetime="detached", resources={where: 0.1}, scheduling_strategy=inside(group)
+        ).remote()
+    both = placement_group([{"far": 0.1}, {"near": 0.1}], name="both", lifetime="detached")
+    assert both.wait(20)
+    later = placement_group([{"late": 1}], name="later", lifetime="detached")
+    assert not later.wait(0.1)
+    mine = placement_group([{"far": 0.1}], name="mine")
+    assert mine.wait(20)
+    removed = placement_group([{"far": 0.1}], name="removed", lifetime="detached")
+    remove_placement_group(removed)
+else:
+    for name in ("far", "near", "both"):
+        group = get_placement_group(name)
+        assert group.wait(40), placement_group_table(group)
+    assert placement_group_table(get_placement_group("later"))["state"] == "PENDING"
+    for name in ("mine", "removed"):
+        try:
+            get_placement_group(name)
+        except ValueError:
+            continue
+        raise AssertionError(name)
+for where in ("far", "near"):
+    print("%s=%d" % (where, ray.get(ray.get_actor(where).add.remote(), timeout=40)))
+if sys.argv[2] != "create":
+    for name in ("far", "near", "both", "later"):
+        remove_placement_group(get_placement_group(name))
+"""
+
+
+@pytest.mark.contract("F4.12", "F4.13")
+@pytest.mark.timeout(150)
+def test_groups_outlive_a_killed_head(run: Any, run_driver: Any) -> None:
+    port = free_port()
+    head = ("start", "--head", f"--port={port}", "--num-cpus=1", '--resources={"near": 1}')
+    run(*head)
+    address = f"127.0.0.1:{port}"
+    run("start", f"--address={address}", "--num-cpus=1", '--resources={"far": 1}')
+    wait_until(lambda: "/2.0 CPU" in run("status", "--address", address))
+    first = run_driver(GROUPS, args=[address, "create"]).check()
+    assert (first.value("far"), first.value("near")) == ("1", "1")
+
+    latest = (run.home / "ray" / "session_latest").resolve()
+    pid = int((latest / "node.pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid))
+    assert latest.name in run(*head)
+
+    second = run_driver(GROUPS, args=[address, "find"], timeout=100).check()
+    assert second.value("far") == "2", "its bundle and its process went on meanwhile"
+    assert second.value("near") == "1", "its bundle was lost with the head and placed anew"
+    wait_until(lambda: "0.0/1.0 far" in run("status", "--address", address).replace("_group", "?"))

@@ -428,6 +428,7 @@ impl Control {
     pub(crate) fn give_up_absent(&mut self) {
         let absent = |(_, actor): &(&ActorId, &Actor)| actor.state == State::Recovering;
         let absent: Vec<ActorId> = self.actors.iter().filter(absent).map(|(id, _)| *id).collect();
+        self.place_resumed_groups();
         for actor_id in absent {
             let gone = "its node did not come back after the control service had started anew";
             self.process_ended(actor_id, DeathCause::new(DeathKind::NodeDied, gone));

@@ -166,7 +166,7 @@ impl Control {
                 group.trying = None;
             }
             if is_one {
-                self.persist_places(group_id);
+                self.persist_places_soon(group_id);
             }
             self.group_is_placed(group_id);
             self.place_waiting();
@@ -257,8 +257,28 @@ impl Control {
         }
     }
 
+    /// After a restart: a group of which this node alone holds every bundle was placed, though that was
+    /// not durable yet.
+    fn adopt(&mut self, node_id: NodeId, held: &[HeldBundle]) {
+        let mut numbers: BTreeMap<PlacementGroupId, BTreeSet<u32>> = BTreeMap::new();
+        for one in held.iter().filter(|one| one.committed) {
+            numbers.entry(one.group_id).or_default().insert(one.bundle);
+        }
+        for (group_id, numbers) in numbers {
+            let Some(group) = self.group_mut(group_id) else { continue };
+            let is_whole = numbers.len() == group.spec.bundles.len();
+            if is_whole && group.places.is_empty() && group.trying.is_none() {
+                group.places = numbers.into_iter().map(|number| (number, node_id)).collect();
+                self.no_longer_queued(group_id);
+                self.persist_places_soon(group_id);
+                self.group_is_placed(group_id);
+            }
+        }
+    }
+
     /// A node that came back says what it holds.
     pub(crate) fn reconcile_bundles(&mut self, node_id: NodeId, held: &[HeldBundle]) {
+        self.adopt(node_id, held);
         let mut stale: BTreeMap<PlacementGroupId, Vec<u32>> = BTreeMap::new();
         let mut present: BTreeSet<(PlacementGroupId, u32)> = BTreeSet::new();
         for one in held {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use helio_scheduler::InGroup;
-use helio_types::NodeId;
+use helio_types::{NodeId, PlacementGroupId};
 
 use crate::Control;
 use crate::actors::State;
@@ -128,10 +128,22 @@ impl Control {
         self.check_groups()
     }
 
+    /// Every bundle that has a node, for a comparison with what the nodes hold.
+    #[must_use]
+    pub fn bundle_places(&self) -> Vec<(PlacementGroupId, u32, NodeId)> {
+        let placed = self.groups.all.iter().filter(|(_, group)| !group.is_removed);
+        let places = placed.flat_map(|(group_id, group)| {
+            group.places.iter().map(|(bundle, node_id)| (*group_id, *bundle, *node_id))
+        });
+        places.collect()
+    }
+
     fn check_groups(&self) -> Result<(), String> {
         for (group_id, group) in &self.groups.all {
             let waits = !group.is_removed && group.trying.is_none() && !group.is_placed();
-            if waits != self.groups.queued.contains_key(group_id) {
+            let is_queued = self.groups.queued.contains_key(group_id);
+            let resumes = self.recovering_until_ms.is_some() && !is_queued;
+            if waits != is_queued && !resumes {
                 return Err(format!("group {group_id} is in the queue: {}, wrongly", !waits));
             }
             let named = (group.spec.namespace.clone(), group.spec.name.clone());

@@ -53,7 +53,12 @@ pub(crate) fn incarnation(actor: &Actor) -> Change {
 
 impl Control {
     pub(crate) fn persist(&mut self, change: Change) {
+        self.persist_soon();
         self.out.push(Action::Persist(change));
+    }
+
+    pub(crate) fn persist_soon(&mut self) {
+        self.out.extend(self.soon.drain(..).map(Action::Persist));
     }
 
     pub(crate) fn persist_spec(&mut self, actor: &Actor) {
@@ -77,12 +82,24 @@ impl Control {
     }
 
     pub(crate) fn persist_places(&mut self, group_id: PlacementGroupId) {
-        let Some(group) = self.group(group_id) else { return };
-        let places =
-            group.places.iter().map(|(bundle, id)| Place { bundle: *bundle, node_id: *id });
+        if let Some(change) = self.places_of(group_id) {
+            self.persist(change);
+        }
+    }
+
+    /// The node that holds the bundles says so when it registers ([`Control::adopt`]): no send waits for
+    /// this, which saves a write to disk for each group.
+    pub(crate) fn persist_places_soon(&mut self, group_id: PlacementGroupId) {
+        let change = self.places_of(group_id);
+        self.soon.extend(change);
+    }
+
+    fn places_of(&self, group_id: PlacementGroupId) -> Option<Change> {
+        let group = self.group(group_id)?;
+        let places = group.places.iter().map(|(bundle, id)| Place { bundle: *bundle, node_id: *id });
         let spec = GroupSpec { group_id, ..GroupSpec::default() };
         let info = GroupInfo { spec, places: places.collect(), ..GroupInfo::default() };
-        self.persist(Change { key: key(b"h/", &group_id.0), value: Some(encode(&info)) });
+        Some(Change { key: key(b"h/", &group_id.0), value: Some(encode(&info)) })
     }
 
     pub(crate) fn forget_group(&mut self, group_id: PlacementGroupId) {

@@ -294,7 +294,8 @@ impl Control {
         }
     }
 
-    /// After a restart: what had places keeps them until its nodes say otherwise, the rest waits.
+    /// After a restart: what had places keeps them until its nodes say otherwise. Of the rest some node
+    /// may hold all ([`Control::adopt`]): it waits until the nodes had time to say so.
     pub(crate) fn resume_groups(&mut self) {
         let members: Vec<ActorId> = self.actors.keys().copied().collect();
         for actor_id in members {
@@ -302,10 +303,22 @@ impl Control {
         }
         let creators = self.groups.all.values().map(|group| group.spec.creator);
         self.groups.creators = creators.filter(|id| self.actors.contains_key(id)).collect();
-        let open = self.groups.all.values().filter(|group| !group.is_placed());
-        let open: Vec<PlacementGroupId> = open.map(|group| group.spec.group_id).collect();
+        for group in self.groups.all.values_mut().filter(|group| !group.is_placed()) {
+            "the control service has started anew and waits for its nodes".clone_into(&mut group.why);
+        }
+    }
+
+    /// The nodes have had that time.
+    pub(crate) fn place_resumed_groups(&mut self) {
+        let waits = |group: &&Group| {
+            !group.is_removed && group.trying.is_none() && !group.is_placed()
+        };
+        let open: Vec<PlacementGroupId> =
+            self.groups.all.values().filter(waits).map(|group| group.spec.group_id).collect();
         for group_id in open {
-            self.wait_for_room(group_id);
+            if !self.groups.queued.contains_key(&group_id) {
+                self.wait_for_room(group_id);
+            }
         }
     }
 

@@ -9,7 +9,8 @@
 //! no hash maps whose order could differ between two runs.
 //!
 //! **STATE-2** What was acknowledged can be rebuilt: every [`Action::Persist`] stands before the sends
-//! that rest on it, [`Control::recover`] makes the state of before from the persisted entries, and
+//! that rest on it (where a group's bundles of a single node are is the exception: that node knows),
+//! [`Control::recover`] makes the state of before from the persisted entries, and
 //! what is known only to the nodes (who runs where) comes back when they register again.
 //!
 //! **CTL-1** In steady state the control service is on no task submission, actor call or object read:
@@ -131,6 +132,8 @@ pub struct Control {
     explained_ms: u64,
     /// Until when nodes of before a restart may come back.
     recovering_until_ms: Option<u64>,
+    /// What becomes durable with whatever comes next, or with the next tick.
+    soon: Vec<Change>,
     out: Vec<Action>,
 }
 
@@ -222,6 +225,7 @@ impl Control {
     }
 
     fn on_tick(&mut self) {
+        self.persist_soon();
         self.check_members();
         self.expire_reservations();
         self.expire_unknown();

@@ -151,8 +151,13 @@ impl Node {
         let group_id = order.group_id;
         self.let_go(group_id, &order.bundles);
         if self.bundles.ending > 0 {
-            let sentence = format!("Its placement group {group_id} was removed.");
-            let cause = DeathCause::new(DeathKind::GroupRemoved, sentence);
+            let cause = if order.removed {
+                let sentence = format!("Its placement group {group_id} was removed.");
+                DeathCause::new(DeathKind::GroupRemoved, sentence)
+            } else {
+                let sentence = format!("Its bundle of placement group {group_id} moved elsewhere.");
+                DeathCause::new(DeathKind::Unknown, sentence)
+            };
             self.end_leases_of_group(group_id, &order.bundles, &cause);
             self.end_actors_of_group(group_id, &order.bundles, &cause);
             self.end_bundles();
@@ -227,6 +232,16 @@ impl Node {
         self.bundles.asked.insert(group_id, Asked { at_ms: now, news });
         self.timers.set(now + GROUP_ASK_MS, Timer::Spill);
         self.tell_control(AskGroup { group_id });
+    }
+
+    /// Nodes have changed: a group that was placed may not be any more.
+    pub(crate) fn ask_sooner(&mut self) {
+        let soon = self.now.saturating_sub(GROUP_ASK_MS - GROUP_ASK_MS / 10);
+        let placed = |asked: &&mut Asked| asked.news.as_ref().is_some_and(String::is_empty);
+        for asked in self.bundles.asked.values_mut().filter(placed) {
+            asked.at_ms = asked.at_ms.min(soon);
+            self.timers.set(asked.at_ms + GROUP_ASK_MS, Timer::Spill);
+        }
     }
 
     pub(crate) fn group_news(&mut self, news: GroupNews) {

@@ -200,6 +200,7 @@ impl Node {
             }
         }
         self.cluster.forget_old();
+        self.ask_sooner();
         self.is_dirty = true;
     }
 

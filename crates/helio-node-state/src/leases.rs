@@ -296,11 +296,15 @@ impl Node {
             }
             Placement::Busy => Outcome::Waits { is_feasible: true },
             Placement::Infeasible(why) => match InGroup::of(&class.spec.strategy) {
-                Some(place) if !self.is_known_to_be_placed(place.group_id) => {
+                Some(place) => {
                     self.ask_for_group(place.group_id);
-                    Outcome::Waits { is_feasible: false }
+                    // Else the group is not placed, or nobody has said so yet.
+                    match self.is_known_to_be_placed(place.group_id) {
+                        true => self.infeasible(number, why),
+                        false => Outcome::Waits { is_feasible: false },
+                    }
                 }
-                _ => self.infeasible(number, why),
+                None => self.infeasible(number, why),
             },
         }
     }

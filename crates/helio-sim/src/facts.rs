@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::error::ErrorKind;
-use helio_types::{ActorId, TaskId};
+use helio_types::{ActorId, PlacementGroupId, TaskId};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -30,6 +30,10 @@ pub struct Facts {
     pub starts_failed: u64,
     /// Processes that held references and were ended as their program wanted it.
     pub owners_ended: u64,
+    /// Placement groups that a program, or the end of one, removed.
+    pub groups_removed: u64,
+    /// Detached groups that are left.
+    pub groups_left: BTreeSet<PlacementGroupId>,
     /// Calls that somebody cancelled.
     pub cancels: u64,
     /// Actors that a program killed, or that died by their own method or constructor.
@@ -42,6 +46,8 @@ pub struct Facts {
     pub kv: BTreeMap<Vec<u8>, u64>,
     /// The last write of each key, acknowledged or not: it may have been done before its writer died.
     pub kv_sent: BTreeMap<Vec<u8>, u64>,
+    /// Detached actors whose creation was asked for; it may have been done before its asker died.
+    pub detached_sent: BTreeSet<ActorId>,
     /// Detached actors whose creation was acknowledged.
     pub detached: BTreeMap<String, ActorId>,
 }
@@ -54,7 +60,8 @@ impl Facts {
 
     /// Whether something happened that can end a process.
     fn processes_died(&self) -> bool {
-        self.workers_killed + self.nodes_killed + self.drivers_killed > 0
+        let killed = self.workers_killed + self.groups_removed;
+        killed + self.nodes_killed + self.drivers_killed > 0
     }
 
     /// Whether an actor that is always restarted may be over all the same: it was ended, or it was told
@@ -89,6 +96,9 @@ impl Facts {
                 self.processes_died() || self.owners_ended > 0 || !self.actors_ended.is_empty()
             }
             ErrorKind::ObjectLost | ErrorKind::ReconstructionFailed => self.processes_died(),
+            ErrorKind::TaskGroupRemoved | ErrorKind::ActorGroupRemoved => {
+                self.groups_removed + self.drivers_killed + self.nodes_killed > 0
+            }
             ErrorKind::TaskCancelled => self.cancels > 0,
             ErrorKind::System => self.starts_failed > 0,
             ErrorKind::TaskUnschedulable

@@ -49,6 +49,8 @@ pub struct Plan {
     pub start_failures: u64,
     /// Programs end actors and calls by force.
     pub has_kills: bool,
+    /// Programs make placement groups.
+    pub has_groups: bool,
 }
 
 /// How long a run's drivers have, in microseconds of its own time.
@@ -77,12 +79,30 @@ impl Plan {
             faults: Vec::new(),
             start_failures: 0,
             has_kills: rng.one_in(2),
+            has_groups: rng.one_in(2),
         };
         // A third of the runs break nothing: there every result must be right, without exception.
         if !rng.one_in(3) {
             plan.draw_faults(rng);
         }
         plan
+    }
+
+    /// Whether what lies on a node that is not the head may be lost.
+    pub(crate) fn may_lose_nodes(&self) -> bool {
+        // A daemon that is away for too long is taken for dead.
+        let harmless = |fault: &Fault| matches!(fault, Fault::Worker | Fault::Driver | Fault::Peer | Fault::Remote);
+        !self.faults.iter().all(|(_, fault)| harmless(fault))
+    }
+
+    /// What placement groups are made of: enough on the head alone where other nodes may be lost, else so
+    /// little that they wait for each other.
+    pub(crate) fn room(&self, node: usize) -> f64 {
+        match node {
+            0 if self.may_lose_nodes() => 12.0,
+            0 => 3.0,
+            _ => 2.0,
+        }
     }
 
     fn draw_faults(&mut self, rng: &mut Rng) {

@@ -1,11 +1,16 @@
 //! What the simulated user code does: operations, what each kind of call is made of, and the programs
 //! of drivers.
 
+use helio_proto::group::GroupStrategy;
 use helio_proto::peer::STREAMING;
+use helio_types::{ActorId, PlacementGroupId};
 
 use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::value::Body;
+
+/// How many groups a driver leaves.
+const KEPT_MAX: u32 = 2;
 
 /// A variable of a frame.
 pub(crate) type Slot = u32;
@@ -104,6 +109,31 @@ pub(crate) struct Plea {
     pub(crate) backpressure: u32,
     /// Where the returns go, or the stream.
     pub(crate) to: Vec<Slot>,
+    /// The placement group that it runs in.
+    pub(crate) place: Option<InGroup>,
+}
+
+/// A place in a placement group that a slot holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InGroup {
+    pub(crate) slot: Slot,
+    /// -1: any.
+    pub(crate) bundle: i64,
+    /// What the group's bundles are made of.
+    pub(crate) resource: &'static str,
+}
+
+/// A placement group to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupWish {
+    pub(crate) to: Slot,
+    /// Where the reference goes that is ready when it is placed.
+    pub(crate) ready: Slot,
+    pub(crate) resource: &'static str,
+    /// How much of it each bundle has.
+    pub(crate) bundles: Vec<u32>,
+    pub(crate) strategy: GroupStrategy,
+    pub(crate) detached: bool,
 }
 
 /// An actor to be made.
@@ -119,6 +149,8 @@ pub(crate) struct Wish {
     /// Named and detached.
     pub(crate) name: Option<String>,
     pub(crate) to: Slot,
+    /// The placement group that it lives in.
+    pub(crate) place: Option<InGroup>,
 }
 
 /// An operation.
@@ -140,6 +172,12 @@ pub(crate) enum Op {
     Drop(Slot),
     DropAll,
     Actor(Box<Wish>),
+    Group(Box<GroupWish>),
+    RemoveGroup(Slot),
+    /// Ends a detached actor whose creation may or may not have been done.
+    KillActorById(ActorId),
+    /// Removes a detached group whose creator is gone.
+    RemoveGroupById(PlacementGroupId),
     KillActor {
         slot: Slot,
         no_restart: bool,
@@ -279,6 +317,7 @@ fn child(rng: &mut Rng, body: &Body, plain: &[Slot], to: Slot) -> Plea {
         cpu: 100,
         backpressure: 0,
         to: vec![to],
+        place: None,
     }
 }
 
@@ -293,6 +332,8 @@ pub(crate) struct Author<'a> {
     actors: Vec<Slot>,
     streams: Vec<Slot>,
     names: Vec<String>,
+    /// Groups that are left for others to remove.
+    kept: u32,
     ops: Vec<Op>,
 }
 
@@ -307,10 +348,14 @@ impl<'a> Author<'a> {
             actors: Vec::new(),
             streams: Vec::new(),
             names: Vec::new(),
+            kept: 0,
             ops: Vec::new(),
         };
         for _ in 0..plan.n_ops {
             author.one();
+            if plan.has_groups && author.rng.one_in(6) {
+                author.group();
+            }
         }
         author.finish()
     }
@@ -396,6 +441,7 @@ impl<'a> Author<'a> {
                 cpu: *self.rng.pick(&[100, 100, 100, 50, 0]).unwrap_or(&100),
                 backpressure: 0,
                 to: to.clone(),
+                place: None,
             };
             self.ops.push(Op::Submit(Box::new(plea)));
             self.refs.extend(to);
@@ -418,10 +464,81 @@ impl<'a> Author<'a> {
             slots: if self.rng.one_in(3) { 0.25 } else { 0.0 },
             name: name.clone(),
             to,
+            place: None,
         };
         self.ops.push(Op::Actor(Box::new(wish)));
         self.names.extend(name);
         self.actors.push(to);
+    }
+
+    /// A group, work in it, and its end. One at a time, so that programs never wait for each other's
+    /// bundles in a circle.
+    fn group(&mut self) {
+        // What nobody removes is made of something of which there is enough for all.
+        let keeps = self.kept < KEPT_MAX && self.rng.one_in(5);
+        self.kept += u32::from(keeps);
+        let (to, ready) = (self.slot(), self.slot());
+        let resource = if keeps { "keep" } else { "room" };
+        let can_spread = self.plan.cpus.len() > 1 && !self.plan.may_lose_nodes() && !keeps;
+        let strategy = match self.rng.below(4) {
+            0 => GroupStrategy::Pack,
+            1 => GroupStrategy::Spread,
+            2 if can_spread => GroupStrategy::StrictSpread,
+            _ => GroupStrategy::StrictPack,
+        };
+        let bundles = match strategy {
+            _ if keeps => vec![1],
+            GroupStrategy::StrictSpread => vec![1, 1],
+            _ => self.rng.pick(&[vec![1], vec![2], vec![1, 1], vec![1, 2], vec![1, 1, 1]]).cloned().unwrap_or_default(),
+        };
+        let n_bundles = bundles.len() as u64;
+        let detached = keeps && self.rng.one_in(2);
+        let wish = GroupWish { to, ready, resource, bundles, strategy, detached };
+        self.ops.push(Op::Group(Box::new(wish)));
+        if self.rng.one_in(2) {
+            self.ops.push(Op::Get { slots: vec![ready], open: false });
+        }
+        let mut made = Vec::new();
+        for _ in 0..self.rng.below(5) {
+            let bundle = if self.rng.one_in(2) { -1 } else { self.rng.below(n_bundles) as i64 };
+            let place = Some(InGroup { slot: to, bundle, resource });
+            let before = self.ops.len();
+            if self.rng.one_in(4) {
+                self.actor();
+                if let Some(Op::Actor(wish)) = self.ops.last_mut() {
+                    // Nobody but its creator knows it, and it ends with its group.
+                    let name = wish.name.take();
+                    wish.place = place;
+                    self.names.retain(|other| Some(other) != name.as_ref());
+                }
+                let actor = self.actors.pop();
+                self.submit(actor);
+                continue;
+            }
+            self.submit(None);
+            for op in &mut self.ops[before..] {
+                if let Op::Submit(plea) = op {
+                    plea.place = place;
+                    // Four actors and a call fit any bundle: a call that waits for the end of an actor
+                    // that lives as long as the program would be the program's fault.
+                    plea.cpu = if plea.cpu == 0 { 0 } else { 50 };
+                    made.extend(plea.to.clone());
+                }
+            }
+        }
+        if self.rng.one_in(2) {
+            self.ops.push(Op::Get { slots: made, open: false });
+        }
+        if keeps {
+            return;
+        }
+        if self.rng.one_in(3) {
+            self.ops.push(Op::Sleep(self.rng.range(10, 100_000)));
+        }
+        self.ops.push(Op::RemoveGroup(to));
+        if self.rng.one_in(2) {
+            self.ops.push(Op::Drop(ready));
+        }
     }
 
     fn stream(&mut self) {
@@ -447,6 +564,7 @@ impl<'a> Author<'a> {
             // An actor that waits for its reader holds back the calls behind: that is the program's fault.
             backpressure: if actor.is_none() && self.rng.one_in(2) { 2 } else { 0 },
             to: vec![to],
+            place: None,
         };
         self.ops.push(Op::Submit(Box::new(plea)));
         self.streams.push(to);

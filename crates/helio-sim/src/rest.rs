@@ -82,9 +82,26 @@ impl World {
                 found.push(format!("STATE-1: node {} disagrees with itself: {text}", host.index));
             }
         }
+        found.extend(self.check_bundles());
         for text in found {
             self.core.violation(text);
         }
+    }
+
+    /// Each bundle that has a node by the control service is held there and nowhere else.
+    fn check_bundles(&self) -> Option<String> {
+        let host = self.control.as_ref()?;
+        let mut held = Vec::new();
+        for node in self.nodes.iter().flatten() {
+            let node_id = self.core.daemons[node.index].address.node_id;
+            let bundles = node.node.held_bundles();
+            held.extend(bundles.into_iter().map(|one| (one.group_id, one.bundle, node_id)));
+        }
+        let mut placed = host.control.bundle_places();
+        held.sort_unstable();
+        placed.sort_unstable();
+        (held != placed)
+            .then(|| format!("STATE-2: nodes hold {held:?} and should hold {placed:?}"))
     }
 
     /// One more driver: looks every acknowledged detached actor up, calls it and ends it.
@@ -107,6 +124,7 @@ impl World {
                     cpu: 0,
                     backpressure: 0,
                     to: vec![1000 + to],
+                    place: None,
                 };
                 script.push(Op::Submit(Box::new(plea)));
                 script.push(Op::Get { slots: vec![1000 + to], open: false });
@@ -118,6 +136,12 @@ impl World {
             if let Ok(key) = <[u8; 8]>::try_from(key.as_slice()) {
                 script.push(Op::KvGet { key: u64::from_le_bytes(key) });
             }
+        }
+        for actor_id in self.core.facts.detached_sent.clone() {
+            script.push(Op::KillActorById(actor_id));
+        }
+        for group_id in self.core.facts.groups_left.clone() {
+            script.push(Op::RemoveGroupById(group_id));
         }
         script.push(Op::DropAll);
         self.start_driver(script);
@@ -162,10 +186,10 @@ impl World {
             .core
             .durable
             .keys()
-            .filter(|key| key.starts_with(b"a/") || key.starts_with(b"i/"))
+            .filter(|key| [b"a/", b"g/", b"h/", b"i/"].iter().any(|table| key.starts_with(*table)))
             .count();
         if left > 0 {
-            found.push(format!("a leak: {left} durable records of actors are left"));
+            found.push(format!("a leak: {left} durable records of actors and groups are left"));
         }
         for text in found {
             self.core.violation(text);

@@ -62,6 +62,7 @@ fn the_first_seeds_reach_everything() {
         "faults: link of a process",
         "faults: node",
         "faults: worker",
+        "groups",
         "items",
         "kills",
         "method calls",

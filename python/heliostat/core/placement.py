@@ -27,6 +27,7 @@ class PlacementGroup:
         self.bundle_cache = None if bundle_cache is None else [dict(b) for b in bundle_cache]
         self._created: ObjectRef | None = None
         self._ready: ObjectRef | None = None
+        self._is_asked = True
 
     @staticmethod
     def empty() -> PlacementGroup:
@@ -68,8 +69,9 @@ class PlacementGroup:
         from heliostat import _heliostat
 
         # A wait that is not over serves everyone who asks: who polls leaves nothing behind.
-        if self._ready is None or _heliostat.is_ready(self._ready):
+        if self._ready is None or (self._is_asked and _heliostat.is_ready(self._ready)):
             self._ready = _heliostat.await_group(self.id, _Handle(self))
+        self._is_asked = True
         return self._ready
 
     def wait(self, timeout_seconds: float = 30) -> bool:
@@ -171,6 +173,9 @@ def placement_group(
             "topology": topology_strategy or {},
         }
     )
+    # Asked at once, so that the answer is often here before anyone waits for it.
+    group._ready = _heliostat.await_group(group.id, _Handle(group))
+    group._is_asked = False
     if name:
         group._is_known()  # the name may be taken
     return group
@@ -258,6 +263,7 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     from heliostat import _heliostat
 
     _heliostat.remove_group(placement_group.id)
+    placement_group._ready = None
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:

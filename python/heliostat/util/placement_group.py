@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -33,6 +34,10 @@ __all__ = [
 class _Callable(ModuleType):
     def __call__(self, *args: Any, **kwargs: Any) -> PlacementGroup:
         return placement_group(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Where the function was imported, what gets pickled with the importer's code is this module.
+        return (import_module, (__name__,))
 
 
 sys.modules[__name__].__class__ = _Callable

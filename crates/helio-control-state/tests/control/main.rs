@@ -5,3 +5,4 @@
 mod actors;
 mod cluster;
 mod desk;
+mod groups;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use helio_owner_state::Event;
+use helio_owner_state::{Event, OutgoingValue};
 use helio_proto::control::{ActorLaunch, ControlResponse};
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::node::{FetchObject, JobConfig, NodeToClient, ReleaseObject};
@@ -92,6 +92,16 @@ impl Process {
                 if let ControlResponse::Actor(info) = response {
                     self.apply(core, Event::ActorUpdate { info: Box::new(info) });
                 }
+            }
+            Some(Asked::Promise(id, kept)) => {
+                let value = match response {
+                    ControlResponse::Failed(failure) => {
+                        let kind = ErrorKind::TaskGroupRemoved;
+                        OutgoingValue::Error(SystemError::new(kind, failure.message).to_payload())
+                    }
+                    _ => OutgoingValue::Inline(kept),
+                };
+                self.apply(core, Event::Resolve { id, value });
             }
             Some(Asked::Nobody) | None => {}
         }

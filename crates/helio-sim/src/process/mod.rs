@@ -5,6 +5,7 @@
 //! call), `read` (those that read).
 
 mod actions;
+mod groups;
 mod inbox;
 mod messages;
 mod read;
@@ -25,7 +26,8 @@ use helio_proto::peer::{Args, Frame, Template, Value};
 use helio_proto::{decode, encode};
 use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{
-    ActorId, JobId, LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId,
+    ActorId, JobId, LeaseId, NodeAddress, NodeId, ObjectId, PlacementGroupId, TaskId,
+    WorkerAddress, WorkerId,
 };
 
 use crate::core::{Core, Event as Next};
@@ -73,12 +75,17 @@ pub(crate) enum Payload {
     Pinned(Rc<Pin>),
 }
 
+/// The job, hundredths of a CPU, and the place in a placement group, if there is one.
+type ClassKey = (JobId, u32, Option<(PlacementGroupId, i64)>);
+
 /// Who waits for an answer of the control service.
 #[derive(Debug)]
 enum Asked {
     Code,
     Creation(ActorId),
     News,
+    /// A reference that becomes the bytes unless the answer is no.
+    Promise(ObjectId, Vec<u8>),
     Nobody,
 }
 
@@ -124,7 +131,7 @@ pub(crate) struct Process {
     pub(crate) dies: Option<&'static str>,
     orders: BTreeMap<ActorId, u64>,
     templates: BTreeMap<(u32, u32, u32), Arc<Template>>,
-    classes: BTreeMap<(JobId, u32), Arc<LeaseClass>>,
+    classes: BTreeMap<ClassKey, Arc<LeaseClass>>,
 }
 
 impl Process {

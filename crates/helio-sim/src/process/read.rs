@@ -136,7 +136,7 @@ impl Process {
             .iter()
             .filter_map(|slot| match frame.slots.get(slot)? {
                 Held::Ref { id, expect } => Some((*id, *expect)),
-                Held::Actor { .. } | Held::Stream { .. } => None,
+                Held::Actor { .. } | Held::Stream { .. } | Held::Group { .. } => None,
             })
             .collect();
         if !matches!(frame.wait, Wait::News) {
@@ -229,6 +229,7 @@ impl Process {
             let id = match &held {
                 Held::Ref { id, .. } | Held::Stream { id, .. } => Some(*id),
                 Held::Actor { handle, .. } => *handle,
+                Held::Group { .. } => None,
             };
             if let Some(id) = id {
                 self.apply(core, Event::AddRef { id });

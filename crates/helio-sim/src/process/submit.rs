@@ -6,7 +6,7 @@ use helio_owner_state::actor::{Creation, handle_object};
 use helio_owner_state::{
     CallArgs, Event, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec,
 };
-use helio_proto::control::{ActorSpec, ControlResponse, KillActor};
+use helio_proto::control::{ActorSpec, ControlResponse, KillActor, Strategy, StrategyKind};
 use helio_proto::encode;
 use helio_proto::node::{CreateObject, LeaseClass, SealObject};
 use helio_proto::peer::{STREAMING, Template};
@@ -15,9 +15,21 @@ use helio_types::{ActorId, NodeAddress, ObjectId, ResourceSet, TaskId};
 use super::user::{Frame, Held, Kind, Step, Wait};
 use super::{Asked, Process};
 use crate::core::Core;
-use crate::program::{Job, Plea, Slot, Wish, returns};
+use crate::program::{InGroup, Job, Plea, Slot, Wish, returns};
 use crate::rng::hash;
 use crate::value::{Body, Expect, Inner, Val};
+
+/// Where a call or an actor goes.
+fn strategy(frame: &Frame, place: Option<InGroup>) -> Strategy {
+    let group = place.and_then(|place| Some((place, frame.slots.get(&place.slot)?)));
+    let Some((place, Held::Group { id })) = group else { return Strategy::default() };
+    Strategy {
+        kind: StrategyKind::PlacementGroup as u32,
+        placement_group: *id,
+        bundle: place.bundle,
+        ..Strategy::default()
+    }
+}
 
 impl Process {
     /// Writes bytes into the object store as that object; `None` while it has to wait.
@@ -127,13 +139,19 @@ impl Process {
         made.clone()
     }
 
-    fn class(&mut self, cpu: u32) -> Arc<LeaseClass> {
+    fn class(&mut self, frame: &Frame, plea: &Plea) -> Arc<LeaseClass> {
         let job_id = self.job.job_id;
-        let made = self.classes.entry((job_id, cpu)).or_insert_with(|| {
-            let resources = ResourceSet::from_units([("CPU", f64::from(cpu) / 100.0)]);
+        let strategy = strategy(frame, plea.place);
+        let place = plea.place.map(|place| (strategy.placement_group, place.bundle));
+        let made = self.classes.entry((job_id, plea.cpu, place)).or_insert_with(|| {
+            // What runs in a group takes of what its bundles are made of.
+            let resource = plea.place.map_or("CPU", |place| place.resource);
+            let amount = f64::from(plea.cpu) / 100.0;
+            let resources = ResourceSet::from_units([(resource, amount)]);
             Arc::new(LeaseClass {
                 job_id,
                 resources,
+                strategy,
                 name: "f".to_owned(),
                 ..LeaseClass::default()
             })
@@ -213,7 +231,7 @@ impl Process {
         let (id, target, template, handle) = match actor {
             None => {
                 let template = self.template(plea.job, 0, plea.backpressure);
-                (self.new_task_id(), Target::Class(self.class(plea.cpu)), template, None)
+                (self.new_task_id(), Target::Class(self.class(frame, plea)), template, None)
             }
             Some(actor) => {
                 let template = self.template(plea.job, 1, plea.backpressure);
@@ -263,6 +281,7 @@ impl Process {
             cpu: 0,
             backpressure: 0,
             to: vec![],
+            place: None,
         };
         let (body, deps, raises) = self.arguments(frame, &plea, 0);
         let contained = body.inner.iter().map(|inner| inner.reference.id).collect();
@@ -275,6 +294,16 @@ impl Process {
         }
         let Some(owner) = &self.owner else { return Step::Next };
         let is_detached = wish.name.is_some();
+        let needs = match wish.place {
+            Some(place) => {
+                let little = ResourceSet::from_units([(place.resource, 0.1)]);
+                (little.clone(), little)
+            }
+            None => (
+                ResourceSet::from_units([("CPU", 1.0), ("slot", wish.slots)]),
+                ResourceSet::from_units([("slot", wish.slots)]),
+            ),
+        };
         let spec = ActorSpec {
             actor_id: actor,
             job_id: self.job.job_id,
@@ -282,8 +311,9 @@ impl Process {
             namespace: "sim".to_owned(),
             detached: is_detached,
             max_restarts: wish.max_restarts,
-            placement_resources: ResourceSet::from_units([("CPU", 1.0), ("slot", wish.slots)]),
-            resources: ResourceSet::from_units([("slot", wish.slots)]),
+            placement_resources: needs.0,
+            resources: needs.1,
+            strategy: strategy(frame, wish.place),
             class_name: "Actor".to_owned(),
             template: encode::<Template>(&Template { kind: 2, ..Template::default() }),
             owner: (**owner.address()).clone(),
@@ -306,6 +336,7 @@ impl Process {
             Event::CreateActor { creation: Box::new(Creation { spec, args, handle }) },
         );
         if is_detached {
+            core.facts.detached_sent.insert(actor);
             // Its handle is the caller's only when the control service has answered.
             frame.wait = Wait::Creation(actor);
             return Step::Stay;

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use helio_owner_state::{Event, Outcome, Outgoing, OutgoingValue};
+use helio_proto::control::KillActor;
 use helio_proto::node::{ActorReady, Blocked, Unblocked};
-use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId};
 
 use super::inbox::Item;
-use super::{Payload, Process};
+use super::{Asked, Payload, Process};
 use crate::core::{Core, Event as Next};
 use crate::plan::WAIT_US_MAX;
 use crate::program::{Op, Slot, script};
@@ -24,6 +25,7 @@ pub(crate) enum Held {
     Ref { id: ObjectId, expect: Expect },
     Actor { id: ActorId, handle: Option<ObjectId> },
     Stream { id: ObjectId, body: Box<Body>, next: u32 },
+    Group { id: PlacementGroupId },
 }
 
 /// What a frame runs.
@@ -292,6 +294,7 @@ impl Process {
         let id = match held {
             Held::Ref { id, .. } => Some(id),
             Held::Actor { handle, .. } => handle,
+            Held::Group { .. } => None,
             Held::Stream { id, .. } => {
                 self.apply(core, Event::StreamDropped { task: id.task() });
                 Some(id)
@@ -450,6 +453,14 @@ impl Process {
                 Step::Next
             }
             Op::Actor(wish) => self.make_actor(core, frame, &wish),
+            Op::Group(wish) => self.make_group(core, frame, &wish),
+            Op::RemoveGroup(slot) => self.remove_group(core, frame, slot),
+            Op::RemoveGroupById(group_id) => self.remove_group_by_id(core, group_id),
+            Op::KillActorById(actor_id) => {
+                let kill = KillActor { actor_id, no_restart: true, out_of_scope: false };
+                self.ask(core, kill, Asked::Nobody);
+                Step::Next
+            }
             Op::KillActor { slot, no_restart } => self.kill_actor(core, frame, slot, no_restart),
             Op::Cancel { slot, force } => self.cancel(core, frame, slot, force),
             Op::Next { stream, to } => self.next_item(core, frame, stream, to),

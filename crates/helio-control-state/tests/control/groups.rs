@@ -1,0 +1,293 @@
+//! Placement groups: planned, held, lost, removed, and back after a restart.
+
+use helio_proto::cluster::{ControlToNode, FromClient, NodeLeaving, RegisterNode};
+use helio_proto::control::{ControlRequest, ControlResponse, FailureKind, Strategy, StrategyKind};
+use helio_proto::group::{
+    AskGroup, AwaitGroup, Bundle, BundlesHeld, GetGroup, GroupInfo, GroupPhase, GroupSpec,
+    GroupStrategy, HeldBundle, RemoveGroup,
+};
+use helio_proto::node::{ControlCall, NodeToClient};
+use helio_types::{DeathKind, PlacementGroupId, ResourceSet};
+
+use crate::desk::{Desk, actor, info, job, node, spec, worker};
+
+const TWO: &[(&str, f64)] = &[("CPU", 2.0)];
+
+fn group(number: u8) -> PlacementGroupId {
+    let mut id = [number; PlacementGroupId::LEN];
+    id[14..].copy_from_slice(&job(1).0);
+    PlacementGroupId(id)
+}
+
+fn wanted(number: u8, strategy: GroupStrategy, cpus: &[f64]) -> GroupSpec {
+    let bundle = |cpu: &f64| Bundle {
+        resources: ResourceSet::from_units([("CPU", *cpu)]),
+        labels: Vec::new(),
+    };
+    GroupSpec {
+        group_id: group(number),
+        job_id: job(1),
+        namespace: "ns".into(),
+        strategy: strategy as u32,
+        bundles: cpus.iter().map(bundle).collect(),
+        ..GroupSpec::default()
+    }
+}
+
+/// Two nodes of two CPUs, and driver 1 on the first.
+fn desk() -> Desk {
+    let mut desk = Desk::with_driver(2.0);
+    desk.register(2, TWO);
+    desk.sent.clear();
+    desk
+}
+
+impl Desk {
+    fn make(&mut self, spec: GroupSpec) {
+        let done = self.ask(1, 1, ControlRequest::CreateGroup(spec));
+        assert!(matches!(done, ControlResponse::Done(_)), "{done:?}");
+    }
+
+    fn remove(&mut self, number: u8) {
+        let group_id = group(number);
+        self.ask(1, 1, ControlRequest::RemoveGroup(RemoveGroup { group_id }));
+    }
+
+    fn group(&mut self, number: u8) -> GroupInfo {
+        let get = GetGroup { group_id: group(number), ..GetGroup::default() };
+        match self.ask(1, 200, ControlRequest::GetGroup(get)) {
+            ControlResponse::Group(info) => info,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn phase(&mut self, number: u8) -> GroupPhase {
+        GroupPhase::from_number(self.group(number).phase)
+    }
+
+    /// What nodes are told of bundles: R(eserve), O (reserve and commit), C(ommit) or B(ack), with the
+    /// node and the bundles.
+    fn orders(&mut self) -> Vec<(char, u8, Vec<u32>)> {
+        self.take(|to, message| match message {
+            ControlToNode::ReserveBundles(order) => {
+                let bundles = order.bundles.iter().map(|bundle| bundle.bundle).collect();
+                Some((if order.commit { 'O' } else { 'R' }, to.0[0], bundles))
+            }
+            ControlToNode::CommitBundles(_) => Some(('C', to.0[0], vec![])),
+            ControlToNode::ReturnBundles(order) => Some(('B', to.0[0], order.bundles.clone())),
+            _ => None,
+        })
+    }
+
+    fn held(&mut self, on: u8, number: u8, attempt: u32, committed: bool) {
+        let held =
+            BundlesHeld { group_id: group(number), attempt, committed, refused: String::new() };
+        self.say(on, held);
+    }
+
+    /// Bundles 0 and 1 on nodes 1 and 2, both lending.
+    fn spread(&mut self, cpus: f64) {
+        self.make(wanted(1, GroupStrategy::StrictSpread, &[cpus, cpus]));
+        for committed in [false, true] {
+            self.held(1, 1, 1, committed);
+            self.held(2, 1, 1, committed);
+        }
+        self.sent.clear();
+    }
+}
+
+#[test]
+fn one_node_holds_and_lends_at_once() {
+    let mut desk = desk();
+    desk.make(wanted(1, GroupStrategy::StrictPack, &[1.0, 1.0]));
+    let orders = desk.orders();
+    assert_eq!(orders.len(), 1);
+    let (kind, on, bundles) = orders[0].clone();
+    assert_eq!((kind, bundles), ('O', vec![0, 1]));
+    assert_eq!(desk.phase(1), GroupPhase::Pending);
+    desk.held(on, 1, 1, true);
+    assert_eq!(desk.phase(1), GroupPhase::Created);
+    assert_eq!(desk.group(1).places.len(), 2);
+}
+
+#[test]
+fn several_nodes_hold_first_and_lend_when_all_do() {
+    let mut desk = desk();
+    desk.make(wanted(1, GroupStrategy::StrictSpread, &[1.0, 1.0]));
+    assert_eq!(desk.orders().iter().map(|order| order.0).collect::<String>(), "RR");
+    desk.held(1, 1, 1, false);
+    assert_eq!(desk.orders(), [], "the other has not answered");
+    desk.held(2, 1, 1, false);
+    assert_eq!(desk.orders(), [('C', 1, vec![]), ('C', 2, vec![])]);
+    assert_eq!(desk.phase(1), GroupPhase::Prepared);
+    desk.held(1, 1, 1, true);
+    desk.held(2, 1, 1, true);
+    assert_eq!(desk.phase(1), GroupPhase::Created);
+}
+
+#[test]
+fn a_refusal_gives_the_others_back_and_the_group_waits() {
+    let mut desk = desk();
+    desk.make(wanted(1, GroupStrategy::StrictSpread, &[2.0, 2.0]));
+    let first = desk.orders();
+    desk.held(1, 1, 1, false);
+    let refused = "it is full".to_owned();
+    desk.say(2, BundlesHeld { group_id: group(1), attempt: 1, committed: false, refused });
+    let on_first: Vec<u32> =
+        first.iter().filter(|order| order.1 == 1).flat_map(|order| order.2.clone()).collect();
+    assert_eq!(desk.orders(), [('B', 1, on_first)]);
+    let info = desk.group(1);
+    assert_eq!(info.phase, GroupPhase::Pending as u32);
+    assert!(info.why.contains("beside the other bundle"), "WHY-1: {}", info.why);
+    // An answer to the try that is over changes nothing.
+    desk.held(1, 1, 1, false);
+    assert_eq!(desk.orders(), []);
+    desk.status(1, TWO, TWO);
+    desk.status(2, TWO, TWO);
+    assert_eq!(desk.orders().iter().map(|order| order.0).collect::<String>(), "RR");
+}
+
+#[test]
+fn a_lost_node_takes_its_bundles_and_leaves_the_others() {
+    let mut desk = desk();
+    desk.spread(2.0);
+    desk.say(2, NodeLeaving { reason: "it was told to".to_owned() });
+    assert_eq!(desk.phase(1), GroupPhase::Rescheduling);
+    assert_eq!(desk.group(1).places.len(), 1);
+    desk.register(3, TWO);
+    let orders = desk.orders();
+    assert_eq!(orders.len(), 1, "{orders:?}");
+    assert_eq!((orders[0].0, orders[0].1), ('O', 3));
+    desk.held(3, 1, 2, true);
+    assert_eq!(desk.phase(1), GroupPhase::Created);
+}
+
+#[test]
+fn removal_is_told_to_holders_waiters_and_askers() {
+    let mut desk = desk();
+    desk.make(wanted(1, GroupStrategy::Pack, &[5.0]));
+    desk.say(2, AskGroup { group_id: group(1) });
+    let wait = ControlRequest::AwaitGroup(AwaitGroup { group_id: group(1) });
+    let call = ControlCall { request_id: 5, request: wait };
+    desk.say(1, FromClient { worker_id: worker(3), call });
+    desk.sent.clear();
+    desk.remove(1);
+    let told = desk.take(|to, message| match message {
+        ControlToNode::GroupNews(news) => Some((to.0[0], news.removed)),
+        _ => None,
+    });
+    assert_eq!(told, [(2, true)]);
+    let answers = desk.take(|_, message| match message {
+        ControlToNode::ToClient(to) => match &to.message {
+            NodeToClient::ControlReply(reply) if reply.request_id == 5 => {
+                Some(reply.response.clone())
+            }
+            _ => None,
+        },
+        _ => None,
+    });
+    match answers.as_slice() {
+        [ControlResponse::Failed(failure)] => {
+            assert_eq!(failure.kind, FailureKind::GroupRemoved as u32);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(desk.phase(1), GroupPhase::Removed);
+    assert!(!desk.disk.keys().any(|key| key.starts_with(b"g/")), "nothing durable is left");
+}
+
+#[test]
+fn an_actor_of_a_group_waits_for_it_and_ends_with_it() {
+    let mut desk = desk();
+    desk.make(wanted(1, GroupStrategy::Pack, &[5.0]));
+    let mut inside = spec(4, 1);
+    inside.strategy = Strategy {
+        kind: StrategyKind::PlacementGroup as u32,
+        placement_group: group(1),
+        bundle: 0,
+        ..Strategy::default()
+    };
+    desk.create(inside.clone());
+    let why = desk.info(4).why;
+    assert!(why.contains("placement group"), "WHY-1: {why}");
+    desk.remove(1);
+    assert_eq!(desk.info(4).cause.kind, DeathKind::GroupRemoved);
+    inside.actor_id = actor(5);
+    desk.create(inside);
+    assert_eq!(desk.info(5).cause.kind, DeathKind::GroupRemoved, "it came too late");
+}
+
+#[test]
+fn groups_end_with_their_job_and_detached_ones_do_not() {
+    let mut desk = desk();
+    desk.make(wanted(1, GroupStrategy::Pack, &[1.0]));
+    let mut kept = wanted(2, GroupStrategy::Pack, &[1.0]);
+    kept.detached = true;
+    desk.make(kept);
+    desk.client_gone(1, 1, true);
+    assert_eq!(desk.phase(1), GroupPhase::Removed);
+    assert_ne!(desk.phase(2), GroupPhase::Removed);
+}
+
+/// STATE-2
+#[test]
+fn a_restarted_service_takes_over_what_nodes_hold() {
+    let mut desk = desk();
+    desk.make(wanted(1, GroupStrategy::StrictSpread, &[1.0, 1.0]));
+    desk.held(1, 1, 1, false);
+    desk.held(2, 1, 1, false);
+    let places = desk.control.bundle_places();
+    let at_first = places.iter().find(|(_, _, at)| *at == node(1)).map(|(_, bundle, _)| *bundle);
+    desk.sent.clear();
+    desk.make(wanted(2, GroupStrategy::StrictPack, &[1.0]));
+    let on = desk.orders()[0].1;
+    desk.held(on, 2, 1, true);
+    // That the first may be used was not heard, where the second is was not written down.
+    desk.restart();
+    assert!(!desk.disk.contains_key(&[b"h/".as_slice(), &group(2).0].concat()));
+    for number in [1, 2] {
+        let held = |number: u8, bundle, committed| HeldBundle {
+            group_id: group(number),
+            bundle,
+            attempt: 1,
+            committed,
+        };
+        let bundle = if number == 1 { at_first.unwrap() } else { 1 - at_first.unwrap() };
+        let mut bundles = vec![held(1, bundle, false), held(7, 0, true)];
+        if on == number {
+            bundles.push(held(2, 0, true));
+        }
+        let info = info(number, TWO, TWO);
+        desk.say(number, RegisterNode { info, bundles, ..RegisterNode::default() });
+        assert_eq!(
+            desk.orders(),
+            [('C', number, vec![]), ('B', number, vec![0])],
+            "the first may be used, nobody knows the seventh"
+        );
+    }
+    assert_eq!(desk.phase(1), GroupPhase::Created);
+    assert_eq!(desk.phase(2), GroupPhase::Created);
+}
+
+#[test]
+fn a_group_that_waited_waits_on_after_a_restart() {
+    let mut desk = desk();
+    desk.make(wanted(1, GroupStrategy::Pack, &[5.0]));
+    desk.restart();
+    desk.register(1, TWO);
+    desk.register(2, TWO);
+    desk.register(3, &[("CPU", 8.0)]);
+    assert_eq!(desk.orders(), [], "some node that is not back yet may hold it");
+    desk.pass(11_000, &[1, 2, 3]);
+    let orders = desk.orders();
+    assert_eq!(orders, [('O', 3, vec![0])]);
+}
+
+#[test]
+fn news_of_unknown_groups_do_nothing() {
+    let mut desk = desk();
+    desk.held(1, 6, 1, true);
+    desk.say(1, AskGroup { group_id: group(6) });
+    assert_eq!(desk.control.census().groups, 0);
+    assert_eq!(desk.control.census().awaited, 0);
+}
