@@ -119,6 +119,42 @@ impl Owner {
         self.leases.name_of_request(request)
     }
 
+    /// **WHY-1** Whether everything that waits can say for what; for tests and the simulator.
+    ///
+    /// # Errors
+    /// The first thing that cannot, in a sentence.
+    pub fn check_whys(&self, now: u64) -> Result<(), String> {
+        let mut tasks: Vec<_> = self.tasks.iter().collect();
+        tasks.sort_unstable_by_key(|(id, _)| **id);
+        for (id, task) in tasks {
+            let why = self.why_task(*id, now);
+            let name = &task.spec.template.name;
+            let says_enough = match (task.state, &task.spec.target) {
+                (State::Waiting(_), _) => why.text.contains("waits for its argument"),
+                // Somebody was asked for a worker, or those that it has are busy.
+                (State::Queued, Target::Class(_)) => {
+                    matches!(why.next, Some(Next::Daemon { .. })) || why.text.contains("busy")
+                }
+                (State::Queued, Target::Actor(_)) => why.text.len() > name.len(),
+                (State::OnLease(_) | State::OnActor, _) => {
+                    matches!(why.next, Some(Next::Executor { .. }))
+                }
+                (State::Delayed(_), _) => why.text.contains("tried again"),
+            };
+            if !says_enough || !why.text.starts_with(name.as_str()) {
+                return Err(format!("WHY-1: {id} ({:?}) says only {why:?}", task.state));
+            }
+        }
+        let mut actors: Vec<_> = self.actors.iter().collect();
+        actors.sort_unstable_by_key(|(id, _)| **id);
+        for (id, actor) in actors {
+            if actor.phase() == ActorPhase::Pending && self.why_actor(*id, now).text.is_empty() {
+                return Err(format!("WHY-1: {id} is pending and says nothing"));
+            }
+        }
+        Ok(())
+    }
+
     fn object_in_depth(&self, id: ObjectId, now: u64, depth: u32) -> Why {
         if let Some(actor) = crate::actor::actor_of_handle(id) {
             return self.why_actor(actor, now);

@@ -24,7 +24,12 @@ pub(crate) struct World {
     stillborn: BTreeSet<WorkerId>,
     /// Drivers, and whether their program is over.
     pub(crate) drivers: Vec<(usize, bool)>,
+    /// Events until those that wait are asked why the next time.
+    ask_in: u32,
 }
+
+/// How many events there are from one such question to the next.
+const ASK_EVERY: u32 = 97;
 
 impl World {
     pub(crate) fn new(mut core: Core) -> Self {
@@ -47,6 +52,7 @@ impl World {
             processes: Vec::new(),
             stillborn: BTreeSet::new(),
             drivers: Vec::new(),
+            ask_in: ASK_EVERY,
         }
     }
 
@@ -57,7 +63,10 @@ impl World {
                 return false;
             }
             match self.core.next(until) {
-                Some(event) => self.take(event),
+                Some(event) => {
+                    self.take(event);
+                    self.ask_why();
+                }
                 None => {
                     self.core.now = until;
                     return done(self);
@@ -65,6 +74,24 @@ impl World {
             }
         }
         true
+    }
+
+    /// WHY-1: now and then, everything that waits anywhere says for what.
+    fn ask_why(&mut self) {
+        self.ask_in -= 1;
+        if self.ask_in > 0 {
+            return;
+        }
+        self.ask_in = ASK_EVERY;
+        self.core.facts.count("questions why");
+        let now = self.core.now;
+        let alive = self.processes.iter().filter(|process| process.is_alive);
+        let asked = alive.filter_map(|process| Some((process.pid, process.owner.as_ref()?)));
+        let silent = asked.filter_map(|(pid, owner)| Some((pid, owner.check_whys(now).err()?)));
+        let silent: Vec<String> = silent.map(|(pid, text)| format!("p{pid}: {text}")).collect();
+        for text in silent {
+            self.core.violation(text);
+        }
     }
 
     fn take(&mut self, event: Event) {

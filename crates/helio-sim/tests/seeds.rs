@@ -9,7 +9,7 @@ const SEEDS: u64 = 1_000;
 /// How many failures are explained before the rest is only counted.
 const EXPLAINED_MAX: usize = 3;
 
-/// OWN-1, STATE-1, STATE-2, SHM-1, LIMIT-1: see the crate's documentation for what a run checks.
+/// OWN-1, STATE-1, STATE-2, SHM-1, LIMIT-1, WHY-1: see the crate's documentation for what a run checks.
 #[test]
 fn seeds_pass() {
     let one = std::env::var("HELIOSTAT_SIM_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -67,6 +67,7 @@ fn the_first_seeds_reach_everything() {
         "kills",
         "method calls",
         "puts",
+        "questions why",
         "revocations",
         "spills",
         "tasks",

@@ -20,7 +20,16 @@ impl Runtime {
             (!state.logs.is_empty() || !state.notices.is_empty() || !state.unseen.is_empty())
                 .then_some(())
         });
-        self.state.lock().logs.drain(..).collect()
+        let mut state = self.state.lock();
+        let dropped = std::mem::take(&mut state.logs_dropped);
+        if dropped > 0 {
+            let text = format!(
+                "{dropped} lines of worker logs were dropped: they came faster than this driver shows them. They are \
+                 whole in the logs folder of the session."
+            );
+            state.notices.push(Notice { is_warning: true, text });
+        }
+        state.logs.drain(..).collect()
     }
 
     /// Sentences for the driver's terminal.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod actors;
+mod inspections;
 mod leases;
 mod lives;
 mod loaded;

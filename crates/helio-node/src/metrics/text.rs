@@ -9,11 +9,14 @@ use std::fmt::Write as _;
 
 use helio_proto::inspect::{Answer, Metric, MetricKind, Series};
 
+/// What a process says of itself in each of its series.
+type Origin = [(&'static str, String)];
+
 /// One metric of all processes.
 struct Family<'a> {
     description: &'a str,
     kind: MetricKind,
-    series: Vec<(&'a Metric, &'a Series, &'a [(&'static str, String)])>,
+    series: Vec<(&'a Metric, &'a Series, &'a Origin)>,
 }
 
 pub(super) fn render(answers: &[Answer], session_name: &str) -> String {
@@ -80,13 +83,7 @@ fn plain(text: &mut String, name: &str, family: &Family<'_>) {
     }
 }
 
-fn histogram(
-    text: &mut String,
-    name: &str,
-    metric: &Metric,
-    series: &Series,
-    origin: &[(&'static str, String)],
-) {
+fn histogram(text: &mut String, name: &str, metric: &Metric, series: &Series, origin: &Origin) {
     let mut count = 0;
     let bounds = metric.boundaries.iter().map(|bound| number(*bound));
     for (bound, n) in bounds.chain(["+Inf".to_owned()]).zip(&series.counts) {
@@ -98,7 +95,7 @@ fn histogram(
         writeln!(text, "{name}_sum{labels} {}\n{name}_count{labels} {count}", number(series.value));
 }
 
-fn labels(series: &Series, origin: &[(&'static str, String)], bound: Option<&str>) -> String {
+fn labels(series: &Series, origin: &Origin, bound: Option<&str>) -> String {
     let mut all: Vec<String> = Vec::new();
     for tag in &series.tags {
         // A tag of the application with the name of one of ours stands for itself.

@@ -6,6 +6,7 @@ mod borrows;
 mod calls;
 mod rebuild;
 mod streams;
+mod whys;
 
 use std::sync::Arc;
 

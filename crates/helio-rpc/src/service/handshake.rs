@@ -10,6 +10,9 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::{Error, Reader, Stream, Writer};
 
+/// The longest path that is a socket's address as it is, in bytes.
+const ADDRESS_MAX: usize = 100;
+
 /// How long a peer may take to say who it is.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
@@ -68,7 +71,19 @@ pub async fn connect_tcp(
 /// See [`connect_tcp`].
 pub async fn connect_unix(path: &Path, hello: Hello) -> Result<(Reader, Writer, Welcome), Error> {
     tokio::time::timeout(HANDSHAKE_MAX, async {
-        greet(UnixStream::connect(path).await?.into(), hello).await
+        // A socket's address holds about a hundred bytes; a longer path is reached through the folder's
+        // descriptor.
+        let folder = match path.parent().filter(|_| path.as_os_str().len() > ADDRESS_MAX) {
+            Some(folder) => Some(std::fs::File::open(folder)?),
+            None => None,
+        };
+        let short = folder.as_ref().map(|folder| {
+            let number = std::os::fd::AsRawFd::as_raw_fd(folder);
+            let name = path.file_name().unwrap_or_default();
+            Path::new(&format!("/proc/self/fd/{number}")).join(name)
+        });
+        let stream = UnixStream::connect(short.as_deref().unwrap_or(path)).await?;
+        greet(stream.into(), hello).await
     })
     .await
     .map_err(|_| Error::Silent)?

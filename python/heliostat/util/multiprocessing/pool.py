@@ -15,6 +15,7 @@ from multiprocessing import TimeoutError  # noqa: A004 - its own, and no subclas
 from typing import Any
 
 import heliostat
+from heliostat.util.multiprocessing.imap import IMapIterator, UnorderedIMapIterator
 
 Function = Callable[..., Any]
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -109,33 +110,6 @@ def _unwrap(result: Any) -> Any:
     if isinstance(result, PoolTaskError):
         raise result.underlying
     return result
-
-
-class IMapIterator:
-    """The results of :meth:`Pool.imap` and its sister, as they come."""
-
-    def __init__(self, chunks: list[Any], in_order: bool = True) -> None:
-        self._chunks, self._in_order = chunks, in_order
-        self._results: list[Any] = []  # of the chunk that is being handed out
-
-    def __iter__(self) -> IMapIterator:
-        return self
-
-    def __next__(self) -> Any:
-        return self.next()
-
-    def next(self, timeout: float | None = None) -> Any:
-        """The next result, or its error; ``TimeoutError`` after ``timeout`` seconds without one."""
-        if not self._results:
-            if not self._chunks:
-                raise StopIteration
-            among = self._chunks[:1] if self._in_order else self._chunks
-            ready, _ = heliostat.wait(among, timeout=timeout)
-            if not ready:
-                raise TimeoutError
-            self._chunks.remove(ready[0])
-            self._results = list(heliostat.get(ready[0]))
-        return _unwrap(self._results.pop(0))
 
 
 class Pool:
@@ -234,17 +208,32 @@ class Pool:
     def imap(
         self, func: Function, iterable: Iterable[Any], chunksize: int | None = 1
     ) -> IMapIterator:
-        """``func`` of every item, in order, as they come."""
-        self._check()
-        return IMapIterator(self._chunks(func, [((item,), {}) for item in iterable], chunksize))
+        """``func`` of every item, in order, as they come; the iterable is read a few chunks ahead."""
+        return IMapIterator(self._feeder(func, iterable, chunksize), _unwrap, self._ahead())
 
     def imap_unordered(
         self, func: Function, iterable: Iterable[Any], chunksize: int | None = 1
-    ) -> IMapIterator:
+    ) -> UnorderedIMapIterator:
         """``func`` of every item, in the order they are ready."""
+        feeder = self._feeder(func, iterable, chunksize)
+        return UnorderedIMapIterator(feeder, _unwrap, self._ahead())
+
+    def _ahead(self) -> int:
+        """One chunk that runs and one that waits, for each actor."""
+        return 2 * len(self._actors)
+
+    def _feeder(
+        self, func: Function, iterable: Iterable[Any], chunksize: int | None
+    ) -> Callable[[], Any]:
+        """Sends the next chunk when it is called; ``None``: there are no more."""
         self._check()
-        chunks = self._chunks(func, [((item,), {}) for item in iterable], chunksize)
-        return IMapIterator(chunks, in_order=False)
+        items = iter(iterable)
+
+        def send() -> Any:
+            chunk: list[Call] = [((item,), {}) for item in itertools.islice(items, chunksize or 1)]
+            return self._send(func, chunk) if chunk else None
+
+        return send
 
     def _chunks(
         self,

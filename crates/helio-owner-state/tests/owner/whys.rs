@@ -1,0 +1,105 @@
+//! What waits says for what, and calls that the memory monitor ended.
+
+use helio_owner_state::{Event, Next, TaskSpec};
+use helio_proto::inspect::TaskPhase;
+use helio_types::{DeathCause, DeathKind, LeaseId};
+
+use super::{Play, call, from, inline, node, object, reply, task, worker};
+
+#[track_caller]
+fn says(play: &Play, number: u64, parts: &[&str]) -> Option<Next> {
+    let why = play.owner.why_task(task(number), play.now);
+    for part in parts {
+        assert!(why.text.contains(part), "WHY-1: {part:?} is not in {:?}", why.text);
+    }
+    assert_eq!(play.owner.check_whys(play.now), Ok(()), "WHY-1");
+    why.next
+}
+
+fn oom(lease: u64, is_final: bool) -> Event {
+    let cause = DeathCause { is_final, ..DeathCause::new(DeathKind::OutOfMemory, "it was full") };
+    Event::LeaseLost { node: node(1).node_id, lease: LeaseId(lease), cause }
+}
+
+/// WHY-1: through every state of a call.
+#[test]
+fn a_call_says_what_it_waits_for() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.submit(call(2, 0, &[]), &["ask for lease 2"]);
+    play.submit(call(3, 0, &[object(1, 1)]), &[]);
+    let next = says(&play, 1, &["f waits for a worker."]);
+    assert_eq!(next, Some(Next::Daemon { node: None, request: 1 }));
+    says(&play, 2, &["1 calls of its kind come first"]);
+    says(&play, 3, &[&format!("its argument ObjectRef({}), which f makes", object(1, 1))]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.now += 2_500_000;
+    let next = says(&play, 1, &["f was sent to a process on node", "2.5 s ago"]);
+    assert_eq!(next, Some(Next::Executor { to: worker(2), task: task(1) }));
+    play.check(from(2, reply(1, vec![inline("one")])), &["w2: run t2", "cancel lease 2", "ask for lease 3"]);
+    assert!(play.owner.why_object(object(1, 1), play.now).text.contains("ready"));
+}
+
+/// A rehearsal of the contract's F5.04: attempts that the memory monitor ended do not count, and the
+/// time between them doubles.
+#[test]
+fn a_call_that_ran_out_of_memory_is_tried_again_later_and_later() {
+    let mut play = Play::new();
+    play.submit(call(1, 1, &[]), &["ask for lease 1"]);
+    for (round, seconds) in [1u64, 2, 4].into_iter().enumerate() {
+        let lease = 5 + round as u64;
+        let request = 1 + round as u64;
+        let run = if round == 0 { "w2: run t1" } else { "w2: run t1 again" };
+        play.granted(request, lease, 2, &["w2: begin lease", run]);
+        play.check(oom(lease, false), &[]);
+        says(&play, 1, &[&format!("is tried again in {seconds}.0 s"), "ended: it was full"]);
+        play.now += seconds * 1_000_000 - 1;
+        play.check(Event::Tick, &[]);
+        assert_eq!(play.owner.next_tick(), Some(play.now + 1));
+        play.now += 1;
+        play.check(Event::Tick, &[&format!("ask for lease {}", request + 1)]);
+    }
+    play.granted(4, 9, 2, &["w2: begin lease", "w2: run t1 again"]);
+    play.check(oom(9, true), &[]);
+    assert_eq!(play.value(object(1, 1)), "OutOfMemory", "another attempt makes no sense");
+    play.drop_ref(object(1, 1), &[]);
+    play.is_empty();
+}
+
+#[test]
+fn a_call_without_retries_fails_at_once_and_a_delayed_one_can_be_cancelled() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(oom(5, false), &[]);
+    assert_eq!(play.value(object(1, 1)), "OutOfMemory");
+    play.submit(call(2, 3, &[]), &["ask for lease 2"]);
+    play.granted(2, 6, 2, &["w2: begin lease", "w2: run t2"]);
+    play.check(oom(6, false), &[]);
+    play.check(Event::Cancel { task: task(2), force: false, recursive: false }, &[]);
+    assert_eq!(play.value(object(2, 1)), "TaskCancelled");
+    play.now += 2_000_000;
+    play.check(Event::Tick, &[]);
+}
+
+#[test]
+fn rows_tell_of_calls_from_their_submission_to_their_end() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.submit(TaskSpec { returns: 1, ..call(2, 0, &[object(1, 1)]) }, &[]);
+    let phases = |play: &Play| -> Vec<TaskPhase> {
+        let (rows, total) = play.owner.task_rows(10, play.now, |at| at);
+        assert_eq!(rows.len(), total);
+        rows.iter().map(|row| TaskPhase::from_number(row.phase)).collect()
+    };
+    assert_eq!(phases(&play), [TaskPhase::WaitsForWorker, TaskPhase::WaitsForArgs]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.now += 500;
+    play.check(from(2, reply(1, vec![inline("one")])), &["w2: run t2"]);
+    assert_eq!(phases(&play), [TaskPhase::Sent, TaskPhase::Finished]);
+    let (rows, total) = play.owner.task_rows(1, play.now, |at| at);
+    assert_eq!((rows.len(), total), (1, 2));
+    assert_eq!(play.owner.calls_ended(), (1, 0));
+    let (rows, _) = play.owner.object_rows(10);
+    assert_eq!(rows.iter().filter(|row| row.is_ready).count(), 1);
+}
