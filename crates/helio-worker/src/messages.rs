@@ -127,16 +127,14 @@ impl State {
             NodeToClient::LeaseSpillback(m) => {
                 self.apply(Event::LeaseSpilled { request: m.request_id, node: m.node });
             }
-            NodeToClient::LeasePending(m) => {
-                if m.infeasible {
-                    let name = self.owner.name_of_request(m.request_id).unwrap_or("A task");
-                    let text = format!(
-                        "{name} waits for a worker. {} It goes on when a node joins that can run it.",
-                        helio_owner_state::sentence(&m.why)
-                    );
-                    self.notices.push(helio_proto::node::Notice { is_warning: true, text });
-                    self.news = true;
-                }
+            NodeToClient::LeasePending(m) if m.infeasible => {
+                let name = self.owner.name_of_request(m.request_id).unwrap_or("A task");
+                let text = format!(
+                    "{name} waits for a worker. {} It goes on when a node joins that can run it.",
+                    helio_owner_state::sentence(&m.why)
+                );
+                self.notices.push(helio_proto::node::Notice { is_warning: true, text });
+                self.news = true;
             }
             NodeToClient::WhyReply(m) => {
                 self.because(m.request_id, &helio_owner_state::sentence(&m.why));

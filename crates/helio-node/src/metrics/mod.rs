@@ -54,7 +54,8 @@ pub(crate) fn serve(listener: TcpListener, endpoint: Endpoint, inputs: Inputs) {
 
 async fn one(mut stream: TcpStream, endpoint: &Endpoint, inputs: &Inputs) -> io::Result<()> {
     let mut head = Vec::new();
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+    // Who speaks something else than HTTP is answered at once: the same refusal.
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") && is_text(&head) {
         if head.len() >= HEAD_MAX || stream.read_buf(&mut head).await? == 0 {
             return Ok(());
         }
@@ -73,6 +74,10 @@ async fn one(mut stream: TcpStream, endpoint: &Endpoint, inputs: &Inputs) -> io:
     );
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n' | b'\t' | 0x20..))
 }
 
 type Refusal = (&'static str, &'static str, String);

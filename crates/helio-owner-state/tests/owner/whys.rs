@@ -36,7 +36,10 @@ fn a_call_says_what_it_waits_for() {
     play.now += 2_500_000;
     let next = says(&play, 1, &["f was sent to a process on node", "2.5 s ago"]);
     assert_eq!(next, Some(Next::Executor { to: worker(2), task: task(1) }));
-    play.check(from(2, reply(1, vec![inline("one")])), &["w2: run t2", "cancel lease 2", "ask for lease 3"]);
+    play.check(
+        from(2, reply(1, vec![inline("one")])),
+        &["w2: run t2", "cancel lease 2", "ask for lease 3"],
+    );
     assert!(play.owner.why_object(object(1, 1), play.now).text.contains("ready"));
 }
 
