@@ -1,0 +1,97 @@
+"""Questions that other nodes answer: what waits there, and what there is (WHY-1)."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from harness import wait_until
+from ray.cluster_utils import Cluster
+from ray.util import state
+from shared import cluster as shared
+
+pytestmark = pytest.mark.heliostat_only("Ray cannot say what something waits for")
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Any]:
+    """A head without the resource `far`, and a node with it."""
+    shared.stop()
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    far = nodes.add_node(num_cpus=1, resources={"far": 1})
+    ray.init(address=nodes.address)
+    yield far
+    ray.shutdown()
+    nodes.shutdown()
+
+
+@ray.remote(num_cpus=0)
+def until(path: str) -> int:
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    return os.getpid()
+
+
+@ray.remote
+class Far:
+    def big(self) -> Any:
+        import numpy
+
+        return numpy.zeros(1 << 20)
+
+    def start(self, path: str) -> list[Any]:
+        return [until.remote(path)]
+
+    def sum(self, value: Any) -> float:
+        return float(value.sum())
+
+
+def says(what: Any, *parts: str) -> str:
+    def probe() -> str | None:
+        text = str(ray.util.why(what))
+        return text if all(re.search(part, text) for part in parts) else None
+
+    return wait_until(probe, within=15, what=str(parts))
+
+
+def test_what_waits_on_another_node_is_explained_from_here(two: Any, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    first = until.options(resources={"far": 1}).remote(str(go))
+    says(first, "was sent to a process on node", r"running there for .* \(pid \d+\)")
+    second = until.options(resources={"far": 1}, name="second").remote(str(go))
+    says(second, "waits for a worker", "0 of 1 far free")
+    go.touch()
+    assert all(ray.get([first, second]))
+
+
+def test_what_processes_of_other_nodes_own_is_listed(two: Any, tmp_path: Path) -> None:
+    far = Far.options(resources={"far": 1}).remote()
+    (inner,) = ray.get(far.start.remote(str(tmp_path / "go")))
+    found = state.get_task(inner.task_id().hex())
+    assert found is not None
+    assert not isinstance(found, list)
+    assert found.name.endswith("until")
+    assert {row.node_id for row in state.list_workers() if row.is_alive} == {
+        node["NodeID"] for node in ray.nodes()
+    }
+    text = says(inner, "was asked for it", "running there")
+    assert "until was sent to" in text
+    (tmp_path / "go").touch()
+    ray.get(inner)
+    big = far.big.remote()
+    assert ray.get(far.sum.remote(big)) == 0.0
+    assert "in the object store of node" in str(ray.util.why(big))
+    (row,) = [row for row in state.get_objects(big.hex()) if row.pid == os.getpid()]
+    assert row.object_size > 8 << 20
+
+
+def test_each_node_has_measurements_of_its_own(two: Any) -> None:
+    ports = {(node["NodeManagerAddress"], node["MetricsExportPort"]) for node in ray.nodes()}
+    assert len(ports) == 2
+    assert all(port > 0 for _, port in ports)
