@@ -34,7 +34,7 @@ def make_model() -> Any:
         BertConfig(
             vocab_size=17,
             hidden_size=64,
-            num_hidden_layers=2,
+            num_hidden_layers=1,
             num_attention_heads=4,
             intermediate_size=128,
             max_position_embeddings=64,
@@ -58,7 +58,7 @@ def train_func(config: dict[str, Any]) -> None:
     eval_ds = heliostat.train.get_dataset_shard("validation")
 
     def collate_fn(batch: dict[str, Any]) -> dict[str, torch.Tensor]:
-        points = [torch.as_tensor(row) for row in batch["points"]]
+        points = [torch.tensor(row) for row in batch["points"]]
         return {
             "input_ids": torch.stack(points).long(),
             "labels": torch.LongTensor(batch["label"]),
@@ -117,8 +117,8 @@ def deepspeed_config(batch_size: int, on_gpu: bool) -> dict[str, Any]:
     """ZeRO-3; half precision needs a GPU."""
     return {
         # torch's own AdamW on CPUs: DeepSpeed's would have to be compiled first.
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": not on_gpu}},
-        "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 20}},
+        "optimizer": {"type": "AdamW", "params": {"lr": 2e-3, "torch_adam": not on_gpu}},
+        "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}},
         "fp16": {"enabled": on_gpu},
         "bf16": {"enabled": False},
         "zero_optimization": {
@@ -159,7 +159,7 @@ def main() -> None:
     options = parser.parse_args()
 
     ray.init(num_cpus=options.workers + 2)
-    batch_size = 16
+    batch_size = 32
     trainer = TorchTrainer(
         train_func,
         train_loop_config={

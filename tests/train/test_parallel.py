@@ -198,3 +198,30 @@ def test_reproducibility(fit: Any) -> None:
         return numbers
 
     assert fit(loop, 1, torch=True).return_value == fit(loop, 1, torch=True, name="b").return_value
+
+
+@pytest.mark.contract("F9.34")
+@pytest.mark.parametrize("name", ["accelerate", "backward", "prepare_optimizer"])
+def test_helpers_of_the_first_generation_are_refused(name: str) -> None:
+    from ray.train import torch as train_torch
+
+    arguments = () if name == "accelerate" else (None,)
+    with pytest.raises(DeprecationWarning):
+        getattr(train_torch, name)(*arguments)
+
+
+@pytest.mark.contract("F9.34")
+@pytest.mark.filterwarnings("ignore:.*TorchCheckpoint")
+def test_a_checkpoint_of_one_model() -> None:
+    import torch
+    from ray.train.torch import TorchCheckpoint
+
+    model = torch.nn.Linear(2, 1)
+    state = {f"module.{name}": value for name, value in model.state_dict().items()}
+    checkpoint = TorchCheckpoint.from_state_dict(state)
+    found = checkpoint.get_model(torch.nn.Linear(2, 1))
+    assert torch.equal(found.weight, model.weight)
+    with pytest.raises(ValueError):
+        checkpoint.get_model()
+    whole = TorchCheckpoint.from_model(model).get_model()
+    assert torch.equal(whole.weight, model.weight)

@@ -173,10 +173,9 @@ class FailureConfig:
         fail_fast: Refused (DeprecationWarning).
         controller_failure_limit: The same for failures outside the workers (storage, the
             coordinator). Default -1.
-        max_preemption_failures: How many restarts because a node was taken away; -1 (default)
-            for without end. They do not count as ``max_failures``.
-        relax_collectives_on_preemption: Kept for compatibility; restarts abort collectives anyway.
-        preemption_grace_s: Kept for compatibility, in seconds.
+        max_preemption_failures, relax_collectives_on_preemption, preemption_grace_s: Checked and
+            kept, without an effect: nothing announces that a node will be taken away, so a lost
+            node counts as a failure of its workers.
 
     Raises:
         ValueError: A limit below -1.

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from heliostat.train.torch.checkpoint import TorchCheckpoint
     from heliostat.train.torch.config import TorchConfig
     from heliostat.train.torch.deprecated import accelerate, backward, prepare_optimizer
     from heliostat.train.torch.device import get_device, get_devices
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from heliostat.train.torch.trainer import TorchTrainer
 
 _HOME = {
+    "TorchCheckpoint": "checkpoint",
     "TorchConfig": "config",
     "TorchTrainer": "trainer",
     "accelerate": "deprecated",
@@ -31,6 +33,7 @@ _HOME = {
 }
 
 __all__ = [
+    "TorchCheckpoint",
     "TorchConfig",
     "TorchTrainer",
     "accelerate",
