@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         report,
     )
     from heliostat.train.result import Result
+    from heliostat.train.validation import ValidationConfig, ValidationFn, ValidationTaskConfig
 
 TRAIN_DATASET_KEY = "train"
 
@@ -76,6 +77,9 @@ _HOME = {
     "get_all_reported_checkpoints": "reported",
     "report": "reported",
     "Result": "result",
+    "ValidationConfig": "validation",
+    "ValidationFn": "validation",
+    "ValidationTaskConfig": "validation",
 }
 
 # `train.torch.prepare_model` works after `from ray import train` alone.
@@ -91,6 +95,9 @@ __all__ = [
     "RunConfig",
     "ScalingConfig",
     "TRAIN_DATASET_KEY",
+    "ValidationConfig",
+    "ValidationFn",
+    "ValidationTaskConfig",
     # trainers and results
     "DataParallelTrainer",
     "Result",

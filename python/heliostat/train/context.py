@@ -38,7 +38,7 @@ class Session(ABC):
         """Meet the other ranks; returns what rank 0 brought."""
 
     @abstractmethod
-    def reported(self, wait: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
+    def reported(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
         """All checkpoints of the run."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from heliostat.train.backend import BackendConfig
 from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig
+from heliostat.train.validation import ValidationConfig
 
 if TYPE_CHECKING:
     from heliostat.train.controller.spec import RunSpec
@@ -31,7 +32,7 @@ class DataParallelTrainer:
         datasets: Datasets by name, or functions that make them; see ``get_dataset_shard``.
         dataset_config: How they are split. Default: all of them.
         metadata, resume_from_checkpoint: Refused (DeprecationWarning).
-        validation_config: Refused (ValueError): validation tasks are not available.
+        validation_config: What ``report(validation=...)`` validates checkpoints with.
 
     Raises:
         ValueError: The function cannot take what it will be called with.
@@ -47,7 +48,7 @@ class DataParallelTrainer:
         run_config: RunConfig | None = None,
         datasets: dict[str, Any] | None = None,
         dataset_config: DataConfig | None = None,
-        validation_config: Any = None,
+        validation_config: ValidationConfig | None = None,
         metadata: dict[str, Any] | None = None,
         resume_from_checkpoint: Any = None,
     ) -> None:
@@ -65,8 +66,8 @@ class DataParallelTrainer:
             raise DeprecationWarning(
                 _GONE.format(name="metadata", instead="Put it into train_loop_config.")
             )
-        if validation_config is not None:
-            raise ValueError("validation_config is not available; leave it out.")
+        if not isinstance(validation_config, ValidationConfig | None):
+            raise ValueError(f"validation_config={validation_config!r} is no ValidationConfig.")
         if train_loop_config is not None and not isinstance(train_loop_config, dict):
             raise ValueError(
                 f"train_loop_config must be a dict, not {type(train_loop_config).__name__}."
@@ -74,6 +75,7 @@ class DataParallelTrainer:
         self._takes_config = takes_config(train_loop_per_worker, train_loop_config)
         self.train_loop_per_worker = train_loop_per_worker
         self.train_loop_config = train_loop_config
+        self.validation_config = validation_config
         self.backend_config = backend_config or BackendConfig()
         self.scaling_config = scaling_config or ScalingConfig()
         self.run_config = run_config or RunConfig()
@@ -123,6 +125,7 @@ class DataParallelTrainer:
                 self._loop_config(),
                 self._takes_config,
                 self.backend_config,
+                self.validation_config,
             ),
             backend_config=self.backend_config,
             scaling=self.scaling_config,

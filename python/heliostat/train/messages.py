@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
 
 
 @dataclass
@@ -18,6 +21,8 @@ class ReportEntry:
     dir_name: str | None = None
     # The checkpoint already lies at this path of the storage, where it stays.
     external: tuple[str, Any] | None = None
+    # How the checkpoint shall be validated.
+    validation: ValidationTaskConfig | None = None
 
 
 @dataclass
@@ -110,3 +115,4 @@ class Job:
     config: dict[str, Any] | None
     takes_config: bool
     backend_config: Any
+    validation: ValidationConfig | None = None

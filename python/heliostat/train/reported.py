@@ -11,6 +11,7 @@ from heliostat.train.context import current_session
 
 if TYPE_CHECKING:
     from heliostat.train.checkpoint import Checkpoint
+    from heliostat.train.validation import ValidationTaskConfig
 
 
 class CheckpointUploadMode(Enum):
@@ -59,7 +60,7 @@ def report(
     checkpoint_upload_mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
     delete_local_checkpoint_after_upload: bool | None = None,
     checkpoint_upload_fn: Callable[[Checkpoint, str], Checkpoint] | None = None,
-    validation: bool = False,
+    validation: bool | ValidationTaskConfig = False,
 ) -> None:
     """Report metrics, and optionally a checkpoint; waits until all workers have reported.
 
@@ -77,18 +78,16 @@ def report(
             ASYNC.
         checkpoint_upload_fn: ``fn(checkpoint, name) -> Checkpoint`` that uploads in its own way
             and returns where the checkpoint lies.
-        validation: Refused: validation tasks are not available.
+        validation: Validate the checkpoint in a task of its own, with the trainer's
+            ``ValidationConfig``; a ``ValidationTaskConfig`` overrides its defaults.
 
     Raises:
         RuntimeError: Not called in a training function.
         ValueError: The metrics cannot be stored, or the options contradict each other.
         MissingRankError: Some rank did not call `report` in time; the text names it.
     """
-    if validation:
-        raise ValueError(
-            "report(validation=...) is not available: evaluate in the training function, or after "
-            "fit() from `result.best_checkpoints`."
-        )
+    if validation and checkpoint is None:
+        raise ValueError("report(validation=...) needs a checkpoint to validate.")
     current_session("report").report(
         metrics,
         checkpoint,
@@ -96,6 +95,7 @@ def report(
         mode=checkpoint_upload_mode,
         delete=delete_local_checkpoint_after_upload,
         upload_fn=checkpoint_upload_fn,
+        validation=validation,
     )
 
 
@@ -106,9 +106,10 @@ def get_all_reported_checkpoints(
     """Return the kept checkpoints of the run, oldest first.
 
     Args:
-        consistency_mode: What to wait for. Without validation tasks both modes are the same.
-        timeout_s: Stop waiting for uploads of this worker after so many seconds, and return what
-            is published. Default None: wait.
+        consistency_mode: What to wait for: VALIDATED (default) or COMMITTED.
+        timeout_s: Stop waiting after so many seconds, and return how things are then.
+            Default None: wait.
     """
-    del consistency_mode
-    return current_session("get_all_reported_checkpoints").reported(True, timeout_s)
+    session = current_session("get_all_reported_checkpoints")
+    validated = consistency_mode is CheckpointConsistencyMode.VALIDATED
+    return session.reported(validated, timeout_s)

@@ -21,6 +21,7 @@ from heliostat.train.metrics import checked
 from heliostat.train.reported import CheckpointUploadMode, ReportedCheckpoint
 from heliostat.train.result import Result
 from heliostat.train.storage.base import SNAPSHOT_FILE
+from heliostat.train.validation import ValidationTaskConfig, validate
 
 
 def run_locally(spec: RunSpec) -> Result:
@@ -86,13 +87,20 @@ class LocalSession(Session):
         mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
         delete: bool | None = None,
         upload_fn: Any = None,
+        validation: bool | ValidationTaskConfig = False,
         **_: Any,
     ) -> None:
         """See ``heliostat.train.report``."""
+        config = self._spec.job.validation
+        if validation and config is None:
+            raise ValueError("report(validation=...) needs a trainer with a ValidationConfig.")
         row = ReportedRow(self._record.report_count, time.time(), checked(metrics))
         if self.context.get_world_rank() != 0:
             return
         if checkpoint is not None:
+            if validation and config is not None:  # here, since there is nobody else
+                task = config.task(validation)
+                row.metrics |= validate(config, checkpoint, task.fn_kwargs or {})
             row.checkpoint = self._keep(checkpoint, row, dir_name, mode, delete, upload_fn)
         self._results.reported(row, os.getpid())
         self._record.add_report(row)
@@ -150,7 +158,7 @@ class LocalSession(Session):
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
-    def reported(self, wait: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
+    def reported(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
         """All checkpoints of the run."""
         storage = self._spec.storage
         return [

@@ -186,7 +186,7 @@ class TrainRun:
         actor = ray.remote(TrainCoordinator)
         most = spec.scaling.max_workers
         self._coordinator = actor.options(num_cpus=0, max_concurrency=8 * most + 32).remote(
-            spec.storage, self._book, spec.settings, bool(self._callbacks)
+            spec.storage, self._book, spec.settings, bool(self._callbacks), spec.job.validation
         )
         self._events = EventStream(self._coordinator, self._hear)
 
@@ -211,6 +211,8 @@ class TrainRun:
                 self._reported(event.data["row"])
             elif event.kind == "deleted":
                 self.record.deleted.update(event.data["names"])
+            elif event.kind == "validated":
+                self._validated(**event.data)
             elif event.kind in ("missing", "excused"):
                 self._note(event.data["text"])
             elif event.kind == "publish_failed":
@@ -228,6 +230,13 @@ class TrainRun:
                 checkpoint_of(self._spec.storage, row.checkpoint) if row.checkpoint else None
             )
             callback.after_report(self._context, row.all_metrics or [row.metrics], checkpoint)
+
+    def _validated(self, checkpoint: str, metrics: dict[str, Any], text: str) -> None:
+        for row in self.record.checkpoints:
+            if row.checkpoint == checkpoint:
+                row.metrics = {**row.metrics, **metrics}
+        if text:
+            self._note(text)
 
     def _tick(self) -> None:
         self._view.refresh()
@@ -249,7 +258,10 @@ class TrainRun:
     def _finish(self, error: BaseException | None) -> Result:
         if self._coordinator is not None and self.record.attempts:
             with contextlib.suppress(Exception):
-                self._book = ray.get(self._coordinator.checkpoints.remote(), timeout=30)
+                # A run that has succeeded waits for its validations.
+                last = self._coordinator.checkpoints.remote(error is None)
+                self._book = ray.get(last, timeout=None if error is None else 30)
+                self._events.drain()
         if error is None and self._group.workers:
             with contextlib.suppress(Exception):
                 self._backend.on_shutdown(self._group, self._spec.backend_config)

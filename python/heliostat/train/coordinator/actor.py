@@ -14,13 +14,16 @@ from collections import deque
 from typing import Any
 
 from heliostat.train.coordinator.attempt import COLLECTIVE, REPORT, Attempt, pick
-from heliostat.train.coordinator.checkpoint_book import CheckpointBook
+from heliostat.train.coordinator.checkpoint_book import CheckpointBook, Entry
 from heliostat.train.coordinator.publish import Publisher, new_name
 from heliostat.train.coordinator.rendezvous import Round
+from heliostat.train.coordinator.validations import Validations
 from heliostat.train.coordinator.watch import Watch
 from heliostat.train.messages import Event, Reply, ReportedRow, ReportEntry
+from heliostat.train.reported import ReportedCheckpointStatus as Status
 from heliostat.train.settings import TrainSettings
 from heliostat.train.storage.base import Storage
+from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
 
 # Events that the driver has not fetched yet; older ones are dropped.
 _MAX_EVENTS = 100_000
@@ -30,10 +33,16 @@ class TrainCoordinator:
     """One per run. All methods are coroutines: any number of ranks can wait in it."""
 
     def __init__(
-        self, storage: Storage, book: CheckpointBook, settings: TrainSettings, callbacks: bool
+        self,
+        storage: Storage,
+        book: CheckpointBook,
+        settings: TrainSettings,
+        callbacks: bool,
+        validation: ValidationConfig | None = None,
     ) -> None:
         self._settings = settings
         self._publisher = Publisher(storage, book)
+        self._validations = Validations(validation, self._validated)
         self._callbacks = callbacks
         self._attempt: Attempt | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -52,6 +61,8 @@ class TrainCoordinator:
         self._attempt = Attempt(number, world_size)
         self._resize = False
         await self._publisher.clear_staging()
+        for entry in self._publisher.book.entries:  # those that an earlier coordinator has left
+            self._validate(entry)
         self._watch = asyncio.ensure_future(
             Watch(self._attempt, self._settings, self._emit, self._complete).run()
         )
@@ -80,8 +91,11 @@ class TrainCoordinator:
         self._events.clear()
         return batch
 
-    async def checkpoints(self) -> CheckpointBook:
-        """Return the record of all checkpoints."""
+    async def checkpoints(self, validated: bool, timeout_s: float | None = None) -> CheckpointBook:
+        """Return the record of all checkpoints, when all are validated or the time is over."""
+        if validated:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._validations.wait(), timeout_s)
         await self._publisher.settle()
         return self._publisher.book
 
@@ -182,9 +196,23 @@ class TrainCoordinator:
             if self._callbacks:
                 row.all_metrics = [entries[r].metrics for r in sorted(entries)]
             self._emit("report", {"row": row})
+            if row.checkpoint is not None:
+                self._validate(book.entries[-1])
             if self._resize and row.checkpoint is not None:
                 reply.go_on = False
         attempt.settle(REPORT, round_, reply)
+        self._publisher.prune_soon(self._emit)
+
+    def _validate(self, entry: Entry) -> None:
+        if entry.pending is not None:
+            checkpoint = self._publisher.checkpoint(entry.name)
+            self._validations.submit(entry.name, checkpoint, ValidationTaskConfig(**entry.pending))
+
+    async def _validated(
+        self, name: str, status: Status, metrics: dict[str, Any], text: str
+    ) -> None:
+        await self._publisher.validated(name, status, metrics)
+        self._emit("validated", {"checkpoint": name, "metrics": metrics, "text": text})
         self._publisher.prune_soon(self._emit)
 
     def _emit(self, kind: str, data: dict[str, Any]) -> None:

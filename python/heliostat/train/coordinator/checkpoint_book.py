@@ -8,6 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.train.metrics import lookup
+from heliostat.train.reported import ReportedCheckpointStatus as Status
+
+# The lists of the snapshot file that hold what became of validations.
+_ENDED = {
+    Status.VALIDATED: "validated_checkpoint_dir_names",
+    Status.VALIDATION_TIMEOUT: "timed_out_validation_checkpoint_dir_names",
+    Status.VALIDATION_FAILED: "failed_validation_checkpoint_dir_names",
+}
 
 
 @dataclass
@@ -17,6 +25,9 @@ class Entry:
     name: str
     metrics: dict[str, Any]
     report_index: int
+    status: Status = Status.COMMITTED
+    # How it is to be validated, while that has not happened: ``fn_kwargs`` and ``timeout_s``.
+    pending: dict[str, Any] | None = None
 
 
 @dataclass
@@ -47,16 +58,36 @@ class CheckpointBook:
             return (False, 0.0)
         return (True, float(value) if self.score_order == "max" else -float(value))
 
-    def add(self, name: str, metrics: dict[str, Any], index: int) -> list[str]:
+    def add(
+        self,
+        name: str,
+        metrics: dict[str, Any],
+        index: int,
+        pending: dict[str, Any] | None = None,
+    ) -> list[str]:
         """Record the checkpoint of report ``index``; returns the names that are no longer kept.
 
-        The latest is always kept, even where it is not among the best.
+        The latest is always kept, even where it is not among the best, and so is one that waits
+        for its validation (``pending`` says how).
         """
         self.entries = [e for e in self.entries if e.name != name]
-        self.entries.append(Entry(name, metrics, index))
+        status = Status.COMMITTED if pending is None else Status.PENDING_VALIDATION
+        self.entries.append(Entry(name, metrics, index, status, pending))
+        return self._drop()
+
+    def validated(self, name: str, status: Status, metrics: dict[str, Any]) -> list[str]:
+        """Record how a validation ended; returns the names that are no longer kept."""
+        for entry in self.entries:
+            if entry.name == name:
+                entry.status, entry.pending = status, None
+                entry.metrics = {**entry.metrics, **metrics}
+        return self._drop()
+
+    def _drop(self) -> list[str]:
         if self.num_to_keep is None:
             return []
         kept = {id(e) for e in self.ranked()[-self.num_to_keep :]} | {id(self.entries[-1])}
+        kept |= {id(e) for e in self.entries if e.pending is not None}
         dropped = [e.name for e in self.entries if id(e) not in kept]
         self.entries = [e for e in self.entries if id(e) in kept]
         return dropped
@@ -71,11 +102,16 @@ class CheckpointBook:
                 "checkpoint_report_indices": [e.report_index for e in self.entries],
                 "latest_checkpoint_result": rows[-1] if rows else None,
                 "pending_training_results": [],
-                "pending_validation_specs": [],
+                "pending_validation_specs": [
+                    {"checkpoint_dir_name": e.name, **e.pending}
+                    for e in self.entries
+                    if e.pending is not None
+                ],
                 "current_report_index": self.reports,
-                "validated_checkpoint_dir_names": [],
-                "timed_out_validation_checkpoint_dir_names": [],
-                "failed_validation_checkpoint_dir_names": [],
+                **{
+                    key: [e.name for e in self.entries if e.status is status]
+                    for status, key in _ENDED.items()
+                },
             }
         ).encode()
 
@@ -98,10 +134,23 @@ class CheckpointBook:
                 # `entries` is in order of reports: the latest comes last.
                 name = latest["checkpoint_dir_name"]
                 entries.sort(key=lambda e: (e.name == name, e.report_index))
+            _load_validations(content, {e.name: e for e in entries})
             self.entries = entries
             self.reports = int(content.get("current_report_index", len(rows)))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the checkpoint snapshot cannot be read: {error!r}") from error
+
+
+def _load_validations(content: dict[str, Any], entries: dict[str, Entry]) -> None:
+    for status, key in _ENDED.items():
+        for name in content.get(key, []):
+            if name in entries:
+                entries[name].status = status
+    for spec in content.get("pending_validation_specs", []):
+        entry = entries.get(spec.get("checkpoint_dir_name"))
+        if entry is not None:  # Ray's own specs hold other fields
+            entry.status = Status.PENDING_VALIDATION
+            entry.pending = {k: spec.get(k) for k in ("fn_kwargs", "timeout_s")}
 
 
 def _row(entry: Entry) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
+from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.coordinator.attempt import pick
 from heliostat.train.coordinator.checkpoint_book import CheckpointBook
 from heliostat.train.messages import ReportEntry
+from heliostat.train.reported import ReportedCheckpointStatus as Status
 from heliostat.train.storage.base import SNAPSHOT_FILE, Storage
 
 
@@ -46,7 +48,9 @@ class Publisher:
             final = name or self._choose_name(entries)
             await self._do(self._storage.publish, stage, final)
         before = list(self.book.entries)
-        doomed = self.book.add(final, pick(entries).metrics, index)
+        first = pick(entries)
+        pending = vars(first.validation) if first.validation is not None else None
+        doomed = self.book.add(final, first.metrics, index, pending)
         try:
             await self._do(self._storage.write, SNAPSHOT_FILE, self.book.to_json())
         except BaseException:
@@ -69,6 +73,16 @@ class Publisher:
         path = external[0]
         root = self._storage.path.rstrip("/") + "/"
         return path[len(root) :] if path.startswith(root) else path
+
+    async def validated(self, name: str, status: Status, metrics: dict[str, Any]) -> None:
+        """Record how the validation of a checkpoint ended."""
+        self._doomed += self.book.validated(name, status, metrics)
+        await self._do(self._storage.write, SNAPSHOT_FILE, self.book.to_json())
+
+    def checkpoint(self, name: str) -> Checkpoint:
+        """The checkpoint that the book calls ``name``."""
+        path = name if os.path.isabs(name) else self._storage.join(name)
+        return Checkpoint(path, self._storage.filesystem)
 
     def discard(self, names: Iterable[str]) -> None:
         """Have folders removed that no checkpoint became of."""

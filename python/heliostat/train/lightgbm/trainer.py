@@ -10,6 +10,7 @@ from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig
 from heliostat.train.data_parallel_trainer import DataParallelTrainer
 from heliostat.train.lightgbm.config import LightGBMConfig
+from heliostat.train.validation import ValidationConfig
 
 
 class LightGBMTrainer(DataParallelTrainer):
@@ -32,7 +33,7 @@ class LightGBMTrainer(DataParallelTrainer):
         run_config: RunConfig | None = None,
         datasets: dict[str, Any] | None = None,
         dataset_config: DataConfig | None = None,
-        validation_config: Any = None,
+        validation_config: ValidationConfig | None = None,
         metadata: dict[str, Any] | None = None,
         resume_from_checkpoint: Any = None,
         label_column: str | None = None,

@@ -12,6 +12,7 @@ from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.context import get_context
 from heliostat.train.lightning.library import pl
 from heliostat.train.reported import CheckpointUploadMode, report
+from heliostat.train.validation import ValidationTaskConfig
 
 
 class RayTrainReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
@@ -19,7 +20,7 @@ class RayTrainReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
 
     Args:
         checkpoint_upload_mode: See ``heliostat.train.CheckpointUploadMode``. Default SYNC.
-        validation: Refused (ValueError): validation tasks are not available.
+        validation: See ``heliostat.train.report``. Default False.
     """
 
     CHECKPOINT_NAME = "checkpoint.ckpt"
@@ -27,11 +28,10 @@ class RayTrainReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
     def __init__(
         self,
         checkpoint_upload_mode: CheckpointUploadMode | None = None,
-        validation: bool = False,
+        validation: bool | ValidationTaskConfig = False,
     ) -> None:
         super().__init__()
-        if validation:
-            raise ValueError("validation is not available; leave it out.")
+        self._validation = validation
         self._mode = checkpoint_upload_mode or CheckpointUploadMode.SYNC
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
@@ -53,6 +53,7 @@ class RayTrainReportCallback(pl.callbacks.Callback):  # type: ignore[misc]
             metrics,
             checkpoint=Checkpoint.from_directory(folder) if first else None,
             checkpoint_upload_mode=self._mode,
+            validation=self._validation if first else False,
         )
         if first and self._mode is CheckpointUploadMode.SYNC:
             shutil.rmtree(folder, ignore_errors=True)

@@ -9,6 +9,7 @@ from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig
 from heliostat.train.data_parallel_trainer import DataParallelTrainer
 from heliostat.train.torch.config import TorchConfig
+from heliostat.train.validation import ValidationConfig
 
 
 class TorchTrainer(DataParallelTrainer):
@@ -31,7 +32,7 @@ class TorchTrainer(DataParallelTrainer):
         run_config: RunConfig | None = None,
         datasets: dict[str, Any] | None = None,
         dataset_config: DataConfig | None = None,
-        validation_config: Any = None,
+        validation_config: ValidationConfig | None = None,
         metadata: dict[str, Any] | None = None,
         resume_from_checkpoint: Any = None,
     ) -> None:

@@ -72,9 +72,9 @@ class TrainWorker:
         outcome = Outcome(ok=False)
         try:
             _enter(assignment)
-            session = WorkerSession(assignment, coordinator)
-            set_session(session)
             loaded: Job = ray.get(job[0])
+            session = WorkerSession(assignment, coordinator, loaded.validation)
+            set_session(session)
             outcome.value = control.guard(lambda: _call(loaded, session))
             outcome.ok = True
         except AttemptEnded:

@@ -16,13 +16,20 @@ from heliostat.train.messages import Assignment, Reply, ReportEntry
 from heliostat.train.metrics import checked
 from heliostat.train.reported import CheckpointUploadMode, ReportedCheckpoint
 from heliostat.train.storage.base import Storage
+from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
 from heliostat.train.worker.uploads import Uploads
 
 
 class WorkerSession(Session):
     """One per attempt and worker. `report` may be called from any thread of the function."""
 
-    def __init__(self, assignment: Assignment, coordinator: Any) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        coordinator: Any,
+        validation: ValidationConfig | None = None,
+    ) -> None:
+        self._validation = validation
         self._number = assignment.attempt
         self._rank = assignment.world_rank
         self._coordinator = coordinator
@@ -54,10 +61,18 @@ class WorkerSession(Session):
         mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
         delete: bool | None = None,
         upload_fn: Any = None,
+        validation: bool | ValidationTaskConfig = False,
         **_: Any,
     ) -> None:
         """See ``heliostat.train.report``."""
         entry = ReportEntry(checked(metrics), dir_name=dir_name)
+        if validation:
+            if self._validation is None:
+                raise ValueError(
+                    "report(validation=...) needs a trainer with "
+                    "validation_config=ValidationConfig(fn=...)."
+                )
+            entry.validation = self._validation.task(validation)
         if dir_name is not None and ("/" in dir_name or dir_name in ("", ".", "..")):
             raise ValueError(f"checkpoint_dir_name={dir_name!r} must be the name of a folder.")
         with self._lock:
@@ -161,14 +176,14 @@ class WorkerSession(Session):
             raise KeyError(f"There is no dataset {name!r}; the trainer has {sorted(self._shards)}.")
         return self._shards[name]
 
-    def reported(self, wait: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
-        """All checkpoints of the run."""
-        if wait:
-            with contextlib.suppress(TimeoutError):
-                self._uploads.flush(timeout_s)
-        book = self._get(self._coordinator.checkpoints.remote())
+    def reported(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
+        """All checkpoints of the run, when those of this worker are stored."""
+        with contextlib.suppress(TimeoutError):
+            self._uploads.flush(timeout_s)
+        book = self._get(self._coordinator.checkpoints.remote(validated, timeout_s))
         return [
-            ReportedCheckpoint(_checkpoint(self._storage, e.name), e.metrics) for e in book.entries
+            ReportedCheckpoint(_checkpoint(self._storage, e.name), e.metrics, e.status)
+            for e in book.entries
         ]
 
     def finish(self) -> None:

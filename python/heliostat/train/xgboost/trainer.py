@@ -9,6 +9,7 @@ from heliostat.train.boosting import refuse_first_generation
 from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig
 from heliostat.train.data_parallel_trainer import DataParallelTrainer
+from heliostat.train.validation import ValidationConfig
 from heliostat.train.xgboost.config import XGBoostConfig
 
 
@@ -32,7 +33,7 @@ class XGBoostTrainer(DataParallelTrainer):
         run_config: RunConfig | None = None,
         datasets: dict[str, Any] | None = None,
         dataset_config: DataConfig | None = None,
-        validation_config: Any = None,
+        validation_config: ValidationConfig | None = None,
         metadata: dict[str, Any] | None = None,
         resume_from_checkpoint: Any = None,
         label_column: str | None = None,

@@ -1,0 +1,81 @@
+"""Validating checkpoints in tasks of their own, while the training goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from heliostat.train.checkpoint import Checkpoint
+
+
+class ValidationFn(Protocol):
+    """A function that takes a checkpoint, and returns metrics which are added to its own."""
+
+    def __call__(self, checkpoint: Checkpoint, **kwargs: Any) -> dict[str, Any]:
+        """Validate."""
+
+
+@dataclass
+class ValidationTaskConfig:
+    """One validation; passed to ``report(validation=...)``, or as the default of a trainer.
+
+    Attributes:
+        fn_kwargs: Further arguments of the function. They can be stored as JSON.
+        timeout_s: The task is cancelled after so many seconds. Default None: never.
+
+    Raises:
+        ValueError: A timeout that is not positive.
+    """
+
+    fn_kwargs: dict[str, Any] | None = None
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        self.fn_kwargs = self.fn_kwargs or {}
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise ValueError(f"timeout_s={self.timeout_s!r} must be a positive number, or None.")
+
+
+@dataclass
+class ValidationConfig:
+    """What a trainer validates with.
+
+    Attributes:
+        fn: ``fn(checkpoint, **fn_kwargs) -> metrics``.
+        task_config: The default of every validation.
+        ray_remote_kwargs: Options of the task: ``num_cpus``, ``num_gpus``, ``max_retries`` ...
+    """
+
+    fn: ValidationFn
+    task_config: ValidationTaskConfig | None = None
+    ray_remote_kwargs: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.fn):
+            raise ValueError(f"ValidationConfig(fn=...) must be a function, not {self.fn!r}.")
+        self.task_config = self.task_config or ValidationTaskConfig()
+        self.ray_remote_kwargs = dict(self.ray_remote_kwargs or {})
+
+    def task(self, asked: bool | ValidationTaskConfig) -> ValidationTaskConfig:
+        """The validation that ``report`` asks for: its options over the default ones."""
+        default = self.task_config or ValidationTaskConfig()
+        if not isinstance(asked, ValidationTaskConfig):
+            return default
+        kwargs = {**(default.fn_kwargs or {}), **(asked.fn_kwargs or {})}
+        timeout = asked.timeout_s if asked.timeout_s is not None else default.timeout_s
+        return ValidationTaskConfig(kwargs, timeout)
+
+
+def validate(
+    config: ValidationConfig, checkpoint: Checkpoint, fn_kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The task. Raises ValueError when the function returns no metrics."""
+    from heliostat.train.metrics import checked
+
+    found: Any = config.fn(checkpoint, **fn_kwargs)
+    if not isinstance(found, dict):
+        raise ValueError(
+            f"The validation function must return a dict of metrics, not {type(found).__name__}."
+        )
+    return checked(found)
