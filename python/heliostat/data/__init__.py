@@ -65,7 +65,9 @@ _MODULES = (
     "aggregate",
     "collate_fn",
     "context",
+    "dataset",
     "datasource",
+    "datatype",
     "exceptions",
     "expressions",
 )

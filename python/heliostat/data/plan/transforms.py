@@ -119,7 +119,7 @@ class FilterExpression(Transform):
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Evaluate the expression on whole columns."""
         for table in tables:
-            yield table.filter(self.expression(table))
+            yield table.filter(self.expression(table)) if _has_any(table) else table
 
 
 @dataclass
@@ -167,7 +167,7 @@ class MapTables(Transform):
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each table."""
         for table in tables:
-            yield self.function(table)
+            yield self.function(table) if _has_any(table) else table
 
 
 @dataclass
@@ -180,6 +180,11 @@ class MapStream(Transform):
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function once."""
         return self.function(tables)
+
+
+def _has_any(table: Any) -> bool:
+    """Whether it has rows or columns: what nothing came into has neither."""
+    return bool(table.num_columns or table.num_rows)
 
 
 def _with_rows(tables: Tables, empty: list[Any]) -> Tables:

@@ -1,0 +1,18 @@
+"""What the data tests share: no progress lines, and the module under test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the data library needs pyarrow")
+
+
+@pytest.fixture
+def rd(ray_start: Any) -> Any:
+    """``ray.data`` with a running cluster and without progress."""
+    import ray.data
+
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    return ray.data
