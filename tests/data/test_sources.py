@@ -62,7 +62,7 @@ def test_range(rd: Any) -> None:
     assert dataset.count() == 1000
     assert dataset.take(2) == [{"id": 0}, {"id": 1}]
     assert sorted(column(dataset, "id")) == list(range(1000))
-    assert rd.range(7, override_num_blocks=3).materialize().num_blocks() == 3
+    assert rd.range(6, override_num_blocks=3).materialize().num_blocks() == 3
 
 
 @pytest.mark.contract("F10.02")

@@ -37,7 +37,7 @@ def consume(iterators: list[Any], epochs: int = 1, batch_size: int = 3) -> list[
 
 
 @pytest.mark.contract("F10.15")
-@pytest.mark.parametrize("blocks", [1, 2, 8, 40])
+@pytest.mark.parametrize("blocks", [1, 20])
 def test_consumers_share_the_rows(rd: Any, blocks: int) -> None:
     iterators = rd.range(83, override_num_blocks=blocks).streaming_split(3)
     for epoch in zip(*consume(iterators, epochs=2), strict=True):
@@ -45,7 +45,7 @@ def test_consumers_share_the_rows(rd: Any, blocks: int) -> None:
 
 
 @pytest.mark.contract("F10.15")
-@pytest.mark.parametrize("blocks", [1, 3, 16])
+@pytest.mark.parametrize("blocks", [1, 16])
 def test_equal_shares_drop_what_is_left_over(rd: Any, blocks: int) -> None:
     iterators = rd.range(83, override_num_blocks=blocks).streaming_split(3, equal=True)
     for epoch in zip(*consume(iterators, epochs=2), strict=True):

@@ -33,6 +33,9 @@ class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarro
         """The Arrow type of the elements."""
         return self.storage_type.field("data").type.value_type
 
+    def __hash__(self) -> int:
+        return hash((self.extension_name, self.storage_type, self._ndim))
+
     def __arrow_ext_serialize__(self) -> bytes:
         return str(self._ndim).encode()
 
@@ -46,6 +49,9 @@ class PythonObjectType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no
 
     def __init__(self) -> None:
         super().__init__(pa.large_binary(), "heliostat.python_object")
+
+    def __hash__(self) -> int:
+        return hash(self.extension_name)
 
     def __arrow_ext_serialize__(self) -> bytes:
         return b""

@@ -48,6 +48,7 @@ class Write(Base):
             TaskPoolStrategy(concurrency),
             remote,
             min_rows or 0,
+            begins_stage=bool(min_rows),
         )
         for _ in self._bundles(plan):
             pass

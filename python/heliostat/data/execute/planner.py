@@ -114,7 +114,7 @@ def chain(plan: Map | Read) -> tuple[list[Map], Operator, bool]:
 
 
 def _joins(earlier: Map, later: Map) -> bool:
-    if isinstance(later.compute, ActorPoolStrategy) or later.remote_args_fn is not None:
+    if isinstance(later.compute, ActorPoolStrategy) or _is_apart(later):
         return False
     return (
         earlier.compute == later.compute
@@ -124,11 +124,15 @@ def _joins(earlier: Map, later: Map) -> bool:
 
 
 def _reads_in(read: Read, step: Map) -> bool:
-    if isinstance(step.compute, ActorPoolStrategy) or step.remote_args_fn is not None:
+    if isinstance(step.compute, ActorPoolStrategy) or _is_apart(step):
         return False
     size = step.compute.size
     alike = not read.remote_args or _plain(read.remote_args) == _plain(step.remote_args)
     return alike and (read.concurrency is None or read.concurrency == size) and size is None
+
+
+def _is_apart(step: Map) -> bool:
+    return step.begins_stage or step.remote_args_fn is not None
 
 
 def _plain(remote_args: dict[str, Any]) -> dict[str, Any]:

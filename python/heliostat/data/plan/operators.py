@@ -157,6 +157,7 @@ class Map(Operator):
     min_rows: int = 0  # blocks are joined until they have that many rows
     keeps_rows: bool = False  # one row out for each row in, so that counting need not run it
     remote_args_fn: Callable[[], dict[str, Any]] | None = None
+    begins_stage: bool = False  # never joined with the step before it
 
     @property
     def inputs(self) -> tuple[Operator, ...]:

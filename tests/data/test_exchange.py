@@ -1,0 +1,197 @@
+"""Shuffles, sorts, groups, joins: what needs all blocks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+
+CLUSTER = {"num_cpus": 4}
+
+
+def ids(dataset: Any) -> list[int]:
+    return [row["id"] for row in dataset.take_all()]
+
+
+@pytest.mark.contract("F10.11")
+def test_random_shuffle(rd: Any) -> None:
+    dataset = rd.range(500, override_num_blocks=5)
+    mixed = ids(dataset.random_shuffle(seed=1))
+    assert sorted(mixed) == list(range(500))
+    assert mixed != list(range(500))
+    # No block holds only what one block held before.
+    assert all(max(mixed[i : i + 50]) - min(mixed[i : i + 50]) > 200 for i in range(0, 500, 50))
+
+
+@pytest.mark.contract("F10.11")
+def test_a_seed_repeats_the_shuffle(rd: Any) -> None:
+    dataset = rd.range(100, override_num_blocks=4).materialize()
+    first, again, other = (ids(dataset.random_shuffle(seed=s)) for s in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.contract("F10.11")
+def test_the_order_of_blocks(rd: Any) -> None:
+    dataset = rd.range(100, override_num_blocks=20).materialize()
+    mixed = ids(dataset.randomize_block_order(seed=3))
+    assert sorted(mixed) == list(range(100))
+    assert mixed != list(range(100))
+    assert all(mixed[i + 1] == mixed[i] + 1 for i in range(0, 100, 5))
+
+
+@pytest.mark.contract("F10.11")
+def test_repartition(rd: Any) -> None:
+    dataset = rd.range(10, override_num_blocks=7)
+
+    def sizes(made: Any) -> list[int]:
+        found = made.materialize()
+        assert sorted(ids(found)) == list(range(10))
+        return sorted(t.num_rows for t in ray.get(found.to_arrow_refs()))
+
+    assert sizes(dataset.repartition(3)) == [3, 3, 4]
+    assert len(sizes(dataset.repartition(3, shuffle=True))) == 3
+    assert len(sizes(dataset.repartition(20))) == 20
+    for wrong in ({}, {"num_blocks": 2, "target_num_rows_per_block": 2}):
+        with pytest.raises(ValueError, match=r"num_blocks|target"):
+            dataset.repartition(**wrong)
+
+
+@pytest.mark.contract("F10.11")
+@pytest.mark.heliostat_only("Ray joins no small blocks unless strict=True")
+def test_blocks_of_a_number_of_rows(rd: Any) -> None:
+    made = rd.range(10, override_num_blocks=7).repartition(target_num_rows_per_block=4)
+    assert [t.num_rows for t in ray.get(made.to_arrow_refs())] == [4, 4, 2]
+    assert ids(made) == list(range(10))
+
+
+@pytest.mark.contract("F10.11")
+def test_sort(rd: Any) -> None:
+    dataset = rd.range(300, override_num_blocks=6).random_shuffle(seed=1)
+    assert ids(dataset.sort("id")) == list(range(300))
+    assert ids(dataset.sort("id", descending=True)) == list(range(299, -1, -1))
+    with pytest.raises(ValueError, match="key"):
+        dataset.sort(None)
+
+
+@pytest.mark.contract("F10.11")
+def test_sort_by_several_columns(rd: Any) -> None:
+    rng = np.random.default_rng(0)
+    rows = [{"a": int(a), "b": str(b)} for a, b in rng.integers(0, 6, (60, 2))]
+    dataset = rd.from_items(rows, override_num_blocks=5)
+    found = dataset.sort(["a", "b"], descending=[True, False]).take_all()
+    assert found == sorted(rows, key=lambda r: (-r["a"], r["b"]))
+
+
+@pytest.mark.contract("F10.12")
+def test_groups(rd: Any) -> None:
+    dataset = rd.from_items([{"k": i % 3, "v": i} for i in range(30)])
+
+    def by_key(made: Any) -> list[Any]:
+        rows = sorted(made.take_all(), key=lambda row: row["k"])
+        return [next(v for n, v in row.items() if n != "k") for row in rows]
+
+    groups = dataset.groupby("k")
+    assert by_key(groups.count()) == [10, 10, 10]
+    assert by_key(groups.sum("v")) == [135, 145, 155]
+    assert by_key(groups.min("v")) == [0, 1, 2]
+    assert by_key(groups.max("v")) == [27, 28, 29]
+    assert by_key(groups.mean("v")) == [13.5, 14.5, 15.5]
+    assert by_key(groups.std("v")) == pytest.approx([np.std(range(0, 30, 3), ddof=1)] * 3)
+    assert set(groups.sum("v").columns()) == {"k", "sum(v)"}
+
+
+@pytest.mark.contract("F10.12")
+def test_functions_of_groups(rd: Any) -> None:
+    dataset = rd.from_items([{"k": i % 3, "v": i} for i in range(10)])
+    made = dataset.groupby("k").map_groups(lambda g: {"k": g["k"][:1], "n": [len(g["v"])]})
+    assert sorted((row["k"], row["n"]) for row in made.take_all()) == [(0, 4), (1, 3), (2, 3)]
+
+
+@pytest.mark.contract("F10.12")
+def test_aggregates_of_the_whole(rd: Any) -> None:
+    dataset = rd.range(10)
+    assert (dataset.sum("id"), dataset.min("id"), dataset.max("id")) == (45, 0, 9)
+    assert (dataset.mean("id"), dataset.std("id")) == pytest.approx((4.5, 3.0276503540974917))
+    assert sorted(dataset.unique("id")) == list(range(10))
+    assert dataset.filter(lambda row: False).sum("id") is None
+
+
+@pytest.mark.contract("F10.12", "F10.13")
+def test_missing_values(rd: Any) -> None:
+    from ray.data.aggregate import Count, Mean, Min, Sum
+
+    dataset = rd.from_items([{"v": 1.0}, {"v": None}, {"v": 3.0}], override_num_blocks=3)
+    made = dataset.aggregate(
+        Sum("v"), Mean("v"), Min("v"), Count(), Count("v", ignore_nulls=True, alias_name="there")
+    )
+    assert made == {"sum(v)": 4.0, "mean(v)": 2.0, "min(v)": 1.0, "count()": 3, "there": 2}
+    assert dataset.sum("v", ignore_nulls=False) is None
+
+
+@pytest.mark.contract("F10.13")
+def test_further_aggregations(rd: Any) -> None:
+    from ray.data import aggregate as agg
+
+    rows = [{"v": v} for v in (-4, 0, 1, 1, 2)]
+    dataset = rd.from_items(rows, override_num_blocks=2)
+    made = dataset.aggregate(
+        agg.AbsMax("v"), agg.Quantile("v", 0.5), agg.Std("v", ddof=0), agg.CountDistinct("v"),
+        agg.ZeroPercentage("v"), agg.MissingValuePercentage("v"),
+    )  # fmt: skip
+    assert made["abs_max(v)"] == 4
+    assert made["quantile(v)"] == 1
+    assert math.isclose(made["std(v)"], np.std([-4, 0, 1, 1, 2]))
+    assert made["count_distinct(v)"] == 4
+    assert made["zero_pct(v)"] == 20
+    assert made["missing_pct(v)"] == 0
+    kept = dataset.aggregate(agg.Unique("v"), agg.AsList("v"))
+    assert sorted(kept["unique(v)"]) == [-4, 0, 1, 2]
+    assert sorted(kept["list(v)"]) == [-4, 0, 1, 1, 2]
+
+
+@pytest.mark.contract("F10.14")
+def test_union_and_zip(rd: Any) -> None:
+    a, b = rd.range(5), rd.range(3)
+    assert sorted(ids(a.union(b))) == sorted([*range(5), *range(3)])
+    zipped = a.zip(rd.range(5, override_num_blocks=2).map_batches(lambda x: {"id": x["id"] * 2}))
+    assert zipped.take_all() == [{"id": i, "id_1": 2 * i} for i in range(5)]
+    with pytest.raises(ValueError, match="different number of rows"):
+        a.zip(b).materialize()
+
+
+@pytest.mark.contract("F10.14")
+@pytest.mark.heliostat_only("Ray's joins need polars, which the oracle has not")
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("inner", [2, 3]),
+        ("left_outer", [0, 1, 2, 3]),
+        ("right_outer", [2, 3, 4]),
+        ("full_outer", [0, 1, 2, 3, 4]),
+        ("left_semi", [2, 3]),
+        ("left_anti", [0, 1]),
+        ("right_anti", [4]),
+    ],
+)
+def test_joins(rd: Any, kind: str, expected: list[int]) -> None:
+    left = rd.from_items([{"id": i, "l": f"l{i}"} for i in range(4)])
+    right = rd.from_items([{"id": i, "r": f"r{i}"} for i in (2, 3, 4)])
+    made = left.join(right, kind, 2)
+    rows = {row["id"]: row for row in made.take_all()}
+    assert sorted(rows) == expected
+    if kind == "full_outer":
+        assert rows[0] == {"id": 0, "l": "l0", "r": None}
+        assert rows[3] == {"id": 3, "l": "l3", "r": "r3"}
+
+
+@pytest.mark.contract("F10.14")
+@pytest.mark.heliostat_only("Ray's joins need polars, which the oracle has not")
+def test_wrong_joins(rd: Any) -> None:
+    with pytest.raises(ValueError, match="join type"):
+        rd.range(2).join(rd.range(2), "sideways", 1)
+    with pytest.raises(ValueError, match="key column"):
+        rd.range(2).join(rd.range(2), "inner", 1, on=("zz",)).materialize()

@@ -1,0 +1,188 @@
+"""Reading and writing files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+CLUSTER = {"num_cpus": 4}
+
+
+def ids(dataset: Any) -> list[int]:
+    return [row["id"] for row in dataset.take_all()]
+
+
+@pytest.mark.contract("F10.03", "F10.24")
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_what_is_written_is_read(rd: Any, tmp_path: Path, kind: str) -> None:
+    rows = [{"id": i, "s": f"é{i}", "f": i / 2} for i in range(20)]
+    folder = str(tmp_path / "out")
+    getattr(rd.from_items(rows, override_num_blocks=3), f"write_{kind}")(folder)
+    assert len(list(Path(folder).glob(f"*.{kind}"))) == 3
+    found = getattr(rd, f"read_{kind}")(folder)
+    assert sorted(found.take_all(), key=lambda row: row["id"]) == rows
+    assert found.count() == 20
+
+
+@pytest.mark.contract("F10.24")
+def test_tensors_in_parquet(rd: Any, tmp_path: Path) -> None:
+    array = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
+    rd.from_numpy(array).write_parquet(str(tmp_path))
+    np.testing.assert_array_equal(rd.read_parquet(str(tmp_path)).take_batch()["data"], array)
+
+
+@pytest.mark.contract("F10.03")
+def test_parquet_reads_only_what_is_asked_for(rd: Any, tmp_path: Path) -> None:
+    table = pa.table({"id": range(100), "x": [str(i) for i in range(100)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10)
+    path = str(tmp_path / "a.parquet")
+    assert rd.read_parquet(path, columns=["id"]).columns() == ["id"]
+    few = rd.read_parquet(path, filter=pads.field("id") < 5)
+    assert sorted(ids(few)) == [0, 1, 2, 3, 4]
+    assert rd.read_parquet(path).count() == 100
+    many = rd.read_parquet(path, override_num_blocks=5)
+    assert sorted(ids(many)) == list(range(100))
+
+
+@pytest.mark.contract("F10.03", "F10.24")
+def test_partitions(rd: Any, tmp_path: Path) -> None:
+    rows = [{"k": f"g {i % 2}", "id": i} for i in range(6)]
+    rd.from_items(rows).write_parquet(str(tmp_path), partition_cols=["k"])
+    assert len([p for p in tmp_path.iterdir() if p.name.startswith("k=")]) == 2
+    found = rd.read_parquet(str(tmp_path)).take_all()
+    assert sorted(found, key=lambda row: row["id"]) == rows
+
+
+@pytest.mark.contract("F10.03")
+def test_partitions_of_folders_and_filters(rd: Any, tmp_path: Path) -> None:
+    from ray.data.datasource import Partitioning, PathPartitionFilter
+
+    for year in (2023, 2024):
+        folder = tmp_path / f"year={year}"
+        folder.mkdir()
+        (folder / "a.csv").write_text(f"id\n{year}\n")
+    typed = rd.read_csv(str(tmp_path), partitioning=Partitioning("hive", field_types={"year": int}))
+    assert sorted(r["year"] for r in typed.take_all()) == [2023, 2024]
+    chosen = PathPartitionFilter.of(lambda found: found["year"] == "2024")
+    assert ids(rd.read_csv(str(tmp_path), partition_filter=chosen)) == [2024]
+
+
+@pytest.mark.contract("F10.03")
+def test_paths(rd: Any, tmp_path: Path) -> None:
+    for i in range(3):
+        (tmp_path / f"{i}.csv").write_text(f"id\n{i}\n")
+    (tmp_path / ".hidden.csv").write_text("id\n99\n")
+    (tmp_path / "note.txt").write_text("none of it")
+    assert ids(rd.read_csv([str(tmp_path / "2.csv"), str(tmp_path / "0.csv")])) == [2, 0]
+    some = rd.read_csv(str(tmp_path), file_extensions=["csv"], include_paths=True)
+    assert sorted(Path(row["path"]).name for row in some.take_all()) == ["0.csv", "1.csv", "2.csv"]
+    uri = rd.read_csv((tmp_path / "1.csv").as_uri())
+    assert ids(uri) == [1]
+    mixed = rd.read_csv(str(tmp_path), file_extensions=["csv"], shuffle="files")
+    assert sorted(ids(mixed)) == [0, 1, 2]
+
+
+@pytest.mark.contract("F10.03")
+def test_what_is_not_there(rd: Any, tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.csv")
+    with pytest.raises(FileNotFoundError):
+        rd.read_csv(missing)
+    with pytest.raises(FileNotFoundError):
+        rd.read_parquet(missing)
+    (tmp_path / "0.csv").write_text("id\n0\n")
+    found = rd.read_csv([missing, str(tmp_path / "0.csv")], ignore_missing_paths=True)
+    assert ids(found) == [0]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="No files found"):
+        rd.read_csv(str(tmp_path / "empty")).materialize()
+
+
+@pytest.mark.contract("F10.03")
+@pytest.mark.parametrize("style", ["pyarrow", "fsspec"])
+def test_filesystems(rd: Any, tmp_path: Path, style: str) -> None:
+    if style == "pyarrow":
+        filesystem: Any = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
+        folder = "data"
+    else:
+        fsspec = pytest.importorskip("fsspec")
+        filesystem, folder = fsspec.filesystem("file"), str(tmp_path / "data")
+    rd.range(5).write_parquet(folder, filesystem=filesystem)
+    assert sorted(ids(rd.read_parquet(folder, filesystem=filesystem))) == [0, 1, 2, 3, 4]
+    assert (tmp_path / "data").is_dir()
+
+
+@pytest.mark.contract("F10.03")
+def test_lines_bytes_and_arrays(rd: Any, tmp_path: Path) -> None:
+    text = tmp_path / "t.txt"
+    text.write_text("a\n\nb\n")
+    assert rd.read_text(str(text)).take_all() == [{"text": "a"}, {"text": "b"}]
+    assert rd.read_text(str(text), drop_empty_lines=False).count() == 3
+    assert rd.read_binary_files(str(text)).take_all() == [{"bytes": b"a\n\nb\n"}]
+    np.save(tmp_path / "x.npy", np.arange(4))
+    assert [r["data"] for r in rd.read_numpy(str(tmp_path / "x.npy")).take_all()] == [0, 1, 2, 3]
+
+
+@pytest.mark.contract("F10.03")
+def test_json_of_both_kinds(rd: Any, tmp_path: Path) -> None:
+    rows = [{"id": i, "nested": {"x": [i]}} for i in range(3)]
+    (tmp_path / "list.json").write_text(json.dumps(rows))
+    (tmp_path / "lines.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    for name in ("list.json", "lines.jsonl"):
+        assert rd.read_json(str(tmp_path / name)).take_all() == rows
+
+
+@pytest.mark.contract("F10.03", "F10.24")
+def test_pictures(rd: Any, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="pictures need Pillow")
+    for i in range(3):
+        image.new("RGB", (4 + i, 5), (i, 0, 0)).save(tmp_path / f"{i}.png")
+    batch = rd.read_images(str(tmp_path)).take_batch()
+    assert sorted(a.shape for a in batch["image"]) == [(5, 4, 3), (5, 5, 3), (5, 6, 3)]
+    small = rd.read_images(str(tmp_path), size=(2, 3), mode="L").take_batch()
+    assert small["image"].shape == (3, 2, 3)
+    out = tmp_path / "out"
+    rd.from_numpy(np.zeros((2, 4, 4, 3), np.uint8)).write_images(str(out), column="data")
+    assert rd.read_images(str(out)).count() == 2
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    with pytest.raises(Exception, match=r"bad\.png"):
+        rd.read_images(str(tmp_path / "bad.png")).materialize()
+
+
+@pytest.mark.contract("F10.24")
+def test_folders_that_are_there(rd: Any, tmp_path: Path) -> None:
+    folder = str(tmp_path / "out")
+    rd.range(2).write_parquet(folder)
+    rd.range(2).write_parquet(folder)
+    assert rd.read_parquet(folder).count() == 4
+    rd.range(2).write_parquet(folder, mode=rd.SaveMode.IGNORE)
+    assert rd.read_parquet(folder).count() == 4
+    rd.range(3).write_parquet(folder, mode=rd.SaveMode.OVERWRITE)
+    assert rd.read_parquet(folder).count() == 3
+    with pytest.raises(ValueError, match="already exists"):
+        rd.range(2).write_parquet(folder, mode=rd.SaveMode.ERROR)
+
+
+@pytest.mark.contract("F10.24")
+def test_rows_of_a_file(rd: Any, tmp_path: Path) -> None:
+    dataset = rd.range(20, override_num_blocks=10)
+    dataset.write_parquet(str(tmp_path / "few"), min_rows_per_file=10)
+    assert len(list((tmp_path / "few").iterdir())) == 2
+    one = rd.range(20, override_num_blocks=1)
+    one.write_parquet(str(tmp_path / "many"), max_rows_per_file=5)
+    assert sorted(pq.read_table(p).num_rows for p in (tmp_path / "many").iterdir()) == [5] * 4
+
+
+@pytest.mark.contract("F10.20")
+@pytest.mark.heliostat_only("Ray names files only after an execution")
+def test_the_files_of_a_dataset(rd: Any, tmp_path: Path) -> None:
+    rd.range(4, override_num_blocks=2).write_csv(str(tmp_path))
+    found = rd.read_csv(str(tmp_path)).map(lambda row: row).input_files()
+    assert found == sorted(str(p) for p in tmp_path.iterdir())
