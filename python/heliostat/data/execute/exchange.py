@@ -16,6 +16,7 @@ from heliostat.data.context import DataContext
 from heliostat.data.execute.launch import arguments
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
+from heliostat.data.execute.taking import DEATHS, next_block
 from heliostat.data.execute.work import Stage, run_stage
 from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import MapStream
@@ -35,9 +36,12 @@ def _call(function: Callable[..., Any], cut: Any, extra: tuple[Any, ...], given:
 class _Job:
     """A task that makes blocks."""
 
+    start: Callable[[int], Any]  # of how many blocks to leave out
     generator: Any
     outputs: list[Bundle] = field(default_factory=list)
     ended: bool = False
+    blocks: int = 0  # taken so far
+    deaths: int = 0
 
 
 class Tasks:
@@ -130,11 +134,21 @@ class Tasks:
                 inputs, function = planned
                 stage = Stage([MapStream(function, self.name)], self.block_bytes, self.context)
                 cuts, given = arguments(inputs)
-                run = remote.options(**self._options(num_returns="streaming"))
-                running.append(_Job(run.remote(stage.key, [ray.put(stage)], number, cuts, *given)))
+                run = remote.options(**self._options(num_returns="streaming", max_retries=0))
+                holder = [ray.put(stage)]
+
+                def start(
+                    skip: int,
+                    run: Any = run,
+                    fixed: tuple[Any, ...] = (stage.key, holder, number),
+                    rest: tuple[Any, ...] = (cuts, *given),
+                ) -> Any:
+                    return run.remote(*fixed, skip, *rest)
+
+                running.append(_Job(start, start(0)))
                 number += 1
                 self._count()
-                del inputs, given, planned
+                del inputs, given, planned, start
             if not running:
                 break
             self._pending = [job.generator for job in running if not job.ended]
@@ -152,17 +166,20 @@ class Tasks:
         self._pending = []
 
     def _take(self, job: _Job) -> None:
-        block = next(job.generator, None)
-        if block is None:
+        try:
+            taken = next_block(job.generator)
+        except DEATHS:
+            job.deaths += 1
+            if job.deaths > self.context.max_task_retries_on_death:
+                raise
+            job.generator = job.start(job.blocks)
+            return
+        if taken is None:
             job.ended = True
             return
-        about_ref = next(job.generator, None)
-        if about_ref is None:
-            ray.get(block)  # an error
-        about = ray.get(about_ref)
-        job.outputs.append(
-            Bundle(block, about.num_rows, about.size_bytes, about.schema, node=about.node)
-        )
+        bundle, about = taken
+        job.outputs.append(bundle)
+        job.blocks += 1
         if self.stats is not None:
             self.stats.block(about)
 

@@ -12,7 +12,6 @@ from heliostat.data.plan.operators import ActorPoolStrategy, Bundle
 
 # Items of a task that nobody has taken yet, a block and its metadata being two: then it pauses.
 UNTAKEN_MAX = 4
-RESTARTS_MAX = 10
 
 
 def arguments(inputs: list[Any]) -> tuple[list[tuple[int, int] | None], list[Any]]:
@@ -49,7 +48,7 @@ class TaskLauncher:
         self.cpus = cpus_of(remote_args)
         options = dict(remote_args)
         options.setdefault("num_cpus", self.cpus)
-        options.setdefault("max_retries", stage.context.max_task_retries_on_death)
+        options["max_retries"] = 0  # see `taking`
         options["num_returns"] = "streaming"
         options.setdefault("_generator_backpressure_num_objects", UNTAKEN_MAX)
         if limits.nodes > 1:
@@ -67,15 +66,15 @@ class TaskLauncher:
         # One more than fits, so that a worker finds its next task waiting.
         return running == 0 or (running - 1) * self.cpus < free_cpus
 
-    def start(self, index: int, inputs: list[Any], free_cpus: float) -> Any:
-        """Begin task number ``index``; returns its generator."""
+    def start(self, index: int, skip: int, inputs: list[Any], free_cpus: float) -> Any:
+        """Begin task number ``index`` after its first ``skip`` blocks; returns its generator."""
         cuts, given = arguments(inputs)
         # Training workers may hold every CPU while they wait for data: feed them all the same.
         starved = self._default_cpus and free_cpus < self.cpus
         run = self._run_without_cpu if starved else self._run
-        return run.remote(self._stage.key, self._holder, index, cuts, *given)
+        return run.remote(self._stage.key, self._holder, index, skip, cuts, *given)
 
-    def on_done(self, generator: Any) -> None:
+    def on_done(self, generator: Any, died: bool = False) -> None:
         """A task has ended."""
 
     def cancel(self, generator: Any) -> None:
@@ -103,8 +102,7 @@ class ActorLauncher:
         self.cpus = cpus_of(remote_args)
         options = dict(remote_args)
         options.setdefault("num_cpus", self.cpus)
-        options.setdefault("max_restarts", RESTARTS_MAX)
-        options.setdefault("max_task_retries", RESTARTS_MAX)
+        options["max_restarts"] = options["max_task_retries"] = 0  # see `taking`
         if limits.nodes > 1:
             options.setdefault("scheduling_strategy", stage.context.scheduling_strategy)
         options.pop("max_retries", None)
@@ -113,11 +111,13 @@ class ActorLauncher:
         self._class = ray.remote(MapWorker)
         self._pool: dict[Any, int] = {}
         self._busy: dict[int, Any] = {}
+        self._made = False
         self.actors = 0
 
     def has_room(self, running: int, free_cpus: float) -> bool:
         """Whether an actor can take one more task, after adding one if that helps."""
-        while len(self._pool) < self._strategy.initial_size:
+        least = self._strategy.min_size if self._made else self._strategy.initial_size
+        while len(self._pool) < least:
             self._add(free_cpus)
         if any(n == 0 for n in self._pool.values()):
             return True
@@ -134,22 +134,31 @@ class ActorLauncher:
         actor = self._class.options(**options).remote(self._holder)
         self._pool[actor] = 0
         self.actors += 1
+        self._made = True
 
-    def start(self, index: int, inputs: list[Any], free_cpus: float) -> Any:
-        """Send task number ``index``; returns its generator."""
+    def start(self, index: int, skip: int, inputs: list[Any], free_cpus: float) -> Any:
+        """Send task number ``index`` after its first ``skip`` blocks; returns its generator."""
+        if not self._pool:
+            self._add(free_cpus)
         actor = min(self._pool, key=lambda a: self._pool[a])
         cuts, given = arguments(inputs)
         method = actor.run.options(
             num_returns="streaming", _generator_backpressure_num_objects=UNTAKEN_MAX
         )
-        generator = method.remote(index, cuts, *given)
+        generator = method.remote(index, skip, cuts, *given)
         self._pool[actor] += 1
         self._busy[id(generator)] = actor
         return generator
 
-    def on_done(self, generator: Any) -> None:
-        """A task has ended."""
-        self._pool[self._busy.pop(id(generator))] -= 1
+    def on_done(self, generator: Any, died: bool = False) -> None:
+        """A task has ended; if it died, so has its actor, and another one takes its place."""
+        actor = self._busy.pop(id(generator))
+        if not died:
+            self._pool[actor] -= 1
+        elif self._pool.pop(actor, None) is not None:
+            self.actors -= 1
+            with contextlib.suppress(Exception):
+                ray.kill(actor)
 
     def cancel(self, generator: Any) -> None:
         """Nobody wants the task's result; the pool ends soon."""

@@ -7,14 +7,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-import heliostat as ray
-from heliostat.data.block import BlockMetadata
 from heliostat.data.context import DataContext
 from heliostat.data.exceptions import UserCodeException
 from heliostat.data.execute.launch import ActorLauncher, TaskLauncher
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
+from heliostat.data.execute.taking import DEATHS, next_block
 from heliostat.data.plan.operators import Bundle, ReadTask
+from heliostat.exceptions import TaskCancelledError
 
 logger = logging.getLogger("heliostat.data")
 
@@ -33,6 +33,9 @@ class Running:
     outputs: deque[Bundle] = field(default_factory=deque)
     output_bytes: float = 0.0
     ended: bool = False
+    index: int = 0
+    blocks: int = 0  # taken so far
+    deaths: int = 0
 
 
 class MapOperator(Physical):
@@ -101,8 +104,14 @@ class MapOperator(Physical):
         size = sum(max(0.0, g.size) for g in group)
         expected = self.expected_bytes() or size
         free = self._limits.free_cpus(self.cpus_used())
-        generator = self._launcher.start(self.stats.tasks, group, free)
-        task = Running(generator, group, 0.0 if isinstance(group[0], ReadTask) else size, expected)
+        generator = self._launcher.start(self.stats.tasks, 0, group, free)
+        task = Running(
+            generator,
+            group,
+            0.0 if isinstance(group[0], ReadTask) else size,
+            expected,
+            index=self.stats.tasks,
+        )
         self._tasks.append(task)
         self._by_id[id(generator)] = task
         self.stats.tasks += 1
@@ -135,38 +144,41 @@ class MapOperator(Physical):
         task = self._by_id.get(id(waitable))
         if task is None:
             return
-        first = next(waitable, None)
-        if first is None:
+        try:
+            taken = next_block(waitable)
+        except DEATHS as error:
+            if task.deaths >= self._context.max_task_retries_on_death:
+                self._fail(task, error)
+            else:
+                self._again(task)
+            return
+        except Exception as error:
+            self._fail(task, error)
+            return
+        if taken is None:
             self._end(task)
             return
-        second = next(waitable, None)
-        if second is None:  # a single item is an error
-            self._fail(task, first)
-            return
-        about: BlockMetadata = ray.get(second)
-        schema = about.schema
-        bundle = Bundle(
-            first,
-            about.num_rows,
-            about.size_bytes,
-            schema,
-            files=tuple(about.input_files),
-            node=about.node,
-        )
+        bundle, about = taken
         task.outputs.append(bundle)
         task.output_bytes += bundle.size
+        task.blocks += 1
         self.stats.block(about)
 
-    def _fail(self, task: Running, ref: Any) -> None:
-        try:
-            ray.get(ref)
-        except Exception as error:
+    def _again(self, task: Running) -> None:
+        """Begin a task again whose process died."""
+        task.deaths += 1
+        self.stats.deaths += 1
+        del self._by_id[id(task.generator)]
+        self._launcher.on_done(task.generator, died=True)
+        free = self._limits.free_cpus(self.cpus_used())
+        task.generator = self._launcher.start(task.index, task.blocks, task.inputs, free)
+        self._by_id[id(task.generator)] = task
+
+    def _fail(self, task: Running, error: Exception) -> None:
+        if not (isinstance(error, TaskCancelledError) and self.stopped):
             allowed = self._context.max_errored_blocks
-            if isinstance(error, ray.exceptions.TaskCancelledError) and self.stopped:
-                self._end(task)
-                return
             if 0 <= allowed <= self.stats.failed:
-                raise
+                raise error
             self.stats.failed += 1
             kind = "its function" if isinstance(error, UserCodeException) else "its task"
             logger.warning(
@@ -177,16 +189,16 @@ class MapOperator(Physical):
                 allowed,
                 error,
             )
-        self._end(task)
+        self._end(task, died=isinstance(error, DEATHS))
 
-    def _end(self, task: Running) -> None:
+    def _end(self, task: Running, died: bool = False) -> None:
         task.ended = True
         task.inputs.clear()
         task.input_bytes = 0.0
         self._made_bytes += task.output_bytes
         self._ended_tasks += 1
         del self._by_id[id(task.generator)]
-        self._launcher.on_done(task.generator)
+        self._launcher.on_done(task.generator, died)
         task.generator = None
 
     def work(self) -> None:
