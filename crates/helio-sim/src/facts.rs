@@ -107,9 +107,7 @@ impl Facts {
             | ErrorKind::OutOfMemory
             | ErrorKind::StoreFull
             | ErrorKind::OutOfDisk
-            | ErrorKind::ObjectFreed
-            | ErrorKind::TaskGroupRemoved
-            | ErrorKind::ActorGroupRemoved => false,
+            | ErrorKind::ObjectFreed => false,
         }
     }
 
