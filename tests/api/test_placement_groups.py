@@ -208,7 +208,9 @@ def test_tasks_of_a_removed_group() -> None:
     for ref in waits:
         with pytest.raises(ray.exceptions.TaskPlacementGroupRemoved):
             ray.get(ref, timeout=20)
-    with pytest.raises((ray.exceptions.TaskPlacementGroupRemoved, ray.exceptions.WorkerCrashedError)):
+    with pytest.raises(
+        (ray.exceptions.TaskPlacementGroupRemoved, ray.exceptions.WorkerCrashedError)
+    ):
         ray.get(runs, timeout=20)
     if IS_HELIOSTAT:  # Ray lets it wait for ever
         with pytest.raises(ray.exceptions.TaskPlacementGroupRemoved):

@@ -8,6 +8,13 @@ import pytest
 import ray
 from harness import wait_until
 from ray.util.accelerators import NVIDIA_TESLA_V100
+from ray.util.scheduling_strategies import (
+    DoesNotExist,
+    Exists,
+    In,
+    NodeLabelSchedulingStrategy,
+    NotIn,
+)
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 
@@ -78,6 +85,56 @@ def test_wrong_label_selectors(selector: Any) -> None:
         labels.options(label_selector=selector).remote()
 
 
+@pytest.mark.contract("F4.17", "F1.14")
+@pytest.mark.parametrize(
+    ("fallbacks", "fits"),
+    [
+        ([{"zone": "left"}], True),
+        ([{"zone": "up"}, {"team/part": "a"}], True),
+        ([{"zone": "up"}], False),
+    ],
+    ids=str,
+)
+def test_fallback_selectors(fallbacks: list[dict[str, str]], fits: bool) -> None:
+    ray.get(labels.remote())
+    fallback = [{"label_selector": selector} for selector in fallbacks]
+    task = labels.options(label_selector={"zone": "right"}, fallback_strategy=fallback)
+    assert runs(task) is fits
+
+
+@pytest.mark.contract("F4.19")
+@pytest.mark.parametrize(
+    ("hard", "soft", "fits"),
+    [
+        ({"zone": In("right", "left")}, {}, True),
+        ({"zone": In("right")}, {}, False),
+        ({"zone": NotIn("right")}, {}, True),
+        ({"zone": NotIn("left")}, {}, False),
+        ({"zone": Exists()}, {}, True),
+        ({"floor": Exists()}, {}, False),
+        ({"floor": DoesNotExist()}, {}, True),
+        ({"zone": DoesNotExist()}, {}, False),
+        ({"zone": Exists()}, {"zone": In("right")}, True),
+        ({}, {"zone": In("right")}, True),
+        ({"zone": In("right")}, {"zone": In("left")}, False),
+    ],
+)
+def test_label_strategies(hard: dict[str, Any], soft: dict[str, Any], fits: bool) -> None:
+    ray.get(labels.remote())
+    strategy = NodeLabelSchedulingStrategy(hard, soft=soft)
+    assert runs(labels.options(scheduling_strategy=strategy)) is fits
+
+
+@pytest.mark.contract("F4.19")
+def test_wrong_label_strategies() -> None:
+    with pytest.raises(ValueError):
+        NodeLabelSchedulingStrategy({}, soft={})
+    with pytest.raises(ValueError):
+        In("a", 5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError):
+        NodeLabelSchedulingStrategy({"zone": "left"})
+
+
 @pytest.mark.contract("F4.17")
 def test_actors_follow_labels_too() -> None:
     @ray.remote
@@ -132,3 +189,57 @@ def test_wrong_strategies(strategy: Any) -> None:
 @pytest.mark.parametrize("strategy", ["DEFAULT", "SPREAD", None])
 def test_strategies_by_name(strategy: Any) -> None:
     assert ray.get(assigned.options(scheduling_strategy=strategy).remote()) == {"CPU": 1.0}
+
+
+@pytest.mark.contract("F4.24")
+def test_resources_of_a_running_node_cannot_be_set() -> None:
+    from ray.experimental import set_resource
+
+    with pytest.raises(DeprecationWarning):
+        set_resource("more", 1)
+
+
+@pytest.mark.contract("F4.25")
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"num_cpus": 3}, None),
+        ({"bundles": [{"CPU": 1}, {"GPU": 0.5}]}, None),
+        ({"bundles": [{"CPU": 1}], "bundle_label_selectors": [{"zone": "left"}]}, None),
+        ({}, None),
+        ({"num_cpus": "three"}, TypeError),
+        ({"bundles": 3}, TypeError),
+        ({"bundles": [{"CPU": "one"}]}, TypeError),
+        ({"bundles": [{"CPU": 1}], "bundle_label_selectors": []}, ValueError),
+    ],
+    ids=str,
+)
+def test_requests_for_a_larger_cluster(
+    arguments: dict[str, Any], error: type[Exception] | None
+) -> None:
+    from ray.autoscaler.sdk import request_resources
+
+    if error is None:
+        request_resources(**arguments)
+    else:
+        with pytest.raises(error):
+            request_resources(**arguments)
+
+
+@pytest.mark.contract("F4.25")
+@pytest.mark.heliostat_only("Ray keeps the request elsewhere")
+def test_the_newest_request_is_kept() -> None:
+    import json
+
+    from heliostat import _heliostat
+    from ray.autoscaler import sdk
+
+    def kept() -> Any:
+        return json.loads(_heliostat.kv_get(sdk.KEY, namespace=sdk.NAMESPACE) or b"")
+
+    sdk.request_resources(num_cpus=2)
+    assert kept() == [{"resources": {"CPU": 1}}] * 2
+    sdk.request_resources(bundles=[{"GPU": 1}])
+    assert kept() == [{"resources": {"GPU": 1}, "label_selector": {}}]
+    sdk.request_resources()
+    assert kept() == []

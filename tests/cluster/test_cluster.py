@@ -155,6 +155,26 @@ def test_spread_uses_every_node(three: Cluster) -> None:
     assert len(set(ray.get([a.where.remote() for a in actors]))) == 3
 
 
+@pytest.mark.contract("F4.20", "F4.15", "F3.04")
+def test_a_task_goes_to_its_large_argument(three: Cluster) -> None:
+    left, right = node_with("left"), node_with("right")
+
+    @ray.remote(num_cpus=0.1)
+    def make() -> np.ndarray:
+        return np.ones(8 * MIB, dtype=np.uint8)
+
+    @ray.remote(num_cpus=0.1)
+    def follow(array: np.ndarray) -> str:
+        return str(ray.get_runtime_context().get_node_id())
+
+    wait_until(lambda: ray.available_resources().get("CPU") == 5.0, what="all CPUs free")
+    # Each of a kind of its own: a worker that is at hand for the kind would go before the argument.
+    for side, node, cpus in (("left", left, 0.1), ("right", right, 0.2)):
+        there = make.options(resources={side: 0.1}).remote()
+        ray.wait([there], fetch_local=False, timeout=30)
+        assert ray.get(follow.options(num_cpus=cpus).remote(there), timeout=30) == node
+
+
 @pytest.mark.contract("F4.16")
 def test_node_affinity(three: Cluster) -> None:
     right = node_with("right")

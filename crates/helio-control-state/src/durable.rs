@@ -96,7 +96,8 @@ impl Control {
 
     fn places_of(&self, group_id: PlacementGroupId) -> Option<Change> {
         let group = self.group(group_id)?;
-        let places = group.places.iter().map(|(bundle, id)| Place { bundle: *bundle, node_id: *id });
+        let places =
+            group.places.iter().map(|(bundle, id)| Place { bundle: *bundle, node_id: *id });
         let spec = GroupSpec { group_id, ..GroupSpec::default() };
         let info = GroupInfo { spec, places: places.collect(), ..GroupInfo::default() };
         Some(Change { key: key(b"h/", &group_id.0), value: Some(encode(&info)) })

@@ -304,15 +304,15 @@ impl Control {
         let creators = self.groups.all.values().map(|group| group.spec.creator);
         self.groups.creators = creators.filter(|id| self.actors.contains_key(id)).collect();
         for group in self.groups.all.values_mut().filter(|group| !group.is_placed()) {
-            "the control service has started anew and waits for its nodes".clone_into(&mut group.why);
+            "the control service has started anew and waits for its nodes"
+                .clone_into(&mut group.why);
         }
     }
 
     /// The nodes have had that time.
     pub(crate) fn place_resumed_groups(&mut self) {
-        let waits = |group: &&Group| {
-            !group.is_removed && group.trying.is_none() && !group.is_placed()
-        };
+        let waits =
+            |group: &&Group| !group.is_removed && group.trying.is_none() && !group.is_placed();
         let open: Vec<PlacementGroupId> =
             self.groups.all.values().filter(waits).map(|group| group.spec.group_id).collect();
         for group_id in open {

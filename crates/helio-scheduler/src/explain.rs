@@ -10,7 +10,19 @@ use crate::labels::{all_match, parse_all};
 /// What a request of `need` ([`taken`](crate::taken)) waits for, in a sentence without a final dot.
 #[must_use]
 pub fn why(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
-    let text = why_not(nodes, need, strategy);
+    in_its_place(why_not(nodes, need, strategy), strategy)
+}
+
+/// Why no node could ever hold the request.
+pub(crate) fn why_infeasible(
+    nodes: &[NodeView],
+    need: &ResourceSet,
+    strategy: &Strategy,
+) -> String {
+    in_its_place(infeasible(nodes, need, strategy), strategy)
+}
+
+fn in_its_place(text: String, strategy: &Strategy) -> String {
     match InGroup::of(strategy) {
         Some(place) => format!("{place}: {text}"),
         None => text,
@@ -60,8 +72,8 @@ fn why_not(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> Strin
     }
 }
 
-/// Why no node could ever hold the request; the first of the filters that leaves none.
-pub(crate) fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
+/// The first of the filters that leaves no node.
+fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
     let mut left: Vec<&NodeView> = nodes.iter().filter(|node| node.alive).collect();
     if StrategyKind::from_number(strategy.kind) == StrategyKind::NodeAffinity && !strategy.soft {
         left.retain(|node| node.address.node_id == strategy.node_id);

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use helio_proto::control::{Label, Strategy, StrategyKind};
 use helio_types::{NodeId, Quantity, ResourceSet};
 
-use crate::explain::infeasible;
+use crate::explain::why_infeasible;
 use crate::labels::{all_match, parse_all};
 use crate::{NodeView, Placement};
 
@@ -63,11 +63,11 @@ fn by_labels(
             }
             Some(_) => return Placement::Busy,
             None if strategy.soft => {}
-            None => return Placement::Infeasible(infeasible(nodes, need, strategy)),
+            None => return Placement::Infeasible(why_infeasible(nodes, need, strategy)),
         }
     }
     if feasible.is_empty() {
-        return Placement::Infeasible(infeasible(nodes, need, strategy));
+        return Placement::Infeasible(why_infeasible(nodes, need, strategy));
     }
     let picked = match kind {
         StrategyKind::Spread => next_in_turn(&feasible, need, cursor),

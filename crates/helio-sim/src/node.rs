@@ -59,7 +59,12 @@ impl NodeHost {
         let setup = Setup {
             address: address.clone(),
             seed: rng.bytes(),
-            total: ResourceSet::from_units([("CPU", cpus), ("slot", 2.0), ("room", core.plan.room(index)), ("keep", if index == 0 { 8.0 } else { 0.0 })]),
+            total: ResourceSet::from_units([
+                ("CPU", cpus),
+                ("slot", 2.0),
+                ("room", core.plan.room(index)),
+                ("keep", if index == 0 { 8.0 } else { 0.0 }),
+            ]),
             store_size: core.plan.store_size,
             session_name: "session".to_owned(),
             is_head: index == 0,
@@ -180,7 +185,10 @@ impl NodeHost {
             }
             Action::StatusChanged => {
                 if let Err(text) = self.node.check() {
-                    core.violation(format!("STATE-1: node {} disagrees with itself: {text}", self.index));
+                    core.violation(format!(
+                        "STATE-1: node {} disagrees with itself: {text}",
+                        self.index
+                    ));
                 }
                 self.status_at = self.status_at.min(core.now + STATUS_GATHER_US)
             }

@@ -91,7 +91,9 @@ impl Plan {
     /// Whether what lies on a node that is not the head may be lost.
     pub(crate) fn may_lose_nodes(&self) -> bool {
         // A daemon that is away for too long is taken for dead.
-        let harmless = |fault: &Fault| matches!(fault, Fault::Worker | Fault::Driver | Fault::Peer | Fault::Remote);
+        let harmless = |fault: &Fault| {
+            matches!(fault, Fault::Worker | Fault::Driver | Fault::Peer | Fault::Remote)
+        };
         !self.faults.iter().all(|(_, fault)| harmless(fault))
     }
 

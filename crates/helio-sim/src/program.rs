@@ -489,7 +489,11 @@ impl<'a> Author<'a> {
         let bundles = match strategy {
             _ if keeps => vec![1],
             GroupStrategy::StrictSpread => vec![1, 1],
-            _ => self.rng.pick(&[vec![1], vec![2], vec![1, 1], vec![1, 2], vec![1, 1, 1]]).cloned().unwrap_or_default(),
+            _ => self
+                .rng
+                .pick(&[vec![1], vec![2], vec![1, 1], vec![1, 2], vec![1, 1, 1]])
+                .cloned()
+                .unwrap_or_default(),
         };
         let n_bundles = bundles.len() as u64;
         let detached = keeps && self.rng.one_in(2);
@@ -522,6 +526,11 @@ impl<'a> Author<'a> {
                     // Four actors and a call fit any bundle: a call that waits for the end of an actor
                     // that lives as long as the program would be the program's fault.
                     plea.cpu = if plea.cpu == 0 { 0 } else { 50 };
+                    // Who waits for others lends a CPU, and nothing else: two that wait for a third would
+                    // keep it out of their bundle.
+                    if matches!(plea.job, Nest | Spawn | Read) {
+                        plea.job = Slow;
+                    }
                     made.extend(plea.to.clone());
                 }
             }

@@ -100,8 +100,7 @@ impl World {
         let mut placed = host.control.bundle_places();
         held.sort_unstable();
         placed.sort_unstable();
-        (held != placed)
-            .then(|| format!("STATE-2: nodes hold {held:?} and should hold {placed:?}"))
+        (held != placed).then(|| format!("STATE-2: nodes hold {held:?} and should hold {placed:?}"))
     }
 
     /// One more driver: looks every acknowledged detached actor up, calls it and ends it.

@@ -34,7 +34,7 @@ class PlacementGroup:
         """A handle to no group."""
         from heliostat._heliostat import PlacementGroupID
 
-        return PlacementGroup(PlacementGroupID.nil(), [])
+        return PlacementGroup(PlacementGroupID(PlacementGroupID.nil().binary()), [])
 
     @property
     def is_empty(self) -> bool:

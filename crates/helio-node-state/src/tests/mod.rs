@@ -4,6 +4,7 @@
 
 mod actors;
 mod inspections;
+mod bundles;
 mod leases;
 mod lives;
 mod loaded;
@@ -16,7 +17,7 @@ use helio_proto::cluster::{
     ActorEnded, ClusterView, ControlToNode, JobFinished, NodeToControl, NodeToNode, ToClient,
 };
 use helio_proto::control::{
-    ActorLaunch, ActorSpec, ControlRequest, ControlResponse, JobInfo, NodeInfo,
+    ActorLaunch, ActorSpec, ControlRequest, ControlResponse, JobInfo, NodeInfo, Strategy,
 };
 use helio_proto::hello::Role;
 use helio_proto::node::{
@@ -336,14 +337,27 @@ impl World {
     }
 
     fn launch(&mut self, n: u8, job: u32, units: &[(&str, f64)], detached: bool) -> ActorId {
+        self.launch_spec(n, job, units, ActorSpec { detached, ..ActorSpec::default() })
+    }
+
+    fn launch_with(
+        &mut self,
+        n: u8,
+        job: u32,
+        units: &[(&str, f64)],
+        strategy: Strategy,
+    ) -> ActorId {
+        self.launch_spec(n, job, units, ActorSpec { strategy, ..ActorSpec::default() })
+    }
+
+    fn launch_spec(&mut self, n: u8, job: u32, units: &[(&str, f64)], given: ActorSpec) -> ActorId {
         let actor_id = ActorId::new([n; 12], JobId(job.to_be_bytes()));
         let spec = ActorSpec {
             actor_id,
             job_id: JobId(job.to_be_bytes()),
-            detached,
             resources: resources(units),
             placement_resources: resources(units),
-            ..ActorSpec::default()
+            ..given
         };
         let launch = ActorLaunch { spec, incarnation: 1, ..ActorLaunch::default() };
         self.feed(Event::ControlSaid(launch.into()));
@@ -381,6 +395,7 @@ impl World {
     /// Nothing is held by anybody: what LIMIT-1 and SHM-1 come to at the end.
     fn assert_nothing_leaked(&self) {
         assert!(self.node.ledger.is_whole(), "{:?}", self.node.ledger);
+        assert_eq!(self.node.census().bundles, 0);
         assert!(self.node.leases.is_empty(), "{:?}", self.node.leases);
         assert!(self.node.actors.is_empty(), "{:?}", self.node.actors);
         assert!(self.node.pulls.is_empty(), "{:?}", self.node.pulls);

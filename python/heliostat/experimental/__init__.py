@@ -1,0 +1,16 @@
+"""What Ray keeps under this name."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+__all__ = ["set_resource"]
+
+
+def set_resource(resource_name: str, capacity: float, node_id: str | None = None) -> NoReturn:
+    """Gone from Ray too: raises ``DeprecationWarning``. Placement groups take its place."""
+    raise DeprecationWarning(
+        "A node's resources cannot be changed while it runs. Reserve what you need with a placement "
+        "group (heliostat.util.placement_group), or name it when the node starts: "
+        "`init(resources={...})`, `start --resources '{...}'`."
+    )
