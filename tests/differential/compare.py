@@ -126,7 +126,8 @@ def main() -> int:
     given = parser.parse_args()
 
     files = given.file or sorted(path.stem for path in HERE.glob("snippets/f*.py"))
-    reasons = known.reasons()
+    places = known.places()
+    seen: set[str] = set()
     total, expected, unexpected = 0, 0, 0
     for file in files:
         ray = run_ray(given.ray, file, given.only, given.fresh)
@@ -137,8 +138,15 @@ def main() -> int:
             kept = [
                 {k: v for k, v in side.items() if k not in ("name", "ids")} for side in (one, other)
             ]
-            found = differences(compared(kept[0]), compared(kept[1]), name)
-            new = [line for line in found if known.reason(line[0], reasons) is None]
+            place = f"{file.partition('_')[0]}.{name}"
+            found = differences(compared(kept[0]), compared(kept[1]), place)
+            new = []
+            for line in found:
+                pattern = known.pattern(line[0], places)
+                if pattern is None:
+                    new.append(line)
+                else:
+                    seen.add(pattern)
             expected += len(found) - len(new)
             unexpected += len(new)
             if new:
@@ -147,6 +155,10 @@ def main() -> int:
             if given.messages or (new and ("failed" in one or "failed" in other)):
                 _print_messages(one, other)
         sys.stdout.flush()
+    if not given.file and not given.only:
+        for pattern in sorted({*places} - seen):
+            print(f"docs/differences.toml: {pattern}: no longer seen")
+            unexpected += 1
     print(f"{total} snippets, {expected} known differences, {unexpected} others")
     return 1 if unexpected else 0
 

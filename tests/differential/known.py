@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -37,11 +38,11 @@ def entries() -> list[dict[str, Any]]:
     return list(tomllib.loads((DOCS / "differences.toml").read_text()).get("difference", []))
 
 
-def reasons() -> dict[str, str]:
-    """Why results differ, by a pattern of places: ``snippet.key.*``."""
-    return {place: entry["reason"] for entry in entries() for place in entry.get("at", [])}
+def places() -> list[str]:
+    """Where results differ: patterns such as ``f1.snippet.key.*``."""
+    return [place for entry in entries() for place in entry.get("at", [])]
 
 
-def reason(place: str, patterns: dict[str, str]) -> str | None:
-    """Why results differ at that place, if it is known."""
-    return next((why for pattern, why in patterns.items() if fnmatch(place, pattern)), None)
+def pattern(place: str, patterns: Iterable[str]) -> str | None:
+    """The pattern that names the place, if there is one: the difference is known."""
+    return next((one for one in patterns if fnmatch(place, one)), None)
