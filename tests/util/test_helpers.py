@@ -66,7 +66,7 @@ def test_what_cannot_be_serialized_is_found_and_named() -> None:
     serializable, failures = inspect_serializability(uses_it, name="culprit", print_file=said)
     assert not serializable
     assert {failure.obj for failure in failures} == {lock}
-    assert {failure.name for failure in failures} == {"lock"}
+    assert {failure.path for failure in failures} == {("culprit", "lock")}
     assert "culprit" in said.getvalue()
     fine, none = inspect_serializability(lambda: 1, print_file=io.StringIO())
     assert fine

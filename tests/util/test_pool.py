@@ -79,6 +79,7 @@ def test_many_calls_keep_their_order(pool: Any) -> None:
         pool.map(fail, range(4))
 
 
+@pytest.mark.heliostat_only("Ray hands the results of a map to its callback in another form")
 def test_callbacks_get_what_comes_of_it(pool: Any) -> None:
     from harness import wait_until
 
@@ -90,6 +91,7 @@ def test_callbacks_get_what_comes_of_it(pool: Any) -> None:
     assert any(isinstance(one, ValueError) for one in came)
 
 
+@pytest.mark.heliostat_only("Ray goes on after a failed call in another way")
 def test_imap_reads_no_further_than_needed(pool: Any) -> None:
     found = pool.imap(double, itertools.count())
     assert [next(found) for _ in range(10)] == [2 * n for n in range(10)]
@@ -123,6 +125,10 @@ def test_processes_and_their_initializer() -> None:
         pool.map(double, [1])
     with pytest.raises(ValueError, match=">0"):
         Pool(0)
+
+
+@pytest.mark.heliostat_only("Ray finds out when its actors have died")
+def test_an_initializer_is_something_to_call() -> None:
     with pytest.raises(TypeError, match="callable"):
         Pool(1, initializer=1)
 

@@ -108,6 +108,11 @@ impl State {
                 };
                 self.send_node(conn, &ask.into());
             }
+            // Who cannot be reached says nothing.
+            Next::Owner { to, .. } | Next::Executor { to, .. } if self.peer(&to).is_none() => {
+                self.perform();
+                return self.because_of(asker, why.text);
+            }
             Next::Owner { to, object } => {
                 whom = Some(to.worker_id);
                 self.send_frame(

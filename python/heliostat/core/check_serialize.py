@@ -9,22 +9,27 @@ from typing import Any, NamedTuple, TextIO
 
 
 class FailureTuple:
-    """A part that cannot be pickled: the object, its name, what holds it, and the names down to it."""
+    """A part that cannot be pickled: the object, the names that lead to it, and what holds it."""
 
-    def __init__(self, obj: Any, name: str, parent: Any, path: tuple[str, ...] = ()) -> None:
+    def __init__(self, obj: Any, path: tuple[str, ...], parent: Any) -> None:
         self.obj = obj
-        self.name = name
+        self.path = path
         self.parent = parent
-        self.path = path or (name,)
 
     def __repr__(self) -> str:
-        return f"FailTuple({self.name} [obj={_short(self.obj)}, parent={_short(self.parent)}])"
+        way = " -> ".join(self.path)
+        parts = f"path={way}, obj={_short(self.obj)}, parent={_short(self.parent)}"
+        return f"FailTuple({self.path[-1]} [{parts}])"
 
 
 class _Part(NamedTuple):
     how: str  # where it was found, for the report
-    name: str
+    path: tuple[str, ...]  # of names, from the whole to it
     value: Any
+
+    def inner(self, how: str, name: str, value: Any) -> _Part:
+        """A part of this part."""
+        return _Part(how, (*self.path, name), value)
 
 
 def _short(value: Any) -> str:
@@ -50,11 +55,11 @@ def inspect_serializability(
     _say(out, 0, "=" * min(len(title), 80), title, "=" * min(len(title), 80))
     failures: set[FailureTuple] = set()
     shown = name if name is not None else getattr(base_obj, "__name__", type(base_obj).__name__)
-    ok = _check(_Part("", shown, base_obj), None, depth, (), failures, out, set())
+    ok = _check(_Part("", (shown,), base_obj), None, depth, 0, failures, out, set())
     if not ok:
         rule = "=" * 80
         _say(out, 0, rule, "What cannot be pickled:", "")
-        for failure in sorted(failures, key=lambda f: f.name):
+        for failure in sorted(failures, key=lambda f: f.path):
             _say(out, 1, repr(failure))
         _say(out, 0, "", f"Leave it out of {shown!r}, or give its class a `__reduce__`.", rule)
     return ok, failures
@@ -64,7 +69,7 @@ def _check(
     part: _Part,
     parent: Any,
     depth: int,
-    above: tuple[str, ...],
+    level: int,
     failures: set[FailureTuple],
     out: TextIO,
     seen: set[int],
@@ -72,15 +77,14 @@ def _check(
     reason = _why_not(part.value)
     if reason is None:
         return True
-    path = (*above, part.name)
-    _say(out, len(above), f"!!! FAIL serialization{part.how and ' of ' + part.how}: {reason}")
+    _say(out, level, f"!!! FAIL serialization{part.how and ' of ' + part.how}: {reason}")
     guilty = False
     if depth > 0 and id(part.value) not in seen:
         seen.add(id(part.value))
-        for inner in _parts(part.value):
-            guilty |= not _check(inner, part.value, depth - 1, path, failures, out, seen)
+        for inner in _parts(part):
+            guilty |= not _check(inner, part.value, depth - 1, level + 1, failures, out, seen)
     if not guilty:
-        failures.add(FailureTuple(part.value, part.name, parent, path))
+        failures.add(FailureTuple(part.value, part.path, parent))
     return False
 
 
@@ -94,35 +98,37 @@ def _why_not(value: Any) -> str | None:
     return None
 
 
-def _parts(value: Any) -> Iterator[_Part]:
+def _parts(whole: _Part) -> Iterator[_Part]:
     """What it is made of, as far as pickling goes."""
+    value = whole.value
     if inspect.ismodule(value):
         return
     if inspect.isfunction(value):
-        yield from _of_function(value)
+        yield from _of_function(whole)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield _Part(f"the item {_short(key)}", str(key), item)
+            yield whole.inner(f"the item {_short(key)}", str(key), item)
     elif isinstance(value, list | tuple | set | frozenset):
         for index, item in enumerate(value):
-            yield _Part(f"the item {index}", str(index), item)
+            yield whole.inner(f"the item {index}", str(index), item)
     elif isinstance(value, type):
         for name, member in vars(value).items():
             if not name.startswith("__") or inspect.isfunction(member):
-                yield _Part(f"the member {name!r}", name, member)
+                yield whole.inner(f"the member {name!r}", name, member)
     else:
         for name, member in getattr(value, "__dict__", {}).items():
-            yield _Part(f"the attribute {name!r}", name, member)
+            yield whole.inner(f"the attribute {name!r}", name, member)
 
 
-def _of_function(function: Any) -> Iterator[_Part]:
+def _of_function(whole: _Part) -> Iterator[_Part]:
+    function = whole.value
     closure = inspect.getclosurevars(function)
     for name, item in closure.nonlocals.items():
-        yield _Part(f"the captured variable {name!r}", name, item)
+        yield whole.inner(f"the captured variable {name!r}", name, item)
     for name, item in closure.globals.items():
-        yield _Part(f"the global variable {name!r}", name, item)
+        yield whole.inner(f"the global variable {name!r}", name, item)
     for index, item in enumerate(function.__defaults__ or ()):
-        yield _Part(f"the default {index}", f"default {index}", item)
+        yield whole.inner(f"the default {index}", f"default {index}", item)
 
 
 def _say(out: TextIO, level: int, *lines: str) -> None:

@@ -86,10 +86,8 @@ class Metric:
         missing = [key for key in self._tag_keys if key not in given]
         if missing:
             raise ValueError(f"Missing value for tag key(s): {','.join(missing)}.")
-        unknown = [key for key in given if key not in self._tag_keys]
-        if unknown:
-            raise ValueError(f"Unrecognized tag key(s): {','.join(unknown)}.")
-        return sorted(given.items())
+        # Others are left out, as Ray does: a series has the tags that the metric was made with.
+        return sorted((key, given[key]) for key in self._tag_keys)
 
     def _record(self, value: float, tags: Mapping[str, str] | None) -> None:
         checked = self._tags(tags)
