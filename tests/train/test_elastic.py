@@ -32,7 +32,7 @@ def test_an_elastic_group_starts_with_what_fits(fit: Any) -> None:
 @pytest.mark.contract("F9.24")
 @pytest.mark.heliostat_only("Ray asks for a new placement group every time")
 def test_a_group_goes_on_smaller_and_grows_again(fit: Any, tmp_path: Path) -> None:
-    asked, died = tmp_path / "asked", tmp_path / "died"
+    asked, died, smaller = (tmp_path / name for name in ("asked", "died", "smaller"))
 
     def loop() -> list[int]:
         checkpoint = train.get_checkpoint()
@@ -49,6 +49,8 @@ def test_a_group_goes_on_smaller_and_grows_again(fit: Any, tmp_path: Path) -> No
             with tempfile.TemporaryDirectory() as folder:
                 Path(folder, "sizes").write_text(json.dumps(sizes))
                 train.report({"size": size}, checkpoint=Checkpoint.from_directory(folder))
+            if size == 3:
+                smaller.write_text("")
             if size == 4 and rank == 3 and not died.exists():
                 # Whoever takes over the room of this worker is in the queue for it.
                 wait_until(asked.exists, within=60, what="the occupant's request")
@@ -66,8 +68,7 @@ def test_a_group_goes_on_smaller_and_grows_again(fit: Any, tmp_path: Path) -> No
         wait_until(lambda: room() == 0, within=60, what="the group")
         occupant = Occupant.remote()
         asked.write_text("")
-        wait_until(died.exists, within=60, what="the death")
-        time.sleep(3)  # the group goes on smaller
+        wait_until(smaller.exists, within=60, what="a report of the smaller group")
         ray.kill(occupant)
 
     def room() -> float:
@@ -84,7 +85,7 @@ def test_a_group_goes_on_smaller_and_grows_again(fit: Any, tmp_path: Path) -> No
             failure_config=FailureConfig(max_failures=2),
         )
     finally:
-        died.write_text("")
+        smaller.write_text("")
         thread.join()
     sizes = result.return_value
     changes = [size for i, size in enumerate(sizes) if i == 0 or size != sizes[i - 1]]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import signal
 import sys
 from html.parser import HTMLParser
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 pytest.importorskip("heliostat.train")
 
+from heliostat.train.controller.interrupts import Interrupts
 from heliostat.train.controller.record import AttemptRecord, Failure, RunRecord, WorkerSpan
 from heliostat.train.coordinator.attempt import looks_blocked_in_collective
 from heliostat.train.coordinator.checkpoint_book import CheckpointBook
@@ -129,6 +132,23 @@ def test_a_snapshot_that_ray_wrote() -> None:
 def test_who_waits_in_a_collective(frame: str, blocked: bool) -> None:
     stack = f'  File "/home/me/loop.py", line 3, in loop\n    x\n  {frame}\n    y\n'
     assert looks_blocked_in_collective(stack) is blocked
+
+
+@pytest.mark.contract("F9.02")
+def test_the_third_interrupt_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupts():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        assert codes == []
+        signal.raise_signal(signal.SIGINT)
+    assert codes == [128 + signal.SIGINT]
+    assert "press Ctrl-C once more" in sys.stderr.getvalue()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def a_record(reports: int = 5) -> RunRecord:

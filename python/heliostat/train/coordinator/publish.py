@@ -48,9 +48,9 @@ class Publisher:
             final = name or self._choose_name(entries)
             await self._do(self._storage.publish, stage, final)
         before = list(self.book.entries)
-        first = pick(entries)
-        pending = vars(first.validation) if first.validation is not None else None
-        doomed = self.book.add(final, first.metrics, index, pending)
+        asked = [e.validation for _, e in sorted(entries.items()) if e.validation is not None]
+        pending = vars(asked[0]) if asked else None
+        doomed = self.book.add(final, pick(entries).metrics, index, pending)
         try:
             await self._do(self._storage.write, SNAPSHOT_FILE, self.book.to_json())
         except BaseException:
