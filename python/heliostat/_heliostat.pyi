@@ -371,7 +371,8 @@ def why(id: bytes, seconds: float) -> str:
 def state_rows(resource: str) -> tuple[str, int, int]:
     """(rows as JSON, processes that did not answer, rows that there are).
 
-    `resource` is tasks, objects, workers, actors, nodes or jobs; others raise `ValueError`.
+    `resource` is tasks, objects, workers, actors, nodes, jobs or placement-groups; others raise
+    `ValueError`.
     """
 
 def state_summary(resource: str) -> tuple[str, int]:

@@ -273,3 +273,28 @@ def test_the_owner_is_not_kept_waiting_by_a_worker_that_hangs(tmp_path: Path) ->
     finally:
         os.kill(pid, signal.SIGCONT)
     assert ray.get(call) == pid
+
+
+def test_a_placement_group_and_what_waits_for_it_name_the_resource() -> None:
+    from ray.util import state
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    group = ray.util.placement_group([{"unobtainium": 1}])
+    text = says(group, "placement group is PENDING", "unobtainium")
+    ready = group.ready()
+    says(ready, f"ready when placement group {group.id.hex()} is placed", "unobtainium")
+    with pytest.raises(GetTimeoutError, match="unobtainium"):
+        ray.get(ready, timeout=1.5)
+    strategy = PlacementGroupSchedulingStrategy(group)
+    ref = echo.options(num_cpus=0, scheduling_strategy=strategy).remote(1)
+    says(ref, "waits for a worker", "(?i)placement group|unobtainium")
+    (row,) = state.list_placement_groups(detail=True)
+    assert (row.placement_group_id, row.state) == (group.id.hex(), "PENDING")
+    assert row.why is not None
+    assert row.why in text
+    ray.util.remove_placement_group(group)
+    says(group, "REMOVED")
+    placed = ray.util.placement_group([{"CPU": 1}])
+    ray.get(placed.ready())
+    assert why(placed) == "The placement group is CREATED."
+    ray.util.remove_placement_group(placed)

@@ -33,9 +33,9 @@ pub(crate) enum Command {
     Stop(Stop),
     /// Show the cluster's nodes, resources and demands.
     Status(Status),
-    /// Say what a task, an object or an actor waits for, or how it ended.
+    /// Say what a task, an object, an actor or a placement group waits for, or how it ended.
     Why(Why),
-    /// List tasks, objects, workers, actors, nodes or jobs.
+    /// List tasks, objects, workers, actors, nodes, jobs or placement-groups.
     List(List),
     /// Show one of them.
     Get(Get),
@@ -171,7 +171,7 @@ pub(crate) enum Format {
 /// `list`.
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// tasks, objects, workers, actors, nodes or jobs.
+    /// tasks, objects, workers, actors, nodes, jobs or placement-groups.
     pub(crate) resource: String,
     /// How rows are printed.
     #[arg(long, value_enum, default_value_t)]
@@ -195,7 +195,7 @@ pub(crate) struct List {
 /// `get`.
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// tasks, objects, workers, actors, nodes or jobs.
+    /// tasks, objects, workers, actors, nodes, jobs or placement-groups.
     pub(crate) resource: String,
     /// The id, in hex.
     pub(crate) id: String,

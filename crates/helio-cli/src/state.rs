@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use helio_proto::control::{ControlResponse, ListActors, ListJobs, ListNodes};
+use helio_proto::group::ListGroups;
 use helio_proto::inspect::{Inspected, Question, Topic};
 use helio_report::select::{Filter, select, shown};
 use helio_report::{Resource, Row, rows, summary, trace};
@@ -52,6 +53,10 @@ impl Cluster {
             },
             Resource::Nodes => match observer::ask(&self.socket, &self.token, ListNodes {})? {
                 ControlResponse::Nodes(list) => Ok(rows::nodes(&list.nodes)),
+                _ => unexpected(),
+            },
+            Resource::Groups => match observer::ask(&self.socket, &self.token, ListGroups {})? {
+                ControlResponse::Groups(list) => Ok(rows::groups(&list.groups)),
                 _ => unexpected(),
             },
             Resource::Jobs => match observer::ask(&self.socket, &self.token, ListJobs {})? {

@@ -44,9 +44,13 @@ fn explain(cluster: &Cluster, id: &str) -> Result<String, String> {
         return Err(unknown("object, node or worker", id));
     }
     if PlacementGroupId::from_hex(id).is_ok() {
-        return Err(format!(
-            "Placement groups are explained by `heliostat.util.why(group)` only; {id} is one's id."
-        ));
+        let found = row(cluster, Resource::Groups, id)?;
+        let found = found.ok_or_else(|| unknown("placement group", id))?;
+        let (state, why) = (field(&found, "state"), field(&found, "why"));
+        return Ok(match why.as_str() {
+            "" => format!("The placement group is {state}."),
+            _ => format!("The placement group is {state}: {why}."),
+        });
     }
     Err(format!(
         "{id:?} is no id: an object's has 56 hex digits, a task's 48, an actor's 32. `list tasks --detail` shows what \

@@ -87,8 +87,13 @@ fn is_absent(failure: &Failure) -> bool {
 /// A `plans.GroupRow` of each group.
 #[pyfunction]
 pub(crate) fn list_groups(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    groups(py)?.iter().map(|info| row(py, info)).collect()
+}
+
+/// Every group that is known.
+pub(crate) fn groups(py: Python<'_>) -> PyResult<Vec<GroupInfo>> {
     match ask(py, ControlRequest::ListGroups(ListGroups {}))? {
-        ControlResponse::Groups(list) => list.groups.iter().map(|info| row(py, info)).collect(),
+        ControlResponse::Groups(list) => Ok(list.groups),
         other => Err(unexpected(py, &other)),
     }
 }

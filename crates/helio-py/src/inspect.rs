@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::gil::{GilSite, detached};
 use crate::session::{self, Session};
-use crate::{control, errors, worker};
+use crate::{control, errors, groups, worker};
 
 /// How long a `get` that has timed out asks around for the reason, at most.
 const REASON_MAX: Duration = Duration::from_millis(300);
@@ -138,6 +138,7 @@ fn find(py: Python<'_>, resource: Resource) -> PyResult<Found> {
         Resource::Actors => rows::actors(&control::actors(py)?).into(),
         Resource::Nodes => rows::nodes(&control::nodes(py)?).into(),
         Resource::Jobs => rows::jobs(&control::jobs(py)?).into(),
+        Resource::Groups => rows::groups(&groups::groups(py)?).into(),
     })
 }
 

@@ -29,12 +29,21 @@ pub enum Resource {
     Nodes,
     /// Jobs.
     Jobs,
+    /// Placement groups.
+    Groups,
 }
 
 impl Resource {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Tasks, Self::Objects, Self::Workers, Self::Actors, Self::Nodes, Self::Jobs];
+    pub const ALL: [Self; 7] = [
+        Self::Tasks,
+        Self::Objects,
+        Self::Workers,
+        Self::Actors,
+        Self::Nodes,
+        Self::Jobs,
+        Self::Groups,
+    ];
 
     /// The resource of that name, in the plural as commands use it.
     #[must_use]
@@ -52,6 +61,7 @@ impl Resource {
             Self::Actors => "actors",
             Self::Nodes => "nodes",
             Self::Jobs => "jobs",
+            Self::Groups => "placement-groups",
         }
     }
 
@@ -65,6 +75,7 @@ impl Resource {
             Self::Actors => "actor_id",
             Self::Nodes => "node_id",
             Self::Jobs => "job_id",
+            Self::Groups => "placement_group_id",
         }
     }
 
@@ -141,6 +152,10 @@ impl Resource {
                     "labels",
                 ],
                 &[],
+            ),
+            Self::Groups => (
+                &["placement_group_id", "name", "creator_job_id", "state"],
+                &["bundles", "is_detached", "stats", "why"],
             ),
             Self::Jobs => (
                 &[

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use helio_proto::control::{ActorInfo, ActorPhase, JobInfo, NodeInfo};
+use helio_proto::group::{GroupInfo, GroupPhase};
 use helio_proto::inspect::{Answer, TaskPhase};
 use helio_types::{ResourceSet, WorkerId};
 use serde_json::{Value, json};
@@ -179,6 +180,41 @@ pub fn nodes(infos: &[NodeInfo]) -> Vec<Row> {
             "node_name": if info.name.is_empty() { &info.address.host } else { &info.name },
             "resources_total": resources(&info.total),
             "labels": labels,
+        }))
+    });
+    rows.collect()
+}
+
+/// Placement groups, of the control service's list.
+#[must_use]
+pub fn groups(infos: &[GroupInfo]) -> Vec<Row> {
+    let rows = infos.iter().map(|info| {
+        let spec = &info.spec;
+        let node = |index: usize| {
+            let place = info.places.iter().find(|place| place.bundle as usize == index);
+            place.map_or(Value::Null, |place| Value::String(place.node_id.hex()))
+        };
+        let bundles: Vec<Value> = spec
+            .bundles
+            .iter()
+            .enumerate()
+            .map(|(index, bundle)| {
+                json!({
+                    "bundle_id": { "placement_group_id": spec.group_id.hex(), "bundle_index": index },
+                    "unit_resources": resources(&bundle.resources),
+                    "node_id": node(index),
+                })
+            })
+            .collect();
+        row(json!({
+            "placement_group_id": spec.group_id.hex(),
+            "name": spec.name,
+            "creator_job_id": spec.job_id.hex(),
+            "state": GroupPhase::from_number(info.phase).name(),
+            "bundles": bundles,
+            "is_detached": spec.detached,
+            "stats": { "scheduling_attempt": info.attempts, "end_to_end_creation_latency_ms": info.took_ms },
+            "why": text(&info.why),
         }))
     });
     rows.collect()

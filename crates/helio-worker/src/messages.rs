@@ -5,6 +5,7 @@ use std::sync::Arc;
 use helio_owner_state::Event;
 use helio_proto::control::{ActorLaunch, ActorPhase, ControlResponse, Failure, FailureKind};
 use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::group::GroupPhase;
 use helio_proto::node::{
     Expected, FetchObject, JobConfig, LogsFlushed, NodeToClient, ReleaseObject,
 };
@@ -186,7 +187,22 @@ impl State {
                     self.apply(Event::ActorUpdate { info: Box::new(info) });
                 }
             }
-            Some(Asked::Promise(id, kept)) => {
+            Some(Asked::Why(number)) => {
+                let text = match response {
+                    ControlResponse::Group(info) => {
+                        let phase = GroupPhase::from_number(info.phase).name();
+                        let reason = Some(info.why).filter(|why| !why.is_empty());
+                        let reason = reason.map_or_else(String::new, |why| format!(": {why}"));
+                        format!("The group is {phase}{reason}.")
+                    }
+                    ControlResponse::Failed(failure) => {
+                        helio_owner_state::sentence(&failure.message)
+                    }
+                    _ => String::new(),
+                };
+                self.because(number, &text);
+            }
+            Some(Asked::Promise(id, kept, _)) => {
                 let value = match response {
                     ControlResponse::Failed(failure) => OutgoingValue::Error(refusal(failure)),
                     _ => OutgoingValue::Inline(kept),

@@ -13,7 +13,7 @@ use helio_proto::inspect::Inspected;
 use helio_proto::node::{JobConfig, LogLine, NodeToClient, Notice, Registered};
 use helio_proto::peer::Template;
 use helio_store::Arena;
-use helio_types::{ActorId, NodeId, ObjectId, TaskId, WorkerId};
+use helio_types::{ActorId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 use parking_lot::Mutex;
 use rustix::event::epoll;
 
@@ -46,7 +46,9 @@ pub(crate) enum Asked {
     /// News of an actor.
     News,
     /// Whoever reads this object: it becomes the bytes when the answer is not a refusal.
-    Promise(ObjectId, Vec<u8>),
+    Promise(ObjectId, Vec<u8>, PlacementGroupId),
+    /// What a placement group waits for, for the question of that number.
+    Why(u64),
     /// Nobody.
     Nobody,
 }

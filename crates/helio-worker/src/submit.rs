@@ -8,7 +8,7 @@ use helio_owner_state::{Event, Owner, Target, TaskSpec};
 use helio_proto::control::{ActorInfo, ActorSpec, ControlRequest, ControlResponse};
 use helio_proto::node::LeaseClass;
 use helio_proto::peer::{STREAMING, Template};
-use helio_types::{ActorId, ObjectId, TaskId};
+use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId};
 
 use crate::api::{ActorCreated, CallArgs, Error, Interrupt, Retry, StreamNext};
 use crate::runtime::Runtime;
@@ -233,7 +233,12 @@ impl Runtime {
         state.check_open()?;
         let id = state.new_put_id();
         state.apply(Event::Expect { id });
-        state.ask(request, Asked::Promise(id, kept));
+        let group = match &request {
+            ControlRequest::CreateGroup(spec) => spec.group_id,
+            ControlRequest::AwaitGroup(awaited) => awaited.group_id,
+            _ => PlacementGroupId::NIL,
+        };
+        state.ask(request, Asked::Promise(id, kept, group));
         self.changed(state);
         Ok(id)
     }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helio_owner_state::{Next, Why, join, time};
+use helio_proto::group::GetGroup;
 use helio_proto::peer::Frame;
-use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId};
 
 use crate::runtime::Runtime;
-use crate::state::State;
+use crate::state::{Asked, State};
 
 /// How many questions to others are open at a time.
 const OPEN_MAX: usize = 1_000;
@@ -61,6 +62,11 @@ pub(crate) struct Whys {
 impl State {
     pub(crate) fn explain(&mut self, subject: Subject, hops: u8, asker: Asker) {
         let now = self.now();
+        if let Subject::Object(id) = subject
+            && let Some(group) = self.promised(id)
+        {
+            return self.explain_promise(group, asker);
+        }
         let why = match subject {
             Subject::Object(id) => self.owner.why_object(id, now),
             Subject::Task(id) => self.owner.why_task(id, now),
@@ -68,6 +74,22 @@ impl State {
             Subject::Running(id) => self.why_running(id),
         };
         self.go_on(why, hops, asker);
+    }
+
+    /// The placement group whose news the object is to be.
+    fn promised(&self, id: ObjectId) -> Option<PlacementGroupId> {
+        self.asked.values().find_map(|asked| match asked {
+            Asked::Promise(other, _, group) if *other == id => Some(*group),
+            _ => None,
+        })
+    }
+
+    fn explain_promise(&mut self, group_id: PlacementGroupId, asker: Asker) {
+        let number = self.request();
+        let text = format!("It is ready when placement group {group_id} is placed.");
+        self.whys.open.insert(number, Open { asker, text, whom: None });
+        let get = GetGroup { group_id, ..GetGroup::default() };
+        self.ask(get.into(), Asked::Why(number));
     }
 
     fn go_on(&mut self, mut why: Why, hops: u8, asker: Asker) {

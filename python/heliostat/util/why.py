@@ -37,6 +37,7 @@ def why(what: Subject, timeout: float = 2.0) -> str:
 def _of_group(group: PlacementGroup) -> str:
     """The text in the group's own entry of the control service's table."""
     row = placement_group_table(group)
-    state = row.get("state", "unknown")
-    text = row.get("why") or f"It is {state}."
-    return str(text)
+    if not row:
+        return "No placement group of this id is known: it was removed long ago."
+    reason = f": {row['why']}" if row["why"] else ""
+    return f"The placement group is {row['state']}{reason}."

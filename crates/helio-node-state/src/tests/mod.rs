@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod actors;
-mod inspections;
 mod bundles;
+mod inspections;
 mod leases;
 mod lives;
 mod loaded;

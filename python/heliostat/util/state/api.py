@@ -8,12 +8,11 @@ it when it ends.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from heliostat import _heliostat
 from heliostat.core import session
-from heliostat.core.placement import placement_group_table
 from heliostat.util.state.common import (
     ActorState,
     JobState,
@@ -154,24 +153,7 @@ def list_placement_groups(
     raise_on_missing_output: bool = True,
 ) -> list[PlacementGroupState]:
     """The placement groups, those of the past too. Parameters as ``list_tasks``."""
-    return _select(_groups(detail), filters, limit)
-
-
-def _groups(detail: bool) -> list[PlacementGroupState]:
-    session.require()
-    rows: list[PlacementGroupState] = []
-    for group_id, row in placement_group_table().items():
-        bundles: Mapping[Any, Any] = row.get("bundles") or {}
-        found = {
-            **row,
-            "placement_group_id": row.get("placement_group_id", group_id),
-            "creator_job_id": row.get("creator_job_id"),
-            "bundles": [
-                {"bundle_id": index, "unit_resources": unit} for index, unit in bundles.items()
-            ],
-        }
-        rows.append(PlacementGroupState.of(found, detail))
-    return rows
+    return _select(_rows(PlacementGroupState, "placement-groups", detail), filters, limit)
 
 
 def get_task(
@@ -213,7 +195,8 @@ def get_placement_group(
     id: str, address: str | None = None, timeout: float = 30
 ) -> PlacementGroupState | None:
     """The placement group of that id in detail."""
-    return next((row for row in _groups(True) if row.placement_group_id == id), None)
+    rows = _rows(PlacementGroupState, "placement-groups", True)
+    return next((row for row in rows if row.placement_group_id == id), None)
 
 
 def _summary(resource: str, is_strict: bool) -> dict[str, Any]:

@@ -171,6 +171,7 @@ class PlacementGroupState(_Row):
     bundles: list[dict[str, Any]] | None = field(default=None, metadata=_DETAIL)
     is_detached: bool | None = field(default=None, metadata=_DETAIL)
     stats: dict[str, Any] | None = field(default=None, metadata=_DETAIL)
+    why: str | None = field(default=None, metadata=_DETAIL)
 
 
 __all__ = [
