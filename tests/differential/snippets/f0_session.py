@@ -450,8 +450,14 @@ def session_folder() -> Any:
         @ray.remote
         def f(): print("x")
         ray.get(f.remote())
-        names = os.listdir(os.path.join(folder, "logs"))
-        print(">", any(n.startswith("worker-") and n.endswith(".out") for n in names))
+        from time import monotonic, sleep
+        def there():
+            names = os.listdir(os.path.join(folder, "logs"))
+            return any(n.startswith("worker-") and n.endswith(".out") for n in names)
+        end = monotonic() + 20
+        while not there() and monotonic() < end:
+            sleep(0.1)
+        print(">", there())
         """,
         env={"RAY_TMPDIR": _short_folder()},
     )
