@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ import pytest
 import ray
 from harness import wait_until
 from ray import train
-from ray.train import Checkpoint, FailureConfig
+from ray.cluster_utils import Cluster
+from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -29,10 +31,21 @@ def test_an_elastic_group_starts_with_what_fits(fit: Any) -> None:
     assert fit(loop, (1, 8), name="all").return_value == 4
 
 
+@pytest.fixture
+def nodes(ray_down: None) -> Iterator[Cluster]:
+    """A cluster that gets its nodes from the test."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 3})
+    cluster.connect()
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
 @pytest.mark.contract("F9.24")
 @pytest.mark.heliostat_only("Ray asks for a new placement group every time")
-def test_a_group_goes_on_smaller_and_grows_again(fit: Any, tmp_path: Path) -> None:
-    asked, died, smaller = (tmp_path / name for name in ("asked", "died", "smaller"))
+def test_a_group_goes_on_smaller_and_grows_again(nodes: Cluster, tmp_path: Path) -> None:
+    """A node with one of four workers is lost, and another one comes."""
+    full, smaller = tmp_path / "full", tmp_path / "smaller"
 
     def loop() -> list[int]:
         checkpoint = train.get_checkpoint()
@@ -41,51 +54,36 @@ def test_a_group_goes_on_smaller_and_grows_again(fit: Any, tmp_path: Path) -> No
             with checkpoint.as_directory() as folder:
                 sizes = json.loads(Path(folder, "sizes").read_text())
         size = train.get_context().get_world_size()
-        rank = train.get_context().get_world_rank()
-        for _ in range(200):
+        for _ in range(400):
             if len(set(sizes)) > 1 and sizes[-1] == 4:
                 break
             sizes.append(size)
             with tempfile.TemporaryDirectory() as folder:
                 Path(folder, "sizes").write_text(json.dumps(sizes))
                 train.report({"size": size}, checkpoint=Checkpoint.from_directory(folder))
-            if size == 3:
-                smaller.write_text("")
-            if size == 4 and rank == 3 and not died.exists():
-                # Whoever takes over the room of this worker is in the queue for it.
-                wait_until(asked.exists, within=60, what="the occupant's request")
-                died.write_text("")
-                os._exit(1)
+            (full if size == 4 else smaller).write_text("")
             time.sleep(0.1)
         return sizes
 
-    @ray.remote(num_cpus=1)
-    class Occupant:
-        """Takes the room of the lost worker for a while."""
+    node = nodes.add_node(num_cpus=1)
 
-    def occupy() -> None:
-        wait_until((tmp_path / "run").exists, within=60, what="the run")
-        wait_until(lambda: room() == 0, within=60, what="the group")
-        occupant = Occupant.remote()
-        asked.write_text("")
+    def take_and_give() -> None:
+        wait_until(full.exists, within=60, what="a report of the full group")
+        nodes.remove_node(node, allow_graceful=False)
         wait_until(smaller.exists, within=60, what="a report of the smaller group")
-        ray.kill(occupant)
+        nodes.add_node(num_cpus=1)
 
-    def room() -> float:
-        free: float = ray.available_resources().get("CPU", 0.0)
-        return free
-
-    thread = threading.Thread(target=occupy)
+    thread = threading.Thread(target=take_and_give)
     thread.start()
     try:
-        result = fit(
+        result = DataParallelTrainer(
             loop,
-            (2, 4),
-            scaling={"elastic_resize_monitor_interval_s": 0.5},
-            failure_config=FailureConfig(max_failures=2),
-        )
+            scaling_config=ScalingConfig(num_workers=(2, 4), elastic_resize_monitor_interval_s=0.5),
+            run_config=RunConfig(
+                storage_path=str(tmp_path), failure_config=FailureConfig(max_failures=2)
+            ),
+        ).fit()
     finally:
-        smaller.write_text("")
         thread.join()
     sizes = result.return_value
     changes = [size for i, size in enumerate(sizes) if i == 0 or size != sizes[i - 1]]
