@@ -45,11 +45,17 @@ def test_parquet_reads_only_what_is_asked_for(rd: Any, tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=10)
     path = str(tmp_path / "a.parquet")
     assert rd.read_parquet(path, columns=["id"]).columns() == ["id"]
-    few = rd.read_parquet(path, filter=pads.field("id") < 5)
-    assert sorted(ids(few)) == [0, 1, 2, 3, 4]
     assert rd.read_parquet(path).count() == 100
     many = rd.read_parquet(path, override_num_blocks=5)
     assert sorted(ids(many)) == list(range(100))
+
+
+@pytest.mark.contract("F10.03")
+@pytest.mark.heliostat_only("this release of Ray refuses `filter`")
+def test_parquet_leaves_out_rows_while_reading(rd: Any, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "a.parquet", row_group_size=10)
+    few = rd.read_parquet(str(tmp_path), filter=pads.field("id") < 5)
+    assert ids(few) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.contract("F10.03", "F10.24")

@@ -294,3 +294,33 @@ def test_blocks_of_different_columns(rd: Any) -> None:
     batch = both.take_batch(batch_format="pandas")
     assert len(batch) == 2
     assert batch["a"].isna().sum() == batch["b"].isna().sum() == 1
+
+
+@pytest.mark.contract("F10.09", "F10.12")
+def test_expressions_that_make_values(rd: Any, tmp_path: Any) -> None:
+    from ray.data import expressions as ex
+
+    dataset = rd.range(6, override_num_blocks=3)
+
+    def values(expression: Any) -> list[Any]:
+        return [row["m"] for row in dataset.with_column("m", expression).take_all()]
+
+    assert len(set(values(ex.monotonically_increasing_id()))) == 6
+    assert len(set(values(ex.uuid()))) == 6
+    assert all(0 <= value < 1 for value in values(ex.random()))
+    (tmp_path / "x").write_bytes(b"content")
+    files = rd.from_items([{"uri": str(tmp_path / "x")}])
+    assert files.with_column("b", ex.download("uri")).take(1)[0]["b"] == b"content"
+    grouped = rd.from_items([{"k": 1, "v": 2}, {"k": 2, "v": 4}]).groupby("k")
+    rows = grouped.with_column("m", ex.col("v") * 2).take_all()
+    assert sorted((row["k"], row["m"]) for row in rows) == [(1, 4), (2, 8)]
+
+
+@pytest.mark.contract("F10.12")
+@pytest.mark.heliostat_only("Ray's needs a package that the oracle has not")
+def test_summary(rd: Any) -> None:
+    dataset = rd.from_items([{"n": 0, "s": "a"}, {"n": 2, "s": None}])
+    frame = dataset.summary().to_pandas().set_index("statistic")
+    assert frame.loc["mean", "n"] == 1
+    assert frame.loc["zero_pct", "n"] == 50
+    assert frame.loc["missing_pct", "s"] == 50

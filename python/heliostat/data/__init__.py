@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from heliostat.data import aggregate, collate_fn, exceptions, expressions
     from heliostat.data.context import DataContext, ExecutionOptions, ExecutionResources
     from heliostat.data.dataset import Dataset, MaterializedDataset, Schema
+    from heliostat.data.dataset.summary import DatasetSummary
     from heliostat.data.iterate.iterator import DataIterator
     from heliostat.data.plan.operators import ActorPoolStrategy, ReadTask, TaskPoolStrategy
+    from heliostat.data.preprocessors.base import Preprocessor
     from heliostat.data.sinks.files import FilenameProvider, SaveMode
     from heliostat.data.sources.files import FileShuffleConfig
     from heliostat.data.sources.memory import (
@@ -46,8 +48,10 @@ _HOME = {
     for module, names in {
         "context": "DataContext ExecutionOptions ExecutionResources",
         "dataset": "Dataset MaterializedDataset Schema",
+        "dataset.summary": "DatasetSummary",
         "iterate.iterator": "DataIterator",
         "plan.operators": "ActorPoolStrategy ReadTask TaskPoolStrategy",
+        "preprocessors.base": "Preprocessor",
         "sinks.files": "FilenameProvider SaveMode",
         "sources.files": "FileShuffleConfig",
         "sources.memory": (
@@ -70,6 +74,8 @@ _MODULES = (
     "datatype",
     "exceptions",
     "expressions",
+    "preprocessor",
+    "preprocessors",
 )
 
 __all__ = [
@@ -86,8 +92,10 @@ __all__ = [
     "DataIterator",
     "Dataset",
     "DatasetIterator",
+    "DatasetSummary",
     "FilenameProvider",
     "MaterializedDataset",
+    "Preprocessor",
     "ReadTask",
     "Schema",
     # making them

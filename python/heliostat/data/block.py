@@ -269,3 +269,11 @@ def take(table: Any, indices: Any) -> Any:
         else:
             columns[name] = column.take(pa.array(indices))
     return pa.table(columns) if columns else table.slice(0, len(indices))
+
+
+def with_columns(table: Any, columns: dict[str, Any]) -> Any:
+    """The table with columns added or replaced."""
+    for name, column in columns.items():
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, name, column) if at >= 0 else table.append_column(name, column)
+    return table

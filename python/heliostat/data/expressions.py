@@ -14,6 +14,10 @@ import pyarrow.compute as pc
 
 from heliostat.data import tensors
 from heliostat.data.expression_names import Namespace
+from heliostat.data.plan import task
+
+TASK_BITS = 33  # of a row's number that count within a task
+DOWNLOADS_MAX = 16  # files that one task reads at the same time
 
 Evaluate = Callable[[Any], Any]
 Text = str  # `Expr.str` hides the name within the class
@@ -235,6 +239,67 @@ def lit(value: Any) -> Expr:
     """Return a constant."""
     made = pa.scalar(value)
     return Expr(lambda _: made, repr(value))
+
+
+def star() -> Expr:
+    """Return all columns: for ``Dataset.select_columns`` and its like, a struct of them."""
+    return Expr(lambda table: table.to_struct_array(), "star()")
+
+
+def monotonically_increasing_id() -> Expr:
+    """Return a number for each row that rises within a block and differs between rows."""
+
+    def evaluate(table: Any) -> Any:
+        begin = task.index() << TASK_BITS
+        return pa.array(np.arange(begin, begin + table.num_rows, dtype=np.int64))
+
+    return Expr(evaluate, "monotonically_increasing_id()")
+
+
+def random(*, seed: Any = None, reseed_after_execution: bool = True) -> Expr:
+    """Return a random number from 0 to 1 for each row; with a ``seed`` the same every time."""
+
+    def evaluate(table: Any) -> Any:
+        rng = np.random.default_rng(None if seed is None else [int(seed), task.index()])
+        return pa.array(rng.random(table.num_rows))
+
+    return Expr(evaluate, "random()")
+
+
+def uuid() -> Expr:
+    """Return a random UUID for each row, as text."""
+    import uuid as standard
+
+    return Expr(
+        lambda table: pa.array([str(standard.uuid4()) for _ in range(table.num_rows)], pa.string()),
+        "uuid()",
+    )
+
+
+def download(uri_column_name: Text, *, filesystem: Any = None) -> Expr:
+    """Return the bytes of the files that a column names; null for one that cannot be read."""
+
+    def fetch(uri: Text | None) -> bytes | None:
+        from heliostat.data.sources.files import resolve
+
+        if uri is None:
+            return None
+        try:
+            path, found = resolve(uri, filesystem)
+            with found.open_input_stream(path) as stream:
+                data: bytes = stream.read()
+            return data
+        except (OSError, ValueError):
+            return None
+
+    def evaluate(table: Any) -> Any:
+        from concurrent.futures import ThreadPoolExecutor
+
+        uris = table.column(uri_column_name).to_pylist()
+        with ThreadPoolExecutor(DOWNLOADS_MAX) as pool:
+            return pa.array(list(pool.map(fetch, uris)), pa.binary())
+
+    return Expr(evaluate, f"download({uri_column_name!r})")
 
 
 def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[..., Expr]]:

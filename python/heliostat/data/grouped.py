@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat.data import aggregate as aggregations
 from heliostat.data import block
+from heliostat.data.block import with_columns
 from heliostat.data.execute.exchanges import Sort
 from heliostat.data.plan.udf import Udf
 
@@ -83,6 +84,14 @@ class GroupedData:
             dict(fn_constructor_kwargs or {}),
         )
         return self._sorted(f"MapGroups({udf.name})", _Mapped(self._keys, udf, batch_format))
+
+    def with_column(self, column_name: str, expr: Any) -> Dataset:
+        """Return all rows with a column more: an expression, evaluated for each group."""
+
+        def add(group: Any) -> Any:
+            return with_columns(group, {column_name: expr.column(group)})
+
+        return self.map_groups(add, batch_format="pyarrow")
 
     def _of(self, kind: Any, on: Any, **options: Any) -> Dataset:
         columns = [on] if isinstance(on, str) else on

@@ -272,7 +272,7 @@ class Maps(Base):
         def add_column(table: Any) -> Any:
             made = fn(block.to_batch(table, batch_format))
             column = block.from_batch({col: _values(made)}, "add_column's function").column(col)
-            return with_columns(table, {col: column})
+            return block.with_columns(table, {col: column})
 
         return self.map_batches(
             add_column,
@@ -291,7 +291,7 @@ class Maps(Base):
 
         def add(table: Any) -> Any:
             for name, expression in exprs.items():
-                table = with_columns(table, {name: expression.column(table)})
+                table = block.with_columns(table, {name: expression.column(table)})
             return table
 
         return self._map_tables("Project", add, keeps_rows=True)
@@ -441,14 +441,6 @@ def compute_of(udf: Udf, compute: Any, concurrency: Any) -> Compute:
     if udf.is_class:
         return ActorPoolStrategy(size=concurrency) if concurrency else ActorPoolStrategy()
     return TaskPoolStrategy(concurrency)
-
-
-def with_columns(table: Any, columns: dict[str, Any]) -> Any:
-    """The table with columns added or replaced."""
-    for name, column in columns.items():
-        at = table.schema.get_field_index(name)
-        table = table.set_column(at, name, column) if at >= 0 else table.append_column(name, column)
-    return table
 
 
 def _values(made: Any) -> Any:

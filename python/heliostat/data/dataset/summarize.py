@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from heliostat.data.dataset import summary
 from heliostat.data.dataset.base import Base
+from heliostat.data.dataset.summary import DatasetSummary
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.plan.operators import Exchange
 
@@ -30,6 +32,10 @@ class Summarize(Base):
         for _ in self._bundles(Exchange((self._plan,), "Aggregate", run)):
             pass
         return aggregate.total(found, list(aggs))
+
+    def summary(self, columns: list[str] | None = None) -> DatasetSummary:
+        """Return statistics of columns (default: all)."""
+        return summary.of(self, columns)
 
     def _single(self, kind: Any, on: Any, **options: Any) -> Any:
         columns = [on] if isinstance(on, str) else on

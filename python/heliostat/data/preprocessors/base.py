@@ -1,0 +1,159 @@
+"""What all preprocessors share: fitting on a dataset, transforming datasets and batches."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from heliostat.data import block
+
+if TYPE_CHECKING:
+    from heliostat.data.dataset import Dataset
+
+
+class PreprocessorNotFittedException(RuntimeError):
+    """The preprocessor has to be fitted before it can transform."""
+
+
+class Preprocessor(abc.ABC):
+    """Learns statistics of a dataset (``fit``), then changes datasets and batches by them.
+
+    What derives from it implements ``_transform_pandas``, and ``_fit`` if there is something to learn.
+    """
+
+    _is_fittable = True
+
+    def __init__(self) -> None:
+        self.stats_: dict[str, Any] = {}
+        self._fitted = False
+
+    def fit(self, ds: Dataset) -> Preprocessor:
+        """Learn from a dataset; returns the preprocessor itself."""
+        if self._is_fittable:
+            self.stats_ = {}
+            self._fit(ds)
+        self._fitted = True
+        return self
+
+    def fit_transform(self, ds: Dataset, **transform_options: Any) -> Dataset:
+        """Learn from a dataset and transform it."""
+        return self.fit(ds).transform(ds, **transform_options)
+
+    def transform(
+        self,
+        ds: Dataset,
+        *,
+        batch_size: int | None = None,
+        num_cpus: float | None = None,
+        memory: float | None = None,
+        concurrency: int | None = None,
+    ) -> Dataset:
+        """Return the dataset changed; lazy.
+
+        Raises:
+            PreprocessorNotFittedException: ``fit`` has not been called.
+        """
+        self._check("transform")
+        return ds.map_batches(
+            self._transform_pandas,
+            batch_format="pandas",
+            zero_copy_batch=False,
+            batch_size=batch_size,
+            num_cpus=num_cpus,
+            memory=memory,
+            concurrency=concurrency,
+            udf_modifying_row_count=False,
+        )
+
+    def transform_batch(self, data: Any) -> Any:
+        """Return a batch changed: a DataFrame, a table, or a dict of arrays.
+
+        Raises:
+            PreprocessorNotFittedException: ``fit`` has not been called.
+        """
+        self._check("transform_batch")
+        if hasattr(data, "iloc"):
+            return self._transform_pandas(data.copy())
+        table = block.from_batch(data, "transform_batch's caller")
+        made = block.from_pandas(self._transform_pandas(block.to_pandas(table)))
+        return block.to_numpy(made) if isinstance(data, Mapping) else made
+
+    def _check(self, method: str) -> None:
+        if self._is_fittable and not self._fitted:
+            raise PreprocessorNotFittedException(
+                f"`fit` must be called before `{method}`, or simply use fit_transform() to run both "
+                "steps"
+            )
+
+    def _fit(self, ds: Dataset) -> None:
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def _transform_pandas(self, df: Any) -> Any:
+        """The DataFrame changed, in place or anew."""
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{name}={value!r}"
+            for name, value in vars(self).items()
+            if not name.startswith("_") and name != "stats_"
+        )
+        return f"{type(self).__name__}({shown})"
+
+
+class OfColumns(Preprocessor):
+    """A preprocessor of some columns, whose results replace them or are columns of their own."""
+
+    def __init__(self, columns: list[str], output_columns: list[str] | None = None) -> None:
+        super().__init__()
+        if output_columns is not None and len(output_columns) != len(columns):
+            raise ValueError(
+                f"output_columns has {len(output_columns)} names for {len(columns)} columns."
+            )
+        self.columns = list(columns)
+        self.output_columns = list(output_columns or columns)
+
+    def _transform_pandas(self, df: Any) -> Any:
+        missing = [c for c in self.columns if c not in df.columns]
+        if missing:
+            raise KeyError(
+                f"{type(self).__name__}: there is no column {missing} in {list(df.columns)}"
+            )
+        made = {o: self._column(c, df[c]) for c, o in self._pairs()}
+        for name, values in made.items():
+            df[name] = values
+        return df
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        return list(zip(self.columns, self.output_columns, strict=True))
+
+    def _column(self, name: str, values: Any) -> Any:
+        """The new values of a column, a series."""
+        raise NotImplementedError
+
+
+class Chain(Preprocessor):
+    """Several preprocessors, one after the other; each is fitted on what those before it make."""
+
+    def __init__(self, *preprocessors: Preprocessor) -> None:
+        super().__init__()
+        self.preprocessors = preprocessors
+        self._is_fittable = any(p._is_fittable for p in preprocessors)
+
+    def fit(self, ds: Dataset) -> Preprocessor:
+        """Fit all of them."""
+        for preprocessor in self.preprocessors[:-1]:
+            ds = preprocessor.fit_transform(ds)
+        if self.preprocessors:
+            self.preprocessors[-1].fit(ds)
+        self._fitted = True
+        return self
+
+    def _transform_pandas(self, df: Any) -> Any:
+        for preprocessor in self.preprocessors:
+            df = preprocessor._transform_pandas(df)
+        return df
+
+    def __repr__(self) -> str:
+        return f"Chain({', '.join(map(repr, self.preprocessors))})"

@@ -1,0 +1,211 @@
+"""Categories as numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from heliostat.data.aggregate import AggregateFnV2
+from heliostat.data.preprocessors.base import OfColumns, Preprocessor
+
+
+class ValueCounts(AggregateFnV2[Any]):
+    """How often each value of a column occurs; the elements of lists count one by one."""
+
+    def __init__(self, on: str) -> None:
+        super().__init__(f"counts({on})", Counter, on=on, ignore_nulls=True)
+
+    def aggregate_block(self, block: Any) -> Any:
+        """Return the block's counts."""
+        found: Counter[Any] = Counter()
+        for value in block.column(self.on).to_pylist():
+            found.update(value if isinstance(value, list) else (value,))
+        return found
+
+    def combine(self, current_accumulator: Any, new: Any) -> Any:
+        """Return the sums."""
+        return current_accumulator + new
+
+
+def learned(ds: Any, columns: list[str], most: dict[str, int] | None = None) -> dict[str, Any]:
+    """The categories of columns and their numbers, in order; only the ``most`` common ones."""
+    counts = ds.aggregate(*(ValueCounts(c) for c in columns))
+    stats = {}
+    for column in columns:
+        found = counts[f"counts({column})"] or {}
+        limit = (most or {}).get(column)
+        kept = [value for value, _ in Counter(found).most_common(limit)]
+        stats[f"unique_values({column})"] = {v: i for i, v in enumerate(sorted(kept))}
+    return stats
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
+
+
+class OrdinalEncoder(OfColumns):
+    """Each category's number; one that was not there when fitting becomes missing."""
+
+    def __init__(
+        self,
+        columns: list[str],
+        *,
+        encode_lists: bool = True,
+        output_columns: list[str] | None = None,
+    ) -> None:
+        super().__init__(columns, output_columns)
+        self.encode_lists = encode_lists
+
+    def _fit(self, ds: Any) -> None:
+        self.stats_ = learned(ds, self.columns)
+
+    def _column(self, name: str, values: Any) -> Any:
+        numbers = self.stats_[f"unique_values({name})"]
+        if len(values) and _is_list(values.iloc[0]):
+            if not self.encode_lists:
+                raise ValueError(f"The column {name!r} holds lists; set encode_lists=True.")
+            return values.map(lambda items: [numbers.get(item) for item in items])
+        return values.map(numbers)
+
+
+class OneHotEncoder(OfColumns):
+    """A list with 1 at the category's place and 0 elsewhere; only 0 for one that is not known."""
+
+    def __init__(
+        self,
+        columns: list[str],
+        *,
+        max_categories: dict[str, int] | None = None,
+        output_columns: list[str] | None = None,
+    ) -> None:
+        super().__init__(columns, output_columns)
+        self.max_categories = max_categories or {}
+
+    def _fit(self, ds: Any) -> None:
+        self.stats_ = learned(ds, self.columns, self.max_categories)
+
+    def _column(self, name: str, values: Any) -> Any:
+        numbers = self.stats_[f"unique_values({name})"]
+
+        def encoded(value: Any) -> list[int]:
+            row = [0] * len(numbers)
+            if value in numbers:
+                row[numbers[value]] = 1
+            return row
+
+        return values.map(encoded)
+
+
+class MultiHotEncoder(OneHotEncoder):
+    """For lists: how often each category is in it."""
+
+    def _column(self, name: str, values: Any) -> Any:
+        numbers = self.stats_[f"unique_values({name})"]
+
+        def encoded(items: Any) -> list[int]:
+            row = [0] * len(numbers)
+            for item in items if _is_list(items) else (items,):
+                if item in numbers:
+                    row[numbers[item]] += 1
+            return row
+
+        return values.map(encoded)
+
+
+class LabelEncoder(Preprocessor):
+    """The number of each label, and back."""
+
+    def __init__(self, label_column: str, *, output_column: str | None = None) -> None:
+        super().__init__()
+        self.label_column = label_column
+        self.output_column = output_column or label_column
+
+    def _fit(self, ds: Any) -> None:
+        self.stats_ = learned(ds, [self.label_column])
+
+    def _transform_pandas(self, df: Any) -> Any:
+        numbers = self.stats_[f"unique_values({self.label_column})"]
+        df[self.output_column] = df[self.label_column].map(numbers)
+        return df
+
+    def inverse_transform(self, ds: Any) -> Any:
+        """Return the dataset with labels in place of their numbers."""
+        self._check("inverse_transform")
+        labels = {i: v for v, i in self.stats_[f"unique_values({self.label_column})"].items()}
+        column, source = self.label_column, self.output_column
+
+        def back(df: Any) -> Any:
+            df[column] = df[source].map(labels)
+            return df
+
+        return ds.map_batches(back, batch_format="pandas", zero_copy_batch=False)
+
+
+class Categorizer(OfColumns):
+    """Columns of pandas' categories: those found when fitting, or given as ``dtypes``."""
+
+    def __init__(
+        self,
+        columns: list[str],
+        dtypes: dict[str, Any] | None = None,
+        output_columns: list[str] | None = None,
+    ) -> None:
+        super().__init__(columns, output_columns)
+        self.dtypes = dtypes or {}
+
+    def _fit(self, ds: Any) -> None:
+        import pandas as pd
+
+        rest = [c for c in self.columns if c not in self.dtypes]
+        found = learned(ds, rest) if rest else {}
+        made = {c: pd.CategoricalDtype(list(found[f"unique_values({c})"])) for c in rest}
+        self.stats_ = {**made, **self.dtypes}
+
+    def _column(self, name: str, values: Any) -> Any:
+        return values.astype(self.stats_[name])
+
+
+class SimpleImputer(OfColumns):
+    """Missing values become the "mean", the "most_frequent" value, or a "constant"."""
+
+    def __init__(
+        self,
+        columns: list[str],
+        strategy: str = "mean",
+        fill_value: Any = None,
+        *,
+        output_columns: list[str] | None = None,
+    ) -> None:
+        super().__init__(columns, output_columns)
+        if strategy not in ("mean", "most_frequent", "constant"):
+            raise ValueError(
+                f"Strategy {strategy} is not supported: use 'mean', 'most_frequent' or 'constant'."
+            )
+        if strategy == "constant" and fill_value is None:
+            raise ValueError('`fill_value` must be set when using "constant" strategy.')
+        self.strategy, self.fill_value = strategy, fill_value
+        self._is_fittable = strategy != "constant"
+
+    def _fit(self, ds: Any) -> None:
+        from heliostat.data.aggregate import Mean
+
+        if self.strategy == "mean":
+            self.stats_ = ds.aggregate(*(Mean(c) for c in self.columns))
+            return
+        counts = ds.aggregate(*(ValueCounts(c) for c in self.columns))
+        for column in self.columns:
+            found = Counter(counts[f"counts({column})"] or {}).most_common(1)
+            self.stats_[f"most_frequent({column})"] = found[0][0] if found else None
+
+    def _column(self, name: str, values: Any) -> Any:
+        value = self.fill_value
+        if self.strategy != "constant":
+            value = self.stats_[f"{self.strategy}({name})"]
+        if value is None:
+            raise ValueError(f"SimpleImputer found no value in column {name!r} when it was fitted.")
+        if values.dtype == object and isinstance(value, int | float):
+            values = values.astype(np.float64)
+        return values.fillna(value)

@@ -1,0 +1,271 @@
+"""Text, bins, vectors and pictures as features."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from heliostat.data.aggregate import Max, Min
+from heliostat.data.preprocessors.base import OfColumns, Preprocessor
+
+Tokenize = Callable[[str], list[str]]
+
+
+def simple_split_tokenizer(value: str) -> list[str]:
+    """The words between spaces."""
+    return value.split(" ")
+
+
+def simple_hash(value: object, num_features: int) -> int:
+    """A number below ``num_features`` that depends on the value alone."""
+    digest = hashlib.sha256(str(value).encode()).hexdigest()
+    return int(digest, 16) % num_features
+
+
+class Tokenizer(OfColumns):
+    """Lists of tokens in place of texts; by default the words between spaces."""
+
+    _is_fittable = False
+
+    def __init__(
+        self,
+        columns: list[str],
+        tokenization_fn: Tokenize | None = None,
+        output_columns: list[str] | None = None,
+    ) -> None:
+        super().__init__(columns, output_columns)
+        self.tokenization_fn = tokenization_fn or simple_split_tokenizer
+
+    def _column(self, name: str, values: Any) -> Any:
+        return values.map(self.tokenization_fn)
+
+
+class CountVectorizer(Tokenizer):
+    """How often each of the ``max_features`` most common tokens is in a text."""
+
+    _is_fittable = True
+
+    def __init__(
+        self,
+        columns: list[str],
+        tokenization_fn: Tokenize | None = None,
+        max_features: int | None = None,
+        *,
+        output_columns: list[str] | None = None,
+    ) -> None:
+        super().__init__(columns, tokenization_fn, output_columns)
+        self.max_features = max_features
+
+    def _fit(self, ds: Any) -> None:
+        from heliostat.data.preprocessors.encoders import ValueCounts
+
+        tokens = Tokenizer(self.columns, self.tokenization_fn).transform(ds)
+        counts = tokens.aggregate(*(ValueCounts(c) for c in self.columns))
+        for column in self.columns:
+            found: Any = Counter(counts[f"counts({column})"] or {})
+            kept = Counter(dict(found.most_common(self.max_features)))
+            self.stats_[f"token_counts({column})"] = kept
+
+    def _column(self, name: str, values: Any) -> Any:
+        known = list(self.stats_[f"token_counts({name})"])
+
+        def counted(text: str) -> list[int]:
+            found = Counter(self.tokenization_fn(text))
+            return [found[token] for token in known]
+
+        return values.map(counted)
+
+
+class HashingVectorizer(Tokenizer):
+    """How many tokens of a text have each hash, below ``num_features``."""
+
+    def __init__(
+        self,
+        columns: list[str],
+        num_features: int,
+        tokenization_fn: Tokenize | None = None,
+        *,
+        output_columns: list[str] | None = None,
+    ) -> None:
+        super().__init__(columns, tokenization_fn, output_columns)
+        self.num_features = num_features
+
+    def _column(self, name: str, values: Any) -> Any:
+        def hashed(text: str) -> list[int]:
+            row = [0] * self.num_features
+            for token in self.tokenization_fn(text):
+                row[simple_hash(token, self.num_features)] += 1
+            return row
+
+        return values.map(hashed)
+
+
+class FeatureHasher(Preprocessor):
+    """One vector of the values of several columns, each at the place of its column's hash."""
+
+    _is_fittable = False
+
+    def __init__(self, columns: list[str], num_features: int, output_column: str) -> None:
+        super().__init__()
+        self.columns, self.num_features, self.output_column = columns, num_features, output_column
+
+    def _transform_pandas(self, df: Any) -> Any:
+        made = np.zeros((len(df), self.num_features))
+        for column in self.columns:
+            made[:, simple_hash(column, self.num_features)] += df[column].to_numpy()
+        if all(df[c].dtype.kind in "iub" for c in self.columns):
+            made = made.astype(np.int64)
+        df[self.output_column] = list(made)
+        return df
+
+
+class Concatenator(Preprocessor):
+    """One vector of the values of several columns, which it replaces.
+
+    Args:
+        columns: In this order.
+        output_column_name: The vector's column.
+        dtype: Its type. Default: what fits.
+        raise_if_missing: Raise ``ValueError`` if a column is not there.
+        flatten: Columns may hold vectors, which are put one after the other.
+    """
+
+    _is_fittable = False
+
+    def __init__(
+        self,
+        columns: list[str],
+        output_column_name: str = "concat_out",
+        dtype: Any = None,
+        raise_if_missing: bool = False,
+        flatten: bool = False,
+    ) -> None:
+        super().__init__()
+        self.columns, self.output_column_name = list(columns), output_column_name
+        self.dtype, self.raise_if_missing, self.flatten = dtype, raise_if_missing, flatten
+
+    def _transform_pandas(self, df: Any) -> Any:
+        missing = [c for c in self.columns if c not in df.columns]
+        if missing and self.raise_if_missing:
+            raise ValueError(f"Missing columns specified in '{self.columns}': {missing}")
+        columns = [c for c in self.columns if c in df.columns]
+        if self.flatten:
+            parts = [np.stack([np.ravel(v) for v in df[c]]) for c in columns]
+            made = np.concatenate(parts, axis=1)
+        else:
+            made = df[columns].to_numpy()
+        df = df.drop(columns=columns)
+        df[self.output_column_name] = list(made if self.dtype is None else made.astype(self.dtype))
+        return df
+
+
+class CustomKBinsDiscretizer(OfColumns):
+    """The number of the bin that a value is in; ``bins`` are edges, for all columns or by column."""
+
+    _is_fittable = False
+
+    def __init__(
+        self,
+        columns: list[str],
+        bins: Any,
+        *,
+        right: bool = True,
+        include_lowest: bool = False,
+        duplicates: str = "raise",
+        dtypes: dict[str, Any] | None = None,
+        output_columns: list[str] | None = None,
+    ) -> None:
+        super().__init__(columns, output_columns)
+        self.bins, self.right, self.include_lowest = bins, right, include_lowest
+        self.duplicates, self.dtypes = duplicates, dtypes
+
+    def _edges(self, name: str) -> Any:
+        return self.bins[name] if isinstance(self.bins, dict) else self.bins
+
+    def _column(self, name: str, values: Any) -> Any:
+        import pandas as pd
+
+        dtype = (self.dtypes or {}).get(name)
+        labels = dtype.categories if isinstance(dtype, pd.CategoricalDtype) else False
+        made = pd.cut(
+            values,
+            self._edges(name),
+            right=self.right,
+            labels=labels,
+            include_lowest=self.include_lowest,
+            duplicates=self.duplicates,
+        )
+        return made.astype(dtype) if dtype is not None else made
+
+
+class UniformKBinsDiscretizer(CustomKBinsDiscretizer):
+    """The same with ``bins`` bins of equal width between the least and the greatest value."""
+
+    _is_fittable = True
+
+    def _fit(self, ds: Any) -> None:
+        found = ds.aggregate(*(kind(c) for c in self.columns for kind in (Min, Max)))
+        for column in self.columns:
+            low, high = found[f"min({column})"], found[f"max({column})"]
+            count = self.bins[column] if isinstance(self.bins, dict) else self.bins
+            if not isinstance(count, int) or count < 1:
+                raise ValueError(f"`bins` of {column!r} must be a positive integer, got {count!r}.")
+            self.stats_[column] = _uniform(low, high, count, self.right)
+
+    def _edges(self, name: str) -> Any:
+        return self.stats_[name]
+
+
+def _uniform(low: float, high: float, count: int, right: bool) -> Any:
+    """Edges whose outermost bin is a little wider, so that it holds the value at its open end."""
+    if low == high:
+        pad = 0.001 * abs(low) if low else 0.001
+        low, high = low - pad, high + pad
+        return np.linspace(low, high, count + 1)
+    edges = np.linspace(low, high, count + 1)
+    pad = (high - low) * 0.001
+    edges[0 if right else -1] += -pad if right else pad
+    return edges
+
+
+class TorchVisionPreprocessor(Preprocessor):
+    """A transform of torchvision on columns of pictures.
+
+    Args:
+        columns: The pictures, as arrays.
+        transform: Called with each array, or with a whole batch of them.
+        output_columns: Where the results go. Default: ``columns``.
+        batched: Call ``transform`` once a batch.
+    """
+
+    _is_fittable = False
+
+    def __init__(
+        self,
+        columns: list[str],
+        transform: Callable[[Any], Any],
+        output_columns: list[str] | None = None,
+        batched: bool = False,
+    ) -> None:
+        super().__init__()
+        self.columns, self.output_columns = columns, output_columns or columns
+        self.torchvision_transform, self.batched = transform, batched
+
+    def _transform_pandas(self, df: Any) -> Any:
+        for source, target in zip(self.columns, self.output_columns, strict=True):
+            pictures = list(df[source])
+            made = self._one(np.stack(pictures)) if self.batched else map(self._one, pictures)
+            df[target] = list(_rows(made))
+        return df
+
+    def _one(self, value: Any) -> Any:
+        made = self.torchvision_transform(value)
+        return np.asarray(made.detach().cpu()) if hasattr(made, "detach") else np.asarray(made)
+
+
+def _rows(values: Iterable[Any]) -> Iterable[Any]:
+    return (np.asarray(value) for value in values)

@@ -1,0 +1,144 @@
+"""Numbers on other scales."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from heliostat.data.aggregate import AbsMax, AggregateFnV2, Max, Mean, Min, Quantile, Std
+from heliostat.data.preprocessors.base import OfColumns
+
+
+class _Learned(OfColumns):
+    """Learns aggregates of its columns."""
+
+    def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
+        raise NotImplementedError
+
+    def _fit(self, ds: Any) -> None:
+        self.stats_ = ds.aggregate(*(a for c in self.columns for a in self._aggregations(c)))
+
+
+class StandardScaler(_Learned):
+    """To average 0 and standard deviation 1; a constant column becomes 0."""
+
+    def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
+        return [Mean(column), Std(column, ddof=0)]
+
+    def _column(self, name: str, values: Any) -> Any:
+        mean, std = self.stats_[f"mean({name})"], self.stats_[f"std({name})"]
+        if mean is None or std is None:
+            return values * np.nan
+        return (values - mean) / (std or 1)
+
+
+class MinMaxScaler(_Learned):
+    """To the range from 0 to 1; a constant column becomes 0."""
+
+    def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
+        return [Min(column), Max(column)]
+
+    def _column(self, name: str, values: Any) -> Any:
+        least, most = self.stats_[f"min({name})"], self.stats_[f"max({name})"]
+        return (values - least) / ((most - least) or 1)
+
+
+class MaxAbsScaler(_Learned):
+    """To the range from -1 to 1, keeping 0."""
+
+    def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
+        return [AbsMax(column)]
+
+    def _column(self, name: str, values: Any) -> Any:
+        return values / (self.stats_[f"abs_max({name})"] or 1)
+
+
+class RobustScaler(_Learned):
+    """To median 0 and distance 1 between two quantiles, which outliers hardly change."""
+
+    def __init__(
+        self,
+        columns: list[str],
+        quantile_range: tuple[float, float] = (0.25, 0.75),
+        output_columns: list[str] | None = None,
+        quantile_precision: int = 800,
+    ) -> None:
+        super().__init__(columns, output_columns)
+        self.quantile_range = quantile_range
+
+    def _aggregations(self, column: str) -> list[AggregateFnV2[Any]]:
+        names = ("low_quantile", "median", "high_quantile")
+        places = (self.quantile_range[0], 0.5, self.quantile_range[1])
+        return [
+            Quantile(column, q, alias_name=f"{name}({column})")
+            for name, q in zip(names, places, strict=True)
+        ]
+
+    def _column(self, name: str, values: Any) -> Any:
+        low, median, high = (
+            self.stats_[f"{kind}({name})"] for kind in ("low_quantile", "median", "high_quantile")
+        )
+        return (values - median) / ((high - low) or 1)
+
+
+_LENGTHS = {
+    "l1": lambda values: np.abs(values).sum(axis=1),
+    "l2": lambda values: np.sqrt((values**2).sum(axis=1)),
+    "max": lambda values: np.abs(values).max(axis=1),
+}
+
+
+class Normalizer(OfColumns):
+    """Rows of length 1: ``norm`` is "l1", "l2" or "max"."""
+
+    _is_fittable = False
+
+    def __init__(
+        self, columns: list[str], norm: str = "l2", *, output_columns: list[str] | None = None
+    ) -> None:
+        super().__init__(columns, output_columns)
+        if norm not in _LENGTHS:
+            raise ValueError(
+                f"Norm {norm} is not supported. Supported values are: {list(_LENGTHS)}"
+            )
+        self.norm = norm
+
+    def _transform_pandas(self, df: Any) -> Any:
+        values = df[self.columns].to_numpy(dtype=np.float64)
+        lengths = _LENGTHS[self.norm](values)
+        lengths[lengths == 0] = 1
+        made = values / lengths[:, None]
+        for i, name in enumerate(self.output_columns):
+            df[name] = made[:, i]
+        return df
+
+
+class PowerTransformer(OfColumns):
+    """A power of the values, by the method "yeo-johnson" or "box-cox" (of positive values)."""
+
+    _is_fittable = False
+
+    def __init__(
+        self,
+        columns: list[str],
+        power: float,
+        method: str = "yeo-johnson",
+        *,
+        output_columns: list[str] | None = None,
+    ) -> None:
+        super().__init__(columns, output_columns)
+        if method not in ("yeo-johnson", "box-cox"):
+            raise ValueError(f"Method {method} is not supported: use 'yeo-johnson' or 'box-cox'.")
+        self.power = power
+        self.method = method
+
+    def _column(self, name: str, values: Any) -> Any:
+        numbers, power = values.to_numpy(dtype=np.float64), self.power
+        if self.method == "box-cox":
+            return np.log(numbers) if power == 0 else (numbers**power - 1) / power
+        above, below = np.maximum(numbers, 0), np.maximum(-numbers, 0)
+        up = np.log1p(above) if power == 0 else ((above + 1) ** power - 1) / power
+        rest = 2 - power
+        down = -np.log1p(below) if rest == 0 else -((below + 1) ** rest - 1) / rest
+        return np.where(numbers >= 0, up, down)

@@ -1,0 +1,143 @@
+"""Preprocessors: fitted on a dataset, used on datasets and batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+CLUSTER = {"num_cpus": 4}
+
+NUMBERS = [{"a": 1.0, "b": 2}, {"a": 3.0, "b": 2}, {"a": 5.0, "b": 8}]
+WORDS = [{"s": "x", "l": ["p", "q"]}, {"s": "y", "l": ["q"]}, {"s": "x", "l": []}]
+HOLES = [{"a": 1.0, "s": "x"}, {"a": None, "s": "x"}, {"a": 3.0, "s": None}]
+TEXTS = [{"t": "a b a"}, {"t": "b c"}]
+
+
+def made(rd: Any, preprocessor: Any, rows: list[Any], column: str) -> list[Any]:
+    dataset = rd.from_items(rows, override_num_blocks=2)
+    found = [row[column] for row in preprocessor.fit_transform(dataset).take_all()]
+    return [v.tolist() if isinstance(v, np.ndarray) else v for v in found]
+
+
+@pytest.mark.contract("F10.30")
+@pytest.mark.parametrize(
+    ("name", "options", "column", "expected"),
+    [
+        ("StandardScaler", {"columns": ["a"]}, "a", [-1.224744871391589, 0, 1.224744871391589]),
+        ("MinMaxScaler", {"columns": ["a"]}, "a", [0, 0.5, 1]),
+        ("MaxAbsScaler", {"columns": ["a"]}, "a", [0.2, 0.6, 1]),
+        ("Normalizer", {"columns": ["a", "b"], "norm": "l1"}, "a", [1 / 3, 0.6, 5 / 13]),
+        ("Normalizer", {"columns": ["a", "b"]}, "b", [0.894427191, 0.554700196, 0.847998304]),
+        ("PowerTransformer", {"columns": ["a"], "power": 0.5}, "a", [0.828427125, 2, 2.898979487]),
+        (
+            "PowerTransformer",
+            {"columns": ["a"], "power": 0.5, "method": "box-cox"},
+            "a",
+            [0, 1.464101615, 2.472135955],
+        ),
+        ("CustomKBinsDiscretizer", {"columns": ["a"], "bins": [0, 2, 4, 6]}, "a", [0, 1, 2]),
+        ("UniformKBinsDiscretizer", {"columns": ["a"], "bins": 2}, "a", [0, 0, 1]),
+    ],
+)
+def test_numbers(
+    rd: Any, name: str, options: dict[str, Any], column: str, expected: list[float]
+) -> None:
+    preprocessor = getattr(rd.preprocessors, name)(**options)
+    assert made(rd, preprocessor, NUMBERS, column) == pytest.approx(expected)
+
+
+@pytest.mark.contract("F10.30")
+@pytest.mark.heliostat_only("Ray's needs a package that the oracle has not")
+def test_robust_scaler(rd: Any) -> None:
+    assert made(rd, rd.preprocessors.RobustScaler(["a"]), NUMBERS, "a") == [-1, 0, 1]
+
+
+@pytest.mark.contract("F10.30")
+@pytest.mark.parametrize(
+    ("name", "options", "column", "expected"),
+    [
+        ("OneHotEncoder", {"columns": ["s"]}, "s", [[1, 0], [0, 1], [1, 0]]),
+        ("OneHotEncoder", {"columns": ["s"], "max_categories": {"s": 1}}, "s", [[1], [0], [1]]),
+        ("OrdinalEncoder", {"columns": ["s"]}, "s", [0, 1, 0]),
+        ("OrdinalEncoder", {"columns": ["l"]}, "l", [[0, 1], [1], []]),
+        ("LabelEncoder", {"label_column": "s"}, "s", [0, 1, 0]),
+        ("MultiHotEncoder", {"columns": ["l"]}, "l", [[1, 1], [0, 1], [0, 0]]),
+        ("Categorizer", {"columns": ["s"]}, "s", ["x", "y", "x"]),
+    ],
+)
+def test_categories(
+    rd: Any, name: str, options: dict[str, Any], column: str, expected: list[Any]
+) -> None:
+    assert made(rd, getattr(rd.preprocessors, name)(**options), WORDS, column) == expected
+
+
+@pytest.mark.contract("F10.30")
+def test_labels_and_back(rd: Any) -> None:
+    encoder = rd.preprocessors.LabelEncoder("s")
+    dataset = rd.from_items(WORDS)
+    numbers = encoder.fit_transform(dataset)
+    assert [row["s"] for row in encoder.inverse_transform(numbers).take_all()] == ["x", "y", "x"]
+
+
+@pytest.mark.contract("F10.30")
+def test_missing_values(rd: Any) -> None:
+    imputer = rd.preprocessors.SimpleImputer
+    assert made(rd, imputer(["a"]), HOLES, "a") == [1, 2, 3]
+    assert made(rd, imputer(["s"], strategy="most_frequent"), HOLES, "s") == ["x", "x", "x"]
+    constant = imputer(["s"], strategy="constant", fill_value="z")
+    assert made(rd, constant, HOLES, "s") == ["x", "x", "z"]
+    with pytest.raises(ValueError, match="fill_value"):
+        imputer(["s"], strategy="constant")
+
+
+@pytest.mark.contract("F10.30")
+def test_text(rd: Any) -> None:
+    pre = rd.preprocessors
+    assert made(rd, pre.Tokenizer(["t"]), TEXTS, "t") == [["a", "b", "a"], ["b", "c"]]
+    hashed = made(rd, pre.HashingVectorizer(["t"], num_features=4), TEXTS, "t")
+    assert hashed == [[0, 1, 0, 2], [0, 1, 1, 0]]
+    rows = [{"a": 1, "b": 2}, {"a": 0, "b": 3}]
+    hasher = pre.FeatureHasher(["a", "b"], num_features=4, output_column="h")
+    assert made(rd, hasher, rows, "h") == [[0, 2, 0, 1], [0, 3, 0, 0]]
+
+
+@pytest.mark.contract("F10.30")
+@pytest.mark.heliostat_only("Ray's fails with the pandas of the oracle")
+def test_counts_of_tokens(rd: Any) -> None:
+    assert made(rd, rd.preprocessors.CountVectorizer(["t"]), TEXTS, "t") == [[2, 1, 0], [0, 1, 1]]
+
+
+@pytest.mark.contract("F10.30")
+def test_vectors_and_chains(rd: Any) -> None:
+    pre = rd.preprocessors
+    joined = pre.Concatenator(["a", "b"], output_column_name="v", dtype=np.float32)
+    assert made(rd, joined, NUMBERS, "v") == [[1, 2], [3, 2], [5, 8]]
+    chain = pre.Chain(pre.MinMaxScaler(["a"]), pre.Concatenator(["a", "b"]))
+    assert made(rd, chain, NUMBERS, "concat_out") == [[0, 2], [0.5, 2], [1, 8]]
+
+
+@pytest.mark.contract("F10.30")
+def test_pictures(rd: Any) -> None:
+    torch = pytest.importorskip("torch")
+    preprocessor = rd.preprocessors.TorchVisionPreprocessor(
+        columns=["data"], transform=lambda array: torch.as_tensor(array) * 2
+    )
+    batch = preprocessor.transform(rd.from_numpy(np.ones((3, 2, 2)))).take_batch()
+    np.testing.assert_array_equal(batch["data"], np.full((3, 2, 2), 2.0))
+
+
+@pytest.mark.contract("F10.30")
+def test_batches_and_what_is_not_fitted(rd: Any) -> None:
+    from ray.data.preprocessor import PreprocessorNotFittedException
+
+    scaler = rd.preprocessors.StandardScaler(["a"], output_columns=["z"])
+    with pytest.raises(PreprocessorNotFittedException):
+        scaler.transform(rd.from_items(NUMBERS))
+    scaler.fit(rd.from_items(NUMBERS))
+    assert scaler.stats_["mean(a)"] == 3
+    frame = scaler.transform_batch(pd.DataFrame(NUMBERS))
+    assert frame["z"].tolist() == pytest.approx([-1.224744871391589, 0, 1.224744871391589])
+    assert frame["a"].tolist() == [1, 3, 5]
