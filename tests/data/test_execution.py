@@ -63,6 +63,16 @@ def test_what_exists_at_a_time_is_bounded(rd: Any) -> None:
 
 
 @pytest.mark.contract("F10.29")
+@pytest.mark.heliostat_only("looks at the figures of our executor")
+def test_blocks_that_exist_anyway_do_not_hold_up_the_tasks(rd: Any) -> None:
+    given = rd.from_numpy([np.zeros((2, MIB // 8)) for _ in range(25)])
+    assert given.size_bytes() > STORE // 4
+    dataset = given.map_batches(lambda batch: {"n": [len(batch["data"])]})
+    assert [row["n"] for row in dataset.take_all()] == [2] * 25
+    assert dataset._stats.operators[0].most_at_once > 1
+
+
+@pytest.mark.contract("F10.29")
 @pytest.mark.heliostat_only("Ray may run ahead by half of the store")
 def test_a_slow_consumer_slows_the_tasks(rd: Any, made: Any) -> None:
     def make(batch: dict[str, Any]) -> dict[str, Any]:

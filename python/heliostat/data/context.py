@@ -89,8 +89,9 @@ class DataContext:
         enable_progress_bars: Show progress of executions that take more than a moment.
         max_errored_blocks: Blocks that may fail before an execution does; -1: any number.
         store_fraction: Part of the object store that one execution keeps full at most.
-        use_datasource_v2, ...: Unknown names are accepted and kept, so that settings of other
-            releases do not break programs.
+        max_task_retries_on_death: How often a task is begun again whose process died.
+
+    The other names are Ray's; they are kept and change nothing.
     """
 
     execution_options: ExecutionOptions = field(default_factory=ExecutionOptions)

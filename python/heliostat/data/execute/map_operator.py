@@ -105,16 +105,12 @@ class MapOperator(Physical):
         expected = self.expected_bytes() or size
         free = self._limits.free_cpus(self.cpus_used())
         generator = self._launcher.start(self.stats.tasks, 0, group, free)
-        task = Running(
-            generator,
-            group,
-            0.0 if isinstance(group[0], ReadTask) else size,
-            expected,
-            index=self.stats.tasks,
-        )
+        inputs = sum(g.cost for g in group if isinstance(g, Bundle))
+        task = Running(generator, group, inputs, expected, index=self.stats.tasks)
         self._tasks.append(task)
         self._by_id[id(generator)] = task
         self.stats.tasks += 1
+        self.stats.most_at_once = max(self.stats.most_at_once, self.running())
         self.stats.actors = self._launcher.actors
 
     def expected_bytes(self) -> float:
@@ -228,7 +224,7 @@ class MapOperator(Physical):
         """Waiting inputs, inputs and outputs of tasks, and what running tasks have yet to make."""
         held = super().held_bytes()
         for task in self._tasks:
-            held += task.input_bytes + sum(b.size for b in task.outputs)
+            held += task.input_bytes + sum(b.cost for b in task.outputs)
             if not task.ended:
                 held += max(0.0, task.expected - task.output_bytes)
         return held

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from heliostat.data.execute.stats import OperatorStats
@@ -69,8 +70,8 @@ class Physical:
 
     def held_bytes(self) -> float:
         """Bytes of blocks that exist, or soon will, because of this operator."""
-        inboxes = sum(b.size for q in self.inboxes for b in q) if self.counts_inbox else 0
-        return inboxes + sum(b.size for b in self.outbox)
+        inboxes = sum(b.cost for q in self.inboxes for b in q) if self.counts_inbox else 0
+        return inboxes + sum(b.cost for b in self.outbox)
 
     def stop(self) -> None:
         """Nobody wants more: let go of everything."""
@@ -83,15 +84,11 @@ class Physical:
 
 
 class InputOperator(Physical):
-    """Blocks that are there already. They are the user's, so they do not count as held."""
+    """Blocks that are there already."""
 
     def __init__(self, bundles: tuple[Bundle, ...]) -> None:
         super().__init__("Input", [])
-        self.outbox.extend(bundles)
-
-    def held_bytes(self) -> float:
-        """Nothing: these blocks exist anyway."""
-        return 0.0
+        self.outbox.extend(replace(bundle, given=True) for bundle in bundles)
 
 
 class LimitOperator(Physical):

@@ -36,6 +36,7 @@ class OperatorStats:
 
     name: str
     tasks: int = 0
+    most_at_once: int = 0
     failed: int = 0
     deaths: int = 0  # of processes; their tasks were begun again
     wall: Spread = field(default_factory=Spread)
@@ -80,6 +81,8 @@ class OperatorStats:
         ]
         if elapsed > 0:
             lines.append(f"* Throughput: {self.rows.total / elapsed:,.0f} rows/s")
+        if self.most_at_once:
+            lines.append(f"* Tasks at a time: {self.most_at_once} max")
         if self.actors:
             lines.append(f"* Actors: {self.actors}")
         if self.failed:

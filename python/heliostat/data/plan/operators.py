@@ -22,11 +22,17 @@ class Bundle:
     total_rows: int = -1  # of the block; -1: `rows`
     files: tuple[str, ...] = ()
     node: str = ""  # where it was made
+    given: bool = False  # existed before the execution, and will after it: no part of its budget
 
     @property
     def is_whole(self) -> bool:
         """Whether it shows all of its block."""
         return self.start == 0 and self.total_rows in (-1, self.rows)
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it takes from the budget of the execution."""
+        return 0 if self.given else self.size
 
     def slice(self, start: int, rows: int) -> Bundle:
         """A part of it, without touching the block."""
