@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from ray.data import preprocessors
 
 CLUSTER = {"num_cpus": 4}
 
@@ -45,14 +46,14 @@ def made(rd: Any, preprocessor: Any, rows: list[Any], column: str) -> list[Any]:
 def test_numbers(
     rd: Any, name: str, options: dict[str, Any], column: str, expected: list[float]
 ) -> None:
-    preprocessor = getattr(rd.preprocessors, name)(**options)
+    preprocessor = getattr(preprocessors, name)(**options)
     assert made(rd, preprocessor, NUMBERS, column) == pytest.approx(expected)
 
 
 @pytest.mark.contract("F10.30")
 @pytest.mark.heliostat_only("Ray's needs a package that the oracle has not")
 def test_robust_scaler(rd: Any) -> None:
-    assert made(rd, rd.preprocessors.RobustScaler(["a"]), NUMBERS, "a") == [-1, 0, 1]
+    assert made(rd, preprocessors.RobustScaler(["a"]), NUMBERS, "a") == [-1, 0, 1]
 
 
 @pytest.mark.contract("F10.30")
@@ -71,12 +72,12 @@ def test_robust_scaler(rd: Any) -> None:
 def test_categories(
     rd: Any, name: str, options: dict[str, Any], column: str, expected: list[Any]
 ) -> None:
-    assert made(rd, getattr(rd.preprocessors, name)(**options), WORDS, column) == expected
+    assert made(rd, getattr(preprocessors, name)(**options), WORDS, column) == expected
 
 
 @pytest.mark.contract("F10.30")
 def test_labels_and_back(rd: Any) -> None:
-    encoder = rd.preprocessors.LabelEncoder("s")
+    encoder = preprocessors.LabelEncoder("s")
     dataset = rd.from_items(WORDS)
     numbers = encoder.fit_transform(dataset)
     assert [row["s"] for row in encoder.inverse_transform(numbers).take_all()] == ["x", "y", "x"]
@@ -84,7 +85,7 @@ def test_labels_and_back(rd: Any) -> None:
 
 @pytest.mark.contract("F10.30")
 def test_missing_values(rd: Any) -> None:
-    imputer = rd.preprocessors.SimpleImputer
+    imputer = preprocessors.SimpleImputer
     assert made(rd, imputer(["a"]), HOLES, "a") == [1, 2, 3]
     assert made(rd, imputer(["s"], strategy="most_frequent"), HOLES, "s") == ["x", "x", "x"]
     constant = imputer(["s"], strategy="constant", fill_value="z")
@@ -95,7 +96,7 @@ def test_missing_values(rd: Any) -> None:
 
 @pytest.mark.contract("F10.30")
 def test_text(rd: Any) -> None:
-    pre = rd.preprocessors
+    pre = preprocessors
     assert made(rd, pre.Tokenizer(["t"]), TEXTS, "t") == [["a", "b", "a"], ["b", "c"]]
     hashed = made(rd, pre.HashingVectorizer(["t"], num_features=4), TEXTS, "t")
     assert hashed == [[0, 1, 0, 2], [0, 1, 1, 0]]
@@ -107,12 +108,12 @@ def test_text(rd: Any) -> None:
 @pytest.mark.contract("F10.30")
 @pytest.mark.heliostat_only("Ray's fails with the pandas of the oracle")
 def test_counts_of_tokens(rd: Any) -> None:
-    assert made(rd, rd.preprocessors.CountVectorizer(["t"]), TEXTS, "t") == [[2, 1, 0], [0, 1, 1]]
+    assert made(rd, preprocessors.CountVectorizer(["t"]), TEXTS, "t") == [[2, 1, 0], [0, 1, 1]]
 
 
 @pytest.mark.contract("F10.30")
 def test_vectors_and_chains(rd: Any) -> None:
-    pre = rd.preprocessors
+    pre = preprocessors
     joined = pre.Concatenator(["a", "b"], output_column_name="v", dtype=np.float32)
     assert made(rd, joined, NUMBERS, "v") == [[1, 2], [3, 2], [5, 8]]
     chain = pre.Chain(pre.MinMaxScaler(["a"]), pre.Concatenator(["a", "b"]))
@@ -122,7 +123,7 @@ def test_vectors_and_chains(rd: Any) -> None:
 @pytest.mark.contract("F10.30")
 def test_pictures(rd: Any) -> None:
     torch = pytest.importorskip("torch")
-    preprocessor = rd.preprocessors.TorchVisionPreprocessor(
+    preprocessor = preprocessors.TorchVisionPreprocessor(
         columns=["data"], transform=lambda array: torch.as_tensor(array) * 2
     )
     batch = preprocessor.transform(rd.from_numpy(np.ones((3, 2, 2)))).take_batch()
@@ -133,7 +134,7 @@ def test_pictures(rd: Any) -> None:
 def test_batches_and_what_is_not_fitted(rd: Any) -> None:
     from ray.data.preprocessor import PreprocessorNotFittedException
 
-    scaler = rd.preprocessors.StandardScaler(["a"], output_columns=["z"])
+    scaler = preprocessors.StandardScaler(["a"], output_columns=["z"])
     with pytest.raises(PreprocessorNotFittedException):
         scaler.transform(rd.from_items(NUMBERS))
     scaler.fit(rd.from_items(NUMBERS))
