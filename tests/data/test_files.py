@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
@@ -192,3 +193,66 @@ def test_the_files_of_a_dataset(rd: Any, tmp_path: Path) -> None:
     rd.range(4, override_num_blocks=2).write_csv(str(tmp_path))
     found = rd.read_csv(str(tmp_path)).map(lambda row: row).input_files()
     assert found == sorted(str(p) for p in tmp_path.iterdir())
+
+
+@pytest.mark.contract("F10.26")
+def test_a_source_of_ones_own(rd: Any) -> None:
+    from ray.data.block import BlockMetadata
+
+    class Letters(rd.Datasource):  # type: ignore[misc, name-defined]
+        def estimate_inmemory_data_size(self) -> int | None:
+            return None
+
+        def get_read_tasks(self, parallelism: int, *_: Any, **__: Any) -> list[Any]:
+            about = BlockMetadata(num_rows=2, size_bytes=8, input_files=None, exec_stats=None)
+            return [
+                rd.ReadTask(lambda c=c: [pd.DataFrame({"c": [c, c]})], about) for c in ("a", "b")
+            ]
+
+    found = rd.read_datasource(Letters(), override_num_blocks=2).take_all()
+    assert sorted(row["c"] for row in found) == ["a", "a", "b", "b"]
+
+
+@pytest.mark.contract("F10.04")
+def test_a_query(rd: Any, tmp_path: Path) -> None:
+    import sqlite3
+
+    path = str(tmp_path / "x.db")
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table t (id integer, s text)")
+        connection.executemany("insert into t values (?, ?)", [(i, str(i)) for i in range(5)])
+    connection.close()
+    found = rd.read_sql("select * from t where id > 2", lambda: sqlite3.connect(path))
+    assert found.take_all() == [{"id": 3, "s": "3"}, {"id": 4, "s": "4"}]
+
+
+@pytest.mark.contract("F10.25", "F10.26")
+def test_a_sink_of_ones_own(rd: Any, tmp_path: Path) -> None:
+    from ray.data.datasource import Datasink
+
+    class Lines(Datasink[None]):
+        def __init__(self, folder: str) -> None:
+            self.folder, self.rows = folder, 0
+
+        def write(self, blocks: Any, ctx: Any) -> Any:
+            ids = [i for b in blocks for i in b["id"].to_pylist()]
+            Path(self.folder, str(ctx.task_idx)).write_text(" ".join(map(str, ids)))
+
+        def on_write_complete(self, write_result: Any) -> None:
+            self.rows = write_result.num_rows
+
+    sink = Lines(str(tmp_path))
+    rd.range(9, override_num_blocks=3).write_datasink(sink)
+    assert sink.rows == 9
+    written = " ".join(p.read_text() for p in tmp_path.iterdir())
+    assert sorted(map(int, written.split())) == list(range(9))
+
+
+@pytest.mark.contract("F10.23")
+def test_lineage(rd: Any) -> None:
+    dataset = rd.range(5).map(lambda row: {"id": row["id"] * 2})
+    assert dataset.has_serializable_lineage()
+    again = rd.Dataset.deserialize_lineage(dataset.serialize_lineage())
+    assert ids(again) == [0, 2, 4, 6, 8]
+    with pytest.raises(ValueError, match=r"(?i)from_|in-memory|store"):
+        rd.from_items([1]).serialize_lineage()

@@ -14,9 +14,16 @@ if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset, MaterializedDataset, Schema
     from heliostat.data.dataset.summary import DatasetSummary
     from heliostat.data.iterate.iterator import DataIterator
-    from heliostat.data.plan.operators import ActorPoolStrategy, ReadTask, TaskPoolStrategy
+    from heliostat.data.plan.operators import ActorPoolStrategy, TaskPoolStrategy
     from heliostat.data.preprocessors.base import Preprocessor
+    from heliostat.data.sinks.datasink import Datasink
     from heliostat.data.sinks.files import FilenameProvider, SaveMode
+    from heliostat.data.sources.datasource import (
+        Datasource,
+        ReadTask,
+        read_datasource,
+        read_sql,
+    )
     from heliostat.data.sources.files import FileShuffleConfig
     from heliostat.data.sources.memory import (
         from_arrow,
@@ -50,9 +57,11 @@ _HOME = {
         "dataset": "Dataset MaterializedDataset Schema",
         "dataset.summary": "DatasetSummary",
         "iterate.iterator": "DataIterator",
-        "plan.operators": "ActorPoolStrategy ReadTask TaskPoolStrategy",
+        "plan.operators": "ActorPoolStrategy TaskPoolStrategy",
         "preprocessors.base": "Preprocessor",
         "sinks.files": "FilenameProvider SaveMode",
+        "sinks.datasink": "Datasink",
+        "sources.datasource": "Datasource ReadTask read_datasource read_sql",
         "sources.files": "FileShuffleConfig",
         "sources.memory": (
             "from_arrow from_arrow_refs from_blocks from_huggingface from_items from_numpy "
@@ -67,6 +76,7 @@ _HOME = {
 _ALIASES = {"DatasetContext": "DataContext", "DatasetIterator": "DataIterator"}
 _MODULES = (
     "aggregate",
+    "block",
     "collate_fn",
     "context",
     "dataset",
@@ -93,6 +103,8 @@ __all__ = [
     "Dataset",
     "DatasetIterator",
     "DatasetSummary",
+    "Datasink",
+    "Datasource",
     "FilenameProvider",
     "MaterializedDataset",
     "Preprocessor",
@@ -113,10 +125,12 @@ __all__ = [
     "range_tensor",
     "read_binary_files",
     "read_csv",
+    "read_datasource",
     "read_images",
     "read_json",
     "read_numpy",
     "read_parquet",
+    "read_sql",
     "read_text",
     "set_progress_bars",
 ]

@@ -6,7 +6,7 @@ Batches and rows are what users see of a block: a dict of arrays, a DataFrame, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,11 @@ DATA = "data"  # the column of arrays
 class BlockMetadata:
     """What is known of a block without reading it. Times are of the task that made it, in seconds."""
 
-    num_rows: int
-    size_bytes: int
+    num_rows: Any  # of a read that is yet to come: None if unknown
+    size_bytes: Any
     schema: Any = None
-    input_files: list[str] = field(default_factory=list)
+    input_files: list[str] | None = None
+    exec_stats: Any = None
     wall_s: float = 0.0
     cpu_s: float = 0.0
     udf_s: float = 0.0

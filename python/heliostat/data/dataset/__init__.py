@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import heliostat as ray
@@ -45,6 +46,29 @@ class Dataset(Maps, Reorder, Combine, Summarize, Splits, Consume, Write):
     def get_dataset_id(self) -> str:
         """Return a name that no other dataset of this process has."""
         return self._id
+
+    def has_serializable_lineage(self) -> bool:
+        """Return whether :meth:`serialize_lineage` works: no blocks are of this cluster alone."""
+        return not known.blocks(self._plan)
+
+    def serialize_lineage(self) -> bytes:
+        """Return the plan and settings as bytes, good for another cluster too.
+
+        Raises:
+            ValueError: The dataset begins with blocks in this cluster's object store.
+        """
+        if not self.has_serializable_lineage():
+            raise ValueError(
+                "This dataset begins with blocks in the object store, which do not outlive the "
+                "cluster: make it with read_...() or range() instead of from_...()."
+            )
+        data: bytes = ray.cloudpickle.dumps((self._plan, self._context))
+        return data
+
+    @staticmethod
+    def deserialize_lineage(serialized_ds: bytes) -> Dataset:
+        """Return the dataset of :meth:`serialize_lineage`."""
+        return Dataset(*pickle.loads(serialized_ds))
 
     def __len__(self) -> int:
         raise AttributeError(

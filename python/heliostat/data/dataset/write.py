@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from heliostat.data import block
 from heliostat.data.dataset.base import Base
 from heliostat.data.plan.operators import Map, TaskPoolStrategy
 from heliostat.data.plan.transforms import MapStream
 from heliostat.data.sinks import files
+from heliostat.data.sinks.datasink import Datasink, WriteResult, Writing
 from heliostat.data.sinks.files import SaveMode, Sink
 
 logger = logging.getLogger("heliostat.data")
@@ -105,6 +107,32 @@ class Write(Base):
         """Write a column as ``.npy`` files; for the options see :meth:`write_parquet`."""
         self._write("Numpy", path, options, ending="npy", encode=files.NumpyBytes(column))
 
+    def write_datasink(
+        self,
+        datasink: Datasink[Any],
+        *,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Write to a sink of the program's own."""
+        rows = datasink.min_rows_per_write or 0
+        plan = Map(
+            self._plan,
+            MapStream(Writing(datasink), f"Write{datasink.get_name()}"),
+            TaskPoolStrategy(concurrency),
+            dict(ray_remote_args or {}),
+            rows,
+            begins_stage=bool(rows),
+        )
+        try:
+            datasink.on_write_start()
+            found = [row for t in self._tables(plan) if t.num_columns for row in block.rows(t)]
+        except Exception as error:
+            datasink.on_write_failed(error)
+            raise
+        total, size = (sum(row[name] for row in found) for name in ("rows", "bytes"))
+        datasink.on_write_complete(WriteResult(total, size, [row["returned"] for row in found]))
+
     def write_images(
         self, path: str, column: str, file_format: str = "png", **options: Any
     ) -> None:
@@ -152,7 +180,5 @@ class _OneFile:
         self._sink = sink
 
     def __call__(self, tables: Any) -> Any:
-        from heliostat.data import block
-
         full = [t for t in tables if t.num_rows]
         return self._sink(iter([block.concat(full)] if full else []))

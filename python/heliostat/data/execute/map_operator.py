@@ -13,7 +13,7 @@ from heliostat.data.execute.launch import ActorLauncher, TaskLauncher
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.taking import DEATHS, next_block
-from heliostat.data.plan.operators import Bundle, ReadTask
+from heliostat.data.plan.operators import Bundle, ReadPart
 from heliostat.exceptions import TaskCancelledError
 
 logger = logging.getLogger("heliostat.data")
@@ -49,7 +49,7 @@ class MapOperator(Physical):
         limits: Limits,
         context: DataContext,
         *,
-        reads: list[ReadTask] | None = None,
+        reads: list[ReadPart] | None = None,
         min_rows: int = 0,
         exact_rows: int = 0,
     ) -> None:

@@ -34,7 +34,7 @@ def next_block(generator: Any) -> tuple[Bundle, BlockMetadata] | None:
         about.num_rows,
         about.size_bytes,
         about.schema,
-        files=tuple(about.input_files),
+        files=tuple(about.input_files or ()),
         node=about.node,
     )
     return bundle, about

@@ -19,7 +19,7 @@ import heliostat as ray
 from heliostat.data import block
 from heliostat.data.context import DataContext
 from heliostat.data.plan import task
-from heliostat.data.plan.operators import ReadTask
+from heliostat.data.plan.operators import ReadPart
 from heliostat.data.plan.transforms import Transform
 
 # Of malloc.h. Arrays up to this size come from memory that the process keeps; so much stays unused.
@@ -118,11 +118,11 @@ def run_stage(
 
 
 def _tables(cuts: list[tuple[int, int] | None], inputs: tuple[Any, ...]) -> tuple[Any, list[str]]:
-    files = [f for i in inputs if isinstance(i, ReadTask) for f in i.files]
+    files = [f for i in inputs if isinstance(i, ReadPart) for f in i.files]
 
     def tables() -> Iterator[Any]:
         for given, cut in zip(inputs, cuts, strict=True):
-            if isinstance(given, ReadTask):
+            if isinstance(given, ReadPart):
                 yield from given.read()
             else:
                 yield given if cut is None else given.slice(*cut)

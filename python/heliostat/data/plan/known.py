@@ -59,6 +59,11 @@ def schema(plan: Operator) -> Any:
     return None
 
 
+def blocks(plan: Operator) -> bool:
+    """Whether it begins with blocks that are there."""
+    return isinstance(plan, InputBlocks) or any(blocks(source) for source in plan.inputs)
+
+
 def files(plan: Operator) -> list[str]:
     """The files that it reads."""
     if isinstance(plan, Read):

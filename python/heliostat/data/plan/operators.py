@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from heliostat.data.block import BlockMetadata
 from heliostat.data.plan.transforms import Transform
 
 
@@ -46,14 +45,13 @@ class Bundle:
 
 
 @dataclass
-class ReadTask:
+class ReadPart:
     """A part of a source: ``read()`` gives its tables. Rows and bytes are estimates, -1: unknown."""
 
     read: Callable[[], Iterator[Any]]
     rows: int = -1
     size: int = -1
     files: list[str] = field(default_factory=list)
-    metadata: BlockMetadata | None = None
 
 
 class TaskPoolStrategy:
@@ -138,7 +136,7 @@ class Read(Operator):
     """A source, split into tasks when it is executed. ``rows`` and ``schema`` where they are known."""
 
     label: str
-    tasks: Callable[[], list[ReadTask]]
+    tasks: Callable[[], list[ReadPart]]
     rows: int | None = None
     schema: Any = None
     size: int | None = None

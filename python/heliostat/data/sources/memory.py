@@ -14,7 +14,7 @@ import heliostat as ray
 from heliostat.data import block, tensors
 from heliostat.data.context import DataContext
 from heliostat.data.dataset import Dataset, MaterializedDataset
-from heliostat.data.plan.operators import Bundle, InputBlocks, Read, ReadTask
+from heliostat.data.plan.operators import Bundle, InputBlocks, Read, ReadPart
 
 ITEMS_BLOCKS_MAX = 200
 ROWS_PER_READ = 50_000  # of an iterable that is read through once
@@ -199,10 +199,10 @@ def _ranged(
     wanted: int | None,
     concurrency: int | None,
 ) -> Dataset:
-    def tasks() -> list[ReadTask]:
+    def tasks() -> list[ReadPart]:
         found = spans(n, read_count(n, row_bytes, wanted))
         return [
-            ReadTask(_Span(make, a, b, row_bytes), b - a, (b - a) * row_bytes) for a, b in found
+            ReadPart(_Span(make, a, b, row_bytes), b - a, (b - a) * row_bytes) for a, b in found
         ]
 
     schema = make(0, 0).schema
@@ -236,7 +236,7 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
     if local_read:
         return put_tables(list(read()))
     rows = len(dataset) if hasattr(dataset, "__len__") else None
-    return Dataset(Read("Torch", lambda: [ReadTask(read)], rows))
+    return Dataset(Read("Torch", lambda: [ReadPart(read)], rows))
 
 
 def _elements(dataset: Any) -> Iterator[Any]:
@@ -288,7 +288,7 @@ def from_huggingface(
         return Dataset(
             Read(
                 "HuggingFace",
-                lambda: [ReadTask(lambda: _rows_of(dataset))],
+                lambda: [ReadPart(lambda: _rows_of(dataset))],
                 concurrency=concurrency,
             )
         )

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from heliostat.data import block
 from heliostat.data.dataset import Dataset
-from heliostat.data.plan.operators import Read, ReadTask
+from heliostat.data.plan.operators import Read, ReadPart
 from heliostat.data.sources import files as listing
 from heliostat.data.sources import formats
 from heliostat.data.sources.memory import read_count
@@ -115,13 +115,13 @@ def dataset(
     growth = GROWTH.get(label, 1.0)
     size = int(sum(f.size for f in found) * growth)
 
-    def tasks() -> list[ReadTask]:
+    def tasks() -> list[ReadPart]:
         ordered = listing.in_order(found, source.shuffle)
         if not ordered:
             return []
         count = read_count(len(ordered), size / len(ordered), source.blocks)
         return [
-            ReadTask(
+            ReadPart(
                 ReadFiles(source, form, filesystem, [f.path for f in group]),
                 -1,
                 int(sum(f.size for f in group) * growth),
@@ -345,7 +345,7 @@ def _parquet(
 
     size = int(sum(f.size for f in found) * GROWTH["Parquet"])
 
-    def tasks() -> list[ReadTask]:
+    def tasks() -> list[ReadPart]:
         ordered = listing.in_order(found, source.shuffle)
         if not ordered:
             return []
@@ -361,7 +361,7 @@ def _parquet(
             share = sum(sizes[p] for p in paths) * GROWTH["Parquet"] * len(groups)
             estimate = min(size / len(groups), share)
             read = ReadFiles(source, form, filesystem, group)
-            made.append(ReadTask(read, -1, int(estimate), paths))
+            made.append(ReadPart(read, -1, int(estimate), paths))
         return made
 
     rows = None

@@ -1,0 +1,77 @@
+"""Sinks of the user's own: derive from ``Datasink``, then ``Dataset.write_datasink``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from heliostat.data import tensors
+from heliostat.data.plan import task
+
+
+@dataclass
+class TaskContext:
+    """Which task writes: its number, and options of the program's own."""
+
+    task_idx: int
+    op_name: str = "Write"
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class WriteResult:
+    """What was written in all, and what each task's ``write`` returned."""
+
+    num_rows: int
+    size_bytes: int
+    write_returns: list[Any]
+
+
+T = TypeVar("T")
+
+
+class Datasink(Generic[T]):
+    """Base class of sinks. Tasks may be tried again: ``write`` must bear that."""
+
+    def on_write_start(self, schema: Any = None) -> None:
+        """Called once, where the dataset is written from, before any task."""
+
+    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> Any:
+        """Called in each task with its blocks, tables."""
+        raise NotImplementedError
+
+    def on_write_complete(self, write_result: WriteResult) -> None:
+        """Called once, after all tasks."""
+
+    def on_write_failed(self, error: Exception) -> None:
+        """Called once when the execution fails."""
+
+    def get_name(self) -> str:
+        """Return what plans call it."""
+        return type(self).__name__.removesuffix("Datasink")
+
+    @property
+    def min_rows_per_write(self) -> int | None:
+        """Rows that each ``write`` gets at least."""
+        return None
+
+
+@dataclass
+class Writing:
+    """Runs a sink over the tables of a task; gives a table with what came of it."""
+
+    sink: Datasink[Any]
+
+    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+        """Run."""
+        import pyarrow as pa
+
+        given = [t for t in tables if t.num_rows]
+        if not given:
+            return
+        returned = self.sink.write(given, TaskContext(task.index(), self.sink.get_name()))
+        rows, size = sum(t.num_rows for t in given), sum(t.nbytes for t in given)
+        yield pa.table(
+            {"rows": [rows], "bytes": [size], "returned": tensors.from_objects([returned])}
+        )
