@@ -81,6 +81,7 @@ def test_wrong_configurations() -> None:
 
 
 @pytest.mark.contract("F9.18")
+@pytest.mark.heliostat_only("this release of Ray raises KeyError; the contract says None")
 def test_without_datasets_there_is_no_shard(fit: Any) -> None:
     def loop(config: dict[str, Any]) -> None:
         note(config, {"shard": train.get_dataset_shard("train") is None})
@@ -123,6 +124,7 @@ def test_after_a_failure_the_data_begins_again(rd: Any, fit: Any, tmp_path: Path
 
 
 @pytest.mark.contract("F9.02", "F10.07")
+@pytest.mark.heliostat_only("Ray's error does not say what the function raised")
 def test_an_error_in_the_pipeline_ends_the_run(rd: Any, fit: Any) -> None:
     def fail(batch: Any) -> Any:
         raise KeyError("column-that-is-not-there")
