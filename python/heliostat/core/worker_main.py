@@ -11,6 +11,7 @@ import traceback
 from typing import Any, NoReturn, TextIO
 
 from heliostat import _heliostat
+from heliostat.core import worker_setup
 
 # Starts a line that says whose the lines after it are; the daemon takes it out.
 _NAME_MARK = "\x01:name:"
@@ -53,6 +54,8 @@ def _named(stream: TextIO) -> TextIO:
 
 def main() -> NoReturn:
     """Serve; never returns."""
+    if setup := os.environ.pop(worker_setup.VARIABLE, None):
+        worker_setup.apply(setup)
     sys.stdout, sys.stderr = _named(sys.stdout), _named(sys.stderr)
     code = -2
     try:

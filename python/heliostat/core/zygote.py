@@ -215,10 +215,8 @@ def _work() -> None:
     if cwd := os.environ.pop(_CWD, None):
         os.chdir(cwd)
         sys.path.insert(0, cwd)
-    from heliostat.core import worker_main, worker_setup
+    from heliostat.core import worker_main
 
-    if setup := os.environ.pop(worker_setup.VARIABLE, None):
-        worker_setup.apply(setup)
     worker_main.main()
 
 
