@@ -81,6 +81,10 @@ impl Plan {
             has_kills: rng.one_in(2),
             has_groups: rng.one_in(2),
         };
+        if plan.has_groups {
+            // Their programs read more at a time than a small store can have pinned.
+            plan.store_size = plan.store_size.max(64 << 10);
+        }
         // A third of the runs break nothing: there every result must be right, without exception.
         if !rng.one_in(3) {
             plan.draw_faults(rng);

@@ -147,6 +147,7 @@ def placement_group(
         RaySystemError: the name is taken.
     """
     from heliostat import _heliostat
+    from heliostat.core import session
 
     if not isinstance(name, str):
         raise ValueError(f"The name of a placement group is a str, not {name!r}.")
@@ -155,6 +156,7 @@ def placement_group(
     selectors = check_arguments(
         bundles, strategy, lifetime, _soft_target_node_id, bundle_label_selector, topology_strategy
     )
+    session.ensure()
     job = _heliostat.JobID(bytes.fromhex(_heliostat.session()["job_id"]))
     group = PlacementGroup(
         _heliostat.PlacementGroupID.of(job),
