@@ -164,7 +164,7 @@ def test_union_and_zip(rd: Any) -> None:
 
 
 @pytest.mark.contract("F10.14")
-@pytest.mark.heliostat_only("Ray's joins need polars, which the oracle has not")
+@pytest.mark.heliostat_only("Ray's joins need polars")
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -189,7 +189,7 @@ def test_joins(rd: Any, kind: str, expected: list[int]) -> None:
 
 
 @pytest.mark.contract("F10.14")
-@pytest.mark.heliostat_only("Ray's joins need polars, which the oracle has not")
+@pytest.mark.heliostat_only("Ray's joins need polars")
 def test_wrong_joins(rd: Any) -> None:
     with pytest.raises(ValueError, match="join type"):
         rd.range(2).join(rd.range(2), "sideways", 1)

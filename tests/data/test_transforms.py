@@ -317,7 +317,7 @@ def test_expressions_that_make_values(rd: Any, tmp_path: Any) -> None:
 
 
 @pytest.mark.contract("F10.12")
-@pytest.mark.heliostat_only("Ray's needs a package that the oracle has not")
+@pytest.mark.heliostat_only("Ray's needs a package of its own")
 def test_summary(rd: Any) -> None:
     dataset = rd.from_items([{"n": 0, "s": "a"}, {"n": 2, "s": None}])
     frame = dataset.summary().to_pandas().set_index("statistic")
