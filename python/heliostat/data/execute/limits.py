@@ -7,6 +7,7 @@ import time
 
 import heliostat as ray
 from heliostat.data.context import DataContext
+from heliostat.util.state import list_actors
 
 BLOCKS_IN_STORE_MIN = 32  # a node's store holds at least that many blocks of the target size
 LOOK_AGAIN_S = 0.5
@@ -40,8 +41,15 @@ class Limits:
         now = time.monotonic()
         if now - self._looked > LOOK_AGAIN_S:
             self._looked = now
-            self._free = ray.available_resources().get("CPU", 0.0) + mine
+            # Tasks of others end soon, and so does their hold on CPUs; only actors keep theirs.
+            available = ray.available_resources().get("CPU", 0.0) + mine
+            self._free = max(available, self.cpus - _cpus_of_actors())
         return min(self._free, self._cpu_limit)
+
+
+def _cpus_of_actors() -> float:
+    living = [row for row in list_actors(detail=True) if row.state != "DEAD"]
+    return sum((row.required_resources or {}).get("CPU", 0.0) for row in living)
 
 
 def _least(amount: float, limit: float | None) -> float:
