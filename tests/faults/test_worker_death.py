@@ -253,3 +253,24 @@ def test_resources_of_the_dead_come_back() -> None:
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: ray.available_resources().get("CPU") == 4.0, within=20)
     del holders
+
+
+@pytest.mark.contract("F1.09", "F1.17")
+@pytest.mark.parametrize("bound", [-1, 4])
+@pytest.mark.parametrize("size", [1, 200_000], ids=["small", "stored"])
+def test_a_generator_that_dies_goes_on_where_its_reader_is(
+    tmp_path: Path, bound: int, size: int
+) -> None:
+    died = tmp_path / "died"
+
+    @ray.remote(num_returns="streaming", max_retries=3, _generator_backpressure_num_objects=bound)
+    def items() -> Any:
+        for number in range(16):
+            if number == 10 and not died.exists():
+                died.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield bytes([number]) * size
+
+    found = [ray.get(ref, timeout=60) for ref in items.remote()]
+    assert found == [bytes([number]) * size for number in range(16)]
+    assert died.exists()

@@ -10,6 +10,7 @@ use helio_types::{ObjectId, TaskId, WorkerAddress};
 
 use crate::Owner;
 use crate::event::Action;
+use crate::object::Stored;
 use crate::task::Outgoing;
 
 /// The index of item 0 among a call's returns.
@@ -48,18 +49,49 @@ impl Owner {
         let expected = self.streams.get(&task).map(|stream| stream.arrived);
         let id = task.object(FIRST_ITEM + index);
         let Some(stream) = self.streams.get_mut(&task).filter(|_| expected == Some(index)) else {
-            // Nobody reads any more, or a retried generator repeats what its first attempt had yielded.
-            if let Value::Stored { locations, .. } = returned.value
-                && !self.objects.contains_key(&id)
-            {
-                out.push(Action::Free { id, locations });
-            }
-            return;
+            return self.item_repeated(task, id, returned, now, out);
         };
         stream.arrived += 1;
         self.expect(id, 0).uses += 1;
         self.set_value(id, returned.value.into(), &returned.contained, now, out);
         out.push(Action::StreamChanged(task));
+    }
+
+    /// Nobody reads any more, or a retried generator repeats what its first attempt had yielded.
+    fn item_repeated(
+        &mut self,
+        task: TaskId,
+        id: ObjectId,
+        returned: Returned,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        match (self.objects.get(&id).map(|object| &object.value), returned.value) {
+            // The first attempt's copy was lost, and this one was made for it.
+            (Some(Stored::Pending), value) => {
+                self.set_value(id, value.into(), &returned.contained, now, out);
+            }
+            (Some(_), Value::Stored { locations, .. }) => {
+                for location in locations {
+                    self.location_added(id, location);
+                }
+            }
+            (None, Value::Stored { locations, .. }) => out.push(Action::Free { id, locations }),
+            _ => {}
+        }
+        // This attempt does not know how far the reader has come, and would wait for it.
+        if let Some(read) = self.streams.get(&task).map(|stream| stream.read) {
+            self.tell_read(task, read, out);
+        }
+    }
+
+    /// Tells a generator that is bound by its reader how many items that has taken.
+    fn tell_read(&self, task: TaskId, read: u32, out: &mut Vec<Action>) {
+        if let Some((to, spec)) = self.running_at(&task)
+            && spec.template.backpressure > 0
+        {
+            out.push(Action::Send { to, frame: Frame::Consumed { task, count: read } });
+        }
     }
 
     pub(crate) fn stream_ended(&mut self, task: TaskId, items: u32, out: &mut Vec<Action>) {
@@ -79,11 +111,7 @@ impl Owner {
         let id = task.object(FIRST_ITEM + index);
         self.add_ref(id);
         self.unhold(id, out);
-        if let Some((to, spec)) = self.running_at(&task)
-            && spec.template.backpressure > 0
-        {
-            out.push(Action::Send { to, frame: Frame::Consumed { task, count: read } });
-        }
+        self.tell_read(task, read, out);
     }
 
     pub(crate) fn stream_dropped(&mut self, task: TaskId, now: u64, out: &mut Vec<Action>) {

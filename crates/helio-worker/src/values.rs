@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helio_owner_state::{Event, Stored};
+use helio_proto::control::FailureKind;
 use helio_proto::node::{CreateObject, SealObject};
 use helio_proto::peer::Reference;
 use helio_store::ArenaSlice;
@@ -137,11 +138,32 @@ impl Runtime {
         self.create_as(id, size, interrupt)
     }
 
-    /// Memory for return number `index` (from 1) of a call that this process runs, or for an item.
+    /// Stores a return of a call that this process runs, or an item; `write` fills it.
     ///
     /// # Errors
-    /// As [`Runtime::create`].
-    pub fn create_as(
+    /// As [`Runtime::create`], and those of `write`.
+    pub fn store_as(
+        self: &Arc<Self>,
+        id: ObjectId,
+        size: u64,
+        write: impl FnOnce(&mut Created) -> Result<(), Error>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<OutgoingValue, Error> {
+        match self.create_as(id, size, interrupt) {
+            Ok(mut created) => {
+                write(&mut created)?;
+                Ok(created.seal())
+            }
+            // An attempt that died had stored it already: readers may have that copy.
+            Err(Error::Refused(failure)) if failure.kind == FailureKind::AlreadyExists as u32 => {
+                let location = self.state.lock().node_address();
+                Ok(OutgoingValue::Stored { size, location })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create_as(
         self: &Arc<Self>,
         id: ObjectId,
         size: u64,

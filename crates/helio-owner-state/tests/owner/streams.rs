@@ -1,9 +1,12 @@
 //! Generators.
 
-use helio_owner_state::{Event, TaskSpec};
-use helio_proto::peer::{Frame, Returned, STREAMING, Value};
+use std::sync::Arc;
 
-use super::{Play, call, from, inline, object, reference, task};
+use helio_owner_state::{Event, TaskSpec};
+use helio_proto::peer::{Frame, Returned, STREAMING, Template, Value};
+use helio_types::{DeathCause, DeathKind, LeaseId};
+
+use super::{Play, call, from, inline, node, object, reference, stored_on, task};
 
 fn item(index: u32, returned: Returned) -> Event {
     from(2, Frame::Item { task: task(1), index, returned })
@@ -63,4 +66,26 @@ fn references_in_items_are_held_and_their_executor_may_let_go_at_the_end() {
     play.check(item(0, with), &["w3: AddBorrow t9.1 as 1"]);
     play.check(ended(1), &[]);
     play.check(from(3, Frame::BorrowAdded { number: 1 }), &["w2: ReturnsHeld t1"]);
+}
+
+#[test]
+fn a_second_attempt_hears_how_far_the_reader_has_come() {
+    let mut play = Play::new();
+    let bounded = Arc::new(Template { name: "f".into(), backpressure: 2, ..Template::default() });
+    let spec = TaskSpec { returns: STREAMING, template: bounded, ..call(1, 3, &[]) };
+    play.submit(spec, &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(item(0, inline("a")), &[]);
+    play.check(Event::StreamRead { task: task(1), index: 0 }, &["w2: Consumed 1"]);
+    play.check(item(1, inline("b")), &[]);
+    let cause = DeathCause::new(DeathKind::Signaled, "killed");
+    let lost = Event::LeaseLost { node: node(1).node_id, lease: LeaseId(5), cause };
+    play.check(lost, &["ask for lease 2"]);
+    play.granted(2, 6, 2, &["w2: begin lease", "w2: run t1 again"]);
+    play.check(item(0, inline("a")), &["w2: Consumed 1"]);
+    play.check(Event::StreamRead { task: task(1), index: 1 }, &["w2: Consumed 2"]);
+    // What the first attempt had stored elsewhere is one more copy, freed with the rest.
+    play.check(item(1, stored_on(4)), &["w2: Consumed 2"]);
+    play.check(item(2, stored_on(4)), &[]);
+    play.check(ended(3), &["w2: ReturnsHeld t1"]);
 }

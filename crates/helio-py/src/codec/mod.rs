@@ -100,9 +100,7 @@ pub(crate) fn place_as(
     }
     let pieces = sink.pieces();
     let stored = detached(py, site, |interrupt| {
-        let mut created = runtime.create_as(id, sink_len(&pieces), interrupt)?;
-        fill(&mut created, &pieces)?;
-        Ok(created.seal())
+        runtime.store_as(id, sink_len(&pieces), |created| fill(created, &pieces), interrupt)
     })?;
     stored.map_err(|error| errors::raise(py, error))
 }
