@@ -45,7 +45,7 @@ fn a_seed_replays_exactly() {
 #[test]
 fn the_first_seeds_reach_everything() {
     let mut counts = std::collections::BTreeMap::new();
-    for seed in 0..150 {
+    for seed in 0..280 {
         for (what, count) in helio_sim::run(seed, 0).counts {
             *counts.entry(what).or_insert(0) += count;
         }
