@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,9 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import harness  # noqa: E402
 from shared import cluster  # noqa: E402
+
+# A shell that starts the tests in the background has its children ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LIMIT_S = float(os.environ.get("TEST_LIMIT_S", 60 if harness.IS_HELIOSTAT else 120))
 

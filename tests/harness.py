@@ -174,6 +174,8 @@ def start_driver(
             env=clean_env(env),
             cwd=cwd or directory,
             start_new_session=True,
+            # A shell that starts the tests in the background has its children ignore Ctrl-C.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
     return Driver(process, out, err)
 

@@ -44,15 +44,16 @@ def test_an_idle_session_is_one_daemon_and_small(session: Session) -> None:
 @pytest.mark.contract("F0.02")
 def test_an_idle_session_sleeps(session: Session) -> None:
     """Once the start is over, two seconds pass with at most one tick of ten milliseconds."""
-    pids = session.pids()
 
     def quiet_window() -> bool:
+        pids = session.pids()
         before, end = cpu_ticks(pids), time.monotonic() + 2
         while time.monotonic() < end:
             time.sleep(0.1)
-        return cpu_ticks(pids) - before <= 1
+        # The worker that was started ahead ends when nothing needs it.
+        return session.pids() == pids and cpu_ticks(pids) - before <= 1
 
-    wait_until(quiet_window, within=6, what="two quiet seconds")
+    wait_until(quiet_window, within=15, what="two quiet seconds")
 
 
 @pytest.mark.contract("F6.08")

@@ -59,7 +59,8 @@ def test_what_exists_at_a_time_is_bounded(rd: Any) -> None:
         pass
     stats = dataset._stats
     assert stats.budget_bytes == STORE // 4
-    assert stats.peak_bytes <= stats.budget_bytes + 3 * MIB
+    # Tasks that had begun when the budget was reached go on to their end, with a block each.
+    assert stats.peak_bytes <= stats.budget_bytes + 3 * stats.operators[0].most_at_once * MIB
 
 
 @pytest.mark.contract("F10.29")

@@ -32,20 +32,21 @@ pub(super) fn listen(session: &Session) {
     }));
 }
 
-/// Runs `f`, which a cancellation of `task` interrupts.
-pub(super) fn interruptible<T>(py: Python<'_>, task: TaskId, f: impl FnOnce() -> T) -> T {
+/// Runs `f`, which a cancellation of `task` interrupts; whether one did.
+pub(super) fn interruptible<T>(py: Python<'_>, task: TaskId, f: impl FnOnce() -> T) -> (T, bool) {
     // SAFETY: only asks who we are.
     let me = unsafe { libc::pthread_self() };
     *TARGET.lock() = Some((task, me));
     let value = f();
     *TARGET.lock() = None;
     // Nobody sends from here on. What was sent has reached this thread, so its handler can be run.
-    if SENT.swap(false, Ordering::SeqCst) {
+    let was_sent = SENT.swap(false, Ordering::SeqCst);
+    if was_sent {
         while let Err(error) = py.check_signals() {
             if !error.is_instance_of::<PyKeyboardInterrupt>(py) {
                 error.write_unraisable(py, None);
             }
         }
     }
-    value
+    (value, was_sent)
 }

@@ -51,11 +51,15 @@ fn run_task(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
     let running = running(&call, entry.as_ref());
     capture(&running);
     let scope = current::enter(Arc::clone(&running), true);
-    let outcome = cancel::interruptible(py, call.task, || match (&entry, problem) {
-        (Some(entry), None) => invoke(py, session, &call, entry),
-        (_, problem) => Err(problem.unwrap_or_else(|| PyTypeError::new_err("no function"))),
-    });
-    let flow = finish(py, session, &call, &running, entry.as_deref(), outcome);
+    let (outcome, was_interrupted) =
+        cancel::interruptible(py, call.task, || match (&entry, problem) {
+            (Some(entry), None) => invoke(py, session, &call, entry),
+            (_, problem) => Err(problem.unwrap_or_else(|| PyTypeError::new_err("no function"))),
+        });
+    // Wherever the interrupt struck, in the middle of an import perhaps, it left what it left: nobody
+    // else is to run there.
+    let last = functions::is_last(&call.template) || was_interrupted;
+    let flow = finish(py, session, &call, &running, entry.as_deref(), outcome, last);
     drop(scope);
     Ok(flow)
 }
@@ -71,7 +75,7 @@ pub(super) fn run_method(
     let running = running(&call, Some(&entry));
     let scope = current::enter(Arc::clone(&running), on_main);
     let outcome = invoke(py, session, &call, &entry);
-    let flow = finish(py, session, &call, &running, Some(&entry), outcome);
+    let flow = finish(py, session, &call, &running, Some(&entry), outcome, false);
     drop(scope);
     Ok(flow)
 }
@@ -148,7 +152,7 @@ fn built_in<'py>(
     }
 }
 
-/// Reports the outcome; what to do next.
+/// Reports the outcome; what to do next. After the `last` one the process ends.
 fn finish(
     py: Python<'_>,
     session: &Session,
@@ -156,6 +160,7 @@ fn finish(
     running: &Running,
     entry: Option<&Entry>,
     outcome: PyResult<(Outcome, results::Results)>,
+    last: bool,
 ) -> Flow {
     if session::is_forked() {
         // The user's code forked and its copy came back up to here: the call is the parent's.
@@ -173,12 +178,11 @@ fn finish(
             Failure::Exit(code) => return exit(session, code),
         },
     };
-    let last = functions::is_last(&call.template);
     outcome.leaving = last;
     session.runtime.finish(call.task, outcome);
     drop(held);
     if last {
-        leaving(session, DeathKind::Intended, 0, "the function's max_calls are done".to_owned());
+        leaving(session, DeathKind::Intended, 0, "it has run its last task".to_owned());
         return Flow::Leave(0);
     }
     Flow::Next
