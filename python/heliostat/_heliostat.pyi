@@ -313,9 +313,9 @@ class ActorMethod:
         """`slot.on_bind(self, args, kwargs)`."""
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
-def expect(runtime_env: str, workers: int, modules: list[str], wait: float | None = None) -> None:
-    """Work of this kind comes soon: have workers started ahead, and modules loaded where workers are
-    forked from. Waits for the first of the workers, at most `wait` seconds; promises nothing."""
+def expect(runtime_env: str, workers: int, wait: float | None = None) -> None:
+    """Work in this environment comes soon: have workers started ahead. Waits for the first of them, at
+    most `wait` seconds; promises nothing."""
 
 def new_actor_id() -> ActorID: ...
 def create_actor(plan: ActorPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorCreated:

@@ -59,7 +59,6 @@ impl Node {
         if job_id == JobId::NIL || self.jobs.is_finished(job_id) {
             return;
         }
-        self.load(job_id, &expect.modules);
         let key = (job_id, expect.runtime_env);
         self.start_ahead(&key, expect.workers.min(WORKERS_AHEAD_MAX) as usize);
         if expect.request_id == 0 {

@@ -144,10 +144,8 @@ messages! {
         1 runtime_env: String,
         /// How many workers to start ahead.
         2 workers: u32,
-        /// The modules that its code imports and that take long to load.
-        3 modules: Vec<String>,
         /// Not 0: to be answered with [`Expected`] when one of the workers is there, or cannot be.
-        4 request_id: u64,
+        3 request_id: u64,
     }
 
     pub enum ClientToNode {

@@ -67,20 +67,13 @@ impl Runtime {
         }
     }
 
-    /// Has the daemon make ready for work of this kind: a runtime environment (JSON), workers started
-    /// ahead, and modules loaded where workers are forked from. Waits for the first of the workers, not
-    /// longer than `wait`.
-    pub fn expect(
-        &self,
-        runtime_env: String,
-        workers: u32,
-        modules: Vec<String>,
-        wait: Option<Duration>,
-    ) {
+    /// Has the daemon start workers ahead for a runtime environment (JSON). Waits for the first of them,
+    /// not longer than `wait`.
+    pub fn expect(&self, runtime_env: String, workers: u32, wait: Option<Duration>) {
         let request_id = {
             let mut state = self.settled();
             let request_id = if wait.is_some() { state.request() } else { 0 };
-            state.tell_node(Expect { runtime_env, workers, modules, request_id }.into());
+            state.tell_node(Expect { runtime_env, workers, request_id }.into());
             state.flush();
             request_id
         };

@@ -1,7 +1,7 @@
 """Modules that take seconds to load: workers are forked from a process that has them already.
 
-Which those are is seen from what the driver has loaded and from what a class's code names; a library
-that knows better says so with the option ``_preload`` of its actors.
+Which those are is seen from what a class's code names; a library that knows better says so with the
+option ``_preload`` of its actors.
 """
 
 from __future__ import annotations
@@ -12,11 +12,6 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 LARGE = ("torch",)
-
-
-def loaded() -> list[str]:
-    """The large modules that this process has."""
-    return [name for name in LARGE if name in sys.modules]
 
 
 def mentioned(cls: type) -> list[str]:

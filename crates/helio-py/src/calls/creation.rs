@@ -23,19 +23,18 @@ pub(crate) fn new_actor_id(py: Python<'_>) -> PyResult<Bound<'_, ActorID>> {
     ActorID::of(py, session::active(py)?.runtime.new_actor_id())
 }
 
-/// Have the daemon make ready for work of this kind.
+/// Have the daemon start workers ahead.
 #[pyfunction]
-#[pyo3(signature = (runtime_env, workers, modules, wait = None))]
+#[pyo3(signature = (runtime_env, workers, wait = None))]
 pub(crate) fn expect(
     py: Python<'_>,
     runtime_env: String,
     workers: u32,
-    modules: Vec<String>,
     wait: Option<f64>,
 ) -> PyResult<()> {
     let session = session::active(py)?;
     let wait = wait.map(Duration::from_secs_f64);
-    detached(py, GilSite::Control, |_| session.runtime.expect(runtime_env, workers, modules, wait))
+    detached(py, GilSite::Control, |_| session.runtime.expect(runtime_env, workers, wait))
 }
 
 /// Make an actor; a `plans.ActorCreated`.

@@ -216,9 +216,8 @@ impl Process {
         self.job.namespace = registered.namespace;
         self.owner = Some(Owner::new(address));
         if core.rng.one_in(2) {
-            let modules = if core.rng.one_in(3) { vec!["large".to_owned()] } else { Vec::new() };
             let workers = core.rng.range(0, 3) as u32;
-            let expect = Expect { workers, modules, request_id: 1, ..Expect::default() };
+            let expect = Expect { workers, request_id: 1, ..Expect::default() };
             self.to_node(core, expect);
         }
         core.after(1, Next::Run { pid: self.pid });
