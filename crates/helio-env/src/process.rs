@@ -78,6 +78,17 @@ pub fn reap() -> Vec<(u32, Status)> {
 /// The children of this process.
 #[must_use]
 pub fn children() -> Vec<u32> {
+    // A listing of threads may pass one over while others end, and its children with it: look again.
+    let mut found = children_seen();
+    for _ in 0..2 {
+        found.extend(children_seen());
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn children_seen() -> Vec<u32> {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Vec::new() };
     let lists =
         tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
