@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,30 +51,6 @@ class Resident:
 
     def make(self, fill: int) -> Any:
         return np.full(8 * MIB, fill, dtype=np.uint8)
-
-
-@pytest.fixture
-def make_cluster() -> Iterator[Callable[..., Cluster]]:
-    """A head with one CPU and nodes as listed, connected; all of it ends with the test."""
-    shared.stop()
-    made: list[Cluster] = []
-
-    def make(*nodes: dict[str, Any]) -> Cluster:
-        cluster = Cluster(
-            initialize_head=True,
-            head_node_args={"num_cpus": 1, "object_store_memory": STORE},
-        )
-        made.append(cluster)
-        for node in nodes:
-            cluster.add_node(object_store_memory=STORE, **node)
-        cluster.wait_for_nodes()
-        ray.init(address=cluster.address)
-        return cluster
-
-    yield make
-    ray.shutdown()
-    for cluster in made:
-        cluster.shutdown()
 
 
 @pytest.fixture(scope="module")

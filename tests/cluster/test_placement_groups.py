@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -45,30 +45,6 @@ def nodes_of(group: Any) -> list[str]:
 def node_with(resource: str) -> str:
     (node,) = [n["NodeID"] for n in ray.nodes() if n["Alive"] and resource in n["Resources"]]
     return str(node)
-
-
-@pytest.fixture
-def make_cluster() -> Iterator[Callable[..., Cluster]]:
-    """A head with one CPU and nodes as listed, connected; all of it ends with the test."""
-    shared.stop()
-    made: list[Cluster] = []
-
-    def make(*nodes: dict[str, Any]) -> Cluster:
-        cluster = Cluster(
-            initialize_head=True,
-            head_node_args={"num_cpus": 1, "object_store_memory": STORE},
-        )
-        made.append(cluster)
-        for node in nodes:
-            cluster.add_node(object_store_memory=STORE, **node)
-        cluster.wait_for_nodes()
-        ray.init(address=cluster.address)
-        return cluster
-
-    yield make
-    ray.shutdown()
-    for cluster in made:
-        cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
