@@ -61,32 +61,23 @@ impl Node {
         }
         let key = (job_id, expect.runtime_env);
         self.start_ahead(&key, expect.workers.min(WORKERS_AHEAD_MAX) as usize);
-        if expect.request_id == 0 {
+        let (asked, request_id) = (&mut self.loaded.asked, expect.request_id);
+        if request_id == 0 {
             return;
         }
-        self.loaded.asked.push(Asked { key, conn, request_id: expect.request_id });
-        if self.loaded.asked.len() > ASKED_MAX || !self.is_starting_ahead() {
-            self.answer_expected(None);
+        let is_starting = self.pool.workers.values().any(|worker| worker.starts(&key));
+        if is_starting && asked.len() < ASKED_MAX {
+            asked.push(Asked { key, conn, request_id });
+        } else {
+            self.send(conn, Expected { request_id });
         }
     }
 
-    fn is_starting_ahead(&self) -> bool {
-        let Some(asked) = self.loaded.asked.last() else { return false };
-        self.pool.workers.values().any(|worker| worker.starts(&asked.key))
-    }
-
-    /// A worker of this kind is there or could not be started (`None`: of any kind).
-    pub(crate) fn answer_expected(&mut self, key: Option<&PoolKey>) {
-        if self.loaded.asked.is_empty() {
-            return;
-        }
-        let all = std::mem::take(&mut self.loaded.asked);
-        for asked in all {
-            if key.is_none_or(|key| *key == asked.key) {
-                self.send(asked.conn, Expected { request_id: asked.request_id });
-            } else {
-                self.loaded.asked.push(asked);
-            }
+    /// A worker of this kind is there, or could not be started.
+    pub(crate) fn answer_expected(&mut self, key: &PoolKey) {
+        for asked in self.loaded.asked.extract_if(.., |asked| asked.key == *key).collect::<Vec<_>>()
+        {
+            self.send(asked.conn, Expected { request_id: asked.request_id });
         }
     }
 

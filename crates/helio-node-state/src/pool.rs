@@ -303,7 +303,7 @@ impl Node {
         worker.is_blocked = false;
         let (key, is_fresh, is_loaded) = (worker.key.clone(), worker.is_fresh, worker.is_loaded);
         let is_ahead = std::mem::take(&mut worker.is_ahead);
-        self.answer_expected(Some(&key));
+        self.answer_expected(&key);
         if let Some(waiting) = self.pool.waiting.get_mut(&key) {
             let suits = |one: &Waiting| one.takes(is_fresh, is_loaded);
             if let Some(index) = waiting.iter().position(suits) {
@@ -500,7 +500,7 @@ impl Node {
     }
 
     fn start_failed(&mut self, key: &PoolKey, cause: &DeathCause) {
-        self.answer_expected(Some(key));
+        self.answer_expected(key);
         let failures = self.pool.failures.entry(key.clone()).or_default();
         *failures += 1;
         if *failures >= WORKER_START_FAILURES_MAX {

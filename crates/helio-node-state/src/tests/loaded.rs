@@ -135,3 +135,15 @@ fn a_worker_that_suits_nobody_ends_with_its_job() {
     world.job_finished(1, driver_id);
     assert!(!world.workers.contains_key(&lease.worker.worker_id), "the actor cannot use it");
 }
+
+#[test]
+fn who_finds_nothing_starting_does_not_answer_for_others() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    world.starts_at_once = false;
+    let first = world.driver();
+    world.say(first, expect(1));
+    let second = world.driver();
+    world.say(second, expect(0));
+    assert!(is_answered(&mut world, second), "nothing is started for it");
+    assert!(!is_answered(&mut world, first), "its worker is not there yet");
+}
