@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FLUSH_S = 2.0
 DAEMON_ENDS_S = 5.0
 FIRST_WORKER_S = 1.0
+WORKERS_AHEAD = 2  # for a task, and for an actor while that task still holds its own
 
 logger = logging.getLogger("heliostat")
 
@@ -123,7 +124,8 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
 
 def _load_the_rest() -> None:
     """What every driver uses after ``init``."""
-    for name in ("exceptions", "core.logs", "core.api", "core.context", "cloudpickle"):
+    names = ("actor", "exceptions", "remote_function", "core.logs", "core.api", "core.context")
+    for name in (*names, "cloudpickle"):
         importlib.import_module(f"heliostat.{name}")
 
 
@@ -149,7 +151,7 @@ def _connect(
     # The first call comes at once, mostly; and who makes it where everything has just been started
     # takes the time for that of a call.
     wait = FIRST_WORKER_S if owned else None
-    _heliostat.expect(environment, 1, wait)
+    _heliostat.expect(environment, WORKERS_AHEAD, wait)
 
 
 def end() -> None:

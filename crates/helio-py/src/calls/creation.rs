@@ -69,6 +69,7 @@ pub(crate) fn create_actor<'py>(
 
 fn template(plan: &Plan<'_, '_>, spec: &ActorSpec) -> PyResult<Template> {
     let class = plan.need("cls")?;
+    let class = class.cast::<PyBytes>()?.as_bytes();
     let mut extra = Extra {
         function_name: spec.class_name.clone(),
         capture_children: spec.strategy.capture_children,
@@ -80,8 +81,8 @@ fn template(plan: &Plan<'_, '_>, spec: &ActorSpec) -> PyResult<Template> {
     }
     Ok(Template {
         kind: CallKind::Constructor as u32,
-        function_id: digest(class.py(), &class)?,
-        function: class.cast::<PyBytes>()?.as_bytes().to_vec(),
+        function_id: digest(class),
+        function: class.to_vec(),
         name: spec.class_name.clone(),
         extra: extra.to_bytes(),
         ..Template::default()

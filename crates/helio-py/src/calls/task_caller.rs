@@ -85,8 +85,8 @@ impl TaskCaller {
 
 impl Ready {
     fn of(plan: &Plan<'_, '_>, session: &Session, epoch: u32) -> PyResult<Self> {
-        let py = plan.0.py();
         let function = plan.need("function")?;
+        let function = function.cast::<PyBytes>()?.as_bytes();
         let name: String = plan.or("name", "function".to_owned())?;
         let returns = plan
             .find("num_returns")?
@@ -111,8 +111,8 @@ impl Ready {
         let max_calls: u32 = plan.or("max_calls", 0)?;
         let template = Template {
             kind: CallKind::Task as u32,
-            function_id: digest(py, &function)?,
-            function: function.cast::<PyBytes>()?.as_bytes().to_vec(),
+            function_id: digest(function),
+            function: function.to_vec(),
             name: name.clone(),
             max_calls,
             is_generator: returns == Returns::Streaming,
@@ -134,9 +134,6 @@ impl Ready {
 }
 
 /// Names a pickle by its content.
-pub(super) fn digest(py: Python<'_>, pickle: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    let keywords = PyDict::new(py);
-    keywords.set_item("digest_size", 28)?;
-    let hash = py.import("hashlib")?.getattr("blake2b")?.call((pickle,), Some(&keywords))?;
-    Ok(hash.call_method0("digest")?.cast::<PyBytes>()?.as_bytes().to_vec())
+pub(super) fn digest(pickle: &[u8]) -> Vec<u8> {
+    blake2b_simd::Params::new().hash_length(28).hash(pickle).as_bytes().to_vec()
 }
