@@ -381,25 +381,21 @@ impl Node {
         let lacks = |free: &ResourceSet, held: &ResourceSet| {
             need.iter().any(|(name, quantity)| free.get(name) < quantity && held.get(name).0 > 0)
         };
+        // A worker that is blocked has given back what it held.
+        let holds = |lease: &Lease| !lease.worker.is_some_and(|worker| self.is_blocked(worker));
+        let leases = || self.leases.iter().filter(|(_, lease)| holds(lease));
         // What was asked for already, and what ends anyhow, counts as free.
-        for lease in self.leases.values().filter(|lease| lease.is_revoked || lease.lessee.is_none())
-        {
+        for (_, lease) in leases().filter(|(_, lease)| lease.is_revoked || lease.lessee.is_none()) {
             free.add(&lease.takes());
         }
         let mut asked = Vec::new();
-        for (lease_id, lease) in &self.leases {
+        for (lease_id, lease) in leases() {
             if free.covers(need) {
                 break;
             }
             let of_others = Some(&lease.key) != class || lease.lessee != for_whom;
-            let is_blocked = lease.worker.is_some_and(|worker_id| self.is_blocked(worker_id));
             let held = &*lease.takes();
-            if of_others
-                && !lease.is_revoked
-                && lease.worker.is_some()
-                && !is_blocked
-                && lacks(&free, held)
-            {
+            if of_others && !lease.is_revoked && lease.worker.is_some() && lacks(&free, held) {
                 free.add(held);
                 asked.push(*lease_id);
             }

@@ -81,6 +81,24 @@ fn a_waiting_class_has_leases_of_others_asked_back_each_once() {
 }
 
 #[test]
+fn a_blocked_worker_counts_for_nothing_when_leases_are_asked_back() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let (first, second) = (world.driver(), world.driver());
+    let one = world.class(1, &[("CPU", 1.0)]);
+    world.request(first, 1, one.clone());
+    let outer = world.granted(first).unwrap();
+    let worker = world.conn_of(&outer);
+    world.request(worker, 1, one.clone());
+    assert!(world.took(first, is_revoke), "the lease of the one who asks, but nobody knows that");
+    world.say(worker, Blocked {});
+    let nested = world.granted(worker).unwrap();
+    world.request(second, 1, one);
+    assert!(world.took(worker, is_revoke), "only this one has a CPU to give");
+    world.give_back(worker, &nested);
+    assert!(world.granted(second).is_some());
+}
+
+#[test]
 fn leases_that_would_not_help_are_not_asked_back() {
     let mut world = World::new(&[("CPU", 2.0)]);
     let driver = world.driver();
