@@ -40,6 +40,7 @@ impl State {
         match action {
             Action::Ready(id) => {
                 self.news = true;
+                self.arrivals += 1;
                 if !self.watched.is_empty() {
                     self.watch_ready(id);
                 }

@@ -236,6 +236,7 @@ impl State {
         self.inbox.arrived(id, &Payload { bytes: Bytes::Pinned(pin.clone()), is_error: false });
         self.work_came();
         self.pins.insert(id, pin);
+        self.arrivals += 1;
     }
 
     fn missing(&mut self, request: u64, gone: &[NodeId], reason: &str) {

@@ -260,6 +260,7 @@ impl State {
             serves_actor: false,
             closed: None,
             news: false,
+            arrivals: 0,
             current: TaskId::NIL,
             strangers: std::collections::VecDeque::new(),
             refusal_logged: None,

@@ -139,6 +139,8 @@ pub(crate) struct State {
     pub(crate) closed: Option<String>,
     /// Whether something changed that a waiter may wait for.
     pub(crate) news: bool,
+    /// How many values became known here, or came here, so far.
+    pub(crate) arrivals: u64,
     /// The call that the main thread runs; the parent of what is submitted meanwhile.
     pub(crate) current: TaskId,
     /// Connections that have not greeted yet, oldest first, with the time by which they must.

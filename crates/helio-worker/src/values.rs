@@ -1,5 +1,6 @@
 //! Values: put, get, wait, and the handles that keep them.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,6 +58,34 @@ impl Drop for Created {
             state.tell_node(helio_proto::node::AbortObject { object_id: self.id }.into());
             state.flush();
         }
+    }
+}
+
+/// When whoever waits for many values looks at all of them again: looking at a hundred thousand each
+/// time that one arrives would take minutes.
+#[derive(Default)]
+struct Looks {
+    /// When the next one is due; `None`: there was none.
+    next: Option<Instant>,
+}
+
+impl Looks {
+    /// Of the time, looking takes at most one part in so many.
+    const SHARE: u32 = 10;
+
+    fn is_first(&self) -> bool {
+        self.next.is_none()
+    }
+
+    fn are_due(&self) -> bool {
+        self.next.is_none_or(|next| Instant::now() >= next)
+    }
+
+    fn look(&mut self, look: impl FnOnce()) {
+        let began = Instant::now();
+        look();
+        let ended = Instant::now();
+        self.next = Some(ended + (ended - began) * Self::SHARE);
     }
 }
 
@@ -209,34 +238,36 @@ impl Runtime {
     ) -> Result<Vec<Payload>, Error> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut values: Vec<Option<Payload>> = vec![None; ids.len()];
-        let mut missing: Vec<usize> = (0..ids.len()).collect();
+        let mut missing: VecDeque<usize> = (0..ids.len()).collect();
+        let mut looks = Looks::default();
         let mut watched = false;
         let raised = self.wait_until(deadline, interrupt, |state| {
             if !watched {
                 watched = true;
                 state.watch_borrowed(ids);
             }
-            // All are looked at the first time, so that fetches run side by side and errors show at
-            // once; then those that were missing, up to the first that still is.
             let mut raised = None;
-            missing.retain(|place| {
-                if raised.is_some() {
-                    return true;
+            let mut is_missing = |place: usize| match state.read(ids[place]) {
+                _ if raised.is_some() => true,
+                Some(payload) if payload.is_error => {
+                    state.apply(Event::ErrorRead { id: ids[place] });
+                    raised = Some(payload);
+                    true
                 }
-                match state.read(ids[*place]) {
-                    Some(payload) if payload.is_error => {
-                        state.apply(Event::ErrorRead { id: ids[*place] });
-                        raised = Some(payload);
-                        true
-                    }
-                    Some(payload) => {
-                        values[*place] = Some(payload);
-                        false
-                    }
-                    None => true,
+                Some(payload) => {
+                    values[place] = Some(payload);
+                    false
                 }
-            });
-            state.lacks = missing.first().map(|place| ids[*place]);
+                None => true,
+            };
+            while missing.front().is_some_and(|place| !is_missing(*place)) {
+                missing.pop_front();
+            }
+            // So that fetches run side by side and an error shows although others are not ready.
+            if missing.len() > 1 && looks.are_due() {
+                looks.look(|| missing.retain(|place| is_missing(*place)));
+            }
+            state.lacks = missing.front().map(|place| ids[*place]);
             if raised.is_some() { Some(raised) } else { missing.is_empty().then_some(None) }
         })?;
         match raised {
@@ -281,24 +312,30 @@ impl Runtime {
     ) -> Result<Vec<bool>, Error> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut ready = vec![false; ids.len()];
-        let mut watched = false;
+        let mut looks = Looks::default();
+        // So many values have to arrive before a look can find enough.
+        let mut enough_at = 0;
         let result = self.wait_until(deadline, interrupt, |state| {
-            if !watched {
-                watched = true;
+            if looks.is_first() {
                 state.watch_borrowed(ids);
+            } else if state.arrivals < enough_at && !looks.are_due() {
+                return None;
             }
             let mut n = 0;
-            for (flag, id) in ready.iter_mut().zip(ids) {
-                if !*flag {
-                    *flag = state.is_ready(*id, fetch_local);
+            looks.look(|| {
+                for (flag, id) in ready.iter_mut().zip(ids) {
+                    if !*flag {
+                        *flag = state.is_ready(*id, fetch_local);
+                    }
+                    n += usize::from(*flag);
+                    if n >= count {
+                        break;
+                    }
                 }
-                n += usize::from(*flag);
-                if n >= count {
-                    return Some(());
-                }
-            }
+            });
+            enough_at = state.arrivals + count.saturating_sub(n) as u64;
             state.lacks = ready.iter().position(|ready| !ready).map(|place| ids[place]);
-            None
+            (n >= count).then_some(())
         });
         match result {
             Ok(()) | Err(Error::Timeout) => Ok(ready),
