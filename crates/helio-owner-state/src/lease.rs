@@ -63,6 +63,8 @@ struct Lease {
     revoked: bool,
     /// Calls were asked back and have not come yet.
     stealing: bool,
+    /// Half of what it is sent ahead is done, and it was not filled up since.
+    refills: bool,
     /// When its connection broke.
     broken: Option<u64>,
 }
@@ -79,6 +81,17 @@ pub(crate) struct Leases {
 }
 
 impl Lease {
+    /// Whether it is sent more: from when half of its slots are free until none is, because many calls
+    /// in one message cost little more than one.
+    fn refill(&mut self, slots: usize) -> bool {
+        self.refills = match self.sent.len() {
+            sent if sent <= slots / 2 => true,
+            sent if sent >= slots => false,
+            _ => self.refills,
+        };
+        self.refills
+    }
+
     /// Whether calls wait behind the one that runs, and were not asked back yet.
     fn waits_behind(&self) -> bool {
         self.sent.len() > 1 && !self.stealing && self.broken.is_none()
@@ -294,15 +307,16 @@ impl Owner {
             }
         }
         let slots = if class.is_single() { 1 } else { slots(class.call_us) };
-        let room = |lease: &Lease| {
-            lease.sent.len() < slots && !lease.revoked && lease.broken.is_none() && !lease.stealing
-        };
-        class
-            .leases
-            .iter()
-            .copied()
-            .filter(|r| leases.get(r).is_some_and(room))
-            .min_by_key(|r| leases[r].sent.len())
+        let mut emptiest: Option<(usize, u64)> = None;
+        for request in &class.leases {
+            let Some(lease) = leases.get_mut(request) else { continue };
+            let takes = !lease.revoked && lease.broken.is_none() && !lease.stealing;
+            let sent = lease.sent.len();
+            if takes && lease.refill(slots) && emptiest.is_none_or(|(least, _)| sent < least) {
+                emptiest = Some((sent, *request));
+            }
+        }
+        emptiest.map(|(_, request)| request)
     }
 
     fn send(&mut self, request: u64, id: TaskId, now: u64, out: &mut Vec<Action>) {
@@ -349,6 +363,7 @@ impl Owner {
             idle_since: now,
             revoked: false,
             stealing: false,
+            refills: true,
             broken: None,
         };
         self.leases.leases.insert(request, lease);

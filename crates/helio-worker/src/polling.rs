@@ -21,6 +21,9 @@ const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
 const BLOCKED_AFTER: Duration = Duration::from_micros(800);
 /// How long a poll looks before it sleeps, while looking keeps paying off.
 const SPIN: Duration = Duration::from_micros(30);
+/// Replies that come faster than this, and for which nobody waits, are left to gather for so long: a
+/// sender need not wake us for each, and workers have calls ahead of them for longer.
+const REST: Duration = Duration::from_micros(50);
 
 impl Runtime {
     /// Waits until `done` gives something. `done` runs under the lock after every change.
@@ -137,16 +140,17 @@ impl Runtime {
     }
 
     /// Sleeps in `epoll` and handles what comes. Returns whether a signal cut it short, and whether
-    /// something changed.
+    /// something changed. Without a limit nobody waits, and nothing is gained by waking up quickly.
     pub(crate) fn poll(&self, limit: Option<Duration>) -> (bool, bool) {
         let mut buffer: [std::mem::MaybeUninit<epoll::Event>; 64] =
             [const { std::mem::MaybeUninit::uninit() }; 64];
         let due = self.due();
+        let looks = limit.is_some_and(|limit| limit > SPIN);
         let limit = match (limit, due) {
             (Some(limit), Some(due)) => Some(limit.min(due)),
             (limit, due) => limit.or(due),
         };
-        let ready = match self.sleep(&mut buffer, limit) {
+        let ready = match self.sleep(&mut buffer, limit, looks) {
             Ok(ready) => ready,
             Err(rustix::io::Errno::INTR) => return (true, false),
             Err(_) => return (false, false),
@@ -207,13 +211,14 @@ impl Runtime {
         }
     }
 
-    /// Looks for events for a moment while that keeps paying off, then sleeps.
+    /// Looks for events for a moment while that keeps paying off, if it is to look, then sleeps.
     pub(crate) fn sleep<'a>(
         &self,
         buffer: &'a mut [std::mem::MaybeUninit<epoll::Event>],
         limit: Option<Duration>,
+        looks: bool,
     ) -> rustix::io::Result<&'a [epoll::Event]> {
-        if limit.is_none_or(|limit| limit > SPIN) && self.look(buffer)? {
+        if looks && self.look(buffer)? {
             // Level-triggered: the same events are there again.
             let zero = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
             return wait_events(&self.epoll, buffer, Some(&zero));
@@ -271,9 +276,14 @@ impl Runtime {
         if !self.duty.enter_net(|| self.closed.load(Ordering::Acquire)) {
             return false;
         }
+        let began = Instant::now();
         let (_, news) = self.poll(None);
+        let is_busy = news && began.elapsed() < REST;
         if self.duty.leave_net(news) {
             self.state.lock().notify_loop();
+        }
+        if is_busy {
+            std::thread::sleep(REST);
         }
         !self.closed.load(Ordering::Acquire)
     }
