@@ -223,13 +223,6 @@ pub enum Action {
         /// What.
         bytes: Vec<u8>,
     },
-    /// An extent was given to a writer; for what should be touched ahead.
-    Created {
-        /// Where it begins.
-        offset: u64,
-        /// How long it is.
-        size: u64,
-    },
     /// Write an object to disk; [`Event::Spilled`] follows.
     Spill {
         /// Which.

@@ -363,7 +363,6 @@ impl Node {
                     return self.start_pulls();
                 }
             }
-            self.out.push(Action::Created { offset: 0, size: start.size });
         }
         pull.size = start.size;
         pull.has_begun = true;

@@ -112,7 +112,6 @@ impl Node {
                 self.objects.room.waiting.push_back(waiting);
                 continue;
             };
-            self.out.push(Action::Created { offset: extent.offset, size });
             self.status_changed = true;
             match wants {
                 Wants::Create { conn, request_id } => {

@@ -46,12 +46,6 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 const END_WAIT: Duration = Duration::from_millis(100);
 const KILL_WAIT: Duration = Duration::from_secs(2);
 
-/// From this size on an object makes it worth touching memory ahead, and how much of it: a part of the
-/// store, and never more than that many bytes.
-const POPULATE_FROM: u64 = 8 << 20;
-const POPULATE_PART: u64 = 20;
-const POPULATE_MAX: u64 = 256 << 20;
-
 pub(crate) type Inputs = mpsc::Sender<Input>;
 
 /// All that can happen to a daemon.
@@ -160,7 +154,6 @@ pub(crate) struct Daemon {
     /// Who waits for measurements.
     scrapes: HashMap<u64, oneshot::Sender<Vec<inspect::Answer>>>,
     scrape_count: u64,
-    is_populated: bool,
     /// The control service has taken the node in.
     is_accepted: bool,
     /// Why it is to end.
@@ -203,7 +196,6 @@ impl Daemon {
             memory,
             scrapes: HashMap::new(),
             scrape_count: 0,
-            is_populated: false,
             is_accepted: false,
             ending: None,
             inputs,
@@ -335,7 +327,6 @@ impl Daemon {
                 let written = self.arena.copy_in(offset, &bytes);
                 assert!(written.is_ok(), "SHM-1: the machine gave out an extent outside the store");
             }
-            Action::Created { offset: _, size } => self.populate_if_worth_it(size),
             Action::Spill { object_id, offset, size } => self.disk.write(object_id, offset, size),
             Action::Restore { object_id, offset, size } => self.disk.read(object_id, offset, size),
             Action::RemoveFile { object_id } => self.disk.remove(object_id),
@@ -540,28 +531,6 @@ impl Daemon {
         if !lines.is_empty() {
             self.apply(Event::WorkerWrote { worker_id, lines });
         }
-    }
-
-    /// Touches the first pages once somebody stores something large: a first write to a page costs ten
-    /// times a later one. Not at the start, because idle memory is memory.
-    fn populate_if_worth_it(&mut self, size: u64) {
-        if size < POPULATE_FROM || std::mem::replace(&mut self.is_populated, true) {
-            return;
-        }
-        let arena = Arc::clone(&self.arena);
-        let bytes = (arena.size() / POPULATE_PART).min(POPULATE_MAX);
-        let populate = move || {
-            const STEP: u64 = 2 << 20;
-            for offset in (0..bytes).step_by(STEP as usize) {
-                // Without memory to spare there is nothing to prepare.
-                if arena.populate(offset, STEP.min(bytes - offset)).is_err() {
-                    return;
-                }
-            }
-        };
-        let name = "populate".to_owned();
-        // Not being able to only makes the first writes slower.
-        let _ = std::thread::Builder::new().name(name).stack_size(64 << 10).spawn(populate);
     }
 
     async fn end(mut self) {

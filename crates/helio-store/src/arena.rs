@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::copy;
 
@@ -41,6 +41,7 @@ pub struct Arena {
     base: NonNull<u8>,
     size: usize,
     fd: OwnedFd,
+    touched: copy::Touched,
 }
 
 // SAFETY: the mapping is plain memory that lives as long as the `Arena`; it is touched only through
@@ -83,7 +84,7 @@ impl Arena {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, &fd, 0) }
                 .map_err(io::Error::from)?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(Error::NotAnArena { size })?;
-        Ok(Self { base, size: bytes, fd })
+        Ok(Self { base, size: bytes, fd, touched: copy::Touched::none_of(bytes) })
     }
 
     /// The memory file.
@@ -114,24 +115,10 @@ impl Arena {
     /// When the range is not inside the file.
     pub fn copy_in(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let (offset, _) = self.range(offset, bytes.len() as u64)?;
+        let to = copy::Target { base: self.base.as_ptr(), offset, touched: &self.touched };
         // SAFETY: the range was checked; `bytes` is a Rust slice, which cannot lie in an extent that
         // this process is just being allowed to write.
-        unsafe { copy::copy(bytes, self.base.as_ptr().add(offset)) };
-        Ok(())
-    }
-
-    /// Touches the pages of a range, so that a later write runs at memory speed. Best effort.
-    ///
-    /// # Errors
-    /// When the range is not inside the file, or there is no memory.
-    pub fn populate(&self, offset: u64, length: u64) -> Result<(), Error> {
-        let (offset, length) = self.range(offset, length)?;
-        // SAFETY: the range was checked, and populating does not change what the memory holds.
-        unsafe {
-            let start = self.base.as_ptr().add(offset).cast();
-            rustix::mm::madvise(start, length, Advice::LinuxPopulateWrite)
-                .map_err(io::Error::from)?;
-        }
+        unsafe { copy::copy(bytes, to) };
         Ok(())
     }
 
@@ -233,6 +220,22 @@ mod tests {
     }
 
     #[test]
+    fn every_byte_arrives_wherever_a_copy_begins_and_ends() {
+        let arena = Arc::new(Arena::create(SIZE).unwrap());
+        let bytes: Vec<u8> = (0..20 << 20).map(|i| (i * 31 % 253) as u8).collect();
+        let edges = [0, 1, 4095, 4096, (256 << 10) - 1, 256 << 10, (512 << 10) + 7, 9 << 20];
+        for offset in edges {
+            for short in edges {
+                let bytes = &bytes[short..];
+                let slice = arena.slice(offset as u64, bytes.len() as u64).unwrap();
+                slice.copy_in(0, bytes).unwrap();
+                assert!(slice.as_slice() == bytes, "{} bytes at {offset}", bytes.len());
+                slice.copy_in(0, &vec![0; bytes.len()]).unwrap();
+            }
+        }
+    }
+
+    #[test]
     fn no_range_outside_the_file_is_reached() {
         let arena = Arc::new(Arena::create(SIZE).unwrap());
         for (offset, length) in [(SIZE, 1), (0, SIZE + 1), (u64::MAX, 2), (SIZE - 1, u64::MAX)] {
@@ -240,7 +243,6 @@ mod tests {
         }
         assert!(arena.copy_in(SIZE - 1, b"ab").is_err(), "SHM-1");
         assert!(arena.slice(SIZE - 2, 2).unwrap().copy_in(1, b"ab").is_err(), "SHM-1");
-        assert!(arena.populate(SIZE, 4096).is_err(), "SHM-1");
     }
 
     #[test]

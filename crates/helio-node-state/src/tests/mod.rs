@@ -195,7 +195,7 @@ impl World {
             }
             Action::Load { modules } => self.loads = modules,
             Action::Unload => self.loads.clear(),
-            Action::FlushLogs { .. } | Action::Created { .. } | Action::StatusChanged => {}
+            Action::FlushLogs { .. } | Action::StatusChanged => {}
             Action::Scraped { answers, .. } => self.scraped = Some(answers),
             Action::ShutDown { reason } => self.shut_down = Some(reason),
         }
