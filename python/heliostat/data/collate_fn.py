@@ -50,5 +50,5 @@ class DefaultCollateFn(ArrowBatchCollateFn):
         from heliostat.data.iterate import torch_batches
 
         collate = torch_batches.collator(None, self.dtypes, self.device or "cpu", self.pin_memory)
-        made: Mapping[str, Any] = collate(batch)
+        made: Mapping[str, Any] = collate(batch, None)
         return made

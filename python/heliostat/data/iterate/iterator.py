@@ -11,6 +11,7 @@ import heliostat as ray
 from heliostat.data import block
 from heliostat.data.execute.stats import ExecutionStats
 from heliostat.data.iterate import batching, prefetch
+from heliostat.data.iterate.lending import Lender, Loan
 from heliostat.data.plan.operators import Bundle
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class DataIterator(abc.ABC):
         """
         batching.check(batch_size, local_shuffle_buffer_size, batch_format)
 
-        def finish(table: Any) -> Any:
+        def finish(table: Any, loan: Loan | None) -> Any:
             batch = block.to_batch(table, batch_format)
             return batch if _collate_fn is None else _collate_fn(batch)
 
@@ -95,7 +96,7 @@ class DataIterator(abc.ABC):
 
     def _batches(
         self,
-        finish: Callable[[Any], T],
+        finish: Callable[[Any, Loan | None], T],
         prefetch_batches: int,
         batch_size: int | None,
         drop_last: bool,
@@ -107,10 +108,12 @@ class DataIterator(abc.ABC):
 
             def make() -> Iterator[T]:
                 try:
-                    tables = _tables(bundles)
+                    lender = Lender()
+                    tables = _tables(bundles, lender)
                     cuts = batching.cut(tables, batch_size, drop_last, shuffle_buffer, seed)
                     for table in cuts:
-                        yield finish(table)
+                        # Shuffled rows lie in memory of their own already.
+                        yield finish(table, Loan() if shuffle_buffer else lender.loan)
                 finally:
                     close = getattr(bundles, "close", None)
                     if close is not None:
@@ -124,7 +127,7 @@ class DataIterator(abc.ABC):
         """Return rows as dicts; each ``for`` over them is an epoch."""
 
         def epoch() -> Iterator[dict[str, Any]]:
-            for table in self._batches(lambda t: t, 1, None, False, None, None):
+            for table in self._batches(lambda t, _: t, 1, None, False, None, None):
                 yield from block.rows(table)
 
         return Repeatable(epoch)
@@ -143,6 +146,8 @@ class DataIterator(abc.ABC):
         pin_memory: bool = False,
     ) -> Iterable[Any]:
         """Return batches of torch tensors; each ``for`` over them is an epoch.
+
+        The loop may write to the tensors; the dataset stays as it is.
 
         Args:
             prefetch_batches: Batches made in advance, in a thread.
@@ -187,10 +192,11 @@ class DataIterator(abc.ABC):
         return MaterializedDataset(InputBlocks(tuple(bundles)), self.get_context())
 
 
-def _tables(bundles: Iterator[Bundle]) -> Iterator[Any]:
+def _tables(bundles: Iterator[Bundle], lender: Lender) -> Iterator[Any]:
     """The tables of bundles, each column in one piece."""
     for bundle in bundles:
         if bundle.rows:
+            lender.turn_to(bundle)
             yield block.joined(bundle.cut(ray.get(bundle.ref)))
         del bundle
 

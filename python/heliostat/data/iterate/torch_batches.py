@@ -10,20 +10,26 @@ import numpy as np
 
 from heliostat.data import block
 from heliostat.data.collate_fn import ArrowBatchCollateFn, PandasBatchCollateFn
+from heliostat.data.iterate.lending import Loan
+
+LENT_BYTES_MIN = 64 << 10  # smaller arrays are copied: a kept column of labels keeps no images
 
 
 class _Writable:
-    """A read-only array under a name that torch takes without a warning; nobody writes to it."""
+    """A read-only array under a name that torch takes without a warning.
 
-    def __init__(self, array: Any) -> None:
-        self._array = array  # keeps the memory
+    It is written to only if a loan of its memory says that it may be.
+    """
+
+    def __init__(self, array: Any, loan: Loan | None) -> None:
+        self._array, self._loan = array, loan  # keeps the memory
         about = dict(array.__array_interface__)
         about["data"] = (about["data"][0], False)
         self.__array_interface__ = about
 
 
-def tensor_of(array: Any, dtype: Any, own: bool = True) -> Any:
-    """A tensor of an array; with ``own`` its memory is not the object store's.
+def tensor_of(array: Any, dtype: Any, own: bool = True, loan: Loan | None = None) -> Any:
+    """A tensor of an array; with ``own`` its memory is not the object store's, unless it is lent.
 
     Raises:
         TypeError: The array is of strings or objects, which tensors cannot hold.
@@ -40,7 +46,9 @@ def tensor_of(array: Any, dtype: Any, own: bool = True) -> Any:
     if array.flags.writeable:
         tensor, own = torch.from_numpy(array), False
     else:
-        tensor = torch.from_numpy(np.asarray(_Writable(array)))
+        if loan is not None and array.nbytes >= LENT_BYTES_MIN:
+            own = False
+        tensor = torch.from_numpy(np.asarray(_Writable(array, loan)))
     if dtype is not None and dtype != tensor.dtype:
         return tensor.to(dtype)
     return tensor.clone() if own else tensor
@@ -55,12 +63,12 @@ def _what(array: Any) -> str:
     return "numpy.str_" if first is str else f"numpy.object_ ({first.__name__})"
 
 
-def tensors_of(table: Any, dtypes: Any, own: bool) -> dict[str, Any]:
+def tensors_of(table: Any, dtypes: Any, own: bool, loan: Loan | None = None) -> dict[str, Any]:
     """A dict of tensors for a table."""
     made = {}
     for name, array in block.to_numpy(table).items():
         dtype = dtypes.get(name) if isinstance(dtypes, Mapping) else dtypes
-        made[name] = tensor_of(array, dtype, own)
+        made[name] = tensor_of(array, dtype, own, loan)
     return made
 
 
@@ -99,13 +107,15 @@ def _all_tensors(values: Any) -> bool:
     )
 
 
-def collator(collate_fn: Any, dtypes: Any, device: Any, pin_memory: bool) -> Callable[[Any], Any]:
-    """What makes a table into what the loop gets."""
+def collator(
+    collate_fn: Any, dtypes: Any, device: Any, pin_memory: bool
+) -> Callable[[Any, Loan | None], Any]:
+    """What makes a table into what the loop gets, given a loan of its memory or none."""
     on_cpu = str(device) == "cpu"
 
-    def collate(table: Any) -> Any:
+    def collate(table: Any, loan: Loan | None) -> Any:
         if collate_fn is None:
-            batch = tensors_of(table, dtypes, own=on_cpu and not pin_memory)
+            batch = tensors_of(table, dtypes, on_cpu and not pin_memory, loan)
         elif isinstance(collate_fn, ArrowBatchCollateFn):
             batch = collate_fn(table)
         elif isinstance(collate_fn, PandasBatchCollateFn):
