@@ -13,6 +13,8 @@ from heliostat.data.plan.operators import ActorPoolStrategy, Bundle
 # Items of a task that nobody has taken yet, a block and its metadata being two: then it pauses.
 UNTAKEN_MAX = 4
 
+SHORT_TASK_S = 0.01  # a shorter task would leave its worker idle for much of the time between two
+
 
 def arguments(inputs: list[Any]) -> tuple[list[tuple[int, int] | None], list[Any]]:
     """(cuts, inputs) of a task: what of each block to read, and the blocks or reads."""
@@ -59,12 +61,18 @@ class TaskLauncher:
         self._run = remote.options(**options)
         self._run_without_cpu = remote.options(**{**options, "num_cpus": 0})
 
-    def has_room(self, running: int, free_cpus: float) -> bool:
-        """Whether one more task should begin. One may always: without a free CPU it takes none."""
+    def has_room(self, running: int, free_cpus: float, task_s: float | None) -> bool:
+        """Whether one more task should begin, ``task_s`` being what one takes as far as is known.
+
+        One may always: without a free CPU it takes none.
+        """
         if self._size is not None and running >= self._size:
             return False
-        # One more than fits, so that a worker finds its next task waiting.
-        return running == 0 or (running - 1) * self.cpus < free_cpus
+        # Short tasks: one more than fits, so that a worker finds its next task waiting. Longer ones
+        # would only delay each other and the consumer, as there are CPUs that seem free: of actors
+        # that wait.
+        extra = 1 if task_s is not None and task_s < SHORT_TASK_S else 0
+        return running == 0 or (running - extra) * self.cpus < free_cpus
 
     def start(self, index: int, skip: int, inputs: list[Any], free_cpus: float) -> Any:
         """Begin task number ``index`` after its first ``skip`` blocks; returns its generator."""
@@ -114,7 +122,7 @@ class ActorLauncher:
         self._made = False
         self.actors = 0
 
-    def has_room(self, running: int, free_cpus: float) -> bool:
+    def has_room(self, running: int, free_cpus: float, task_s: float | None) -> bool:
         """Whether an actor can take one more task, after adding one if that helps."""
         least = self._strategy.min_size if self._made else self._strategy.initial_size
         while len(self._pool) < least:

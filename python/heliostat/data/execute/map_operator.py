@@ -70,7 +70,8 @@ class MapOperator(Physical):
         if self.stopped or len(self._tasks) >= AHEAD_MAX or not self._has_group():
             return False
         free = self._limits.free_cpus(self.cpus_used())
-        return self._launcher.has_room(self.running(), free)
+        task_s = self.stats.wall.total / self._ended_tasks if self._ended_tasks else None
+        return self._launcher.has_room(self.running(), free, task_s)
 
     def _has_group(self) -> bool:
         if self._reads:
