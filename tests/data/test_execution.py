@@ -51,6 +51,16 @@ def test_three_times_the_store_passes_through(rd: Any) -> None:
     assert sorted(seen) == list(range(blocks))
 
 
+@pytest.mark.contract("F10.18", "F10.29")
+def test_tensors_that_are_kept_do_not_fill_the_store(rd: Any) -> None:
+    pytest.importorskip("torch")
+    rows = 2 * STORE // MIB
+    dataset = rd.range(rows, override_num_blocks=rows // 2).map_batches(megabytes)
+    kept = [batch["x"] for batch in dataset.iter_torch_batches(batch_size=2)]
+    assert sorted(int(row[0]) for x in kept for row in x) == list(range(rows))
+    assert all(bool((row == row[0]).all()) for x in kept for row in x)
+
+
 @pytest.mark.contract("F10.29")
 @pytest.mark.heliostat_only("looks at the figures of our executor")
 def test_what_exists_at_a_time_is_bounded(rd: Any) -> None:

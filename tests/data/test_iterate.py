@@ -118,6 +118,26 @@ def test_writing_to_a_batch_leaves_the_dataset_as_it_is(rd: Any) -> None:
     assert all(float(b["data"].sum()) == 0 for b in dataset.iter_torch_batches(batch_size=16))
 
 
+@pytest.mark.contract("F10.18")
+@pytest.mark.parametrize("batch_size", [16, 24, None])
+def test_writing_to_batches_of_made_blocks_changes_no_other_batch(
+    rd: Any, batch_size: int | None
+) -> None:
+    torch = pytest.importorskip("torch")
+    source = rd.from_numpy([np.full((32, 4096), float(i)) for i in range(3)])
+    dataset = source.map_batches(lambda batch: {"data": batch["data"], "twice": batch["data"] * 2})
+    for _ in range(2):
+        seen = []
+        for batch in dataset.iter_torch_batches(batch_size=batch_size):
+            seen += batch["data"][:, 0].tolist()
+            assert torch.equal(batch["twice"], batch["data"] * 2)
+            batch["data"] -= 7
+            assert torch.equal(batch["twice"], (batch["data"] + 7) * 2)
+            batch["twice"].zero_()
+        assert seen == [float(i) for i in range(3) for _ in range(32)]
+    assert {float(row["data"][9]) for row in source.iter_rows()} == {0.0, 1.0, 2.0}
+
+
 @pytest.mark.contract("F10.18", "F10.22")
 def test_collating(rd: Any) -> None:
     torch = pytest.importorskip("torch")

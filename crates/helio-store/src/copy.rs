@@ -6,7 +6,9 @@ use std::thread;
 use rustix::mm::Advice;
 
 /// From this size on a copy is divided among threads, in bytes: below it, starting them costs more
-/// than they save.
+/// than they save. What has been written before is then written past the caches, too: it would not stay
+/// in them, and reading a line only to overwrite it is a third of the traffic. The C library does that
+/// only from three quarters of a shared cache on, which may be hundreds of megabytes.
 pub const PARALLEL_COPY_MIN: usize = 8 << 20;
 
 /// More threads than this no memory bus rewards.
@@ -30,8 +32,17 @@ impl Touched {
         self.0[piece / 64].load(Ordering::Relaxed) & (1 << (piece % 64)) != 0
     }
 
-    fn set(&self, piece: usize) {
-        self.0[piece / 64].fetch_or(1 << (piece % 64), Ordering::Relaxed);
+    /// Maps a piece that is about to be written; a kernel that cannot leaves it to the faults.
+    ///
+    /// # Safety
+    /// `start` is where the piece begins, and all of it is mapped memory.
+    unsafe fn map_in(&self, piece: usize, start: *mut u8) {
+        // SAFETY: the caller's promise; what the memory holds does not change.
+        let mapped =
+            unsafe { rustix::mm::madvise(start.cast(), PIECE, Advice::LinuxPopulateWrite) };
+        if mapped.is_ok() {
+            self.0[piece / 64].fetch_or(1 << (piece % 64), Ordering::Relaxed);
+        }
     }
 }
 
@@ -53,13 +64,14 @@ unsafe impl Send for Target<'_> {}
 /// The mapping is valid for writes of `bytes.len()` bytes at the offset and does not overlap with
 /// `bytes` there; `touched` was made for it.
 pub(crate) unsafe fn copy(bytes: &[u8], to: Target<'_>) {
-    let threads = match bytes.len() {
-        ..PARALLEL_COPY_MIN => 1,
-        _ => thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
+    let is_large = bytes.len() >= PARALLEL_COPY_MIN;
+    let threads = match is_large {
+        true => thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
+        false => 1,
     };
     if threads < 2 {
         // SAFETY: the caller's promise.
-        unsafe { copy_part(bytes, to) };
+        unsafe { copy_part(bytes, to, is_large) };
         return;
     }
     // Whole pieces, so that no two threads map the same one.
@@ -73,45 +85,90 @@ pub(crate) unsafe fn copy(bytes: &[u8], to: Target<'_>) {
             let target = Target { offset: to.offset + at, ..to };
             at += length;
             // SAFETY: the chunks are disjoint parts of the caller's range.
-            scope.spawn(move || unsafe { copy_part(chunk, target) });
+            scope.spawn(move || unsafe { copy_part(chunk, target, is_large) });
         }
     });
 }
 
 /// # Safety
 /// See [`copy`].
-unsafe fn copy_part(bytes: &[u8], to: Target<'_>) {
+unsafe fn copy_part(bytes: &[u8], to: Target<'_>, is_large: bool) {
     let mut at = 0;
     while at < bytes.len() {
         let offset = to.offset + at;
-        let left = bytes.len() - at;
-        let is_new = |piece: usize| !to.touched.has(piece);
-        let length = if left >= PIECE && offset.is_multiple_of(PIECE) && is_new(offset / PIECE) {
-            // SAFETY: the piece is inside the caller's range, and populating does not change what the
-            // memory holds.
-            let mapped = unsafe {
-                let start = to.base.add(offset).cast();
-                rustix::mm::madvise(start, PIECE, Advice::LinuxPopulateWrite)
-            };
-            // A kernel that cannot leaves it to the faults.
-            if mapped.is_ok() {
-                to.touched.set(offset / PIECE);
-            }
-            PIECE
-        } else {
-            // What was written before goes in one piece: for long ones the C library has stores that
-            // pass the cache by.
-            let pieces = (offset / PIECE + 1..).map(|piece| (piece, piece * PIECE - offset));
-            pieces
-                .take_while(|(_, length)| *length < left)
-                .find(|(piece, length)| left - length >= PIECE && is_new(*piece))
-                .map_or(left, |(_, length)| length)
-        };
+        let (length, is_new) = next_run(bytes.len() - at, offset, to.touched);
+        let (from, target) = (&bytes[at..at + length], to.base.wrapping_add(offset));
+        at += length;
         // SAFETY: the caller's promise; `length` is at most what is left.
         unsafe {
-            let from = bytes.as_ptr().add(at);
-            std::ptr::copy_nonoverlapping(from, to.base.add(offset), length);
+            match is_large && !is_new {
+                true => stream(from, target),
+                false => {
+                    if is_new {
+                        to.touched.map_in(offset / PIECE, target);
+                    }
+                    std::ptr::copy_nonoverlapping(from.as_ptr(), target, length);
+                }
+            }
         }
-        at += length;
     }
+}
+
+/// How much of a copy of `left` bytes to `offset` is done next: one piece that is new here, or all
+/// before the next of those.
+fn next_run(left: usize, offset: usize, touched: &Touched) -> (usize, bool) {
+    let is_new = |at: usize| left - at >= PIECE && !touched.has((offset + at) / PIECE);
+    let mut at = offset.next_multiple_of(PIECE) - offset;
+    if at == 0 && left > 0 && is_new(0) {
+        return (PIECE, true);
+    }
+    while at < left && !is_new(at) {
+        at += PIECE;
+    }
+    (at.min(left), false)
+}
+
+/// Copies with stores that do not read the lines which they fill.
+///
+/// # Safety
+/// See [`copy`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn stream(bytes: &[u8], to: *mut u8) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    const LINE: usize = 64;
+    let head = to.align_offset(LINE).min(bytes.len());
+    let lines = (bytes.len() - head) / LINE;
+    let tail = head + lines * LINE;
+    let from = bytes.as_ptr();
+    // SAFETY: the three ranges are the parts of `bytes`; the middle one begins where `to` is aligned
+    // and is whole lines. The fence makes the stores visible before whatever says that they happened.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from, to, head);
+        for line in 0..lines {
+            let at = head + line * LINE;
+            let (source, target) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
+            let parts = [
+                _mm_loadu_si128(source),
+                _mm_loadu_si128(source.add(1)),
+                _mm_loadu_si128(source.add(2)),
+                _mm_loadu_si128(source.add(3)),
+            ];
+            _mm_stream_si128(target, parts[0]);
+            _mm_stream_si128(target.add(1), parts[1]);
+            _mm_stream_si128(target.add(2), parts[2]);
+            _mm_stream_si128(target.add(3), parts[3]);
+        }
+        _mm_sfence();
+        std::ptr::copy_nonoverlapping(from.add(tail), to.add(tail), bytes.len() - tail);
+    }
+}
+
+/// See the other one; here the C library knows best.
+///
+/// # Safety
+/// See [`copy`].
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn stream(bytes: &[u8], to: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
 }
