@@ -173,6 +173,7 @@ def test_union_and_zip(rd: Any) -> None:
         ("right_outer", [2, 3, 4]),
         ("full_outer", [0, 1, 2, 3, 4]),
         ("left_semi", [2, 3]),
+        ("right_semi", [2, 3]),
         ("left_anti", [0, 1]),
         ("right_anti", [4]),
     ],
@@ -195,3 +196,114 @@ def test_wrong_joins(rd: Any) -> None:
         rd.range(2).join(rd.range(2), "sideways", 1)
     with pytest.raises(ValueError, match="key column"):
         rd.range(2).join(rd.range(2), "inner", 1, on=("zz",)).materialize()
+
+
+# (key, l) of the left side, (key, r) of the right; what Ray 2.60 gives with polars.
+LEFT, RIGHT = [(1, 1), (1, 2), (None, 3)], [(1, 7), (None, 8), (3, 9)]
+MATCHED = [(1, 1, 7), (1, 2, 7)]
+ONLY_LEFT, ONLY_RIGHT = [(None, 3, None)], [(None, None, 8), (3, None, 9)]
+
+
+@pytest.mark.contract("F10.14")
+@pytest.mark.heliostat_only("Ray's joins need polars")
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("inner", MATCHED),
+        ("left_outer", MATCHED + ONLY_LEFT),
+        ("right_outer", MATCHED + ONLY_RIGHT),
+        ("full_outer", MATCHED + ONLY_LEFT + ONLY_RIGHT),
+        ("left_semi", [(1, 1), (1, 2)]),
+        ("right_semi", [(1, 7)]),
+        ("left_anti", [(None, 3)]),
+        ("right_anti", [(None, 8), (3, 9)]),
+    ],
+)
+def test_missing_keys_match_nothing_in_joins(rd: Any, kind: str, expected: list[Any]) -> None:
+    left = rd.from_items([{"id": k, "l": v} for k, v in LEFT])
+    right = rd.from_items([{"id": k, "r": v} for k, v in RIGHT])
+    rows = left.join(right, kind, 2).take_all()
+    found = [tuple(row[name] for name in ("id", "l", "r") if name in row) for row in rows]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+@pytest.mark.contract("F10.14")
+@pytest.mark.heliostat_only("Ray's joins need polars")
+def test_names_of_joined_columns(rd: Any) -> None:
+    left = rd.from_items([{"id": 1, "v": "l", "a": 0}])
+    right = rd.from_items([{"key": 1, "v": "r"}])
+
+    def row(kind: str = "inner", **suffixes: str) -> dict[str, Any]:
+        made = left.join(right, kind, 1, on=("id",), right_on=("key",), **suffixes)
+        return dict(made.take(1)[0])
+
+    both = {"left_suffix": "_l", "right_suffix": "_r"}
+    assert list(row(**both).items()) == [("id", 1), ("v_l", "l"), ("a", 0), ("v_r", "r")]
+    assert row("right_outer", **both) == {"key": 1, "v_l": "l", "a": 0, "v_r": "r"}
+    assert row(left_suffix="_l") == {"id": 1, "v_l": "l", "a": 0, "v": "r"}
+    assert row(right_suffix="_r") == {"id": 1, "v": "l", "a": 0, "v_r": "r"}
+    assert row("left_semi") == {"id": 1, "v": "l", "a": 0}
+    assert row("right_semi") == {"key": 1, "v": "r"}
+    for suffixes in ({}, {"left_suffix": "_x", "right_suffix": "_x"}):
+        with pytest.raises(ValueError, match=r"\['v'\].*left_suffix"):
+            row(**suffixes)
+    with pytest.raises(ValueError, match="num_partitions"):
+        left.join(right, "inner", 0)
+
+
+@pytest.mark.contract("F10.12")
+@pytest.mark.heliostat_only("Ray's needs datasketches")
+def test_summary(rd: Any) -> None:
+    from ray.data.aggregate import Count, Sum
+    from ray.data.datatype import DataType
+
+    dataset = rd.from_items([{"n": 0, "s": "a"}, {"n": 2, "s": None}, {"n": 4, "s": "a"}])
+    summary = dataset.summary()
+    assert summary.columns == ["n", "s"]
+    numbers = summary.get_column_stats("n").set_index("statistic")["value"].dropna().to_dict()
+    assert numbers == {
+        "approx_quantile[0]": 2, "count": 3, "max": 4, "mean": 2, "min": 0, "missing_pct": 0,
+        "std": pytest.approx(1.632993162), "zero_pct": pytest.approx(100 / 3),
+    }  # fmt: skip
+    frame = summary.to_pandas()
+    assert list(frame.columns) == ["statistic", "n", "s"]
+    assert list(frame["statistic"]) == sorted(frame["statistic"])
+    texts = frame.set_index("statistic")["s"]
+    assert texts["approx_topk[0]"] == {"s": "a", "count": 2}
+    assert texts["missing_pct"] == pytest.approx(100 / 3)
+    own = {DataType.int64(): lambda column: [Count(on=column), Sum(on=column)]}
+    assert dataset.summary(["n"], own).to_pandas().to_dict("list") == {
+        "statistic": ["count", "sum"],
+        "n": [3, 6],
+    }
+    for wrong in (lambda: dataset.summary(["zz"]), lambda: summary.get_column_stats("zz")):
+        with pytest.raises(ValueError, match="zz"):
+            wrong()
+
+
+@pytest.mark.contract("F10.13")
+@pytest.mark.heliostat_only("Ray's sketches need datasketches")
+def test_values_that_occur_most_and_quantiles(rd: Any) -> None:
+    from ray.data import aggregate as agg
+
+    rows = [{"v": v, "s": s} for v, s in zip([3, None, -4, 0, 3, 1], "abacad", strict=True)]
+    dataset = rd.from_items(rows, override_num_blocks=3)
+    found = dataset.aggregate(
+        agg.ApproximateQuantile("v", [0.1, 0.5, 0.9]), agg.ApproximateTopK("s", 1),
+        agg.CountDistinct("v"), agg.CountDistinct("v", ignore_nulls=False, alias_name="all"),
+    )  # fmt: skip
+    assert found == {
+        "approx_quantile(v)": [-4, 1, 3],
+        "approx_topk(s)": [{"s": "a", "count": 3}],
+        "count_distinct(v)": 4,
+        "all": 5,
+    }
+    assert None in dataset.aggregate(agg.Unique("v"))["unique(v)"]
+    lists = rd.from_items([{"l": [1, 2]}, {"l": [2]}, {"l": [1, 2]}])
+    kept = lists.aggregate(
+        agg.Unique("l"), agg.Unique("l", alias_name="inside", encode_lists=True),
+        agg.ApproximateTopK("l", 1, encode_lists=True),
+    )  # fmt: skip
+    assert sorted(kept["unique(l)"]) == [[1, 2], [2]]
+    assert sorted(kept["inside"]) == [1, 2]
+    assert kept["approx_topk(l)"] == [{"l": 2, "count": 3}]

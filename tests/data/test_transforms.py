@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import ray
 
@@ -222,44 +221,6 @@ def test_samples(rd: Any) -> None:
         dataset.random_sample(1.5)
 
 
-@pytest.mark.contract("F10.09")
-def test_expressions(rd: Any) -> None:
-    from ray.data.expressions import col
-
-    dataset = rd.from_items([{"n": 1, "s": "ab"}, {"n": None, "s": "b"}, {"n": 7, "s": "abc"}])
-
-    def kept(expression: Any) -> list[str]:
-        return [row["s"] for row in dataset.filter(expr=expression).take_all()]
-
-    assert kept(col("n") > 1) == ["abc"]
-    assert kept((col("n") >= 1) & (col("s") == "ab")) == ["ab"]
-    assert kept((col("n") == 7) | col("n").is_null()) == ["b", "abc"]
-    assert kept(~col("s").is_in(["ab", "b"])) == ["abc"]
-    assert kept(col("s").str.starts_with("ab")) == ["ab", "abc"]
-    assert kept(col("s").str.len() == 1) == ["b"]
-    assert kept(col("n") % 2 == 1) == ["ab", "abc"]
-
-
-@pytest.mark.contract("F10.09")
-def test_expressions_as_text(rd: Any) -> None:
-    with pytest.warns(DeprecationWarning, match="String expressions"):
-        dataset = rd.range(10).filter(expr="id > 3 and id < 7")
-    assert ids(dataset) == [4, 5, 6]
-
-
-@pytest.mark.contract("F10.09")
-def test_functions_in_expressions(rd: Any) -> None:
-    from ray.data.datatype import DataType
-    from ray.data.expressions import col, udf
-
-    @udf(return_dtype=DataType.int64())
-    def plus_one(values: pa.Array) -> pa.Array:
-        return pa.compute.add(values, 1)
-
-    made = rd.range(3).with_column("y", plus_one(col("id")))
-    assert [row["y"] for row in made.take_all()] == [1, 2, 3]
-
-
 @pytest.mark.contract("F10.20")
 def test_filters_that_keep_nothing_leave_the_columns(rd: Any) -> None:
     none = rd.range(10).filter(lambda row: False)
@@ -294,33 +255,3 @@ def test_blocks_of_different_columns(rd: Any) -> None:
     batch = both.take_batch(batch_format="pandas")
     assert len(batch) == 2
     assert batch["a"].isna().sum() == batch["b"].isna().sum() == 1
-
-
-@pytest.mark.contract("F10.09", "F10.12")
-def test_expressions_that_make_values(rd: Any, tmp_path: Any) -> None:
-    from ray.data import expressions as ex
-
-    dataset = rd.range(6, override_num_blocks=3)
-
-    def values(expression: Any) -> list[Any]:
-        return [row["m"] for row in dataset.with_column("m", expression).take_all()]
-
-    assert len(set(values(ex.monotonically_increasing_id()))) == 6
-    assert len(set(values(ex.uuid()))) == 6
-    assert all(0 <= value < 1 for value in values(ex.random()))
-    (tmp_path / "x").write_bytes(b"content")
-    files = rd.from_items([{"uri": str(tmp_path / "x")}])
-    assert files.with_column("b", ex.download("uri")).take(1)[0]["b"] == b"content"
-    grouped = rd.from_items([{"k": 1, "v": 2}, {"k": 2, "v": 4}]).groupby("k")
-    rows = grouped.with_column("m", ex.col("v") * 2).take_all()
-    assert sorted((row["k"], row["m"]) for row in rows) == [(1, 4), (2, 8)]
-
-
-@pytest.mark.contract("F10.12")
-@pytest.mark.heliostat_only("Ray's needs a package of its own")
-def test_summary(rd: Any) -> None:
-    dataset = rd.from_items([{"n": 0, "s": "a"}, {"n": 2, "s": None}])
-    frame = dataset.summary().to_pandas().set_index("statistic")
-    assert frame.loc["mean", "n"] == 1
-    assert frame.loc["zero_pct", "n"] == 50
-    assert frame.loc["missing_pct", "s"] == 50

@@ -60,6 +60,8 @@ fn ray() -> Result<Venv, String> {
 pub(crate) fn differential(arguments: &[String]) -> Outcome {
     let theirs = ray()?;
     theirs.need("joblib", &[String::from("joblib")])?;
+    // Ray's joins and summaries.
+    theirs.need("polars", &[String::from("polars"), String::from("datasketches")])?;
     let ours = python::tested()?.program("python");
     let mut compare = command(&ours);
     compare.arg("tests/differential/compare.py").arg("--ray").arg(theirs.program("python"));

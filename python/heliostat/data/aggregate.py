@@ -318,18 +318,49 @@ class AsList(_Values):
         return accumulator.to_pylist()
 
 
+def _is_list(column: Any) -> bool:
+    return bool(pa.types.is_list(column.type) or pa.types.is_large_list(column.type))
+
+
+def _different(values: Any) -> Any:
+    """The different values of an array; pyarrow does not tell lists apart."""
+    if not _is_list(values):
+        return pc.unique(values)
+    found = {repr(value): value for value in values.to_pylist()}
+    return pa.array(list(found.values()), values.type)
+
+
 class Unique(_Values):
-    """The different values of a column, as a list."""
+    """The different values of a column, as a list.
+
+    Args:
+        on: The column.
+        ignore_nulls: Leave missing values out.
+        alias_name: The result's column. Default "unique(<on>)".
+        encode_lists: Of a column of lists: take the values in the lists rather than the lists.
+    """
 
     kind = "unique"
 
+    def __init__(
+        self,
+        on: str,
+        ignore_nulls: bool = False,
+        alias_name: str | None = None,
+        encode_lists: bool | None = None,
+    ) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
+        self._encode_lists = bool(encode_lists)
+
     def aggregate_block(self, block: Any) -> Any:
         """Return the block's different values."""
-        return pc.unique(super().aggregate_block(block))
+        column = super().aggregate_block(block)
+        inside = self._encode_lists and _is_list(column)
+        return _different(column.flatten() if inside else column)
 
     def combine(self, current_accumulator: Any, new: Any) -> Any:
         """Return the different values of both."""
-        return pc.unique(super().combine(current_accumulator, new))
+        return _different(super().combine(current_accumulator, new))
 
     def finalize(self, accumulator: Any) -> Any:
         """Return the list."""
@@ -340,6 +371,9 @@ class CountDistinct(Unique):
     """The number of different values of a column."""
 
     kind = "count_distinct"
+
+    def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
+        super().__init__(on, ignore_nulls, alias_name)
 
     def finalize(self, accumulator: Any) -> int:
         """Return the number."""
@@ -375,21 +409,57 @@ class ValueCounter(AggregateFnV2[dict[Any, int]]):
         return {"values": list(accumulator), "counts": list(accumulator.values())}
 
 
-class ApproximateTopK(ValueCounter):
-    """The ``k`` values that occur most, with their counts. They are exact here."""
+class ApproximateTopK(AggregateFnV2[dict[str, Any]]):
+    """The ``k`` values that occur most, with their counts. They are exact here.
 
-    def __init__(self, on: str, k: int, alias_name: str | None = None, **_: Any) -> None:
-        super().__init__(on, alias_name or f"approx_topk({on})")
-        self._k = k
+    Args:
+        on: The column; missing values do not count.
+        k: How many values.
+        log_capacity: Without effect: no sketch is made.
+        alias_name: The result's column. Default "approx_topk(<on>)".
+        encode_lists: Of a column of lists: count the values in the lists rather than the lists.
+    """
 
-    def finalize(self, accumulator: dict[Any, int]) -> Any:
+    def __init__(
+        self,
+        on: str,
+        k: int,
+        log_capacity: int = 15,
+        alias_name: str | None = None,
+        encode_lists: bool = False,
+    ) -> None:
+        super().__init__(_alias("approx_topk", on, alias_name), dict, on=on, ignore_nulls=True)
+        self._k, self._encode_lists = k, encode_lists
+
+    def aggregate_block(self, block: Any) -> dict[str, Any]:
+        """Return each different value, by its text, with its count."""
+        column = block.column(self.on)
+        if _is_list(column) and self._encode_lists:
+            column = pc.list_flatten(column)
+        if not pa.types.is_nested(column.type):
+            pairs = [(p["values"], p["counts"]) for p in pc.value_counts(column).to_pylist()]
+        else:
+            pairs = [(value, 1) for value in column.to_pylist()]
+        counts: dict[str, Any] = {}
+        for value, count in pairs:
+            counts[repr(value)] = value, counts.get(repr(value), (value, 0))[1] + count
+        return counts
+
+    def combine(self, current_accumulator: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        """Return the sums."""
+        joined = dict(current_accumulator)
+        for text, (value, count) in new.items():
+            joined[text] = value, joined.get(text, (value, 0))[1] + count
+        return joined
+
+    def finalize(self, accumulator: dict[str, Any]) -> Any:
         """Return a list of dicts: the column's name and "count"."""
-        top = sorted(accumulator.items(), key=lambda pair: -pair[1])[: self._k]
+        top = sorted(accumulator.values(), key=lambda pair: -pair[1])[: self._k]
         return [{self.on: value, "count": count} for value, count in top]
 
 
 class ApproximateQuantile(_Values):
-    """Several quantiles of a column. They are exact here."""
+    """Several quantiles of a column, each a value that it has. They are exact here."""
 
     kind = "approx_quantile"
 
@@ -405,7 +475,10 @@ class ApproximateQuantile(_Values):
 
     def finalize(self, accumulator: Any) -> Any:
         """Return the list of quantiles."""
-        return pc.quantile(accumulator, self._quantiles).to_pylist()
+        ordered = pc.array_sort_indices(accumulator)
+        last = len(ordered) - 1
+        at = [ordered[min(int(q * len(ordered)), last)].as_py() for q in self._quantiles]
+        return [accumulator[i].as_py() for i in at]
 
 
 class _Share(AggregateFnV2[tuple[int, int]]):

@@ -117,6 +117,7 @@ class DataContext:
     print_on_execution_start: bool = True
     store_fraction: float = 0.25
     max_task_retries_on_death: int = 10
+    _executions: int = field(default=0, init=False, repr=False, compare=False)
 
     @staticmethod
     def get_current() -> DataContext:
@@ -135,6 +136,11 @@ class DataContext:
     def copy(self) -> DataContext:
         """An independent copy."""
         return copy.deepcopy(self)
+
+    def _next_execution(self) -> int:
+        """The number of an execution with these settings, from 0."""
+        self._executions += 1
+        return self._executions - 1
 
     def get_config(self, key: str, default: Any = None) -> Any:
         """A value set by :meth:`set_config`."""

@@ -1,4 +1,4 @@
-"""What the report callbacks of the boosting libraries share: which metrics, and when to save."""
+"""What the boosting libraries share: their trainers, which metrics are reported, when to save."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.context import get_context
+from heliostat.train.data_parallel_trainer import DataParallelTrainer
 from heliostat.train.reported import report
 
 MetricNames = str | list[str] | dict[str, str] | None
@@ -77,12 +78,29 @@ class BoostingReport:
             report(self._chosen(found), checkpoint=checkpoint)
 
 
-def refuse_first_generation(trainer: str, **given: Any) -> None:
-    """Raise DeprecationWarning for arguments of the trainers that had no training function."""
-    for name, value in given.items():
-        if value is not None:
-            raise DeprecationWarning(
-                f"`{name}` of `{trainer}` belongs to the first generation of Ray Train. Write a "
-                "train_loop_per_worker that calls the library's own `train`, and pass "
-                "callbacks=[RayTrainReportCallback()] to it."
-            )
+class BoostingTrainer(DataParallelTrainer):
+    """What the trainers of the boosting libraries share: they need a training function.
+
+    Raises:
+        DeprecationWarning: An argument of the trainers that had none.
+        ValueError: There is none.
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[..., Any] | None,
+        *,
+        first_generation: dict[str, Any],
+        **arguments: Any,
+    ) -> None:
+        kind = type(self).__name__
+        for name, value in first_generation.items():
+            if value is not None:
+                raise DeprecationWarning(
+                    f"`{name}` of `{kind}` belongs to the first generation of Ray Train. Write a "
+                    "train_loop_per_worker that calls the library's own `train`, and pass "
+                    "callbacks=[RayTrainReportCallback()] to it."
+                )
+        if train_loop_per_worker is None:
+            raise ValueError(f"{kind} needs a train_loop_per_worker.")
+        super().__init__(train_loop_per_worker, **arguments)

@@ -8,6 +8,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.data import block
 from heliostat.data.dataset import preview
+from heliostat.data.dataset.columns import Columns
 from heliostat.data.dataset.combine import Combine
 from heliostat.data.dataset.consume import Consume
 from heliostat.data.dataset.maps import Maps
@@ -22,7 +23,7 @@ from heliostat.data.plan.operators import InputBlocks, describe
 __all__ = ["Dataset", "MaterializedDataset", "Schema"]
 
 
-class Dataset(Maps, Reorder, Combine, Summarize, Splits, Consume, Write):
+class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, Write):
     """Rows in named columns, in blocks that are made when they are needed.
 
     Made by ``from_...``, ``read_...`` and ``range``; transformations give new datasets and run nothing.

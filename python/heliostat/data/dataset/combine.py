@@ -57,7 +57,8 @@ class Combine(Base):
             validate_schemas: Check that the keys exist now rather than when it is executed.
 
         Raises:
-            ValueError: An unknown kind of join, or keys that do not match.
+            ValueError: An unknown kind of join, or keys that do not match. While executing: both
+                sides have a column of the same name, and no suffix tells them apart.
         """
         left = (on,) if isinstance(on, str) else tuple(on)
         right = left if right_on is None else (right_on,) if isinstance(right_on, str) else right_on
@@ -65,6 +66,8 @@ class Combine(Base):
             raise ValueError(
                 f"Invalid join type: {join_type!r}. Must be one of {', '.join(joins.KINDS)}."
             )
+        if num_partitions is not None and num_partitions < 1:
+            raise ValueError(f"`num_partitions` must be positive, got {num_partitions}.")
         if len(left) != len(tuple(right)):
             raise ValueError(f"`on` has {len(left)} columns and `right_on` {len(tuple(right))}.")
         run = joins.Join(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from heliostat.data.dataset import summary
@@ -33,9 +34,26 @@ class Summarize(Base):
             pass
         return aggregate.total(found, list(aggs))
 
-    def summary(self, columns: list[str] | None = None) -> DatasetSummary:
-        """Return statistics of columns (default: all)."""
-        return summary.of(self, columns)
+    def summary(
+        self,
+        columns: list[str] | None = None,
+        override_dtype_agg_mapping: Mapping[Any, Callable[[str], list[Any]]] | None = None,
+    ) -> DatasetSummary:
+        """Return statistics of columns.
+
+        Of numbers: count, mean, min, max, std (of all values, ``ddof=0``), approx_quantile (the
+        median), missing_pct and zero_pct. Of times: count, min, max, missing_pct. Of others: count,
+        missing_pct, and approx_topk, the ten values that occur most. Percentages are from 0 to 100.
+
+        Args:
+            columns: Default: all.
+            override_dtype_agg_mapping: By ``DataType``, a function that gives the aggregations of a
+                column of that type, instead.
+
+        Raises:
+            ValueError: There is no such column.
+        """
+        return summary.of(self, columns, override_dtype_agg_mapping)
 
     def _single(self, kind: Any, on: Any, **options: Any) -> Any:
         columns = [on] if isinstance(on, str) else on

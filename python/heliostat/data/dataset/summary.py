@@ -2,69 +2,107 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from heliostat.data import aggregate as agg
 
+Aggregations = Callable[[str], list[Any]]
+TOP = 10  # values that are shown of those that occur most
+
 
 class DatasetSummary:
-    """Statistics by column, as ``Dataset.summary`` gives them."""
+    """Statistics by column, as ``Dataset.summary`` gives them.
+
+    A statistic of several values has a row for each: "approx_topk[0]", "approx_topk[1]", ...
+    """
+
+    STATISTIC_COLUMN = "statistic"
 
     def __init__(self, schema: Any, stats: dict[str, dict[str, Any]]) -> None:
         self.dataset_schema, self._stats = schema, stats
+        self.columns = list(stats)
+
+    def _statistics(self) -> list[str]:
+        return sorted({name for found in self._stats.values() for name in found})
 
     def get_column_stats(self, column: str) -> Any:
         """Return the statistics of a column: a DataFrame of "statistic" and "value".
 
         Raises:
-            KeyError: It has none.
+            ValueError: It has none.
         """
         import pandas as pd
 
-        found = self._stats[column]
-        return pd.DataFrame({"statistic": list(found), "value": list(found.values())}, dtype=object)
+        if column not in self._stats:
+            raise ValueError(f"Column {column!r} is not in the summary of {self.columns}.")
+        found, names = self._stats[column], self._statistics()
+        values = [found.get(name) for name in names]
+        return pd.DataFrame({self.STATISTIC_COLUMN: names, "value": values}, dtype=object)
 
     def to_pandas(self) -> Any:
         """Return a DataFrame with a row for each statistic and a column for each column."""
         import pandas as pd
 
-        names = list(dict.fromkeys(name for found in self._stats.values() for name in found))
-        columns = {c: [found.get(n) for n in names] for c, found in self._stats.items()}
-        return pd.DataFrame({"statistic": names, **columns}, dtype=object)
+        names = self._statistics()
+        columns = {c: [found.get(n) for n in names] for c, found in sorted(self._stats.items())}
+        return pd.DataFrame({self.STATISTIC_COLUMN: names, **columns}, dtype=object)
 
     def __repr__(self) -> str:
         return repr(self.to_pandas())
 
 
-def aggregations(schema: Any, columns: list[str]) -> dict[str, list[Any]]:
-    """What is asked about each column: more about numbers."""
-    made: dict[str, list[Any]] = {}
-    for name in columns:
-        kind = schema.field(name).type
-        asked: list[Any] = [agg.Count(on=name), agg.MissingValuePercentage(on=name)]
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-            asked += [agg.Mean(name), agg.Min(name), agg.Max(name), agg.Std(name, ddof=0)]
-            asked += [
-                agg.Quantile(name, 0.5, alias_name=f"median({name})"),
-                agg.ZeroPercentage(name),
-            ]
-        elif pa.types.is_string(kind) or pa.types.is_boolean(kind):
-            asked.append(agg.ApproximateTopK(name, k=10))
-        made[name] = asked
-    return made
+def _of_numbers(name: str) -> list[Any]:
+    made = [agg.Count(on=name), agg.Mean(name), agg.Min(name), agg.Max(name), agg.Std(name, ddof=0)]
+    made += [agg.ApproximateQuantile(name, [0.5])]
+    return [*made, agg.MissingValuePercentage(name), agg.ZeroPercentage(name)]
 
 
-def of(dataset: Any, columns: list[str] | None) -> DatasetSummary:
-    """The summary of a dataset's columns."""
+def _of_times(name: str) -> list[Any]:
+    return [agg.Count(on=name), agg.Min(name), agg.Max(name), agg.MissingValuePercentage(name)]
+
+
+def _of_others(name: str) -> list[Any]:
+    top = agg.ApproximateTopK(name, TOP)
+    return [agg.Count(on=name), agg.MissingValuePercentage(name), top]
+
+
+def _asked(kind: Any, own: Mapping[Any, Aggregations]) -> Aggregations:
+    """What is asked about a column of that Arrow type."""
+    if kind in own:
+        return own[kind]
+    is_number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    if any(one(kind) for one in is_number):
+        return _of_numbers
+    return _of_times if pa.types.is_temporal(kind) else _of_others
+
+
+def of(
+    dataset: Any, columns: list[str] | None, own: Mapping[Any, Aggregations] | None
+) -> DatasetSummary:
+    """The summary of a dataset's columns.
+
+    Raises:
+        ValueError: There is no such column.
+    """
     schema = dataset._arrow_schema()
     if schema is None:
         return DatasetSummary(None, {})
-    asked = aggregations(schema, list(columns or schema.names))
+    names = list(columns or schema.names)
+    missing = [name for name in names if name not in schema.names]
+    if missing:
+        raise ValueError(f"there is no column {missing} to summarize; there are {schema.names}.")
+    asked = {name: _asked(schema.field(name).type, own or {})(name) for name in names}
     found = dataset.aggregate(*(a for each in asked.values() for a in each))
-    stats = {
-        column: {a.name.split("(")[0]: found[a.name] for a in each}
-        for column, each in asked.items()
-    }
+    stats: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for name, each in asked.items():
+        for aggregation in each:
+            statistic, value = aggregation.name.removesuffix(f"({name})"), found[aggregation.name]
+            parts = value if isinstance(value, list) else None
+            if parts is None:
+                stats[name][statistic] = value
+            else:
+                stats[name].update({f"{statistic}[{i}]": v for i, v in enumerate(parts)})
     return DatasetSummary(schema, stats)

@@ -41,7 +41,7 @@ class Executor:
         """Yield the plan's blocks. Closing the iterator ends the execution."""
         ray.is_initialized() or ray.init()
         self._limits = limits = Limits(self._context)
-        planner = Planner(limits, self._context)
+        planner = Planner(limits, self._context, self._context._next_execution())
         progress = Progress(self._label, self._context)
         try:
             last = planner.make(self._plan)

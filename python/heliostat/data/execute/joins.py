@@ -51,6 +51,7 @@ class Join:
             parts = yield from tasks.split(hash_parts, full, extras, count)
             sides.append((parts, schema))
         (left_parts, left_schema), (right_parts, right_schema) = sides
+        self._check_names(left_schema, right_schema)
         boundary = len(left_parts)
         rows = [*left_parts, *right_parts]
 
@@ -58,6 +59,18 @@ class Join:
             return _Joined(self, boundary, left_schema, right_schema)
 
         yield from reduced(rows, count, reduce, tasks)
+
+    def _check_names(self, left: Any, right: Any) -> None:
+        """Raise ``ValueError`` where two columns of the result would have the same name."""
+        if left is None or right is None or not self.kind.endswith(("inner", "outer")):
+            return
+        others = {n for n in right.names if n not in self.right}
+        both = [n for n in left.names if n not in self.left and n in others]
+        if both and (self.left_suffix or "") == (self.right_suffix or ""):
+            raise ValueError(
+                f"Both sides have columns {both} besides the keys: pass left_suffix= and "
+                "right_suffix= that tell them apart, such as left_suffix='_left'."
+            )
 
 
 def hash_parts(table: Any, keys: list[str], count: int) -> list[Any]:

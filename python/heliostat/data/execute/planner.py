@@ -32,8 +32,8 @@ from heliostat.data.plan.operators import (
 class Planner:
     """Makes the operators of one execution, sources first."""
 
-    def __init__(self, limits: Limits, context: DataContext) -> None:
-        self._limits, self._context = limits, context
+    def __init__(self, limits: Limits, context: DataContext, execution: int = 0) -> None:
+        self._limits, self._context, self._execution = limits, context, execution
         self.operators: list[Physical] = []
 
     def make(self, plan: Operator) -> Physical:
@@ -63,7 +63,7 @@ class Planner:
 
     def _new_stage(self, steps: list[Map]) -> Stage:
         transforms = [step.transform for step in steps]
-        return Stage(transforms, self._limits.block_bytes, self._context)
+        return Stage(transforms, self._limits.block_bytes, self._context, self._execution)
 
     def _stage(self, plan: Map | Read) -> Physical:
         steps, source, reads = chain(plan)

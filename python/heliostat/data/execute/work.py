@@ -35,6 +35,7 @@ class Stage:
     transforms: list[Transform]
     target: int | None  # bytes of a block
     context: DataContext
+    execution: int = 0  # how many the same settings have had before
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
@@ -57,7 +58,7 @@ class OpenStage:
 
     def __init__(self, stage: Stage) -> None:
         _keep_memory()
-        self._target = stage.target
+        self._target, self._execution = stage.target, stage.execution
         DataContext._set_current(stage.context)
         self._steps = [(t, t.open()) for t in stage.transforms]
 
@@ -65,7 +66,7 @@ class OpenStage:
         """Yield block, metadata, block, metadata, ... of task number ``index``, but for the first
         ``skip`` blocks, which an earlier attempt has given.
         """
-        task.begin(index)
+        task.begin(index, self._execution)
         node = ray.get_runtime_context().get_node_id()
         tables = inputs
         for transform, fn in self._steps:

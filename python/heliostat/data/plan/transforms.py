@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from heliostat.data import block
+from heliostat.data.exceptions import user_error
+from heliostat.data.expressions.expr import Expr, Unnest
 from heliostat.data.plan.udf import Opened, Udf
 
 Tables = Iterator[Any]
@@ -32,15 +34,24 @@ class Transform:
 
 
 @dataclass
-class MapRows(Transform):
-    """One row out for each row in."""
+class _OfUdf(Transform):
+    """A step that calls the user's function or class."""
 
     udf: Udf
+
+    verb: ClassVar[str]
 
     @property
     def name(self) -> str:  # type: ignore[override] # derived from the function
         """What plans call it."""
-        return f"Map({self.udf.name})"
+        return f"{self.verb}({self.udf.name})"
+
+
+@dataclass
+class MapRows(_OfUdf):
+    """One row out for each row in."""
+
+    verb = "Map"
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each row."""
@@ -56,15 +67,10 @@ class MapRows(Transform):
 
 
 @dataclass
-class FlatMapRows(Transform):
+class FlatMapRows(_OfUdf):
     """Any number of rows out for each row in."""
 
-    udf: Udf
-
-    @property
-    def name(self) -> str:  # type: ignore[override] # derived from the function
-        """What plans call it."""
-        return f"FlatMap({self.udf.name})"
+    verb = "FlatMap"
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each row and take apart what it returns."""
@@ -87,15 +93,10 @@ class FlatMapRows(Transform):
 
 
 @dataclass
-class FilterRows(Transform):
+class FilterRows(_OfUdf):
     """The rows for which a function returns something true."""
 
-    udf: Udf
-
-    @property
-    def name(self) -> str:  # type: ignore[override] # derived from the function
-        """What plans call it."""
-        return f"Filter({self.udf.name})"
+    verb = "Filter"
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Ask the function about each row."""
@@ -108,33 +109,28 @@ class FilterRows(Transform):
 class FilterExpression(Transform):
     """The rows for which an expression is true."""
 
-    expression: Any
-    text: str
+    expression: Expr
 
     @property
     def name(self) -> str:  # type: ignore[override] # derived from the expression
         """What plans call it."""
-        return f"Filter({self.text})"
+        return f"Filter({self.expression!r})"
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Evaluate the expression on whole columns."""
         for table in tables:
-            yield table.filter(self.expression(table)) if _has_any(table) else table
+            yield table.filter(self.expression.mask(table)) if _has_any(table) else table
 
 
 @dataclass
-class MapBatches(Transform):
+class MapBatches(_OfUdf):
     """A function of batches. ``batch_size`` None: whole blocks."""
 
-    udf: Udf
+    verb = "MapBatches"
+
     batch_size: int | None = None
     batch_format: str | None = "default"
     zero_copy: bool = True
-
-    @property
-    def name(self) -> str:  # type: ignore[override] # derived from the function
-        """What plans call it."""
-        return f"MapBatches({self.udf.name})"
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each batch."""
@@ -155,6 +151,31 @@ class MapBatches(Transform):
         for table in cut:
             batch = block.to_batch(block.joined(table), self.batch_format)
             yield batch if self.zero_copy else _own(batch)
+
+
+@dataclass
+class Project(Transform):
+    """Columns more, or others: (column, expression), or ``unnest`` under no name."""
+
+    items: tuple[tuple[str, Expr], ...]
+    name = "Project"
+
+    def apply(self, tables: Tables, fn: Any) -> Tables:
+        """Evaluate the expressions on whole columns, all on those that came in."""
+        for table in tables:
+            yield block.with_columns(table, self._columns(table)) if _has_any(table) else table
+
+    def _columns(self, table: Any) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        try:
+            for name, expr in self.items:
+                if isinstance(expr, Unnest):
+                    made.update(expr.columns(table))
+                else:
+                    made[name] = expr.column(table)
+        except Exception as error:
+            raise user_error(error, f"the expression {expr!r}") from error
+        return made
 
 
 @dataclass

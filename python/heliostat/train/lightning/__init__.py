@@ -13,8 +13,9 @@ Lightning is imported when a name of this package is used first.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from heliostat.train import lazy
 
 if TYPE_CHECKING:
     from heliostat.train.lightning.callback import RayTrainReportCallback
@@ -44,15 +45,4 @@ __all__ = [
     "prepare_trainer",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy.names(__name__, _HOME)

@@ -5,8 +5,9 @@ torch itself is imported on the workers only, so a driver script starts without 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from heliostat.train import lazy
 
 if TYPE_CHECKING:
     from heliostat.train.torch.checkpoint import TorchCheckpoint
@@ -46,15 +47,4 @@ __all__ = [
     "prepare_optimizer",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy.names(__name__, _HOME)

@@ -9,8 +9,9 @@ xgboost is imported when a name of this package that needs it is used first.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from heliostat.train import lazy
 
 if TYPE_CHECKING:
     from heliostat.train.xgboost.callback import RayTrainReportCallback
@@ -25,15 +26,4 @@ _HOME = {
 
 __all__ = ["RayTrainReportCallback", "XGBoostConfig", "XGBoostTrainer"]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy.names(__name__, _HOME)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from heliostat.train.boosting import refuse_first_generation
+from heliostat.train.boosting import BoostingTrainer
 from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig
-from heliostat.train.data_parallel_trainer import DataParallelTrainer
 from heliostat.train.validation import ValidationConfig
 from heliostat.train.xgboost.config import XGBoostConfig
 
 
-class XGBoostTrainer(DataParallelTrainer):
+class XGBoostTrainer(BoostingTrainer):
     """Runs a training function that calls ``xgboost.train`` on a group of workers.
 
     The arguments are those of ``DataParallelTrainer``, with
@@ -40,16 +39,13 @@ class XGBoostTrainer(DataParallelTrainer):
         params: dict[str, Any] | None = None,
         num_boost_round: int | None = None,
     ) -> None:
-        refuse_first_generation(
-            type(self).__name__,
-            label_column=label_column,
-            params=params,
-            num_boost_round=num_boost_round,
-        )
-        if train_loop_per_worker is None:
-            raise ValueError(f"{type(self).__name__} needs a train_loop_per_worker.")
         super().__init__(
             train_loop_per_worker,
+            first_generation={
+                "label_column": label_column,
+                "params": params,
+                "num_boost_round": num_boost_round,
+            },
             train_loop_config=train_loop_config,
             backend_config=xgboost_config or XGBoostConfig(),
             scaling_config=scaling_config,

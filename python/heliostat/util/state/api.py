@@ -156,47 +156,53 @@ def list_placement_groups(
     return _select(_rows(PlacementGroupState, "placement-groups", detail), filters, limit)
 
 
+def _with_id(kind: type[Row], resource: str, column: str, id: str) -> list[Row]:
+    """What has that id, in detail."""
+    return [row for row in _rows(kind, resource, True) if row[column] == id]
+
+
+def _one(kind: type[Row], resource: str, column: str, id: str) -> Row | None:
+    return next(iter(_with_id(kind, resource, column, id)), None)
+
+
 def get_task(
     id: str, address: str | None = None, timeout: float = 30
 ) -> TaskState | list[TaskState] | None:
     """The call of that id in detail; several attempts are a list, ``None``: there is none."""
-    found = [row for row in _rows(TaskState, "tasks", True) if row.task_id == id]
+    found = _with_id(TaskState, "tasks", "task_id", id)
     return found if len(found) > 1 else next(iter(found), None)
 
 
 def get_objects(id: str, address: str | None = None, timeout: float = 30) -> list[ObjectState]:
     """Every reference to the object of that id."""
-    return [row for row in _rows(ObjectState, "objects", True) if row.object_id == id]
+    return _with_id(ObjectState, "objects", "object_id", id)
 
 
 def get_worker(id: str, address: str | None = None, timeout: float = 30) -> WorkerState | None:
     """The worker of that id in detail."""
-    rows = _rows(WorkerState, "workers", True)
-    return next((row for row in rows if row.worker_id == id), None)
+    return _one(WorkerState, "workers", "worker_id", id)
 
 
 def get_actor(id: str, address: str | None = None, timeout: float = 30) -> ActorState | None:
     """The actor of that id in detail."""
-    rows = _rows(ActorState, "actors", True)
-    return next((row for row in rows if row.actor_id == id), None)
+    return _one(ActorState, "actors", "actor_id", id)
 
 
 def get_node(id: str, address: str | None = None, timeout: float = 30) -> NodeState | None:
     """The node of that id in detail."""
-    return next((row for row in _rows(NodeState, "nodes", True) if row.node_id == id), None)
+    return _one(NodeState, "nodes", "node_id", id)
 
 
 def get_job(id: str, address: str | None = None, timeout: float = 30) -> JobState | None:
     """The job of that id in detail."""
-    return next((row for row in _rows(JobState, "jobs", True) if row.job_id == id), None)
+    return _one(JobState, "jobs", "job_id", id)
 
 
 def get_placement_group(
     id: str, address: str | None = None, timeout: float = 30
 ) -> PlacementGroupState | None:
     """The placement group of that id in detail."""
-    rows = _rows(PlacementGroupState, "placement-groups", True)
-    return next((row for row in rows if row.placement_group_id == id), None)
+    return _one(PlacementGroupState, "placement-groups", "placement_group_id", id)
 
 
 def _summary(resource: str, is_strict: bool) -> dict[str, Any]:
@@ -234,25 +240,3 @@ def summarize_objects(
 def list_runtime_envs(*_: Any, **__: Any) -> NoReturn:
     """Not recorded by this release."""
     raise NotImplementedError("list_runtime_envs: nodes of this release do not record them")
-
-
-__all__ = [
-    "get_actor",
-    "get_job",
-    "get_node",
-    "get_objects",
-    "get_placement_group",
-    "get_task",
-    "get_worker",
-    "list_actors",
-    "list_jobs",
-    "list_nodes",
-    "list_objects",
-    "list_placement_groups",
-    "list_runtime_envs",
-    "list_tasks",
-    "list_workers",
-    "summarize_actors",
-    "summarize_objects",
-    "summarize_tasks",
-]

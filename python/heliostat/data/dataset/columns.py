@@ -1,0 +1,268 @@
+"""Transformations of whole columns. All are lazy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from heliostat.data import block
+from heliostat.data.dataset.base import Base
+from heliostat.data.dataset.options import options_of, placed
+from heliostat.data.expressions.expr import Expr, Unnest
+from heliostat.data.plan import known
+from heliostat.data.plan.operators import Compute, Map
+from heliostat.data.plan.transforms import MapTables, Project
+
+if TYPE_CHECKING:
+    from heliostat.data.dataset import Dataset
+
+
+class Columns(Base):
+    """Part of ``Dataset``."""
+
+    def _of_tables(
+        self, name: str, function: Callable[[Any], Any], options: dict[str, Any]
+    ) -> Dataset:
+        where = placed(options, name)
+        return self._derive(Map(self._plan, MapTables(function, name), keeps_rows=True, **where))
+
+    def add_column(
+        self,
+        col: str,
+        fn: Callable[[Any], Any],
+        *,
+        batch_format: str | None = "pandas",
+        compute: Any = None,
+        concurrency: int | None = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Return the dataset with a column more (or another one): what ``fn(batch)`` gives.
+
+        Raises:
+            ValueError: ``batch_format`` is none of "pandas", "numpy", "pyarrow".
+        """
+        if batch_format not in ("pandas", "numpy", "pyarrow"):
+            raise ValueError(
+                f"batch_format argument must be pandas, numpy or pyarrow, got {batch_format!r}."
+            )
+
+        def add_column(table: Any) -> Any:
+            made = fn(block.to_batch(table, batch_format))
+            column = block.from_batch({col: _values(made)}, "add_column's function").column(col)
+            return block.with_columns(table, {col: column})
+
+        made: Dataset = self.map_batches(  # type: ignore[attr-defined] # of Maps
+            add_column,
+            batch_format="pyarrow",
+            concurrency=concurrency,
+            udf_modifying_row_count=False,
+            **ray_remote_args,
+        )
+        return made
+
+    def with_column(
+        self,
+        column_name: str,
+        expr: Expr,
+        *,
+        compute: Compute | None = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Return the dataset with a column more, or with other values in it.
+
+        Args:
+            column_name: The column.
+            expr: An expression of ``ray.data.expressions`` that gives its values.
+            compute: ``TaskPoolStrategy`` or ``ActorPoolStrategy``. Default: tasks; actors for an
+                expression with classes in it.
+            num_cpus: CPUs of each task or actor. Default 1.
+            num_gpus: GPUs of each task or actor. Default 0.
+            memory: Heap bytes of each task or actor, for scheduling.
+            **ray_remote_args: Further options of the tasks or actors.
+
+        Raises:
+            TypeError: It is no expression, or ``unnest``, which gives several columns.
+        """
+        return self.with_columns({column_name: expr}, **options_of(locals(), "column_name", "expr"))
+
+    def with_columns(
+        self,
+        exprs: Mapping[str, Expr] | Unnest | None = None,
+        *more_exprs: Mapping[str, Expr] | Unnest,
+        compute: Compute | None = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Return the dataset with columns more. All expressions see the columns as they were before.
+
+        Args:
+            exprs: Expressions by column, or ``unnest(expression)``, which gives a column for each
+                field of a struct.
+            *more_exprs: More of both. Of columns with the same name the last one counts.
+
+        The other arguments are those of :meth:`with_column`.
+
+        Raises:
+            TypeError: An argument is neither; a value is no expression; ``unnest`` of what is known
+                to be no struct.
+        """
+        options = options_of(locals(), "exprs", "more_exprs")
+        items = _projected([e for e in (exprs, *more_exprs) if e is not None])
+        schema = known.schema(self._plan)
+        for _, expr in items:
+            if isinstance(expr, Unnest) and (kind := expr.type_in(schema)) is not None:
+                expr.check(kind)
+        keeps_state = any(expr.keeps_state for _, expr in items)
+        where = placed(options, "an expression with classes in it", is_class=keeps_state)
+        return self._derive(Map(self._plan, Project(tuple(items)), keeps_rows=True, **where))
+
+    def drop_columns(
+        self,
+        cols: str | list[str],
+        *,
+        compute: Compute | None = None,
+        concurrency: int | None = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Return the dataset without columns.
+
+        ``concurrency`` bounds the tasks at a time; the other options are those of :meth:`map`.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        options = options_of(locals(), "cols")
+        names = [cols] if isinstance(cols, str) else list(cols)
+        if len(set(names)) != len(names):
+            raise ValueError(f"drop_columns got a name twice: {names}")
+
+        def drop(table: Any) -> Any:
+            missing = [c for c in names if c not in table.column_names]
+            if missing and table.num_columns:
+                raise KeyError(
+                    f"drop_columns: column(s) not found in dataset schema: {missing}. Available "
+                    f"columns: {table.column_names}"
+                )
+            return table.drop_columns([c for c in names if c in table.column_names])
+
+        return self._of_tables("DropColumns", drop, options)
+
+    def select_columns(
+        self,
+        cols: str | list[str],
+        *,
+        compute: Compute | None = None,
+        concurrency: int | None = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Return the dataset with only these columns, in this order.
+
+        ``concurrency`` bounds the tasks at a time; the other options are those of :meth:`map`.
+
+        Raises:
+            ValueError: A name comes twice.
+            KeyError: While executing: there is no such column.
+        """
+        options = options_of(locals(), "cols")
+        names = [cols] if isinstance(cols, str) else list(cols)
+        if not all(isinstance(c, str) for c in names):
+            raise ValueError("select_columns requires all elements of 'cols' to be strings.")
+        if len(set(names)) != len(names):
+            raise ValueError(f"select_columns got a name twice: {names}")
+
+        def select(table: Any) -> Any:
+            missing = [c for c in names if c not in table.column_names]
+            if missing and table.num_columns:
+                raise KeyError(
+                    f"select_columns: there is no column {missing}; the columns are "
+                    f"{table.column_names}"
+                )
+            return table.select([c for c in names if c in table.column_names])
+
+        return self._of_tables("SelectColumns", select, options)
+
+    def rename_columns(
+        self,
+        names: dict[str, str] | list[str],
+        *,
+        concurrency: int | None = None,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
+        """Return the dataset with other column names: a dict from old to new, or all names.
+
+        ``concurrency`` bounds the tasks at a time; the other options are those of :meth:`map`.
+
+        Raises:
+            ValueError: Names come twice, or a list has the wrong length.
+        """
+        options = options_of(locals(), "names")
+        if isinstance(names, dict):
+            new = list(names.values())
+            if not names:
+                raise ValueError("rename_columns received 'names' with no entries.")
+        else:
+            new = list(names)
+        if not all(isinstance(n, str) for n in new):
+            raise ValueError("rename_columns requires all new names to be strings.")
+        if len(set(new)) != len(new):
+            raise ValueError(f"rename_columns received duplicate values: {new}")
+
+        def rename(table: Any) -> Any:
+            if isinstance(names, dict):
+                return table.rename_columns([names.get(n, n) for n in table.column_names])
+            if len(new) != table.num_columns and table.num_columns:
+                raise ValueError(
+                    f"rename_columns got {len(new)} names for the columns {table.column_names}"
+                )
+            return table.rename_columns(new) if table.num_columns else table
+
+        return self._of_tables("RenameColumns", rename, options)
+
+
+def _projected(given: list[Any]) -> list[tuple[str, Expr]]:
+    """(column, expression) of the arguments of ``with_columns``; of ``unnest`` the name is empty."""
+    items: list[tuple[str, Expr]] = []
+    for one in given:
+        if isinstance(one, Unnest):
+            items.append(("", one))
+        elif isinstance(one, Mapping):
+            items.extend(one.items())
+        else:
+            raise TypeError(
+                "with_columns() takes dicts from column to expression, and unnest(expression); got "
+                f"{type(one).__name__}."
+            )
+    for name, expr in items:
+        if name and isinstance(expr, Unnest):
+            expr.alias(name)  # raises
+        if not isinstance(expr, Expr):
+            raise TypeError(
+                f"the column {name!r} needs an expression, such as lit({expr!r}), not a "
+                f"{type(expr).__name__}."
+            )
+    return items
+
+
+def _values(made: Any) -> Any:
+    """What a function of ``add_column`` returned, as a column: a series, an array, a frame of one."""
+    if hasattr(made, "iloc") and hasattr(made, "to_numpy"):
+        import pyarrow as pa
+
+        if hasattr(made, "columns"):
+            made = made.iloc[:, 0]
+        return made.tolist() if made.dtype == object else pa.Array.from_pandas(made)
+    return made
