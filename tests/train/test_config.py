@@ -95,6 +95,33 @@ def test_the_arity_of_the_function() -> None:
         TorchTrainer(two, train_loop_config={"a": 1})
 
 
+@pytest.mark.contract("F9.01", "F9.04")
+@pytest.mark.heliostat_only("Ray raises whatever its own code trips over")
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"scaling_config": {"num_workers": 2}}, "ScalingConfig"),
+        ({"run_config": {"name": "x"}}, "RunConfig"),
+        ({"dataset_config": ["train"]}, "DataConfig"),
+        ({"datasets": [1]}, "dict from names"),
+        ({"datasets": {"train": [1, 2]}}, "from_items"),
+        ({"torch_config": TorchConfig(backend="nccl")}, "use_gpu=True"),
+    ],
+)
+def test_arguments_of_another_kind(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        TorchTrainer(lambda: None, **options)
+
+
+@pytest.mark.contract("F9.04")
+@pytest.mark.heliostat_only("Ray raises whatever its own code trips over")
+def test_wrong_parts_of_a_run_config() -> None:
+    with pytest.raises(ValueError, match="CheckpointConfig"):
+        RunConfig(checkpoint_config={"num_to_keep": 1})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="storage_path=3"):
+        RunConfig(storage_path=3)  # type: ignore[arg-type]
+
+
 @pytest.mark.contract("F9.04")
 def test_defaults_of_a_run() -> None:
     config = RunConfig()

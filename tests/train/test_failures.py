@@ -216,6 +216,36 @@ def test_a_checkpoint_folder_that_vanished(fit: Any, tmp_path: Path) -> None:
         fit(loop, 1)
 
 
+@pytest.mark.contract("F9.15")
+@pytest.mark.heliostat_only("Ray fails where it first uses what it was given")
+def test_a_checkpoint_that_is_a_path(fit: Any) -> None:
+    def loop() -> None:
+        train.report({"loss": 1.0}, checkpoint="/tmp/model")
+
+    with pytest.raises(WorkerGroupError, match=r"Checkpoint\.from_directory"):
+        fit(loop)
+
+
+@pytest.mark.contract("F9.10")
+@pytest.mark.heliostat_only("Ray takes what is gone for the latest checkpoint")
+def test_checkpoints_of_an_earlier_run_that_are_gone(
+    fit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def loop() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            found = train.get_checkpoint()
+            old = int(Path(found.path, "n").read_text()) if found else 0
+            Path(folder, "n").write_text(str(old + 1))
+            train.report({"old": old}, checkpoint=train.Checkpoint.from_directory(folder))
+
+    kept = fit(loop, 1).checkpoint.path
+    assert fit(loop, 1).metrics == {"old": 1}
+    latest = max(p for p in (tmp_path / "run").glob("checkpoint_2*"))
+    shutil.rmtree(latest)
+    assert fit(loop, 1).metrics == {"old": 1}
+    assert f"are gone: {latest.name}. It goes on from {Path(kept).name}" in caplog.text
+
+
 @pytest.mark.heliostat_only("Ray ends the run")
 def test_a_lost_coordinator_is_replaced(fit: Any, tmp_path: Path) -> None:
     """The snapshot in the storage holds everything that a run needs to go on."""

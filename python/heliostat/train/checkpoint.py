@@ -85,7 +85,11 @@ class Checkpoint:
 
     def _require_local(self) -> None:
         if not os.path.isdir(self.path):
-            raise FileNotFoundError(f"The checkpoint folder {self.path} does not exist (any more).")
+            raise FileNotFoundError(
+                f"The checkpoint folder {self.path} does not exist (any more). Report a checkpoint "
+                "before its folder is removed, inside `with tempfile.TemporaryDirectory()`; one "
+                "that was reported may have been removed by CheckpointConfig(num_to_keep=...)."
+            )
 
     @contextlib.contextmanager
     def _shared_download(self) -> Iterator[str]:

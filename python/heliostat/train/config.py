@@ -15,6 +15,15 @@ _DEPRECATED = "DEPRECATED"
 _PLACEMENT_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 
+def expect(name: str, value: object, kind: type) -> None:
+    """Raise ValueError where an argument is neither of the class it should be nor None."""
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(
+            f"{name} must be a {kind.__name__}, not {type(value).__name__}: "
+            f"{name}={kind.__name__}(...)."
+        )
+
+
 def _refuse_deprecated(owner: str, **values: object) -> None:
     """Raise DeprecationWarning for options of Ray's first Train generation, as Ray does."""
     for name, value in values.items():
@@ -287,7 +296,15 @@ class RunConfig:
             progress_reporter=self.progress_reporter,
             log_to_file=self.log_to_file,
         )
+        expect("failure_config", self.failure_config, FailureConfig)
+        expect("checkpoint_config", self.checkpoint_config, CheckpointConfig)
+        expect("logging_config", self.logging_config, LoggingConfig)
         if self.storage_path is not None:
+            if not isinstance(self.storage_path, str | os.PathLike):
+                raise ValueError(
+                    f"RunConfig(storage_path={self.storage_path!r}) must be the path of a folder, "
+                    "or a URI such as 's3://bucket/dir'."
+                )
             self.storage_path = os.fspath(self.storage_path)
         if self.name is not None and ("/" in self.name or self.name in ("", ".", "..")):
             raise ValueError(

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from heliostat.train.backend import BackendConfig
-from heliostat.train.config import RunConfig, ScalingConfig
+from heliostat.train.config import RunConfig, ScalingConfig, expect
 from heliostat.train.data_config import DataConfig
 from heliostat.train.validation import ValidationConfig
 
@@ -52,7 +52,7 @@ class DataParallelTrainer:
         metadata: dict[str, Any] | None = None,
         resume_from_checkpoint: Any = None,
     ) -> None:
-        from heliostat.train.controller.checks import takes_config
+        from heliostat.train.controller.checks import check_datasets, takes_config
 
         if resume_from_checkpoint is not None:
             raise DeprecationWarning(
@@ -66,8 +66,10 @@ class DataParallelTrainer:
             raise DeprecationWarning(
                 _GONE.format(name="metadata", instead="Put it into train_loop_config.")
             )
-        if not isinstance(validation_config, ValidationConfig | None):
-            raise ValueError(f"validation_config={validation_config!r} is no ValidationConfig.")
+        expect("scaling_config", scaling_config, ScalingConfig)
+        expect("run_config", run_config, RunConfig)
+        expect("dataset_config", dataset_config, DataConfig)
+        expect("validation_config", validation_config, ValidationConfig)
         if train_loop_config is not None and not isinstance(train_loop_config, dict):
             raise ValueError(
                 f"train_loop_config must be a dict, not {type(train_loop_config).__name__}."
@@ -79,8 +81,9 @@ class DataParallelTrainer:
         self.backend_config = backend_config or BackendConfig()
         self.scaling_config = scaling_config or ScalingConfig()
         self.run_config = run_config or RunConfig()
-        self.datasets = dict(datasets or {})
         self.data_config = dataset_config or DataConfig()
+        check_datasets(datasets or {}, self.data_config)
+        self.datasets = dict(datasets or {})
 
     def fit(self) -> Result:
         """Train, and return when every worker's function has returned.

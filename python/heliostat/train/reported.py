@@ -83,11 +83,17 @@ def report(
 
     Raises:
         RuntimeError: Not called in a training function.
-        ValueError: The metrics cannot be stored, or the options contradict each other.
+        ValueError: The metrics cannot be stored, ``checkpoint`` is none, or the options contradict
+            each other.
         MissingRankError: Some rank did not call `report` in time; the text names it.
     """
     if validation and checkpoint is None:
         raise ValueError("report(validation=...) needs a checkpoint to validate.")
+    if checkpoint is not None and not hasattr(checkpoint, "as_directory"):
+        raise ValueError(
+            f"report(checkpoint={checkpoint!r}) takes a Checkpoint: "
+            "ray.train.Checkpoint.from_directory(folder)."
+        )
     current_session("report").report(
         metrics,
         checkpoint,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.config import RunConfig
 from heliostat.train.controller.paths import explain_os_error
 from heliostat.train.coordinator.checkpoint_book import CheckpointBook
+from heliostat.train.data_config import DataConfig
 from heliostat.train.storage.base import SNAPSHOT_FILE, Storage
+
+logger = logging.getLogger(__name__)
 
 
 def takes_config(function: Callable[..., Any], config: dict[str, Any] | None) -> bool:
@@ -46,6 +50,28 @@ def takes_config(function: Callable[..., Any], config: dict[str, Any] | None) ->
     return bool(required) or (wants and config is not None)
 
 
+def check_datasets(datasets: Any, config: DataConfig) -> None:
+    """Look at what a trainer is given as ``datasets``.
+
+    Raises:
+        ValueError: It is no dict, or a value is neither a dataset nor a function.
+    """
+    if not isinstance(datasets, Mapping):
+        raise ValueError(
+            f"datasets must be a dict from names to datasets, not {type(datasets).__name__}: "
+            'datasets={"train": dataset}.'
+        )
+    if type(config) is not DataConfig:  # one of the user's own may take anything
+        return
+    for name, dataset in datasets.items():
+        if not callable(dataset) and not hasattr(dataset, "streaming_split"):
+            raise ValueError(
+                f"datasets[{name!r}] is no ray.data.Dataset but of {type(dataset).__name__}. Make "
+                "one with ray.data.from_items(...), from_pandas(...), from_huggingface(...) or "
+                "read_parquet(...), or pass the value in train_loop_config."
+            )
+
+
 def open_run(storage: Storage, run_config: RunConfig) -> CheckpointBook:
     """Make the folder of the run and read what an earlier run of that name has left there.
 
@@ -70,7 +96,15 @@ def open_run(storage: Storage, run_config: RunConfig) -> CheckpointBook:
                 f"{storage.join(SNAPSHOT_FILE)}: {error}. Choose another RunConfig(name=...), or "
                 "remove that file to start anew."
             ) from error
-        book.entries = [e for e in book.entries if _is_there(storage, e.name)]
+        gone = [e.name for e in book.entries if not _is_there(storage, e.name)]
+        book.entries = [e for e in book.entries if e.name not in gone]
+        if gone:
+            logger.warning(
+                "Checkpoints of the run in %s are gone: %s. It %s.",
+                storage.path,
+                ", ".join(gone),
+                f"goes on from {book.entries[-1].name}" if book.entries else "starts anew",
+            )
     return book
 
 

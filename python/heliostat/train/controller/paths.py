@@ -19,7 +19,10 @@ def explain_os_error(storage: Storage, error: OSError) -> str:
     if error.errno == errno.ENOSPC:
         return f"The disk of {where} is full. Free some space, or choose another storage_path."
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return f"{where} cannot be a folder, since a file is in the way. Choose another path."
+        return (
+            f"{where} cannot be a folder, since a file is in the way. Set "
+            "RunConfig(storage_path=...) to another folder."
+        )
     parent = where
     while parent != "/" and not os.path.exists(parent):
         parent = os.path.dirname(parent)

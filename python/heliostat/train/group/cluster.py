@@ -25,8 +25,11 @@ def _alive() -> list[dict[str, Any]]:
 
 def _amounts(resources: dict[str, float]) -> str:
     shown = [f"{v:g} {k}" for k, v in sorted(resources.items()) if k in ("CPU", "GPU")]
+    # Those of placement groups, such as CPU_group_<id>, are parts of the others.
     rest = sorted(
-        k for k in resources if ":" not in k and k not in ("CPU", "GPU", "object_store_memory")
+        k
+        for k in resources
+        if ":" not in k and "_group_" not in k and k not in ("CPU", "GPU", "object_store_memory")
     )
     shown += [f"{resources[k]:g} {k}" for k in rest if k != "memory"]
     return ", ".join(shown) or "nothing"

@@ -48,3 +48,13 @@ class TorchTrainer(DataParallelTrainer):
             metadata=metadata,
             resume_from_checkpoint=resume_from_checkpoint,
         )
+        backend = torch_config.backend if torch_config is not None else None
+        if (
+            backend == "nccl"
+            and self.scaling_config.num_workers
+            and not self.scaling_config.use_gpu
+        ):
+            raise ValueError(
+                "TorchConfig(backend='nccl') needs GPUs, while use_gpu=False hides them from the "
+                "workers. Set ScalingConfig(use_gpu=True), or backend='gloo' to train on CPUs."
+            )
