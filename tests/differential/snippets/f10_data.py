@@ -344,6 +344,167 @@ def summaries() -> Any:
     }
 
 
+@snippet("F10.01", "F10.02", limit_s=300)
+def sources() -> Any:
+    import numpy as np
+    import pandas as pd
+
+    rd = ray.data
+
+    def made(call: Callable[[], Any]) -> Any:
+        return outcome(lambda: [readable(dict(row)) for row in call().take_all()])
+
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
+    return {
+        "dicts": made(lambda: rd.from_items([{"a": 1}, {"a": 2}])),
+        "scalars": made(lambda: rd.from_items([1, 2])),
+        "nothing": outcome(lambda: rd.from_items([]).count()),
+        "uneven": made(lambda: rd.from_items([{"a": 1}, {"b": 2}], override_num_blocks=1)),
+        "blocks": outcome(lambda: rd.from_items([1, 2, 3], override_num_blocks=2).num_blocks()),
+        "more blocks": outcome(lambda: rd.from_items([1, 2], override_num_blocks=5).num_blocks()),
+        "range": made(lambda: rd.range(3)),
+        "range of none": outcome(lambda: rd.range(0).count()),
+        "tensors": made(lambda: rd.range_tensor(2, shape=(2,))),
+        "numpy": made(lambda: rd.from_numpy(np.ones((2, 2)))),
+        "numpy list": made(lambda: rd.from_numpy([np.arange(2), np.arange(1)])),
+        "pandas": made(lambda: rd.from_pandas(frame)),
+        "pandas list": outcome(lambda: rd.from_pandas([frame, frame]).count()),
+        "arrow": made(lambda: rd.from_arrow(pa.table({"a": [1]}))),
+        "missing file": outcome(lambda: rd.read_csv("/nowhere/x.csv").take(1)),
+        "no items": outcome(lambda: rd.from_items(3)),
+    }
+
+
+@snippet("F10.06", "F10.07", "F10.08", "F10.11", limit_s=300)
+def transforms() -> Any:
+    rd = ray.data
+    dataset = rd.range(4, override_num_blocks=2)
+
+    class Keep:
+        def __call__(self, row: Any) -> Any:
+            return row
+
+    def made(call: Callable[[], Any], *says: str) -> Any:
+        return outcome(lambda: rows_of(call()), *says)
+
+    return {
+        "map": made(lambda: dataset.map(lambda r: {"x": r["id"] + 1})),
+        "map to no dict": made(lambda: dataset.map(lambda r: 1)),
+        "flat_map": made(lambda: dataset.flat_map(lambda r: [r, r])),
+        "flat_map to no list": made(lambda: dataset.flat_map(lambda r: r)),
+        "filter": made(lambda: dataset.filter(lambda r: r["id"] > 1)),
+        "filter neither": outcome(lambda: dataset.filter()),
+        "filter both": outcome(lambda: dataset.filter(lambda r: True, expr=col("id") > 1)),
+        "filter alias": made(lambda: dataset.filter(expr=(col("id") > 2).alias("z"))),
+        "batches": made(lambda: dataset.map_batches(lambda b: {"x": b["id"] * 2})),
+        "batches of two": made(
+            lambda: dataset.map_batches(lambda b: {"n": [len(b["id"])]}, batch_size=2)
+        ),
+        "batch to no batch": made(lambda: dataset.map_batches(lambda b: 1)),
+        "batch to uneven": made(lambda: dataset.map_batches(lambda b: {"a": [1], "b": [1, 2]})),
+        "batch of zero": outcome(lambda: dataset.map_batches(lambda b: b, batch_size=0)),
+        "unknown format": outcome(lambda: dataset.map_batches(lambda b: b, batch_format="x")),
+        "gpus without size": outcome(lambda: dataset.map_batches(lambda b: b, num_gpus=1)),
+        "class": made(lambda: dataset.map(Keep)),
+        "class with tasks": outcome(lambda: dataset.map(Keep, compute=rd.TaskPoolStrategy())),
+        "constructor of a function": outcome(
+            lambda: dataset.map(lambda r: r, fn_constructor_args=(1,))
+        ),
+        "both": outcome(
+            lambda: dataset.map(Keep, compute=rd.ActorPoolStrategy(size=1), concurrency=1)
+        ),
+        "drop": made(lambda: dataset.drop_columns("id")),
+        "drop missing": made(lambda: dataset.drop_columns(["zz"]), "zz"),
+        "drop twice": outcome(lambda: dataset.drop_columns(["id", "id"])),
+        "select": made(lambda: dataset.select_columns("id")),
+        "select missing": made(lambda: dataset.select_columns(["zz"]), "zz"),
+        "select twice": outcome(lambda: dataset.select_columns(["id", "id"])),
+        "select none": outcome(lambda: dataset.select_columns([]).count()),
+        "rename": made(lambda: dataset.rename_columns({"id": "x"})),
+        "rename list": made(lambda: dataset.rename_columns(["x"])),
+        "rename missing": made(lambda: dataset.rename_columns({"zz": "x"})),
+        "rename wrong length": made(lambda: dataset.rename_columns(["x", "y"])),
+        "rename none": outcome(lambda: dataset.rename_columns({})),
+        "limit": made(lambda: dataset.limit(2)),
+        "limit none": outcome(lambda: dataset.limit(0).count()),
+        "limit negative": outcome(lambda: dataset.limit(-1).count()),
+        "sample": outcome(lambda: dataset.random_sample(2)),
+        "sort": outcome(lambda: [r["id"] for r in dataset.sort("id", descending=True).take_all()]),
+        "sort by none": outcome(lambda: dataset.sort(None)),
+        "sort by missing": outcome(lambda: dataset.sort("zz").take_all()),
+        "repartition": outcome(lambda: dataset.repartition(3).materialize().num_blocks()),
+        "repartition by nothing": outcome(lambda: dataset.repartition()),
+        "repartition by both": outcome(lambda: dataset.repartition(2, 2)),
+        "repartition to none": outcome(lambda: dataset.repartition(0).materialize().num_blocks()),
+        "add_column": made(lambda: dataset.add_column("x", lambda df: df["id"] + 1)),
+        "add_column format": outcome(
+            lambda: dataset.add_column("x", lambda b: b, batch_format="torch")
+        ),
+    }
+
+
+@snippet("F10.12", "F10.16", "F10.19", "F10.20", "F10.21", limit_s=300)
+def consuming() -> Any:
+    rd = ray.data
+    dataset = rd.range(5, override_num_blocks=2)
+    pairs = rd.from_items([{"k": i % 2, "v": i} for i in range(4)])
+    empty = rd.range(3).filter(lambda row: False)
+
+    def parts(call: Callable[[], Any]) -> Any:
+        return outcome(lambda: [[r["id"] for r in part.take_all()] for part in call()])
+
+    return {
+        "take": outcome(lambda: dataset.take(2)),
+        "take_all": outcome(lambda: len(dataset.take_all())),
+        "take_all limit": outcome(lambda: dataset.take_all(2)),
+        "take_batch": outcome(lambda: readable(dataset.take_batch(2))),
+        "take_batch empty": outcome(lambda: empty.take_batch()),
+        "count": outcome(dataset.count),
+        "columns": outcome(dataset.columns),
+        "schema": outcome(lambda: dataset.schema().names),
+        "schema types": outcome(lambda: [str(t) for t in dataset.schema().types]),
+        "num_blocks": outcome(lambda: dataset.num_blocks()),
+        "size": outcome(lambda: dataset.materialize().size_bytes()),
+        "input_files": outcome(dataset.input_files),
+        "rows": outcome(lambda: [r["id"] for r in dataset.iter_rows()]),
+        "batches": outcome(lambda: [b["id"].tolist() for b in dataset.iter_batches(batch_size=2)]),
+        "dropped": outcome(
+            lambda: [len(b["id"]) for b in dataset.iter_batches(batch_size=2, drop_last=True)]
+        ),
+        "to_pandas": outcome(lambda: dataset.to_pandas()["id"].tolist()),
+        "to_pandas limit": outcome(lambda: len(dataset.to_pandas(limit=2))),
+        "len": outcome(lambda: len(dataset)),
+        "iter": outcome(lambda: iter(dataset)),
+        "split": parts(lambda: dataset.split(2)),
+        "split equal": parts(lambda: dataset.split(2, equal=True)),
+        "split none": outcome(lambda: dataset.split(0)),
+        "split at": parts(lambda: dataset.split_at_indices([2, 4])),
+        "split at none": outcome(lambda: dataset.split_at_indices([])),
+        "split at wrong": outcome(lambda: dataset.split_at_indices([3, 2])),
+        "split at negative": outcome(lambda: dataset.split_at_indices([-1])),
+        "shares": parts(lambda: dataset.split_proportionately([0.4, 0.2])),
+        "shares over one": outcome(lambda: dataset.split_proportionately([0.6, 0.6])),
+        "shares none": outcome(lambda: dataset.split_proportionately([])),
+        "test": parts(lambda: dataset.train_test_split(0.4)),
+        "test rows": parts(lambda: dataset.train_test_split(2)),
+        "test too many": outcome(lambda: dataset.train_test_split(9)),
+        "test share": outcome(lambda: dataset.train_test_split(1.5)),
+        "sum": outcome(lambda: dataset.sum("id")),
+        "sum all": outcome(dataset.sum),
+        "sum two": outcome(lambda: pairs.sum(["k", "v"])),
+        "mean of none": outcome(lambda: empty.mean("id")),
+        "unique": outcome(lambda: sorted(pairs.unique("k"))),
+        "group": outcome(lambda: rows_of(pairs.groupby("k").sum("v"))),
+        "group all": outcome(lambda: rows_of(pairs.groupby("k").mean())),
+        "group two": outcome(lambda: rows_of(pairs.groupby("k").max(["v", "k"]))),
+        "group missing": outcome(lambda: pairs.groupby("zz").count().take_all()),
+        "group by none": outcome(lambda: rows_of(pairs.groupby(None).count())),
+        "groups": outcome(
+            lambda: rows_of(pairs.groupby("k").map_groups(lambda g: {"n": [len(g["v"])]}))
+        ),
+    }
+
+
 @snippet("F10.13", limit_s=300)
 def aggregators() -> Any:
     from ray.data import aggregate as agg
