@@ -105,6 +105,15 @@ def test_groups(rd: Any) -> None:
 
 
 @pytest.mark.contract("F10.12")
+def test_all_rows_as_one_group(rd: Any) -> None:
+    rows = rd.range(10, override_num_blocks=3).groupby(None)
+    assert rows.count().take_all() == [{"count()": 10}]
+    assert rows.sum("id").take_all() == [{"sum(id)": 45}]
+    made = rows.map_groups(lambda g: {"n": [len(g["id"])], "columns": [len(g)]})
+    assert made.take_all() == [{"n": 10, "columns": 1}]
+
+
+@pytest.mark.contract("F10.12")
 def test_functions_of_groups(rd: Any) -> None:
     dataset = rd.from_items([{"k": i % 3, "v": i} for i in range(10)])
     made = dataset.groupby("k").map_groups(lambda g: {"k": g["k"][:1], "n": [len(g["v"])]})

@@ -142,3 +142,21 @@ def test_batches_and_what_is_not_fitted(rd: Any) -> None:
     frame = scaler.transform_batch(pd.DataFrame(NUMBERS))
     assert frame["z"].tolist() == pytest.approx([-1.224744871391589, 0, 1.224744871391589])
     assert frame["a"].tolist() == [1, 3, 5]
+
+
+@pytest.mark.contract("F10.30")
+def test_what_a_preprocessor_says_of_itself(rd: Any) -> None:
+    scaler = preprocessors.StandardScaler(["a"], output_columns=["z"])
+    status = type(scaler).FitStatus
+    assert scaler.fit_status() is status.NOT_FITTED
+    assert not scaler.has_stats()
+    dataset = rd.from_items(NUMBERS)
+    options = {"transform_num_cpus": 1, "transform_batch_size": 2, "transform_concurrency": 1}
+    once = scaler.fit_transform(dataset, **options).take_all()
+    assert scaler.fit_status() is status.FITTED
+    assert scaler.has_stats()
+    assert (scaler.get_input_columns(), scaler.get_output_columns()) == (["a"], ["z"])
+    assert preprocessors.LabelEncoder("s").get_output_columns() == ["s"]
+    assert preprocessors.Normalizer(["a"]).fit_status() is status.NOT_FITTABLE
+    again = type(scaler).deserialize(scaler.serialize())
+    assert again.transform(dataset).take_all() == once

@@ -194,6 +194,10 @@ def test_columns(rd: Any) -> None:
     assert dataset.limit(2).count() == 2
     with pytest.raises((KeyError, ray.exceptions.RayTaskError), match="zz"):
         dataset.drop_columns(["zz"]).materialize()
+    with pytest.raises((KeyError, ray.exceptions.RayTaskError), match="zz"):
+        dataset.rename_columns({"zz": "y"}).materialize()
+    few = dataset.select_columns(["x"], concurrency=1, num_cpus=0.5)
+    assert few.drop_columns([], memory=1).rename_columns({"x": "y"}, num_cpus=1).count() == 3
 
 
 @pytest.mark.contract("F10.08", "F10.09")

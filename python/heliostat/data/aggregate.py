@@ -625,9 +625,8 @@ def by_group(table: Any, keys: list[str], aggregations: list[Any]) -> Any:
         for b, e in zip(begins, ends, strict=True)
     ]
     made = block.from_rows(rows)
-    for name in made.column_names:
-        heads = heads.append_column(name, made.column(name))
-    return heads
+    names = [*heads.column_names, *made.column_names]
+    return pa.table([*heads.columns, *made.columns], names=names)
 
 
 def group_begins(table: Any, keys: list[str]) -> Any:

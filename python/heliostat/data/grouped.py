@@ -10,6 +10,7 @@ from heliostat.data import aggregate as aggregations
 from heliostat.data import block
 from heliostat.data.block import with_columns
 from heliostat.data.execute.exchanges import Sort
+from heliostat.data.expressions import lit
 from heliostat.data.plan.udf import Udf
 
 if TYPE_CHECKING:
@@ -45,8 +46,21 @@ class _Mapped:
                 yield block.from_batch(item, fn.name)
 
 
+_ALL = "__all_rows__"  # the key of `groupby(None)`, the same in all rows
+
+
+@dataclass
+class _Whole:
+    """What follows a sort of all rows by the key that they share."""
+
+    after: Any
+
+    def __call__(self, table: Any) -> Iterator[Any]:
+        yield from self.after(table.drop_columns([_ALL]) if table.num_columns else table)
+
+
 class GroupedData:
-    """Rows grouped by columns; groups come out sorted by their keys."""
+    """Rows grouped by columns; groups come out sorted by their keys. No columns: all rows are one."""
 
     def __init__(self, dataset: Base, keys: list[str], num_partitions: int | None) -> None:
         self._dataset, self._keys, self._partitions = dataset, keys, num_partitions
@@ -59,7 +73,10 @@ class GroupedData:
 
     def _sorted(self, label: str, after: Any) -> Dataset:
         if not self._keys:
-            raise ValueError("groupby(None) has no groups; use the methods of the dataset itself.")
+            whole = self._dataset.with_column(_ALL, lit(0))  # type: ignore[attr-defined] # of Columns
+            order = [(_ALL, "ascending")]
+            made: Dataset = whole._exchange(label, Sort(order, 1, None, _Whole(after)))
+            return made
         order = [(key, "ascending") for key in self._keys]
         return self._dataset._exchange(label, Sort(order, self._partitions, None, after))
 

@@ -208,6 +208,7 @@ class Columns(Base):
 
         Raises:
             ValueError: Names come twice, or a list has the wrong length.
+            KeyError: While executing: there is no such column.
         """
         options = options_of(locals(), "names")
         if isinstance(names, dict):
@@ -223,6 +224,12 @@ class Columns(Base):
 
         def rename(table: Any) -> Any:
             if isinstance(names, dict):
+                missing = [n for n in names if n not in table.column_names]
+                if missing and table.num_columns:
+                    raise KeyError(
+                        f"rename_columns: there is no column {missing}; the columns are "
+                        f"{table.column_names}"
+                    )
                 return table.rename_columns([names.get(n, n) for n in table.column_names])
             if len(new) != table.num_columns and table.num_columns:
                 raise ValueError(

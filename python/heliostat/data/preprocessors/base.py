@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import abc
+import enum
+import pickle
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import heliostat as ray
 from heliostat.data import block
 
 if TYPE_CHECKING:
@@ -22,6 +25,13 @@ class Preprocessor(abc.ABC):
     What derives from it implements ``_transform_pandas``, and ``_fit`` if there is something to learn.
     """
 
+    class FitStatus(str, enum.Enum):
+        """Whether there is something to learn, and whether it has been learnt."""
+
+        NOT_FITTABLE = "NOT_FITTABLE"
+        NOT_FITTED = "NOT_FITTED"
+        FITTED = "FITTED"
+
     _is_fittable = True
 
     def __init__(self) -> None:
@@ -36,9 +46,23 @@ class Preprocessor(abc.ABC):
         self._fitted = True
         return self
 
-    def fit_transform(self, ds: Dataset, **transform_options: Any) -> Dataset:
-        """Learn from a dataset and transform it."""
-        return self.fit(ds).transform(ds, **transform_options)
+    def fit_transform(
+        self,
+        ds: Dataset,
+        *,
+        transform_num_cpus: float | None = None,
+        transform_memory: float | None = None,
+        transform_batch_size: int | None = None,
+        transform_concurrency: int | None = None,
+    ) -> Dataset:
+        """Learn from a dataset and transform it, with the options of :meth:`transform`."""
+        return self.fit(ds).transform(
+            ds,
+            batch_size=transform_batch_size,
+            num_cpus=transform_num_cpus,
+            memory=transform_memory,
+            concurrency=transform_concurrency,
+        )
 
     def transform(
         self,
@@ -78,6 +102,49 @@ class Preprocessor(abc.ABC):
         table = block.from_batch(data, "transform_batch's caller")
         made = block.from_pandas(self._transform_pandas(block.to_pandas(table)))
         return block.to_numpy(made) if isinstance(data, Mapping) else made
+
+    def fit_status(self) -> Preprocessor.FitStatus:
+        """Return whether it is fitted, or need not be."""
+        if not self._is_fittable:
+            return self.FitStatus.NOT_FITTABLE
+        return self.FitStatus.FITTED if self._fitted else self.FitStatus.NOT_FITTED
+
+    def has_stats(self) -> bool:
+        """Return whether it has learnt something."""
+        return bool(self.stats_)
+
+    def get_input_columns(self) -> list[str]:
+        """Return the columns that it reads."""
+        return self._names("columns", "label_column")
+
+    def get_output_columns(self) -> list[str]:
+        """Return the columns that it writes."""
+        return self._names("output_columns", "output_column", "output_column_name")
+
+    def _names(self, *attributes: str) -> list[str]:
+        """The columns that the first attribute that there is names, one or several."""
+        for attribute in attributes:
+            named = getattr(self, attribute, None)
+            if named:
+                return [named] if isinstance(named, str) else list(named)
+        return []
+
+    def serialize(self) -> bytes:
+        """Return it with what it has learnt as bytes, for :meth:`deserialize`."""
+        data: bytes = ray.cloudpickle.dumps(self)
+        return data
+
+    @staticmethod
+    def deserialize(serialized: bytes) -> Preprocessor:
+        """Return the preprocessor of :meth:`serialize`. Only for bytes that you trust: it is a pickle.
+
+        Raises:
+            ValueError: The bytes are of something else.
+        """
+        made = pickle.loads(serialized)
+        if not isinstance(made, Preprocessor):
+            raise ValueError(f"the bytes are of {type(made).__name__}, which is no preprocessor.")
+        return made
 
     def _check(self, method: str) -> None:
         if self._is_fittable and not self._fitted:
