@@ -175,10 +175,8 @@ def times() -> Any:
 def columns_of_structs() -> Any:
     @udf(return_dtype=DataType.struct([("sum", DataType.int64()), ("product", DataType.int64())]))
     def both(a: Any, b: Any) -> Any:
-        parts = [pc.add(a, b), pc.multiply(a, b)]
-        return pa.StructArray.from_arrays(
-            [pa.array(p.to_pylist()) for p in parts], ["sum", "product"]
-        )
+        parts = [pc.add(a, b).combine_chunks(), pc.multiply(a, b).combine_chunks()]
+        return pa.StructArray.from_arrays(parts, ["sum", "product"])
 
     @udf(return_dtype=DataType.int64())
     class Plus:

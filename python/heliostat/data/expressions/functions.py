@@ -14,15 +14,14 @@ import pyarrow.compute as pc
 from heliostat.data import tensors
 from heliostat.data.exceptions import user_error
 from heliostat.data.expressions.expr import Expr
-from heliostat.data.expressions.namespace import whole
 
 
 def udf(return_dtype: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a function of Arrow arrays callable with expressions: ``@udf(DataType.int64())``.
 
-    The function gets a ``pyarrow.Array`` for each argument that is an expression and returns an
-    array, or a list, as long. A class is called with its constructor's arguments first; each worker
-    then makes one instance, in an actor.
+    The function gets a ``pyarrow.ChunkedArray`` for each argument that is an expression. It returns
+    one value for each row: an array of pyarrow, of either kind, or of numpy, or a list. A class is
+    called with its constructor's arguments first; each worker then makes one instance, in an actor.
 
     Args:
         return_dtype: Type of the values that it returns.
@@ -80,7 +79,10 @@ def _callable(
 
 
 def _values(value: Any, table: Any) -> Any:
-    return whole(value.column(table)) if isinstance(value, Expr) else value
+    if not isinstance(value, Expr):
+        return value
+    column = value.column(table)
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
 
 class _Instance:
