@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use helio_types::{DeathCause, DeathKind, WorkerId};
 use helio_worker::{Error, Options, Work};
@@ -63,10 +64,18 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
 fn serve(py: Python<'_>, session: &Arc<Session>) -> PyResult<Flow> {
     let mut mode = Mode::Here;
     loop {
-        let work = match next(py, session)? {
+        // The pools' threads hold the GIL: to let go of it for each call would be to wait for each.
+        let here = match mode {
+            Mode::Here => None,
+            Mode::Pools => session.runtime.next_work(Some(Duration::ZERO), &mut || false).ok(),
+        };
+        let work = match here.flatten() {
             Some(work) => work,
-            // The daemon is gone: there is nobody to work for.
-            None => return Ok(Flow::Die(0)),
+            None => match next(py, session)? {
+                Some(work) => work,
+                // The daemon is gone: there is nobody to work for.
+                None => return Ok(Flow::Die(0)),
+            },
         };
         let flow = match work {
             Work::Call(call) => match mode {

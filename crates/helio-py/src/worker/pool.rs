@@ -4,7 +4,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use helio_worker::Call;
 use parking_lot::{Condvar, Mutex};
@@ -21,7 +20,10 @@ use crate::session::{self, Session};
 struct Pool {
     max: usize,
     state: Mutex<State>,
-    changed: Condvar,
+    /// A call came, or the pool is closed.
+    came: Condvar,
+    /// Nothing is queued or runs.
+    drained: Condvar,
 }
 
 #[derive(Default)]
@@ -29,6 +31,9 @@ struct State {
     queue: VecDeque<Call>,
     threads: usize,
     idle: usize,
+    /// An idle thread was woken and has not looked yet. It wakes the next one if there is more: calls
+    /// that end before that thread runs need no further ones.
+    waking: bool,
     running: usize,
     closed: bool,
 }
@@ -45,7 +50,8 @@ pub(super) fn open() -> PyResult<()> {
         Arc::new(Pool {
             max: max.max(1) as usize,
             state: Mutex::default(),
-            changed: Condvar::new(),
+            came: Condvar::new(),
+            drained: Condvar::new(),
         })
     };
     let mut pools = HashMap::from([(String::new(), pool(actor.spec.max_concurrency))]);
@@ -73,9 +79,9 @@ pub(super) fn submit(py: Python<'_>, session: &Session, call: Call) -> PyResult<
         state.queue.push_back(call);
         let start = state.idle < state.queue.len() && state.threads < pool.max;
         state.threads += usize::from(start);
+        pool.wake_one(&mut state);
         start
     };
-    pool.changed.notify_one();
     if start {
         py.import("heliostat.core.worker_main")?.getattr("start_pool_thread")?.call1((group,))?;
     }
@@ -87,8 +93,14 @@ pub(super) fn submit(py: Python<'_>, session: &Session, call: Call) -> PyResult<
 pub(crate) fn _serve_pool(py: Python<'_>, group: &str) -> PyResult<()> {
     let (Some(pool), Some(session)) = (find(group), session::present()) else { return Ok(()) };
     loop {
-        let call = detached(py, GilSite::Pool, |_| pool.next())?;
-        let Some(call) = call else { return Ok(()) };
+        // Who keeps the GIL between two calls runs both without changing threads.
+        let call = match pool.try_next() {
+            Some(call) => call,
+            None => match detached(py, GilSite::Pool, |_| pool.next())? {
+                Some(call) => call,
+                None => return Ok(()),
+            },
+        };
         let flow = execute::run_method(py, &session, call, false);
         pool.done();
         if let Flow::Leave(code) | Flow::Die(code) = flow? {
@@ -98,35 +110,54 @@ pub(crate) fn _serve_pool(py: Python<'_>, group: &str) -> PyResult<()> {
 }
 
 impl Pool {
+    fn try_next(&self) -> Option<Call> {
+        let mut state = self.state.lock();
+        let call = state.queue.pop_front()?;
+        state.running += 1;
+        Some(call)
+    }
+
     fn next(&self) -> Option<Call> {
         let mut state = self.state.lock();
         loop {
             if let Some(call) = state.queue.pop_front() {
                 state.running += 1;
+                self.wake_one(&mut state);
                 return Some(call);
             }
             if state.closed {
                 return None;
             }
             state.idle += 1;
-            self.changed.wait(&mut state);
+            self.came.wait(&mut state);
             state.idle -= 1;
+            state.waking = false;
+        }
+    }
+
+    fn wake_one(&self, state: &mut State) {
+        if state.idle > 0 && !state.waking && !state.queue.is_empty() {
+            state.waking = true;
+            self.came.notify_one();
         }
     }
 
     fn done(&self) {
-        self.state.lock().running -= 1;
-        self.changed.notify_all();
+        let mut state = self.state.lock();
+        state.running -= 1;
+        if state.running == 0 && state.queue.is_empty() {
+            self.drained.notify_all();
+        }
     }
 
     /// Waits until nothing is queued or runs.
     fn drain(&self) {
         let mut state = self.state.lock();
         while state.running > 0 || !state.queue.is_empty() {
-            self.changed.wait_for(&mut state, Duration::from_secs(1));
+            self.drained.wait(&mut state);
         }
         state.closed = true;
-        self.changed.notify_all();
+        self.came.notify_all();
     }
 }
 
