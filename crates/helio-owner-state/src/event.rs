@@ -61,6 +61,14 @@ pub enum Event {
         /// It.
         id: ObjectId,
     },
+    /// An argument of a call that waits here is not where its caller said. Its owner is told, and finds
+    /// another copy or makes it again; one handle is held until then.
+    Recover {
+        /// It.
+        reference: Reference,
+        /// Who does not have it.
+        gone: Vec<NodeId>,
+    },
     /// A call; the front holds one handle of each return.
     Submit {
         /// It.

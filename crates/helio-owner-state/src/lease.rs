@@ -19,7 +19,7 @@ use crate::Owner;
 use crate::event::Action;
 use crate::hash::IdMap;
 use crate::object::Stored;
-use crate::task::State;
+use crate::task::{State, cancelled_error};
 use crate::why::{Next, Why};
 
 /// How long an idle lease is kept, in microseconds.
@@ -519,7 +519,7 @@ impl Owner {
 
     /// A worker hands back calls that it has not begun.
     pub(crate) fn unstarted(&mut self, tasks: Vec<TaskId>, now: u64, out: &mut Vec<Action>) {
-        let mut touched = Vec::new();
+        let (mut touched, mut cancelled) = (Vec::new(), Vec::new());
         // They return to the front of the queue in their order.
         for id in tasks.into_iter().rev() {
             let Some(task) = self.tasks.get_mut(&id) else { continue };
@@ -528,10 +528,18 @@ impl Owner {
             let Some(lease) = self.leases.leases.get_mut(&request) else { continue };
             lease.sent.retain(|sent| *sent != id);
             let index = lease.class;
-            self.leases.classes[index].queue.push_front(id);
+            if task.cancelled {
+                // The news of that reached its worker too late.
+                cancelled.push((id, cancelled_error(id, &task.spec.template.name)));
+            } else {
+                self.leases.classes[index].queue.push_front(id);
+            }
             if !touched.contains(&(request, index)) {
                 touched.push((request, index));
             }
+        }
+        for (id, error) in cancelled {
+            self.fail(id, &error, now, out);
         }
         for (request, index) in touched {
             if let Some(lease) = self.leases.leases.get_mut(&request) {

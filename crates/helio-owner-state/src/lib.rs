@@ -121,6 +121,7 @@ impl Owner {
                 self.adopt(&reference, out);
                 self.add_ref(reference.id);
             }
+            Event::Recover { reference, gone } => self.recover(&reference, gone, now, out),
             Event::ErrorRead { id } => self.error_read(id),
             Event::Watch { id } => self.watch(id, out),
             Event::Submit { spec } => self.submit(spec, now, out),

@@ -213,6 +213,31 @@ impl Owner {
         self.objects.insert(reference.id, Object { announced, ..Object::new(Some(owner)) });
     }
 
+    /// See [`crate::Event::Recover`].
+    pub(crate) fn recover(
+        &mut self,
+        reference: &Reference,
+        gone: Vec<NodeId>,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let (id, is_known) = (reference.id, self.objects.contains_key(&reference.id));
+        self.adopt(reference, out);
+        self.add_ref(id);
+        let owner = self.objects.get(&id).and_then(|object| object.owner.clone());
+        for node in gone {
+            match &owner {
+                // Its value was never asked for here.
+                Some(owner) if !is_known => {
+                    let frame = Frame::LocationLost { object: id, node };
+                    out.push(Action::Send { to: owner.clone(), frame });
+                }
+                _ => self.location_lost(id, node, now, out),
+            }
+        }
+        self.watch(id, out);
+    }
+
     /// Nobody here holds the object any more.
     fn let_go(&mut self, id: ObjectId, out: &mut Vec<Action>) {
         let Some(object) = self.objects.get_mut(&id) else { return };

@@ -95,7 +95,8 @@ impl Facts {
             ErrorKind::OwnerDied => {
                 self.processes_died() || self.owners_ended > 0 || !self.actors_ended.is_empty()
             }
-            ErrorKind::ObjectLost | ErrorKind::ReconstructionFailed => self.processes_died(),
+            // A copy that is gone is made again; if it cannot be, that is what its reader is told.
+            ErrorKind::ReconstructionFailed => self.processes_died(),
             ErrorKind::TaskGroupRemoved | ErrorKind::ActorGroupRemoved => {
                 self.groups_removed + self.drivers_killed + self.nodes_killed > 0
             }
@@ -107,7 +108,8 @@ impl Facts {
             | ErrorKind::OutOfMemory
             | ErrorKind::StoreFull
             | ErrorKind::OutOfDisk
-            | ErrorKind::ObjectFreed => false,
+            | ErrorKind::ObjectFreed
+            | ErrorKind::ObjectLost => false,
         }
     }
 

@@ -72,7 +72,7 @@ impl Plan {
             cpus,
             starts_max: rng.range(1, 4) as usize,
             idle_max: rng.range(0, 6) as usize,
-            store_size: if rng.one_in(3) { 32 << 10 } else { 128 << 10 },
+            store_size: if rng.one_in(3) { 16 << 10 } else { 128 << 10 },
             delay_us_max,
             n_drivers,
             n_ops: rng.range(8, 36),
@@ -81,10 +81,6 @@ impl Plan {
             has_kills: rng.one_in(2),
             has_groups: rng.one_in(2),
         };
-        if plan.has_groups {
-            // Their programs read more at a time than a small store can have pinned.
-            plan.store_size = plan.store_size.max(64 << 10);
-        }
         // A third of the runs break nothing: there every result must be right, without exception.
         if !rng.one_in(3) {
             plan.draw_faults(rng);

@@ -4,6 +4,8 @@
 
 use std::fmt::Write;
 
+use helio_sim::plan::Fault;
+
 /// How many seeds every change has to pass.
 const SEEDS: u64 = 1_000;
 /// How many failures are explained before the rest is only counted.
@@ -38,6 +40,30 @@ fn a_seed_replays_exactly() {
         let (first, second) = (helio_sim::run(seed, 0), helio_sim::run(seed, 50));
         assert_eq!((first.hash, first.steps), (second.hash, second.steps), "STATE-1: seed {seed}");
         assert_eq!(first.violations, second.violations);
+    }
+}
+
+/// OWN-1: an argument whose last copy is lost before its call begins is made again. Nodes die while calls
+/// wait for what lies on them, and nobody else does.
+#[test]
+fn arguments_are_made_again() {
+    let (mut counts, mut failed) = (std::collections::BTreeMap::new(), Vec::new());
+    for seed in 0..200 {
+        let report = helio_sim::run_with(seed, 0, |plan| {
+            plan.cpus = vec![1, 3, 3, 3];
+            plan.faults = (1..4).map(|n| (n * 90_000 + seed * 3_000, Fault::Node)).collect();
+            (plan.has_kills, plan.has_groups, plan.n_ops) = (false, false, 60);
+        });
+        for (what, count) in report.counts {
+            *counts.entry(what).or_insert(0) += count;
+        }
+        if !report.violations.is_empty() {
+            failed.push((seed, report.violations));
+        }
+    }
+    assert!(failed.is_empty(), "OWN-1: {failed:?}");
+    for what in ["tasks given back for an argument", "arguments recovered"] {
+        assert!(counts.get(what).is_some_and(|count| *count > 3), "{what}: {counts:?}");
     }
 }
 

@@ -44,6 +44,9 @@ impl State {
                 if !self.watched.is_empty() {
                     self.watch_ready(id);
                 }
+                if !self.recovering.is_empty() {
+                    self.supply(id);
+                }
             }
             Action::Unseen(bytes) => {
                 if self.unseen.len() < UNSEEN_MAX {

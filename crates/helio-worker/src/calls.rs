@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helio_owner_state::Event;
 use helio_proto::node::{JobConfig, LeaseGranted};
 use helio_proto::peer::{Args, Dependency, Frame, Template, Value};
-use helio_types::{ObjectId, TaskId, WorkerAddress};
+use helio_types::{NodeId, ObjectId, TaskId, WorkerAddress};
 
 use crate::api::{Bytes, Lease, Payload};
 use crate::conn::Peer;
@@ -187,7 +187,7 @@ impl State {
                     }
                     None => {
                         self.fetch(dep.reference.id, locations);
-                        Input::Fetching(dep.reference.id)
+                        Input::Fetching(dep.reference)
                     }
                 },
             })
@@ -196,7 +196,11 @@ impl State {
 
     /// Gives calls that were not begun back to their callers.
     pub(crate) fn hand_back(&mut self, max: usize) {
-        let mut back = self.inbox.unstarted(max);
+        let back = self.inbox.unstarted(max);
+        self.give_back(back);
+    }
+
+    fn give_back(&mut self, mut back: Vec<(TaskId, Arc<WorkerAddress>)>) {
         while let Some((_, caller)) = back.first().cloned() {
             let (own, rest): (Vec<_>, Vec<_>) =
                 back.into_iter().partition(|(_, other)| other.worker_id == caller.worker_id);
@@ -204,6 +208,45 @@ impl State {
             self.send_frame(&caller, &Frame::Unstarted { tasks });
             back = rest;
         }
+    }
+
+    /// **OWN-1** Nodes do not have an argument that they were said to have. A task goes back to its caller,
+    /// which waits until the argument is there again, as a `get` would; this worker may be the one that
+    /// is to make it. What must keep its place, an actor's calls, waits for it here.
+    pub(crate) fn recover_input(&mut self, id: ObjectId, gone: &[NodeId]) {
+        let back = self.inbox.take_lacking(id);
+        for (place, (_, caller)) in back.iter().enumerate() {
+            if back[..place].iter().any(|(_, told)| told.worker_id == caller.worker_id) {
+                continue;
+            }
+            for node in gone {
+                self.send_frame(caller, &Frame::LocationLost { object: id, node: *node });
+            }
+        }
+        self.give_back(back);
+        let Some(reference) = self.inbox.lacks(id).cloned() else { return };
+        self.apply(Event::Recover { reference, gone: gone.to_vec() });
+        if !self.recovering.insert(id) {
+            self.apply(Event::DropRef { id });
+        }
+        self.supply(id);
+        self.perform();
+    }
+
+    /// Gives an argument that was recovered to what waits for it, if it is here by now.
+    pub(crate) fn supply(&mut self, id: ObjectId) {
+        if !self.recovering.contains(&id) {
+            return;
+        }
+        if self.inbox.lacks(id).is_some() {
+            let Some(payload) = self.read(id) else { return };
+            self.inbox.arrived(id, &payload);
+            self.work_came();
+        }
+        self.recovering.remove(&id);
+        // It may be one of a list of actions that is being done: what this leads to comes after them.
+        let now = self.now();
+        self.owner.apply(Event::DropRef { id }, now, &mut self.actions);
     }
 
     /// Ends what is kept only for calls: pins of arguments that nothing refers to any more.

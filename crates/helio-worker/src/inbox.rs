@@ -7,7 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use helio_proto::peer::Template;
+use helio_proto::peer::{Reference, Template};
 use helio_types::{ObjectId, TaskId, WorkerAddress};
 
 use crate::api::{Bytes, Construct, Lease, Payload, Work};
@@ -17,7 +17,7 @@ use crate::api::{Bytes, Construct, Lease, Payload, Work};
 pub(crate) enum Input {
     Here(Payload),
     /// Being fetched into this node's store.
-    Fetching(ObjectId),
+    Fetching(Reference),
 }
 
 /// What waits for its inputs.
@@ -110,11 +110,29 @@ impl Inbox {
         back
     }
 
+    /// Takes out the tasks (not methods) that lack the object.
+    pub(crate) fn take_lacking(&mut self, id: ObjectId) -> Vec<(TaskId, Arc<WorkerAddress>)> {
+        let mut taken = Vec::new();
+        self.queue.retain(|waiting| match &waiting.item {
+            Item::Call { task, caller, lease: Some(_), .. } if waiting.lacks(id).is_some() => {
+                taken.push((*task, caller.clone()));
+                false
+            }
+            _ => true,
+        });
+        taken
+    }
+
+    /// The reference by which what waits here knows the object that it lacks.
+    pub(crate) fn lacks(&self, id: ObjectId) -> Option<&Reference> {
+        self.queue.iter().find_map(|waiting| waiting.lacks(id))
+    }
+
     /// An object is here (or lost: then `payload` is the error).
     pub(crate) fn arrived(&mut self, id: ObjectId, payload: &Payload) {
         for waiting in &mut self.queue {
             for input in &mut waiting.inputs {
-                if matches!(input, Input::Fetching(wanted) if *wanted == id) {
+                if matches!(input, Input::Fetching(wanted) if wanted.id == id) {
                     *input = Input::Here(payload.clone());
                 }
             }
@@ -140,7 +158,7 @@ impl Inbox {
         let is_it = |waiting: &Waiting| matches!(&waiting.item, Item::Call { task: other, .. } if *other == task);
         let place = self.queue.iter().position(is_it)?;
         let lacks = self.queue[place].inputs.iter().find_map(|input| match input {
-            Input::Fetching(id) => Some(*id),
+            Input::Fetching(wanted) => Some(wanted.id),
             Input::Here(_) => None,
         });
         Some((place, lacks))
@@ -179,6 +197,13 @@ impl Inbox {
 }
 
 impl Waiting {
+    fn lacks(&self, id: ObjectId) -> Option<&Reference> {
+        self.inputs.iter().find_map(|input| match input {
+            Input::Fetching(wanted) if wanted.id == id => Some(wanted),
+            _ => None,
+        })
+    }
+
     fn is_complete(&self) -> bool {
         self.inputs.iter().all(|input| matches!(input, Input::Here(_)))
     }

@@ -237,20 +237,25 @@ impl State {
         self.work_came();
         self.pins.insert(id, pin);
         self.arrivals += 1;
+        self.supply(id);
+        self.perform();
     }
 
     fn missing(&mut self, request: u64, gone: &[NodeId], reason: &str) {
         let Some(id) = self.fetches.remove(&request) else { return };
         self.fetching.remove(&id);
         self.news = true;
-        // A call that came with this argument cannot ask for another copy: its caller can.
+        for node in gone {
+            self.apply(Event::LocationLost { id, node: *node });
+        }
+        if !gone.is_empty() {
+            return self.recover_input(id, gone);
+        }
+        // It is there and cannot come here.
         let error = SystemError { object: id, ..SystemError::new(ErrorKind::ObjectLost, reason) };
         let lost = Payload { bytes: Bytes::Memory(Arc::new(error.to_payload())), is_error: true };
         self.inbox.arrived(id, &lost);
         self.work_came();
-        for node in gone {
-            self.apply(Event::LocationLost { id, node: *node });
-        }
     }
 
     fn start_actor(&mut self, launch: ActorLaunch) {

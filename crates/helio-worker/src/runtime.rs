@@ -229,6 +229,7 @@ impl State {
             unpinned: Arc::default(),
             fetches: std::collections::HashMap::new(),
             fetching: std::collections::HashMap::new(),
+            recovering: std::collections::HashSet::new(),
             grants: std::collections::HashMap::new(),
             asked: std::collections::HashMap::new(),
             answers: std::collections::HashMap::new(),

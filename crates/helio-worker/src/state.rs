@@ -93,6 +93,9 @@ pub(crate) struct State {
     pub(crate) unpinned: Arc<Mutex<Vec<ObjectId>>>,
     pub(crate) fetches: HashMap<u64, ObjectId>,
     pub(crate) fetching: HashMap<ObjectId, u64>,
+    /// Arguments of waiting calls whose copies were lost and that their owners make again; one handle of
+    /// each is held.
+    pub(crate) recovering: HashSet<ObjectId>,
     pub(crate) grants: HashMap<u64, Option<Grant>>,
     pub(crate) asked: HashMap<u64, Asked>,
     pub(crate) answers: HashMap<u64, ControlResponse>,

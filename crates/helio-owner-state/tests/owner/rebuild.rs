@@ -1,8 +1,9 @@
 //! Objects whose copies are lost.
 
 use helio_owner_state::{Event, OutgoingValue};
+use helio_proto::peer::Frame;
 
-use super::{Play, call, from, inline, node, object, reply, stored_on};
+use super::{Play, call, from, inline, node, object, reference, reply, stored_on, task};
 
 fn lost(number: u64, on: u8) -> Event {
     Event::LocationLost { id: object(number, 1), node: node(on).node_id }
@@ -48,4 +49,51 @@ fn a_put_cannot_be_made_again_and_a_broken_line_does_not_lose_it() {
     assert!(play.value(object(1, 1)).contains("Stores"), "OWN-1");
     play.check(lost(1, 3), &[]);
     assert_eq!(play.value(object(1, 1)), "ReconstructionFailed");
+}
+
+/// OWN-1: its worker found the argument gone and gave the call back.
+#[test]
+fn a_call_that_comes_back_for_want_of_an_argument_waits_until_it_is_made_again() {
+    let mut play = Play::new();
+    play.submit(call(1, 1, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
+    play.submit(call(2, 0, &[object(1, 1)]), &["w2: run t2"]);
+    let lost = Frame::LocationLost { object: object(1, 1), node: node(3).node_id };
+    play.check(from(2, lost), &["w2: run t1 again"]);
+    play.check(from(2, Frame::Unstarted { tasks: vec![task(2)] }), &["ask for lease 2"]);
+    play.check(from(2, reply(1, vec![stored_on(4)])), &["cancel lease 2", "w2: run t2"]);
+}
+
+/// OWN-1: what cannot go back, an actor's call, has its worker ask the argument's owner.
+#[test]
+fn an_argument_is_recovered_through_its_owner() {
+    let mut play = Play::new();
+    let recover = || Event::Recover { reference: reference(1, 3), gone: vec![node(9).node_id] };
+    play.check(
+        recover(),
+        &["w3: AddBorrow t1.1 as 1", "w3: LocationLost t1.1", "w3: Resolve t1.1"],
+    );
+    play.check(from(3, Frame::BorrowAdded { number: 1 }), &[]);
+    let answer = |on| Frame::Resolved { object: object(1, 1), returned: Some(stored_on(on)) };
+    play.check(from(3, answer(8)), &[]);
+    assert!(play.value(object(1, 1)).contains("Stores"), "OWN-1");
+    // That copy is gone as well by the time it is fetched.
+    let gone = Event::LocationLost { id: object(1, 1), node: node(8).node_id };
+    play.check(gone, &["w3: LocationLost t1.1", "w3: Resolve t1.1"]);
+    play.check(from(3, answer(7)), &[]);
+    play.drop_ref(object(1, 1), &["w3: RemoveBorrow t1.1 as 1"]);
+    play.is_empty();
+}
+
+/// A cancellation may cross a call that comes back.
+#[test]
+fn a_cancelled_call_that_comes_back_is_not_sent_again() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    let cancel = Event::Cancel { task: task(1), force: false, recursive: false };
+    play.check(cancel, &["w2: Cancel t1"]);
+    play.check(from(2, Frame::Unstarted { tasks: vec![task(1)] }), &[]);
+    assert_eq!(play.value(object(1, 1)), "TaskCancelled");
 }

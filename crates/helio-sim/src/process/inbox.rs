@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use helio_proto::control::ActorSpec;
-use helio_proto::peer::Template;
+use helio_proto::peer::{Reference, Template};
 use helio_types::{ObjectId, TaskId, WorkerAddress};
 
 use super::Payload;
@@ -12,7 +12,7 @@ use super::Payload;
 #[derive(Debug)]
 pub(super) enum Input {
     Here(Payload),
-    Fetching(ObjectId),
+    Fetching(Reference),
 }
 
 #[derive(Debug)]
@@ -75,9 +75,27 @@ impl Inbox {
         back
     }
 
+    /// Takes out the tasks (not methods) that lack the object.
+    pub(super) fn take_lacking(&mut self, id: ObjectId) -> Vec<(TaskId, Arc<WorkerAddress>)> {
+        let mut taken = Vec::new();
+        self.queue.retain(|waiting| match &waiting.item {
+            Item::Call { task, caller, is_task: true, .. } if waiting.lacks(id).is_some() => {
+                taken.push((*task, caller.clone()));
+                false
+            }
+            _ => true,
+        });
+        taken
+    }
+
+    /// The reference by which what waits here knows the object that it lacks.
+    pub(super) fn lacks(&self, id: ObjectId) -> Option<&Reference> {
+        self.queue.iter().find_map(|waiting| waiting.lacks(id))
+    }
+
     pub(super) fn arrived(&mut self, id: ObjectId, payload: &Payload) {
         for input in self.queue.iter_mut().flat_map(|waiting| &mut waiting.inputs) {
-            if matches!(input, Input::Fetching(wanted) if *wanted == id) {
+            if matches!(input, Input::Fetching(wanted) if wanted.id == id) {
                 *input = Input::Here(payload.clone());
             }
         }
@@ -108,6 +126,13 @@ impl Inbox {
 }
 
 impl Waiting {
+    fn lacks(&self, id: ObjectId) -> Option<&Reference> {
+        self.inputs.iter().find_map(|input| match input {
+            Input::Fetching(wanted) if wanted.id == id => Some(wanted),
+            _ => None,
+        })
+    }
+
     fn is_complete(&self) -> bool {
         self.inputs.iter().all(|input| matches!(input, Input::Here(_)))
     }

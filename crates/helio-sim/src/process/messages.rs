@@ -42,6 +42,10 @@ impl Process {
             NodeToClient::ActorUpdate(info) => {
                 self.apply(core, Event::ActorUpdate { info: Box::new(info) })
             }
+            NodeToClient::RoomWanted(_) => {
+                core.facts.count("pins asked for");
+                self.pins.retain(|_, pin| Rc::strong_count(pin) > 1);
+            }
             other => {
                 if let Some(node) = self.owner.as_ref().map(|owner| owner.address().node_id) {
                     self.lease_news(core, node, other);
@@ -130,18 +134,23 @@ impl Process {
         let pin = Rc::new(Pin { id, offset, size, returned: self.unpinned.clone() });
         self.inbox.arrived(id, &Payload::Pinned(pin.clone()));
         self.pins.insert(id, pin);
+        self.supply(core, id);
+        self.perform(core);
     }
 
     fn missing(&mut self, core: &mut Core, request: u64, gone: &[NodeId], reason: &str) {
         let Some(id) = self.fetches.remove(&request) else { return };
         self.fetching.remove(&id);
         core.facts.count("missing");
-        let error = SystemError { object: id, ..SystemError::new(ErrorKind::ObjectLost, reason) };
-        self.inbox
-            .arrived(id, &Payload::Memory { bytes: Arc::new(error.to_payload()), is_error: true });
         for node in gone {
             self.apply(core, Event::LocationLost { id, node: *node });
         }
+        if !gone.is_empty() {
+            return self.recover_input(core, id, gone);
+        }
+        let error = SystemError { object: id, ..SystemError::new(ErrorKind::ObjectLost, reason) };
+        self.inbox
+            .arrived(id, &Payload::Memory { bytes: Arc::new(error.to_payload()), is_error: true });
     }
 
     fn start_actor(&mut self, core: &mut Core, launch: ActorLaunch) {

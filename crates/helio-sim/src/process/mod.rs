@@ -108,6 +108,8 @@ pub(crate) struct Process {
     unpinned: Rc<RefCell<Vec<ObjectId>>>,
     fetches: BTreeMap<u64, ObjectId>,
     fetching: BTreeMap<ObjectId, u64>,
+    /// Arguments of waiting calls that their owners make again; one handle of each is held.
+    recovering: BTreeSet<ObjectId>,
     grants: BTreeMap<u64, Option<Result<u64, Failure>>>,
     asked: BTreeMap<u64, Asked>,
     answers: BTreeMap<u64, ControlResponse>,
@@ -174,6 +176,7 @@ impl Process {
             unpinned: Rc::default(),
             fetches: BTreeMap::new(),
             fetching: BTreeMap::new(),
+            recovering: BTreeSet::new(),
             grants: BTreeMap::new(),
             asked: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -491,7 +494,7 @@ impl Process {
                     Some(pin) => Input::Here(Payload::Pinned(pin.clone())),
                     None => {
                         self.fetch(core, id, locations);
-                        Input::Fetching(id)
+                        Input::Fetching(dep.reference)
                     }
                 },
             });
@@ -501,13 +504,56 @@ impl Process {
 
     /// Gives calls that were not begun back to their callers.
     fn hand_back(&mut self, core: &mut Core, max: usize) {
-        let mut back = self.inbox.unstarted(max);
+        let back = self.inbox.unstarted(max);
+        self.give_back(core, back);
+    }
+
+    fn give_back(&mut self, core: &mut Core, mut back: Vec<(TaskId, Arc<WorkerAddress>)>) {
         while let Some((_, caller)) = back.first().cloned() {
             let (own, rest): (Vec<_>, Vec<_>) =
                 back.into_iter().partition(|(_, other)| other.worker_id == caller.worker_id);
             let tasks: Vec<TaskId> = own.into_iter().map(|(task, _)| task).collect();
             self.send_frame(core, &caller, &Frame::Unstarted { tasks });
             back = rest;
+        }
+    }
+
+    /// Nodes do not have an argument that they were said to have.
+    fn recover_input(&mut self, core: &mut Core, id: ObjectId, gone: &[NodeId]) {
+        let back = self.inbox.take_lacking(id);
+        for (place, (_, caller)) in back.iter().enumerate() {
+            core.facts.count("tasks given back for an argument");
+            if back[..place].iter().any(|(_, told)| told.worker_id == caller.worker_id) {
+                continue;
+            }
+            for node in gone {
+                let frame = Frame::LocationLost { object: id, node: *node };
+                self.send_frame(core, caller, &frame);
+            }
+        }
+        self.give_back(core, back);
+        let Some(reference) = self.inbox.lacks(id).cloned() else { return };
+        core.facts.count("arguments recovered");
+        self.apply(core, Event::Recover { reference, gone: gone.to_vec() });
+        if !self.recovering.insert(id) {
+            self.apply(core, Event::DropRef { id });
+        }
+        self.supply(core, id);
+        self.perform(core);
+    }
+
+    /// Gives an argument that was recovered to what waits for it, if it is here by now.
+    fn supply(&mut self, core: &mut Core, id: ObjectId) {
+        if !self.recovering.contains(&id) {
+            return;
+        }
+        if self.inbox.lacks(id).is_some() {
+            let Some(payload) = self.read(core, id) else { return };
+            self.inbox.arrived(id, &payload);
+        }
+        self.recovering.remove(&id);
+        if let Some(owner) = &mut self.owner {
+            owner.apply(Event::DropRef { id }, core.now, &mut self.actions);
         }
     }
 

@@ -26,7 +26,7 @@ impl Process {
     }
 
     /// What reading an object gives, as far as it is known and here. Starts what is missing.
-    fn read(&mut self, core: &mut Core, id: ObjectId) -> Option<Payload> {
+    pub(super) fn read(&mut self, core: &mut Core, id: ObjectId) -> Option<Payload> {
         let memory = |bytes: &Arc<Vec<u8>>, is_error| {
             Some(Payload::Memory { bytes: bytes.clone(), is_error })
         };
