@@ -31,6 +31,43 @@ def test_an_elastic_group_starts_with_what_fits(fit: Any) -> None:
     assert fit(loop, (1, 8), name="all").return_value == 4
 
 
+@pytest.mark.contract("F9.24")
+@pytest.mark.heliostat_only("the race is made inside of the controller")
+def test_a_group_whose_room_went_to_somebody_else_starts_smaller(
+    fit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another job takes two of four CPUs after the controller has counted them."""
+    from heliostat.train.controller import sizes
+
+    @ray.remote(num_cpus=2)
+    class Other:
+        def is_there(self) -> bool:
+            return True
+
+    others: list[Any] = []
+    look = sizes.room_now
+
+    def late(wanted: dict[str, float]) -> int:
+        seen = look(wanted)
+        if not others and seen >= 4:
+            others.append(Other.remote())
+            assert ray.get(others[0].is_there.remote())
+        return seen
+
+    monkeypatch.setattr(sizes, "room_now", late)
+
+    def loop() -> int:
+        return train.get_context().get_world_size()
+
+    began = time.monotonic()
+    try:
+        assert fit(loop, (1, 4), name="late").return_value == 2
+    finally:
+        for other in others:
+            ray.kill(other)
+    assert time.monotonic() - began < 30, "it waited for the limit of a start"
+
+
 @pytest.fixture
 def nodes(ray_down: None) -> Iterator[Cluster]:
     """A cluster that gets its nodes from the test."""

@@ -100,7 +100,7 @@ class TrainRun:
         try:
             size = self._sizes.choose(len(self._group))
             self.record.attempts.append(AttemptRecord(number, time.time(), size))
-            self._group.start(size)
+            size = self.record.attempt.world_size = self._group.start(size)
             result = self._run_group(number, size)
         except WorkerStartError:
             # The first start tells the user; a restart may wait for a node that comes back.

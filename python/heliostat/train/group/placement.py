@@ -1,8 +1,20 @@
-"""Reserving room for a whole group at once, where the core can: placement groups."""
+"""Reserving room for workers before they are made: placement groups."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
+
+from heliostat.train.config import ScalingConfig
+from heliostat.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    remove_placement_group,
+)
+from heliostat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+# What an actor with an accelerator type takes of it.
+_ACCELERATOR_SHARE = 0.001
 
 _NAMED = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
@@ -19,28 +31,36 @@ def actor_options(wanted: dict[str, float]) -> dict[str, Any]:
     return options
 
 
+def labels_of(scaling: ScalingConfig, index: int) -> dict[str, str]:
+    """What the labels of a worker's node must be."""
+    selector = scaling.label_selector
+    if isinstance(selector, list):
+        return selector[index % len(selector)]
+    return selector or {}
+
+
 class Reservation:
-    """Room for a group of a fixed size; does nothing where there are no placement groups."""
+    """Room for workers, given together."""
 
     def __init__(self) -> None:
-        self._group: Any = None
+        self._group: PlacementGroup | None = None
 
-    def reserve(self, wanted: dict[str, float], workers: int, strategy: str) -> Any:
-        """Ask for the room; returns a ref that is ready when it is there, or None."""
-        try:
-            from heliostat.util.placement_group import placement_group
-
-            self._group = placement_group([dict(wanted) for _ in range(workers)], strategy=strategy)
-        except (ImportError, NotImplementedError):
-            return None
+    def reserve(self, scaling: ScalingConfig, workers: range) -> Any:
+        """Ask for the room of these workers; returns a ref that is ready when it is there."""
+        bundle = dict(scaling.worker_resources)
+        if scaling.accelerator_type:
+            bundle[f"accelerator_type:{scaling.accelerator_type}"] = _ACCELERATOR_SHARE
+        self._group = placement_group(
+            [dict(bundle) for _ in workers],
+            strategy=scaling.placement_strategy,
+            bundle_label_selector=[labels_of(scaling, index) for index in workers],
+        )
         return self._group.ready()
 
     def options(self, index: int) -> dict[str, Any]:
-        """Options of the actor that gets the ``index``-th part of the room."""
+        """Options of the actor that gets the ``index``-th part of the room, -1: any of it."""
         if self._group is None:
             return {}
-        from heliostat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
         return {
             "scheduling_strategy": PlacementGroupSchedulingStrategy(
                 self._group, placement_group_bundle_index=index
@@ -48,9 +68,8 @@ class Reservation:
         }
 
     def release(self) -> None:
-        """Give the room back."""
-        if self._group is not None:
-            from heliostat.util.placement_group import remove_placement_group
-
-            group, self._group = self._group, None
-            remove_placement_group(group)
+        """Give the room back; ends who is in it."""
+        group, self._group = self._group, None
+        if group is not None:
+            with contextlib.suppress(Exception):
+                remove_placement_group(group)

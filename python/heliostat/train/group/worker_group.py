@@ -12,13 +12,15 @@ import heliostat as ray
 from heliostat.train.config import ScalingConfig
 from heliostat.train.errors import WorkerStartError
 from heliostat.train.group.cluster import why_infeasible, why_waiting
-from heliostat.train.group.placement import Reservation, actor_options
+from heliostat.train.group.placement import Reservation, actor_options, labels_of
 from heliostat.train.group.ranks import Ranks, order_by_node, ranks_of
 from heliostat.train.messages import WorkerInfo
 from heliostat.train.worker.actor import TrainWorker
 
 # First and later looks at a group that does not start, in seconds.
 _FIRST_NOTE_S, _NEXT_NOTE_S = 5.0, 30.0
+# Room that was free a moment ago and does not come within so many seconds went to somebody else.
+_ROOM_S = 2.0
 
 
 @dataclass
@@ -29,6 +31,8 @@ class Worker:
     info: WorkerInfo
     rank: int | None = None
     fresh: bool = True
+    # An elastic group's workers have their room one by one.
+    room: Reservation | None = None
 
 
 class WorkerGroup:
@@ -52,6 +56,7 @@ class WorkerGroup:
         self._reservation = Reservation()
         self._reserved = 0
         self._starting: list[Any] = []
+        self._rooms: list[Reservation] = []
         self.workers: list[Worker] = []
         self.ranks: list[Ranks] = []
 
@@ -60,8 +65,10 @@ class WorkerGroup:
 
     # ---- starting and ending ----
 
-    def start(self, size: int) -> None:
+    def start(self, size: int) -> int:
         """Bring the group to ``size`` workers: keep those that are there, create the others.
+
+        Returns how many there are: an elastic group gets fewer when its room went to somebody else.
 
         Raises:
             WorkerStartError: The cluster can never hold them, or they did not start in time.
@@ -70,45 +77,76 @@ class WorkerGroup:
         if why is not None:
             raise WorkerStartError(why)
         for worker in self.workers[size:]:
-            _kill(worker.actor)
+            _end(worker)
         kept = self.workers[:size]
-        self._reserve(size, kept)
-        self._starting = [self._create(i) for i in range(len(kept), size)]
         try:
+            if self._scaling.elasticity_enabled:
+                size = len(kept) + self._reserve_each(size, len(kept))
+            else:
+                self._reserve(size)
+            self._starting = [self._create(i, len(kept)) for i in range(len(kept), size)]
             infos = self._wait([a.info.remote() for a in self._starting], size, True)
         except BaseException:
             self._drop_starting()
             raise
-        found = kept + [Worker(a, i) for a, i in zip(self._starting, infos, strict=True)]
-        self._starting = []
+        rooms: list[Reservation | None] = [*self._rooms] or [None] * len(infos)
+        made = zip(self._starting, infos, rooms, strict=True)
+        found = kept + [Worker(actor, info, room=room) for actor, info, room in made]
+        self._starting, self._rooms = [], []
         order = order_by_node([w.info.node_id for w in found], [w.rank for w in found])
         self.workers = [found[i] for i in order]
         self.ranks = ranks_of([w.info.node_id for w in self.workers])
         for rank, worker in enumerate(self.workers):
             worker.rank = rank
+        return size
 
-    def _reserve(self, size: int, kept: list[Worker]) -> None:
-        """A group of a fixed size gets its room at once; an elastic one grows actor by actor."""
-        if self._scaling.elasticity_enabled or self._reserved == size or size == 0:
+    def _reserve(self, size: int) -> None:
+        """A group of a fixed size gets its room at once."""
+        if self._reserved == size or size == 0:
             return
-        ready = self._reservation.reserve(
-            self._scaling.worker_resources, size, self._scaling.placement_strategy
-        )
+        ready = self._reservation.reserve(self._scaling, range(size))
         self._reserved = size
-        if ready is not None:
-            self._wait([ready], size, False)
+        self._wait([ready], size, False)
 
-    def _create(self, index: int) -> Any:
+    def _reserve_each(self, size: int, there: int) -> int:
+        """The new workers of an elastic group get what room there is; how many find some.
+
+        Others may have taken room since the cluster was looked at. Only ``min_workers`` wait for more.
+        """
+        if size == there:
+            return 0
+        self._rooms = [Reservation() for _ in range(there, size)]
+        refs = [
+            room.reserve(self._scaling, range(index, index + 1))
+            for index, room in zip(range(there, size), self._rooms, strict=True)
+        ]
+        placed, _ = ray.wait(refs, num_returns=len(refs), timeout=_ROOM_S)
+        least = min(self._scaling.min_workers - there, len(refs))
+        if len(placed) < least:
+            placed = self._wait_for(refs, least, size, False)
+        has_room = [ref in placed for ref in refs]
+        for room in [room for room, has in zip(self._rooms, has_room, strict=True) if not has]:
+            room.release()
+        self._rooms = [room for room, has in zip(self._rooms, has_room, strict=True) if has]
+        if len(placed) < len(refs):
+            self._note(
+                f"the group starts with {there + len(placed)} of {size} workers: "
+                "the rest of the room is in use by others"
+            )
+        return len(placed)
+
+    def _create(self, index: int, there: int) -> Any:
         scaling = self._scaling
         options = actor_options(scaling.worker_resources)
-        options.update(self._reservation.options(self._bundle(index)))
+        if scaling.elasticity_enabled:
+            options.update(self._rooms[index - there].options(0))
+        else:
+            options.update(self._reservation.options(self._bundle(index)))
         if self._runtime_env:
             options["runtime_env"] = self._runtime_env
         if scaling.accelerator_type:
             options["accelerator_type"] = scaling.accelerator_type
-        selector = scaling.label_selector
-        if isinstance(selector, list):
-            selector = selector[index % len(selector)]
+        selector = labels_of(scaling, index)
         if selector:
             options["label_selector"] = selector
         return (
@@ -121,36 +159,44 @@ class WorkerGroup:
 
     def _wait(self, refs: list[Any], size: int, placed: bool) -> list[Any]:
         """The results; says now and then what it waits for: room, or processes in their place."""
+        if refs:
+            self._wait_for(refs, len(refs), size, placed)
+        result: list[Any] = ray.get(refs)
+        return result
+
+    def _wait_for(self, refs: list[Any], count: int, size: int, placed: bool) -> list[Any]:
+        """The refs that are ready, once ``count`` are."""
         start = time.monotonic()
         next_note = start + _FIRST_NOTE_S
-        pending = refs
-        while pending:
-            _, pending = ray.wait(pending, num_returns=len(pending), timeout=0.5)
+        while True:
+            ready, pending = ray.wait(refs, num_returns=len(refs), timeout=0.5)
             self._waiting()
+            if len(ready) >= count:
+                return ready
             now = time.monotonic()
-            if pending and now > next_note:
+            if now > next_note:
                 next_note = now + _NEXT_NOTE_S
                 what = why_waiting(self._scaling, len(pending), placed)
                 self._note(f"{size - len(pending)} of {size} workers are ready; {what}.")
-            if pending and now - start > self._start_timeout_s:
+            if now - start > self._start_timeout_s:
                 what = why_waiting(self._scaling, len(pending), placed)
                 raise WorkerStartError(
                     f"{len(pending)} of {size} workers did not start within "
                     f"{self._start_timeout_s:g} s (RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S): {what}."
                 )
-        result: list[Any] = ray.get(refs)
-        return result
 
     def _drop_starting(self) -> None:
         for actor in self._starting:
             _kill(actor)
-        self._starting = []
+        for room in self._rooms:
+            room.release()
+        self._starting, self._rooms = [], []
 
     def keep(self, ranks: set[int]) -> None:
         """End the workers whose ranks are not among ``ranks``."""
         for worker in self.workers:
             if worker.rank not in ranks:
-                _kill(worker.actor)
+                _end(worker)
         self.workers = [w for w in self.workers if w.rank in ranks]
         for worker in self.workers:
             worker.fresh = False
@@ -159,8 +205,7 @@ class WorkerGroup:
         """End all workers and give their room back."""
         self.keep(set())
         self._drop_starting()
-        with contextlib.suppress(Exception):
-            self._reservation.release()
+        self._reservation.release()
         self._reserved = 0
 
     # ---- what backends use ----
@@ -218,3 +263,9 @@ def _see_gpus(all_ids: list[str], own_ids: list[str]) -> None:
 def _kill(actor: Any) -> None:
     with contextlib.suppress(Exception):
         ray.kill(actor)
+
+
+def _end(worker: Worker) -> None:
+    _kill(worker.actor)
+    if worker.room is not None:
+        worker.room.release()
