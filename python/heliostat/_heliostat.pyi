@@ -326,8 +326,6 @@ def know_actor(actor_id: ActorID, ref: ObjectRef | None = None) -> None:
 
 def kill_actor(actor_id: ActorID, no_restart: bool = True) -> None: ...
 def actor_pending_calls(actor_id: ActorID) -> int: ...
-def actor_info(actor_id: ActorID) -> ActorRow | None:
-    """What was last heard of it; no message is sent."""
 
 # --- asking the control service --------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -362,3 +363,39 @@ def test_connect_and_shutdown_of_the_helper() -> None:
     ray.shutdown()
     cluster.shutdown()
     assert not ray.is_initialized()
+
+
+@pytest.mark.contract("F3.13")
+@pytest.mark.heliostat_only("the daemon is stopped and killed by its pid")
+def test_an_argument_that_is_lost_on_its_way_is_made_again(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """The task and the actor's call that need it were sent to their worker already."""
+    cluster = make_cluster({"num_cpus": 1, "resources": {"far": 1}})
+    (far,) = cluster.worker_nodes
+
+    @ray.remote(resources={"far": 1}, max_retries=2)
+    def make() -> Any:
+        return np.full(8 * MIB, 7, dtype=np.uint8)
+
+    @ray.remote(num_cpus=0)
+    def total(array: Any) -> int:
+        return int(array.sum())
+
+    class Adder:
+        def total(self, array: Any) -> int:
+            return int(array.sum())
+
+    head = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    near = total.options(scheduling_strategy=head)
+    adder = ray.remote(Adder).options(scheduling_strategy=head).remote()
+    small = np.zeros(1, dtype=np.uint8)
+    assert ray.get([near.remote(small), adder.total.remote(small)]) == [0, 0]
+    array = make.remote()
+    ray.wait([array], fetch_local=False)
+    os.kill(far.pid, signal.SIGSTOP)
+    sums = [near.remote(array), adder.total.remote(array)]
+    assert ray.wait(sums, timeout=0.5)[0] == [], "its bytes cannot come"
+    cluster.add_node(wait=False, num_cpus=1, resources={"far": 1}, object_store_memory=STORE)
+    os.kill(far.pid, signal.SIGKILL)
+    assert ray.get(sums, timeout=50) == [7 * 8 * MIB] * 2

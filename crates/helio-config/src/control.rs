@@ -41,8 +41,8 @@ pub const DEAD_NODES_MAX: usize = 1_000;
 /// How many actors may be alive or wait; the next creation fails.
 pub const ACTORS_MAX: usize = 1_000_000;
 
-/// How many dead actors are remembered; the oldest is forgotten.
-pub const DEAD_ACTORS_MAX: usize = 10_000;
+/// How many dead actors are remembered; the oldest is forgotten. One takes about 2 kB.
+pub const DEAD_ACTORS_MAX: usize = 4_000;
 
 /// How many jobs may run; the next driver is refused.
 pub const JOBS_MAX: usize = 10_000;

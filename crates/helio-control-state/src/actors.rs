@@ -48,7 +48,7 @@ pub(crate) struct Actor {
     pub(crate) spec: ActorSpec,
     pub(crate) state: State,
     pub(crate) incarnation: u32,
-    /// The node that this incarnation was sent to; `NIL` before.
+    /// The node that this incarnation was sent to last; `NIL` before.
     pub(crate) home: NodeId,
     /// Why it, or its last incarnation, ended.
     pub(crate) cause: DeathCause,
@@ -201,6 +201,7 @@ impl Control {
             return;
         }
         actor.incarnation += 1;
+        actor.home = NodeId::NIL;
         actor.reviving = false;
         actor.cause = cause;
         actor.state = State::Waiting { since_ms: self.now_ms };
@@ -225,6 +226,8 @@ impl Control {
         actor.spec.args = Vec::new();
         actor.spec.handle = Vec::new();
         actor.spec.job_config = Vec::new();
+        actor.spec.runtime_env = String::new();
+        actor.spec.modules = Vec::new();
         let name = (actor.spec.namespace.clone(), actor.spec.name.clone());
         let owner = actor.spec.owner.worker_id;
         let strategy = actor.spec.strategy.clone();
@@ -409,12 +412,20 @@ impl Control {
         }
         let present: BTreeSet<ActorId> = running.iter().map(|one| one.actor_id).collect();
         let absent = |(id, actor): &(&ActorId, &Actor)| {
-            actor.node_id() == Some(node_id) && !present.contains(id)
+            let was_sent_here = actor.state == State::Recovering && actor.home == node_id;
+            (was_sent_here || actor.node_id() == Some(node_id)) && !present.contains(id)
         };
         let absent: Vec<ActorId> = self.actors.iter().filter(absent).map(|(id, _)| *id).collect();
         for actor_id in absent {
+            if let Some(actor) = self.actors.get_mut(&actor_id)
+                && actor.state == State::Recovering
+            {
+                // Whether it has started there, or ended, or never came, the node knows.
+                actor.state = State::Starting { node_id };
+            }
             if matches!(self.actors[&actor_id].state, State::Starting { .. }) {
-                // Perhaps the launch was lost with the connection; a node ignores one that it knows.
+                // Perhaps the launch was lost with the connection; a node ignores one that it knows, and
+                // says of one that ended that it did.
                 self.send_launch(node_id, actor_id);
             } else {
                 let lost =
@@ -424,11 +435,24 @@ impl Control {
         }
     }
 
+    /// After a restart: what was sent to no node waits for one as before.
+    pub(crate) fn resume_actors(&mut self) {
+        let unsent = |actor: &Actor| actor.state == State::Recovering && actor.home.is_nil();
+        let unsent: Vec<ActorId> =
+            self.actors.iter().filter(|(_, actor)| unsent(actor)).map(|(id, _)| *id).collect();
+        for actor_id in unsent {
+            if let Some(actor) = self.actors.get_mut(&actor_id) {
+                actor.state = State::Waiting { since_ms: self.now_ms };
+            }
+            self.wait(actor_id);
+        }
+    }
+
     /// After a restart: what no node has claimed in time is gone.
     pub(crate) fn give_up_absent(&mut self) {
         let absent = |(_, actor): &(&ActorId, &Actor)| actor.state == State::Recovering;
         let absent: Vec<ActorId> = self.actors.iter().filter(absent).map(|(id, _)| *id).collect();
-        self.place_resumed_groups();
+        self.place_resumed_groups(|_| true);
         for actor_id in absent {
             let gone = "its node did not come back after the control service had started anew";
             self.process_ended(actor_id, DeathCause::new(DeathKind::NodeDied, gone));

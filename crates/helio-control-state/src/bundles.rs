@@ -21,6 +21,22 @@ use crate::Control;
 use crate::groups::Group;
 use crate::placing::Promised;
 
+/// What nodes were asked to hold before this service started anew.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Which try it was.
+    pub(crate) number: u32,
+    pub(crate) plan: BTreeMap<u32, NodeId>,
+}
+
+impl Asked {
+    /// The one node that was asked, if it was one: it was to use the bundles at once.
+    pub(crate) fn node_id(&self) -> Option<NodeId> {
+        let first = self.plan.values().next().copied();
+        first.filter(|first| self.plan.values().all(|at| at == first))
+    }
+}
+
 /// Nodes are asked to hold bundles.
 #[derive(Debug)]
 pub(crate) struct Trying {
@@ -85,7 +101,9 @@ impl Control {
         let plan: BTreeMap<u32, NodeId> = plan.into_iter().collect();
         let nodes: BTreeSet<NodeId> = plan.values().copied().collect();
         let number = group.attempts;
+        let asked = Asked { number, plan: plan.clone() };
         group.trying = Some(Trying { number, plan, open: nodes.clone(), is_committing: false });
+        self.persist_asked(group_id, &asked);
         for node_id in nodes {
             self.promise_bundles(node_id, group_id);
             self.send_step(node_id, group_id);
@@ -231,6 +249,7 @@ impl Control {
             let tries = group.trying.as_ref().is_some_and(|t| t.nodes().contains(&node_id));
             !group.is_removed && (tries || group.places.values().any(|at| *at == node_id))
         };
+        self.place_resumed_groups(|asked| asked.is_some_and(|a| a.node_id() == Some(node_id)));
         let touched: Vec<PlacementGroupId> =
             self.groups.all.values().filter(touched).map(|group| group.spec.group_id).collect();
         for group_id in touched {
@@ -257,21 +276,31 @@ impl Control {
         }
     }
 
-    /// After a restart: a group of which this node alone holds every bundle was placed, though that was
-    /// not durable yet.
+    /// After a restart: what this node alone was asked to hold is placed if it does, though that was not
+    /// durable yet, and waits for room if it does not.
     fn adopt(&mut self, node_id: NodeId, held: &[HeldBundle]) {
-        let mut numbers: BTreeMap<PlacementGroupId, BTreeSet<u32>> = BTreeMap::new();
-        for one in held.iter().filter(|one| one.committed) {
-            numbers.entry(one.group_id).or_default().insert(one.bundle);
-        }
-        for (group_id, numbers) in numbers {
+        let of_node = |group: &Group| group.asked.as_ref().and_then(Asked::node_id);
+        let asked = self.groups.all.values().filter(|group| of_node(group) == Some(node_id));
+        let asked: Vec<PlacementGroupId> = asked.map(|group| group.spec.group_id).collect();
+        for group_id in asked {
             let Some(group) = self.group_mut(group_id) else { continue };
-            let is_whole = numbers.len() == group.spec.bundles.len();
-            if is_whole && group.places.is_empty() && group.trying.is_none() {
-                group.places = numbers.into_iter().map(|number| (number, node_id)).collect();
-                self.no_longer_queued(group_id);
+            let Some(Asked { number, plan }) = group.asked.take() else { continue };
+            let is_held = |bundle: &u32| {
+                held.iter().any(|one| {
+                    (one.group_id, one.bundle, one.attempt) == (group_id, *bundle, number)
+                        && one.committed
+                })
+            };
+            if plan.keys().all(is_held) {
+                group.places.extend(plan);
                 self.persist_places_soon(group_id);
+            }
+            if self.group(group_id).is_some_and(Group::is_placed) {
                 self.group_is_placed(group_id);
+            } else {
+                // Its registration ends with a look at the queue.
+                self.queue_group(group_id);
+                self.explain_group_now(group_id);
             }
         }
     }

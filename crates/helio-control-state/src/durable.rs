@@ -6,6 +6,7 @@
 //! | `a/` actor id | its `ActorSpec` | when it is created; deleted when it is dead |
 //! | `g/` group id | its `GroupSpec` | when it is created; deleted when it is removed |
 //! | `h/` group id | its `GroupInfo`, for the nodes of its bundles | when they are placed or lost; deleted likewise |
+//! | `t/` group id | its `GroupInfo`, for the nodes that were asked last and how often some were | before they are asked; deleted when it is removed |
 //! | `i/` actor id | its `ActorInfo`, for incarnation and node | when it is created, restarted or sent to a node; deleted likewise |
 //! | `j/` job id | its `JobInfo` | when it begins and ends; deleted when it is forgotten |
 //! | `k/` namespace length (4 bytes, big-endian), namespace, key | the value | at each put; deleted at each delete |
@@ -18,6 +19,7 @@ use helio_proto::{decode, encode};
 use helio_types::{ActorId, DeathCause, DeathKind, JobId, NodeId, PlacementGroupId};
 
 use crate::actors::{Actor, State};
+use crate::bundles::Asked;
 use crate::groups::Group;
 use crate::{Action, Control};
 
@@ -94,6 +96,19 @@ impl Control {
         self.soon.extend(change);
     }
 
+    /// Before the nodes are asked: after a restart they are waited for, and answers of before are known as
+    /// such.
+    pub(crate) fn persist_asked(&mut self, group_id: PlacementGroupId, asked: &Asked) {
+        let place = |(bundle, id): (&u32, &NodeId)| Place { bundle: *bundle, node_id: *id };
+        let info = GroupInfo {
+            spec: GroupSpec { group_id, ..GroupSpec::default() },
+            attempts: asked.number,
+            places: asked.plan.iter().map(place).collect(),
+            ..GroupInfo::default()
+        };
+        self.persist(Change { key: key(b"t/", &group_id.0), value: Some(encode(&info)) });
+    }
+
     fn places_of(&self, group_id: PlacementGroupId) -> Option<Change> {
         let group = self.group(group_id)?;
         let places =
@@ -106,6 +121,7 @@ impl Control {
     pub(crate) fn forget_group(&mut self, group_id: PlacementGroupId) {
         self.persist(Change { key: key(b"g/", &group_id.0), value: None });
         self.persist(Change { key: key(b"h/", &group_id.0), value: None });
+        self.persist(Change { key: key(b"t/", &group_id.0), value: None });
     }
 
     pub(crate) fn persist_job(&mut self, job: &JobInfo) {
@@ -151,6 +167,7 @@ impl Control {
         } else {
             control.begin_recovery();
             control.resume_groups();
+            control.resume_actors();
             for node_id in gone {
                 let sentence = "the node it ran on is gone: its daemon died and was started again";
                 control.node_gone(*node_id, &DeathCause::new(DeathKind::NodeDied, sentence));
@@ -193,6 +210,16 @@ impl Control {
                 let known = info.places.iter().filter(|place| (place.bundle as usize) < n_bundles);
                 group.places = known.map(|place| (place.bundle, place.node_id)).collect();
                 group.took_ms = Some(0);
+            }
+            b"t/" => {
+                // In the order of keys every `g/` comes before any `t/`.
+                let info: GroupInfo = decode(&value).ok()?;
+                let group = self.groups.all.get_mut(&info.spec.group_id)?;
+                let n_bundles = group.spec.bundles.len();
+                let known = info.places.iter().filter(|place| (place.bundle as usize) < n_bundles);
+                let plan = known.map(|place| (place.bundle, place.node_id)).collect();
+                group.attempts = info.attempts;
+                group.asked = Some(Asked { number: info.attempts, plan });
             }
             b"i/" => {
                 // In the order of keys every `a/` comes before any `i/`.

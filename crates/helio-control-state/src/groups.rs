@@ -26,7 +26,7 @@ use helio_types::{ActorId, DeathCause, DeathKind, JobId, NodeId, PlacementGroupI
 
 use crate::Control;
 use crate::actors::State;
-use crate::bundles::Trying;
+use crate::bundles::{Asked, Trying};
 use crate::requests::Asker;
 
 /// A placement group.
@@ -38,6 +38,8 @@ pub(crate) struct Group {
     pub(crate) places: BTreeMap<u32, NodeId>,
     /// Nodes are asked to hold the other bundles.
     pub(crate) trying: Option<Trying>,
+    /// After a restart: who was asked last, and may hold its bundles.
+    pub(crate) asked: Option<Asked>,
     /// How often nodes were asked.
     pub(crate) attempts: u32,
     since_ms: u64,
@@ -81,6 +83,7 @@ impl Group {
             is_removed: false,
             places: BTreeMap::new(),
             trying: None,
+            asked: None,
             attempts: 0,
             since_ms,
             took_ms: None,
@@ -294,8 +297,8 @@ impl Control {
         }
     }
 
-    /// After a restart: what had places keeps them until its nodes say otherwise. Of the rest some node
-    /// may hold all ([`Control::adopt`]): it waits until the nodes had time to say so.
+    /// After a restart: what had places keeps them until its nodes say otherwise. Where a single node was
+    /// asked for the rest it may hold that ([`Control::adopt`]), and is waited for.
     pub(crate) fn resume_groups(&mut self) {
         let members: Vec<ActorId> = self.actors.keys().copied().collect();
         for actor_id in members {
@@ -303,19 +306,33 @@ impl Control {
         }
         let creators = self.groups.all.values().map(|group| group.spec.creator);
         self.groups.creators = creators.filter(|id| self.actors.contains_key(id)).collect();
-        for group in self.groups.all.values_mut().filter(|group| !group.is_placed()) {
-            "the control service has started anew and waits for its nodes"
-                .clone_into(&mut group.why);
+        for group in self.groups.all.values_mut() {
+            let is_placed = group.is_placed();
+            // What several nodes were asked for is durable as soon as they may use it.
+            group.asked =
+                group.asked.take().filter(|asked| !is_placed && asked.node_id().is_some());
+            if group.asked.is_some() {
+                "the control service has started anew and waits for its node"
+                    .clone_into(&mut group.why);
+            }
         }
+        self.place_resumed_groups(|asked| asked.is_none());
     }
 
-    /// The nodes have had that time.
-    pub(crate) fn place_resumed_groups(&mut self) {
-        let waits =
-            |group: &&Group| !group.is_removed && group.trying.is_none() && !group.is_placed();
+    /// Groups without all of their places whose node of before is not waited for (any more).
+    pub(crate) fn place_resumed_groups(&mut self, is_due: impl Fn(Option<&Asked>) -> bool) {
+        let waits = |group: &&Group| {
+            !group.is_removed
+                && group.trying.is_none()
+                && !group.is_placed()
+                && is_due(group.asked.as_ref())
+        };
         let open: Vec<PlacementGroupId> =
             self.groups.all.values().filter(waits).map(|group| group.spec.group_id).collect();
         for group_id in open {
+            if let Some(group) = self.group_mut(group_id) {
+                group.asked = None;
+            }
             if !self.groups.queued.contains_key(&group_id) {
                 self.wait_for_room(group_id);
             }

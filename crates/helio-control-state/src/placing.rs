@@ -250,6 +250,7 @@ impl Control {
             let text = self.why_shape(shape, &queue.strategy);
             let of_group = self.why_group_of(&queue.strategy).is_some();
             let hopeless = !of_group
+                && self.recovering_until_ms.is_none()
                 && matches!(
                     place(&self.views, None, &shape.0, &queue.strategy, 0, &[]),
                     Placement::Infeasible(_)

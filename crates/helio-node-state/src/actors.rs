@@ -11,7 +11,7 @@ use helio_types::{
 };
 
 use crate::leases::ClassKey;
-use crate::limits::ACTOR_PLACEMENT_MS_MAX;
+use crate::limits::{ACTOR_PLACEMENT_MS_MAX, ACTORS_ENDED_MAX};
 use crate::pool::{Demand, Use};
 use crate::timers::Timer;
 use crate::{Conn, Node};
@@ -53,6 +53,10 @@ impl Actor {
 pub(crate) struct Actors {
     all: BTreeMap<ActorKey, Actor>,
     queued: VecDeque<ActorKey>,
+    /// The latest that ended here, and why: the news may be lost with a connection, and what has ended is
+    /// not begun once more.
+    ended: BTreeMap<ActorKey, DeathCause>,
+    ended_order: VecDeque<ActorKey>,
 }
 
 impl Actors {
@@ -109,6 +113,19 @@ impl Actors {
         self.queued.iter().filter_map(|key| self.all.get(key)).map(|actor| &actor.launch.spec)
     }
 
+    fn remember(&mut self, key: ActorKey, cause: &DeathCause) {
+        // Without what may be large.
+        let cause = DeathCause { error: Vec::new(), log_tail: String::new(), ..cause.clone() };
+        if self.ended.insert(key, cause).is_none() {
+            self.ended_order.push_back(key);
+        }
+        if self.ended_order.len() > ACTORS_ENDED_MAX
+            && let Some(oldest) = self.ended_order.pop_front()
+        {
+            self.ended.remove(&oldest);
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty() && self.queued.is_empty()
@@ -120,6 +137,10 @@ impl Node {
         let key = (launch.spec.actor_id, launch.incarnation);
         if self.actors.all.contains_key(&key) {
             return;
+        }
+        if let Some(cause) = self.actors.ended.get(&key).cloned() {
+            let ended = ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry: false };
+            return self.tell_control(ended);
         }
         let (need, strategy) = (&launch.spec.placement_resources, &launch.spec.strategy);
         let total = self.ledger.total();
@@ -264,14 +285,15 @@ impl Node {
     pub(crate) fn actor_gone(&mut self, key: ActorKey, cause: DeathCause, cpu_was_lent: bool) {
         let Some(actor) = self.actors.all.remove(&key) else { return };
         self.actors.queued.retain(|other| *other != key);
+        let mut known = actor.cause.unwrap_or_else(|| cause.clone());
+        known.pid = cause.pid;
+        self.actors.remember(key, &known);
         if !matches!(actor.place, Place::Queued) {
             let strategy = &actor.launch.spec.strategy;
             self.ledger.give_back(&actor.launch.assigned, strategy, cpu_was_lent);
             self.end_bundles();
         }
         if !actor.is_reported {
-            let mut known = actor.cause.unwrap_or_else(|| cause.clone());
-            known.pid = cause.pid;
             self.tell_control(ActorEnded {
                 actor_id: key.0,
                 incarnation: key.1,

@@ -49,6 +49,9 @@ pub const VIEW_LAG_MS_MAX: u64 = 500;
 /// How long an actor that was placed here waits for room before the placement is given back.
 pub const ACTOR_PLACEMENT_MS_MAX: u64 = 500;
 
+/// How many ended actors are remembered with their cause; the oldest are forgotten.
+pub const ACTORS_ENDED_MAX: usize = 4_000;
+
 /// How often the control service is asked about a placement group that requests wait for and that no
 /// node seems to hold.
 pub const GROUP_ASK_MS: u64 = 1_000;

@@ -266,8 +266,12 @@ impl Owner {
     }
 
     pub(crate) fn know_actor(&mut self, id: ActorId, handle: Option<ObjectId>) {
-        let actor = self.actors.entry(id).or_default();
-        actor.handle = actor.handle.or(handle);
+        // **LIMIT-1** Of one behind a weak handle nothing is known until it is called; nobody says when such
+        // a handle is dropped.
+        if handle.is_some() {
+            let actor = self.actors.entry(id).or_default();
+            actor.handle = actor.handle.or(handle);
+        }
     }
 
     /// The last handle anywhere is gone.

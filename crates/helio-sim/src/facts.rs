@@ -86,8 +86,6 @@ impl Facts {
                     || self.processes_died()
                     || self.starts_failed > 0
                     || self.owners_ended > 0
-                    // It takes actors that had not started when the service did for dead.
-                    || self.control_restarts > 0
             }
             ErrorKind::ActorUnavailable => {
                 self.processes_died() || !self.actors_ended.is_empty() || self.links_cut > 0

@@ -83,7 +83,6 @@ impl State {
                 {
                     self.read_last_words(address.worker_id);
                 }
-                self.actor_infos.insert(info.actor_id, info.clone());
                 self.apply(Event::ActorUpdate { info: Box::new(info) });
             }
             NodeToClient::Notice(notice) => {
@@ -183,7 +182,6 @@ impl State {
             }
             Some(Asked::News) => {
                 if let ControlResponse::Actor(info) = response {
-                    self.actor_infos.insert(info.actor_id, info.clone());
                     self.apply(Event::ActorUpdate { info: Box::new(info) });
                 }
             }

@@ -244,7 +244,6 @@ impl State {
             urgent: false,
             force_exit: false,
             on_cancel: None,
-            actor_infos: IdMap::default(),
             next_request: 0,
             next_id: u64::from_le_bytes(seed_of(address.worker_id)),
             watched: std::collections::HashSet::new(),

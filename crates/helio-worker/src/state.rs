@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use helio_owner_state::{Action, Event, IdMap, Owner};
-use helio_proto::control::{ActorInfo, ControlResponse};
+use helio_proto::control::ControlResponse;
 use helio_proto::inspect::Inspected;
 use helio_proto::node::{JobConfig, LogLine, NodeToClient, Notice, Registered};
 use helio_proto::peer::Template;
@@ -118,7 +118,6 @@ pub(crate) struct State {
     pub(crate) force_exit: bool,
     /// Told of cancellations of running calls, on the thread that reads them.
     pub(crate) on_cancel: Option<CancelHook>,
-    pub(crate) actor_infos: IdMap<ActorId, ActorInfo>,
     pub(crate) next_request: u64,
     pub(crate) next_id: u64,
     pub(crate) watched: HashSet<ObjectId>,

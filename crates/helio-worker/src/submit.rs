@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use helio_owner_state::actor::{Creation, handle_object};
 use helio_owner_state::{Event, Owner, Target, TaskSpec};
-use helio_proto::control::{ActorInfo, ActorSpec, ControlRequest, ControlResponse};
+use helio_proto::control::{ActorSpec, ControlRequest, ControlResponse};
 use helio_proto::node::LeaseClass;
 use helio_proto::peer::{STREAMING, Template};
 use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId};
@@ -167,12 +167,6 @@ impl Runtime {
             .owner
             .actor(&actor)
             .map_or(0, helio_owner_state::actor::Actor::pending_calls)
-    }
-
-    /// What was published last of an actor.
-    #[must_use]
-    pub fn actor_info(&self, actor: ActorId) -> Option<ActorInfo> {
-        self.state.lock().actor_infos.get(&actor).cloned()
     }
 
     /// Ends an actor.

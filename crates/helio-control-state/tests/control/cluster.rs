@@ -298,6 +298,32 @@ fn a_restart_of_the_service_loses_nothing() {
     assert_eq!(desk.start_job(1, 9).job_id, job(2), "job ids are never given twice");
 }
 
+/// STATE-2: neither is one that was not alive yet, though it may not be restarted.
+#[test]
+fn what_had_not_started_starts_after_a_restart_of_the_service() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.create(ActorSpec { detached: true, name: "a".into(), ..spec(1, 1) });
+    desk.restart();
+    desk.register(1, &[]);
+    assert_eq!(desk.launches(), []);
+    desk.register(2, CPUS);
+    assert_eq!(desk.launches(), [(2, 1, 0)], "it was sent nowhere before");
+    desk.restart();
+    desk.register(1, &[]);
+    desk.register(3, CPUS);
+    assert_eq!(desk.launches(), [], "the second node may have it");
+    desk.register(2, CPUS);
+    assert_eq!(desk.launches(), [(2, 1, 0)], "it is asked, and ignores what it knows");
+    desk.pass(11_000, &[1, 2, 3]);
+    desk.started(2, 1, 0);
+    assert_eq!((desk.info(1).phase, desk.info(1).restarts), (ActorPhase::Alive as u32, 0));
+    desk.restart();
+    desk.register(1, &[]);
+    desk.register(2, CPUS);
+    desk.ended(2, 1, 0, DeathKind::Signaled);
+    assert_eq!(desk.info(1).phase, ActorPhase::Dead as u32, "it had ended meanwhile");
+}
+
 #[test]
 fn what_lived_on_the_head_itself_is_made_anew_at_once() {
     let mut desk = Desk::with_driver(4.0);

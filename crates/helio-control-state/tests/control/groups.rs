@@ -276,11 +276,35 @@ fn a_group_that_waited_waits_on_after_a_restart() {
     desk.restart();
     desk.register(1, TWO);
     desk.register(2, TWO);
+    assert_eq!(desk.orders(), []);
     desk.register(3, &[("CPU", 8.0)]);
-    assert_eq!(desk.orders(), [], "some node that is not back yet may hold it");
-    desk.pass(11_000, &[1, 2, 3]);
+    assert_eq!(desk.orders(), [('O', 3, vec![0])], "no node was asked for it before");
+}
+
+/// STATE-2: the one node that was asked is waited for, and no longer.
+#[test]
+fn a_group_that_was_asked_for_is_placed_when_its_node_is_back() {
+    let mut desk = desk();
+    let spec = wanted(1, GroupStrategy::StrictPack, &[1.0]);
+    desk.make(GroupSpec { detached: true, ..spec });
+    let on = desk.orders()[0].1;
+    desk.restart();
+    desk.register(3 - on, TWO);
+    assert_eq!(desk.orders(), [], "the other one may hold it");
+    desk.register(on, TWO);
     let orders = desk.orders();
-    assert_eq!(orders, [('O', 3, vec![0])]);
+    assert!(matches!(orders[..], [('O', _, _)]), "it does not: {orders:?}");
+    let again = orders[0].1;
+    desk.held(again, 1, 1, true);
+    assert_eq!(desk.phase(1), GroupPhase::Pending, "an answer to the try of before");
+    desk.held(again, 1, 2, true);
+    assert_eq!(desk.phase(1), GroupPhase::Created);
+    desk.restart();
+    desk.pass(11_000, &[]);
+    desk.register(1, TWO);
+    assert_eq!(desk.orders(), [('O', 1, vec![0])], "its node never came back");
+    desk.remove(1);
+    assert!(!desk.disk.keys().any(|key| key.ends_with(&group(1).0)), "LIMIT-1");
 }
 
 #[test]

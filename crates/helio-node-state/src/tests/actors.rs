@@ -168,3 +168,24 @@ fn detached_actors_outlive_their_job_and_others_do_not() {
     world.feed(stop(detached, false));
     world.assert_nothing_leaked();
 }
+
+/// STATE-2: the news of its end may be lost with the connection to the control service, which then sends
+/// the launch again.
+#[test]
+fn an_actor_that_has_ended_is_not_begun_again() {
+    let mut world = World::new(&[("CPU", 4.0)]);
+    world.driver();
+    let actor_id = world.launch(1, 1, &[("CPU", 1.0)], false);
+    let conn = world.actor_conn(actor_id).unwrap();
+    world.say(conn, ready(actor_id));
+    let worker_id = world.worker_at(conn);
+    world.worker_ends(worker_id, Exit::Code(7));
+    world.pass(0);
+    assert_eq!(world.actor_ended(actor_id).unwrap().cause.code, 7);
+    world.sent.clear();
+    world.launch(1, 1, &[("CPU", 1.0)], false);
+    assert_eq!(world.actor_conn(actor_id), None);
+    let ended = world.actor_ended(actor_id).unwrap();
+    assert_eq!((ended.cause.kind, ended.cause.code, ended.retry), (DeathKind::Exited, 7, false));
+    assert_eq!(world.cpus_free(), 4.0);
+}

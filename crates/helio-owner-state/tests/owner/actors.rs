@@ -100,3 +100,11 @@ fn a_borrowed_handle_leaves_nothing_behind() {
     play.drop_ref(handle, &["w5: RemoveBorrow t0.0 as 1"]);
     play.is_empty();
 }
+
+/// LIMIT-1
+#[test]
+fn an_actor_that_was_looked_up_and_not_called_leaves_nothing_behind() {
+    let mut play = Play::new();
+    play.check(Event::KnowActor { actor: actor(), handle: None }, &[]);
+    play.is_empty();
+}

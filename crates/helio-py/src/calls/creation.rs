@@ -15,7 +15,7 @@ use crate::codec::args::{Passed, pack};
 use crate::gil::{GilSite, detached};
 use crate::ids::ActorID;
 use crate::object_ref::ObjectRef;
-use crate::{errors, rows, session};
+use crate::{errors, session};
 
 /// A fresh id.
 #[pyfunction]
@@ -154,14 +154,4 @@ pub(crate) fn actor_pending_calls(
     actor_id: &Bound<'_, ActorID>,
 ) -> PyResult<usize> {
     Ok(session::active(py)?.runtime.actor_pending_calls(ActorID::id(actor_id)))
-}
-
-/// What was last heard of an actor.
-#[pyfunction]
-pub(crate) fn actor_info<'py>(
-    py: Python<'py>,
-    actor_id: &Bound<'py, ActorID>,
-) -> PyResult<Option<Bound<'py, PyDict>>> {
-    let info = session::active(py)?.runtime.actor_info(ActorID::id(actor_id));
-    info.map(|info| rows::actor(py, &info)).transpose()
 }

@@ -16,7 +16,7 @@ mod task_caller;
 pub(crate) use actor_handle::ActorHandleBase;
 pub(crate) use actor_method::ActorMethod;
 pub(crate) use creation::{
-    actor_info, actor_pending_calls, create_actor, expect, kill_actor, know_actor, new_actor_id,
+    actor_pending_calls, create_actor, expect, kill_actor, know_actor, new_actor_id,
 };
 pub(crate) use extra::Extra;
 pub(crate) use method_slot::MethodSlot;
