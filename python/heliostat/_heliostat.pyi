@@ -313,7 +313,9 @@ class ActorMethod:
         """`slot.on_bind(self, args, kwargs)`."""
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
-def expect(runtime_env: str, workers: int, wait: float | None = None) -> None:
+def expect(
+    runtime_env: str, workers: int, modules: Sequence[str], wait: float | None = None
+) -> None:
     """Work in this environment comes soon: have workers started ahead. Waits for the first of them, at
     most `wait` seconds; promises nothing."""
 

@@ -2,7 +2,8 @@
 //! modules loaded, from which workers are forked in milliseconds instead of loading them each.
 //!
 //! An actor whose code imports such modules waits for that process. A lease takes a worker from it only
-//! when it is ready: whether its tasks use the modules is not known.
+//! when it is ready: whether its tasks use the modules is not known. A driver that is likely to make such
+//! actors says so when it joins, so that the modules are there when it does.
 
 use std::collections::BTreeSet;
 
@@ -47,8 +48,10 @@ pub(crate) struct Loaded {
     asked: Vec<Asked>,
     /// What was asked for, in that order.
     modules: Vec<String>,
-    /// Who expects to use them.
+    /// Who uses them.
     jobs: BTreeSet<JobId>,
+    /// Who said that it may come to use them.
+    expecting: BTreeSet<JobId>,
     pub(crate) is_ready: bool,
     used_at: u64,
 }
@@ -61,6 +64,7 @@ impl Node {
         }
         let key = (job_id, expect.runtime_env);
         self.start_ahead(&key, expect.workers.min(WORKERS_AHEAD_MAX) as usize);
+        self.load_ahead(&key, &expect.modules);
         let (asked, request_id) = (&mut self.loaded.asked, expect.request_id);
         if request_id == 0 {
             return;
@@ -87,25 +91,36 @@ impl Node {
             return false;
         }
         let wants = match demand {
-            Demand::Lease(_) => self.loaded.is_ready && self.loaded.jobs.contains(&key.0),
+            Demand::Lease(_) => {
+                let Loaded { jobs, expecting, is_ready, .. } = &self.loaded;
+                *is_ready && (jobs.contains(&key.0) || expecting.contains(&key.0))
+            }
             Demand::Actor(actor) => {
                 let modules = self.actors.modules(actor).to_vec();
-                self.load(key.0, &modules);
+                self.load(&modules);
                 !modules.is_empty()
             }
         };
         if wants {
+            self.loaded.jobs.insert(key.0);
             self.loaded.used_at = self.now;
         }
         wants
     }
 
-    fn load(&mut self, job_id: JobId, modules: &[String]) {
-        let loaded = &mut self.loaded;
-        if modules.is_empty() {
+    /// What is expected need not come: the modules are let go of where nobody uses them for long.
+    fn load_ahead(&mut self, key: &PoolKey, modules: &[String]) {
+        if modules.is_empty() || reads_at_load(&key.1) {
             return;
         }
-        loaded.jobs.insert(job_id);
+        self.load(modules);
+        self.loaded.expecting.insert(key.0);
+        self.loaded.used_at = self.now;
+        self.timers.set(self.now + LOADED_IDLE_MS_MAX, Timer::Unload);
+    }
+
+    fn load(&mut self, modules: &[String]) {
+        let loaded = &mut self.loaded;
         let before = loaded.modules.len();
         for module in modules {
             if !loaded.modules.contains(module) && loaded.modules.len() < MODULES_MAX {
@@ -119,6 +134,7 @@ impl Node {
     }
 
     pub(crate) fn job_expects_nothing(&mut self, job_id: JobId) {
+        self.loaded.expecting.remove(&job_id);
         if self.loaded.jobs.remove(&job_id) && self.loaded.jobs.is_empty() {
             self.loaded.used_at = self.now;
             self.timers.set(self.now + LOADED_IDLE_MS_MAX, Timer::Unload);

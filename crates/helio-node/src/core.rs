@@ -494,7 +494,12 @@ impl Daemon {
             Answer::Exited { .. } | Answer::Loaded => {}
         }
         match answer {
-            Answer::Loaded => self.apply(Event::Loaded { is_ready: true }),
+            Answer::Loaded => {
+                if let Some(zygote) = self.zygote(kind) {
+                    zygote.has_loaded();
+                }
+                self.apply(Event::Loaded { is_ready: true });
+            }
             Answer::Started { worker_id, pid } => {
                 self.processes.started(worker_id, pid);
                 self.apply(Event::WorkerStarted { worker_id, pid });

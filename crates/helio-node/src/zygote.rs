@@ -27,7 +27,8 @@ use tokio::sync::mpsc;
 use crate::core::{Input, Inputs};
 
 /// One that lived shorter did not live; after so many of those in a row it is started only when it is
-/// needed, and not more often than once in this time.
+/// needed, and not more often than once in this time. One that dies while it loads modules is not
+/// started again: workers start without them.
 const LIFE_MIN: Duration = Duration::from_secs(1);
 const STILLBORN_MAX: u32 = 3;
 
@@ -66,6 +67,8 @@ pub(crate) struct Zygote {
     unanswered: HashSet<WorkerId>,
     generation: u64,
     started_at: Instant,
+    /// It was told to load modules and has not answered.
+    is_loading: bool,
     stillborn: u32,
 }
 
@@ -112,6 +115,7 @@ impl Zygote {
             unanswered: HashSet::new(),
             generation: 0,
             started_at: Instant::now(),
+            is_loading: false,
             stillborn: 0,
         };
         zygote.restart();
@@ -136,12 +140,17 @@ impl Zygote {
         self.send_modules();
     }
 
-    fn send_modules(&self) {
+    fn send_modules(&mut self) {
+        self.is_loading = true;
         let json = serde_json::json!({ "load": self.modules }).to_string().into_bytes();
         if let Ok(running) = &self.running {
             // One that has just ended is started again, and told again.
             let _ = running.requests.send(Request { json, streams: None });
         }
+    }
+
+    pub(crate) fn has_loaded(&mut self) {
+        self.is_loading = false;
     }
 
     /// Whether it can be asked; one that cannot live is not.
@@ -210,11 +219,12 @@ impl Zygote {
             return Vec::new();
         }
         self.stillborn = if self.started_at.elapsed() > LIFE_MIN { 0 } else { self.stillborn + 1 };
-        if self.stillborn < STILLBORN_MAX {
+        // What it died of is in the modules, as far as anybody knows.
+        if self.stillborn < STILLBORN_MAX && !self.is_loading {
             self.restart();
         } else {
             let words = self.last_words();
-            self.running = Err(format!("the process that forks workers ends at once: {words}"));
+            self.running = Err(format!("the process that forks workers cannot live: {words}"));
         }
         let mut lost: Vec<WorkerId> = self.unanswered.drain().collect();
         lost.sort_unstable();

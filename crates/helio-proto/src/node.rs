@@ -146,6 +146,8 @@ messages! {
         2 workers: u32,
         /// Not 0: to be answered with [`Expected`] when one of the workers is there, or cannot be.
         3 request_id: u64,
+        /// Modules that actors and tasks of this driver are likely to use.
+        4 modules: Vec<String>,
     }
 
     pub enum ClientToNode {

@@ -67,13 +67,14 @@ impl Runtime {
         }
     }
 
-    /// Has the daemon start workers ahead for a runtime environment (JSON). Waits for the first of them,
+    /// Has the daemon make ready what is expected. Waits for the first of the workers that it starts,
     /// not longer than `wait`.
-    pub fn expect(&self, runtime_env: String, workers: u32, wait: Option<Duration>) {
+    pub fn expect(&self, mut expect: Expect, wait: Option<Duration>) {
         let request_id = {
             let mut state = self.settled();
             let request_id = if wait.is_some() { state.request() } else { 0 };
-            state.tell_node(Expect { runtime_env, workers, request_id }.into());
+            expect.request_id = request_id;
+            state.tell_node(expect.into());
             state.flush();
             request_id
         };

@@ -1,7 +1,7 @@
 """Modules that take seconds to load: workers are forked from a process that has them already.
 
-Which those are is seen from what a class's code names; a library that knows better says so with the
-option ``_preload`` of its actors.
+Which those are is seen from what the code of an actor's class names, or, when a driver joins, that of its
+script; a library that knows better says so with the option ``_preload`` of its actors.
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ def mentioned(cls: type) -> list[str]:
     module = sys.modules.get(cls.__module__)
     if module is None or cls.__module__.partition(".")[0] in ("heliostat", "ray"):
         return []
-    return sorted(_large(_names(cls, vars(module).values())))
+    return sorted(_large(_names((cls, *vars(cls).values(), *list(vars(module).values())))))
 
 
-def _names(cls: type, values: Iterable[Any]) -> Iterator[str]:
-    for value in (cls, *vars(cls).values(), *list(values)):
+def expected() -> list[str]:
+    """The large modules that this program's own code mentions, as far as it has been run."""
+    main = sys.modules.get("__main__")
+    return [] if main is None else sorted(_large(_names(list(vars(main).values()))))
+
+
+def _names(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
         if isinstance(value, ModuleType):
             yield value.__name__
         elif isinstance(value, FunctionType):

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
-from heliostat.core import auth, daemon, settings
+from heliostat.core import auth, daemon, preload, settings
 from heliostat.core.daemon import Daemon, NodeAddress, NodeOptions
 from heliostat.core.job import JobConfig, driver_code
 from heliostat.core.runtime_env import to_json
@@ -151,7 +151,7 @@ def _connect(
     # The first call comes at once, mostly; and who makes it where everything has just been started
     # takes the time for that of a call.
     wait = FIRST_WORKER_S if owned else None
-    _heliostat.expect(environment, WORKERS_AHEAD, wait)
+    _heliostat.expect(environment, WORKERS_AHEAD, preload.expected(), wait)
 
 
 def end() -> None:

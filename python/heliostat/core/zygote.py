@@ -18,7 +18,6 @@ started afresh instead, as ``zygote.py worker``, which takes longer.
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import re
@@ -35,9 +34,7 @@ _PACKAGE_PATH = os.path.dirname(os.path.dirname(_HERE))
 
 _MESSAGE_MAX = 1 << 20
 
-# What a library loads at the first use of its main parts, by the library: loaded when nothing else is
-# to be done.
-_LATER = {"torch": ("torch.distributed", "torch._dynamo")}
+# How long nobody has wanted a worker before time is taken to load what they are likely to load.
 _LATER_MS = 1_500
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -52,6 +49,7 @@ class Zygote:
         self.channel = channel
         self.children: set[int] = set()
         self.later: list[str] = []
+        self.has_forked = False
         # A signal's handler runs between two bytecodes of whatever is being done; here it only fills
         # this pipe, and the loop reaps when it comes round.
         self.wake_read, self.wake_write = os.pipe()
@@ -68,9 +66,10 @@ class Zygote:
         poll.register(self.channel, select.POLLIN)
         poll.register(self.wake_read, select.POLLIN)
         while True:
-            ready = [fd for fd, _ in poll.poll(_LATER_MS if self.later else None)]
+            has_time = self.later and self.has_forked
+            ready = [fd for fd, _ in poll.poll(_LATER_MS if has_time else None)]
             if not ready:
-                _load([self.later.pop(0)])
+                self.load([self.later[0]], self.later[1:])
             if self.wake_read in ready:
                 self.reap()
             if self.channel.fileno() in ready:
@@ -122,17 +121,19 @@ class Zygote:
             os.close(fd)
         if pid > 0:
             self.children.add(pid)
+            self.has_forked = True
             # The child does the same; whoever comes first.
             with contextlib.suppress(OSError):
                 os.setpgid(pid, pid)
             self.send({"worker_id": request["worker_id"], "pid": pid})
         return None
 
-    def load(self, modules: list[str]) -> None:
-        """Import modules for all workers to come."""
-        loaded = _load(modules)
-        later = [name for module in loaded for name in _LATER.get(module, ())]
-        self.later = [name for name in later if name not in sys.modules]
+    def load(self, modules: list[str], later: list[str] | None = None) -> None:
+        """Import modules for all workers to come, and `later` when there is time."""
+        from heliostat.core import loading
+
+        loaded = loading.load(modules)
+        self.later = loading.later(loaded) if later is None else later
         self.send({"loaded": loaded})
 
     def send(self, message: dict[str, Any]) -> None:
@@ -220,33 +221,6 @@ def _work() -> None:
     worker_main.main()
 
 
-def _load(modules: list[str]) -> list[str]:
-    """Import modules; those that cannot be are left to the workers, who say why."""
-    import importlib
-    import traceback
-
-    loaded = []
-    for name in modules:
-        try:
-            importlib.import_module(name)
-            loaded.append(name)
-        except BaseException:
-            traceback.print_exc()
-    # Some libraries start threads as they are loaded, which they end before a fork and start again at
-    # their next use. This one is for them.
-    if (pid := os.fork()) == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
-    _freeze()
-    return loaded
-
-
-def _freeze() -> None:
-    """What is loaded now lives for ever; a collection in a child must not touch its shared pages."""
-    gc.collect()
-    gc.freeze()
-
-
 def _ignore(_signum: int, _frame: object) -> None:
     pass
 
@@ -255,7 +229,9 @@ def _preload() -> None:
     try:
         import cloudpickle  # noqa: F401
 
-        from heliostat.core import worker_main  # noqa: F401
+        from heliostat.core import loading, worker_main  # noqa: F401
+
+        loading.freeze()
     except Exception:
         # Each worker tries again and shows the reason in its own log.
         import traceback
@@ -289,7 +265,6 @@ def main() -> None:
     sys.argv = ["heliostat-worker"]
     _offer_programs()
     _preload()
-    _freeze()
     Zygote(channel).serve()
     _work()
 

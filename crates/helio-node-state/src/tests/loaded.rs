@@ -147,3 +147,51 @@ fn who_finds_nothing_starting_does_not_answer_for_others() {
     assert!(is_answered(&mut world, second), "nothing is started for it");
     assert!(!is_answered(&mut world, first), "its worker is not there yet");
 }
+
+fn may_use(modules: &[&str], runtime_env: &str) -> Expect {
+    let modules = modules.iter().map(|&name| name.into()).collect();
+    Expect { modules, runtime_env: runtime_env.into(), ..Expect::default() }
+}
+
+#[test]
+fn a_driver_that_may_use_modules_has_them_loaded_at_once() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.say(driver, may_use(&["torch"], ""));
+    assert_eq!(world.loads, ["torch"]);
+    world.feed(Event::Loaded { is_ready: true });
+    world.request(driver, 1, world.class(1, &[("CPU", 1.0)]));
+    assert!(world.spawned[0].is_loaded, "its tasks find them");
+}
+
+#[test]
+fn a_driver_whose_workers_load_for_themselves_has_nothing_loaded() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.say(driver, may_use(&["torch"], r#"{"env_vars":{"MKL_NUM_THREADS":"3"}}"#));
+    world.say(driver, may_use(&[], ""));
+    assert!(world.loads.is_empty());
+}
+
+#[test]
+fn modules_that_were_expected_and_not_used_are_let_go_of() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.say(driver, may_use(&["torch"], ""));
+    world.pass(LOADED_IDLE_MS_MAX - 1);
+    assert_eq!(world.loads, ["torch"]);
+    world.pass(1);
+    assert!(world.loads.is_empty(), "LIMIT-1, though the driver is there");
+    launch_with_modules(&mut world, 1, "");
+    assert_eq!(world.loads, ["torch"], "who wants them after all gets them");
+}
+
+#[test]
+fn modules_that_were_expected_and_used_stay_with_the_job() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.say(driver, may_use(&["torch"], ""));
+    launch_with_modules(&mut world, 1, "");
+    world.pass(LOADED_IDLE_MS_MAX * 2);
+    assert_eq!(world.loads, ["torch"]);
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helio_proto::control::{ActorSpec, ConcurrencyGroup};
+use helio_proto::node::Expect;
 use helio_proto::peer::{CallKind, Template};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -23,18 +24,20 @@ pub(crate) fn new_actor_id(py: Python<'_>) -> PyResult<Bound<'_, ActorID>> {
     ActorID::of(py, session::active(py)?.runtime.new_actor_id())
 }
 
-/// Have the daemon start workers ahead.
+/// Have the daemon start workers ahead, and load modules that they are likely to use.
 #[pyfunction]
-#[pyo3(signature = (runtime_env, workers, wait = None))]
+#[pyo3(signature = (runtime_env, workers, modules, wait = None))]
 pub(crate) fn expect(
     py: Python<'_>,
     runtime_env: String,
     workers: u32,
+    modules: Vec<String>,
     wait: Option<f64>,
 ) -> PyResult<()> {
     let session = session::active(py)?;
     let wait = wait.map(Duration::from_secs_f64);
-    detached(py, GilSite::Control, |_| session.runtime.expect(runtime_env, workers, wait))
+    let expect = Expect { runtime_env, workers, modules, ..Expect::default() };
+    detached(py, GilSite::Control, |_| session.runtime.expect(expect, wait))
 }
 
 /// Make an actor; a `plans.ActorCreated`.
