@@ -16,7 +16,7 @@ from heliostat.data.context import DataContext
 from heliostat.data.execute.launch import arguments
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
-from heliostat.data.execute.taking import DEATHS, next_block
+from heliostat.data.execute.taking import next_block
 from heliostat.data.execute.work import Stage, run_stage
 from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import MapStream
@@ -36,12 +36,9 @@ def _call(function: Callable[..., Any], cut: Any, extra: tuple[Any, ...], given:
 class _Job:
     """A task that makes blocks."""
 
-    start: Callable[[int], Any]  # of how many blocks to leave out
     generator: Any
     outputs: list[Bundle] = field(default_factory=list)
     ended: bool = False
-    blocks: int = 0  # taken so far
-    deaths: int = 0
 
 
 class Tasks:
@@ -62,7 +59,7 @@ class Tasks:
 
     def parallelism(self) -> int:
         """Tasks that should run at the same time."""
-        return max(AT_ONCE_MIN, int(self._limits.free_cpus(len(self._pending))))
+        return max(AT_ONCE_MIN, int(self._limits.free_cpus(0.0)))
 
     def _options(self, **more: Any) -> dict[str, Any]:
         options = {
@@ -70,7 +67,7 @@ class Tasks:
             **self.remote_args,
             **more,
         }
-        if self._limits.free_cpus(len(self._pending)) < 1:
+        if self._limits.free_cpus(0.0) < 1:
             options["num_cpus"] = 0
         options.setdefault("name", self.name)
         return options
@@ -134,21 +131,12 @@ class Tasks:
                 inputs, function = planned
                 stage = Stage([MapStream(function, self.name)], self.block_bytes, self.context)
                 cuts, given = arguments(inputs)
-                run = remote.options(**self._options(num_returns="streaming", max_retries=0))
-                holder = [ray.put(stage)]
-
-                def start(
-                    skip: int,
-                    run: Any = run,
-                    fixed: tuple[Any, ...] = (stage.key, holder, number),
-                    rest: tuple[Any, ...] = (cuts, *given),
-                ) -> Any:
-                    return run.remote(*fixed, skip, *rest)
-
-                running.append(_Job(start, start(0)))
+                run = remote.options(**self._options(num_returns="streaming"))
+                generator = run.remote(stage.key, [ray.put(stage)], number, cuts, *given)
+                running.append(_Job(generator))
                 number += 1
                 self._count()
-                del inputs, given, planned, start
+                del inputs, given, planned, generator
             if not running:
                 break
             self._pending = [job.generator for job in running if not job.ended]
@@ -166,20 +154,12 @@ class Tasks:
         self._pending = []
 
     def _take(self, job: _Job) -> None:
-        try:
-            taken = next_block(job.generator)
-        except DEATHS:
-            job.deaths += 1
-            if job.deaths > self.context.max_task_retries_on_death:
-                raise
-            job.generator = job.start(job.blocks)
-            return
+        taken = next_block(job.generator)
         if taken is None:
             job.ended = True
             return
         bundle, about = taken
         job.outputs.append(bundle)
-        job.blocks += 1
         if self.stats is not None:
             self.stats.block(about)
 
@@ -251,10 +231,6 @@ class ExchangeOperator(Physical):
     def running(self) -> int:
         """Tasks at work."""
         return 0 if self._ended else len(self._tasks.waiting())
-
-    def cpus_used(self) -> float:
-        """CPUs that they hold."""
-        return float(self.running())
 
     def _finished(self) -> bool:
         return self._ended

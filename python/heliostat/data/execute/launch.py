@@ -39,6 +39,7 @@ class TaskLauncher:
     """Each group of blocks is a task of its own."""
 
     actors = 0
+    actor_cpus = 0.0
 
     def __init__(
         self, stage: Stage, remote_args: dict[str, Any], limits: Limits, size: int | None
@@ -50,7 +51,7 @@ class TaskLauncher:
         self.cpus = cpus_of(remote_args)
         options = dict(remote_args)
         options.setdefault("num_cpus", self.cpus)
-        options["max_retries"] = 0  # see `taking`
+        options.setdefault("max_retries", stage.context.max_task_retries_on_death)
         options["num_returns"] = "streaming"
         options.setdefault("_generator_backpressure_num_objects", UNTAKEN_MAX)
         if limits.nodes > 1:
@@ -74,13 +75,13 @@ class TaskLauncher:
         extra = 1 if task_s is not None and task_s < SHORT_TASK_S else 0
         return running == 0 or (running - extra) * self.cpus < free_cpus
 
-    def start(self, index: int, skip: int, inputs: list[Any], free_cpus: float) -> Any:
-        """Begin task number ``index`` after its first ``skip`` blocks; returns its generator."""
+    def start(self, index: int, inputs: list[Any], free_cpus: float) -> Any:
+        """Begin task number ``index``; returns its generator."""
         cuts, given = arguments(inputs)
         # Training workers may hold every CPU while they wait for data: feed them all the same.
         starved = self._default_cpus and free_cpus < self.cpus
         run = self._run_without_cpu if starved else self._run
-        return run.remote(self._stage.key, self._holder, index, skip, cuts, *given)
+        return run.remote(self._stage.key, self._holder, index, cuts, *given)
 
     def on_done(self, generator: Any, died: bool = False) -> None:
         """A task has ended."""
@@ -110,7 +111,9 @@ class ActorLauncher:
         self.cpus = cpus_of(remote_args)
         options = dict(remote_args)
         options.setdefault("num_cpus", self.cpus)
-        options["max_restarts"] = options["max_task_retries"] = 0  # see `taking`
+        retries = stage.context.max_task_retries_on_death
+        options.setdefault("max_restarts", retries)
+        options.setdefault("max_task_retries", retries)
         if limits.nodes > 1:
             options.setdefault("scheduling_strategy", stage.context.scheduling_strategy)
         options.pop("max_retries", None)
@@ -118,9 +121,15 @@ class ActorLauncher:
         self._options = options
         self._class = ray.remote(MapWorker)
         self._pool: dict[Any, int] = {}
+        self._cpus_held: dict[Any, float] = {}
         self._busy: dict[int, Any] = {}
         self._made = False
         self.actors = 0
+
+    @property
+    def actor_cpus(self) -> float:
+        """CPUs that the pool holds."""
+        return sum(self._cpus_held[actor] for actor in self._pool)
 
     def has_room(self, running: int, free_cpus: float, task_s: float | None) -> bool:
         """Whether an actor can take one more task, after adding one if that helps."""
@@ -141,11 +150,12 @@ class ActorLauncher:
             options = {**options, "num_cpus": 0}
         actor = self._class.options(**options).remote(self._holder)
         self._pool[actor] = 0
+        self._cpus_held[actor] = float(options["num_cpus"])
         self.actors += 1
         self._made = True
 
-    def start(self, index: int, skip: int, inputs: list[Any], free_cpus: float) -> Any:
-        """Send task number ``index`` after its first ``skip`` blocks; returns its generator."""
+    def start(self, index: int, inputs: list[Any], free_cpus: float) -> Any:
+        """Send task number ``index`` to an actor; returns its generator."""
         if not self._pool:
             self._add(free_cpus)
         actor = min(self._pool, key=lambda a: self._pool[a])
@@ -153,20 +163,18 @@ class ActorLauncher:
         method = actor.run.options(
             num_returns="streaming", _generator_backpressure_num_objects=UNTAKEN_MAX
         )
-        generator = method.remote(index, skip, cuts, *given)
+        generator = method.remote(index, cuts, *given)
         self._pool[actor] += 1
         self._busy[id(generator)] = actor
         return generator
 
     def on_done(self, generator: Any, died: bool = False) -> None:
-        """A task has ended; if it died, so has its actor, and another one takes its place."""
+        """A task has ended; if its actor is dead for good, another one takes its place."""
         actor = self._busy.pop(id(generator))
         if not died:
             self._pool[actor] -= 1
         elif self._pool.pop(actor, None) is not None:
             self.actors -= 1
-            with contextlib.suppress(Exception):
-                ray.kill(actor)
 
     def cancel(self, generator: Any) -> None:
         """Nobody wants the task's result; the pool ends soon."""

@@ -37,13 +37,16 @@ class Limits:
         self._free = 0.0
 
     def free_cpus(self, mine: float) -> float:
-        """CPUs that this execution can count on, ``mine`` of which it uses now."""
+        """CPUs that this execution can count on; its own actors hold ``mine`` of them.
+
+        What is available at the moment says little: it lags behind, and has the CPUs of actors that
+        only wait, which a task may begin on but not count on.
+        """
         now = time.monotonic()
         if now - self._looked > LOOK_AGAIN_S:
             self._looked = now
             # Tasks of others end soon, and so does their hold on CPUs; only actors keep theirs.
-            available = ray.available_resources().get("CPU", 0.0) + mine
-            self._free = max(available, self.cpus - _cpus_of_actors())
+            self._free = min(self.cpus, self.cpus - _cpus_of_actors() + mine)
         return min(self._free, self._cpu_limit)
 
 

@@ -12,9 +12,9 @@ from heliostat.data.exceptions import UserCodeException
 from heliostat.data.execute.launch import ActorLauncher, TaskLauncher
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
-from heliostat.data.execute.taking import DEATHS, next_block
+from heliostat.data.execute.taking import next_block
 from heliostat.data.plan.operators import Bundle, ReadPart
-from heliostat.exceptions import TaskCancelledError
+from heliostat.exceptions import RayActorError, TaskCancelledError
 
 logger = logging.getLogger("heliostat.data")
 
@@ -27,15 +27,11 @@ class Running:
     """A task and what came of it so far."""
 
     generator: Any
-    inputs: list[Any]
     input_bytes: float
     expected: float
     outputs: deque[Bundle] = field(default_factory=deque)
     output_bytes: float = 0.0
     ended: bool = False
-    index: int = 0
-    blocks: int = 0  # taken so far
-    deaths: int = 0
 
 
 class MapOperator(Physical):
@@ -69,7 +65,7 @@ class MapOperator(Physical):
         """Whether there is a group of blocks, and room for its task."""
         if self.stopped or len(self._tasks) >= AHEAD_MAX or not self._has_group():
             return False
-        free = self._limits.free_cpus(self.cpus_used())
+        free = self._limits.free_cpus(self._launcher.actor_cpus)
         task_s = self.stats.wall.total / self._ended_tasks if self._ended_tasks else None
         return self._launcher.has_room(self.running(), free, task_s)
 
@@ -104,10 +100,10 @@ class MapOperator(Physical):
         group = self._group()
         size = sum(max(0.0, g.size) for g in group)
         expected = self.expected_bytes() or size
-        free = self._limits.free_cpus(self.cpus_used())
-        generator = self._launcher.start(self.stats.tasks, 0, group, free)
+        free = self._limits.free_cpus(self._launcher.actor_cpus)
+        generator = self._launcher.start(self.stats.tasks, group, free)
         inputs = sum(g.cost for g in group if isinstance(g, Bundle))
-        task = Running(generator, group, inputs, expected, index=self.stats.tasks)
+        task = Running(generator, inputs, expected)
         self._tasks.append(task)
         self._by_id[id(generator)] = task
         self.stats.tasks += 1
@@ -143,12 +139,6 @@ class MapOperator(Physical):
             return
         try:
             taken = next_block(waitable)
-        except DEATHS as error:
-            if task.deaths >= self._context.max_task_retries_on_death:
-                self._fail(task, error)
-            else:
-                self._again(task)
-            return
         except Exception as error:
             self._fail(task, error)
             return
@@ -158,18 +148,7 @@ class MapOperator(Physical):
         bundle, about = taken
         task.outputs.append(bundle)
         task.output_bytes += bundle.size
-        task.blocks += 1
         self.stats.block(about)
-
-    def _again(self, task: Running) -> None:
-        """Begin a task again whose process died."""
-        task.deaths += 1
-        self.stats.deaths += 1
-        del self._by_id[id(task.generator)]
-        self._launcher.on_done(task.generator, died=True)
-        free = self._limits.free_cpus(self.cpus_used())
-        task.generator = self._launcher.start(task.index, task.blocks, task.inputs, free)
-        self._by_id[id(task.generator)] = task
 
     def _fail(self, task: Running, error: Exception) -> None:
         if not (isinstance(error, TaskCancelledError) and self.stopped):
@@ -186,11 +165,10 @@ class MapOperator(Physical):
                 allowed,
                 error,
             )
-        self._end(task, died=isinstance(error, DEATHS))
+        self._end(task, died=isinstance(error, RayActorError))
 
     def _end(self, task: Running, died: bool = False) -> None:
         task.ended = True
-        task.inputs.clear()
         task.input_bytes = 0.0
         self._made_bytes += task.output_bytes
         self._ended_tasks += 1
@@ -215,11 +193,6 @@ class MapOperator(Physical):
     def running(self) -> int:
         """Tasks at work."""
         return len(self._by_id)
-
-    def cpus_used(self) -> float:
-        """CPUs that tasks or actors hold."""
-        count = self._launcher.actors or self.running()
-        return count * self._launcher.cpus
 
     def held_bytes(self) -> float:
         """Waiting inputs, inputs and outputs of tasks, and what running tasks have yet to make."""

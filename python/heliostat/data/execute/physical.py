@@ -64,10 +64,6 @@ class Physical:
         """Tasks at work."""
         return 0
 
-    def cpus_used(self) -> float:
-        """CPUs that they hold."""
-        return 0.0
-
     def held_bytes(self) -> float:
         """Bytes of blocks that exist, or soon will, because of this operator."""
         inboxes = sum(b.cost for q in self.inboxes for b in q) if self.counts_inbox else 0

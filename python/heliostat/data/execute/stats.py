@@ -38,7 +38,6 @@ class OperatorStats:
     tasks: int = 0
     most_at_once: int = 0
     failed: int = 0
-    deaths: int = 0  # of processes; their tasks were begun again
     wall: Spread = field(default_factory=Spread)
     cpu: Spread = field(default_factory=Spread)
     udf: Spread = field(default_factory=Spread)
@@ -87,8 +86,6 @@ class OperatorStats:
             lines.append(f"* Actors: {self.actors}")
         if self.failed:
             lines.append(f"* Blocks lost to errors: {self.failed}")
-        if self.deaths:
-            lines.append(f"* Tasks begun again after their process died: {self.deaths}")
         if len(self.nodes) > 1:
             lines.append(f"* Blocks per node: {sorted(self.nodes.values())}")
         return lines

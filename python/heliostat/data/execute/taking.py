@@ -1,7 +1,6 @@
-"""Taking blocks from the generator of a task, and telling a death from an error.
+"""Taking blocks from the generator of a task.
 
-A task that dies is begun again here rather than by the core: the new task makes the same blocks
-again, and leaves out those that came already.
+If the task's process dies, the core begins it again, and the new attempt goes on with the next block.
 """
 
 from __future__ import annotations
@@ -11,15 +10,6 @@ from typing import Any
 import heliostat as ray
 from heliostat.data.block import BlockMetadata
 from heliostat.data.plan.operators import Bundle
-from heliostat.exceptions import (
-    NodeDiedError,
-    OutOfMemoryError,
-    RayActorError,
-    WorkerCrashedError,
-)
-
-# What ends a task although its function did nothing wrong.
-DEATHS = (WorkerCrashedError, RayActorError, NodeDiedError, OutOfMemoryError)
 
 
 def next_block(generator: Any) -> tuple[Bundle, BlockMetadata] | None:

@@ -62,10 +62,8 @@ class OpenStage:
         DataContext._set_current(stage.context)
         self._steps = [(t, t.open()) for t in stage.transforms]
 
-    def run(self, index: int, skip: int, inputs: Iterator[Any], files: list[str]) -> Iterator[Any]:
-        """Yield block, metadata, block, metadata, ... of task number ``index``, but for the first
-        ``skip`` blocks, which an earlier attempt has given.
-        """
+    def run(self, index: int, inputs: Iterator[Any], files: list[str]) -> Iterator[Any]:
+        """Yield block, metadata, block, metadata, ... of task number ``index``."""
         task.begin(index, self._execution)
         node = ray.get_runtime_context().get_node_id()
         tables = inputs
@@ -77,9 +75,6 @@ class OpenStage:
             table = next(made, None)
             if table is None:
                 return
-            if skip:
-                skip -= 1
-                continue
             table = block.compact(table)
             about = block.metadata(table)
             about.wall_s = time.perf_counter() - wall
@@ -110,12 +105,11 @@ def run_stage(
     key: str,
     holder: list[Any],
     index: int,
-    skip: int,
     cuts: list[tuple[int, int] | None],
     *inputs: Any,
 ) -> Iterator[Any]:
     """One task of a stage. ``inputs`` are blocks, of which ``cuts`` names (start, rows), or reads."""
-    yield from _opened(key, holder).run(index, skip, *_tables(cuts, inputs))
+    yield from _opened(key, holder).run(index, *_tables(cuts, inputs))
 
 
 def _tables(cuts: list[tuple[int, int] | None], inputs: tuple[Any, ...]) -> tuple[Any, list[str]]:
@@ -142,14 +136,12 @@ class MapWorker:
         except Exception as error:  # told to whoever sends the first task, with its own class
             self._error = error
 
-    def run(
-        self, index: int, skip: int, cuts: list[tuple[int, int] | None], *inputs: Any
-    ) -> Iterator[Any]:
+    def run(self, index: int, cuts: list[tuple[int, int] | None], *inputs: Any) -> Iterator[Any]:
         """One task."""
         if self._stage is None:
             assert self._error is not None
             raise self._error
-        yield from self._stage.run(index, skip, *_tables(cuts, inputs))
+        yield from self._stage.run(index, *_tables(cuts, inputs))
 
 
 def shaped(tables: Iterator[Any], target: int | None) -> Iterator[Any]:
