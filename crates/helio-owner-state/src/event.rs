@@ -282,6 +282,8 @@ pub enum Action {
         /// It is of no more use.
         discard: bool,
     },
+    /// Much memory is free that was in use: the system can have it back.
+    Slimmed,
     /// The object's copies can go.
     Free {
         /// Which.

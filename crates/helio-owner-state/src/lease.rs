@@ -30,6 +30,13 @@ pub const SLOTS_MAX: usize = 32;
 const AHEAD_US: u64 = 1_000;
 /// How many lease requests of one class are under way at most.
 const REQUESTS_MAX: usize = 16;
+/// With so many kinds of calls, the next takes the place of one that has no calls and no leases; most kinds
+/// of a long session are those of placement groups that are gone.
+const CLASSES_MAX: usize = 1_000;
+/// How many addresses of descriptions of kinds are remembered; then all are forgotten.
+const POINTERS_MAX: usize = 10_000;
+/// An empty queue keeps room for so many calls.
+const QUEUE_KEPT: usize = 1 << 15;
 /// A call that takes longer than this has nothing waiting behind it, in microseconds.
 const STALL_US: u64 = 10_000;
 /// How long after a connection to a leased worker broke its daemon may take to say why.
@@ -180,6 +187,11 @@ impl Leases {
         if in_classes != self.leases.len() || self.by_lease.len() != self.leases.len() {
             return Err("the tables of leases do not add up".to_owned());
         }
+        if self.classes.len() > CLASSES_MAX + self.leases.len() + self.requests_count()
+            || self.by_content.len() != self.classes.len()
+        {
+            return Err(format!("{} kinds of calls are kept", self.classes.len()));
+        }
         Ok(())
     }
 
@@ -194,19 +206,45 @@ impl Leases {
         }
         // The name says which function waits; it does not tell classes apart.
         let content = helio_proto::encode(&LeaseClass { name: String::new(), ..(**class).clone() });
-        let next = self.classes.len();
-        let index = *self.by_content.entry(content).or_insert(next);
-        if index == next {
-            self.classes.push(Class {
-                class: class.clone(),
-                queue: VecDeque::new(),
-                idle: Vec::new(),
-                leases: Vec::new(),
-                requests: BTreeMap::new(),
-                call_us: 0,
-            });
+        let index = match self.by_content.get(&content) {
+            Some(index) => *index,
+            None => self.add_class(class, content),
+        };
+        // Descriptions come and go, and their addresses with them.
+        if self.by_pointer.len() >= POINTERS_MAX {
+            self.by_pointer.clear();
         }
         self.by_pointer.insert(pointer, index);
+        index
+    }
+
+    /// **LIMIT-1** One more kind of calls.
+    fn add_class(&mut self, class: &Arc<LeaseClass>, content: Vec<u8>) -> usize {
+        let class = Class {
+            class: class.clone(),
+            queue: VecDeque::new(),
+            idle: Vec::new(),
+            leases: Vec::new(),
+            requests: BTreeMap::new(),
+            call_us: 0,
+        };
+        let is_unused = |class: &Class| {
+            class.queue.is_empty() && class.leases.is_empty() && class.requests.is_empty()
+        };
+        let is_full = self.classes.len() >= CLASSES_MAX;
+        let index = match is_full.then(|| self.classes.iter().position(is_unused)).flatten() {
+            Some(unused) => {
+                self.by_content.retain(|_, index| *index != unused);
+                self.by_pointer.retain(|_, index| *index != unused);
+                self.classes[unused] = class;
+                unused
+            }
+            None => {
+                self.classes.push(class);
+                self.classes.len() - 1
+            }
+        };
+        self.by_content.insert(content, index);
         index
     }
 }
@@ -269,6 +307,9 @@ impl Owner {
         }
         let class = &mut self.leases.classes[index];
         if class.queue.is_empty() {
+            if class.queue.capacity() > QUEUE_KEPT {
+                class.queue = VecDeque::new();
+            }
             for (request, node) in std::mem::take(&mut class.requests) {
                 out.push(Action::CancelLease { node, request });
             }

@@ -14,6 +14,7 @@ use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress,
 use crate::Owner;
 use crate::actor::actor_of_handle;
 use crate::event::Action;
+use crate::hash::slim;
 use crate::task::OutgoingValue;
 
 /// Where a value is.
@@ -246,6 +247,7 @@ impl Owner {
             return;
         }
         let Some(object) = self.objects.remove(&id) else { return };
+        slim(&mut self.objects, out);
         match (&object.owner, object.value) {
             (Some(owner), _) => {
                 let frame = Frame::RemoveBorrow { objects: vec![(id, object.announced)] };

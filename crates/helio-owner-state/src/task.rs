@@ -20,6 +20,7 @@ use helio_types::{
 
 use crate::Owner;
 use crate::event::Action;
+use crate::hash::slim;
 use crate::object::{Stored, error};
 
 /// A call's arguments, as the front serialized them.
@@ -403,6 +404,7 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         let Some(task) = self.tasks.remove(&id) else { return };
+        slim(&mut self.tasks, out);
         self.history.add(&task, failed.then(|| returns.first()).flatten(), now);
         let spec = task.spec;
         let stored = returns
@@ -725,6 +727,7 @@ impl Owner {
         if lineage.live_returns == 0
             && let Some(lineage) = self.lineages.remove(&task)
         {
+            slim(&mut self.lineages, out);
             self.release_args(&lineage.spec, out);
         }
     }

@@ -11,6 +11,7 @@
 
 mod arena;
 mod copy;
+pub mod heap;
 
 pub use arena::{Arena, ArenaSlice, Error};
 pub use copy::PARALLEL_COPY_MIN;

@@ -54,6 +54,7 @@ impl State {
                     self.news = true;
                 }
             }
+            Action::Slimmed => helio_store::heap::give_back(),
             Action::StreamChanged(task) => {
                 self.news = true;
                 self.watch_ready(task.object(1));

@@ -1,7 +1,10 @@
 //! Submission to reply, and what can come between.
 
-use helio_owner_state::Event;
+use std::sync::Arc;
+
+use helio_owner_state::{Action, Event};
 use helio_proto::control::{Failure, FailureKind};
+use helio_proto::node::LeaseClass;
 use helio_proto::peer::Frame;
 use helio_types::{DeathCause, DeathKind, LeaseId};
 
@@ -147,4 +150,37 @@ fn a_cancelled_call_is_stopped_where_it_is() {
     // It is not tried again, although its worker died and it has retries.
     play.check(lost(5), &[]);
     assert_eq!(play.value(object(2, 1)), "TaskCancelled");
+}
+
+/// LIMIT-1: kinds of calls that are over make room for others.
+#[test]
+fn more_kinds_of_calls_come_than_are_kept() {
+    let mut play = Play::new();
+    for number in 1..1_200 {
+        let resources = helio_types::ResourceSet::from_units([("CPU", number as f64)]);
+        play.class = Arc::new(LeaseClass { resources, ..LeaseClass::default() });
+        play.submit(call(number, 0, &[]), &[&format!("ask for lease {number}")]);
+        let run = format!("w2: run t{number}");
+        play.granted(number, number, 2, &["w2: begin lease", &run]);
+        play.check(from(2, reply(number, vec![inline("1")])), &[]);
+        play.drop_ref(object(number, 1), &[]);
+        play.linger(&[&format!("return {number}")]);
+    }
+    play.is_empty();
+}
+
+/// LIMIT-1: what many objects took is given back when they are gone.
+#[test]
+fn many_objects_leave_no_room_behind() {
+    let (mut play, mut out) = (Play::new(), Vec::new());
+    let all = 1..100_000;
+    for number in all.clone() {
+        play.owner.apply(put(number, "", &[]), play.now, &mut out);
+    }
+    for number in all {
+        play.owner.apply(Event::DropRef { id: object(number, 1) }, play.now, &mut out);
+    }
+    let slimmed = out.iter().filter(|action| matches!(action, Action::Slimmed)).count();
+    assert!((1..10).contains(&slimmed), "LIMIT-1: {slimmed}");
+    play.is_empty();
 }

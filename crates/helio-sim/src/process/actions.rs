@@ -27,7 +27,10 @@ impl Process {
     fn do_one(&mut self, core: &mut Core, action: Action) {
         match action {
             Action::Ready(id) => self.supply(core, id),
-            Action::Unseen(_) | Action::StreamChanged(_) | Action::ActorChanged(_) => {}
+            Action::Slimmed
+            | Action::Unseen(_)
+            | Action::StreamChanged(_)
+            | Action::ActorChanged(_) => {}
             Action::Send { to, frame } => self.send_frame(core, &to, &frame),
             Action::Call { to, spec, args, lease, sequence, attempt } => {
                 self.send_call(core, &to, &spec, &args, (lease, sequence, attempt));
