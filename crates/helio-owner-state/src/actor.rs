@@ -171,7 +171,7 @@ impl Owner {
         let handle = creation.handle;
         if let Some(handle) = handle {
             let object = self.expect(handle, 1);
-            object.handle_of = Some(id);
+            object.ties.handle_of = Some(id);
         }
         let args = &creation.args;
         let held: Vec<ObjectId> =
@@ -185,7 +185,7 @@ impl Owner {
             if let Some(object) = self.objects.get_mut(&dep)
                 && !object.is_ready()
             {
-                object.dependents.push(creation_task(id));
+                object.ties.dependents.push(creation_task(id));
                 missing += 1;
                 self.watch(dep, out);
             }

@@ -75,7 +75,7 @@ impl Owner {
                 .as_ref()
                 .map_or("own".to_owned(), |owner| format!("of {:?}", owner.worker_id));
             let (local, uses, _) = object.holders();
-            let (borrowers, value) = (&object.borrowers, &object.value);
+            let (borrowers, value) = (&object.ties.borrowers, &object.value);
             lines.push(format!(
                 "{id} {whose}: {local} handles, {uses} uses, borrowers {borrowers:?}, {value:?}"
             ));
@@ -91,7 +91,11 @@ impl Owner {
     pub fn check(&self) -> Result<(), String> {
         let mut uses: BTreeMap<ObjectId, u32> = BTreeMap::new();
         let mut count = |id: ObjectId| *uses.entry(id).or_default() += 1;
-        self.objects.values().flat_map(|object| &object.contained).copied().for_each(&mut count);
+        self.objects
+            .values()
+            .flat_map(|object| &object.ties.contained)
+            .copied()
+            .for_each(&mut count);
         self.tasks.values().for_each(|task| task.spec.held().for_each(&mut count));
         self.lineages.values().for_each(|lineage| lineage.held().for_each(&mut count));
         self.actors.values().flat_map(crate::actor::Actor::held).for_each(&mut count);
@@ -109,13 +113,14 @@ impl Owner {
                 return Err(format!("{id} counts {} uses and has {wanted}", object.uses));
             }
             let is_kept = object.owner.is_none() && !object.is_ready();
-            if !is_kept && object.local == 0 && object.uses == 0 && object.borrowers.is_empty() {
+            if !is_kept && object.local == 0 && object.uses == 0 && object.ties.borrowers.is_empty()
+            {
                 return Err(format!("{id} is held by nobody"));
             }
-            if let (Some(_), false) = (&object.owner, object.borrowers.is_empty()) {
+            if let (Some(_), false) = (&object.owner, object.ties.borrowers.is_empty()) {
                 return Err(format!("OWN-1: {id} is somebody else's and has borrowers here"));
             }
-            if matches!(object.value, Stored::Pending) && !object.contained.is_empty() {
+            if matches!(object.value, Stored::Pending) && !object.ties.contained.is_empty() {
                 return Err(format!("{id} is pending and contains something"));
             }
         }

@@ -29,6 +29,7 @@ mod hash;
 mod history;
 mod later;
 mod links;
+mod ties;
 mod why;
 
 pub mod actor;

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::peer::{Frame, Reference, Returned, Value};
-use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{NodeAddress, NodeId, ObjectId, WorkerAddress, WorkerId};
 
 use crate::Owner;
 use crate::actor::actor_of_handle;
 use crate::event::Action;
 use crate::hash::slim;
 use crate::task::OutgoingValue;
+use crate::ties::Lazy;
 
 /// Where a value is.
 #[derive(Clone, Debug)]
@@ -44,22 +45,13 @@ pub struct Object {
     pub value: Stored,
     pub(crate) local: u32,
     pub(crate) uses: u32,
-    /// Who borrows it, with the number of its latest announcement.
-    pub(crate) borrowers: Vec<(WorkerId, u64)>,
-    /// Peers that asked for the value while it was pending.
-    pub(crate) resolvers: Vec<Arc<WorkerAddress>>,
-    /// References inside the value; each is held by a `use`.
-    pub(crate) contained: Vec<ObjectId>,
-    /// Calls of ours that wait for the value.
-    pub(crate) dependents: Vec<TaskId>,
+    pub(crate) ties: Lazy,
     /// Borrowed: the owner was asked for the value.
     pub(crate) asked: bool,
     /// Borrowed: the number under which the owner was told.
     pub(crate) announced: u64,
     /// Somebody has seen the error that it holds, or will: it was read, or handed on.
     pub(crate) seen: bool,
-    /// The object stands for an actor's handle: when it goes, so does the actor.
-    pub(crate) handle_of: Option<ActorId>,
 }
 
 impl Object {
@@ -69,14 +61,10 @@ impl Object {
             value: Stored::Pending,
             local: 0,
             uses: 0,
-            borrowers: Vec::new(),
-            resolvers: Vec::new(),
-            contained: Vec::new(),
-            dependents: Vec::new(),
+            ties: Lazy::default(),
             asked: false,
             announced: 0,
             seen: false,
-            handle_of: None,
         }
     }
 
@@ -87,13 +75,13 @@ impl Object {
     }
 
     fn is_held(&self) -> bool {
-        self.local > 0 || self.uses > 0 || !self.borrowers.is_empty()
+        self.local > 0 || self.uses > 0 || !self.ties.borrowers.is_empty()
     }
 
     /// Handles in this process, uses by this process, borrowing processes.
     #[must_use]
     pub fn holders(&self) -> (u32, u32, usize) {
-        (self.local, self.uses, self.borrowers.len())
+        (self.local, self.uses, self.ties.borrowers.len())
     }
 }
 
@@ -147,7 +135,9 @@ impl Owner {
         }
         let mut object = Object::new(None);
         object.value = value.into();
-        object.contained = contained;
+        if !contained.is_empty() {
+            object.ties.contained = contained;
+        }
         object.local = 1;
         let before = self.objects.insert(id, object);
         assert!(before.is_none(), "put ids are fresh");
@@ -242,7 +232,7 @@ impl Owner {
     /// Nobody here holds the object any more.
     fn let_go(&mut self, id: ObjectId, out: &mut Vec<Action>) {
         let Some(object) = self.objects.get_mut(&id) else { return };
-        if object.owner.is_none() && !object.is_ready() && object.handle_of.is_none() {
+        if object.owner.is_none() && !object.is_ready() && object.ties.handle_of.is_none() {
             // Its call is still under way; `set_value` ends it.
             return;
         }
@@ -263,10 +253,11 @@ impl Owner {
             }
             (None, _) => {}
         }
-        for inner in object.contained {
+        let ties = object.ties.into_present().map(|ties| *ties).unwrap_or_default();
+        for inner in ties.contained {
             self.unhold(inner, out);
         }
-        if let Some(actor) = object.handle_of {
+        if let Some(actor) = ties.handle_of {
             self.handles_gone(actor, out);
         } else if let Some(actor) = actor_of_handle(id) {
             self.retire_actor(actor, out);
@@ -298,10 +289,16 @@ impl Owner {
             held.push(reference.id);
         }
         let Some(object) = self.objects.get_mut(&id) else { return };
-        let before = std::mem::replace(&mut object.contained, held);
         object.value = value;
-        let resolvers = std::mem::take(&mut object.resolvers);
-        let dependents = std::mem::take(&mut object.dependents);
+        let (mut before, mut resolvers, mut dependents) = <(Vec<_>, Vec<_>, Vec<_>)>::default();
+        if let Some(ties) = object.ties.present() {
+            before = std::mem::take(&mut ties.contained);
+            resolvers = std::mem::take(&mut ties.resolvers);
+            dependents = std::mem::take(&mut ties.dependents);
+        }
+        if !held.is_empty() {
+            object.ties.contained = held;
+        }
         object.seen |= !resolvers.is_empty() || !dependents.is_empty();
         let held = object.is_held();
         for inner in before {
@@ -349,7 +346,7 @@ impl Owner {
     ) {
         match self.objects.get_mut(&id) {
             Some(object) if object.owner.is_none() && !object.is_ready() => {
-                object.resolvers.push(peer)
+                object.ties.resolvers.push(peer)
             }
             Some(object) => {
                 object.seen = true;
@@ -363,7 +360,7 @@ impl Owner {
         let returned =
             self.objects.get(&id).filter(|object| object.owner.is_none()).and_then(|object| {
                 let contained =
-                    object.contained.iter().map(|inner| self.reference(*inner)).collect();
+                    object.ties.contained.iter().map(|inner| self.reference(*inner)).collect();
                 Some(Returned { value: object.value.to_wire()?, contained })
             });
         out.push(Action::Send {
@@ -402,9 +399,9 @@ impl Owner {
         let Some(object) = self.objects.get_mut(&id).filter(|object| object.owner.is_none()) else {
             return;
         };
-        match object.borrowers.iter_mut().find(|(borrower, _)| *borrower == peer) {
+        match object.ties.borrowers.iter_mut().find(|(borrower, _)| *borrower == peer) {
             Some((_, latest)) => *latest = number.max(*latest),
-            None => object.borrowers.push((peer, number)),
+            None => object.ties.borrowers.push((peer, number)),
         }
     }
 
@@ -417,9 +414,10 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         let Some(object) = self.objects.get_mut(&id) else { return };
-        let before = object.borrowers.len();
-        object.borrowers.retain(|(borrower, latest)| *borrower != peer || *latest > number);
-        if before != object.borrowers.len() && !object.is_held() {
+        let Some(ties) = object.ties.present() else { return };
+        let before = ties.borrowers.len();
+        ties.borrowers.retain(|(borrower, latest)| *borrower != peer || *latest > number);
+        if before != ties.borrowers.len() && !object.is_held() {
             self.let_go(id, out);
         }
     }
@@ -428,12 +426,13 @@ impl Owner {
     pub(crate) fn borrows_void(&mut self, peer: WorkerId, since: u64, out: &mut Vec<Action>) {
         let mut loose = Vec::new();
         for (id, object) in &mut self.objects {
+            let Some(ties) = object.ties.present() else { continue };
             if since == u64::MAX {
-                object.resolvers.retain(|resolver| resolver.worker_id != peer);
+                ties.resolvers.retain(|resolver| resolver.worker_id != peer);
             }
-            let before = object.borrowers.len();
-            object.borrowers.retain(|(borrower, latest)| *borrower != peer || *latest >= since);
-            if before != object.borrowers.len() && !object.is_held() {
+            let before = ties.borrowers.len();
+            ties.borrowers.retain(|(borrower, latest)| *borrower != peer || *latest >= since);
+            if before != ties.borrowers.len() && !object.is_held() {
                 loose.push(*id);
             }
         }

@@ -679,7 +679,7 @@ impl Owner {
             if let Some(object) = self.objects.get_mut(&dep)
                 && !object.is_ready()
             {
-                object.dependents.push(id);
+                object.ties.dependents.push(id);
                 missing += 1;
                 self.watch(dep, out);
             }

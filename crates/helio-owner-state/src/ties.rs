@@ -1,0 +1,58 @@
+//! What an object is tied to. Most objects are to nothing, and there may be a million of them: they have
+//! one empty pointer for it.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
+
+#[derive(Debug, Default)]
+pub(crate) struct Ties {
+    /// Who borrows the object, with the number of its latest announcement.
+    pub(crate) borrowers: Vec<(WorkerId, u64)>,
+    /// Peers that asked for the value while it was pending.
+    pub(crate) resolvers: Vec<Arc<WorkerAddress>>,
+    /// References inside the value; each is held by a `use`.
+    pub(crate) contained: Vec<ObjectId>,
+    /// Calls of ours that wait for the value.
+    pub(crate) dependents: Vec<TaskId>,
+    /// The object stands for an actor's handle: when it goes, so does the actor.
+    pub(crate) handle_of: Option<ActorId>,
+}
+
+static NONE: Ties = Ties {
+    borrowers: Vec::new(),
+    resolvers: Vec::new(),
+    contained: Vec::new(),
+    dependents: Vec::new(),
+    handle_of: None,
+};
+
+/// [`Ties`] that take memory from the first change on: [`Lazy::present`] is for changes that need none
+/// where there are none.
+#[derive(Debug, Default)]
+pub(crate) struct Lazy(Option<Box<Ties>>);
+
+impl Lazy {
+    pub(crate) fn present(&mut self) -> Option<&mut Ties> {
+        self.0.as_deref_mut()
+    }
+
+    pub(crate) fn into_present(self) -> Option<Box<Ties>> {
+        self.0
+    }
+}
+
+impl Deref for Lazy {
+    type Target = Ties;
+
+    fn deref(&self) -> &Ties {
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl DerefMut for Lazy {
+    fn deref_mut(&mut self) -> &mut Ties {
+        self.0.get_or_insert_default()
+    }
+}
