@@ -32,13 +32,12 @@ pub(super) fn serve(py: Python<'_>, lease: &Arc<Lease>) -> PyResult<()> {
 }
 
 /// A thread that serves tasks does not interrupt another one as it wakes up: else each task that is sent
-/// takes the CPU from its caller, who may be about to send the next. It loses no share of the CPU by that,
-/// and what it starts has the ordinary way again. Actors keep theirs: who calls one mostly waits for it.
+/// takes the CPU from its caller, who may be about to send the next. It loses no share of the CPU by that;
+/// what it starts takes it over. Actors keep the ordinary way: who calls one mostly waits for it.
 fn let_others_finish() {
     let priority = libc::sched_param { sched_priority: 0 };
-    let policy = libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the structure is valid for the call. Where it is not allowed, nothing is lost but speed.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const priority) };
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const priority) };
 }
 
 /// Makes the driver's modules importable and its working directory ours.
