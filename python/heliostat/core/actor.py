@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
@@ -186,8 +187,10 @@ def _define(cls: type, options: Mapping[str, Any]) -> _Definition:
 
 def _functions(cls: type) -> Iterator[tuple[str, Callable[..., Any], bool]]:
     """(name, function, whether it takes the instance or the class first) of every method."""
-    for name in dir(cls):
-        member = inspect.getattr_static(cls, name)
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__[:-1]):  # `object` has none
+        members |= vars(base)
+    for name, member in sorted(members.items(), key=operator.itemgetter(0)):
         function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
         if inspect.isfunction(function) and name != "__init__":
             yield name, function, not isinstance(member, staticmethod)
