@@ -94,6 +94,8 @@ def main(args):
 
 if __name__ == "__main__":
     p = argparse.ArgumentParser()
-    for name, default in dict(tasks=5_000_000, objects=1_000_000, actors=100_000, num_cpus=4).items():
+    for name, default in dict(
+        tasks=5_000_000, objects=1_000_000, actors=100_000, num_cpus=4
+    ).items():
         p.add_argument("--" + name.replace("_", "-"), type=int, default=default)
     raise SystemExit(main(p.parse_args()))
