@@ -203,6 +203,25 @@ def test_a_server_that_goes_away_and_comes_back(fit_s3: Any, s3: Server, tmp_pat
         assert sorted(f.base_name for f in found) == ["rank0", "rank1"]
 
 
+@pytest.mark.contract("F9.09")
+@pytest.mark.heliostat_only("CKPT-1")
+def test_an_upload_that_loses_a_file_and_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow logs an error that comes as it closes a file, and returns: the file is missed."""
+    from heliostat.train.storage.arrow import ArrowStorage
+
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "weights").write_bytes(b"123")
+    storage = ArrowStorage(str(tmp_path / "run"), fs.LocalFileSystem(), False)
+    storage.upload(str(folder), "stage", "whole")
+    assert (tmp_path / "run/whole/weights").read_bytes() == b"123"
+    monkeypatch.setattr(fs, "copy_files", lambda *_, **__: None)
+    with pytest.raises(OSError, match=r"weights .* did not arrive whole"):
+        storage.upload(str(folder), "stage", "lost")
+
+
 @pytest.mark.contract("F9.09", "F9.10")
 @pytest.mark.heliostat_only("CKPT-1")
 def test_a_server_that_is_gone_for_good(fit_s3: Any, s3: Server, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ class ArrowStorage(Storage):
 
         if not os.path.isdir(folder):
             raise FileNotFoundError(f"The reported checkpoint folder {folder} does not exist.")
+        sizes = _sizes(folder)
         self.filesystem.create_dir(self.join(final), recursive=True)
         pyarrow.fs.copy_files(
             folder,
@@ -47,6 +48,16 @@ class ArrowStorage(Storage):
             destination_filesystem=self.filesystem,
             chunk_size=_CHUNK_BYTES,
         )
+        # Arrow only logs what goes wrong as it closes a file: half of a checkpoint would be published.
+        selector = pyarrow.fs.FileSelector(self.join(final), recursive=True)
+        found = self.filesystem.get_file_info(selector)
+        arrived = {info.path.rpartition(f"{final}/")[2]: info.size for info in found}
+        for name, size in sizes.items():
+            if (arrived.get(name) or 0) < size:
+                raise OSError(
+                    f"{name} of the reported checkpoint did not arrive whole in {self.join(final)}: "
+                    "the connection to the storage was cut off."
+                )
 
     def take(self, folder: str, stage: str, final: str) -> None:
         self.upload(folder, stage, final)
@@ -69,3 +80,9 @@ class ArrowStorage(Storage):
 
         kind = self.filesystem.get_file_info(self.join(name)).type
         return bool(kind == pyarrow.fs.FileType.Directory)
+
+
+def _sizes(folder: str) -> dict[str, int]:
+    """The files below a folder by their relative names, in bytes."""
+    paths = (os.path.join(root, name) for root, _, names in os.walk(folder) for name in names)
+    return {os.path.relpath(path, folder): os.path.getsize(path) for path in paths}
