@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from heliostat.data import block
@@ -182,12 +182,7 @@ class Columns(Base):
             raise ValueError(f"select_columns got a name twice: {names}")
 
         def select(table: Any) -> Any:
-            missing = [c for c in names if c not in table.column_names]
-            if missing and table.num_columns:
-                raise KeyError(
-                    f"select_columns: there is no column {missing}; the columns are "
-                    f"{table.column_names}"
-                )
+            _require(table, names, "select_columns")
             return table.select([c for c in names if c in table.column_names])
 
         return self._of_tables("SelectColumns", select, options)
@@ -224,12 +219,7 @@ class Columns(Base):
 
         def rename(table: Any) -> Any:
             if isinstance(names, dict):
-                missing = [n for n in names if n not in table.column_names]
-                if missing and table.num_columns:
-                    raise KeyError(
-                        f"rename_columns: there is no column {missing}; the columns are "
-                        f"{table.column_names}"
-                    )
+                _require(table, names, "rename_columns")
                 return table.rename_columns([names.get(n, n) for n in table.column_names])
             if len(new) != table.num_columns and table.num_columns:
                 raise ValueError(
@@ -238,6 +228,15 @@ class Columns(Base):
             return table.rename_columns(new) if table.num_columns else table
 
         return self._of_tables("RenameColumns", rename, options)
+
+
+def _require(table: Any, names: Iterable[str], method: str) -> None:
+    """Refuse names that are no columns; a table without columns is one without rows."""
+    missing = [name for name in names if name not in table.column_names]
+    if missing and table.num_columns:
+        raise KeyError(
+            f"{method}: there is no column {missing}; the columns are {table.column_names}"
+        )
 
 
 def _projected(given: list[Any]) -> list[tuple[str, Expr]]:
