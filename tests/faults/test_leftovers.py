@@ -238,22 +238,40 @@ print(f"again={sum(ray.get([pid.remote() for _ in range(4)])) > 0}", flush=True)
 
 @pytest.mark.contract("F5.08")
 @pytest.mark.heliostat_only("Ray leaves the children of its workers")
+@pytest.mark.parametrize("parent", ["actor", "task", "hook"])
 @pytest.mark.parametrize("end", ["exit", "kill"])
-def test_children_of_workers_end_too(start: Any, tmp_path: Path, end: str) -> None:
+def test_children_of_workers_end_too(start: Any, tmp_path: Path, parent: str, end: str) -> None:
     gate = tmp_path / "gate"
     running = start(
         """
+def spawn():
+    import subprocess
+    os.environ["CHILD"] = str(subprocess.Popen(["sleep", "1000"]).pid)
+
 @ray.remote
 class Parent:
     def spawn(self):
-        import subprocess
-        return subprocess.Popen(["sleep", "1000"]).pid
+        spawn()
+        return os.environ["CHILD"]
 
-parent = Parent.remote()
-print(f"child={ray.get(parent.spawn.remote())}", flush=True)
+@ray.remote
+def task(spawns):
+    if spawns:
+        spawn()
+    return os.environ["CHILD"]
+
+if sys.argv[2] == "actor":
+    parent = Parent.remote()
+    child = parent.spawn.remote()
+elif sys.argv[2] == "task":
+    child = task.remote(True)
+else:
+    child = task.options(runtime_env={"worker_process_setup_hook": spawn}).remote(False)
+print(f"child={ray.get(child)}", flush=True)
 wait_for(sys.argv[1])
 """,
         str(gate),
+        parent,
     )
     child = int(running.driver.wait_line("child"))
     assert is_alive(child)

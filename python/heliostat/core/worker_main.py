@@ -55,6 +55,8 @@ def _named(stream: TextIO) -> TextIO:
 def main() -> NoReturn:
     """Serve; never returns."""
     if setup := os.environ.pop(worker_setup.VARIABLE, None):
+        # What the set-up starts ends with this process.
+        os.setsid()
         worker_setup.apply(setup)
     sys.stdout, sys.stderr = _named(sys.stdout), _named(sys.stderr)
     code = -2

@@ -122,9 +122,6 @@ class Zygote:
         if pid > 0:
             self.children.add(pid)
             self.has_forked = True
-            # The child does the same; whoever comes first.
-            with contextlib.suppress(OSError):
-                os.setpgid(pid, pid)
             self.send({"worker_id": request["worker_id"], "pid": pid})
         return None
 
@@ -147,6 +144,9 @@ class Zygote:
         """The daemon is gone. Had it ended in good order there would be nothing left to do."""
         for pid in self.children:
             with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+            # It leads a group once it has work.
+            with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
         session = os.environ["HELIOSTAT_SESSION_DIR"]
         for folder in (os.path.join(session, "sockets"), os.path.join(session, "spill")):
@@ -164,9 +164,6 @@ class Zygote:
         self.channel.close()
         os.close(self.wake_read)
         os.close(self.wake_write)
-        # Its own group: a Ctrl-C at the driver's terminal is the driver's business, and what it
-        # starts itself can be ended with it.
-        os.setpgid(0, 0)
         os.dup2(fds[0], 1)
         os.dup2(fds[1], 2)
         for fd in fds:
@@ -203,7 +200,6 @@ def _start_afresh(request: dict[str, Any], fds: list[int]) -> int:
         [sys.executable, os.path.abspath(__file__), "worker"],
         {**os.environ, **_environment(request)},
         file_actions=moves,
-        setpgroup=0,
         setsigdef=[signal.SIGINT, signal.SIGCHLD],
     )
 

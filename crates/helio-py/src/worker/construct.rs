@@ -7,7 +7,7 @@ use helio_worker::Construct;
 use pyo3::prelude::*;
 
 use super::execute::is_actor_exit;
-use super::{ASYNC, devices, failure, functions, job, main_loop, pool, threads};
+use super::{ASYNC, devices, failure, functions, job, main_loop, pool, process, threads};
 use crate::calls::Extra;
 use crate::codec::Source;
 use crate::codec::args;
@@ -28,6 +28,7 @@ pub(super) enum Made {
 
 /// Constructs the actor and reports how it went.
 pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> PyResult<Made> {
+    process::serve_actor();
     job::apply(py, &construct.job)?;
     threads::limit(py, &construct.assigned.resources)?;
     devices::show(py, &construct.assigned.gpus)?;

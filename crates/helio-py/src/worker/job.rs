@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::{devices, threads};
+use super::{devices, process, threads};
 
 /// The job whose configuration is in force.
 static PRESENT: Mutex<Option<JobId>> = Mutex::new(None);
@@ -21,7 +21,7 @@ static LEASE: Mutex<Option<Arc<Lease>>> = Mutex::new(None);
 pub(super) fn serve(py: Python<'_>, lease: &Arc<Lease>) -> PyResult<()> {
     let before = LEASE.lock().replace(Arc::clone(lease));
     if before.is_none() {
-        let_others_finish();
+        process::serve_tasks();
     }
     if before.is_some_and(|before| Arc::ptr_eq(&before, lease)) {
         return Ok(());
@@ -29,15 +29,6 @@ pub(super) fn serve(py: Python<'_>, lease: &Arc<Lease>) -> PyResult<()> {
     apply(py, &lease.job)?;
     threads::limit(py, &lease.assigned.resources)?;
     devices::show(py, &lease.assigned.gpus)
-}
-
-/// A thread that serves tasks does not interrupt another one as it wakes up: else each task that is sent
-/// takes the CPU from its caller, who may be about to send the next. It loses no share of the CPU by that;
-/// what it starts takes it over. Actors keep the ordinary way: who calls one mostly waits for it.
-fn let_others_finish() {
-    let priority = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the structure is valid for the call. Where it is not allowed, nothing is lost but speed.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const priority) };
 }
 
 /// Makes the driver's modules importable and its working directory ours.

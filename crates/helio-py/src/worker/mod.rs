@@ -15,6 +15,7 @@ mod functions;
 mod job;
 mod main_loop;
 mod pool;
+mod process;
 mod results;
 mod stream;
 mod threads;
