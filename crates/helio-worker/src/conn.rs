@@ -1,7 +1,7 @@
 //! Connections: bytes in, bytes out, without blocking.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -10,6 +10,8 @@ use std::sync::Arc;
 use helio_proto::frame;
 use helio_proto::peer::Template;
 use helio_types::{LeaseId, NodeAddress, WorkerAddress};
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 
 use crate::api::Lease;
 
@@ -30,13 +32,6 @@ impl Socket {
             Self::Tcp(socket) => {
                 socket.set_nodelay(true).and_then(|()| socket.set_nonblocking(true))
             }
-        }
-    }
-
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(socket) => socket.read(buf),
-            Self::Tcp(socket) => socket.read(buf),
         }
     }
 
@@ -128,23 +123,13 @@ impl Conn {
                 .input
                 .first_chunk::<4>()
                 .map_or(0, |head| u32::from_le_bytes(*head) as usize + 4);
-            let room = announced.saturating_sub(start).clamp(CHUNK, 16 * CHUNK);
-            self.input.resize(start + room, 0);
-            match self.socket.read(&mut self.input[start..]) {
-                Ok(n) => {
-                    self.input.truncate(start + n);
-                    if n < room {
-                        return Ok(n > 0);
-                    }
-                }
-                Err(error) => {
-                    self.input.truncate(start);
-                    match error.kind() {
-                        io::ErrorKind::WouldBlock => return Ok(true),
-                        io::ErrorKind::Interrupted => {}
-                        _ => return Err(error),
-                    }
-                }
+            self.input.reserve(announced.saturating_sub(start).clamp(CHUNK, 16 * CHUNK));
+            let room = self.input.capacity() - start;
+            match rustix::io::read(&self.socket, spare_capacity(&mut self.input)) {
+                Ok(n) if n < room => return Ok(n > 0),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(true),
+                Err(error) => return Err(error.into()),
             }
         }
     }
