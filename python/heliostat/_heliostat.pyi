@@ -316,8 +316,8 @@ class ActorMethod:
 def expect(
     runtime_env: str, workers: int, modules: Sequence[str], wait: float | None = None
 ) -> None:
-    """Work in this environment comes soon: have workers started ahead. Waits for the first of them, at
-    most `wait` seconds; promises nothing."""
+    """Work in this environment comes soon: have workers started ahead. Waits for them, at most `wait`
+    seconds; promises nothing."""
 
 def new_actor_id() -> ActorID: ...
 def create_actor(plan: ActorPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorCreated:

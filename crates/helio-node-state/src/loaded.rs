@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use helio_proto::node::{Expect, Expected};
-use helio_types::{JobId, WorkerId};
+use helio_types::{JobId, WorkerAddress, WorkerId};
 
 use crate::limits::{ASKED_MAX, LOADED_IDLE_MS_MAX, MODULES_MAX, WORKERS_AHEAD_MAX};
 use crate::pool::{Demand, PoolKey, Use};
@@ -35,12 +35,14 @@ const READ_AT_LOAD: [&str; 15] = [
     "TORCH",
 ];
 
-/// Who wants to hear of a worker that is started ahead.
+/// Who wants to hear of workers that are started ahead.
 #[derive(Debug)]
 struct Asked {
     key: PoolKey,
     conn: Conn,
     request_id: u64,
+    /// How many are still to come.
+    workers: usize,
 }
 
 #[derive(Debug, Default)]
@@ -69,19 +71,24 @@ impl Node {
         if request_id == 0 {
             return;
         }
-        let is_starting = self.pool.workers.values().any(|worker| worker.starts(&key));
-        if is_starting && asked.len() < ASKED_MAX {
-            asked.push(Asked { key, conn, request_id });
+        let workers = self.pool.workers.values().filter(|worker| worker.starts(&key)).count();
+        if workers > 0 && asked.len() < ASKED_MAX {
+            asked.push(Asked { key, conn, request_id, workers });
         } else {
-            self.send(conn, Expected { request_id });
+            self.send(conn, Expected { request_id, ..Expected::default() });
         }
     }
 
-    /// A worker of this kind is there, or could not be started.
-    pub(crate) fn answer_expected(&mut self, key: &PoolKey) {
-        for asked in self.loaded.asked.extract_if(.., |asked| asked.key == *key).collect::<Vec<_>>()
-        {
-            self.send(asked.conn, Expected { request_id: asked.request_id });
+    /// A worker of this kind is there, or, nil, could not be started.
+    pub(crate) fn answer_expected(&mut self, key: &PoolKey, worker: &WorkerAddress) {
+        let mut told = Vec::new();
+        for asked in self.loaded.asked.iter_mut().filter(|asked| asked.key == *key) {
+            asked.workers -= 1;
+            told.push((asked.conn, if asked.workers == 0 { asked.request_id } else { 0 }));
+        }
+        self.loaded.asked.retain(|asked| asked.workers > 0);
+        for (conn, request_id) in told {
+            self.send(conn, Expected { request_id, worker: worker.clone() });
         }
     }
 

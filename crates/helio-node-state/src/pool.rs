@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use helio_proto::cluster::ClientGone;
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{Exit as ExitMessage, LeaseGranted};
-use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerId};
+use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerAddress, WorkerId};
 
 use crate::actors::ActorKey;
 use crate::limits::{
@@ -303,7 +303,11 @@ impl Node {
         worker.is_blocked = false;
         let (key, is_fresh, is_loaded) = (worker.key.clone(), worker.is_fresh, worker.is_loaded);
         let is_ahead = std::mem::take(&mut worker.is_ahead);
-        self.answer_expected(&key);
+        if worker.usage == Use::Starting
+            && let Some(conn) = worker.conn
+        {
+            self.answer_expected(&key, &self.address_of(conn));
+        }
         if let Some(waiting) = self.pool.waiting.get_mut(&key) {
             let suits = |one: &Waiting| one.takes(is_fresh, is_loaded);
             if let Some(index) = waiting.iter().position(suits) {
@@ -500,7 +504,7 @@ impl Node {
     }
 
     fn start_failed(&mut self, key: &PoolKey, cause: &DeathCause) {
-        self.answer_expected(key);
+        self.answer_expected(key, &WorkerAddress::default());
         let failures = self.pool.failures.entry(key.clone()).or_default();
         *failures += 1;
         if *failures >= WORKER_START_FAILURES_MAX {

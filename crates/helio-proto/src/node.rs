@@ -144,7 +144,8 @@ messages! {
         1 runtime_env: String,
         /// How many workers to start ahead.
         2 workers: u32,
-        /// Not 0: to be answered with [`Expected`] when one of the workers is there, or cannot be.
+        /// Not 0: to be answered with [`Expected`] when the last of the workers is there, or cannot be;
+        /// 0 stands in the answers for the others.
         3 request_id: u64,
         /// Modules that actors and tasks of this driver are likely to use.
         4 modules: Vec<String>,
@@ -215,8 +216,8 @@ messages! {
     /// A sentence for the driver's terminal (an infeasible request, a lost node).
     pub struct Notice { 1 is_warning: bool, 2 text: String }
     pub struct WhyReply { 1 request_id: u64, 2 why: String }
-    /// What was expected is ready as far as it will be.
-    pub struct Expected { 1 request_id: u64 }
+    /// Of what was expected this worker is ready; nil: as much as will be.
+    pub struct Expected { 1 request_id: u64, 2 worker: WorkerAddress }
     /// Others wait for room in the store: let go of what is pinned only to be at hand.
     pub struct RoomWanted {}
 

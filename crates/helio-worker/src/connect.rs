@@ -391,6 +391,7 @@ impl State {
                 return Err("another process answers at its address".into());
             }
         }
+        self.greeting_is_over(number);
         Ok(())
     }
 
@@ -399,6 +400,7 @@ impl State {
         let Some(conn) = self.conns.remove(&number) else { return };
         self.dirty.retain(|dirty| *dirty != number);
         let _ = epoll::delete(&self.epoll, conn.socket.as_fd());
+        self.greeting_is_over(number);
         self.news = true;
         match conn.peer {
             Peer::Node => self.close("the node's daemon has ended"),

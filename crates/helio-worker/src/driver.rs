@@ -67,8 +67,8 @@ impl Runtime {
         }
     }
 
-    /// Has the daemon make ready what is expected. Waits for the first of the workers that it starts,
-    /// not longer than `wait`.
+    /// Has the daemon make ready what is expected. Waits for the workers that it starts, not longer than
+    /// `wait`.
     pub fn expect(&self, mut expect: Expect, wait: Option<Duration>) {
         let request_id = {
             let mut state = self.settled();

@@ -51,11 +51,8 @@ impl State {
                 }
                 self.news = true;
             }
-            NodeToClient::LogsFlushed(LogsFlushed { request_id })
-            | NodeToClient::Expected(Expected { request_id }) => {
-                self.answered.insert(request_id);
-                self.news = true;
-            }
+            NodeToClient::LogsFlushed(LogsFlushed { request_id }) => self.has_come(request_id),
+            NodeToClient::Expected(m) => self.expected(m),
             NodeToClient::Exit(m) => {
                 if !m.drain {
                     self.force_exit = true;
@@ -164,6 +161,29 @@ impl State {
         if let Some(slot) = self.grants.get_mut(&request) {
             *slot = Some(grant);
             self.news = true;
+        }
+    }
+
+    /// A worker is there for what comes: the first call is to find a connection to it.
+    fn expected(&mut self, Expected { request_id, worker }: Expected) {
+        let number = if worker.worker_id.is_nil() { None } else { self.peer(&Arc::new(worker)) };
+        match number {
+            _ if request_id == 0 => {}
+            Some(number) => self.awaited = Some((number, request_id)),
+            None => self.has_come(request_id),
+        }
+    }
+
+    /// Who waits for the answer to this request need wait no longer.
+    fn has_come(&mut self, request_id: u64) {
+        self.answered.insert(request_id);
+        self.news = true;
+    }
+
+    /// The other end of a connection has greeted back, or is gone.
+    pub(crate) fn greeting_is_over(&mut self, number: u64) {
+        if let Some((_, request_id)) = self.awaited.take_if(|(awaited, _)| *awaited == number) {
+            self.has_come(request_id);
         }
     }
 

@@ -234,6 +234,7 @@ impl State {
             asked: std::collections::HashMap::new(),
             answers: std::collections::HashMap::new(),
             answered: std::collections::HashSet::new(),
+            awaited: None,
             creations: IdMap::default(),
             whys: crate::why::Whys::default(),
             waits: Vec::new(),

@@ -100,6 +100,8 @@ pub(crate) struct State {
     pub(crate) asked: HashMap<u64, Asked>,
     pub(crate) answers: HashMap<u64, ControlResponse>,
     pub(crate) answered: HashSet<u64>,
+    /// The connection to a worker that was expected, and the request that is answered once it greets.
+    pub(crate) awaited: Option<(u64, u64)>,
     /// Creations that a thread waits for, and the control service's answers to them.
     pub(crate) creations: IdMap<ActorId, Option<ControlResponse>>,
     pub(crate) whys: Whys,

@@ -235,6 +235,16 @@ def _create(
     check = signature.checker(definition.constructor)
     if check is not None:
         check(args, kwargs)
+    interface, plan = plan_of(definition, options)
+    created = _heliostat.create_actor(plan, args, kwargs)
+    if created["existing"] is not None:
+        existing: ActorHandle = _heliostat.deserialize(created["existing"])
+        return existing
+    return make_handle(interface, created["actor_id"], created["ref"])
+
+
+def plan_of(definition: _Definition, options: Mapping[str, Any]) -> tuple[Interface, ActorPlan]:
+    """What a new actor is made from, whatever its arguments."""
     name, namespace = options.get("name"), options.get("namespace")
     if name == "":
         raise ValueError("Actor name cannot be an empty string.")
@@ -279,11 +289,7 @@ def _create(
         "handle": _heliostat.serialize(make_handle(interface, actor_id, None)),
         "modules": definition.modules if options.get("_preload") is None else options["_preload"],
     }
-    created = _heliostat.create_actor(plan, args, kwargs)
-    if created["existing"] is not None:
-        existing: ActorHandle = _heliostat.deserialize(created["existing"])
-        return existing
-    return make_handle(interface, created["actor_id"], created["ref"])
+    return interface, plan
 
 
 def _check_namespace(namespace: Any) -> None:

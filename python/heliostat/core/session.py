@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
-from heliostat.core import auth, daemon, preload, settings
+from heliostat.core import auth, daemon, preload, rehearsal, settings
 from heliostat.core.daemon import Daemon, NodeAddress, NodeOptions
 from heliostat.core.job import JobConfig, driver_code
 from heliostat.core.runtime_env import to_json
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 FLUSH_S = 2.0
 DAEMON_ENDS_S = 5.0
-FIRST_WORKER_S = 1.0
 WORKERS_AHEAD = 2  # for a task, and for an actor while that task still holds its own
+AHEAD_S_MAX = 1.0  # `init` waits no longer for them
 
 logger = logging.getLogger("heliostat")
 
@@ -150,8 +150,10 @@ def _connect(
     )
     # The first call comes at once, mostly; and who makes it where everything has just been started
     # takes the time for that of a call.
-    wait = FIRST_WORKER_S if owned else None
+    wait = AHEAD_S_MAX if owned else None
     _heliostat.expect(environment, WORKERS_AHEAD, preload.expected(), wait)
+    if owned:
+        rehearsal.calling()
 
 
 def end() -> None:

@@ -56,6 +56,24 @@ fn a_worker_is_started_ahead_and_ends_when_nothing_comes() {
 }
 
 #[test]
+fn who_waits_is_told_of_each_worker_and_answered_with_the_last() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    world.starts_at_once = false;
+    let driver = world.driver();
+    world.say(driver, expect(2));
+    let workers: Vec<_> = world.spawned.iter().map(|spawn| spawn.worker_id).collect();
+    assert_eq!(workers.len(), 2);
+    for (worker, request) in workers.into_iter().zip([0, 7]) {
+        world.register_worker(worker);
+        world.feed(Event::Tick);
+        assert!(world.took(driver, |message| matches!(
+            message,
+            NodeToClient::Expected(e) if e.request_id == request && e.worker.worker_id == worker
+        )));
+    }
+}
+
+#[test]
 fn the_first_call_takes_the_worker_that_was_started_ahead() {
     let mut world = World::new(&[("CPU", 2.0)]);
     let driver = world.driver();

@@ -64,6 +64,15 @@ fn run_task(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
     Ok(flow)
 }
 
+/// Runs a task of which nobody hears.
+pub(super) fn rehearse(py: Python<'_>, session: &Session, call: &Call) -> PyResult<()> {
+    let entry = functions::task(py, &call.template)?;
+    let scope = current::enter(running(call, Some(&entry)), true);
+    let (outcome, _) = cancel::interruptible(py, call.task, || invoke(py, session, call, &entry));
+    drop(scope);
+    outcome.map(drop)
+}
+
 /// Runs a method; `on_main`: threads that user code starts belong to it.
 pub(super) fn run_method(
     py: Python<'_>,

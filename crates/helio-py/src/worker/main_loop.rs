@@ -9,7 +9,7 @@ use helio_worker::{Error, Options, Work};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 
-use super::{asynchronous, cancel, construct, devices, execute, pool};
+use super::{asynchronous, cancel, construct, devices, execute, pool, rehearsal};
 use crate::errors;
 use crate::gil::{GilSite, detached};
 use crate::session::{self, Session};
@@ -63,13 +63,16 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
 
 fn serve(py: Python<'_>, session: &Arc<Session>) -> PyResult<Flow> {
     let mut mode = Mode::Here;
+    let mut first = rehearsal::unless_work_comes(py, session)?;
     loop {
         // The pools' threads hold the GIL: to let go of it for each call would be to wait for each.
         let here = match mode {
-            Mode::Here => None,
-            Mode::Pools => session.runtime.next_work(Some(Duration::ZERO), &mut || false).ok(),
+            Mode::Here => first.take(),
+            Mode::Pools => {
+                session.runtime.next_work(Some(Duration::ZERO), &mut || false).ok().flatten()
+            }
         };
-        let work = match here.flatten() {
+        let work = match here {
             Some(work) => work,
             None => match next(py, session)? {
                 Some(work) => work,

@@ -1,0 +1,45 @@
+//! A call of nothing for nobody, while a new worker has no work. The first call of a process takes several
+//! times as long as the next: what it touches was never touched, and is copied from the zygote. This way
+//! it is not the user's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helio_proto::peer::{CallKind, Template};
+use helio_types::{TaskId, WorkerId};
+use helio_worker::{Bytes, Call, Work};
+use pyo3::prelude::*;
+
+use super::{devices, execute};
+use crate::gil::{GilSite, detached};
+use crate::session::Session;
+
+/// A worker that was started for work gets it within this time.
+const WORK_COMES: Duration = Duration::from_micros(50);
+
+/// Waits a moment for work; without any, runs a call. The work, if some came first.
+pub(super) fn unless_work_comes(py: Python<'_>, session: &Session) -> PyResult<Option<Work>> {
+    let work = detached(py, GilSite::NextWork, |interrupt| {
+        session.runtime.next_work(Some(WORK_COMES), interrupt)
+    })?;
+    if let Ok(Some(work)) = work {
+        return Ok(Some(work));
+    }
+    let function = py.import("heliostat.core.rehearsal")?.getattr("serving")?.call0()?.extract()?;
+    let template = Template { kind: CallKind::Task as u32, function, ..Template::default() };
+    devices::show(py, &[])?;
+    // No arguments.
+    let body = Bytes::Memory(Arc::new(vec![0; 5]));
+    let call = Call {
+        task: TaskId::NIL,
+        caller: WorkerId::NIL,
+        template: Arc::new(template),
+        body,
+        deps: Vec::new(),
+        returns: 1,
+        attempt: 0,
+        lease: None,
+    };
+    execute::rehearse(py, session, &call)?;
+    Ok(None)
+}
