@@ -124,6 +124,15 @@ impl Duty {
         roster.onlookers -= 1;
     }
 
+    /// A waiter that was woken has what it waits for, or waits no longer: if it was woken to take the
+    /// duty, another one is to.
+    pub(crate) fn pass_on(&self) {
+        let roster = self.roster.lock();
+        if roster.holder == Holder::Nobody && roster.waiters > 0 {
+            self.changed.notify_one();
+        }
+    }
+
     /// The waiter has polled. `news`: others may have what they wait for.
     pub(crate) fn leave(&self, news: bool) {
         let mut roster = self.roster.lock();
@@ -209,5 +218,31 @@ impl Duty {
             roster.last = Instant::now();
         }
         wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiter_that_is_done_as_it_is_given_the_duty_passes_it_on() {
+        const LIMIT: Duration = Duration::from_secs(60);
+        let duty = Duty::new();
+        assert_eq!(duty.enter(LIMIT, 0, || {}), Turn::Poll);
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    assert_eq!(duty.enter(LIMIT, 0, || {}), Turn::Look);
+                    duty.pass_on();
+                });
+            }
+            while duty.roster.lock().waiters < 2 {
+                std::thread::yield_now();
+            }
+            duty.leave(false);
+        });
+        assert!(began.elapsed() < LIMIT);
     }
 }

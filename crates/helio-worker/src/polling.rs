@@ -15,8 +15,10 @@ use crate::duty::Turn;
 use crate::runtime::Runtime;
 use crate::state::{State, Watched};
 
-/// How often a wait looks for signals, at least.
+/// How often a wait on the main thread, the only one that signals are handled on, looks for them.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
+/// How often other waits look up, although everything that they wait for wakes them.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// A worker's wait longer than this is told to the daemon, which lends its CPU to others meanwhile.
 const BLOCKED_AFTER: Duration = Duration::from_micros(800);
 /// How long a poll looks before it sleeps, while looking keeps paying off.
@@ -24,6 +26,14 @@ const SPIN: Duration = Duration::from_micros(30);
 /// Replies that come faster than this, and for which nobody waits, are left to gather for so long: a
 /// sender need not wake us for each, and workers have calls ahead of them for longer.
 const REST: Duration = Duration::from_micros(50);
+
+thread_local! {
+    static IS_MAIN: bool = rustix::thread::gettid() == rustix::process::getpid();
+}
+
+fn look_every() -> Duration {
+    if IS_MAIN.with(|is_main| *is_main) { INTERRUPT_EVERY } else { LOOK_EVERY }
+}
 
 impl Runtime {
     /// Waits until `done` gives something. `done` runs under the lock after every change.
@@ -34,7 +44,7 @@ impl Runtime {
         mut done: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T, Error> {
         let began = Instant::now();
-        let mut blocked = false;
+        let (mut blocked, mut has_slept) = (false, false);
         let result = loop {
             let seen = self.duty.polls();
             {
@@ -60,20 +70,25 @@ impl Runtime {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 break Err(Error::Timeout);
             }
+            let look_every = look_every();
             let mut limit =
-                deadline.map_or(INTERRUPT_EVERY, |deadline| (deadline - now).min(INTERRUPT_EVERY));
+                deadline.map_or(look_every, |deadline| (deadline - now).min(look_every));
             if !blocked && !self.options.is_driver {
                 limit = limit.min(BLOCKED_AFTER);
             }
             let (interrupted, result) = self.turn(limit, seen, &mut done);
+            has_slept = true;
             if let Some(result) = result {
                 break Ok(result);
             }
             // Signals are looked for when one arrived, and now and then.
-            if (interrupted || now.elapsed() >= INTERRUPT_EVERY) && interrupt() {
+            if (interrupted || now.elapsed() >= look_every) && interrupt() {
                 break Err(Error::Interrupted);
             }
         };
+        if has_slept {
+            self.duty.pass_on();
+        }
         if blocked {
             self.unblock();
         }
