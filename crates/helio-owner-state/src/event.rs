@@ -46,10 +46,12 @@ pub enum Event {
         /// Of this object.
         id: ObjectId,
     },
-    /// A reference arrived in a value; the front holds one handle of it.
+    /// References arrived in a value; the front holds one handle for each.
     Adopt {
-        /// It.
-        reference: Reference,
+        /// Whose objects they are.
+        owner: Arc<WorkerAddress>,
+        /// The objects.
+        ids: Vec<ObjectId>,
     },
     /// The front has read the error that the object holds.
     ErrorRead {

@@ -118,10 +118,7 @@ impl Owner {
             Event::Resolve { id, value } => self.set_value(id, value.into(), &[], now, out),
             Event::AddRef { id } => self.add_ref(id),
             Event::DropRef { id } => self.drop_ref(id, out),
-            Event::Adopt { reference } => {
-                self.adopt(&reference, out);
-                self.add_ref(reference.id);
-            }
+            Event::Adopt { owner, ids } => self.adopt_all(&owner, ids, out),
             Event::Recover { reference, gone } => self.recover(&reference, gone, now, out),
             Event::ErrorRead { id } => self.error_read(id),
             Event::Watch { id } => self.watch(id, out),

@@ -5,6 +5,7 @@
 //! borrowers. It goes when all three are zero. A borrowed object goes when the first two are zero,
 //! and its owner is told.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use helio_proto::error::{ErrorKind, SystemError};
@@ -76,6 +77,13 @@ impl Object {
 
     fn is_held(&self) -> bool {
         self.local > 0 || self.uses > 0 || !self.ties.borrowers.is_empty()
+    }
+
+    /// Whether nobody holds it, and nothing of it is under way: a call's return is kept until
+    /// `set_value` brings its value.
+    fn can_go(&self) -> bool {
+        let is_settled = self.owner.is_some() || self.is_ready() || self.ties.handle_of.is_some();
+        !self.is_held() && is_settled
     }
 
     /// Handles in this process, uses by this process, borrowing processes.
@@ -158,11 +166,13 @@ impl Owner {
     }
 
     pub(crate) fn drop_ref(&mut self, id: ObjectId, out: &mut Vec<Action>) {
-        let Some(object) = self.objects.get_mut(&id) else { return };
+        let Entry::Occupied(mut entry) = self.objects.entry(id) else { return };
+        let object = entry.get_mut();
         assert!(object.local > 0, "a handle is dropped once");
         object.local -= 1;
-        if !object.is_held() {
-            self.let_go(id, out);
+        if object.can_go() {
+            let object = entry.remove();
+            self.gone(id, object, out);
         }
     }
 
@@ -174,34 +184,53 @@ impl Owner {
     }
 
     pub(crate) fn unhold(&mut self, id: ObjectId, out: &mut Vec<Action>) {
-        let Some(object) = self.objects.get_mut(&id) else { return };
+        let Entry::Occupied(mut entry) = self.objects.entry(id) else { return };
+        let object = entry.get_mut();
         assert!(object.uses > 0, "a use ends once");
         object.uses -= 1;
-        if !object.is_held() {
-            self.let_go(id, out);
+        if object.can_go() {
+            let object = entry.remove();
+            self.gone(id, object, out);
         }
     }
 
     /// A reference came in. The caller adds the handle or use for which it came.
     pub(crate) fn adopt(&mut self, reference: &Reference, out: &mut Vec<Action>) {
-        if self.objects.contains_key(&reference.id) {
-            return;
+        if !self.objects.contains_key(&reference.id) {
+            self.meet(reference.id, &Arc::new(reference.owner.clone()), out);
         }
-        if reference.owner.worker_id == self.me.worker_id {
+    }
+
+    /// References to objects of one owner came in, and a handle of each is held.
+    pub(crate) fn adopt_all(
+        &mut self,
+        owner: &Arc<WorkerAddress>,
+        ids: Vec<ObjectId>,
+        out: &mut Vec<Action>,
+    ) {
+        for id in ids {
+            if let Some(object) = self.objects.get_mut(&id) {
+                object.local += 1;
+            } else {
+                self.meet(id, owner, out);
+                self.add_ref(id);
+            }
+        }
+    }
+
+    /// An object that was not known here.
+    fn meet(&mut self, id: ObjectId, owner: &Arc<WorkerAddress>, out: &mut Vec<Action>) {
+        if owner.worker_id == self.me.worker_id {
             // Our own object came back after we let go of it: only a reference that travelled outside
             // of the protocol (plain pickle) does that.
-            let object = self.expect(reference.id, 0);
-            object.value = error(
-                ErrorKind::ObjectFreed,
-                "the object was freed: no reference was left",
-                reference.id,
-            );
-            out.push(Action::Ready(reference.id));
+            let object = self.expect(id, 0);
+            object.value =
+                error(ErrorKind::ObjectFreed, "the object was freed: no reference was left", id);
+            out.push(Action::Ready(id));
             return;
         }
-        let owner = Arc::new(reference.owner.clone());
-        let announced = self.borrows.announce(&owner, reference.id, out);
-        self.objects.insert(reference.id, Object { announced, ..Object::new(Some(owner)) });
+        let announced = self.borrows.announce(owner, id, out);
+        self.objects.insert(id, Object { announced, ..Object::new(Some(owner.clone())) });
     }
 
     /// See [`crate::Event::Recover`].
@@ -229,14 +258,18 @@ impl Owner {
         self.watch(id, out);
     }
 
-    /// Nobody here holds the object any more.
+    /// Lets go of an object that may not be held any more.
     fn let_go(&mut self, id: ObjectId, out: &mut Vec<Action>) {
-        let Some(object) = self.objects.get_mut(&id) else { return };
-        if object.owner.is_none() && !object.is_ready() && object.ties.handle_of.is_none() {
-            // Its call is still under way; `set_value` ends it.
-            return;
+        if let Entry::Occupied(entry) = self.objects.entry(id)
+            && entry.get().can_go()
+        {
+            let object = entry.remove();
+            self.gone(id, object, out);
         }
-        let Some(object) = self.objects.remove(&id) else { return };
+    }
+
+    /// Nobody here held the object any more; it has been taken out.
+    fn gone(&mut self, id: ObjectId, object: Object, out: &mut Vec<Action>) {
         slim(&mut self.objects, out);
         match (&object.owner, object.value) {
             (Some(owner), _) => {
@@ -274,7 +307,15 @@ impl Owner {
         now: u64,
         out: &mut Vec<Action>,
     ) {
-        let Some(object) = self.objects.get(&id) else {
+        let mut held = Vec::new();
+        if !contained.is_empty() && self.objects.contains_key(&id) {
+            for reference in contained {
+                self.adopt(reference, out);
+                self.hold(reference.id);
+            }
+            held.extend(contained.iter().map(|reference| reference.id));
+        }
+        let Some(object) = self.objects.get_mut(&id) else {
             // Nobody wants it: what it brought along goes again.
             if let Stored::Stores { locations, .. } = value {
                 out.push(Action::Free { id, locations });
@@ -282,13 +323,6 @@ impl Owner {
             return;
         };
         let ours = object.owner.is_none();
-        let mut held = Vec::with_capacity(contained.len());
-        for reference in contained {
-            self.adopt(reference, out);
-            self.hold(reference.id);
-            held.push(reference.id);
-        }
-        let Some(object) = self.objects.get_mut(&id) else { return };
         object.value = value;
         let (mut before, mut resolvers, mut dependents) = <(Vec<_>, Vec<_>, Vec<_>)>::default();
         if let Some(ties) = object.ties.present() {

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use helio_proto::peer::{self, Reference};
-use helio_types::ObjectId;
+use helio_types::{ObjectId, WorkerAddress};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -26,10 +26,8 @@ pub(crate) struct ObjectRef {
 
 impl Drop for ObjectRef {
     fn drop(&mut self) {
-        if self.epoch != 0
-            && let Some(session) = session::of_epoch(self.epoch)
-        {
-            session.runtime.drop_ref(self.id);
+        if self.epoch != 0 {
+            session::in_epoch(self.epoch, |session| session.runtime.drop_ref(self.id));
         }
     }
 }
@@ -46,10 +44,18 @@ impl ObjectRef {
     }
 
     /// A reference that arrived from elsewhere.
-    pub(crate) fn adopt<'py>(py: Python<'py>, reference: &Reference) -> PyResult<Bound<'py, Self>> {
-        let Some(session) = session::present() else { return Self::uncounted(py, reference.id) };
-        session.runtime.adopt(reference);
-        Self::counted(py, reference.id, session.epoch)
+    pub(crate) fn adopt(py: Python<'_>, reference: Reference) -> PyResult<Bound<'_, Self>> {
+        let epoch = Self::adopt_all(vec![(reference.owner, vec![reference.id])]);
+        Self::counted(py, reference.id, epoch)
+    }
+
+    /// References that arrived from elsewhere, by owner: the epoch in which each of them counts once.
+    pub(crate) fn adopt_all(owned: Vec<(WorkerAddress, Vec<ObjectId>)>) -> u32 {
+        let Some(session) = session::present() else { return 0 };
+        for (owner, ids) in owned {
+            session.runtime.adopt(owner, ids);
+        }
+        session.epoch
     }
 
     pub(crate) fn id(&self) -> ObjectId {

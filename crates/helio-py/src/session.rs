@@ -28,7 +28,7 @@ pub(crate) struct Session {
     pub(crate) is_driver: bool,
 }
 
-/// Locked for the blink of a clone or a swap only, never while anything is waited for or dropped.
+/// Locked for the blink of a clone, a swap or the drop of a handle, never while anything is waited for.
 static SESSION: RwLock<Option<Arc<Session>>> = RwLock::new(None);
 /// Raised at every begin and end of a session. 0: there never was one.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
@@ -51,6 +51,16 @@ pub(crate) fn of_epoch(epoch: u32) -> Option<Arc<Session>> {
         return None;
     }
     present().filter(|session| session.epoch == epoch)
+}
+
+/// As [`of_epoch`], for what is quick and begins or ends no session: saves the clone.
+pub(crate) fn in_epoch(epoch: u32, act: impl FnOnce(&Session)) {
+    if EPOCH.load(Ordering::Relaxed) == epoch
+        && let Some(session) = SESSION.read().as_deref()
+        && session.epoch == epoch
+    {
+        act(session);
+    }
 }
 
 /// The present session, started by the hook when there is none.

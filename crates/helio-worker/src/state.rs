@@ -245,11 +245,15 @@ impl State {
             let mut dropped = dropped.lock();
             if dropped.is_empty() { Vec::new() } else { std::mem::take(&mut *dropped) }
         };
-        for id in ids {
-            self.apply(Event::DropRef { id });
-            if !self.pins.is_empty() && self.owner.object(&id).is_none() {
-                self.pins.remove(&id);
+        if !ids.is_empty() {
+            let now = self.now();
+            for id in &ids {
+                self.owner.apply(Event::DropRef { id: *id }, now, &mut self.actions);
+                if self.pins.contains_key(id) && self.owner.object(id).is_none() {
+                    self.pins.remove(id);
+                }
             }
+            self.perform();
         }
         self.return_pins();
     }

@@ -10,7 +10,7 @@ use helio_proto::control::FailureKind;
 use helio_proto::node::{CreateObject, SealObject};
 use helio_proto::peer::Reference;
 use helio_store::ArenaSlice;
-use helio_types::{NodeAddress, ObjectId};
+use helio_types::{NodeAddress, ObjectId, WorkerAddress};
 
 use crate::api::{Bytes, Error, Interrupt, OutgoingValue, Payload};
 use crate::runtime::Runtime;
@@ -242,10 +242,6 @@ impl Runtime {
         let mut looks = Looks::default();
         let mut watched = false;
         let raised = self.wait_until(deadline, interrupt, |state| {
-            if !watched {
-                watched = true;
-                state.watch_borrowed(ids);
-            }
             let mut raised = None;
             let mut is_missing = |place: usize| match state.read(ids[place]) {
                 _ if raised.is_some() => true,
@@ -267,8 +263,15 @@ impl Runtime {
             if missing.len() > 1 && looks.are_due() {
                 looks.look(|| missing.retain(|place| is_missing(*place)));
             }
+            if raised.is_some() {
+                return Some(raised);
+            }
+            if !watched && !missing.is_empty() {
+                watched = true;
+                state.watch_borrowed(&ids[missing[0]..]);
+            }
             state.lacks = missing.front().map(|place| ids[*place]);
-            if raised.is_some() { Some(raised) } else { missing.is_empty().then_some(None) }
+            missing.is_empty().then_some(None)
         })?;
         match raised {
             Some(payload) => Err(Error::Raised(payload)),
@@ -316,9 +319,8 @@ impl Runtime {
         // So many values have to arrive before a look can find enough.
         let mut enough_at = 0;
         let result = self.wait_until(deadline, interrupt, |state| {
-            if looks.is_first() {
-                state.watch_borrowed(ids);
-            } else if state.arrivals < enough_at && !looks.are_due() {
+            let is_first = looks.is_first();
+            if !is_first && state.arrivals < enough_at && !looks.are_due() {
                 return None;
             }
             let mut n = 0;
@@ -333,9 +335,15 @@ impl Runtime {
                     }
                 }
             });
-            enough_at = state.arrivals + count.saturating_sub(n) as u64;
+            if n >= count {
+                return Some(());
+            }
+            if is_first {
+                state.watch_borrowed(ids);
+            }
+            enough_at = state.arrivals + (count - n) as u64;
             state.lacks = ready.iter().position(|ready| !ready).map(|place| ids[place]);
-            (n >= count).then_some(())
+            None
         });
         match result {
             Ok(()) | Err(Error::Timeout) => Ok(ready),
@@ -424,10 +432,11 @@ impl Runtime {
         self.state.lock().owner.reference(id)
     }
 
-    /// A reference arrived in a value: one handle of it is held, and its owner is told.
-    pub fn adopt(&self, reference: &Reference) {
+    /// References to objects of one owner arrived in a value: one handle for each is held, and the
+    /// owner is told.
+    pub fn adopt(&self, owner: WorkerAddress, ids: Vec<ObjectId>) {
         let mut state = self.settled();
-        state.apply(Event::Adopt { reference: reference.clone() });
+        state.apply(Event::Adopt { owner: Arc::new(owner), ids });
         self.changed(state);
     }
 

@@ -93,8 +93,8 @@ fn a_dead_actor_fails_its_calls_and_is_forgotten_with_its_handle() {
 fn a_borrowed_handle_leaves_nothing_behind() {
     let mut play = Play::new();
     let handle = handle_object(actor());
-    let reference = helio_proto::peer::Reference { id: handle, owner: (*worker(5)).clone() };
-    play.check(Event::Adopt { reference }, &["w5: AddBorrow t0.0 as 1"]);
+    let adopted = Event::Adopt { owner: worker(5), ids: vec![handle] };
+    play.check(adopted, &["w5: AddBorrow t0.0 as 1"]);
     play.check(Event::KnowActor { actor: actor(), handle: Some(handle) }, &[]);
     play.check(from(5, helio_proto::peer::Frame::BorrowAdded { number: 1 }), &[]);
     play.drop_ref(handle, &["w5: RemoveBorrow t0.0 as 1"]);

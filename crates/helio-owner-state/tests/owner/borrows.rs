@@ -1,12 +1,15 @@
 //! References between processes: OWN-1.
 
+use std::sync::Arc;
+
 use helio_owner_state::{Event, Outcome};
-use helio_proto::peer::{Frame, Returned, Value};
+use helio_proto::peer::{Frame, Reference, Returned, Value};
 
 use super::{Play, call, from, inline, object, outgoing, put, reference, reply, task, worker};
 
 fn adopt(number: u64, owner: u8) -> Event {
-    Event::Adopt { reference: reference(number, owner) }
+    let Reference { id, owner } = reference(number, owner);
+    Event::Adopt { owner: Arc::new(owner), ids: vec![id] }
 }
 
 fn added(number: u64) -> Frame<'static> {

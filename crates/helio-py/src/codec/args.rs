@@ -127,7 +127,7 @@ pub(crate) fn unpack<'py>(
         return read(py, &body, flags, deps);
     }
     let table = refs::read_table(&body).ok_or_else(damaged)?;
-    refs::reading(table, || read(py, &body, flags, deps))
+    refs::reading(py, table, || read(py, &body, flags, deps))
 }
 
 fn read<'py>(

@@ -29,7 +29,7 @@ pub(crate) fn decode(py: Python<'_>, source: Source) -> PyResult<Bound<'_, PyAny
     }
     cursor.at = 1;
     let table = refs::read_table(&source).ok_or_else(damaged)?;
-    refs::reading(table, || cursor.value(py))
+    refs::reading(py, table, || cursor.value(py))
 }
 
 pub(super) fn damaged() -> PyErr {

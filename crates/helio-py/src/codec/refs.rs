@@ -3,7 +3,8 @@
 //! While a value is pickled, `ObjectRef.__reduce__` hands the reference to the thread's collector and
 //! leaves only its position in the pickle. The document ends with the table of what was collected:
 //! `u32` owners, each an address; `u32` references, each an id and the `u32` number of its owner.
-//! While it is read, `_take_ref(position)` makes the reference anew and the owner is told.
+//! Before it is read, all of them are made anew and their owners are told; `_take_ref(position)` in the
+//! pickle picks one.
 
 use std::cell::RefCell;
 
@@ -20,14 +21,14 @@ use crate::session;
 thread_local! {
     /// One list per value that this thread is pickling; an object's `__reduce__` may put another.
     static COLLECTING: RefCell<Vec<Vec<Py<ObjectRef>>>> = const { RefCell::new(Vec::new()) };
-    /// One table per document that this thread is reading.
-    static READING: RefCell<Vec<Table>> = const { RefCell::new(Vec::new()) };
+    /// The references of each document that this thread is reading.
+    static READING: RefCell<Vec<Vec<Py<ObjectRef>>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A document's references.
+/// A document's references: by owner, and in the order of their positions.
 pub(super) struct Table {
-    owners: Vec<WorkerAddress>,
-    refs: Vec<(ObjectId, usize)>,
+    owned: Vec<(WorkerAddress, Vec<ObjectId>)>,
+    ids: Vec<ObjectId>,
 }
 
 /// Proof that a collector is open, and a way to take back what a failed attempt collected.
@@ -103,35 +104,43 @@ pub(super) fn read_table(document: &[u8]) -> Option<Table> {
     let begin = usize::try_from(u64::from_le_bytes(*begin)).ok()?;
     let mut reader = Reader::new(rest.get(begin..)?);
     let n_owners = reader.u32().ok()?;
-    let owners =
-        (0..n_owners).map(|_| peer::get_worker(&mut reader).ok()).collect::<Option<Vec<_>>>()?;
-    let n_refs = reader.u32().ok()?;
-    let refs = (0..n_refs)
-        .map(|_| Some((ObjectId(reader.array().ok()?), reader.u32().ok()? as usize)))
+    let mut owned = (0..n_owners)
+        .map(|_| Some((peer::get_worker(&mut reader).ok()?, Vec::new())))
         .collect::<Option<Vec<_>>>()?;
-    refs.iter().all(|(_, owner)| *owner < owners.len()).then_some(Table { owners, refs })
+    let n_refs = reader.u32().ok()?;
+    let ids = (0..n_refs)
+        .map(|_| {
+            let id = ObjectId(reader.array().ok()?);
+            owned.get_mut(reader.u32().ok()? as usize)?.1.push(id);
+            Some(id)
+        })
+        .collect::<Option<Vec<_>>>()?;
+    Some(Table { owned, ids })
 }
 
-/// Makes `table` the one that `_take_ref` reads while `load` runs.
-pub(super) fn reading<T>(table: Table, load: impl FnOnce() -> T) -> T {
-    READING.with_borrow_mut(|stack| stack.push(table));
+/// Makes the references of `table` those that `_take_ref` gives while `load` runs.
+pub(super) fn reading<T>(
+    py: Python<'_>,
+    table: Table,
+    load: impl FnOnce() -> PyResult<T>,
+) -> PyResult<T> {
+    let epoch = ObjectRef::adopt_all(table.owned);
+    let made = table.ids.into_iter().map(|id| ObjectRef::counted(py, id, epoch).map(Bound::unbind));
+    let refs = made.collect::<PyResult<_>>()?;
+    READING.with_borrow_mut(|stack| stack.push(refs));
     let value = load();
-    READING.with_borrow_mut(Vec::pop);
+    // Dropped outside of the borrow: the end of a reference that nobody took may run any code.
+    let refs = READING.with_borrow_mut(Vec::pop);
+    drop(refs);
     value
 }
 
 /// The reference at that position of the document that is being read.
 #[pyfunction]
-pub(crate) fn _take_ref(py: Python<'_>, position: usize) -> PyResult<Bound<'_, ObjectRef>> {
-    let reference = READING.with_borrow(|stack| {
-        let table = stack.last()?;
-        let (id, owner) = table.refs.get(position)?;
-        Some(Reference { id: *id, owner: table.owners[*owner].clone() })
-    });
-    let Some(reference) = reference else {
-        return Err(PyRuntimeError::new_err("a reference outside of a document"));
-    };
-    ObjectRef::adopt(py, &reference)
+pub(crate) fn _take_ref(py: Python<'_>, position: usize) -> PyResult<Py<ObjectRef>> {
+    READING
+        .with_borrow(|stack| Some(stack.last()?.get(position)?.clone_ref(py)))
+        .ok_or_else(|| PyRuntimeError::new_err("a reference outside of a document"))
 }
 
 /// A reference that was pickled by somebody else.
@@ -143,5 +152,5 @@ pub(crate) fn _restore_ref<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Bound<
     let reference = peer::get_reference(&mut Reader::new(data))
         .map_err(|_| PyValueError::new_err("these bytes are not a pickled ObjectRef"))?;
     session::active(py)?;
-    ObjectRef::adopt(py, &reference)
+    ObjectRef::adopt(py, reference)
 }

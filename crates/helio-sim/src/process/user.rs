@@ -419,9 +419,9 @@ impl Process {
 
     /// A reference that came inside a value or an argument is held from now on.
     pub(super) fn take_over(&mut self, core: &mut Core, inner: &Inner) -> Held {
-        let reference = inner.reference.clone();
-        let id = reference.id;
-        self.apply(core, Event::Adopt { reference });
+        let id = inner.reference.id;
+        let owner = Arc::new(inner.reference.owner.clone());
+        self.apply(core, Event::Adopt { owner, ids: vec![id] });
         match inner.actor {
             Some(actor) => {
                 self.apply(core, Event::KnowActor { actor, handle: Some(id) });
