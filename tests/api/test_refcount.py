@@ -277,6 +277,44 @@ def test_thousands_of_refs_in_one_value() -> None:
 
 
 @pytest.mark.contract("F3.09")
+@pytest.mark.contract("F3.09")
+def test_lists_of_refs_keep_their_shape() -> None:
+    """Whether a list holds nothing but refs, or other things too, is not seen by who reads it."""
+
+    class Named(list):  # type: ignore[type-arg]
+        pass
+
+    @ray.remote
+    def told(*lists: Any, more: Any) -> list[Any]:
+        """The lists again, which this worker has to hand on, and what is in them."""
+        assert [type(each) for each in (*lists, more)] == [list, list, list, Named, list]
+        values = [[x if isinstance(x, int) else ray.get(x) for x in each] for each in lists]
+        return [values, list(lists), more]
+
+    one, two = ray.put(1), ray.put(2)
+    lists = ([one, two], [two, one, two], [], Named([one]))
+    values, back, more = ray.get(told.remote(*lists, more=[one, 5]))
+    assert values == [[1, 2], [2, 1, 2], [], [1]]
+    assert back == list(lists)
+    assert type(back[3]) is Named
+    assert more == [one, 5]
+    nested = ray.get(ray.put([[one], [[two, one]], (two,)]))
+    assert nested == [[one], [[two, one]], (two,)]
+    assert ray.get(ray.get(ray.put([two, one]))) == [2, 1]
+
+
+@pytest.mark.heliostat_only("Ray's refs are known to the collector")
+def test_the_garbage_collector_does_not_look_at_refs() -> None:
+    """A driver may hold a hundred thousand; they refer to nothing that the collector knows."""
+
+    @ray.remote
+    def one() -> int:
+        return 1
+
+    refs = [ray.put(0), one.remote(), *ray.get(ray.put([ray.put(0)])), ray.ObjectRef.nil()]
+    assert not any(gc.is_tracked(ref) for ref in refs)
+
+
 def test_the_store_does_not_fill_up_with_garbage() -> None:
     """Several times the store goes through it, one object at a time."""
     wait_empty()

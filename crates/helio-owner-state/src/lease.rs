@@ -81,7 +81,7 @@ struct Lease {
 pub(crate) struct Leases {
     classes: Vec<Class>,
     by_content: HashMap<Vec<u8>, usize>,
-    by_pointer: HashMap<usize, usize>,
+    by_pointer: IdMap<usize, usize>,
     leases: IdMap<u64, Lease>,
     by_lease: HashMap<(NodeId, LeaseId), u64>,
     next_request: u64,
@@ -106,6 +106,11 @@ impl Lease {
 }
 
 impl Class {
+    /// How many requests are to be under way.
+    fn requests_wanted(&self) -> usize {
+        self.queue.len().min(REQUESTS_MAX)
+    }
+
     /// Whether each call has a lease of its own: its devices or its worker's number of calls matter, or
     /// the calls are to go round the nodes, which a lease that is kept would not let them.
     fn is_single(&self) -> bool {
@@ -281,9 +286,13 @@ impl Owner {
         now: u64,
         out: &mut Vec<Action>,
     ) {
-        let class = self.leases.class(class);
-        self.leases.classes[class].queue.push_back(task);
-        self.pump(class, now, out);
+        let index = self.leases.class(class);
+        let class = &mut self.leases.classes[index];
+        class.queue.push_back(task);
+        // Behind others it changes nothing: there was no room for them, and whatever makes room pumps.
+        if class.queue.len() == 1 || class.requests.len() < class.requests_wanted() {
+            self.pump(index, now, out);
+        }
     }
 
     pub(crate) fn unqueue(&mut self, task: TaskId) {
@@ -315,7 +324,7 @@ impl Owner {
             }
             return;
         }
-        let wanted = class.queue.len().min(REQUESTS_MAX);
+        let wanted = class.requests_wanted();
         while self.leases.classes[index].requests.len() < wanted {
             let class = &self.leases.classes[index];
             let first = class.queue.get(class.requests.len()).or_else(|| class.queue.front());

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use helio_proto::peer::{self, Reference};
 use helio_types::{ObjectId, WorkerAddress};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
@@ -35,12 +36,17 @@ impl Drop for ObjectRef {
 impl ObjectRef {
     /// Takes over the one reference that the runtime handed out with `id`.
     pub(crate) fn counted(py: Python<'_>, id: ObjectId, epoch: u32) -> PyResult<Bound<'_, Self>> {
-        Bound::new(py, Self { id, epoch })
+        let made = Bound::new(py, Self { id, epoch })?;
+        // It refers to no object of Python's: the garbage collector, which would look at each of a
+        // hundred thousand again and again, need not know it.
+        // SAFETY: PyO3 gives each of its classes the collector's header, which this call changes.
+        unsafe { ffi::PyObject_GC_UnTrack(made.as_ptr().cast()) };
+        Ok(made)
     }
 
     /// An id in the shape of a reference.
     pub(crate) fn uncounted(py: Python<'_>, id: ObjectId) -> PyResult<Bound<'_, Self>> {
-        Bound::new(py, Self { id, epoch: 0 })
+        Self::counted(py, id, 0)
     }
 
     /// A reference that arrived from elsewhere.
@@ -63,6 +69,7 @@ impl ObjectRef {
     }
 
     /// The id, if the session can find the object.
+    #[inline]
     pub(crate) fn known(&self, session: &Session) -> PyResult<ObjectId> {
         if self.epoch == session.epoch || session.runtime.holders(self.id).is_some() {
             return Ok(self.id);

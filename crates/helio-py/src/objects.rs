@@ -66,7 +66,7 @@ pub(crate) fn get<'py>(
     };
     let mut ids = Vec::with_capacity(list.len());
     for item in list {
-        let Ok(reference) = item.cast::<ObjectRef>() else {
+        let Ok(reference) = item.cast_exact::<ObjectRef>() else {
             let message = format!(
                 "Attempting to call `get` on the value {item}, which is not an ray.ObjectRef."
             );
@@ -156,7 +156,7 @@ pub(crate) fn wait<'py>(
     let mut ids = Vec::with_capacity(list.len());
     let mut streams = Vec::new();
     for item in list {
-        if let Ok(reference) = item.cast::<ObjectRef>() {
+        if let Ok(reference) = item.cast_exact::<ObjectRef>() {
             ids.push(reference.get().known(&session)?);
         } else if let Ok(generator) = item.cast::<ObjectRefGenerator>() {
             streams.push((ids.len(), generator.clone()));

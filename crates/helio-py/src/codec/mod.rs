@@ -12,6 +12,7 @@
 //! | 9 | a plain `numpy.ndarray` | see [`ndarray`]; its data from the next multiple of 64 |
 //! | 10 | an argument that is a reference: the next dependency (in arguments only) | |
 //! | 11 | a document with references inside | a value; then their table, see [`refs`]; the last 8 bytes say where it begins |
+//! | 12 | a `list` of nothing but references | `u32` the first's position in that table, `u32` how many follow one another there |
 //!
 //! Exact built-in types only take the short forms; what inherits from them is pickled. All numbers are
 //! little-endian. Reading is zero-copy: buffers are read-only views that keep the bytes alive.
@@ -60,6 +61,7 @@ mod tag {
     pub(super) const NDARRAY: u8 = 9;
     pub(super) const DEPENDENCY: u8 = 10;
     pub(super) const WITH_REFS: u8 = 11;
+    pub(super) const REFS: u8 = 12;
 }
 
 /// Where buffers begin: a multiple of this from the document's begin.

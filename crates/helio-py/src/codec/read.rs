@@ -123,6 +123,10 @@ impl<'a> Cursor<'a> {
                 pickle::loads(py, &data, buffers)?
             }
             tag::NDARRAY => self.ndarray(py)?,
+            tag::REFS => {
+                let (begin, n) = (self.u32()? as usize, self.u32()? as usize);
+                refs::taken(py, begin, n).ok_or_else(damaged)??.into_any()
+            }
             _ => return Err(damaged()),
         })
     }

@@ -1,7 +1,7 @@
 //! References inside values.
 //!
 //! While a value is pickled, `ObjectRef.__reduce__` hands the reference to the thread's collector and
-//! leaves only its position in the pickle. The document ends with the table of what was collected:
+//! leaves only its position in the pickle; a list of nothing but references needs no pickle. The document ends with the table of what was collected:
 //! `u32` owners, each an address; `u32` references, each an id and the `u32` number of its owner.
 //! Before it is read, all of them are made anew and their owners are told; `_take_ref(position)` in the
 //! pickle picks one.
@@ -13,6 +13,7 @@ use helio_proto::reader::Reader;
 use helio_types::{ObjectId, WorkerAddress};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use super::sink::Sink;
 use crate::object_ref::ObjectRef;
@@ -133,6 +134,14 @@ pub(super) fn reading<T>(
     let refs = READING.with_borrow_mut(Vec::pop);
     drop(refs);
     value
+}
+
+/// The list of `n` references from that position on; `None` when there are not so many.
+pub(super) fn taken(py: Python<'_>, begin: usize, n: usize) -> Option<PyResult<Bound<'_, PyList>>> {
+    READING.with_borrow(|stack| {
+        let refs = stack.last()?.get(begin..begin.checked_add(n)?)?;
+        Some(PyList::new(py, refs))
+    })
 }
 
 /// The reference at that position of the document that is being read.

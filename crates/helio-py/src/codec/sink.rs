@@ -80,6 +80,13 @@ impl Sink {
         self.head.extend_from_slice(&value.to_le_bytes());
     }
 
+    /// A tag and a number, in one piece: most documents are no more.
+    pub(super) fn tagged(&mut self, tag: u8, value: u64) {
+        let mut piece = [tag; 9];
+        piece[1..].copy_from_slice(&value.to_le_bytes());
+        self.bytes(&piece);
+    }
+
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.head.extend_from_slice(bytes);
     }

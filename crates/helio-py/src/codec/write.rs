@@ -3,7 +3,7 @@
 use helio_types::ObjectId;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList};
 
 use super::ndarray;
 use super::pickle::{self, Pickled};
@@ -38,6 +38,8 @@ impl Encoded {
 
 /// A value ready to be written.
 pub(super) enum Ready<'py> {
+    /// A list of references: so many, from this position of the table on.
+    Refs(usize, usize),
     Array(ndarray::Array),
     Pickled(Pickled<'py>),
 }
@@ -77,10 +79,27 @@ pub(super) fn ready<'py>(
     collected: &Collected,
     purpose: Purpose<'_>,
 ) -> PyResult<Ready<'py>> {
+    if let Some(refs) = list_of_refs(value, collected) {
+        return Ok(refs);
+    }
     if let Some(array) = ndarray::array(value) {
         return Ok(Ready::Array(array));
     }
     pickle::dumps(value, collected, purpose).map(Ready::Pickled)
+}
+
+/// What calls mostly hand on when they hand on references; as a pickle, each would be a call of Python's.
+fn list_of_refs<'py>(value: &Bound<'py, PyAny>, collected: &Collected) -> Option<Ready<'py>> {
+    let list = value.cast_exact::<PyList>().ok().filter(|list| !list.is_empty())?;
+    let begin = collected.mark();
+    for item in list {
+        let Ok(reference) = item.cast_exact::<ObjectRef>() else {
+            collected.back_to(begin);
+            return None;
+        };
+        refs::collect(reference);
+    }
+    Some(Ready::Refs(begin, collected.mark() - begin))
 }
 
 /// The short form of exact built-in values.
@@ -123,22 +142,14 @@ impl Native<'_> {
     pub(super) fn write(self, py: Python<'_>, sink: &mut Sink) {
         match self {
             Self::Plain(tag) => sink.u8(tag),
-            Self::Int(number) => {
-                sink.u8(tag::INT);
-                sink.u64(number as u64);
-            }
-            Self::Float(number) => {
-                sink.u8(tag::FLOAT);
-                sink.u64(number.to_bits());
-            }
+            Self::Int(number) => sink.tagged(tag::INT, number as u64),
+            Self::Float(number) => sink.tagged(tag::FLOAT, number.to_bits()),
             Self::Str(text) => {
-                sink.u8(tag::STR);
-                sink.u64(text.len() as u64);
+                sink.tagged(tag::STR, text.len() as u64);
                 sink.bytes(text.as_bytes());
             }
             Self::Bytes(bytes) => {
-                sink.u8(tag::BYTES);
-                sink.u64(bytes.as_bytes().len() as u64);
+                sink.tagged(tag::BYTES, bytes.as_bytes().len() as u64);
                 sink.held(py, Held::Bytes(bytes.unbind()));
             }
         }
@@ -149,6 +160,7 @@ impl Ready<'_> {
     /// Whether reading wants aligned bytes.
     pub(super) fn has_buffers(&self) -> bool {
         match self {
+            Self::Refs(..) => false,
             Self::Array(_) => true,
             Self::Pickled(pickled) => !pickled.buffers.is_empty(),
         }
@@ -156,6 +168,11 @@ impl Ready<'_> {
 
     pub(super) fn write(self, py: Python<'_>, sink: &mut Sink) {
         match self {
+            Self::Refs(begin, n) => {
+                sink.u8(tag::REFS);
+                sink.u32(begin as u32);
+                sink.u32(n as u32);
+            }
             Self::Array(array) => array.write(py, sink),
             Self::Pickled(Pickled { data, buffers }) => {
                 let plain = buffers.is_empty();
