@@ -16,6 +16,8 @@ use crate::state::{Asked, State};
 
 /// Exceptions that nobody has seen are kept up to so many until the front shows them.
 const UNSEEN_MAX: usize = 100;
+/// Room for so many actions is kept between events.
+const ACTIONS_KEPT: usize = 1 << 12;
 /// Output of this size is written at once, in bytes.
 const OUTPUT_AT_ONCE: usize = 16 << 10;
 /// With more calls than this unanswered, the receiver is busy: the next ones may wait to be written
@@ -30,7 +32,7 @@ impl State {
             for action in actions.drain(..) {
                 self.do_one(action);
             }
-            if self.actions.is_empty() {
+            if self.actions.is_empty() && actions.capacity() <= ACTIONS_KEPT {
                 self.actions = actions;
             }
         }

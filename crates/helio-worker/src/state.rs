@@ -24,6 +24,8 @@ use crate::why::Whys;
 
 /// Log lines that wait for the driver's log thread at most; older ones are dropped and counted.
 pub(crate) const LOG_LINES_MAX: usize = 100_000;
+/// So many dropped handles are taken into account before what follows from them is done.
+const SETTLED_AT_ONCE: usize = 1 << 10;
 /// Connections are numbered from here in `epoll`; below are the descriptors of [`Watched`].
 pub(crate) const FIRST_CONN: u64 = 16;
 
@@ -245,9 +247,9 @@ impl State {
             let mut dropped = dropped.lock();
             if dropped.is_empty() { Vec::new() } else { std::mem::take(&mut *dropped) }
         };
-        if !ids.is_empty() {
+        for batch in ids.chunks(SETTLED_AT_ONCE) {
             let now = self.now();
-            for id in &ids {
+            for id in batch {
                 self.owner.apply(Event::DropRef { id: *id }, now, &mut self.actions);
                 if self.pins.contains_key(id) && self.owner.object(id).is_none() {
                     self.pins.remove(id);
