@@ -1,5 +1,5 @@
-//! Maps keyed by ids. An id's `Hash` already yields one well-mixed word, so hashing it again would
-//! be work for nothing.
+//! Maps keyed by ids, or by numbers of our own making. An id's `Hash` already yields one well-mixed
+//! word, so hashing it again would be work for nothing.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -36,6 +36,10 @@ impl Hasher for IdHasher {
         for byte in bytes {
             self.write_u64(u64::from(*byte));
         }
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
     }
 
     fn write_u64(&mut self, word: u64) {

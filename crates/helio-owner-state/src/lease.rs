@@ -519,7 +519,11 @@ impl Owner {
         let Some(lease) = self.leases.leases.get_mut(&request) else { return 0 };
         let began = lease.began;
         let first = lease.sent.front() == Some(&id);
-        lease.sent.retain(|sent| *sent != id);
+        if first {
+            lease.sent.pop_front();
+        } else {
+            lease.sent.retain(|sent| *sent != id);
+        }
         let index = lease.class;
         if first {
             let took = now.saturating_sub(lease.began).max(1);

@@ -1,12 +1,12 @@
 //! Connections: bytes in, bytes out, without blocking.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use helio_owner_state::IdMap;
 use helio_proto::frame;
 use helio_proto::peer::Template;
 use helio_types::{LeaseId, NodeAddress, WorkerAddress};
@@ -84,11 +84,11 @@ pub(crate) struct Conn {
     /// The other end sends what it has for us here: a later line of its own means that this one broke.
     pub(crate) speaks: bool,
     /// Templates that the other end has, by address; the `Arc` keeps the address taken.
-    pub(crate) templates_sent: HashMap<usize, (u32, Arc<Template>)>,
+    pub(crate) templates_sent: IdMap<usize, (u32, Arc<Template>)>,
     /// Templates that the other end sent.
-    pub(crate) templates: HashMap<u32, Arc<Template>>,
+    pub(crate) templates: IdMap<u32, Arc<Template>>,
     /// Leases under which the other end sends us tasks.
-    pub(crate) leases: HashMap<LeaseId, Arc<Lease>>,
+    pub(crate) leases: IdMap<LeaseId, Arc<Lease>>,
 }
 
 impl Conn {
@@ -104,9 +104,9 @@ impl Conn {
             stuffed: false,
             unanswered: 0,
             speaks: false,
-            templates_sent: HashMap::new(),
-            templates: HashMap::new(),
-            leases: HashMap::new(),
+            templates_sent: IdMap::default(),
+            templates: IdMap::default(),
+            leases: IdMap::default(),
         }
     }
 

@@ -213,7 +213,7 @@ impl State {
         Ok(Self {
             owner: Owner::new(address.clone()),
             actions: Vec::new(),
-            conns: std::collections::HashMap::new(),
+            conns: IdMap::default(),
             next_conn: FIRST_CONN,
             epoll: epoll.try_clone()?,
             peers: IdMap::default(),

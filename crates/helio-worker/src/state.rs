@@ -72,7 +72,7 @@ pub(crate) struct State {
     pub(crate) owner: Owner,
     /// Filled by `owner`, emptied by [`State::perform`]; kept to save allocations.
     pub(crate) actions: Vec<Action>,
-    pub(crate) conns: HashMap<u64, Conn>,
+    pub(crate) conns: IdMap<u64, Conn>,
     pub(crate) next_conn: u64,
     pub(crate) epoll: OwnedFd,
     /// Which connection leads to a process.
