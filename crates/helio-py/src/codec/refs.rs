@@ -1,10 +1,10 @@
 //! References inside values.
 //!
 //! While a value is pickled, `ObjectRef.__reduce__` hands the reference to the thread's collector and
-//! leaves only its position in the pickle; a list of nothing but references needs no pickle. The document ends with the table of what was collected:
-//! `u32` owners, each an address; `u32` references, each an id and the `u32` number of its owner.
-//! Before it is read, all of them are made anew and their owners are told; `_take_ref(position)` in the
-//! pickle picks one.
+//! leaves only its position in the pickle; a list of nothing but references needs no pickle. The document
+//! ends with the table of what was collected: `u32` owners, each an address; `u32` references, each an id
+//! and the `u32` number of its owner. Before it is read, all of them are made anew and their owners are
+//! told; `_take_ref(position)` in the pickle picks one.
 
 use std::cell::RefCell;
 
