@@ -141,6 +141,11 @@ def to_numpy(table: Any) -> dict[str, Any]:
     return {n: tensors.to_numpy(c) for n, c in zip(table.column_names, table.columns, strict=True)}
 
 
+def has_arrays(table: Any) -> bool:
+    """Whether :func:`to_numpy` gives its own memory: numbers, or tensors of them, without nulls."""
+    return all(tensors.is_array(c.type) and not c.null_count for c in table.columns)
+
+
 def to_pandas(table: Any) -> Any:
     """A DataFrame; tensors are columns of arrays."""
     import pandas as pd

@@ -77,6 +77,13 @@ def is_tensor(kind: Any) -> bool:
     return isinstance(kind, pa.FixedShapeTensorType | VariableShapedTensorType)
 
 
+def is_array(kind: Any) -> bool:
+    """Whether a column of that type is laid out as a numpy array is."""
+    if isinstance(kind, pa.FixedShapeTensorType):
+        kind = kind.value_type
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
 # --- to Arrow --------------------------------------------------------------------------------------
 
 

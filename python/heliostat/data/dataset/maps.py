@@ -191,7 +191,8 @@ class Maps(Base):
         Args:
             fn: A function or class. It returns a dict of arrays, a DataFrame or a table, or yields
                 several of them.
-            batch_size: Rows of a batch; None or "auto": a batch is a block.
+            batch_size: Rows of a batch; None: a batch is a block; "auto": as many rows of a block
+                as take 16 MiB.
             batch_format: "default" and "numpy": a dict of arrays, "pandas", "pyarrow", None: as is.
             zero_copy_batch: Arrays may be read-only views; False: copies that may be written to.
             udf_modifying_row_count: False promises that each batch keeps its rows.
@@ -212,15 +213,15 @@ class Maps(Base):
             )
         if isinstance(batch_size, str) and batch_size != "auto":
             raise ValueError(f"batch_size must be an integer, None or 'auto', got {batch_size!r}.")
-        size = None if isinstance(batch_size, str) else batch_size
-        if size is not None and size < 1:
+        size = batch_size if isinstance(batch_size, int) else 0
+        if size < 1 and batch_size not in (None, "auto"):
             raise ValueError("Batch size can't be negative or 0")
         block.check_format(batch_format)
         return self._map(
-            lambda udf: MapBatches(udf, size, batch_format, zero_copy_batch),
+            lambda udf: MapBatches(udf, batch_size, batch_format, zero_copy_batch),
             fn,
             options,
-            min_rows=size or 0,
+            min_rows=size,
             keeps_rows=not udf_modifying_row_count,
         )
 

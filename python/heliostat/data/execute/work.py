@@ -18,6 +18,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.data import block
 from heliostat.data.context import DataContext
+from heliostat.data.execute.shaping import Shaper
 from heliostat.data.plan import task
 from heliostat.data.plan.operators import ReadPart
 from heliostat.data.plan.transforms import Transform
@@ -58,7 +59,7 @@ class OpenStage:
 
     def __init__(self, stage: Stage) -> None:
         _keep_memory()
-        self._target, self._execution = stage.target, stage.execution
+        self._shaper, self._execution = Shaper(stage.target), stage.execution
         DataContext._set_current(stage.context)
         self._steps = [(t, t.open()) for t in stage.transforms]
 
@@ -69,7 +70,7 @@ class OpenStage:
         tables = inputs
         for transform, fn in self._steps:
             tables = transform.apply(tables, fn)
-        made = shaped(tables, self._target)
+        made = self._shaper.blocks(tables)
         while True:
             wall, cpu, udf = time.perf_counter(), time.thread_time(), self._udf_seconds()
             table = next(made, None)
@@ -142,37 +143,3 @@ class MapWorker:
             assert self._error is not None
             raise self._error
         yield from self._stage.run(index, *_tables(cuts, inputs))
-
-
-def shaped(tables: Iterator[Any], target: int | None) -> Iterator[Any]:
-    """The same rows in tables of about ``target`` bytes; at least one table, which may be empty."""
-    held: list[Any] = []
-    size = 0
-    some = False
-    empty = None
-    for table in tables:
-        if not table.num_rows:
-            empty = table if empty is None or not empty.num_columns else empty
-            continue
-        for piece in _cut(table, target):
-            held.append(piece)
-            size += piece.nbytes
-            if target is not None and size >= target * 0.75:
-                yield block.concat(held)
-                held, size, some = [], 0, True
-    if held:
-        yield block.concat(held)
-    elif not some:
-        import pyarrow as pa
-
-        yield pa.table({}) if empty is None else empty
-
-
-def _cut(table: Any, target: int | None) -> Iterator[Any]:
-    if target is None or table.nbytes <= target * 1.5:
-        yield table
-        return
-    pieces = -(-table.nbytes // target)
-    rows = max(1, -(-table.num_rows // pieces))
-    for at in range(0, table.num_rows, rows):
-        yield table.slice(at, rows)

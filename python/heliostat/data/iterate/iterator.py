@@ -85,8 +85,14 @@ class DataIterator(abc.ABC):
             batch = block.to_batch(table, batch_format)
             return batch if _collate_fn is None else _collate_fn(batch)
 
+        def is_view(table: Any, loan: Loan | None) -> bool:
+            if _collate_fn is not None or batch_format == "pandas":
+                return False
+            return batch_format in ("pyarrow", None) or block.has_arrays(table)
+
         return self._batches(
             finish,
+            is_view,
             prefetch_batches,
             batch_size,
             drop_last,
@@ -97,6 +103,7 @@ class DataIterator(abc.ABC):
     def _batches(
         self,
         finish: Callable[[Any, Loan | None], T],
+        is_view: Callable[[Any, Loan | None], bool],
         prefetch_batches: int,
         batch_size: int | None,
         drop_last: bool,
@@ -105,21 +112,24 @@ class DataIterator(abc.ABC):
     ) -> Repeatable[T]:
         def epoch() -> Iterator[T]:
             bundles, stats = self._epoch()
+            room = prefetch.Room(prefetch_batches)
 
-            def make() -> Iterator[T]:
+            def make() -> Iterator[tuple[T, bool]]:
                 try:
                     lender = Lender()
-                    tables = _tables(bundles, lender)
+                    tables = _tables(bundles, lender, room)
                     cuts = batching.cut(tables, batch_size, drop_last, shuffle_buffer, seed)
                     for table in cuts:
                         # Shuffled rows lie in memory of their own already.
-                        yield finish(table, Loan() if shuffle_buffer else lender.loan)
+                        loan = Loan() if shuffle_buffer else lender.loan
+                        yield finish(table, loan), not shuffle_buffer and is_view(table, loan)
                 finally:
                     close = getattr(bundles, "close", None)
                     if close is not None:
                         close()
 
-            return _timed(prefetch.ahead(make(), prefetch_batches), stats)
+            made = prefetch.ahead(make(), room) if prefetch_batches > 0 else (b for b, _ in make())
+            return _timed(made, stats)
 
         return Repeatable(epoch)
 
@@ -127,7 +137,8 @@ class DataIterator(abc.ABC):
         """Return rows as dicts; each ``for`` over them is an epoch."""
 
         def epoch() -> Iterator[dict[str, Any]]:
-            for table in self._batches(lambda t, _: t, 1, None, False, None, None):
+            tables = self._batches(lambda t, _: t, lambda t, _: True, 1, None, False, None, None)
+            for table in tables:
                 yield from block.rows(table)
 
         return Repeatable(epoch)
@@ -174,8 +185,14 @@ class DataIterator(abc.ABC):
             )
         batching.check(batch_size, local_shuffle_buffer_size)
         target = torch_batches.default_device() if device in ("auto", None) else device
+        plain = collate_fn is None and dtypes is None and str(target) == "cpu" and not pin_memory
+
+        def is_view(table: Any, loan: Loan | None) -> bool:
+            return plain and loan is not None and block.has_arrays(table)
+
         return self._batches(
             torch_batches.collator(collate_fn, dtypes, target, pin_memory),
+            is_view,
             prefetch_batches,
             batch_size,
             drop_last,
@@ -192,13 +209,14 @@ class DataIterator(abc.ABC):
         return MaterializedDataset(InputBlocks(tuple(bundles)), self.get_context())
 
 
-def _tables(bundles: Iterator[Bundle], lender: Lender) -> Iterator[Any]:
+def _tables(bundles: Iterator[Bundle], lender: Lender, room: prefetch.Room) -> Iterator[Any]:
     """The tables of bundles, each column in one piece."""
     for bundle in bundles:
         if bundle.rows:
             lender.turn_to(bundle)
             yield block.joined(bundle.cut(ray.get(bundle.ref)))
         del bundle
+        room.wait()
 
 
 def _timed(items: Iterator[T], stats: ExecutionStats) -> Iterator[T]:

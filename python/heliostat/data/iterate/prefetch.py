@@ -1,66 +1,116 @@
-"""An iterator that runs ahead in a thread of its own."""
+"""An iterator that runs ahead in a thread of its own.
+
+Two threads that wake each other for every batch spend more on that than on a batch that is a view
+of a block. Such batches cost no memory, the block being there anyway: so the thread makes all those
+of a block in one go, wakes the loop, sleeps, and asks for the next block when few are left.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 JOIN_S = 5.0
-LOOK_S = 0.5  # how often a full queue looks whether anybody still wants items
+VIEWS_MAX = 64  # batches of one block that wait at most, however little each takes
 
 
-class _End:
-    def __init__(self, error: BaseException | None) -> None:
-        self.error = error
+class Room:
+    """What a thread has made and nobody has taken yet: at most ``depth``, views not counted."""
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._changed = threading.Condition()
+        self._made: deque[Any] = deque()
+        self._ended = False
+        self._error: BaseException | None = None
+        self._unwanted = False
+        self._sleeps_above = -1  # the thread sleeps until no more than so many are left
+
+    # --- the thread that makes ---
+
+    def wait(self) -> None:
+        """Called before a block is fetched: wait until no more than ``depth`` batches are left."""
+        if self._depth:
+            with self._changed:
+                self._wait_for(self._depth)
+
+    def put(self, item: Any, is_view: bool) -> bool:
+        """Add an item when there is room; whether anybody still wants items."""
+        most = max(self._depth, VIEWS_MAX) if is_view else self._depth
+        with self._changed:
+            if len(self._made) >= most:
+                # Many are left: sleep until half of them are taken, not until the next one is.
+                self._wait_for(most // 2 if is_view else most - 1)
+            if self._unwanted:
+                return False
+            self._made.append(item)
+            if not is_view:
+                self._changed.notify_all()
+            return True
+
+    def end(self, error: BaseException | None) -> None:
+        """No more items will come, because of an error or for none."""
+        with self._changed:
+            self._ended, self._error = True, error
+            self._changed.notify_all()
+
+    def _wait_for(self, left: int) -> None:
+        self._sleeps_above = left
+        self._changed.notify_all()  # of the views made since the last time
+        self._changed.wait_for(lambda: self._unwanted or len(self._made) <= left)
+        self._sleeps_above = -1
+
+    # --- the thread that takes ---
+
+    def take(self) -> Iterator[Any]:
+        """The items until the end. An error comes where the item would have."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._made or self._ended)
+                if not self._made:
+                    if self._error is not None:
+                        raise self._error
+                    return
+                item = self._made.popleft()
+                if len(self._made) == self._sleeps_above:
+                    self._changed.notify_all()
+            yield item
+            del item
+
+    def close(self) -> None:
+        """Nobody wants items any more."""
+        with self._changed:
+            self._unwanted = True
+            self._made.clear()
+            self._changed.notify_all()
 
 
-def ahead(items: Iterator[Any], depth: int) -> Iterator[Any]:
-    """The same items, ``depth`` of them made in advance. Errors come where the item would have."""
-    if depth <= 0:
-        yield from items
-        return
-    made: queue.Queue[Any] = queue.Queue(maxsize=depth)
-    unwanted = threading.Event()
-
-    def put(item: Any) -> bool:
-        while not unwanted.is_set():
-            with contextlib.suppress(queue.Full):
-                made.put(item, timeout=LOOK_S)
-                return True
-        return False
+def ahead(items: Iterator[tuple[Any, bool]], room: Room) -> Iterator[Any]:
+    """The items of (item, whether it is a view of a block that is there anyway), made in advance."""
 
     def pump() -> None:
         error: BaseException | None = None
         try:
-            for item in items:
-                if not put(item):
-                    break
+            for item, is_view in items:
+                wanted = room.put(item, is_view)
                 del item
+                if not wanted:
+                    break
         except BaseException as raised:
             error = raised
         finally:
             if hasattr(items, "close"):
                 with contextlib.suppress(Exception):
                     items.close()
-        put(_End(error))
+        room.end(error)
 
     thread = threading.Thread(target=pump, name="heliostat-data-prefetch", daemon=True)
     thread.start()
     try:
-        while True:
-            item = made.get()
-            if isinstance(item, _End):
-                if item.error is not None:
-                    raise item.error
-                return
-            yield item
-            del item
+        yield from room.take()
     finally:
-        unwanted.set()
-        with contextlib.suppress(queue.Empty):
-            while True:
-                made.get_nowait()
+        room.close()
         thread.join(JOIN_S)

@@ -15,6 +15,7 @@ from heliostat.data.expressions.expr import Expr, Unnest
 from heliostat.data.plan.udf import Opened, Udf
 
 Tables = Iterator[Any]
+AUTO_BATCH_BYTES = 16 << 20  # of a batch whose size is "auto"
 ROWS_AT_ONCE = 4096  # rows that a row function's results are collected into a table by
 
 
@@ -124,11 +125,11 @@ class FilterExpression(Transform):
 
 @dataclass
 class MapBatches(_OfUdf):
-    """A function of batches. ``batch_size`` None: whole blocks."""
+    """A function of batches. ``batch_size`` None: whole blocks; "auto": by the bytes of a row."""
 
     verb = "MapBatches"
 
-    batch_size: int | None = None
+    batch_size: int | str | None = None
     batch_format: str | None = "default"
     zero_copy: bool = True
 
@@ -142,12 +143,17 @@ class MapBatches(_OfUdf):
             for item in items:
                 some = True
                 yield block.from_batch(item, fn.name)
+                del item  # so that the next call can have its memory
+            del result, items
         if not some and empty:
             yield empty[0]
 
     def _batches(self, tables: Tables, empty: list[Any]) -> Iterator[Any]:
         whole = _with_rows(tables, empty)
-        cut = whole if self.batch_size is None else rebatched(whole, self.batch_size)
+        if isinstance(self.batch_size, int):
+            cut = rebatched(whole, self.batch_size)
+        else:
+            cut = whole if self.batch_size is None else _of_bytes(whole, AUTO_BATCH_BYTES)
         for table in cut:
             batch = block.to_batch(block.joined(table), self.batch_format)
             yield batch if self.zero_copy else _own(batch)
@@ -233,6 +239,14 @@ def rebatched(tables: Tables, size: int) -> Tables:
             have += table.num_rows - at
     if rest:
         yield block.concat(rest)
+
+
+def _of_bytes(tables: Tables, size: int) -> Tables:
+    """Each table in pieces of about ``size`` bytes."""
+    for table in tables:
+        rows = max(1, size * table.num_rows // max(1, table.nbytes))
+        for at in range(0, table.num_rows, rows):
+            yield table.slice(at, rows)
 
 
 def _own(batch: Any) -> Any:

@@ -1,0 +1,157 @@
+"""What a stage makes, in blocks of a good size with each array in one piece.
+
+A function of small batches makes small tables. Copied behind each other while they are in the cache,
+they cost little; left apart, the whole block would be copied again by everyone who reads it, since
+arrays of batches are views only of columns in one piece. It lets each small table's memory be used
+for the next one, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from heliostat.data import block, tensors
+
+FULL = 0.75  # part of the wanted size from which on a block is full
+ROWS_MIN = 1024  # that a column of small tables has room for at first
+ROOM_BYTES_MAX = 256 << 20  # of which the unused part is address space only
+
+
+class Shaper:
+    """Makes blocks of what one stage puts out, task after task in the same process."""
+
+    def __init__(self, target: int | None) -> None:
+        self._target = target
+        self._rows = ROWS_MIN  # of the last block that was put together
+
+    def blocks(self, tables: Iterator[Any]) -> Iterator[Any]:
+        """The same rows in tables of about the target's bytes; at least one, which may be empty."""
+        pile = _Pile(self._rows)
+        some = False
+        empty = None
+        for table in tables:
+            if not table.num_rows:
+                empty = table if empty is None or not empty.num_columns else empty
+                continue
+            for piece in self._cut(table):
+                pile.add(piece)
+                if self._target is not None and pile.size >= self._target * FULL:
+                    yield self._taken(pile)
+                    pile, some = _Pile(self._rows), True
+            del table, piece  # its memory is for the next one
+        if pile.size or pile.rows:
+            yield self._taken(pile)
+        elif not some:
+            yield pa.table({}) if empty is None else empty
+
+    def _taken(self, pile: _Pile) -> Any:
+        if pile.is_joined:
+            self._rows = max(ROWS_MIN, pile.rows)
+        return pile.table()
+
+    def _cut(self, table: Any) -> Iterator[Any]:
+        if self._target is None or table.nbytes <= self._target * 1.5:
+            yield table
+            return
+        pieces = -(-table.nbytes // self._target)
+        rows = max(1, -(-table.num_rows // pieces))
+        for at in range(0, table.num_rows, rows):
+            yield table.slice(at, rows)
+
+
+class _Pile:
+    """Tables that become one block. A single one stays as it is."""
+
+    def __init__(self, capacity: int) -> None:
+        self.size = 0  # bytes
+        self.rows = 0
+        self._capacity = capacity
+        self._done: list[Any] = []  # tables, the last of which is not in `_columns` yet
+        self._columns: list[_Column] | None = None
+        self._schema: Any = None  # of the tables in `_columns`
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether columns of several tables were put together."""
+        return self._columns is not None
+
+    def add(self, table: Any) -> None:
+        """Put one more table behind the others."""
+        self.size += table.nbytes
+        self.rows += table.num_rows
+        if self._columns is not None and not table.schema.equals(self._schema):
+            self._flush()
+        if self._columns is None:
+            if not self._done or not table.schema.equals(self._done[-1].schema):
+                self._done.append(table)
+                return
+            first = self._done.pop()
+            self._schema = table.schema
+            self._columns = [_Column(f.type, self._capacity) for f in table.schema]
+            self._append(first)
+        self._append(table)
+
+    def _append(self, table: Any) -> None:
+        assert self._columns is not None
+        for made, column in zip(self._columns, table.columns, strict=True):
+            made.add(column)
+
+    def _flush(self) -> None:
+        if self._columns is not None:
+            columns = [column.made() for column in self._columns]
+            self._done.append(pa.Table.from_arrays(columns, schema=self._schema))
+            self._columns = None
+
+    def table(self) -> Any:
+        """All of them as one."""
+        self._flush()
+        return block.concat(self._done)
+
+
+class _Column:
+    """Pieces of a column: numbers are copied into one array, others only listed."""
+
+    def __init__(self, kind: Any, capacity: int) -> None:
+        self._kind, self._capacity = kind, capacity
+        self._is_array = tensors.is_array(kind)
+        self._pieces: list[Any] = []
+        self._array: Any = None
+        self._used = 0
+
+    def add(self, column: Any) -> None:
+        if not self._is_array or column.null_count:
+            self._flush()
+            self._pieces.extend(column.chunks)
+            return
+        for chunk in column.chunks:
+            self._copy(tensors.to_numpy(chunk))
+
+    def _copy(self, values: Any) -> None:
+        wanted = self._used + len(values)
+        if self._array is None or wanted > len(self._array):
+            row_bytes = max(1, values.nbytes // max(1, len(values)))
+            guess = min(self._capacity, ROOM_BYTES_MAX // row_bytes)
+            room = max(guess, 2 * wanted if self._used else wanted)
+            larger = np.empty((room, *values.shape[1:]), values.dtype)
+            if self._used:
+                larger[: self._used] = self._array[: self._used]
+            self._array = larger
+        self._array[self._used : wanted] = values
+        self._used = wanted
+
+    def _flush(self) -> None:
+        if self._used:
+            made = tensors.from_numpy(self._array[: self._used])
+            if isinstance(self._kind, pa.BaseExtensionType):
+                made = pa.ExtensionArray.from_storage(self._kind, made.storage)
+            self._pieces.append(made)
+            self._array, self._used = None, 0
+
+    def made(self) -> Any:
+        """The column."""
+        self._flush()
+        return pa.chunked_array(self._pieces, self._kind)
