@@ -366,3 +366,35 @@ def test_functions_that_return_too_few_values(rd: Any) -> None:
         bool(col("id") > 1)
     with pytest.raises(TypeError, match="one truth value a row"):
         rd.range(3).filter(expr=3)
+
+
+@pytest.mark.contract("F10.09")
+def test_expressions_of_pyarrow() -> None:
+    import pyarrow.dataset as pds
+    from ray.data.datatype import DataType
+    from ray.data.expressions import col, lit, random, star, udf
+
+    table = pa.table({"i": [7, -7, None, 4], "s": ["a", "b", "c", None]})
+
+    def kept(expression: Any) -> list[int]:
+        made = expression.to_pyarrow()
+        assert isinstance(made, pc.Expression)
+        return pds.dataset(table).to_table(filter=made).column("i").to_pylist()
+
+    assert kept(col("i") > 4) == [7]
+    assert kept((1 - col("i") == -6) | (col("i") // 2 == -4)) == [7, -7]
+    assert kept(col("i") % 2 == 1) == [7, -7]
+    assert kept(~col("s").is_in(["a", "c"]) & col("i").is_not_null()) == [-7, 4]
+    assert kept(col("s").is_in([])) == []
+    assert kept("x" + col("s") + "y" == "xby") == [-7]
+    assert kept(col("s").str.upper() == "A") == [7]
+    assert kept(col("i").cast(DataType.string()) == "4") == [4]
+    assert kept(lit(True)) == [7, -7, None, 4]
+
+    @udf(return_dtype=DataType.int64())
+    def same(values: Any) -> Any:
+        return values
+
+    for foreign in (same(col("i")), random(), star(), col("i") + random()):
+        with pytest.raises(TypeError, match="pyarrow"):
+            foreign.to_pyarrow()

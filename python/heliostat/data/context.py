@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-MIB = 1 << 20
+from heliostat.data.unused_settings import (
+    MIB,
+    AutoscalingConfig,
+    DeltaConfig,
+    IcebergConfig,
+    LanceConfig,
+    ShuffleStrategy,
+    UnusedSettings,
+)
+
+__all__ = [
+    "AutoscalingConfig",
+    "DataContext",
+    "DatasetContext",
+    "DeltaConfig",
+    "ExecutionOptions",
+    "ExecutionResources",
+    "IcebergConfig",
+    "LanceConfig",
+    "ShuffleStrategy",
+]
 
 
 @dataclass
@@ -78,7 +100,7 @@ class ExecutionOptions:
 
 
 @dataclass
-class DataContext:
+class DataContext(UnusedSettings):
     """Settings that a dataset takes with it when it is made. Sizes in bytes.
 
     Args:
@@ -87,37 +109,37 @@ class DataContext:
         target_min_block_size: Reads are not split into less than this.
         read_op_min_num_blocks: Blocks that a large read is split into at least.
         enable_progress_bars: Show progress of executions that take more than a moment.
+        enable_rich_progress_bars: Show it as a table that is drawn again, on a terminal.
         max_errored_blocks: Blocks that may fail before an execution does; -1: any number.
+        scheduling_strategy: Where tasks go in a cluster of several nodes.
         store_fraction: Part of the object store that one execution keeps full at most.
         max_task_retries_on_death: How often a task is begun again whose process died.
 
-    The other names are Ray's; they are kept and change nothing.
+    The other names are Ray's and change nothing: see ``UnusedSettings``. A name of the program's own
+    may be set, too, and is kept.
+
+    Raises:
+        ValueError: While setting, ``shuffle_strategy`` is none of ``ShuffleStrategy``.
     """
 
     execution_options: ExecutionOptions = field(default_factory=ExecutionOptions)
     target_max_block_size: int | None = 128 * MIB
     target_min_block_size: int = 1 * MIB
-    target_shuffle_max_block_size: int = 1024 * MIB
     read_op_min_num_blocks: int = 200
-    min_parallelism: int = 200
-    streaming_read_buffer_size: int = 32 * MIB
     enable_progress_bars: bool = True
-    enable_operator_progress_bars: bool = True
     enable_rich_progress_bars: bool = True
     max_errored_blocks: int = 0
-    actor_task_retry_on_errors: bool | list[type[BaseException]] = False
-    retried_io_errors: list[str] = field(default_factory=list)
-    log_internal_stack_trace_to_stdout: bool = False
-    raise_original_map_exception: bool = False
-    verbose_stats_logs: bool = False
-    eager_free: bool = False
-    shuffle_strategy: Any = "sort_shuffle_pull_based"
-    use_push_based_shuffle: bool = False
     scheduling_strategy: str = "SPREAD"
-    print_on_execution_start: bool = True
     store_fraction: float = 0.25
     max_task_retries_on_death: int = 10
     _executions: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "shuffle_strategy":
+            value = ShuffleStrategy(value)
+        elif name == "use_push_based_shuffle" and value:  # the older name of a strategy
+            self.shuffle_strategy = ShuffleStrategy.SORT_SHUFFLE_PUSH_BASED
+        super().__setattr__(name, value)
 
     @staticmethod
     def get_current() -> DataContext:
@@ -132,6 +154,21 @@ class DataContext:
     def _set_current(context: DataContext) -> None:
         global _current
         _current = context
+
+    @staticmethod
+    @contextlib.contextmanager
+    def current(context: DataContext) -> Iterator[None]:
+        """Make these the settings of datasets that are made within the ``with``."""
+        before = DataContext.get_current()
+        DataContext._set_current(context)
+        try:
+            yield
+        finally:
+            DataContext._set_current(before)
+
+    def set_dataset_logger_id(self, dataset_id: str) -> None:
+        """Keep the id that logs of a dataset would have."""
+        self.dataset_logger_id = dataset_id
 
     def copy(self) -> DataContext:
         """An independent copy."""
@@ -157,3 +194,5 @@ class DataContext:
 
 _current: DataContext | None = None
 _lock = threading.Lock()
+
+DatasetContext = DataContext  # its older name

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 
+def apply(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """``function(a, b)``. pyarrow looks at the first argument to see whether there are references."""
+    return function(pc.scalar(a) if _is_open(b) and isinstance(a, pa.Scalar) else a, b)
+
+
 def add(a: Any, b: Any) -> Any:
     """The sum; of texts, the one after the other."""
-    if _is_text(a) and _is_text(b):
-        return pc.binary_join_element_wise(a, b, "")
-    return pc.add(a, b)
+    if any(map(_is_text, (a, b))) and all(_is_text(v) or _is_open(v) for v in (a, b)):
+        return apply(lambda *texts: pc.binary_join_element_wise(*texts, ""), a, b)
+    return apply(pc.add, a, b)
 
 
 def floor_divide(a: Any, b: Any) -> Any:
     """``a // b`` as Python means it: rounded down, also below zero. Integers stay integers."""
+    if _is_open(a) or _is_open(b):  # pyarrow's quotient of integers is cut, that of floats is not
+        a = pc.cast(a, pa.float64()) if not _is_open(a) else a.cast(pa.float64())
+        return pc.floor(pc.divide(a, b))
     if not (_is_whole(a) and _is_whole(b)):
         return pc.floor(pc.divide(a, b))
     cut = pc.divide(a, b)  # towards zero
@@ -31,7 +40,14 @@ def modulo(a: Any, b: Any) -> Any:
     return pc.subtract(a, pc.multiply(floor_divide(a, b), b))
 
 
+def _is_open(value: Any) -> bool:
+    """Whether it is a reference to a column whose type is not known."""
+    return isinstance(value, pc.Expression)
+
+
 def _is_text(value: Any) -> bool:
+    if _is_open(value):
+        return False
     return bool(pa.types.is_string(value.type) or pa.types.is_large_string(value.type))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from heliostat.data.expressions import arithmetic
+from heliostat.data.expressions import arithmetic, fields
 from heliostat.data.expressions.nested import Arrays, Lists, Maps, Structs
 from heliostat.data.expressions.strings import Strings
 from heliostat.data.expressions.times import Times
@@ -69,6 +70,25 @@ class Expr:
         """The Arrow type of its values, where that is known without evaluating it; else None."""
         return self._declared
 
+    def to_pyarrow(self) -> Any:
+        """Return it as a ``pyarrow.compute.Expression``, such as filters of pyarrow datasets take.
+
+        Raises:
+            TypeError: A part of it is no function of pyarrow alone: the user's own, a random number,
+                or one that depends on the types of the columns.
+        """
+        value = None
+        reason: Exception | None = None
+        try:
+            value = self._evaluate(fields.Fields())
+        except (AttributeError, TypeError, NotImplementedError, pa.ArrowInvalid) as error:
+            reason = error
+        if isinstance(value, pa.Scalar):
+            return pc.scalar(value)
+        if not isinstance(value, pc.Expression):
+            raise TypeError(f"{self!r} has no equal among pyarrow's expressions.") from reason
+        return value
+
     def _call(self, function: Callable[[Any], Any], text: Text) -> Expr:
         made = f"{self._text}.{text}"
         return Expr(lambda table: function(self._evaluate(table)), made, inputs=(self,))
@@ -76,8 +96,9 @@ class Expr:
     def _with(self, other: Any, function: Callable[[Any, Any], Any], sign: Text) -> Expr:
         right = other if isinstance(other, Expr) else lit(other)
         text = f"({self._text} {sign} {right._text})"
+        whole = function if function is arithmetic.add else partial(arithmetic.apply, function)
         return Expr(
-            lambda t: function(self._evaluate(t), right._evaluate(t)), text, inputs=(self, right)
+            lambda t: whole(self._evaluate(t), right._evaluate(t)), text, inputs=(self, right)
         )
 
     def _after(self, other: Any, function: Callable[[Any, Any], Any], sign: Text) -> Expr:
@@ -102,7 +123,7 @@ class Expr:
             values = constant.as_py()
         given = list(values)
         return self._call(
-            lambda v: pc.is_in(v, value_set=pa.array(given, None if given else v.type)),
+            lambda v: fields.is_in(v, given),
             f"is_in({given})",
         )
 
@@ -117,7 +138,7 @@ class Expr:
             target_type: A ``DataType`` or pyarrow type.
             safe: Refuse values that would change, such as 2.5 as an integer.
         """
-        return self._call(lambda v: pc.cast(v, target_type, safe=safe), f"cast({target_type})")
+        return self._call(lambda v: fields.cast(v, target_type, safe), f"cast({target_type})")
 
     # --- numbers ---
 

@@ -49,6 +49,7 @@ def _callable(
 ) -> Callable[..., Expr]:
     def call(*args: Any, **kwargs: Any) -> Expr:
         def evaluate(table: Any) -> Any:
+            rows = table.num_rows
             given = [_values(value, table) for value in args]
             named = {key: _values(value, table) for key, value in kwargs.items()}
             try:
@@ -59,9 +60,9 @@ def _callable(
                 made = tensors.from_numpy(made)
             elif not isinstance(made, pa.Array | pa.ChunkedArray):
                 made = tensors.from_list(list(made))
-            if len(made) != table.num_rows:
+            if len(made) != rows:
                 raise ValueError(
-                    f"{name} returned {len(made)} values for {table.num_rows} rows; it must return "
+                    f"{name} returned {len(made)} values for {rows} rows; it must return "
                     "one for each."
                 )
             return pc.cast(made, return_dtype)

@@ -1,0 +1,44 @@
+"""References to columns in the place of columns: pyarrow's functions of them are its expressions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+class _AnyName:
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+class Fields:
+    """In the place of a table whose columns are not known yet."""
+
+    column_names = _AnyName()
+
+    def column(self, name: str) -> Any:
+        """A reference to the column."""
+        return pc.field(name)
+
+    @property
+    def num_rows(self) -> int:
+        """Raise ``TypeError``: there are none to make values for."""
+        raise TypeError("its values depend on the number or the place of rows")
+
+
+def is_in(value: Any, values: list[Any]) -> Any:
+    """Which of the values are in the list."""
+    if values:
+        return pc.is_in(value, value_set=pa.array(values))
+    if isinstance(value, pc.Expression):  # of a type not known, which an empty list would need
+        return pc.and_kleene(pc.is_valid(value), pc.scalar(False))
+    return pc.is_in(value, value_set=pa.array([], value.type))
+
+
+def cast(value: Any, target_type: Any, safe: bool) -> Any:
+    """The value, or the reference, as another type."""
+    if isinstance(value, pc.Expression):
+        return value.cast(target_type, safe=safe)
+    return pc.cast(value, target_type, safe=safe)
