@@ -69,3 +69,61 @@ def test_a_dataset_with_other_strategies(rd: Any) -> None:
     dataset = rd.range(20)
     dataset.context.shuffle_strategy = "gpu_shuffle"
     assert sorted(row["id"] for row in dataset.random_shuffle(seed=1).take_all()) == list(range(20))
+
+
+@pytest.mark.contract("F10.03", "F10.27")
+def test_reads_go_on_after_errors_that_pass(rd: Any, tmp_path: Any) -> None:
+    import pyarrow as pa
+
+    class Flaky(rd.Datasource):  # type: ignore[misc] # the class comes from a fixture
+        def get_read_tasks(self, parallelism: int, *_: Any, **__: Any) -> list[Any]:
+            from ray.data.block import BlockMetadata
+
+            def read() -> Any:
+                yield pa.table({"id": [0]})
+                tries = len(list(tmp_path.iterdir()))
+                (tmp_path / str(tries)).touch()
+                if tries < 1:
+                    raise OSError("the store says SLOW DOWN")
+                yield pa.table({"id": [1]})
+
+            about = BlockMetadata(num_rows=2, size_bytes=16, input_files=None, exec_stats=None)
+            return [rd.ReadTask(read, about)]
+
+    dataset = rd.read_datasource(Flaky())
+    dataset.context.retried_io_errors = ["SLOW DOWN"]
+    assert [row["id"] for row in dataset.take_all()] == [0, 1]
+    assert len(list(tmp_path.iterdir())) == 2
+
+    for path in tmp_path.iterdir():
+        path.unlink()
+    dataset = rd.read_datasource(Flaky())
+    assert "AWS Error SLOW_DOWN" in dataset.context.retried_io_errors
+    with pytest.raises(OSError, match="SLOW DOWN"):
+        dataset.take_all()
+
+
+@pytest.mark.contract("F10.06", "F10.27")
+@pytest.mark.parametrize("chosen", [True, "its class", "another", False])
+def test_actors_tasks_are_tried_again(rd: Any, tmp_path: Any, chosen: Any) -> None:
+    class Flaky:
+        def __call__(self, batch: Any) -> Any:
+            tries = len(list(tmp_path.iterdir()))
+            (tmp_path / str(tries)).touch()
+            if tries < 2:
+                raise ValueError("flaky")
+            return batch
+
+    dataset = rd.range(3, override_num_blocks=1)
+    dataset.context.actor_task_retry_on_errors = {
+        "its class": [ValueError],
+        "another": [KeyError],
+    }.get(chosen, chosen)
+    mapped = dataset.map_batches(Flaky, concurrency=1)
+    if chosen in (True, "its class"):
+        assert mapped.count() == 3
+        assert len(list(tmp_path.iterdir())) == 3
+    else:
+        with pytest.raises(ValueError, match="flaky"):
+            mapped.materialize()
+        assert len(list(tmp_path.iterdir())) == 1

@@ -12,6 +12,7 @@ from typing import Any
 
 from heliostat.data.unused_settings import (
     MIB,
+    TRANSIENT_S3_ERRORS,
     AutoscalingConfig,
     DeltaConfig,
     IcebergConfig,
@@ -110,6 +111,9 @@ class DataContext(UnusedSettings):
         read_op_min_num_blocks: Blocks that a large read is split into at least.
         enable_progress_bars: Show progress of executions that take more than a moment.
         enable_rich_progress_bars: Show it as a table that is drawn again, on a terminal.
+        actor_task_retry_on_errors: Errors of a callable class after which its task is begun again, as
+            often as after a death: a list of classes, or True for all.
+        retried_io_errors: Parts of the messages of errors after which a read goes on where it was.
         max_errored_blocks: Blocks that may fail before an execution does; -1: any number.
         scheduling_strategy: Where tasks go in a cluster of several nodes.
         store_fraction: Part of the object store that one execution keeps full at most.
@@ -128,6 +132,10 @@ class DataContext(UnusedSettings):
     read_op_min_num_blocks: int = 200
     enable_progress_bars: bool = True
     enable_rich_progress_bars: bool = True
+    actor_task_retry_on_errors: bool | list[type[BaseException]] = False
+    retried_io_errors: list[str] = field(
+        default_factory=lambda: [*TRANSIENT_S3_ERRORS, "AWS Error SERVICE_UNAVAILABLE"]
+    )
     max_errored_blocks: int = 0
     scheduling_strategy: str = "SPREAD"
     store_fraction: float = 0.25

@@ -138,13 +138,9 @@ class UnusedSettings:
     actor_init_max_retries: int = 3
     actor_init_retry_on_errors: bool | list[type[BaseException]] = False
     actor_prefetcher_enabled: bool = False
-    actor_task_retry_on_errors: bool | list[type[BaseException]] = False
     max_consecutive_actor_init_deaths: int = 0
     max_map_retries: int = 0
     max_tasks_in_flight_per_actor: int | None = None
-    retried_io_errors: list[str] = field(
-        default_factory=lambda: [*TRANSIENT_S3_ERRORS, "AWS Error SERVICE_UNAVAILABLE"]
-    )
     retried_map_errors: bool | list[str] = False
     wait_for_min_actors_s: int = -1
     write_file_retry_on_errors: tuple[str, ...] = TRANSIENT_S3_ERRORS

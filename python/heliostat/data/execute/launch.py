@@ -118,6 +118,7 @@ class ActorLauncher:
             options.setdefault("scheduling_strategy", stage.context.scheduling_strategy)
         options.pop("max_retries", None)
         options.pop("max_calls", None)
+        self._retry_errors = stage.context.actor_task_retry_on_errors
         self._options = options
         self._class = ray.remote(MapWorker)
         self._pool: dict[Any, int] = {}
@@ -161,7 +162,9 @@ class ActorLauncher:
         actor = min(self._pool, key=lambda a: self._pool[a])
         cuts, given = arguments(inputs)
         method = actor.run.options(
-            num_returns="streaming", _generator_backpressure_num_objects=UNTAKEN_MAX
+            num_returns="streaming",
+            retry_exceptions=self._retry_errors,
+            _generator_backpressure_num_objects=UNTAKEN_MAX,
         )
         generator = method.remote(index, cuts, *given)
         self._pool[actor] += 1

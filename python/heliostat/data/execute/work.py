@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import logging
+import random
 import sys
 import time
 import uuid
@@ -23,9 +25,13 @@ from heliostat.data.plan import task
 from heliostat.data.plan.operators import ReadPart
 from heliostat.data.plan.transforms import Transform
 
+logger = logging.getLogger("heliostat.data")
+
 # Of malloc.h. Arrays up to this size come from memory that the process keeps; so much stays unused.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 ARRAY_BYTES_MAX = 256 << 20
+READ_ATTEMPTS_MAX = 10
+READ_PAUSE_S_MAX = 32.0
 STAGES_MAX = 64  # stages that a worker keeps open
 
 
@@ -60,12 +66,14 @@ class OpenStage:
     def __init__(self, stage: Stage) -> None:
         _keep_memory()
         self._shaper, self._execution = Shaper(stage.target), stage.execution
-        DataContext._set_current(stage.context)
+        self._context = stage.context
+        DataContext._set_current(stage.context)  # the user's constructors may look
         self._steps = [(t, t.open()) for t in stage.transforms]
 
     def run(self, index: int, inputs: Iterator[Any], files: list[str]) -> Iterator[Any]:
         """Yield block, metadata, block, metadata, ... of task number ``index``."""
         task.begin(index, self._execution)
+        DataContext._set_current(self._context)  # another stage may have run in between
         node = ray.get_runtime_context().get_node_id()
         tables = inputs
         for transform, fn in self._steps:
@@ -119,11 +127,30 @@ def _tables(cuts: list[tuple[int, int] | None], inputs: tuple[Any, ...]) -> tupl
     def tables() -> Iterator[Any]:
         for given, cut in zip(inputs, cuts, strict=True):
             if isinstance(given, ReadPart):
-                yield from given.read()
+                yield from _read(given)
             else:
                 yield given if cut is None else given.slice(*cut)
 
     return tables(), files
+
+
+def _read(part: ReadPart) -> Iterator[Any]:
+    """The tables of a read. After an error that passes, it is begun again and goes on where it was."""
+    transient = DataContext.get_current().retried_io_errors
+    done, attempt = 0, 0
+    while True:
+        try:
+            for i, table in enumerate(part.read()):
+                if i >= done:
+                    done += 1
+                    yield table
+            return
+        except Exception as error:
+            attempt += 1
+            if attempt >= READ_ATTEMPTS_MAX or not any(t in str(error) for t in transient):
+                raise
+            logger.warning("a read failed and is tried again (%d): %s", attempt, error)
+            time.sleep(random.random() * min(2.0**attempt, READ_PAUSE_S_MAX))
 
 
 class MapWorker:
