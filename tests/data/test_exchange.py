@@ -316,3 +316,22 @@ def test_values_that_occur_most_and_quantiles(rd: Any) -> None:
     assert sorted(kept["unique(l)"]) == [[1, 2], [2]]
     assert sorted(kept["inside"]) == [1, 2]
     assert kept["approx_topk(l)"] == [{"l": 2, "count": 3}]
+
+
+@pytest.mark.contract("F10.11", "F10.12")
+def test_blocks_whose_keys_are_all_missing_or_of_another_type(rd: Any) -> None:
+    # Each row is a block of its own: of integers, of nothing, of a fraction.
+    keys = [3, None, 1, 2.5, None, 1]
+    dataset = rd.from_items([{"k": k, "v": i} for i, k in enumerate(keys)], override_num_blocks=6)
+    assert [row["k"] for row in dataset.sort("k").take_all()] == [1, 1, 2.5, 3, None, None]
+    falling = dataset.sort("k", descending=True).take_all()
+    assert [row["k"] for row in falling] == [3, 2.5, 1, 1, None, None]
+    counts = {row["k"]: row["count()"] for row in dataset.groupby("k").count().take_all()}
+    assert counts == {1: 2, 2.5: 1, 3: 1, None: 2}
+    assert dataset.unique("k", ignore_nulls=True) != []
+    assert set(dataset.unique("k")) == {3, None, 1, 2.5}
+    parts = dataset.repartition(2, keys=["k"]).materialize()
+    assert sorted(row["v"] for row in parts.take_all()) == [0, 1, 2, 3, 4, 5]
+    joined = dataset.join(dataset, "inner", 3, on=("k",), left_suffix="_l", right_suffix="_r")
+    pairs = sorted((row["v_l"], row["v_r"]) for row in joined.take_all())
+    assert pairs == [(0, 0), (2, 2), (2, 5), (3, 3), (5, 2), (5, 5)]

@@ -256,3 +256,12 @@ def test_lineage(rd: Any) -> None:
     assert ids(again) == [0, 2, 4, 6, 8]
     with pytest.raises(ValueError, match=r"(?i)from_|in-memory|store"):
         rd.from_items([1]).serialize_lineage()
+
+
+@pytest.mark.contract("F10.24")
+def test_folders_of_missing_values_are_named_as_hive_names_them(rd: Any, tmp_path: Any) -> None:
+    rows = [{"a": 1, "k": "x"}, {"a": 2, "k": None}]
+    rd.from_items(rows, override_num_blocks=1).write_parquet(str(tmp_path), partition_cols=["k"])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["k=__HIVE_DEFAULT_PARTITION__", "k=x"]
+    found = pads.dataset(str(tmp_path), partitioning="hive").to_table().to_pylist()
+    assert sorted(found, key=lambda row: row["a"]) == rows

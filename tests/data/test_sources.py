@@ -177,3 +177,10 @@ def test_conversions(rd: Any) -> None:
     assert sum(len(ray.get(ref)) for ref in dataset.to_pandas_refs()) == 6
     arrays = ray.get(dataset.to_numpy_refs(column="id"))
     assert np.concatenate(arrays).tolist() == list(range(6))
+
+
+@pytest.mark.contract("F10.02")
+def test_a_range_below_zero_is_empty(rd: Any) -> None:
+    assert rd.range(-1).count() == 0
+    assert rd.range(-1).take_all() == []
+    assert bool(rd.range(0)) is True  # there is a dataset, as on Ray

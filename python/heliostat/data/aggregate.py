@@ -277,12 +277,13 @@ class _Values(AggregateFnV2[Any]):
 
     def aggregate_block(self, block: Any) -> Any:
         """Return the column."""
-        column = block.column(self.on)
-        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        return whole_column(block, str(self.on))
 
     def combine(self, current_accumulator: Any, new: Any) -> Any:
-        """Return both."""
-        return pa.concat_arrays([current_accumulator, new])
+        """Return both, of a type that holds either: a block's values may all be missing."""
+        return whole_column(
+            block.concat([pa.table({"": v}) for v in (current_accumulator, new)]), ""
+        )
 
 
 class Quantile(_Values):
@@ -316,6 +317,12 @@ class AsList(_Values):
     def finalize(self, accumulator: Any) -> Any:
         """Return the list."""
         return accumulator.to_pylist()
+
+
+def whole_column(table: Any, name: str) -> Any:
+    """A column in one piece."""
+    column = table.column(name)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _is_list(column: Any) -> bool:

@@ -77,6 +77,9 @@ class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, Write
             "This may be an expensive operation."
         )
 
+    def __bool__(self) -> bool:
+        return True  # so that `if dataset:` asks whether there is one
+
     def __iter__(self) -> Any:
         raise TypeError(
             "`Dataset` objects aren't iterable. To iterate records, call `ds.iter_rows()` or "

@@ -231,9 +231,9 @@ def places_of(table: Any, order: list[tuple[str, str]], edges: Any) -> list[int]
     if not edges.num_rows:
         return []
     keys = table.select(names).append_column("_e", pa.repeat(pa.scalar(1), table.num_rows))
-    marks = edges.cast(table.select(names).schema)
-    marks = marks.append_column("_e", pa.repeat(pa.scalar(0), edges.num_rows))
-    both = pa.concat_tables([keys, marks])
+    marks = edges.append_column("_e", pa.repeat(pa.scalar(0), edges.num_rows))
+    # The types may differ: a block whose keys are all missing, one of integers beside one of floats.
+    both = block.concat([keys, marks])
     within = [(n, d) for n, d in order if n in names]
     indices = pc.sort_indices(both, sort_keys=[*within, ("_e", "ascending")]).to_numpy()
     at = np.flatnonzero(indices >= table.num_rows)

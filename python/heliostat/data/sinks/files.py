@@ -18,6 +18,8 @@ from heliostat.data import block, tensors
 from heliostat.data.plan import task
 from heliostat.data.sources.files import resolve
 
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Hive calls the folder of missing values
+
 
 class SaveMode(str, enum.Enum):
     """What to do when the folder is there: add files, refuse, empty it first, or do nothing."""
@@ -122,8 +124,12 @@ def _partitions(table: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
     for begin, end in zip(begins, [*begins[1:], table.num_rows], strict=True):
         part = table.slice(begin, end - begin)
         head = part.slice(0, 1).select(names).to_pylist()[0]
-        folder = "/".join(f"{n}={urllib.parse.quote(str(head[n]), safe='')}" for n in names)
+        folder = "/".join(f"{n}={_in_path(head[n])}" for n in names)
         yield folder, part.drop_columns(names)
+
+
+def _in_path(value: Any) -> str:
+    return NO_VALUE if value is None else urllib.parse.quote(str(value), safe="")
 
 
 def prepare(path: str, filesystem: Any, mode: Any, create: bool) -> tuple[str, Any] | None:

@@ -163,7 +163,7 @@ def range(  # noqa: A001 # Ray's name
     concurrency: int | None = None,
     override_num_blocks: int | None = None,
 ) -> Dataset:
-    """Return a dataset with the column "id": the integers from 0 to ``n`` - 1."""
+    """Return a dataset with the column "id": the integers from 0 to ``n`` - 1; none below 1."""
     wanted = _blocks(override_num_blocks, parallelism)
 
     def make(begin: int, end: int) -> Any:
@@ -199,6 +199,8 @@ def _ranged(
     wanted: int | None,
     concurrency: int | None,
 ) -> Dataset:
+    n = max(0, n)
+
     def tasks() -> list[ReadPart]:
         found = spans(n, read_count(n, row_bytes, wanted))
         return [
