@@ -265,3 +265,13 @@ def test_folders_of_missing_values_are_named_as_hive_names_them(rd: Any, tmp_pat
     assert sorted(p.name for p in tmp_path.iterdir()) == ["k=__HIVE_DEFAULT_PARTITION__", "k=x"]
     found = pads.dataset(str(tmp_path), partitioning="hive").to_table().to_pylist()
     assert sorted(found, key=lambda row: row["a"]) == rows
+
+
+@pytest.mark.contract("F10.03")
+def test_columns_of_parquet_that_no_file_has(rd: Any, tmp_path: Any) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"a": [2], "b": [3]}), tmp_path / "2.parquet")
+    with pytest.raises(ValueError, match=r"\['zz'\].*\['a', 'b'\]"):
+        rd.read_parquet(str(tmp_path), columns=["a", "zz"])
+    rows = rd.read_parquet(str(tmp_path), columns=["b", "a"]).take_all()  # one file has both
+    assert sorted(row["a"] for row in rows) == [1, 2]

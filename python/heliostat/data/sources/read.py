@@ -18,6 +18,7 @@ from heliostat.data.sources import formats
 from heliostat.data.sources.memory import read_count
 from heliostat.data.sources.partitioning import Partitioning
 
+FOOTERS_MAX = 64  # files whose footers the driver reads, one after the other
 GROWTH = {"Parquet": 5.0, "Images": 8.0}  # bytes in memory for each byte of a file, about
 
 REMOTE = (
@@ -305,7 +306,7 @@ def read_parquet(
 
     Raises:
         FileNotFoundError: A path does not exist.
-        ValueError: There is no file.
+        ValueError: There is no file, or none has one of the columns.
     """
     source, concurrency = _source(paths, options, ["parquet"], Partitioning("hive"))
     remote, options = _split(options)
@@ -365,8 +366,16 @@ def _parquet(
         return made
 
     rows = None
-    if form.filter is None and len(found) <= 64:
-        rows = sum(footer(f.path).metadata.num_rows for f in found)
+    if len(found) <= FOOTERS_MAX:
+        footers = [footer(f.path) for f in found]
+        there = {name for f in footers for name in f.schema_arrow.names} | set(partitions)
+        missing = [c for c in form.columns or () if c.split(".")[0] not in there]
+        if missing and footers:
+            raise ValueError(
+                f"read_parquet: no file has columns {missing}; there are {sorted(there)}."
+            )
+        if form.filter is None:
+            rows = sum(f.metadata.num_rows for f in footers)
     plan = Read(
         "Parquet",
         tasks,
