@@ -275,3 +275,11 @@ def test_columns_of_parquet_that_no_file_has(rd: Any, tmp_path: Any) -> None:
         rd.read_parquet(str(tmp_path), columns=["a", "zz"])
     rows = rd.read_parquet(str(tmp_path), columns=["b", "a"]).take_all()  # one file has both
     assert sorted(row["a"] for row in rows) == [1, 2]
+
+
+@pytest.mark.contract("F10.24")
+def test_rows_of_files_that_contradict_each_other(rd: Any, tmp_path: Any) -> None:
+    for limits in ({"min_rows_per_file": 5, "max_rows_per_file": 3}, {"max_rows_per_file": 0}):
+        with pytest.raises(ValueError, match="max_rows_per_file"):
+            rd.range(9).write_parquet(str(tmp_path / "out"), **limits)
+    assert not list(tmp_path.iterdir())

@@ -160,3 +160,29 @@ def test_what_a_preprocessor_says_of_itself(rd: Any) -> None:
     assert preprocessors.Normalizer(["a"]).fit_status() is status.NOT_FITTABLE
     again = type(scaler).deserialize(scaler.serialize())
     assert again.transform(dataset).take_all() == once
+
+
+@pytest.mark.contract("F10.30")
+def test_missing_values_have_no_category(rd: Any) -> None:
+    from ray.data import preprocessors as pre
+
+    rows = [{"b": "x", "c": ["u"]}, {"b": None, "c": None}, {"b": "y", "c": ["v", "u"]}]
+    dataset = rd.from_items(rows)
+    for encoder in (pre.OneHotEncoder(["b"]), pre.OrdinalEncoder(["b"]), pre.LabelEncoder("b")):
+        with pytest.raises(ValueError, match="'b'"):
+            encoder.fit(dataset)
+    filled = pre.Chain(
+        pre.SimpleImputer(["b"], strategy="constant", fill_value="-"), pre.OrdinalEncoder(["b"])
+    ).fit_transform(dataset)
+    assert sorted(row["b"] for row in filled.take_all()) == [0, 1, 2]
+    assert pre.MultiHotEncoder(["c"]).fit(dataset).stats_ == {"unique_values(c)": {"u": 0, "v": 1}}
+    assert pre.Categorizer(["b"]).fit(dataset).has_stats()
+
+
+@pytest.mark.contract("F10.30")
+def test_preprocessors_show_their_arguments() -> None:
+    from ray.data import preprocessors as pre
+
+    shown = repr(pre.OneHotEncoder(["d"], max_categories={"d": 1}))
+    assert shown == "OneHotEncoder(columns=['d'], max_categories={'d': 1}, output_columns=['d'])"
+    assert "tokenization_fn=simple_split_tokenizer," in repr(pre.Tokenizer(["t"]))

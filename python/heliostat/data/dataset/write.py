@@ -76,8 +76,15 @@ class Write(Base):
                 ``arrow_open_stream_args``; the others go to ``pyarrow.parquet.write_table``.
 
         Raises:
-            ValueError: The folder is there and ``mode`` forbids that.
+            ValueError: The folder is there and ``mode`` forbids that, or ``min_rows_per_file`` is
+                more than ``max_rows_per_file``.
         """
+        least = options.get("min_rows_per_file") or 0
+        if max_rows_per_file is not None and max_rows_per_file < max(1, least):
+            raise ValueError(
+                f"max_rows_per_file ({max_rows_per_file}) must be at least 1, and at least "
+                f"min_rows_per_file ({least})."
+            )
         ours, theirs = _split(options)
         encode = files.ParquetBytes(theirs, arrow_parquet_args_fn)
         self._write(

@@ -161,12 +161,11 @@ class Preprocessor(abc.ABC):
         """The DataFrame changed, in place or anew."""
 
     def __repr__(self) -> str:
-        shown = ", ".join(
-            f"{name}={value!r}"
-            for name, value in vars(self).items()
-            if not name.startswith("_") and name != "stats_"
-        )
-        return f"{type(self).__name__}({shown})"
+        shown = {k: v for k, v in vars(self).items() if not k.startswith("_") and k != "stats_"}
+        if "output_columns" in shown:
+            shown["output_columns"] = shown.pop("output_columns")  # the last one
+        texts = (f"{k}={getattr(v, '__name__', None) or repr(v)}" for k, v in shown.items())
+        return f"{type(self).__name__}({', '.join(texts)})"
 
 
 class OfColumns(Preprocessor):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.data.aggregate import AggregateFnV2
+from heliostat.data.aggregate import AggregateFnV2, Count
 from heliostat.data.preprocessors.base import OfColumns, Preprocessor
 
 
@@ -30,9 +30,22 @@ class ValueCounts(AggregateFnV2[Any]):
         return current_accumulator + new
 
 
-def learned(ds: Any, columns: list[str], most: dict[str, int] | None = None) -> dict[str, Any]:
-    """The categories of columns and their numbers, in order; only the ``most`` common ones."""
-    counts = ds.aggregate(*(ValueCounts(c) for c in columns))
+def learned(
+    ds: Any, columns: list[str], most: dict[str, int] | None = None, *, complete: bool = True
+) -> dict[str, Any]:
+    """The categories of columns and their numbers, in order; only the ``most`` common ones.
+
+    Raises:
+        ValueError: The columns are to be ``complete``, and values are missing.
+    """
+    there = [Count(c, ignore_nulls=True, alias_name=f"there({c})") for c in columns]
+    counts = ds.aggregate(*(ValueCounts(c) for c in columns), *there, Count(alias_name="rows"))
+    for column in columns if complete else ():
+        if counts[f"there({column})"] != counts["rows"]:
+            raise ValueError(
+                f"Values of the column {column!r} are missing, and have no category: fill them "
+                "first, as SimpleImputer does."
+            )
     stats = {}
     for column in columns:
         found = counts[f"counts({column})"] or {}
@@ -74,6 +87,8 @@ class OrdinalEncoder(OfColumns):
 class OneHotEncoder(OfColumns):
     """A list with 1 at the category's place and 0 elsewhere; only 0 for one that is not known."""
 
+    _complete = True  # a missing value cannot be fitted
+
     def __init__(
         self,
         columns: list[str],
@@ -85,7 +100,8 @@ class OneHotEncoder(OfColumns):
         self.max_categories = max_categories or {}
 
     def _fit(self, ds: Any) -> None:
-        self.stats_ = learned(ds, self.columns, self.max_categories)
+        complete = self._complete
+        self.stats_ = learned(ds, self.columns, self.max_categories, complete=complete)
 
     def _column(self, name: str, values: Any) -> Any:
         numbers = self.stats_[f"unique_values({name})"]
@@ -101,6 +117,8 @@ class OneHotEncoder(OfColumns):
 
 class MultiHotEncoder(OneHotEncoder):
     """For lists: how often each category is in it."""
+
+    _complete = False
 
     def _column(self, name: str, values: Any) -> Any:
         numbers = self.stats_[f"unique_values({name})"]
@@ -160,7 +178,7 @@ class Categorizer(OfColumns):
         import pandas as pd
 
         rest = [c for c in self.columns if c not in self.dtypes]
-        found = learned(ds, rest) if rest else {}
+        found = learned(ds, rest, complete=False) if rest else {}
         made = {c: pd.CategoricalDtype(list(found[f"unique_values({c})"])) for c in rest}
         self.stats_ = {**made, **self.dtypes}
 
