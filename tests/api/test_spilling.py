@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import ray
 from harness import IS_HELIOSTAT
-from ray.exceptions import ObjectStoreFullError
+from ray.exceptions import GetTimeoutError, ObjectStoreFullError
 
 MIB = 1 << 20
 
@@ -48,3 +48,24 @@ def test_the_folder_for_what_does_not_fit(ray_fresh: Any, tmp_path: Path) -> Non
     ray.shutdown()
     if IS_HELIOSTAT:
         assert not files(tmp_path)
+
+
+@pytest.mark.contract("F3.05")
+@pytest.mark.heliostat_only("Ray goes on with files outside of its limit")
+def test_who_waits_for_room_that_views_keep_is_told(ray_fresh: Any, capsys: Any) -> None:
+    ray_fresh(num_cpus=1, object_store_memory=80 * MIB)
+    refs = [ray.put(np.full(30 * MIB, i, np.uint8)) for i in range(3)]
+    views = [ray.get(ref) for ref in refs[:2]]
+    with pytest.raises(GetTimeoutError) as caught:
+        ray.get(refs[2], timeout=8)
+    pinned = f"pid {os.getpid()} (a driver)"
+    assert pinned in str(caught.value)
+    with pytest.raises(ObjectStoreFullError, match="pinned by readers") as full:
+        ray.put(np.zeros(30 * MIB, np.uint8))
+    assert pinned in str(full.value)
+    views.clear()
+    assert int(ray.get(refs[2], timeout=60)[0]) == 2
+    ray.shutdown()
+    told = capsys.readouterr().err
+    assert told.count("waits to be brought here from disk") == 1
+    assert pinned in told

@@ -26,6 +26,7 @@ mod clients;
 mod cluster;
 mod control;
 mod deaths;
+mod full;
 mod inspect;
 mod jobs;
 mod leases;

@@ -39,6 +39,13 @@ pub(crate) struct Object {
     used: u64,
 }
 
+impl Object {
+    /// How many bytes of memory it takes.
+    pub(crate) fn in_memory(&self) -> u64 {
+        self.extent.map_or(0, |extent| extent.length)
+    }
+}
+
 /// Whether an object is on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum File {
@@ -244,17 +251,9 @@ impl Objects {
         }
     }
 
-    /// Why there is no room, in a sentence.
-    pub(crate) fn full(&self, size: u64) -> String {
-        let pinned = self.sealed.values().filter(|object| object.pins > 0);
-        let pinned: u64 =
-            pinned.filter_map(|object| object.extent).map(|extent| extent.length).sum();
-        let total = self.extents.size();
-        format!(
-            "the object store is full: the object needs {size} bytes, {} of {total} are free, {pinned} are pinned by \
-             readers",
-            total - self.extents.used()
-        )
+    /// How many bytes of memory readers keep.
+    pub(crate) fn pinned(&self) -> u64 {
+        self.sealed.values().filter(|object| object.pins > 0).map(Object::in_memory).sum()
     }
 
     /// Objects, pins, and the bytes of what is no cached copy.
@@ -308,7 +307,7 @@ impl Node {
             return self.send(conn, refuse(FailureKind::StoreFull, message));
         }
         if Extents::footprint(size) > self.objects.extents.size() {
-            let message = self.objects.full(size);
+            let message = self.full(size);
             return self.send(conn, refuse(FailureKind::StoreFull, message));
         }
         self.want_room(object_id, size, Wants::Create { conn, request_id });

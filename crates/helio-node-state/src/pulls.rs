@@ -3,7 +3,7 @@
 //! Fetches of an object share one pull. Locations are tried in turn; when none is left the readers
 //! learn which of them did not have it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::cluster::{CancelPull, NodeToNode, PullChunk, PullFailed, PullObject, PullStart};
 use helio_proto::control::{Failure, FailureKind};
@@ -130,6 +130,14 @@ impl Node {
         }
     }
 
+    /// Who waits here for the object.
+    pub(crate) fn readers_of(&self, object_id: ObjectId) -> Vec<Conn> {
+        let readers = self.pulls.fetches.get(&object_id).map(|fetch| &fetch.readers);
+        let readers: BTreeSet<Conn> =
+            readers.into_iter().flatten().map(|(conn, _)| *conn).collect();
+        readers.into_iter().collect()
+    }
+
     /// **WHY-1** What an object that is to be read here waits for.
     pub(crate) fn why_fetch(&self, object_id: ObjectId) -> String {
         let Some(fetch) = self.pulls.fetches.get(&object_id) else {
@@ -143,6 +151,9 @@ impl Node {
             State::Local if self.objects.is_being_written(object_id) => {
                 "a process of this node is writing it".to_owned()
             }
+            State::Local if let Some(why) = self.why_no_room(object_id) => {
+                format!("it is on this node's disk, to which it was spilled; {why}")
+            }
             State::Local => {
                 "it is being read back from this node's disk, to which it was spilled".to_owned()
             }
@@ -154,7 +165,8 @@ impl Node {
                 )
             }
             State::WaitsForRoom(from) => {
-                format!("node {} has it; {}", from.host, self.objects.full(0))
+                let why = self.why_no_room(object_id).unwrap_or_default();
+                format!("node {} has it; {why}", from.host)
             }
             State::Pulling(pull) => format!(
                 "it is being brought here from node {}: {} of {} bytes have come",

@@ -10,7 +10,7 @@
 //! **SHM-1** An object's memory stays its own until its file is whole, and a pinned object is not
 //! written out at all.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{ObjectRefused, RoomWanted};
@@ -38,8 +38,10 @@ struct Waiting {
     object_id: ObjectId,
     size: u64,
     wants: Wants,
-    /// When a creation is told that there is none. Readers wait for as long as they like.
+    /// When a creation is told that there is none. Readers wait for as long as they like, and are told
+    /// once what they wait for.
     until: u64,
+    is_told: bool,
 }
 
 /// The queue for room.
@@ -79,6 +81,13 @@ impl Room {
             .retain(|waiting| waiting.wants != Wants::Pull || waiting.object_id != object_id);
     }
 
+    /// How many bytes are waited for to read an object here.
+    pub(crate) fn wanted(&self, object_id: ObjectId) -> Option<u64> {
+        let reads = |waiting: &&Waiting| matches!(waiting.wants, Wants::Pull | Wants::Restore);
+        let mut reads = self.waiting.iter().filter(reads);
+        reads.find(|waiting| waiting.object_id == object_id).map(|waiting| waiting.size)
+    }
+
     fn disk_error(&self, now: u64) -> Option<&DiskError> {
         self.disk_error.as_ref().filter(|(_, until)| *until > now).map(|(error, _)| error)
     }
@@ -88,7 +97,13 @@ impl Node {
     /// Queues for room; who is first and finds some has it at once.
     pub(crate) fn want_room(&mut self, object_id: ObjectId, size: u64, wants: Wants) {
         let until = self.now + ROOM_MS_MAX;
-        self.objects.room.waiting.push_back(Waiting { object_id, size, wants, until });
+        self.objects.room.waiting.push_back(Waiting {
+            object_id,
+            size,
+            wants,
+            until,
+            is_told: false,
+        });
         self.give_room();
         if self.objects.room.waiting.iter().any(|waiting| waiting.until == until) {
             self.timers.set(until, Timer::Room);
@@ -143,19 +158,25 @@ impl Node {
         }
     }
 
-    /// Creations that waited long enough, unless the disk is just making room, are refused.
+    /// Creations that waited long enough, unless the disk is just making room, are refused; readers are
+    /// told why they still wait.
     pub(crate) fn room_is_late(&mut self) {
         let is_coming = self.objects.room.spills > 0;
         let mut kept = VecDeque::new();
+        let mut late = BTreeMap::new();
         for mut waiting in std::mem::take(&mut self.objects.room.waiting) {
             match waiting.wants {
                 Wants::Create { conn, request_id } if waiting.until <= self.now && !is_coming => {
-                    let failure =
-                        Failure::new(FailureKind::StoreFull, self.objects.full(waiting.size));
+                    let failure = Failure::new(FailureKind::StoreFull, self.full(waiting.size));
                     self.send(conn, ObjectRefused { request_id, failure });
                 }
                 _ => {
                     if waiting.until <= self.now {
+                        let is_read = matches!(waiting.wants, Wants::Pull | Wants::Restore);
+                        if is_read && !is_coming && !waiting.is_told {
+                            waiting.is_told = true;
+                            late.insert(waiting.object_id, (waiting.size, waiting.wants));
+                        }
                         waiting.until = self.now + ROOM_MS_MAX;
                         self.timers.set(waiting.until, Timer::Room);
                     }
@@ -165,6 +186,8 @@ impl Node {
         }
         self.objects.room.waiting = kept;
         self.give_room();
+        late.retain(|object_id, _| self.objects.room.wanted(*object_id).is_some());
+        self.warn_of_no_room(&late);
     }
 
     /// Without a disk that takes objects, creations that wait for it are refused at once.
@@ -179,7 +202,7 @@ impl Node {
                 Wants::Create { conn, request_id } => {
                     let text = format!(
                         "{}, and the disk takes no more: {}",
-                        self.objects.full(waiting.size),
+                        self.full(waiting.size),
                         error.text
                     );
                     self.send(

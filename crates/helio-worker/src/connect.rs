@@ -322,11 +322,7 @@ impl State {
         {
             self.refusal_logged = Some(now);
             let text = format!("a connection was refused: {reason}");
-            if self.options.is_driver {
-                self.notices.push(Notice { is_warning: true, text });
-            } else {
-                eprintln!("heliostat: {text}");
-            }
+            self.tell_user(Notice { is_warning: true, text });
         }
         self.drop_conn(number);
     }

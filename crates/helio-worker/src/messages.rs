@@ -7,7 +7,7 @@ use helio_proto::control::{ActorLaunch, ActorPhase, ControlResponse, Failure, Fa
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::group::GroupPhase;
 use helio_proto::node::{
-    Expected, FetchObject, JobConfig, LogsFlushed, NodeToClient, ReleaseObject,
+    Expected, FetchObject, JobConfig, LogsFlushed, NodeToClient, Notice, ReleaseObject,
 };
 use helio_proto::peer::{Args, Template};
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
@@ -82,10 +82,7 @@ impl State {
                 }
                 self.apply(Event::ActorUpdate { info: Box::new(info) });
             }
-            NodeToClient::Notice(notice) => {
-                self.notices.push(notice);
-                self.news = true;
-            }
+            NodeToClient::Notice(notice) => self.tell_user(notice),
             NodeToClient::WhyReply(m) => {
                 self.because(m.request_id, &helio_owner_state::sentence(&m.why));
             }
@@ -130,8 +127,7 @@ impl State {
                     "{name} waits for a worker. {} It goes on when a node joins that can run it.",
                     helio_owner_state::sentence(&m.why)
                 );
-                self.notices.push(helio_proto::node::Notice { is_warning: true, text });
-                self.news = true;
+                self.tell_user(Notice { is_warning: true, text });
             }
             NodeToClient::WhyReply(m) => {
                 self.because(m.request_id, &helio_owner_state::sentence(&m.why));

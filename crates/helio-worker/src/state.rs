@@ -297,6 +297,16 @@ impl State {
         }
     }
 
+    /// A sentence for the user's terminal. What a worker prints comes to its driver as other lines do.
+    pub(crate) fn tell_user(&mut self, notice: Notice) {
+        if self.options.is_driver {
+            self.notices.push(notice);
+            self.news = true;
+        } else {
+            eprintln!("heliostat: {}", notice.text);
+        }
+    }
+
     /// The session is over for this process.
     pub(crate) fn close(&mut self, why: &str) {
         if self.closed.is_none() {

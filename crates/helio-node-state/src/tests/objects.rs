@@ -183,6 +183,40 @@ fn a_full_store_waits_for_room_and_then_says_what_fills_it() {
 }
 
 #[test]
+fn who_reads_and_finds_no_room_is_told_once_who_has_it_all() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    let notice = |world: &mut World| {
+        world.take(client, |message| match message {
+            NodeToClient::Notice(notice) => Some(notice.text.clone()),
+            _ => None,
+        })
+    };
+    let ids = [object(1, 1, 1), object(1, 2, 1), object(1, 3, 1)];
+    for id in ids {
+        world.put(client, id, STORE / 2);
+    }
+    let (there, kept): (Vec<ObjectId>, Vec<ObjectId>) =
+        ids.into_iter().partition(|id| world.node.objects.is_on_disk(*id));
+    for (n, id) in kept.iter().enumerate() {
+        world.fetch(client, n as u64, *id, &[]).unwrap();
+    }
+    assert_eq!(world.fetch(client, 7, there[0], &[]), None);
+    let why = world.node.why_fetch(there[0]);
+    assert!(why.contains("to which it was spilled; the object store is full"), "{why}");
+    assert_eq!(notice(&mut world), None, "not at once");
+    world.pass(ROOM_MS_MAX);
+    let text = notice(&mut world).unwrap();
+    for part in ["brought here from disk", "1048576 by pid 50 (a driver)", "delete them"] {
+        assert!(text.contains(part), "{text}");
+    }
+    world.pass(10 * ROOM_MS_MAX);
+    assert_eq!(notice(&mut world), None, "once");
+    world.say(client, ReleaseObject { object_id: kept[0], pins: 1 });
+    assert!(world.fetched(client).is_some());
+}
+
+#[test]
 fn more_than_the_memory_holds_goes_to_disk_and_comes_back() {
     let mut world = World::new(&[("CPU", 1.0)]);
     let client = world.driver();
