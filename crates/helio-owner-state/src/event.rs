@@ -202,7 +202,7 @@ pub enum Event {
         /// Which.
         node: NodeId,
     },
-    /// A node has an object no more.
+    /// A node that should have an object does not have it.
     LocationLost {
         /// The object.
         id: ObjectId,

@@ -45,7 +45,7 @@ impl Owner {
                 self.ask_again(from, out);
             }
             Frame::ReturnsHeld { task } => self.returns_held(task, out),
-            Frame::LocationLost { object, node } => self.location_lost(object, node, now, out),
+            Frame::LocationLost { object, node } => self.location_missed(object, node, now, out),
             Frame::LocationAdded { object, node } => self.location_added(object, node),
             Frame::Cancel { task, force, recursive } => {
                 if recursive {

@@ -19,6 +19,9 @@ use crate::hash::slim;
 use crate::task::OutgoingValue;
 use crate::ties::Lazy;
 
+/// How late news of a lost copy may be. If it is later, the object is made once more than it need be.
+const LATE_NEWS_US: u64 = 1_000_000;
+
 /// Where a value is.
 #[derive(Clone, Debug)]
 pub enum Stored {
@@ -252,7 +255,7 @@ impl Owner {
                     let frame = Frame::LocationLost { object: id, node };
                     out.push(Action::Send { to: owner.clone(), frame });
                 }
-                _ => self.location_lost(id, node, now, out),
+                _ => self.location_missed(id, node, now, out),
             }
         }
         self.watch(id, out);
@@ -329,6 +332,9 @@ impl Owner {
             before = std::mem::take(&mut ties.contained);
             resolvers = std::mem::take(&mut ties.resolvers);
             dependents = std::mem::take(&mut ties.dependents);
+            if ties.made_again > 0 {
+                ties.made_again = now;
+            }
         }
         if !held.is_empty() {
             object.ties.contained = held;
@@ -505,6 +511,24 @@ impl Owner {
             .and_then(|object| object.owner.clone())
             .unwrap_or_else(|| self.me.clone());
         Reference { id, owner: (*owner).clone() }
+    }
+
+    /// A reader did not find the object on that node. Of an object that was made again just now, and
+    /// maybe there, this can be late news of the copy before: it is told where the object is and looks
+    /// again, and if it does not find this one either it says so again.
+    pub(crate) fn location_missed(
+        &mut self,
+        id: ObjectId,
+        node: NodeId,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let is_fresh = |object: &Object| {
+            object.ties.made_again > 0 && now < object.ties.made_again + LATE_NEWS_US
+        };
+        if !self.objects.get(&id).is_some_and(is_fresh) {
+            self.location_lost(id, node, now, out);
+        }
     }
 
     /// A node has the object no more (it died, or dropped its copy).

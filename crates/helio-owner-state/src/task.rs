@@ -712,6 +712,7 @@ impl Owner {
                 && locations.is_empty()
             {
                 object.value = Stored::Pending;
+                object.ties.made_again = now;
             }
         }
         let failure = Some("its value was lost and is made again".into());

@@ -18,6 +18,8 @@ pub(crate) struct Ties {
     pub(crate) dependents: Vec<TaskId>,
     /// The object stands for an actor's handle: when it goes, so does the actor.
     pub(crate) handle_of: Option<ActorId>,
+    /// When the value was made again last, after its copies were lost; 0: never.
+    pub(crate) made_again: u64,
 }
 
 static NONE: Ties = Ties {
@@ -26,6 +28,7 @@ static NONE: Ties = Ties {
     contained: Vec::new(),
     dependents: Vec::new(),
     handle_of: None,
+    made_again: 0,
 };
 
 /// [`Ties`] that take memory from the first change on: [`Lazy::present`] is for changes that need none

@@ -17,12 +17,35 @@ fn a_lost_return_is_made_again_by_its_call() {
     play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
     play.check(lost(1, 3), &["w2: run t1 again"]);
     play.check(from(2, reply(1, vec![stored_on(4)])), &[]);
+    play.now += 1_000_000;
     // Its retries are used up.
     play.check(lost(1, 4), &[]);
     assert_eq!(play.value(object(1, 1)), "ReconstructionFailed");
     play.drop_ref(object(1, 1), &[]);
     play.linger(&["return 5"]);
     play.is_empty();
+}
+
+/// OWN-1: two readers missed the same copy, and one of them says so when it has been made again there.
+#[test]
+fn late_news_of_a_lost_copy_is_not_about_the_one_made_since() {
+    let mut play = Play::new();
+    play.submit(call(1, 1, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
+    let missed = || Frame::LocationLost { object: object(1, 1), node: node(3).node_id };
+    play.check(from(4, missed()), &["w2: run t1 again"]);
+    play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
+    play.check(from(5, missed()), &[]);
+    play.check(lost(1, 3), &[]);
+    assert!(
+        play.value(object(1, 1)).contains("Stores"),
+        "its retries are used up, but it is there"
+    );
+    // Who does not find this copy either says so again.
+    play.now += 1_000_000;
+    play.check(from(5, missed()), &[]);
+    assert_eq!(play.value(object(1, 1)), "ReconstructionFailed");
 }
 
 #[test]
