@@ -16,6 +16,9 @@ use crate::task::{State, Target, Task};
 /// How many calls that ended are remembered; the oldest are forgotten.
 pub(crate) const ENDED_MAX: usize = 10_000;
 
+/// A call's template is kept with its function when that is smaller, in bytes.
+const FUNCTION_KEPT_MAX: usize = 16 << 10;
+
 /// How much of an error's text is kept, in bytes.
 const ERROR_TEXT_MAX: usize = 4_096;
 
@@ -64,7 +67,7 @@ impl History {
             id: spec.id,
             parent: spec.parent,
             attempt: task.attempt,
-            template: spec.template.clone(),
+            template: without_large_function(&spec.template),
             class,
             actor,
             at: task.at.clone(),
@@ -81,6 +84,16 @@ impl History {
         let error = ended.error.as_ref().map(|error| error.1.as_str());
         Some((ended.ended, ended.template.name.clone(), error))
     }
+}
+
+/// What rows say of a template. A session that defines functions for ever does not keep the latest ten
+/// thousand with what they hold.
+fn without_large_function(template: &Arc<Template>) -> Arc<Template> {
+    if template.function.len() <= FUNCTION_KEPT_MAX {
+        return template.clone();
+    }
+    let Template { name, kind, .. } = &**template;
+    Arc::new(Template { name: name.clone(), kind: *kind, ..Template::default() })
 }
 
 /// An error's name in Ray's state API, and its text as far as the core can read it.

@@ -214,19 +214,12 @@ impl State {
     ) {
         let Some(number) = self.peer(to) else { return };
         let Some(conn) = self.conns.get_mut(&number) else { return };
-        let key = Arc::as_ptr(&spec.template) as usize;
-        let next = conn.templates_sent.len() as u32 + 1;
-        let template = match conn.templates_sent.get(&key) {
-            Some((template, _)) => *template,
-            None => {
-                let body = helio_proto::encode::<Template>(&spec.template);
-                frame::put(&mut conn.output, |b| {
-                    Frame::Template { number: next, body: &body }.put(b)
-                });
-                conn.templates_sent.insert(key, (next, spec.template.clone()));
-                next
-            }
-        };
+        let template = conn.templates_sent.find(&spec.template).unwrap_or_else(|| {
+            let number = conn.templates_sent.add(&spec.template);
+            let body = helio_proto::encode::<Template>(&spec.template);
+            frame::put(&mut conn.output, |b| Frame::Template { number, body: &body }.put(b));
+            number
+        });
         let call = Frame::Call {
             task: spec.id,
             template,

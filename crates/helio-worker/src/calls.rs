@@ -4,16 +4,14 @@ use std::sync::Arc;
 
 use helio_owner_state::Event;
 use helio_proto::node::{JobConfig, LeaseGranted};
-use helio_proto::peer::{Args, Dependency, Frame, Template, Value};
+use helio_proto::peer::{Args, Dependency, Frame, Value};
 use helio_types::{NodeId, ObjectId, TaskId, WorkerAddress};
 
 use crate::api::{Bytes, Lease, Payload};
 use crate::conn::Peer;
 use crate::inbox::{Input, Item, Waiting};
 use crate::state::State;
-
-/// Templates and leases that one peer may register at most; beyond, it is not one of ours.
-const REGISTERED_MAX: usize = 1 << 20;
+use crate::templates::SENT_MAX;
 
 impl State {
     /// Reads what a connection has; an error is why it must be closed.
@@ -117,18 +115,10 @@ impl State {
     }
 
     fn template_came(&mut self, number: u64, template: u32, body: &[u8]) -> Result<(), String> {
-        let known = match self.templates.get(body) {
-            Some(known) => known.clone(),
-            None => {
-                let read: Template =
-                    helio_proto::decode(body).map_err(|_| "malformed template".to_owned())?;
-                let read = Arc::new(read);
-                self.templates.insert(body.to_vec(), read.clone());
-                read
-            }
-        };
+        let known = self.templates.find_or_read(body)?;
         let Some(conn) = self.conns.get_mut(&number) else { return Ok(()) };
-        if conn.templates.len() >= REGISTERED_MAX {
+        let is_new = !conn.templates.contains_key(&template);
+        if is_new && conn.templates.len() >= SENT_MAX {
             return Err("too many templates".into());
         }
         conn.templates.insert(template, known);

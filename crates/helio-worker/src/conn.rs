@@ -14,6 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
 use crate::api::Lease;
+use crate::templates::Sent;
 
 /// What is written at one go, and read at one go, in bytes.
 const CHUNK: usize = 64 << 10;
@@ -83,8 +84,8 @@ pub(crate) struct Conn {
     pub(crate) unanswered: usize,
     /// The other end sends what it has for us here: a later line of its own means that this one broke.
     pub(crate) speaks: bool,
-    /// Templates that the other end has, by address; the `Arc` keeps the address taken.
-    pub(crate) templates_sent: IdMap<usize, (u32, Arc<Template>)>,
+    /// Templates that the other end has.
+    pub(crate) templates_sent: Sent,
     /// Templates that the other end sent.
     pub(crate) templates: IdMap<u32, Arc<Template>>,
     /// Leases under which the other end sends us tasks.
@@ -104,7 +105,7 @@ impl Conn {
             stuffed: false,
             unanswered: 0,
             speaks: false,
-            templates_sent: IdMap::default(),
+            templates_sent: Sent::default(),
             templates: IdMap::default(),
             leases: IdMap::default(),
         }

@@ -10,7 +10,7 @@
 //! takes the GIL (GIL-1).
 //!
 //! Reading order: `api`, `runtime`, `duty`, `polling`, `values`, `submit`, `execute`, `state`,
-//! `actions`, `messages`, `calls`, `inbox`, `connect`, `conn`, `why`, `inspect`, `metrics`.
+//! `actions`, `messages`, `calls`, `templates`, `inbox`, `connect`, `conn`, `why`, `inspect`, `metrics`.
 
 #![forbid(unsafe_code)]
 
@@ -31,6 +31,7 @@ mod polling;
 mod runtime;
 mod state;
 mod submit;
+mod templates;
 mod values;
 mod why;
 

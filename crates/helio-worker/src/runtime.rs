@@ -253,7 +253,7 @@ impl State {
             logs_dropped: 0,
             notices: Vec::new(),
             unseen: Vec::new(),
-            templates: std::collections::HashMap::new(),
+            templates: crate::templates::Known::default(),
             job_wire: helio_proto::encode(&job),
             job,
             blocked: 0,

@@ -11,7 +11,6 @@ use helio_owner_state::{Action, Event, IdMap, Owner};
 use helio_proto::control::ControlResponse;
 use helio_proto::inspect::Inspected;
 use helio_proto::node::{JobConfig, LogLine, NodeToClient, Notice, Registered};
-use helio_proto::peer::Template;
 use helio_store::Arena;
 use helio_types::{ActorId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 use parking_lot::Mutex;
@@ -20,6 +19,7 @@ use rustix::event::epoll;
 use crate::api::{Options, Pin, Work};
 use crate::conn::Conn;
 use crate::inbox::Inbox;
+use crate::templates::Known;
 use crate::why::Whys;
 
 /// Log lines that wait for the driver's log thread at most; older ones are dropped and counted.
@@ -131,7 +131,7 @@ pub(crate) struct State {
     pub(crate) notices: Vec<Notice>,
     /// Exceptions that nobody has seen.
     pub(crate) unseen: Vec<Arc<Vec<u8>>>,
-    pub(crate) templates: HashMap<Vec<u8>, Arc<Template>>,
+    pub(crate) templates: Known,
     /// The job this process works for, in wire form, as leases and actors of its children need it.
     pub(crate) job: JobConfig,
     pub(crate) job_wire: Vec<u8>,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use helio_owner_state::{Action, Event};
+use helio_owner_state::{Action, Event, TaskSpec};
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::LeaseClass;
-use helio_proto::peer::Frame;
+use helio_proto::peer::{Frame, Template};
 use helio_types::{DeathCause, DeathKind, LeaseId};
 
 use super::{Play, call, from, inline, node, object, put, reply, stored_on, task, worker};
@@ -183,4 +183,17 @@ fn many_objects_leave_no_room_behind() {
     let slimmed = out.iter().filter(|action| matches!(action, Action::Slimmed)).count();
     assert!((1..10).contains(&slimmed), "LIMIT-1: {slimmed}");
     play.is_empty();
+}
+
+/// LIMIT-1: calls that ended are remembered without what their functions hold.
+#[test]
+fn a_large_function_goes_with_its_last_call() {
+    let mut play = Play::new();
+    let template = Template { name: "f".into(), function: vec![0; 1 << 20], ..Template::default() };
+    let template = Arc::new(template);
+    play.submit(TaskSpec { template: template.clone(), ..call(1, 0, &[]) }, &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![inline("one")])), &[]);
+    assert_eq!(play.owner.task_rows(1, play.now, |at| at).0[0].name, "f");
+    assert_eq!(Arc::strong_count(&template), 1);
 }

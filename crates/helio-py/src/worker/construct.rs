@@ -90,7 +90,7 @@ fn instance<'py>(
     body: helio_worker::Bytes,
     deps: &[helio_worker::Payload],
 ) -> PyResult<Bound<'py, PyAny>> {
-    let class = functions::function(py, template)?.into_bound(py);
+    let class = functions::function(py, template)?;
     let unpacked = args::unpack(py, Source::Shared(body), deps)?;
-    class.call(&unpacked.args, unpacked.kwargs.as_ref())
+    class.bind(py).call(&unpacked.args, unpacked.kwargs.as_ref())
 }

@@ -10,9 +10,12 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::calls::Extra;
 use crate::codec::{self, Source};
+use crate::worker::recent::Recent;
 
-/// How many templates and functions are kept; beyond, all are forgotten and loaded again.
-const KEPT_MAX: usize = 4096;
+/// How many templates and functions are surely kept, and how many bytes of their pickles; one that was not
+/// used for long is forgotten, and loaded again when it is called.
+const KEPT_MAX: usize = 1024;
+const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// A template, ready to be called.
 pub(super) struct Entry {
@@ -26,17 +29,39 @@ pub(super) struct Entry {
 
 /// What is called.
 pub(super) enum Target {
-    Function(Py<PyAny>),
+    Function(Arc<Py<PyAny>>),
     /// A method of that name of the actor.
     Method(Py<PyString>),
 }
 
-#[derive(Default)]
 struct Cache {
-    entries: HashMap<usize, Arc<Entry>>,
-    functions: HashMap<Vec<u8>, Py<PyAny>>,
+    entries: Recent<usize, Arc<Entry>>,
+    /// By their ids.
+    functions: Recent<Vec<u8>, Arc<Py<PyAny>>>,
     /// How often functions with a bound on their calls were run.
     calls: HashMap<Vec<u8>, u32>,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            entries: Recent::new(KEPT_MAX, KEPT_BYTES_MAX),
+            functions: Recent::new(KEPT_MAX, KEPT_BYTES_MAX),
+            calls: HashMap::new(),
+        }
+    }
+}
+
+impl Cache {
+    /// A function that is not remembered by its id any more, because calls find it by their template.
+    fn in_use(&self, function_id: &[u8]) -> Option<Arc<Py<PyAny>>> {
+        self.entries.values().find_map(|entry| match &entry.target {
+            Target::Function(known) if entry.template.function_id == function_id => {
+                Some(Arc::clone(known))
+            }
+            _ => None,
+        })
+    }
 }
 
 /// Used under the GIL; the lock is held for no wait and no Python.
@@ -68,7 +93,7 @@ fn find(
     py: Python<'_>,
 ) -> PyResult<Arc<Entry>> {
     let address = Arc::as_ptr(template) as usize;
-    if let Some(entry) = with(|cache| cache.entries.get(&address).cloned()) {
+    if let (Some(entry), _forgotten) = with(|cache| cache.entries.find(&address)) {
         return Ok(entry);
     }
     let target = load()?;
@@ -80,32 +105,25 @@ fn find(
     };
     let entry =
         Arc::new(Entry { template: Arc::clone(template), extra: Arc::new(extra), target, retry });
-    let forgotten = with(|cache| {
-        let full = cache.entries.len() >= KEPT_MAX;
-        let forgotten = if full { std::mem::take(&mut cache.entries) } else { HashMap::new() };
-        cache.entries.insert(address, Arc::clone(&entry));
-        forgotten
-    });
-    drop(forgotten);
+    let bytes = template.function.len();
+    drop(with(|cache| cache.entries.add(address, Arc::clone(&entry), bytes)));
     Ok(entry)
 }
 
 /// The function or class of a template. Equal pickles give the same object, whoever sent them.
-pub(super) fn function(py: Python<'_>, template: &Template) -> PyResult<Py<PyAny>> {
-    let known =
-        with(|cache| cache.functions.get(&template.function_id).map(|known| known.clone_ref(py)));
-    if let Some(known) = known {
+pub(super) fn function(py: Python<'_>, template: &Template) -> PyResult<Arc<Py<PyAny>>> {
+    if let (Some(known), _forgotten) = with(|cache| cache.functions.find(&template.function_id)) {
         return Ok(known);
     }
-    let loads = py.import("pickle")?.getattr("loads")?;
-    let loaded = loads.call1((PyBytes::new(py, &template.function),))?.unbind();
-    let forgotten = with(|cache| {
-        let full = cache.functions.len() >= KEPT_MAX;
-        let forgotten = if full { std::mem::take(&mut cache.functions) } else { HashMap::new() };
-        cache.functions.insert(template.function_id.clone(), loaded.clone_ref(py));
-        forgotten
-    });
-    drop(forgotten);
+    let loaded = match with(|cache| cache.in_use(&template.function_id)) {
+        Some(known) => known,
+        None => {
+            let loads = py.import("pickle")?.getattr("loads")?;
+            Arc::new(loads.call1((PyBytes::new(py, &template.function),))?.unbind())
+        }
+    };
+    let (id, kept) = (template.function_id.clone(), Arc::clone(&loaded));
+    drop(with(|cache| cache.functions.add(id, kept, template.function.len())));
     Ok(loaded)
 }
 
@@ -115,6 +133,10 @@ pub(super) fn is_last(template: &Template) -> bool {
         return false;
     }
     with(|cache| {
+        if cache.calls.len() >= KEPT_MAX && !cache.calls.contains_key(&template.function_id) {
+            // They begin to count anew: their process lives a little longer.
+            cache.calls.clear();
+        }
         let calls = cache.calls.entry(template.function_id.clone()).or_default();
         *calls += 1;
         *calls >= template.max_calls

@@ -16,6 +16,7 @@ mod job;
 mod main_loop;
 mod pool;
 mod process;
+mod recent;
 mod rehearsal;
 mod results;
 mod stream;

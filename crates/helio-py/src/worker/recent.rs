@@ -1,0 +1,89 @@
+//! **LIMIT-1** A table that keeps what was used lately, by count and by bytes.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// What was used since the last turn, and what only before it. When the first is full it becomes the
+/// second, and what was in that is forgotten: what is used all the time stays, and using it costs one look.
+#[derive(Debug)]
+pub(super) struct Recent<K, V> {
+    young: HashMap<K, (V, usize)>,
+    old: HashMap<K, (V, usize)>,
+    young_bytes: usize,
+    count_max: usize,
+    bytes_max: usize,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
+    /// A table that keeps the latest `count` entries of `bytes` in all, and up to twice as many.
+    pub(super) fn new(count: usize, bytes: usize) -> Self {
+        Self {
+            young: HashMap::new(),
+            old: HashMap::new(),
+            young_bytes: 0,
+            count_max: count,
+            bytes_max: bytes,
+        }
+    }
+
+    /// The entry, which counts as used, and what had to be forgotten for that.
+    pub(super) fn find(&mut self, key: &K) -> (Option<V>, Forgotten<K, V>) {
+        if let Some((value, _)) = self.young.get(key) {
+            return (Some(value.clone()), None);
+        }
+        match self.old.remove(key) {
+            Some((value, bytes)) => {
+                let forgotten = self.add(key.clone(), value.clone(), bytes);
+                (Some(value), forgotten)
+            }
+            None => (None, None),
+        }
+    }
+
+    /// Adds an entry that takes so many bytes. What is forgotten for it is given back: dropping it may
+    /// run code.
+    pub(super) fn add(&mut self, key: K, value: V, bytes: usize) -> Forgotten<K, V> {
+        let is_full =
+            self.young.len() >= self.count_max || self.young_bytes + bytes > self.bytes_max;
+        let forgotten = is_full.then(|| {
+            self.young_bytes = 0;
+            std::mem::replace(&mut self.old, std::mem::take(&mut self.young))
+        });
+        self.young_bytes += bytes;
+        self.young.insert(key, (value, bytes));
+        forgotten
+    }
+
+    /// All entries.
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.young.values().chain(self.old.values()).map(|(value, _)| value)
+    }
+}
+
+pub(super) type Forgotten<K, V> = Option<HashMap<K, (V, usize)>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// LIMIT-1
+    #[test]
+    fn what_is_used_stays_and_the_rest_is_forgotten() {
+        let mut recent = Recent::new(10, 1000);
+        recent.add(0, 0, 1);
+        let mut forgotten = 0;
+        for n in 1..100 {
+            forgotten += recent.add(n, n, 1).map_or(0, |gone| gone.len());
+            let (found, gone) = recent.find(&0);
+            assert_eq!(found, Some(0));
+            forgotten += gone.map_or(0, |gone| gone.len());
+            assert!(recent.values().count() <= 20);
+        }
+        assert_eq!(recent.find(&1).0, None);
+        assert_eq!(recent.values().count() + forgotten, 100);
+        for n in 100..110 {
+            recent.add(n, n, 400);
+            assert!(recent.values().count() <= 22 && recent.young_bytes <= 1000);
+        }
+    }
+}
