@@ -63,8 +63,12 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     let resources =
         args.offer.resources.as_deref().map(values::resources).transpose()?.unwrap_or_default();
     let labels = args.offer.labels.as_deref().map(values::labels).transpose()?.unwrap_or_default();
-    let token = helio_env::token::load_or_create()
-        .map_err(|error| format!("the authentication token: {error}"))?;
+    // Only a new cluster has a new token; one that is there says what it thinks of none.
+    let token = match &args.address {
+        None => helio_env::token::load_or_create(),
+        Some(_) => helio_env::token::load().map(Option::unwrap_or_default),
+    };
+    let token = token.map_err(|error| format!("the authentication token: {error}"))?;
     let host = args.host.clone().unwrap_or_else(|| own_ip().to_string());
     let temp_dir = session::temp_dir(args.offer.temp_dir.as_deref());
     let failed =

@@ -88,7 +88,8 @@ pub(crate) fn token() -> Result<String, String> {
         .map_err(|error| format!("The authentication token cannot be read: {error}"))?;
     token.ok_or_else(|| {
         format!(
-            "There is no authentication token. Use the one of the head node: `{} get-auth-token`.",
+            "There is no authentication token. Use the one of the head node: set HELIOSTAT_AUTH_TOKEN to what \
+             `{} get-auth-token` prints there.",
             names::command()
         )
     })

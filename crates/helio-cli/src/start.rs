@@ -235,14 +235,31 @@ fn announce(args: &Start, ready: &Value, temp_dir: &Path) {
     output::print(&next_steps(args, address));
 }
 
+/// How another machine gets the token. The token itself is not for terminals and logs.
+fn token_line(host: &str, file: Option<&Path>) -> String {
+    let variable = "export HELIOSTAT_AUTH_TOKEN";
+    match file {
+        Some(file) => {
+            let (file, name) = (file.display(), names::command());
+            format!(
+                "{variable}=\"$(ssh {host} cat {file})\"  # the cluster's token, which `{name} get-auth-token` prints"
+            )
+        }
+        None => format!("{variable}=...  # the cluster's token: the one that is set here"),
+    }
+}
+
 fn next_steps(args: &Start, address: &str) -> String {
     let (name, import) = (names::command(), names::import());
     let mut text =
         "\n--------------------\nRay runtime started.\n--------------------\n\n".to_owned();
     if args.head {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let token = token_line(host, helio_env::token::file().as_deref());
         text += &format!(
             "Next steps
-  To add another node to this Ray cluster, run
+  To add another node to this Ray cluster, run on that machine
+    {token}
     {name} start --address='{address}'
 
   To connect to this Ray cluster:

@@ -197,6 +197,47 @@ fn the_token_is_made_at_the_first_start_and_needed_after() {
     assert_eq!(place.daemons().len(), 1, "and the stranger's daemon is gone");
 }
 
+/// AUTH-1: what the head prints brings another machine into the cluster, word for word, and without it
+/// that machine makes no token of its own.
+#[test]
+fn the_printed_lines_join_from_another_machine() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new("other");
+    let head = place.start_head().ok();
+    let lines = head.text.lines().skip_while(|line| !line.contains("To add another node"));
+    let lines: Vec<&str> = lines.skip(1).take(2).map(str::trim).collect();
+    // The other machine: a home of its own, and a way to the first.
+    let (home, bin) = (place.folder.join("other"), place.folder.join("bin"));
+    fs::create_dir_all(&home).unwrap();
+    fs::create_dir_all(&bin).unwrap();
+    let programs = [
+        ("ssh", "shift; exec \"$@\"".to_owned()),
+        ("ray", format!("exec {} \"$@\"", env!("CARGO_BIN_EXE_heliostat"))),
+    ];
+    for (name, script) in programs {
+        fs::write(bin.join(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let there = |script: &str| {
+        let usual = place.command(&[]);
+        let mut shell = Command::new("bash");
+        for (name, value) in usual.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let shell = shell.args(["-ec", script]).env("HOME", &home).env("PATH", path);
+        let Output { status, stdout, stderr } = shell.output().unwrap();
+        Said { ok: status.success(), text: String::from_utf8([stdout, stderr].concat()).unwrap() }
+    };
+    there(lines[1]).failed().says(&["authentication token is missing", "HELIOSTAT_AUTH_TOKEN"]);
+    assert!(!home.join(".heliostat").exists());
+    there(&lines.join("\n")).ok().says(&["Ray runtime started."]);
+    assert_eq!(place.daemons().len(), 2);
+}
+
 #[test]
 fn a_taken_port_is_named_with_the_remedy() {
     let place = Place::new("taken");

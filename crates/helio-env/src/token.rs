@@ -33,22 +33,50 @@ pub fn load_or_create() -> io::Result<String> {
     create(&default_file(Path::new(&home)))
 }
 
-fn find(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> io::Result<Option<String>> {
+/// The file that the token is read from; `None` where a variable of the environment has it.
+#[must_use]
+pub fn file() -> Option<PathBuf> {
+    match place(|name| std::env::var_os(name)) {
+        Place::Named(path) | Place::Default(path) => Some(path),
+        Place::Variable(_) | Place::Nowhere => None,
+    }
+}
+
+/// Where the token is.
+enum Place {
+    Variable(String),
+    /// A file that has to be there.
+    Named(PathBuf),
+    /// The one that the first start makes.
+    Default(PathBuf),
+    Nowhere,
+}
+
+fn place(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Place {
     let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
     let named = ["HELIOSTAT_AUTH_TOKEN", "RAY_AUTH_TOKEN"].into_iter().find_map(|name| {
         text(name).map(|token| token.trim().to_owned()).filter(|token| !token.is_empty())
     });
-    if named.is_some() {
-        return Ok(named);
+    if let Some(token) = named {
+        return Place::Variable(token);
     }
     if let Some(path) = variable("RAY_AUTH_TOKEN_PATH").filter(|path| !path.is_empty()) {
-        return read(Path::new(&path)).map(Some);
+        return Place::Named(path.into());
     }
-    let Some(home) = variable("HOME").filter(|home| !home.is_empty()) else { return Ok(None) };
-    match read(&default_file(Path::new(&home))) {
-        Ok(token) => Ok(Some(token)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+    let home = variable("HOME").filter(|home| !home.is_empty());
+    home.map_or(Place::Nowhere, |home| Place::Default(default_file(Path::new(&home))))
+}
+
+fn find(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> io::Result<Option<String>> {
+    match place(variable) {
+        Place::Variable(token) => Ok(Some(token)),
+        Place::Named(path) => read(&path).map(Some),
+        Place::Default(path) => match read(&path) {
+            Ok(token) => Ok(Some(token)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        },
+        Place::Nowhere => Ok(None),
     }
 }
 
