@@ -68,9 +68,25 @@ def test_what_cannot_be_installed(ray_fresh: Any, tmp_path: Path) -> None:
     env = {
         "pip": {"packages": ["/nowhere/no-1.0-py3-none-any.whl"], "pip_install_options": OFFLINE}
     }
-    with pytest.raises(RuntimeEnvSetupError, match="nowhere"):
+    with pytest.raises(RuntimeEnvSetupError, match="nowhere") as caught:
         ray.get(look.options(runtime_env=env).remote())
+    text = str(caught.value)
+    assert "ERROR: Could not install packages due to an OSError" in text
+    assert "worker_main.py" not in text, "the installer's words, not where we called it"
     assert ray.get(look.remote())[0] is None
+
+
+@pytest.mark.contract("F7.04", "F7.07")
+def test_a_build_that_fails(ray_fresh: Any, tmp_path: Path) -> None:
+    ray_fresh(num_cpus=2, _temp_dir=str(tmp_path / "sessions"))
+    source = tmp_path / "broken"
+    source.mkdir()
+    (source / "setup.py").write_text("raise RuntimeError('a library is missing')\n")
+    options = [*OFFLINE, "--no-build-isolation"]
+    env = {"pip": {"packages": [str(source)], "pip_install_options": options}}
+    with pytest.raises(RuntimeEnvSetupError) as caught:
+        ray.get(look.options(runtime_env=env).remote())
+    assert "RuntimeError: a library is missing" in str(caught.value)
 
 
 @pytest.mark.contract("F7.04", "F7.05")

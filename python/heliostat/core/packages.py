@@ -21,11 +21,17 @@ from pathlib import Path
 from typing import Any, TextIO
 
 FOLDERS_MAX = 10
-_OUTPUT_TAIL = 4000
+# What an installer said last; with the line before it no more than the daemon keeps of a worker's output.
+_OUTPUT_LINES = 18
 _FIELDS = {
     "pip": ("packages", "pip_check", "pip_version", "pip_install_options"),
     "uv": ("packages", "uv_check", "uv_version", "uv_pip_install_options"),
 }
+
+
+class InstallError(RuntimeError):
+    """The installer did not do it; the text is its own."""
+
 
 # Held for as long as the process lives, so that the folders in use stay.
 _locks: list[TextIO] = []
@@ -122,8 +128,9 @@ def _run(*command: str) -> None:
         check=False,
     )
     if done.returncode:
-        said = done.stdout.decode(errors="replace")[-_OUTPUT_TAIL:]
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{said}")
+        said = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+        end = f"{' '.join(command)} ended with {done.returncode}:"
+        raise InstallError("\n".join([end, *said[-_OUTPUT_LINES:]]))
 
 
 def _make_room(shelf: Path, keep: str) -> None:

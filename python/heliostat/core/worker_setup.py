@@ -31,7 +31,12 @@ def apply(text: str) -> None:
         if wanted := setup.get(tool):
             from heliostat.core import packages
 
-            packages.enter(tool, wanted)
+            try:
+                packages.enter(tool, wanted)
+            except packages.InstallError as error:
+                # The last lines of a worker that did not start are what its caller reads: let them be
+                # the installer's.
+                sys.exit(f"runtime_env[{tool!r}] cannot be installed: {error}")
     for package in reversed(setup.get("py_modules") or []):
         sys.path.insert(0, import_place(package))
     if fields := setup.get("_logging"):
