@@ -1,4 +1,5 @@
-//! The process's own memory, as far as its allocator says what happens to it.
+//! The process's own memory, as far as its allocator says what happens to it. It is here and not in
+//! `helio-env` because processes of users need it, and that crate would bring them `tokio`.
 
 /// Gives memory that was freed back to the system; takes some milliseconds when that is much. By itself
 /// the allocator keeps all that lies below something in use.

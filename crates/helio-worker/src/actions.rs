@@ -56,7 +56,7 @@ impl State {
                     self.news = true;
                 }
             }
-            Action::Slimmed => helio_store::heap::give_back(),
+            Action::Slimmed => self.slimmed = true,
             Action::StreamChanged(task) => {
                 self.news = true;
                 self.watch_ready(task.object(1));

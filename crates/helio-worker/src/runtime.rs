@@ -138,10 +138,19 @@ impl Runtime {
                 if !runtime.net_turn() {
                     return;
                 }
+                runtime.give_back_memory();
             }
         })?;
         *runtime.net.lock() = Some(thread);
         Ok(runtime)
+    }
+
+    /// Takes milliseconds after a burst of calls: on the net thread, and not under the lock.
+    fn give_back_memory(&self) {
+        let slimmed = std::mem::take(&mut self.state.lock().slimmed);
+        if slimmed {
+            helio_store::heap::give_back();
+        }
     }
 
     /// What the daemon said of the session when this process joined.
@@ -261,6 +270,7 @@ impl State {
             serves_actor: false,
             closed: None,
             news: false,
+            slimmed: false,
             arrivals: 0,
             current: TaskId::NIL,
             strangers: std::collections::VecDeque::new(),

@@ -145,6 +145,8 @@ pub(crate) struct State {
     pub(crate) closed: Option<String>,
     /// Whether something changed that a waiter may wait for.
     pub(crate) news: bool,
+    /// Much memory became free, which the net thread gives back to the system when it has let go of this.
+    pub(crate) slimmed: bool,
     /// How many values became known here, or came here, so far.
     pub(crate) arrivals: u64,
     /// The call that the main thread runs; the parent of what is submitted meanwhile.
