@@ -156,7 +156,7 @@ def test_an_exception_that_cannot_be_pickled_still_fails_the_task() -> None:
         import threading
 
         error = ValueError("with a lock")
-        error.lock = threading.Lock()  # type: ignore[attr-defined]
+        error.lock = threading.Lock()  # type: ignore[attr-defined] # errors take attributes
         raise error
 
     with pytest.raises(RayTaskError) as caught:

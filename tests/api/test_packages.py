@@ -41,7 +41,7 @@ def wheel(tmp_path: Path) -> str:
 @ray.remote
 def look() -> tuple[str | None, str | None]:
     try:
-        import heliostat_sample  # type: ignore[import-not-found]
+        import heliostat_sample  # type: ignore[import-not-found] # there in its worker only
     except ImportError:
         return None, os.environ.get("VIRTUAL_ENV")
     return heliostat_sample.VALUE, os.environ.get("VIRTUAL_ENV")

@@ -126,5 +126,5 @@ def test_what_a_job_config_takes() -> None:
     with pytest.raises(ValueError, match="detached"):
         JobConfig(default_actor_lifetime="odd")
     with pytest.raises(TypeError, match="code_search_path"):
-        JobConfig(code_search_path="/x")  # type: ignore[arg-type]
+        JobConfig(code_search_path="/x")  # type: ignore[arg-type] # wrong on purpose
     assert JobConfig(default_actor_lifetime="detached").default_actor_lifetime == "detached"

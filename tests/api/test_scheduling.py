@@ -130,7 +130,7 @@ def test_wrong_label_strategies() -> None:
     with pytest.raises(ValueError):
         NodeLabelSchedulingStrategy({}, soft={})
     with pytest.raises(ValueError):
-        In("a", 5)  # type: ignore[arg-type]
+        In("a", 5)  # type: ignore[arg-type] # wrong on purpose
     with pytest.raises(ValueError):
         NodeLabelSchedulingStrategy({"zone": "left"})
 

@@ -68,7 +68,7 @@ def run() -> Iterator[Any]:
         assert done.returncode == 0, done.stdout.decode()
         return done.stdout.decode()
 
-    run.home = home  # type: ignore[attr-defined]
+    run.home = home  # type: ignore[attr-defined] # for its tests
     yield run
     run("stop", "--force")
     shutil.rmtree(home, ignore_errors=True)

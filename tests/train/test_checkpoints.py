@@ -211,7 +211,7 @@ def test_a_checkpoint_is_visible_whole_or_not_at_all(fit: Any, tmp_path: Path) -
                 os._exit(1)
             return plain(source, target, **options)
 
-        shutil.copyfile = copy  # type: ignore[assignment]
+        shutil.copyfile = copy  # type: ignore[assignment] # its process ends with it
 
     def loop() -> None:
         rank = train.get_context().get_world_rank()

@@ -117,9 +117,9 @@ def test_arguments_of_another_kind(options: dict[str, Any], says: str) -> None:
 @pytest.mark.heliostat_only("Ray raises whatever its own code trips over")
 def test_wrong_parts_of_a_run_config() -> None:
     with pytest.raises(ValueError, match="CheckpointConfig"):
-        RunConfig(checkpoint_config={"num_to_keep": 1})  # type: ignore[arg-type]
+        RunConfig(checkpoint_config={"num_to_keep": 1})  # type: ignore[arg-type] # wrong on purpose
     with pytest.raises(ValueError, match="storage_path=3"):
-        RunConfig(storage_path=3)  # type: ignore[arg-type]
+        RunConfig(storage_path=3)  # type: ignore[arg-type] # wrong on purpose
 
 
 @pytest.mark.contract("F9.04")

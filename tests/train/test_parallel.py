@@ -91,7 +91,7 @@ def test_loaders_that_are_not_split(fit: Any) -> None:
             WeightedRandomSampler,
         )
 
-        class Stream(IterableDataset):  # type: ignore[type-arg]
+        class Stream(IterableDataset):  # type: ignore[type-arg] # its elements do not matter
             def __iter__(self) -> Any:
                 return iter(range(4))
 

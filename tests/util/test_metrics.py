@@ -127,7 +127,7 @@ def test_names_tags_and_values_are_checked() -> None:
     with pytest.raises(ValueError, match="name"):
         metrics.Counter("")
     with pytest.raises(TypeError):
-        metrics.Counter("a", tag_keys=[1])  # type: ignore[arg-type]
+        metrics.Counter("a", tag_keys=[1])  # type: ignore[arg-type] # wrong on purpose
     counter = metrics.Counter("t_checked", tag_keys=("a",))
     with pytest.raises(ValueError, match="Missing value for tag key"):
         counter.inc()
@@ -135,12 +135,12 @@ def test_names_tags_and_values_are_checked() -> None:
     with pytest.raises(ValueError, match="Unrecognized tag key"):
         counter.set_default_tags({"b": "2"})
     with pytest.raises(TypeError):
-        counter.inc(tags={"a": 1})  # type: ignore[dict-item]
+        counter.inc(tags={"a": 1})  # type: ignore[dict-item] # wrong on purpose
     for wrong in (0, -1):
         with pytest.raises(ValueError, match=">0"):
             counter.inc(wrong, tags={"a": "1"})
     with pytest.raises(TypeError):
-        counter.inc("1", tags={"a": "1"})  # type: ignore[arg-type]
+        counter.inc("1", tags={"a": "1"})  # type: ignore[arg-type] # wrong on purpose
     with pytest.raises(ValueError, match="boundaries"):
         metrics.Histogram("t_h", boundaries=[])
     with pytest.raises(ValueError, match="positive"):
