@@ -231,7 +231,10 @@ impl Node {
         let news = asked.and_then(|asked| asked.news.clone());
         self.bundles.asked.insert(group_id, Asked { at_ms: now, news });
         self.timers.set(now + GROUP_ASK_MS, Timer::Spill);
-        self.tell_control(AskGroup { group_id });
+        // Without a connection the next question is the first: the group's creation goes before it.
+        if self.control.is_connected {
+            self.tell_control(AskGroup { group_id });
+        }
     }
 
     /// Nodes have changed: a group that was placed may not be any more.

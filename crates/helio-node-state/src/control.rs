@@ -1,5 +1,6 @@
 //! Calls to the control service: they pass through unread, and are asked again when the connection
-//! was lost before the answer.
+//! was lost before the answer. What a client asks while there is no connection waits for the next one,
+//! behind what it asked before: who waits for a placement group, or ends an actor, has made it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +23,7 @@ pub(crate) struct Control {
     calls: BTreeMap<(WorkerId, u64), ControlRequest>,
     /// What each client wants to hear of, to be asked for again after the connection was lost.
     subscriptions: BTreeMap<WorkerId, BTreeSet<ActorId>>,
-    /// Whether there was a connection before.
-    was_connected: bool,
+    pub(crate) is_connected: bool,
 }
 
 impl Control {
@@ -73,22 +73,25 @@ impl Node {
             }
             _ => {}
         }
+        self.ask_control(worker_id, call);
+    }
+
+    fn ask_control(&mut self, worker_id: WorkerId, call: ControlCall) {
         self.control.calls.insert((worker_id, call.request_id), call.request.clone());
-        self.tell_control(FromClient { worker_id, call });
+        if self.control.is_connected {
+            self.tell_control(FromClient { worker_id, call });
+        }
     }
 
     pub(crate) fn start_job_at_control(&mut self, driver: WorkerId, job: StartJob) {
         let call = ControlCall { request_id: OWN_CALL, request: ControlRequest::StartJob(job) };
-        self.control.calls.insert((driver, OWN_CALL), call.request.clone());
-        self.tell_control(FromClient { worker_id: driver, call });
+        self.ask_control(driver, call);
     }
 
     /// What the lost service may not have heard or not have answered is asked again; every request
     /// means the same when it is heard twice.
     pub(crate) fn control_connected(&mut self) {
-        if !std::mem::replace(&mut self.control.was_connected, true) {
-            return;
-        }
+        self.control.is_connected = true;
         let calls: Vec<_> =
             self.control.calls.iter().map(|(key, request)| (*key, request.clone())).collect();
         for ((worker_id, request_id), request) in calls {
@@ -107,6 +110,10 @@ impl Node {
                 call: ControlCall { request_id: OWN_CALL, request },
             });
         }
+    }
+
+    pub(crate) fn control_lost(&mut self) {
+        self.control.is_connected = false;
     }
 
     pub(crate) fn control_said(&mut self, message: ControlToNode) {

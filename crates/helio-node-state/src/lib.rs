@@ -180,7 +180,7 @@ impl Node {
             Event::WorkerWrote { worker_id, lines } => self.worker_wrote(worker_id, lines),
             Event::ControlConnected => self.control_connected(),
             Event::ControlSaid(message) => self.control_said(message),
-            Event::ControlLost => {}
+            Event::ControlLost => self.control_lost(),
             Event::PeerSaid { conn, node_id, message } => self.peer_said(conn, node_id, message),
             Event::PeerLost { conn, node_id } => self.peer_lost(conn, node_id),
             Event::Served { conn, request_id } => self.served(conn, request_id),

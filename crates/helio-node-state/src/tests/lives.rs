@@ -254,15 +254,21 @@ fn lines_go_to_the_driver_wherever_it_is() {
 #[test]
 fn calls_to_a_lost_control_service_are_asked_again() {
     let mut world = World::new(&[("CPU", 2.0)]);
-    world.feed(Event::ControlConnected);
     let driver = world.driver();
-    let request = KvGet::default().into();
-    world.say(driver, ControlCall { request_id: 5, request });
+    let asked = |world: &mut World| {
+        let number = |message: NodeToControl| match message {
+            NodeToControl::FromClient(from) => Some(from.call.request_id),
+            _ => None,
+        };
+        std::mem::take(&mut world.control).into_iter().filter_map(number).collect::<Vec<u64>>()
+    };
+    asked(&mut world);
+    world.say(driver, ControlCall { request_id: 5, request: KvGet::default().into() });
     world.feed(Event::ControlLost);
-    world.control.clear();
+    assert_eq!(asked(&mut world), [5]);
+    world.say(driver, ControlCall { request_id: 6, request: KvGet::default().into() });
     world.feed(Event::ControlConnected);
-    let again = |message: &NodeToControl| matches!(message, NodeToControl::FromClient(from) if from.call.request_id == 5);
-    assert!(world.control.iter().any(again));
+    assert_eq!(asked(&mut world), [5, 6], "once each, in their order");
 }
 
 #[test]

@@ -116,6 +116,7 @@ impl World {
             files: BTreeSet::new(),
             disk: None,
         };
+        world.feed(Event::ControlConnected);
         world.view(&[]);
         world
     }
