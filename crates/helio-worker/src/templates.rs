@@ -8,6 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use helio_owner_state::IdMap;
 use helio_proto::peer::Template;
 
 /// How many templates one end of a connection has numbers for.
@@ -20,7 +21,7 @@ const KNOWN_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     /// By address, which the `Arc` keeps taken.
-    numbers: HashMap<usize, (u32, Arc<Template>)>,
+    numbers: IdMap<usize, (u32, Arc<Template>)>,
     /// Addresses, the oldest first.
     order: VecDeque<usize>,
 }
