@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray.train import CheckpointConfig, DataConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train import (
+    CheckpointConfig,
+    DataConfig,
+    FailureConfig,
+    RunConfig,
+    ScalingConfig,
+    UserCallback,
+    ValidationConfig,
+    ValidationTaskConfig,
+)
 from ray.train.torch import TorchConfig, TorchTrainer
 
 
@@ -31,8 +40,17 @@ def test_contradicting_scaling_configs(options: dict[str, Any], says: str) -> No
         ({"num_workers": 1.5}, r"num_workers=1\.5"),
         ({"num_workers": (2, 1)}, "min <= max"),
         ({"num_workers": (0, 1)}, "min <= max"),
+        ({"num_workers": (True, 2)}, "min <= max"),
+        ({"num_workers": "2"}, "num_workers='2'"),
+        ({"use_gpu": 2}, "resources_per_worker"),
         ({"resources_per_worker": {"CPU": -1}}, "CPU"),
+        ({"resources_per_worker": {"CPU": float("nan")}}, "0 or more"),
+        ({"resources_per_worker": {"num_gpus": 1}}, "write 'GPU'"),
+        ({"resources_per_worker": {}}, "asks for nothing"),
         ({"placement_strategy": "CLOSE"}, "PACK"),
+        ({"label_selector": "zone=a"}, "dict"),
+        ({"num_workers": 2, "label_selector": [{"zone": "a"}]}, "list of 1 for 2 workers"),
+        ({"elastic_resize_monitor_interval_s": "soon"}, "number of seconds"),
     ],
 )
 def test_scaling_configs_out_of_range(options: dict[str, Any], says: str) -> None:
@@ -52,6 +70,16 @@ def test_options_of_the_first_generation_are_refused() -> None:
         TorchTrainer(lambda: None, resume_from_checkpoint=object())
     with pytest.raises(DeprecationWarning):
         TorchTrainer.restore("/nowhere")
+
+
+@pytest.mark.contract("F9.03", "F9.08", "F9.09")
+@pytest.mark.heliostat_only("Ray takes them as they are")
+def test_numbers_of_numpy_are_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    assert ScalingConfig(num_workers=numpy.int64(2)).num_workers == 2
+    assert ScalingConfig(num_workers=[numpy.int64(1), 2]).num_workers == (1, 2)  # type: ignore[arg-type]
+    assert CheckpointConfig(num_to_keep=numpy.int32(3)).num_to_keep == 3
+    assert FailureConfig(max_failures=numpy.int64(-1)).max_failures == -1
 
 
 @pytest.mark.contract("F9.03")
@@ -106,6 +134,7 @@ def test_the_arity_of_the_function() -> None:
         ({"datasets": [1]}, "dict from names"),
         ({"datasets": {"train": [1, 2]}}, "from_items"),
         ({"torch_config": TorchConfig(backend="nccl")}, "use_gpu=True"),
+        ({"torch_config": {"backend": "gloo"}}, "TorchConfig"),
     ],
 )
 def test_arguments_of_another_kind(options: dict[str, Any], says: str) -> None:
@@ -115,11 +144,72 @@ def test_arguments_of_another_kind(options: dict[str, Any], says: str) -> None:
 
 @pytest.mark.contract("F9.04")
 @pytest.mark.heliostat_only("Ray raises whatever its own code trips over")
-def test_wrong_parts_of_a_run_config() -> None:
-    with pytest.raises(ValueError, match="CheckpointConfig"):
-        RunConfig(checkpoint_config={"num_to_keep": 1})  # type: ignore[arg-type] # wrong on purpose
-    with pytest.raises(ValueError, match="storage_path=3"):
-        RunConfig(storage_path=3)  # type: ignore[arg-type] # wrong on purpose
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"checkpoint_config": {"num_to_keep": 1}}, "CheckpointConfig"),
+        ({"storage_path": 3}, "storage_path=3"),
+        ({"storage_path": ""}, "path of a folder"),
+        ({"storage_filesystem": "s3"}, "goes into storage_path"),
+        ({"name": 3}, "must be a string"),
+        ({"name": "a/b"}, "hold '/'"),
+        ({"name": "a" * 300}, "too long"),
+        ({"callbacks": UserCallback()}, "must be a list"),
+        ({"callbacks": [UserCallback]}, "UserCallback objects"),
+        ({"worker_runtime_env": "pip"}, "must be a dict"),
+    ],
+)
+def test_wrong_parts_of_a_run_config(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        RunConfig(**options)
+
+
+@pytest.mark.contract("F9.08", "F9.09", "F9.22", "F9.27")
+@pytest.mark.heliostat_only("Ray raises whatever its own code trips over")
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (CheckpointConfig, {"num_to_keep": 2.5}),
+        (CheckpointConfig, {"checkpoint_score_attribute": 3}),
+        (FailureConfig, {"max_failures": 1.5}),
+        (FailureConfig, {"preemption_grace_s": -1}),
+        (TorchConfig, {"timeout_s": "long"}),
+        (TorchConfig, {"backend": 3}),
+        (ValidationTaskConfig, {"timeout_s": "long"}),
+        (ValidationConfig, {"fn": print, "task_config": 3}),
+        (ValidationConfig, {"fn": print, "ray_remote_kwargs": {"cpus": 1}}),
+    ],
+)
+def test_wrong_options_of_other_configs(kind: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(name for name in options if name != "fn")[-4:]):
+        kind(**options)
+
+
+@pytest.mark.contract("F9.01")
+@pytest.mark.heliostat_only("Ray calls them, and nothing is trained")
+def test_functions_that_a_call_does_not_run() -> None:
+    def generator() -> Any:
+        yield 1
+
+    async def coroutine() -> None: ...
+
+    for function in (generator, coroutine):
+        with pytest.raises(ValueError, match="plain function"):
+            TorchTrainer(function)
+
+
+@pytest.mark.contract("F9.07")
+@pytest.mark.heliostat_only("Ray notices it after the workers have started")
+def test_a_dataset_to_split_that_is_not_there() -> None:
+    class Dataset:
+        streaming_split = iterator = None
+
+    with pytest.raises(ValueError, match=r"names \['val'\], but the trainer has \['train'\]"):
+        TorchTrainer(
+            lambda: None,
+            datasets={"train": Dataset()},
+            dataset_config=DataConfig(datasets_to_split=["val"]),
+        )
 
 
 @pytest.mark.contract("F9.04")
@@ -138,11 +228,11 @@ def test_an_unwritable_storage() -> None:
 
 
 @pytest.mark.heliostat_only("Ray reports it from a worker")
-@pytest.mark.parametrize("path", ["nowhere://bucket/runs", "s3//bucket"])
+@pytest.mark.parametrize("path", ["nowhere://bucket/runs", "s3//bucket", "file://host/runs"])
 def test_a_storage_path_of_no_known_kind(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
     monkeypatch.chdir("/sys")  # what is no URI is a path
-    with pytest.raises(ValueError, match=r"storage_path|storage_filesystem"):
+    with pytest.raises(ValueError, match=r"storage_path|storage_filesystem|file:///"):
         TorchTrainer(lambda: None, run_config=RunConfig(storage_path=path)).fit()
 
 
@@ -183,6 +273,7 @@ def test_a_group_that_cannot_be_placed(tmp_path: Path) -> None:
             "room for 1, limited by CPU",
         ),
         ({"resources_per_worker": {"CPU": 1, "licence": 1}}, "limited by licence"),
+        ({"accelerator_type": "H100"}, "limited by accelerator_type:H100"),
         ({"label_selector": {"zone": "moon"}}, r"match label_selector=\{'zone': 'moon'\}"),
     ],
 )

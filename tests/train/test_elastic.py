@@ -125,3 +125,58 @@ def test_a_group_goes_on_smaller_and_grows_again(nodes: Cluster, tmp_path: Path)
     sizes = result.return_value
     changes = [size for i, size in enumerate(sizes) if i == 0 or size != sizes[i - 1]]
     assert changes == [4, 3, 4]
+
+
+@pytest.mark.contract("F9.09")
+@pytest.mark.heliostat_only("Ray says nothing while it waits")
+def test_a_group_of_a_fixed_size_waits_for_a_node_that_comes_back(
+    nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what is short, and does not spin meanwhile."""
+    from heliostat.train.group.worker_group import WorkerGroup
+
+    monkeypatch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "2")
+    waits: list[int] = []
+    wait = WorkerGroup.wait_for_room
+
+    def counted(group: WorkerGroup, size: int) -> None:
+        waits.append(size)
+        wait(group, size)
+
+    monkeypatch.setattr(WorkerGroup, "wait_for_room", counted)
+    lost = nodes.add_node(num_cpus=3)
+    running, back = tmp_path / "running", tmp_path / "back"
+
+    def loop() -> int:
+        running.touch()
+        wait_until(back.exists, within=60, what="the node that comes back")
+        return train.get_context().get_world_size()
+
+    def change() -> None:
+        wait_until(running.exists, within=60, what="the first start")
+        nodes.remove_node(lost)
+        wait_until(lambda: len(waits) == 2, within=60, what="a second wait for room")
+        nodes.add_node(num_cpus=3)
+        back.touch()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        result = DataParallelTrainer(
+            loop,
+            scaling_config=ScalingConfig(num_workers=6),
+            run_config=RunConfig(
+                name="waits",
+                storage_path=str(tmp_path),
+                failure_config=FailureConfig(max_failures=1),
+            ),
+        ).fit()
+    finally:
+        back.touch()
+        thread.join()
+    assert result.return_value == 6
+    page = (tmp_path / "waits" / "run.html").read_text()
+    notes = page.count("<pre>the run waits for room for its workers. The cluster cannot hold 6")
+    assert notes == len(waits) >= 2
+    assert "room for 3, limited by CPU" in page
+    assert page.count("attempt 2, rank 0") == 1

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ray import train
+from ray.train import WorkerGroupError
 from ray.train.torch import TorchConfig
 
 pytestmark = [pytest.mark.usefixtures("quiet"), pytest.mark.timeout(150)]
@@ -50,6 +52,27 @@ def test_a_function_without_an_argument(fit: Any) -> None:
         return 7
 
     assert fit(loop, 1).return_value == 7
+
+
+@pytest.mark.contract("F9.05")
+@pytest.mark.heliostat_only("on Ray the run is lost")
+def test_a_value_that_cannot_be_sent_does_not_cost_the_run(fit: Any) -> None:
+    def loop() -> Any:
+        train.report({"loss": 1})
+        return threading.Lock()
+
+    result = fit(loop, 2)
+    assert (result.metrics, result.return_value) == ({"loss": 1}, None)
+    assert "Result.return_value is None, since the lock that" in Path(result.page).read_text()
+
+
+@pytest.mark.contract("F9.27")
+@pytest.mark.heliostat_only("Ray hands on what torch trips over")
+def test_a_backend_that_torch_does_not_know(fit: Any) -> None:
+    pytest.importorskip("torch")
+    config = TorchConfig(backend="glooo")
+    with pytest.raises(WorkerGroupError, match=r"TorchConfig\(backend='glooo'\): torch knows gloo"):
+        fit(lambda: None, 1, torch=True, trainer={"torch_config": config})
 
 
 @pytest.mark.contract("F9.26", "F9.27", "F9.33")
@@ -201,7 +224,7 @@ def test_the_printed_result_is_worth_reading(fit: Any) -> None:
 
 @pytest.mark.contract("F9.13")
 def test_callbacks_see_reports_and_failures(fit: Any, tmp_path: Path) -> None:
-    from ray.train import UserCallback, WorkerGroupError
+    from ray.train import UserCallback
 
     seen = tmp_path / "seen.txt"
 
@@ -210,9 +233,9 @@ def test_callbacks_see_reports_and_failures(fit: Any, tmp_path: Path) -> None:
             with seen.open("a") as file:
                 file.write(f"report {[m['rank'] for m in metrics]} {checkpoint}\n")
 
-        def after_exception(self, run_context: Any, worker_exceptions: Any) -> None:
+        def after_exception(self, **named: Any) -> None:  # as Ray calls them
             with seen.open("a") as file:
-                file.write(f"failure {sorted(worker_exceptions)}\n")
+                file.write(f"failure {sorted(named['worker_exceptions'])}\n")
 
     def loop() -> None:
         rank = train.get_context().get_world_rank()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 from harness import clean_env
+from ray import train
 
 pytestmark = pytest.mark.heliostat_only("Ray shows nothing of the kind")
 
@@ -136,3 +138,50 @@ def test_lines_without_a_terminal(run_driver: Any, tmp_path: Path) -> None:
     # The result: the run in one look.
     for part in ("1 restart", "metrics     loss=0.25", "checkpoint  /", "page        /"):
         assert part in done.stdout
+
+
+def test_a_run_outlives_its_terminal(fit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads what is shown may go away: a closed window, `| head`, a full disk."""
+
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError(32, "Broken pipe")
+
+    def loop() -> None:
+        for step in range(3):
+            train.report({"step": step})
+
+    for stream in (Gone(), None):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", stream)
+            result = fit(loop, 1, name=f"to-{stream is None}")
+        assert result.metrics == {"step": 2}
+    page = Path(result.path).parent / "to-False" / "run.html"
+    assert "the view of the run ended: BrokenPipeError" in page.read_text()
+
+
+def test_a_narrow_terminal_and_names_with_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rich")
+    from heliostat.train.controller.record import AttemptRecord, RunRecord, WorkerSpan
+    from heliostat.train.messages import ReportedRow
+    from heliostat.train.view.live import LiveView
+    from rich.console import Console
+
+    record = RunRecord(name="[bold]run[/]", run_id="r", path="/runs", config={}, state="running")
+    record.attempts.append(AttemptRecord(0, time.time(), 64))
+    record.attempt.workers = [
+        WorkerSpan(rank, "10.0.0.1", "host", 100 + rank, time.time(), False) for rank in range(64)
+    ]
+    record.add_report(ReportedRow(0, time.time(), {"[red]loss[/b]": 1.5}, "/a/[/b]"))
+    for width in (24, 50, 110):
+        shown = io.StringIO()
+        view = LiveView(record)
+        view._console = Console(file=shown, width=width, height=200)
+        view.finish()
+        lines = shown.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        text = "".join(line.strip("│ ") for line in lines)
+        for part in ("[bold]", "[red]loss[/b]=1.5", "/a/[/b]", "running"):
+            assert part in text, shown.getvalue()
+        assert ("10.0.0.1" in text) == (width >= 60)
+        assert "52 more" in text

@@ -84,6 +84,11 @@ class Checkpoint:
                 yield folder
 
     def _require_local(self) -> None:
+        if os.path.isfile(self.path):
+            raise NotADirectoryError(
+                f"The checkpoint {self.path} is a file. A checkpoint is a folder: put the file into "
+                "one, and pass that to Checkpoint.from_directory()."
+            )
         if not os.path.isdir(self.path):
             raise FileNotFoundError(
                 f"The checkpoint folder {self.path} does not exist (any more). Report a checkpoint "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,6 +41,17 @@ class Session(ABC):
     @abstractmethod
     def reported(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
         """All checkpoints of the run."""
+
+
+def the_dataset(datasets: Mapping[str, Any], name: str | None) -> str:
+    """The name of the dataset that is asked for; None asks for the only one. Raises KeyError."""
+    if name is None:
+        if len(datasets) > 1:
+            raise KeyError(f"get_dataset_shard() needs a name; the trainer has {sorted(datasets)}.")
+        return next(iter(datasets))
+    if name not in datasets:
+        raise KeyError(f"There is no dataset {name!r}; the trainer has {sorted(datasets)}.")
+    return name
 
 
 _session: Session | None = None

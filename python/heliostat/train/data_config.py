@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -56,13 +57,7 @@ class DataConfig:
         Raises:
             ValueError: A dataset to split does not exist.
         """
-        split = set(datasets) if self._datasets_to_split == "all" else set(self._datasets_to_split)
-        unknown = split - set(datasets)
-        if unknown:
-            raise ValueError(
-                f"datasets_to_split names {sorted(unknown)}, but the trainer has "
-                f"{sorted(datasets)}."
-            )
+        split = self.names_to_split(datasets)
         hints = worker_node_ids if self._enable_shard_locality else None
         rows: list[dict[str, Any]] = [{} for _ in range(world_size)]
         for name, dataset in datasets.items():
@@ -75,9 +70,38 @@ class DataConfig:
                 row[name] = shard
         return rows
 
+    def names_to_split(self, datasets: Mapping[str, Any]) -> set[str]:
+        """Return which of these datasets are split. Raises ValueError when one is not there."""
+        if self._datasets_to_split == "all":
+            return set(datasets)
+        unknown = set(self._datasets_to_split) - set(datasets)
+        if unknown:
+            raise ValueError(
+                f"datasets_to_split names {sorted(map(str, unknown))}, but the trainer has "
+                f"{sorted(datasets)}."
+            )
+        return set(self._datasets_to_split)
+
     def _set_options(self, name: str, dataset: Any) -> None:
         options = self._execution_options
         if isinstance(options, dict):
             options = options.get(name)
         if options is not None:
             dataset.context.execution_options = options
+
+
+def made(name: str, dataset: Any) -> Any:
+    """The dataset that a trainer got as ``datasets[name]``, which may be a function that makes it.
+
+    Raises:
+        ValueError: The function returned something else.
+    """
+    if not callable(dataset):
+        return dataset
+    found = dataset()
+    if not hasattr(found, "streaming_split"):
+        raise ValueError(
+            f"The function passed as datasets[{name!r}] returned a {type(found).__name__}, not a "
+            "ray.data.Dataset."
+        )
+    return found

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from heliostat.train.arguments import expect
 from heliostat.train.backend import BackendConfig
-from heliostat.train.config import RunConfig, ScalingConfig, expect
+from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig
 from heliostat.train.validation import ValidationConfig
 
@@ -66,6 +67,7 @@ class DataParallelTrainer:
             raise DeprecationWarning(
                 _GONE.format(name="metadata", instead="Put it into train_loop_config.")
             )
+        expect("backend_config", backend_config, BackendConfig)
         expect("scaling_config", scaling_config, ScalingConfig)
         expect("run_config", run_config, RunConfig)
         expect("dataset_config", dataset_config, DataConfig)

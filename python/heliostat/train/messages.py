@@ -105,6 +105,8 @@ class Outcome:
     # The process may run another attempt.
     reusable: bool = True
     seconds: float = 0.0
+    # Something that the user should hear of.
+    note: str = ""
 
 
 @dataclass

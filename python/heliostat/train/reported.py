@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from heliostat.train.arguments import check_folder_name
 from heliostat.train.context import current_session
 
 if TYPE_CHECKING:
@@ -94,6 +95,18 @@ def report(
             f"report(checkpoint={checkpoint!r}) takes a Checkpoint: "
             "ray.train.Checkpoint.from_directory(folder)."
         )
+    if not isinstance(checkpoint_upload_mode, CheckpointUploadMode):
+        raise ValueError(
+            f"checkpoint_upload_mode={checkpoint_upload_mode!r} must be one of "
+            f"{', '.join(map(str, CheckpointUploadMode))}."
+        )
+    if checkpoint_dir_name is not None:
+        check_folder_name("checkpoint_dir_name", checkpoint_dir_name)
+        if checkpoint_dir_name.startswith(".") or checkpoint_dir_name.endswith((".json", ".html")):
+            raise ValueError(
+                f"checkpoint_dir_name={checkpoint_dir_name!r} may be the name of a file of the run: "
+                "choose one that neither begins with '.' nor ends with '.json' or '.html'."
+            )
     current_session("report").report(
         metrics,
         checkpoint,

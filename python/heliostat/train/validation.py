@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import heliostat as ray
+from heliostat.train.arguments import expect, seconds
+
 if TYPE_CHECKING:
     from heliostat.train.checkpoint import Checkpoint
 
@@ -33,8 +36,10 @@ class ValidationTaskConfig:
 
     def __post_init__(self) -> None:
         self.fn_kwargs = self.fn_kwargs or {}
-        if self.timeout_s is not None and self.timeout_s <= 0:
-            raise ValueError(f"timeout_s={self.timeout_s!r} must be a positive number, or None.")
+        if not isinstance(self.fn_kwargs, dict):
+            raise ValueError(f"fn_kwargs={self.fn_kwargs!r} must be a dict.")
+        if self.timeout_s is not None:
+            seconds("ValidationTaskConfig(timeout_s)", self.timeout_s, above_zero=True)
 
 
 @dataclass
@@ -54,8 +59,14 @@ class ValidationConfig:
     def __post_init__(self) -> None:
         if not callable(self.fn):
             raise ValueError(f"ValidationConfig(fn=...) must be a function, not {self.fn!r}.")
+        expect("task_config", self.task_config, ValidationTaskConfig)
         self.task_config = self.task_config or ValidationTaskConfig()
         self.ray_remote_kwargs = dict(self.ray_remote_kwargs or {})
+        if self.ray_remote_kwargs:  # wrong options fail here
+            try:
+                ray.remote(validate).options(**self.ray_remote_kwargs)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"ValidationConfig(ray_remote_kwargs): {error}") from error
 
     def task(self, asked: bool | ValidationTaskConfig) -> ValidationTaskConfig:
         """The validation that ``report`` asks for: its options over the default ones."""

@@ -79,6 +79,7 @@ class AttemptRunner:
         unwind_s: float,
         on_tick: Callable[[], None],
         on_end: Callable[[Worker, str], None],
+        on_note: Callable[[str], None],
     ) -> None:
         self._group = group
         self._coordinator = coordinator
@@ -86,6 +87,7 @@ class AttemptRunner:
         self._events = events
         self._on_tick = on_tick
         self._on_end = on_end
+        self._on_note = on_note
 
     def wait(self, refs: list[Any]) -> AttemptResult:
         """Wait until every rank has ended, or the first failure and what follows from it."""
@@ -138,6 +140,8 @@ class AttemptRunner:
             return
         if outcome.reusable:
             result.reusable.add(rank)
+        if outcome.note:
+            self._on_note(outcome.note)
         if outcome.ok:
             result.values[rank] = outcome.value
             self._on_end(worker, "finished")

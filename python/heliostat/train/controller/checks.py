@@ -28,6 +28,12 @@ def takes_config(function: Callable[..., Any], config: dict[str, Any] | None) ->
             f"train_loop_per_worker must be a function, not {type(function).__name__}."
         )
     name = getattr(function, "__name__", repr(function))
+    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        raise ValueError(
+            f"train_loop_per_worker `{name}` is a generator or a coroutine, which a call only makes "
+            "and does not run. Write a plain function: metrics leave it by ray.train.report(), and "
+            "asyncio.run(...) inside of it runs a coroutine."
+        )
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -54,7 +60,8 @@ def check_datasets(datasets: Any, config: DataConfig) -> None:
     """Look at what a trainer is given as ``datasets``.
 
     Raises:
-        ValueError: It is no dict, or a value is neither a dataset nor a function.
+        ValueError: It is no dict, a value is neither a dataset nor a function, or one that is to
+            be split is not there.
     """
     if not isinstance(datasets, Mapping):
         raise ValueError(
@@ -63,6 +70,7 @@ def check_datasets(datasets: Any, config: DataConfig) -> None:
         )
     if type(config) is not DataConfig:  # one of the user's own may take anything
         return
+    config.names_to_split(datasets)
     for name, dataset in datasets.items():
         if not callable(dataset) and not hasattr(dataset, "streaming_split"):
             raise ValueError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from heliostat.train.config import FailureConfig
 from heliostat.train.messages import WorkerInfo
 
-_MAX_TRACEBACKS = 3
+_MAX_TRACEBACKS, _MAX_TITLE = 3, 400
 _DEAD_BECAUSE = re.compile(
     r"The actor is dead because (?:The worker process \(pid \d+\) (?:was )?)?(.+)"
 )
@@ -28,10 +28,15 @@ class RankFailure:
         """One line."""
         where = f" (pid {self.info.pid} on {self.info.node_ip})" if self.info else ""
         if self.died:
-            return f"rank {self.rank}{where} died: {_cause_of_death(str(self.error))}"
+            return f"rank {self.rank}{where} died: {_cut(_cause_of_death(str(self.error)))}"
         text = str(self.error).strip().splitlines()
         name = type(self.error).__name__
-        return f"rank {self.rank}{where} raised {name}" + (f": {text[0]}" if text else "")
+        return f"rank {self.rank}{where} raised {name}" + (f": {_cut(text[0])}" if text else "")
+
+
+def _cut(line: str) -> str:
+    """One line of the terminal or two: the whole text is in the details."""
+    return line if len(line) <= _MAX_TITLE else line[:_MAX_TITLE] + "..."
 
 
 def _cause_of_death(text: str) -> str:

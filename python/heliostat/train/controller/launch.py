@@ -9,6 +9,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.train.backend import Backend
 from heliostat.train.controller.spec import RunSpec
+from heliostat.train.data_config import made
 from heliostat.train.errors import ControllerError
 from heliostat.train.group.worker_group import WorkerGroup
 from heliostat.train.messages import Assignment, Job
@@ -51,7 +52,7 @@ class Launcher:
         shards: list[dict[str, Any]] = [{} for _ in group.workers]
         if spec.datasets:
             shards = spec.data_config.configure(
-                {k: v() if callable(v) else v for k, v in spec.datasets.items()},
+                {k: made(k, v) for k, v in spec.datasets.items()},
                 world_size=len(group),
                 worker_handles=[w.actor for w in group.workers],
                 worker_node_ids=[w.info.node_id for w in group.workers],

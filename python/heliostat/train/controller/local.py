@@ -9,12 +9,13 @@ import time
 from typing import Any
 
 from heliostat.train.checkpoint import Checkpoint
-from heliostat.train.context import Session, TrainContext, set_session
+from heliostat.train.context import Session, TrainContext, set_session, the_dataset
 from heliostat.train.controller.checks import checkpoint_of
 from heliostat.train.controller.record import AttemptRecord, RunRecord
 from heliostat.train.controller.results import ResultBuilder
 from heliostat.train.controller.spec import RunSpec
 from heliostat.train.coordinator.publish import new_name
+from heliostat.train.data_config import made
 from heliostat.train.errors import WorkerGroupError
 from heliostat.train.messages import ReportedRow
 from heliostat.train.metrics import checked
@@ -145,8 +146,8 @@ class LocalSession(Session):
         datasets = self._spec.datasets
         if not datasets:
             return None
-        chosen = datasets[name] if name is not None else next(iter(datasets.values()))
-        return (chosen() if callable(chosen) else chosen).iterator()
+        chosen = the_dataset(datasets, name)
+        return made(chosen, datasets[chosen]).iterator()
 
     def meet(self, kind: str, data: Any) -> Any:
         """There is nobody to wait for; under ``torchrun`` torch's own collectives do it."""

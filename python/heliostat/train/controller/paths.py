@@ -23,6 +23,8 @@ def explain_os_error(storage: Storage, error: OSError) -> str:
             f"{where} cannot be a folder, since a file is in the way. Set "
             "RunConfig(storage_path=...) to another folder."
         )
+    if error.errno == errno.ENAMETOOLONG:
+        return f"{where} is too long for a path. Choose a shorter RunConfig(name=..., storage_path=...)."
     parent = where
     while parent != "/" and not os.path.exists(parent):
         parent = os.path.dirname(parent)

@@ -75,7 +75,10 @@ class ResultBuilder:
         )
 
     def write_page(self, error: BaseException | None) -> None:
-        """Write the page and the reports into the folder of the run; a full disk is no error."""
+        """Write the page and the reports into the folder of the run; a full disk is no error.
+
+        What went wrong is a note of the record.
+        """
         storage, record = self._spec.storage, self._record
         try:
             self._write_reports(storage)
@@ -83,10 +86,10 @@ class ResultBuilder:
                 from heliostat.train.view.page import render
 
                 record.page = storage.join(PAGE_FILE)
-                storage.write(PAGE_FILE, render(record, error).encode())
-        except OSError as problem:
+                storage.write(PAGE_FILE, render(record, error).encode(errors="replace"))
+        except Exception as problem:  # what was trained is worth more than its page
             record.page = None
-            record.notes.append((time.time(), f"the page of the run was not written: {problem}"))
+            record.notes.append((time.time(), f"the page of the run was not written: {problem!r}"))
 
     def _write_reports(self, storage: Storage) -> None:
         rows = list(self._record.reports)[-_SAVED_REPORTS:]

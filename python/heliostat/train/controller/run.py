@@ -102,11 +102,13 @@ class TrainRun:
             self.record.attempts.append(AttemptRecord(number, time.time(), size))
             size = self.record.attempt.world_size = self._group.start(size)
             result = self._run_group(number, size)
-        except WorkerStartError:
+        except WorkerStartError as error:
             # The first start tells the user; a restart may wait for a node that comes back.
             if number == 0 or not self._policy.allows_controller_restart():
                 raise
+            self._note(f"the run waits for room for its workers. {error}")
             self._group.stop()
+            self._group.wait_for_room(self.record.attempts.pop().world_size)
             return False
         except ray.exceptions.RayError as error:
             result = AttemptResult(failed_at=time.time())
@@ -148,6 +150,7 @@ class TrainRun:
             spec.settings.unwind_s,
             self._tick,
             self._worker_ended,
+            self._note,
         )
         result = runner.wait(refs)
         self._events.drain()
@@ -174,7 +177,7 @@ class TrainRun:
         self.record.state = "recovering" if restart else "failed"
         self._view.failed(failure, self._policy.budget(), restart)
         for callback in self._callbacks:
-            callback.after_exception(self._context, exceptions)
+            callback.after_exception(run_context=self._context, worker_exceptions=exceptions)
         if not restart:
             raise WorkerGroupError(text, exceptions) from failures[0].error
         self._group.keep(result.reusable)
@@ -229,7 +232,11 @@ class TrainRun:
             checkpoint = (
                 checkpoint_of(self._spec.storage, row.checkpoint) if row.checkpoint else None
             )
-            callback.after_report(self._context, row.all_metrics or [row.metrics], checkpoint)
+            callback.after_report(
+                run_context=self._context,
+                metrics=row.all_metrics or [row.metrics],
+                checkpoint=checkpoint,
+            )
 
     def _validated(self, checkpoint: str, metrics: dict[str, Any], text: str) -> None:
         for row in self.record.checkpoints:
@@ -290,4 +297,5 @@ def _start_failure(group: WorkerGroup, error: Exception) -> RankFailure:
     """A worker was lost while the group started."""
     group.stop()
     text = str(error).strip() or type(error).__name__
-    return RankFailure(0, error, text)
+    cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
+    return RankFailure(0, cause if isinstance(cause, Exception) else error, text)

@@ -7,7 +7,9 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.train.config import ScalingConfig
+from heliostat.train.group.placement import placed_resources
 
+_ACCELERATOR = "accelerator_type:"
 _UNITS = {"memory": "bytes of memory", "CPU": "CPU", "GPU": "GPU"}
 
 
@@ -32,12 +34,13 @@ def _amounts(resources: dict[str, float]) -> str:
         if ":" not in k and "_group_" not in k and k not in ("CPU", "GPU", "object_store_memory")
     )
     shown += [f"{resources[k]:g} {k}" for k in rest if k != "memory"]
+    shown += sorted(k for k in resources if k.startswith(_ACCELERATOR))
     return ", ".join(shown) or "nothing"
 
 
 def why_infeasible(scaling: ScalingConfig, workers: int) -> str | None:
     """Say why a group of ``workers`` can never be placed, None when it can, as far as known."""
-    nodes, wanted = _alive(), scaling.worker_resources
+    nodes, wanted = _alive(), placed_resources(scaling)
     rooms = [_fits(n.get("Resources", {}), wanted) for n in nodes]
     if sum(rooms) < workers:
         return _too_little(nodes, rooms, wanted, workers)
@@ -77,7 +80,9 @@ def _too_little(
         advice.append("ask for fewer workers or less per worker, or add nodes")
         if list(missing) == ["CPU"]:
             advice.append("CPUs are counted, not measured: init(num_cpus=...) may promise more")
-    want = ", ".join(f"{v:g} {_UNITS.get(k, k)}" for k, v in wanted.items())
+    want = ", ".join(
+        k if k.startswith(_ACCELERATOR) else f"{v:g} {_UNITS.get(k, k)}" for k, v in wanted.items()
+    )
     return (
         f"The cluster cannot hold {workers} worker{'s' if workers != 1 else ''} with {want} each:\n"
         + "\n".join(lines)

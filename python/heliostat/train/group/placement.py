@@ -13,10 +13,16 @@ from heliostat.util.placement_group import (
 )
 from heliostat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-# What an actor with an accelerator type takes of it.
-_ACCELERATOR_SHARE = 0.001
-
 _NAMED = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+
+
+def placed_resources(scaling: ScalingConfig) -> dict[str, float]:
+    """What the place of one worker must have, by name; the accelerator type is among it."""
+    wanted = dict(scaling.worker_resources)
+    if scaling.accelerator_type:
+        # As much as an actor with an accelerator type takes of it.
+        wanted[f"accelerator_type:{scaling.accelerator_type}"] = 0.001
+    return wanted
 
 
 def actor_options(wanted: dict[str, float]) -> dict[str, Any]:
@@ -47,9 +53,7 @@ class Reservation:
 
     def reserve(self, scaling: ScalingConfig, workers: range) -> Any:
         """Ask for the room of these workers; returns a ref that is ready when it is there."""
-        bundle = dict(scaling.worker_resources)
-        if scaling.accelerator_type:
-            bundle[f"accelerator_type:{scaling.accelerator_type}"] = _ACCELERATOR_SHARE
+        bundle = placed_resources(scaling)
         self._group = placement_group(
             [dict(bundle) for _ in workers],
             strategy=scaling.placement_strategy,

@@ -21,6 +21,8 @@ from heliostat.train.worker.actor import TrainWorker
 _FIRST_NOTE_S, _NEXT_NOTE_S = 5.0, 30.0
 # Room that was free a moment ago and does not come within so many seconds went to somebody else.
 _ROOM_S = 2.0
+# How often a run that has lost its room looks for it.
+_LOOK_S = 0.5
 
 
 @dataclass
@@ -99,6 +101,13 @@ class WorkerGroup:
         for rank, worker in enumerate(self.workers):
             worker.rank = rank
         return size
+
+    def wait_for_room(self, size: int) -> None:
+        """Wait until the cluster could hold ``size`` workers, but no longer than a start may take."""
+        deadline = time.monotonic() + self._start_timeout_s
+        while time.monotonic() < deadline and why_infeasible(self._scaling, size) is not None:
+            time.sleep(_LOOK_S)
+            self._waiting()
 
     def _reserve(self, size: int) -> None:
         """A group of a fixed size gets its room at once."""

@@ -28,7 +28,12 @@ def resolve(path: str, filesystem: Any | None) -> tuple[Any | None, str]:
             return None, os.path.abspath(os.path.expanduser(path))
         return _as_arrow(filesystem), path
     if path.startswith("file://"):
-        return None, os.path.abspath(path[len("file://") :])
+        local = path[len("file://") :]
+        if not local.startswith("/"):
+            raise ValueError(
+                f"{path!r} names a file on another machine. Write file:///... with an absolute path."
+            )
+        return None, os.path.abspath(local)
     if "://" not in path:
         return None, os.path.abspath(os.path.expanduser(path))
     return _from_uri(path)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
+from heliostat.train.arguments import seconds
 from heliostat.train.backend import Backend, BackendConfig
 
 if TYPE_CHECKING:
@@ -35,8 +36,11 @@ class TorchConfig(BackendConfig):
     def __post_init__(self) -> None:
         if self.init_method not in ("env", "tcp"):
             raise ValueError(f"init_method={self.init_method!r} must be 'env' or 'tcp'.")
-        if self.timeout_s <= 0:
-            raise ValueError(f"timeout_s={self.timeout_s!r} must be a positive number of seconds.")
+        if self.backend is not None and not isinstance(self.backend, str):
+            raise ValueError(
+                f"TorchConfig(backend={self.backend!r}) must be a name such as 'gloo'."
+            )
+        seconds("timeout_s", self.timeout_s, above_zero=True)
 
     @property
     def backend_cls(self) -> type[Backend]:

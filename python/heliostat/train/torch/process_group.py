@@ -56,6 +56,7 @@ def join(
     import torch
     import torch.distributed as dist
 
+    _check(backend)
     if rank != 0:
         leave()
     os.environ.update(
@@ -91,6 +92,19 @@ def join(
         dist.init_process_group(backend, store=store, **common)
     _connections.clear()
     _connections.update(set(_sockets()) - set(before))
+
+
+def _check(backend: str) -> None:
+    """Raise ValueError for a backend that torch has not heard of (plug-ins bring more)."""
+    import torch.distributed as dist
+
+    known = [name for name in dist.Backend.backend_list if name != "undefined"]
+    for part in backend.lower().split(","):
+        if part.rpartition(":")[2] not in known:
+            raise ValueError(
+                f"TorchConfig(backend={backend!r}): torch knows {', '.join(known)} here. Choose one "
+                "of them, or None for nccl with GPUs and gloo without."
+            )
 
 
 def _sockets() -> dict[int, int]:

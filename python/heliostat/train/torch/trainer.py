@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from heliostat.train.arguments import expect
 from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig
 from heliostat.train.data_parallel_trainer import DataParallelTrainer
@@ -36,6 +37,7 @@ class TorchTrainer(DataParallelTrainer):
         metadata: dict[str, Any] | None = None,
         resume_from_checkpoint: Any = None,
     ) -> None:
+        expect("torch_config", torch_config, TorchConfig)
         super().__init__(
             train_loop_per_worker,
             train_loop_config=train_loop_config,

@@ -7,14 +7,21 @@ import os
 import sys
 
 from heliostat.train.controller.record import RunRecord
-from heliostat.train.view.base import View
+from heliostat.train.view.base import Guarded, View
 
 
 def open_view(record: RunRecord, wish: str) -> View:
-    """Choose a view: "live" needs a terminal and `rich`; "auto" takes it where it can."""
+    """Choose a view: "live" needs a terminal and `rich`; "auto" takes it where it can.
+
+    It never fails: a run outlives the terminal that it was started in.
+    """
+    return Guarded(_choose(record, wish))
+
+
+def _choose(record: RunRecord, wish: str) -> View:
     from heliostat.train.view.lines import LineView
 
-    if wish == "off":
+    if wish == "off" or sys.stderr is None:
         return View(record)
     terminal = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     if wish == "lines" or (wish == "auto" and not terminal):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.train.controller.record import RunRecord
@@ -22,12 +23,26 @@ _NOT_SHOWN = {
 _COUNTERS = {"epoch", "step"}
 
 
+@dataclass
+class _Series:
+    """The values of one metric: those that can be drawn, how many others there were, the last."""
+
+    points: list[tuple[ReportedRow, float]] = field(default_factory=list)
+    others: int = 0
+    last: float = math.nan
+
+
 def curves(record: RunRecord) -> str:
     """One chart per numeric metric; nested ones as ``a/b``."""
-    series: dict[str, list[tuple[ReportedRow, float]]] = {}
+    series: dict[str, _Series] = {}
     for row in record.reports:
         for key, value in _numbers(row.metrics, ""):
-            series.setdefault(key, []).append((row, value))
+            found = series.setdefault(key, _Series())
+            found.last = value
+            if math.isfinite(value):
+                found.points.append((row, value))
+            else:
+                found.others += 1
     series = {k: v for k, v in series.items() if k not in _NOT_SHOWN}
     series = {k: v for k, v in series.items() if k not in _COUNTERS} or series
     if not series:
@@ -43,25 +58,39 @@ def _numbers(metrics: dict[str, Any], prefix: str) -> list[tuple[str, float]]:
     for key, value in metrics.items():
         if isinstance(value, dict) and key != "config":
             found += _numbers(value, f"{prefix}{key}/")
-        elif not isinstance(value, int | float) or isinstance(value, bool):
-            continue
-        elif math.isfinite(value):
-            found.append((f"{prefix}{key}", float(value)))
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            try:
+                found.append((f"{prefix}{key}", float(value)))
+            except OverflowError:  # a whole number beyond what a float can hold
+                found.append((f"{prefix}{key}", math.inf if value > 0 else -math.inf))
     return found
 
 
-def _chart(record: RunRecord, key: str, points: list[tuple[ReportedRow, float]]) -> str:
+def _caption(key: str, series: _Series) -> str:
+    facts = [f"last {number(series.last)}"]
+    if series.points:
+        values = [value for _, value in series.points]
+        facts += [f"min {number(min(values))}", f"max {number(max(values))}"]
+    warning = f" <em>{series.others} NaN or infinite</em>" if series.others else ""
+    return f"<figcaption><b>{html.escape(key)}</b><span>{', '.join(facts)}{warning}</span></figcaption>"
+
+
+def _chart(record: RunRecord, key: str, series: _Series) -> str:
+    points = series.points
+    if not points:
+        return f"<figure>{_caption(key, series)}</figure>"
     shown = _thinned(points)
     first, last = record.started_at, max(p[0].time for p in points)
     low, high = min(v for _, v in points), max(v for _, v in points)
     span_t = max(last - first, 1e-9)
-    span_v = (high - low) or 1.0
+    unit = max(abs(low), abs(high)) or 1.0  # the difference of two floats may be none
+    span_v = (high / unit - low / unit) or 1.0
 
     def x(t: float) -> float:
         return _LEFT + (t - first) / span_t * (_WIDTH - _LEFT - 4)
 
     def y(v: float) -> float:
-        return _HEIGHT - _BOTTOM - (v - low) / span_v * (_HEIGHT - _BOTTOM - _TOP)
+        return _HEIGHT - _BOTTOM - (v / unit - low / unit) / span_v * (_HEIGHT - _BOTTOM - _TOP)
 
     path = " ".join(f"{x(r.time):.1f},{y(v):.1f}" for r, v in shown)
     restarts = "".join(
@@ -72,15 +101,14 @@ def _chart(record: RunRecord, key: str, points: list[tuple[ReportedRow, float]])
     )
     dots = "".join(
         f'<circle class="mark" cx="{x(r.time):.1f}" cy="{y(v):.1f}" r="{3 if r.checkpoint else 2}">'
-        f"<title>report {r.index + 1}, {duration(r.time - first)}: {key} = {number(v)}"
-        f"{', checkpoint ' + str(r.checkpoint) if r.checkpoint else ''}</title></circle>"
+        f"<title>report {r.index + 1}, {duration(r.time - first)}: {html.escape(key)} = {number(v)}"
+        f"{', checkpoint ' + html.escape(str(r.checkpoint)) if r.checkpoint else ''}</title></circle>"
         for r, v in shown
         if r.checkpoint or len(shown) <= 60
     )
     base = _HEIGHT - _BOTTOM
     return (
-        f"<figure><figcaption><b>{html.escape(key)}</b><span>last {number(points[-1][1])}, "
-        f"min {number(low)}, max {number(high)}</span></figcaption>"
+        f"<figure>{_caption(key, series)}"
         f'<svg viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}" role="img">'
         f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH}" y1="{base}" y2="{base}"/>'
         f'<text x="{_LEFT - 4}" y="{_TOP + 8}" text-anchor="end">{number(high)}</text>'

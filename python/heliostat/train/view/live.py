@@ -16,6 +16,8 @@ from heliostat.train.view.base import View
 from heliostat.train.view.text import metrics_text, pace
 
 _MAX_WORKERS = 12
+# Columns of a terminal that has room for the nodes of the workers.
+_WIDE = 60
 _REFRESH_PER_S = 5.0
 _COLORS = {
     "running": "green",
@@ -68,7 +70,7 @@ class LiveView(View):
         record = self.record
         facts = Table.grid(padding=(0, 2))
         facts.add_column(style="dim", no_wrap=True)
-        facts.add_column()
+        facts.add_column(overflow="fold")
         if record.latest is not None:
             rate = record.rate()
             speed = f", {pace(rate)}" if rate is not None else ""
@@ -78,15 +80,14 @@ class LiveView(View):
             row = record.checkpoints[-1]
             age = duration(max(0.0, time.time() - row.time))
             when = f", {age} ago" if record.finished_at is None else ""
-            facts.add_row(
-                "checkpoints", f"{len(record.checkpoints)}, latest {row.checkpoint}{when}"
-            )
+            text = f"{len(record.checkpoints)}, latest {row.checkpoint}{when}"
+            facts.add_row("checkpoints", Text(text))
         for failure in record.failures[-3:]:
             back = f", back after {duration(failure.recovered_s)}" if failure.recovered_s else ""
             facts.add_row("failure", Text(f"{failure.title}{back}", style="red"))
         return Panel(
             Group(facts, self._workers()),
-            title=summary(record),
+            title=Text(summary(record)),
             title_align="left",
             border_style="dim",
         )
@@ -95,12 +96,14 @@ class LiveView(View):
         if not self.record.attempts or not self.record.attempt.workers:
             return Text("workers are starting", style="dim")
         table = Table(box=None, padding=(0, 2), header_style="dim")
-        for column in ("rank", "node", "pid", "state"):
+        wide = self._console.width >= _WIDE
+        for column in ("rank", "node", "pid", "state") if wide else ("rank", "state"):
             table.add_column(column)
         workers = self.record.attempt.workers
         for worker in workers[:_MAX_WORKERS]:
             state = Text(worker.state, style=_COLORS.get(worker.state, ""))
-            table.add_row(str(worker.rank), worker.node_ip, str(worker.pid), state)
+            place = (worker.node_ip, str(worker.pid)) if wide else ()
+            table.add_row(str(worker.rank), *place, state)
         if len(workers) > _MAX_WORKERS:
-            table.add_row("...", f"{len(workers) - _MAX_WORKERS} more", "", "")
+            table.add_row("...", f"{len(workers) - _MAX_WORKERS} more")
         return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,10 +12,12 @@ from heliostat.train.controller.record import RunRecord
 from heliostat.train.controller.results import duration, summary
 from heliostat.train.view.curves import curves
 from heliostat.train.view.style import CSS
-from heliostat.train.view.text import metrics_text, number
+from heliostat.train.view.text import metrics_text
 from heliostat.train.view.timeline import timeline
 
 _MAX_ROWS = 200
+# Of a configuration: how deep it is shown, and how many characters of a text.
+_MAX_DEPTH, _MAX_TEXT = 6, 400
 
 
 def render(record: RunRecord, error: BaseException | None = None) -> str:
@@ -118,7 +121,7 @@ def _checkpoints(record: RunRecord) -> str:
 def _notes(record: RunRecord) -> str:
     return "".join(
         f"<details open><summary>{duration(at - record.started_at)}: "
-        f"{html.escape(text.splitlines()[0])}</summary>"
+        f"{html.escape(text.partition(chr(10))[0])}</summary>"
         + (f"<pre>{html.escape(text)}</pre>" if "\n" in text else "")
         + "</details>"
         for at, text in record.notes[-_MAX_ROWS:]
@@ -126,8 +129,21 @@ def _notes(record: RunRecord) -> str:
 
 
 def _configuration(record: RunRecord) -> str:
-    def plain(value: Any) -> Any:
-        return number(value) if isinstance(value, float) else str(value)
-
-    text = json.dumps(record.config, indent=2, default=plain)
+    text = json.dumps(_plain(record.config), indent=2, ensure_ascii=False)
     return f"<pre>{html.escape(text)}</pre>"
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """What a user put into a configuration, which may be anything, as JSON can hold it."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if depth < _MAX_DEPTH:
+        if isinstance(value, Mapping):
+            return {str(k): _plain(v, depth + 1) for k, v in list(value.items())[:_MAX_ROWS]}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [_plain(v, depth + 1) for v in list(value)[:_MAX_ROWS]]
+    try:
+        text = str(value)
+    except Exception as error:  # an object of the user's own
+        text = f"{type(value).__name__} (its text is not to be had: {error!r})"
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."

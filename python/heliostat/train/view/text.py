@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-_SHOWN_METRICS = 8
+_SHOWN_METRICS, _MAX_DIGITS = 8, 20
 
 
 def number(value: float) -> str:
     """A number in few characters."""
     if isinstance(value, int):
-        return str(value)
+        text = str(value)
+        return text if len(text) <= _MAX_DIGITS else f"{text[:4]}... ({len(text)} digits)"
     return f"{value:.4g}"
 
 

@@ -75,8 +75,10 @@ class TrainWorker:
             loaded: Job = ray.get(job[0])
             session = WorkerSession(assignment, coordinator, loaded.validation)
             set_session(session)
-            outcome.value = control.guard(lambda: _call(loaded, session))
+            value = control.guard(lambda: _call(loaded, session))
             outcome.ok = True
+            if assignment.world_rank == 0:  # nobody looks at what the others return
+                outcome.value, outcome.note = _sendable(value)
         except AttemptEnded:
             outcome.unwound = True
         except BaseException as error:
@@ -105,6 +107,24 @@ def _call(job: Job, session: WorkerSession) -> Any:
         value = job.function(job.config) if job.takes_config else job.function()
         session.finish()
         return value
+
+
+def _sendable(value: Any) -> tuple[Any, str]:
+    """What the training function returned; None and why, where it cannot be sent.
+
+    The training has succeeded by then: a result without this value is better than none.
+    """
+    if value is None or isinstance(value, str | int | float):
+        return value, ""
+    try:
+        ray.cloudpickle.dumps(value)
+    except Exception as error:
+        return None, (
+            f"Result.return_value is None, since the {type(value).__name__} that the training "
+            f"function returned on rank 0 cannot be sent: {error}. Return plain values, and save "
+            "models into a checkpoint."
+        )
+    return value, ""
 
 
 def _enter(assignment: Assignment) -> None:

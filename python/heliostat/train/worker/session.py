@@ -10,7 +10,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.train.checkpoint import Checkpoint
-from heliostat.train.context import Session, TrainContext
+from heliostat.train.context import Session, TrainContext, the_dataset
 from heliostat.train.errors import AttemptEnded
 from heliostat.train.messages import Assignment, Reply, ReportEntry
 from heliostat.train.metrics import checked
@@ -73,8 +73,6 @@ class WorkerSession(Session):
                     "validation_config=ValidationConfig(fn=...)."
                 )
             entry.validation = self._validation.task(validation)
-        if dir_name is not None and ("/" in dir_name or dir_name in ("", ".", "..")):
-            raise ValueError(f"checkpoint_dir_name={dir_name!r} must be the name of a folder.")
         with self._lock:
             index, self._reports = self._reports, self._reports + 1
         asynchronous = mode is CheckpointUploadMode.ASYNC and checkpoint is not None
@@ -166,15 +164,7 @@ class WorkerSession(Session):
         """A dataset shard of this rank."""
         if not self._shards:
             return None
-        if name is None:
-            if len(self._shards) > 1:
-                raise KeyError(
-                    f"get_dataset_shard() needs a name; the trainer has {sorted(self._shards)}."
-                )
-            return next(iter(self._shards.values()))
-        if name not in self._shards:
-            raise KeyError(f"There is no dataset {name!r}; the trainer has {sorted(self._shards)}.")
-        return self._shards[name]
+        return self._shards[the_dataset(self._shards, name)]
 
     def reported(self, validated: bool, timeout_s: float | None) -> list[ReportedCheckpoint]:
         """All checkpoints of the run, when those of this worker are stored."""

@@ -1,0 +1,196 @@
+"""Where a run keeps its files, what it does on failures, which checkpoints it keeps."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from heliostat.train.arguments import (
+    DEPRECATED,
+    check_folder_name,
+    expect,
+    refuse_deprecated,
+    seconds,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from heliostat.train.callbacks import UserCallback
+
+
+@dataclass
+class FailureConfig:
+    """What happens after a failure.
+
+    Attributes:
+        max_failures: How many times the group may be restarted after a worker failed; -1 for
+            without end. Default 0: the first failure ends the run.
+        fail_fast: Refused (DeprecationWarning).
+        controller_failure_limit: The same for failures outside the workers (storage, the
+            coordinator). Default -1.
+        max_preemption_failures, relax_collectives_on_preemption, preemption_grace_s: Checked and
+            kept, without an effect: nothing announces that a node will be taken away, so a lost
+            node counts as a failure of its workers.
+
+    Raises:
+        ValueError: A limit below -1.
+    """
+
+    max_failures: int = 0
+    fail_fast: bool | str = DEPRECATED
+    controller_failure_limit: int = -1
+    max_preemption_failures: int = -1
+    relax_collectives_on_preemption: bool = False
+    preemption_grace_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        refuse_deprecated("FailureConfig", fail_fast=self.fail_fast)
+        for name in ("max_failures", "controller_failure_limit", "max_preemption_failures"):
+            limit = whole(getattr(self, name))
+            if limit is None or limit < -1:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} must be a whole number, or -1 for no limit."
+                )
+            setattr(self, name, limit)
+        seconds("preemption_grace_s", self.preemption_grace_s)
+
+
+@dataclass
+class CheckpointConfig:
+    """Which checkpoints are kept.
+
+    Attributes:
+        num_to_keep: How many; None (default) for all. The latest is never removed while the run
+            goes on, since a restart begins from it.
+        checkpoint_score_attribute: The metric that ranks them. Default None: the latest are best.
+        checkpoint_score_order: "max" (default) or "min".
+        checkpoint_frequency, checkpoint_at_end: Refused (DeprecationWarning).
+
+    Raises:
+        ValueError: ``num_to_keep`` below 1, or another order.
+    """
+
+    num_to_keep: int | None = None
+    checkpoint_score_attribute: str | None = None
+    checkpoint_score_order: str = "max"
+    checkpoint_frequency: int | str | None = DEPRECATED
+    checkpoint_at_end: bool | str | None = DEPRECATED
+
+    def __post_init__(self) -> None:
+        refuse_deprecated(
+            "CheckpointConfig",
+            checkpoint_frequency=self.checkpoint_frequency,
+            checkpoint_at_end=self.checkpoint_at_end,
+        )
+        if self.num_to_keep is not None:
+            keep = whole(self.num_to_keep)
+            if keep is None or keep < 1:
+                raise ValueError(
+                    f"num_to_keep={self.num_to_keep!r} must be a whole number from 1 up, or None "
+                    "to keep every checkpoint."
+                )
+            self.num_to_keep = keep
+        score: Any = self.checkpoint_score_attribute
+        if score is not None and not isinstance(score, str):
+            raise ValueError(
+                f"checkpoint_score_attribute={score!r} must be the name of a reported metric."
+            )
+        if self.checkpoint_score_order not in ("max", "min"):
+            raise ValueError(
+                f"checkpoint_score_order={self.checkpoint_score_order!r} must be 'max' or 'min'."
+            )
+
+
+@dataclass
+class LoggingConfig:
+    """How much the library itself logs. ``log_level`` is a name of ``logging``; default INFO."""
+
+    log_level: str = "INFO"
+
+    def __post_init__(self) -> None:
+        if not isinstance(logging.getLevelName(str(self.log_level).upper()), int):
+            raise ValueError(f"log_level={self.log_level!r} is not a level of `logging`.")
+
+
+@dataclass
+class RunConfig:
+    """Where a run keeps its files, and what it does on failures.
+
+    Attributes:
+        name: Name of the run and of its folder. Default ``ray_train_run-<date>``. Running again
+            with the same name and ``storage_path`` resumes from the latest checkpoint.
+        storage_path: Folder or URI that holds the runs. Default ``~/ray_results``. All nodes that
+            run workers have to see it.
+        storage_filesystem: A ``pyarrow.fs.FileSystem``; ``storage_path`` is then a path on it.
+        failure_config, checkpoint_config, logging_config: See there.
+        callbacks: ``UserCallback`` objects; their methods run on the driver.
+        worker_runtime_env: Runtime environment of the workers.
+        sync_config, verbose, stop, progress_reporter, log_to_file: Refused (DeprecationWarning).
+    """
+
+    name: str | None = None
+    storage_path: str | None = None
+    storage_filesystem: Any | None = None
+    failure_config: FailureConfig | None = None
+    checkpoint_config: CheckpointConfig | None = None
+    callbacks: list[UserCallback] | None = None
+    worker_runtime_env: dict[str, Any] | None = None
+    logging_config: LoggingConfig | None = None
+    sync_config: Any = DEPRECATED
+    verbose: Any = DEPRECATED
+    stop: Any = DEPRECATED
+    progress_reporter: Any = DEPRECATED
+    log_to_file: Any = DEPRECATED
+
+    def __post_init__(self) -> None:
+        from heliostat.train.callbacks import UserCallback
+
+        refuse_deprecated(
+            "RunConfig",
+            sync_config=self.sync_config,
+            verbose=self.verbose,
+            stop=self.stop,
+            progress_reporter=self.progress_reporter,
+            log_to_file=self.log_to_file,
+        )
+        expect("failure_config", self.failure_config, FailureConfig)
+        expect("checkpoint_config", self.checkpoint_config, CheckpointConfig)
+        expect("logging_config", self.logging_config, LoggingConfig)
+        self._check_place()
+        if self.worker_runtime_env is not None and not isinstance(self.worker_runtime_env, Mapping):
+            raise ValueError(
+                f"worker_runtime_env={self.worker_runtime_env!r} must be a dict such as "
+                "{'env_vars': {...}}."
+            )
+        self.failure_config = self.failure_config or FailureConfig()
+        self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
+        self.logging_config = self.logging_config or LoggingConfig()
+        callbacks: Any = self.callbacks or []
+        for callback in callbacks if isinstance(callbacks, list | tuple) else [callbacks]:
+            if not isinstance(callback, UserCallback):
+                raise ValueError(
+                    f"callbacks must be heliostat.train.UserCallback objects, not {callback!r}."
+                )
+        if not isinstance(callbacks, list | tuple):
+            raise ValueError("callbacks must be a list: callbacks=[...].")
+
+    def _check_place(self) -> None:
+        """Where the run keeps its files."""
+        if self.name is not None:
+            check_folder_name("RunConfig(name)", self.name)
+        if self.storage_path is not None:
+            path: Any = self.storage_path
+            if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+                raise ValueError(
+                    f"RunConfig(storage_path={self.storage_path!r}) must be the path of a folder, "
+                    "or a URI such as 's3://bucket/dir'."
+                )
+            self.storage_path = os.fspath(self.storage_path)
+        if isinstance(self.storage_filesystem, str | os.PathLike):
+            raise ValueError(
+                f"storage_filesystem={self.storage_filesystem!r} must be a pyarrow.fs or fsspec "
+                "filesystem. A path or a URI goes into storage_path."
+            )
