@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LoggingConfig,
         RunConfig,
         ScalingConfig,
+        SyncConfig,
     )
     from heliostat.train.context import (
         TrainContext,
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
         WorkerDiedError,
         WorkerGroupError,
         WorkerStartError,
+    )
+    from heliostat.train.preemption import (
+        NCCLHangError,
+        PreemptionError,
+        PreemptionInfo,
+        get_preemption_info,
     )
     from heliostat.train.reported import (
         CheckpointConsistencyMode,
@@ -58,6 +65,7 @@ _HOME = {
     "LoggingConfig": "config",
     "RunConfig": "config",
     "ScalingConfig": "config",
+    "SyncConfig": "config",
     "TrainContext": "context",
     "get_checkpoint": "context",
     "get_context": "context",
@@ -70,6 +78,10 @@ _HOME = {
     "WorkerDiedError": "errors",
     "WorkerGroupError": "errors",
     "WorkerStartError": "errors",
+    "NCCLHangError": "preemption",
+    "PreemptionError": "preemption",
+    "PreemptionInfo": "preemption",
+    "get_preemption_info": "preemption",
     "CheckpointConsistencyMode": "reported",
     "CheckpointUploadMode": "reported",
     "ReportedCheckpoint": "reported",
@@ -83,7 +95,7 @@ _HOME = {
 }
 
 # `train.torch.prepare_model` works after `from ray import train` alone.
-_PACKAGES = ("collective", "huggingface", "lightgbm", "lightning", "torch", "xgboost")
+_PACKAGES = ("collective", "huggingface", "jax", "lightgbm", "lightning", "torch", "xgboost")
 
 __all__ = [
     # configuration
@@ -94,6 +106,7 @@ __all__ = [
     "LoggingConfig",
     "RunConfig",
     "ScalingConfig",
+    "SyncConfig",
     "TRAIN_DATASET_KEY",
     "ValidationConfig",
     "ValidationFn",
@@ -113,10 +126,14 @@ __all__ = [
     "get_checkpoint",
     "get_context",
     "get_dataset_shard",
+    "get_preemption_info",
     "report",
+    "PreemptionInfo",
     # errors
     "ControllerError",
     "MissingRankError",
+    "NCCLHangError",
+    "PreemptionError",
     "TrainingFailedError",
     "WorkerDiedError",
     "WorkerGroupError",

@@ -10,6 +10,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("data", &["core", "util", FACE]),
     ("train", &["core", "util", "data", FACE]),
     ("tune", &["core", "util", "data", "train", FACE]),
+    ("air", &["core", "util", "data", "train", FACE]),
     ("serve", &["core", "util", FACE]),
     (FACE, &["core", "util"]),
 ];

@@ -116,6 +116,23 @@ class LoggingConfig:
 
 
 @dataclass
+class SyncConfig:
+    """Options of Ray's first Train generation; ``RunConfig`` refuses them.
+
+    Attributes:
+        sync_period: Seconds between two uploads.
+        sync_timeout: Seconds that one may take.
+        sync_artifacts: Upload what else lies in the folder of a worker.
+        sync_artifacts_on_checkpoint: The same with each checkpoint.
+    """
+
+    sync_period: int = 300
+    sync_timeout: int = 1800
+    sync_artifacts: bool = False
+    sync_artifacts_on_checkpoint: bool = True
+
+
+@dataclass
 class RunConfig:
     """Where a run keeps its files, and what it does on failures.
 
