@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import tempfile
@@ -136,6 +137,68 @@ def test_a_name_of_ones_own(fit: Any) -> None:
                 )
 
     assert Path(fit(loop, 2).checkpoint.path).name == "mine_1"
+
+
+@pytest.mark.contract("F9.08", "F9.10")
+@pytest.mark.heliostat_only("Ray leaves them there for ever")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_removal_that_was_cut_off_is_made_up_for(fit: Any, workers: int) -> None:
+    """Whoever died between the snapshot and the removal has left a folder that is not kept."""
+
+    def loop() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
+
+    keep = CheckpointConfig(num_to_keep=1)
+    path = Path(fit(loop, workers, checkpoint_config=keep).path)
+    snapshot = path / "checkpoint_manager_snapshot.json"
+    content = json.loads(snapshot.read_text())
+    assert content["leaving_checkpoint_dir_names"] == []
+    kept = content["checkpoint_results"][0]["checkpoint_dir_name"]
+    (path / "checkpoint_left").mkdir()
+    (path / "checkpoint_left" / "file").write_text("large")
+    content["leaving_checkpoint_dir_names"] = ["checkpoint_left", "gone", kept]
+    snapshot.write_text(json.dumps(content))
+    result = fit(loop, workers, checkpoint_config=keep)
+    assert [p.name for p in path.glob("checkpoint_*") if p.is_dir()] == [
+        Path(result.checkpoint.path).name
+    ]
+
+
+@pytest.mark.contract("F9.08", "F9.15")
+@pytest.mark.heliostat_only("looks inside of the coordinator")
+def test_a_name_that_comes_again_while_the_old_one_is_removed(tmp_path: Path) -> None:
+    """Removing "a" takes its time; meanwhile "a" is reported again, and must stay."""
+    from heliostat.train.coordinator.checkpoint_book import CheckpointBook
+    from heliostat.train.coordinator.publish import Publisher
+    from heliostat.train.messages import ReportEntry
+    from heliostat.train.storage.local import LocalStorage
+
+    removing = threading.Event()
+
+    class Slow(LocalStorage):
+        def delete(self, name: str) -> None:
+            removing.wait(30)
+            super().delete(name)
+
+    async def scenario() -> None:
+        storage = Slow(str(tmp_path / "run"), None, False)
+        publisher = Publisher(storage, CheckpointBook(num_to_keep=1))
+        for step, name in enumerate("aba"):
+            source = tmp_path / f"step{step}"
+            source.mkdir()
+            (source / "file").write_text(str(step))
+            storage.upload(str(source), str(step), name)
+            entries = {0: ReportEntry({"step": step}, staged=True, dir_name=name)}
+            if step == 2:
+                asyncio.get_running_loop().call_later(0.1, removing.set)
+            await publisher.publish(str(step), entries, None, step)
+            publisher.prune_soon(lambda kind, data: None)
+        await publisher.settle()
+
+    asyncio.run(scenario())
+    assert (tmp_path / "run" / "a" / "file").read_text() == "2"
+    assert not (tmp_path / "run" / "b").exists()
 
 
 @pytest.mark.contract("F9.20")

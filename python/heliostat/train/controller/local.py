@@ -129,11 +129,11 @@ class LocalSession(Session):
             if delete or (delete is None and mode is CheckpointUploadMode.ASYNC):
                 with contextlib.suppress(OSError):
                     shutil.rmtree(checkpoint.path)
-        doomed = book.add(name, row.metrics, book.reports)
+        book.add(name, row.metrics, book.reports)
         book.reports += 1
         storage.write(SNAPSHOT_FILE, book.to_json())
-        for old in doomed:
-            storage.delete(old)
+        while book.leaving:  # those of an earlier process too
+            storage.delete(book.leaving.pop())
         self._latest = checkpoint_of(storage, name)
         return name
 

@@ -137,7 +137,9 @@ class TrainCoordinator:
         attempt = self._attempt
         if attempt is None or attempt.number != number:
             return dir_name or new_name()
-        return attempt.names.setdefault(index, dir_name or new_name())
+        name = attempt.names.setdefault(index, dir_name or new_name())
+        await self._publisher.claim(name)
+        return name
 
     async def leave(self, number: int, rank: int) -> None:
         """The training function of ``rank`` has returned."""

@@ -16,6 +16,8 @@ _ENDED = {
     Status.VALIDATION_TIMEOUT: "timed_out_validation_checkpoint_dir_names",
     Status.VALIDATION_FAILED: "failed_validation_checkpoint_dir_names",
 }
+# Ours: Ray's snapshots do not have it.
+_LEAVING = "leaving_checkpoint_dir_names"
 
 
 @dataclass
@@ -39,6 +41,9 @@ class CheckpointBook:
     score_order: str = "max"
     entries: list[Entry] = field(default_factory=list)
     reports: int = 0
+    # No longer kept, while their folders may still be there: whoever dies meanwhile leaves them to
+    # the next coordinator.
+    leaving: list[str] = field(default_factory=list)
 
     @property
     def latest(self) -> Entry | None:
@@ -71,6 +76,7 @@ class CheckpointBook:
         for its validation (``pending`` says how).
         """
         self.entries = [e for e in self.entries if e.name != name]
+        self.leaving = [n for n in self.leaving if n != name]
         status = Status.COMMITTED if pending is None else Status.PENDING_VALIDATION
         self.entries.append(Entry(name, metrics, index, status, pending))
         return self._drop()
@@ -90,6 +96,7 @@ class CheckpointBook:
         kept |= {id(e) for e in self.entries if e.pending is not None}
         dropped = [e.name for e in self.entries if id(e) not in kept]
         self.entries = [e for e in self.entries if id(e) in kept]
+        self.leaving += dropped
         return dropped
 
     def to_json(self) -> bytes:
@@ -108,6 +115,7 @@ class CheckpointBook:
                     if e.pending is not None
                 ],
                 "current_report_index": self.reports,
+                _LEAVING: self.leaving,
                 **{
                     key: [e.name for e in self.entries if e.status is status]
                     for status, key in _ENDED.items()
@@ -136,6 +144,8 @@ class CheckpointBook:
                 entries.sort(key=lambda e: (e.name == name, e.report_index))
             _load_validations(content, {e.name: e for e in entries})
             self.entries = entries
+            kept = {entry.name for entry in entries}
+            self.leaving = [name for name in content.get(_LEAVING, []) if name not in kept]
             self.reports = int(content.get("current_report_index", len(rows)))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the checkpoint snapshot cannot be read: {error!r}") from error

@@ -29,7 +29,7 @@ class Publisher:
         self._storage = storage
         # A local rename takes microseconds and stays on the loop; an object store does not.
         self._remote = storage.filesystem is not None
-        self._doomed: list[str] = []
+        self._doomed: list[str] = list(book.leaving)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -46,18 +46,25 @@ class Publisher:
             final = self._relative(external[0])
         else:
             final = name or self._choose_name(entries)
+            await self.claim(final)
             await self._do(self._storage.publish, stage, final)
-        before = list(self.book.entries)
+        before = list(self.book.entries), list(self.book.leaving)
         asked = [e.validation for _, e in sorted(entries.items()) if e.validation is not None]
         pending = vars(asked[0]) if asked else None
         doomed = self.book.add(final, pick(entries).metrics, index, pending)
         try:
             await self._do(self._storage.write, SNAPSHOT_FILE, self.book.to_json())
         except BaseException:
-            self.book.entries = before
+            self.book.entries, self.book.leaving = before
             raise
         self._doomed += doomed
         return final
+
+    async def claim(self, name: str) -> None:
+        """Have nobody remove a folder of that name: it is one of the user's own that comes again."""
+        if name in self.book.leaving:
+            await self.settle()
+            self._doomed = [gone for gone in self._doomed if gone != name]
 
     def _choose_name(self, entries: dict[int, ReportEntry]) -> str:
         names = {e.dir_name for e in entries.values() if e.dir_name}
@@ -94,14 +101,19 @@ class Publisher:
         if self._doomed:
             names, self._doomed = self._doomed, []
             emit("deleted", {"names": names})
-            task = asyncio.ensure_future(asyncio.to_thread(self._prune, names))
+            task = asyncio.ensure_future(self._prune(names))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _prune(self, names: list[str]) -> None:
+    async def _prune(self, names: list[str]) -> None:
         for name in names:
             if not os.path.isabs(name):
-                self._storage.delete(name)
+                try:
+                    await asyncio.to_thread(self._storage.delete, name)
+                except Exception:  # storage of any kind: a later coordinator tries again
+                    continue
+            if name in self.book.leaving:  # the next snapshot says so
+                self.book.leaving.remove(name)
 
     async def settle(self) -> None:
         """Wait for removals that are under way."""
