@@ -17,7 +17,7 @@ import pytest
 import ray
 from harness import wait_until
 from ray import train
-from ray.train import Checkpoint, FailureConfig, WorkerGroupError
+from ray.train import Checkpoint, ControllerError, FailureConfig, WorkerGroupError
 
 pytestmark = [pytest.mark.usefixtures("quiet"), pytest.mark.timeout(150)]
 
@@ -270,6 +270,37 @@ def test_a_lost_coordinator_is_replaced(fit: Any, tmp_path: Path) -> None:
         return first
 
     assert fit(loop, 1).return_value == 2
+
+
+@pytest.mark.contract("F9.09")
+@pytest.mark.heliostat_only("the moment is one inside of the controller")
+@pytest.mark.parametrize("limit", [-1, 0])
+def test_a_coordinator_that_is_lost_as_an_attempt_begins(
+    fit: Any, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """It is replaced, and counts against its own limit: no worker has failed."""
+    from heliostat.train.controller.run import TrainRun
+
+    begin, killed = TrainRun._run_group, []
+
+    def begin_without(run: TrainRun, number: int, size: int) -> Any:
+        if not killed:
+            killed.append(number)
+            ray.kill(run._coordinator)
+        return begin(run, number, size)
+
+    monkeypatch.setattr(TrainRun, "_run_group", begin_without)
+
+    def loop() -> int:
+        train.report({"a": 1})
+        return 7
+
+    failures = FailureConfig(controller_failure_limit=limit)
+    if limit < 0:
+        assert fit(loop, 2, failure_config=failures).return_value == 7
+    else:
+        with pytest.raises(ControllerError):
+            fit(loop, 2, failure_config=failures)
 
 
 @pytest.mark.contract("F9.02")

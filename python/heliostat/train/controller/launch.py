@@ -15,6 +15,18 @@ from heliostat.train.group.worker_group import WorkerGroup
 from heliostat.train.messages import Assignment, Job
 
 
+class CoordinatorLost(Exception):
+    """The coordinator failed while an attempt began; another one takes over.
+
+    Attributes:
+        error: What its call raised.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Launcher:
     """Prepares the backend and the datasets, then sends each worker what it is."""
 
@@ -38,12 +50,19 @@ class Launcher:
             ) from error
 
     def prepare(self, begun: Any) -> str | None:
-        """Set up the framework on the workers; returns the checkpoint to begin from."""
+        """Set up the framework on the workers; returns the checkpoint to begin from.
+
+        Raises:
+            CoordinatorLost: The coordinator ended before it had said that.
+        """
         if self._backend.share_cuda_visible_devices:
             self._group.share_gpus()
         self._backend.on_start(self._group, self._spec.backend_config)
         self._backend.on_training_start(self._group, self._spec.backend_config)
-        latest: str | None = ray.get(begun)
+        try:
+            latest: str | None = ray.get(begun)
+        except ray.exceptions.RayError as error:
+            raise CoordinatorLost(error) from error
         return latest
 
     def run(self, number: int, latest: str | None, job: Any, coordinator: Any) -> list[Any]:

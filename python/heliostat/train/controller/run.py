@@ -16,7 +16,7 @@ from heliostat.train.controller.attempt import AttemptResult, AttemptRunner, Eve
 from heliostat.train.controller.checks import checkpoint_of
 from heliostat.train.controller.failures import FailurePolicy, RankFailure, describe
 from heliostat.train.controller.interrupts import Interrupts
-from heliostat.train.controller.launch import Launcher
+from heliostat.train.controller.launch import CoordinatorLost, Launcher
 from heliostat.train.controller.record import AttemptRecord, Failure, RunRecord, WorkerSpan
 from heliostat.train.controller.results import ResultBuilder
 from heliostat.train.controller.sizes import Sizes
@@ -110,6 +110,8 @@ class TrainRun:
             self._group.stop()
             self._group.wait_for_room(self.record.attempts.pop().world_size)
             return False
+        except CoordinatorLost as lost:
+            result = AttemptResult(coordinator_error=lost.error)
         except ray.exceptions.RayError as error:
             result = AttemptResult(failed_at=time.time())
             result.failures.append(_start_failure(self._group, error))
