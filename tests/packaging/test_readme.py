@@ -19,10 +19,7 @@ def test_a_program(run_driver: Any, tmp_path: Path, program: str) -> None:
     if "torch" in program:
         pytest.importorskip("torch")
     # Runs are kept below HOME unless a script says otherwise; the token is there, too.
-    program = program.replace(
-        "num_workers=2)",
-        f"num_workers=2), run_config=train.RunConfig(storage_path={str(tmp_path)!r})",
-    )
+    program = program.replace('name="first"', f'name="first", storage_path={str(tmp_path)!r}')
     done = run_driver(program, timeout=120)
     done.check()
     said = re.findall(r"^print\(.*\)  # (.*)$", program, re.MULTILINE)

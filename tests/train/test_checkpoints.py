@@ -124,6 +124,24 @@ def test_the_same_name_resumes(fit: Any) -> None:
     assert read.metrics == {"a": 1}
 
 
+@pytest.mark.contract("F9.04", "F9.10")
+@pytest.mark.heliostat_only("Ray's runs take longer than a second")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_runs_without_a_name_never_resume_each_other(fit: Any, workers: int) -> None:
+    """However many of them begin in the same second."""
+
+    def loop() -> bool:
+        with tempfile.TemporaryDirectory() as folder:
+            resumed = train.get_checkpoint() is not None
+            train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder))
+        return resumed
+
+    results = [fit(loop, workers, name=None) for _ in range(6)]
+    assert [result.return_value for result in results] == [False] * 6
+    assert len({result.path for result in results}) == 6
+    assert all("/ray_train_run-20" in result.path for result in results)
+
+
 @pytest.mark.contract("F9.15")
 def test_a_name_of_ones_own(fit: Any) -> None:
     def loop() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import uuid
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from heliostat.train.validation import ValidationConfig
 if TYPE_CHECKING:
     from heliostat.train.controller.spec import RunSpec
     from heliostat.train.result import Result
+    from heliostat.train.storage.base import Storage
 
 _GONE = "`{name}` belongs to the first generation of Ray Train and is not available. {instead}"
 
@@ -92,8 +95,8 @@ class DataParallelTrainer:
 
         Raises:
             WorkerGroupError: Workers failed more often than ``FailureConfig.max_failures`` allows.
-            ControllerError: Something else failed: storage, a callback, the coordinator.
-            WorkerStartError: The cluster has no room for the workers; the text says what is short.
+            ControllerError: Something else failed: storage, a callback, the coordinator. The cluster
+                has no room for the workers: the text says what is short where.
             ValueError: The storage cannot be used.
             KeyboardInterrupt: After Ctrl-C; the workers are ended before it is raised.
         """
@@ -119,10 +122,13 @@ class DataParallelTrainer:
 
         settings = TrainSettings.from_environment()
         run_config = self.run_config
-        name = run_config.name or datetime.now().strftime("ray_train_run-%Y-%m-%d_%H-%M-%S")
-        storage = open_storage(
-            run_config.storage_path, name, run_config.storage_filesystem, fsync=settings.fsync
-        )
+
+        def place(name: str) -> Storage:
+            return open_storage(
+                run_config.storage_path, name, run_config.storage_filesystem, fsync=settings.fsync
+            )
+
+        storage = place(run_config.name) if run_config.name else self._place_of_its_own(place)
         book = open_run(storage, run_config)
         return RunSpec(
             job=Job(
@@ -143,6 +149,19 @@ class DataParallelTrainer:
             run_id=uuid.uuid4().hex[:16],
             trainer=type(self).__name__,
         )
+
+    def _place_of_its_own(self, place: Callable[[str], Storage]) -> Storage:
+        """A folder that no run has used: two runs of one second must not resume each other."""
+        name = datetime.now().strftime("ray_train_run-%Y-%m-%d_%H-%M-%S")
+        storage = place(name)
+        if self.scaling_config.max_workers == 0 and "RANK" in os.environ:
+            return storage  # the processes of `torchrun` are one run
+        with contextlib.suppress(OSError):  # it is said where the folder is made
+            for number in itertools.count(2):
+                if storage.take_place():
+                    break
+                storage = place(f"{name}-{number}")
+        return storage
 
     def _loop_config(self) -> dict[str, Any] | None:
         if self.train_loop_config is None and self._takes_config:

@@ -44,6 +44,10 @@ class Storage(ABC):
         """Create the folder and the marker file in it. Raises OSError when that is impossible."""
         self.write(MARKER_FILE, b"")
 
+    def take_place(self) -> bool:
+        """Whether no run has this folder, as far as can be told."""
+        return not self.sees_marker()
+
     def sees_marker(self) -> bool:
         """Whether this node sees the marker that the driver wrote."""
         return self.read(MARKER_FILE) is not None

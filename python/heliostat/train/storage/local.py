@@ -18,6 +18,14 @@ _FICLONE = 0x40049409
 class LocalStorage(Storage):
     """See ``Storage``."""
 
+    def take_place(self) -> bool:
+        """Make the folder; whether it is ours alone, also among processes that try at once."""
+        try:
+            os.makedirs(self.path)
+        except FileExistsError:
+            return False
+        return True
+
     def read(self, name: str) -> bytes | None:
         try:
             with open(self.join(name), "rb") as file:
