@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import wait_until
 from ray import train
 from ray.train import (
     Checkpoint,
@@ -19,6 +20,7 @@ from ray.train import (
     CheckpointUploadMode,
     FailureConfig,
     Result,
+    WorkerGroupError,
     get_all_reported_checkpoints,
 )
 
@@ -363,3 +365,70 @@ def test_a_filesystem_of_pyarrow(fit: Any, tmp_path: Path) -> None:
     first = fit(loop, 2, **options)
     assert (tmp_path / first.checkpoint.path / "w").read_text() == "x"
     assert fit(loop, 2, **options).return_value == "x"
+
+
+@pytest.mark.contract("F9.05")
+@pytest.mark.heliostat_only("Ray takes NaN for the best where it comes first")
+def test_the_best_is_never_nan(fit: Any) -> None:
+    def loop() -> None:
+        for value in (float("nan"), 2.0, "none", 3.0):
+            with tempfile.TemporaryDirectory() as folder:
+                saved = Checkpoint.from_directory(folder)
+                train.report({"score": value, "text": "x"}, checkpoint=saved)
+
+    result = fit(loop, 1)
+    paths = [checkpoint.path for checkpoint, _ in result.best_checkpoints]
+    assert result.get_best_checkpoint("score", "max").path == paths[3]
+    assert result.get_best_checkpoint("score", "min").path == paths[1]
+    with pytest.raises(ValueError, match="'text' is a number in no checkpoint"):
+        result.get_best_checkpoint("text", "max")
+    (Path(result.path) / "reports.json").write_text("{")
+    with pytest.raises(RuntimeError, match="cannot be read"):
+        type(result).from_path(result.path)
+
+
+@pytest.mark.contract("F9.20")
+@pytest.mark.heliostat_only("Ray says what its own code trips over")
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"checkpoint_upload_mode": "ASYNC"}, "CheckpointUploadMode.ASYNC"),
+        ({"checkpoint_upload_fn": "copy"}, "must be a function"),
+        ({"checkpoint_upload_fn": lambda checkpoint, name: None}, "must return the Checkpoint"),
+        ({"checkpoint_dir_name": 3}, "must be a string"),
+        ({"checkpoint_dir_name": "a/b"}, "hold '/'"),
+        ({"checkpoint_dir_name": ".staging"}, "file of the run"),
+    ],
+)
+def test_wrong_options_of_a_report(fit: Any, options: dict[str, Any], says: str) -> None:
+    def loop() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            train.report({"a": 1}, checkpoint=Checkpoint.from_directory(folder), **options)
+
+    with pytest.raises(WorkerGroupError, match=says):
+        fit(loop, 1)
+
+
+@pytest.mark.contract("F9.10")
+@pytest.mark.heliostat_only("on Ray both write into the folder")
+def test_two_runs_at_a_time_in_one_folder(fit: Any, tmp_path: Path) -> None:
+    """The second would remove what the first one is uploading."""
+    running, go_on = tmp_path / "running", tmp_path / "go_on"
+
+    def loop() -> int:
+        running.touch()
+        wait_until(go_on.exists, within=60, what="the other run")
+        return 7
+
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(fit(loop, 1)))
+    thread.start()
+    try:
+        wait_until(running.exists, within=60, what="the first run")
+        with pytest.raises(ValueError, match=rf"Another run is using .*pid {os.getpid()} on"):
+            fit(loop, 1)
+    finally:
+        go_on.touch()
+        thread.join()
+    assert results[0].return_value == 7
+    assert fit(loop, 1).return_value == 7

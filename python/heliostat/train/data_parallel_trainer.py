@@ -97,7 +97,7 @@ class DataParallelTrainer:
             WorkerGroupError: Workers failed more often than ``FailureConfig.max_failures`` allows.
             ControllerError: Something else failed: storage, a callback, the coordinator. The cluster
                 has no room for the workers: the text says what is short where.
-            ValueError: The storage cannot be used.
+            ValueError: The storage cannot be used, or another run is using its folder.
             KeyboardInterrupt: After Ctrl-C; the workers are ended before it is raised.
         """
         import heliostat as ray
@@ -111,7 +111,8 @@ class DataParallelTrainer:
             ray.init()
         from heliostat.train.controller.run import TrainRun
 
-        return TrainRun(spec).execute()
+        with spec.storage.alone():
+            return TrainRun(spec).execute()
 
     def _spec(self) -> RunSpec:
         from heliostat.train.controller.checks import open_run

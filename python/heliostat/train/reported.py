@@ -100,6 +100,11 @@ def report(
             f"checkpoint_upload_mode={checkpoint_upload_mode!r} must be one of "
             f"{', '.join(map(str, CheckpointUploadMode))}."
         )
+    if checkpoint_upload_fn is not None and not callable(checkpoint_upload_fn):
+        raise ValueError(
+            f"checkpoint_upload_fn={checkpoint_upload_fn!r} must be a function of the checkpoint and "
+            "the name of its folder."
+        )
     if checkpoint_dir_name is not None:
         check_folder_name("checkpoint_dir_name", checkpoint_dir_name)
         if checkpoint_dir_name.startswith(".") or checkpoint_dir_name.endswith((".json", ".html")):

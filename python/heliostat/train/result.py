@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -91,22 +92,24 @@ class Result:
         return self._filesystem
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
-        """Return the kept checkpoint with the best value of ``metric``.
+        """Return the kept checkpoint with the best value of ``metric``, which NaN never is.
 
         Args:
             metric: Name of a metric; ``a/b`` reads nested ones.
             mode: "max" or "min".
 
         Raises:
-            ValueError: Another mode, or no checkpoint has that metric.
+            ValueError: Another mode, or no checkpoint has a number for that metric.
         """
         if mode not in ("max", "min"):
             raise ValueError(f"mode={mode!r} must be 'max' or 'min'.")
         if not self.best_checkpoints:
             return None
-        scored = [(lookup(m, metric), c) for c, m in self.best_checkpoints]
-        scored = [(v, c) for v, c in scored if v is not None]
+        found = [(lookup(m, metric), c) for c, m in self.best_checkpoints]
+        scored = [(v, c) for v, c in found if isinstance(v, numbers.Real) and v == v]
         if not scored:
+            if any(v is not None for v, _ in found):
+                raise ValueError(f"The metric {metric!r} is a number in no checkpoint.")
             known = sorted({k for _, m in self.best_checkpoints for k in m})
             raise ValueError(f"No checkpoint has the metric {metric!r}; there are {known}.")
         choose = max if mode == "max" else min

@@ -141,10 +141,13 @@ def result_from_path(path: str, filesystem: Any | None) -> Result:
             f"There is no run at {path}: neither {SNAPSHOT_FILE} nor {REPORTS_FILE} is in it."
         )
     book = CheckpointBook()
-    if snapshot is not None:
-        book.load(snapshot)
-    saved = json.loads(reports) if reports is not None else {}
-    rows = saved.get("reports", [])
+    try:
+        if snapshot is not None:
+            book.load(snapshot)
+        saved = json.loads(reports) if reports is not None else {}
+        rows = saved.get("reports", [])
+    except (ValueError, AttributeError) as error:
+        raise RuntimeError(f"The files of the run at {path} cannot be read: {error}") from error
     latest = book.latest
     if latest is not None:
         rows = [e.metrics for e in book.entries]

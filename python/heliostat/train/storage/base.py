@@ -8,6 +8,7 @@ snapshot. Only what the snapshot records is ever offered for a restart.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from abc import ABC, abstractmethod
 from typing import Any
@@ -47,6 +48,10 @@ class Storage(ABC):
     def take_place(self) -> bool:
         """Whether no run has this folder, as far as can be told."""
         return not self.sees_marker()
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """For the time of a run. Raises ValueError where another one is seen to use the folder."""
+        return contextlib.nullcontext()
 
     def sees_marker(self) -> bool:
         """Whether this node sees the marker that the driver wrote."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
+import socket
 import threading
 from collections.abc import Iterator
 
 from heliostat.train.storage.base import Storage
 
-_STAGING = ".staging"
+_STAGING, _LOCK = ".staging", ".lock"
 # ioctl number of Linux: share the blocks of another file, copied only when one side is written.
 _FICLONE = 0x40049409
 
@@ -25,6 +27,25 @@ class LocalStorage(Storage):
         except FileExistsError:
             return False
         return True
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        with open(self.join(_LOCK), "a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise ValueError(
+                    f"Another run is using {self.path} ({file.read() or 'its driver is not known'}). "
+                    "Wait for its end, or choose another RunConfig(name=...)."
+                ) from None
+            except OSError:  # a network mount that knows no locks
+                pass
+            with contextlib.suppress(OSError):  # a full disk
+                file.truncate(0)
+                file.write(f"pid {os.getpid()} on {socket.gethostname()}")
+                file.flush()
+            yield
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -131,10 +152,6 @@ def _copy(source: str, target: str, *, fsync: bool) -> None:
 
 
 def _clone(source: str, target: str) -> bool:
-    try:
-        import fcntl
-    except ImportError:
-        return False
     with open(source, "rb") as src, open(target, "wb") as dst:
         try:
             fcntl.ioctl(dst.fileno(), _FICLONE, src.fileno())

@@ -113,6 +113,11 @@ class WorkerSession(Session):
                 )
             if upload_fn is not None:
                 stored = upload_fn(checkpoint, final)
+                if not isinstance(stored, Checkpoint):
+                    raise ValueError(
+                        "checkpoint_upload_fn must return the Checkpoint that it has stored, not "
+                        f"{stored!r}: return Checkpoint(path, filesystem)."
+                    )
                 entry.external = (stored.path, None)
                 if take:
                     shutil.rmtree(checkpoint.path, ignore_errors=True)
