@@ -205,6 +205,29 @@ def test_a_full_disk(fit: Any, tmp_path: Path, small_disk: Path, restarts: int) 
     assert [m["step"] for _, m in result.best_checkpoints] == [2, 3, 4]
 
 
+@pytest.mark.contract("F9.02", "F9.10")
+@pytest.mark.heliostat_only("Ray writes no page")
+def test_a_disk_that_is_full_at_the_end(
+    fit: Any, small_disk: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """There is no page then, which is said; the result is there, and nothing is left half done."""
+    monkeypatch.setenv("HELIOSTAT_TRAIN_VIEW", "lines")
+
+    def loop() -> str:
+        train.report({"a": 1})
+        with (small_disk / "filler").open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                return "full"
+
+    result = fit(loop, 1, storage_path=str(small_disk))
+    assert (result.return_value, result.metrics, result.page) == ("full", {"a": 1}, None)
+    assert "the page of the run was not written: OSError(28" in capfd.readouterr().err
+    assert not list((small_disk / "run").glob("*.tmp"))
+
+
 @pytest.mark.heliostat_only("Ray says FileNotFoundError: [Errno 2]")
 def test_a_checkpoint_folder_that_vanished(fit: Any, tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")

@@ -74,10 +74,11 @@ class ResultBuilder:
             _rows=lambda: rows,
         )
 
-    def write_page(self, error: BaseException | None) -> None:
+    def write_page(self, error: BaseException | None) -> str:
         """Write the page and the reports into the folder of the run; a full disk is no error.
 
-        What went wrong is a note of the record.
+        Returns:
+            What went wrong, "" if nothing did.
         """
         storage, record = self._spec.storage, self._record
         try:
@@ -89,7 +90,8 @@ class ResultBuilder:
                 storage.write(PAGE_FILE, render(record, error).encode(errors="replace"))
         except Exception as problem:  # what was trained is worth more than its page
             record.page = None
-            record.notes.append((time.time(), f"the page of the run was not written: {problem!r}"))
+            return f"the page of the run was not written: {problem!r}"
+        return ""
 
     def _write_reports(self, storage: Storage) -> None:
         rows = list(self._record.reports)[-_SAVED_REPORTS:]

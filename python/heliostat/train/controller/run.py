@@ -282,7 +282,9 @@ class TrainRun:
         for span in self.record.attempts[-1].workers if self.record.attempts else []:
             span.end = span.end or self.record.finished_at
             span.state = "ended" if span.state == "running" else span.state
-        self._results.write_page(error)
+        problem = self._results.write_page(error)
+        if problem:
+            self._note(problem)
         self._view.finish()
         if error is not None:
             raise error

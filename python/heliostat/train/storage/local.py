@@ -30,22 +30,25 @@ class LocalStorage(Storage):
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        with open(self.join(_LOCK), "a+") as file:
+        # Without a buffer: what a full disk does not take must not be missed at the end of the run.
+        lock = os.open(self.join(_LOCK), os.O_RDWR | os.O_CREAT, 0o644)
+        try:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                file.seek(0)
+                owner = os.read(lock, 200).decode(errors="replace") or "its driver is not known"
                 raise ValueError(
-                    f"Another run is using {self.path} ({file.read() or 'its driver is not known'}). "
-                    "Wait for its end, or choose another RunConfig(name=...)."
+                    f"Another run is using {self.path} ({owner}). Wait for its end, or choose "
+                    "another RunConfig(name=...)."
                 ) from None
             except OSError:  # a network mount that knows no locks
                 pass
-            with contextlib.suppress(OSError):  # a full disk
-                file.truncate(0)
-                file.write(f"pid {os.getpid()} on {socket.gethostname()}")
-                file.flush()
+            with contextlib.suppress(OSError):
+                os.ftruncate(lock, 0)
+                os.write(lock, f"pid {os.getpid()} on {socket.gethostname()}".encode())
             yield
+        finally:
+            os.close(lock)
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -62,12 +65,17 @@ class LocalStorage(Storage):
         except FileNotFoundError:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             file = open(partial, "wb")  # noqa: SIM115 - closed by the next line
-        with file:
-            file.write(data)
-            if self._fsync:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(partial, target)
+        try:
+            with file:
+                file.write(data)
+                if self._fsync:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(partial, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(partial)
+            raise
 
     def upload(self, folder: str, stage: str, final: str) -> None:
         for source, target in self._pairs(folder, stage):
