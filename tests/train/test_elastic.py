@@ -125,6 +125,8 @@ def test_a_group_goes_on_smaller_and_grows_again(nodes: Cluster, tmp_path: Path)
     sizes = result.return_value
     changes = [size for i, size in enumerate(sizes) if i == 0 or size != sizes[i - 1]]
     assert changes == [4, 3, 4]
+    page = (Path(result.path) / "run.html").read_text()
+    assert page.count("there is room for more workers: the group grows after its next") == 1
 
 
 @pytest.mark.contract("F9.09")

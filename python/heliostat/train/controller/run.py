@@ -71,6 +71,8 @@ class TrainRun:
         self._coordinator: Any = None
         self._job: Any = None
         self._values: dict[int, Any] = {}
+        # The last attempt in which there was room for more workers.
+        self._growing = -1
 
     def execute(self) -> Result:
         """Train. Raises TrainingFailedError, or KeyboardInterrupt after a Ctrl-C."""
@@ -124,7 +126,7 @@ class TrainRun:
             return False
         if result.unwound:
             self.record.state = "resizing"
-            self._note("more room is there: the group grows, from the checkpoint just saved")
+            self._note("the group grows, from the checkpoint just saved")
             self._group.keep(result.reusable)
             return False
         self._values = result.values
@@ -251,6 +253,11 @@ class TrainRun:
         self._view.refresh()
         if self._sizes.may_grow(len(self._group)):
             self._coordinator.request_resize.remote()
+            if self._growing != self.record.attempt.number:  # once in an attempt
+                self._growing = self.record.attempt.number
+                self._note(
+                    "there is room for more workers: the group grows after its next checkpoint"
+                )
 
     def _worker_ended(self, worker: Worker, state: str) -> None:
         for span in self.record.attempt.workers:
