@@ -7,6 +7,10 @@ pub const HEARTBEAT_MS: u64 = 1_000;
 /// that stalls for a moment is not given up.
 pub const NODE_SILENCE_MS_MAX: u64 = 5_000;
 
+/// A control service that was told nothing for so long, not even the time, did not run (its process was
+/// stopped, its machine suspended), in milliseconds: that nobody was heard is no sign of them.
+pub const STALL_MS: u64 = 2 * HEARTBEAT_MS;
+
 /// How long a node whose connection broke may take to come back, in milliseconds.
 pub const RECONNECT_MS_MAX: u64 = 1_000;
 

@@ -39,7 +39,7 @@ mod requests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use helio_config::control::{HEARTBEAT_MS, LOOK_AGAIN_MS};
+use helio_config::control::{HEARTBEAT_MS, LOOK_AGAIN_MS, STALL_MS};
 use helio_proto::cluster::{
     ClusterView, ControlToNode, NodeAccepted, NodeToControl, ShutDown, ToClient,
 };
@@ -148,7 +148,10 @@ impl Control {
     #[must_use]
     pub fn apply(&mut self, event: Event, now_ms: u64) -> Vec<Action> {
         assert!(now_ms >= self.now_ms, "time never goes back");
-        self.now_ms = now_ms;
+        let stood_ms = now_ms - std::mem::replace(&mut self.now_ms, now_ms);
+        if stood_ms >= STALL_MS {
+            self.hear_all_anew(stood_ms);
+        }
         match event {
             Event::Node { node_id, message } => self.on_message(node_id, message),
             Event::Disconnected { node_id } => self.on_disconnected(node_id),

@@ -149,6 +149,15 @@ impl Control {
         }
     }
 
+    /// For `stood_ms` the control service did not run: the nodes have as long again to be heard.
+    pub(crate) fn hear_all_anew(&mut self, stood_ms: u64) {
+        for node in self.nodes.values_mut() {
+            node.heard_ms = self.now_ms;
+            node.lost_ms = node.lost_ms.map(|_| self.now_ms);
+        }
+        self.recovering_until_ms = self.recovering_until_ms.map(|until_ms| until_ms + stood_ms);
+    }
+
     pub(crate) fn check_members(&mut self) {
         let now_ms = self.now_ms;
         let overdue = |node: &Node| -> Option<String> {

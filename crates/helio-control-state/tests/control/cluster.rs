@@ -72,6 +72,19 @@ fn a_heartbeat_causes_nothing() {
 }
 
 #[test]
+fn a_control_service_that_stood_still_blames_nobody_for_the_silence() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    // The process is stopped, or its machine suspended.
+    desk.now_ms += 60_000;
+    desk.apply(Event::Tick);
+    desk.pass(4_000, &[1]);
+    assert!(views(&mut desk, 1).iter().all(|(_, alive)| *alive));
+    desk.pass(2_000, &[1]);
+    assert_eq!(views(&mut desk, 1).last(), Some(&(2, false)), "from then on it was silent itself");
+}
+
+#[test]
 fn a_silent_node_is_given_up_and_its_actors_live_elsewhere() {
     let mut desk = Desk::with_driver(0.0);
     desk.register(2, CPUS);
