@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import logging
 import os
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from harness import wait_until
+from heliostat.train.storage.arrow import ArrowStorage
 from ray import train
 from ray.train import (
     Checkpoint,
@@ -205,21 +208,48 @@ def test_a_server_that_goes_away_and_comes_back(fit_s3: Any, s3: Server, tmp_pat
 
 @pytest.mark.contract("F9.09")
 @pytest.mark.heliostat_only("CKPT-1")
-def test_an_upload_that_loses_a_file_and_says_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Arrow logs an error that comes as it closes a file, and returns: the file is missed."""
-    from heliostat.train.storage.arrow import ArrowStorage
-
+def test_an_upload_that_is_cut_off_as_its_file_is_closed(tmp_path: Path) -> None:
+    """An object store says only then that a file did not arrive."""
     folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "weights").write_bytes(b"123")
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep/weights").write_bytes(b"123")
+    (folder / "empty").mkdir()
+    local = fs.LocalFileSystem()
+    ArrowStorage(str(tmp_path / "run"), local, False).upload(str(folder), "stage", "whole")
+    assert (tmp_path / "run/whole/deep/weights").read_bytes() == b"123"
+    assert (tmp_path / "run/whole/empty").is_dir()
+
+    class Stream(io.BytesIO):
+        def close(self) -> None:
+            if not self.closed:
+                super().close()
+                raise OSError("cut off")
+
+    class Broken:
+        def create_dir(self, path: str, recursive: bool) -> None: ...
+
+        def open_output_stream(self, path: str) -> Stream:
+            return Stream()
+
+    with pytest.raises(OSError, match="cut off"):
+        ArrowStorage(str(tmp_path / "run"), Broken(), False).upload(str(folder), "stage", "lost")
+
+
+@pytest.mark.contract("F9.09")
+def test_ranks_that_report_files_of_one_name(tmp_path: Path) -> None:
+    """The last one wins, as on Ray; none of them takes the other's writing for a broken upload."""
     storage = ArrowStorage(str(tmp_path / "run"), fs.LocalFileSystem(), False)
-    storage.upload(str(folder), "stage", "whole")
-    assert (tmp_path / "run/whole/weights").read_bytes() == b"123"
-    monkeypatch.setattr(fs, "copy_files", lambda *_, **__: None)
-    with pytest.raises(OSError, match=r"weights .* did not arrive whole"):
-        storage.upload(str(folder), "stage", "lost")
+
+    def report(rank: int) -> None:
+        folder = tmp_path / f"rank{rank}"
+        folder.mkdir()
+        (folder / "state").write_bytes(bytes(1000 * (rank + 1)))
+        for _ in range(100):
+            storage.upload(str(folder), "stage", "final")
+
+    with ThreadPoolExecutor(2) as ranks:
+        list(ranks.map(report, range(2)))
+    assert (tmp_path / "run/final/state").stat().st_size in (1000, 2000)
 
 
 @pytest.mark.contract("F9.09", "F9.10")

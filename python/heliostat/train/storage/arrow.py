@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from heliostat.train.storage.base import Storage
-from heliostat.train.storage.filesystems import local_filesystem
 
 _CHUNK_BYTES = 8 << 20
+_FILES_AT_ONCE = 8
 
 
 class ArrowStorage(Storage):
@@ -35,29 +36,22 @@ class ArrowStorage(Storage):
             stream.write(data)
 
     def upload(self, folder: str, stage: str, final: str) -> None:
-        import pyarrow.fs
-
         if not os.path.isdir(folder):
             raise FileNotFoundError(f"The reported checkpoint folder {folder} does not exist.")
-        sizes = _sizes(folder)
-        self.filesystem.create_dir(self.join(final), recursive=True)
-        pyarrow.fs.copy_files(
-            folder,
-            self.join(final),
-            source_filesystem=local_filesystem(),
-            destination_filesystem=self.filesystem,
-            chunk_size=_CHUNK_BYTES,
-        )
-        # Arrow only logs what goes wrong as it closes a file: half of a checkpoint would be published.
-        selector = pyarrow.fs.FileSelector(self.join(final), recursive=True)
-        found = self.filesystem.get_file_info(selector)
-        arrived = {info.path.rpartition(f"{final}/")[2]: info.size for info in found}
-        for name, size in sizes.items():
-            if (arrived.get(name) or 0) < size:
-                raise OSError(
-                    f"{name} of the reported checkpoint did not arrive whole in {self.join(final)}: "
-                    "the connection to the storage was cut off."
-                )
+        files = []
+        for here, _, names in os.walk(folder):
+            there = os.path.normpath(os.path.join(self.join(final), os.path.relpath(here, folder)))
+            self.filesystem.create_dir(there, recursive=True)
+            files += [(os.path.join(here, name), f"{there}/{name}") for name in names]
+        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+            list(pool.map(lambda pair: self._copy(*pair), files))  # raises what went wrong
+
+    def _copy(self, source: str, target: str) -> None:
+        # `pyarrow.fs.copy_files` only logs what goes wrong as it closes a file, and half of a checkpoint
+        # would be published. What is there afterwards proves nothing: another rank may be about to
+        # write a file of the same name.
+        with open(source, "rb") as file, self.filesystem.open_output_stream(target) as stream:
+            shutil.copyfileobj(file, stream, _CHUNK_BYTES)
 
     def take(self, folder: str, stage: str, final: str) -> None:
         self.upload(folder, stage, final)
@@ -80,9 +74,3 @@ class ArrowStorage(Storage):
 
         kind = self.filesystem.get_file_info(self.join(name)).type
         return bool(kind == pyarrow.fs.FileType.Directory)
-
-
-def _sizes(folder: str) -> dict[str, int]:
-    """The files below a folder by their relative names, in bytes."""
-    paths = (os.path.join(root, name) for root, _, names in os.walk(folder) for name in names)
-    return {os.path.relpath(path, folder): os.path.getsize(path) for path in paths}
