@@ -84,7 +84,6 @@ def test_asking_for_a_preemption(fit: Any) -> None:
     assert issubclass(train.NCCLHangError, train.WorkerGroupError)
 
 
-@pytest.mark.contract("F9.40", "F9.41", "F9.42")
 @pytest.mark.heliostat_only("Ray has them")
 @pytest.mark.parametrize(
     ("module", "name"),
