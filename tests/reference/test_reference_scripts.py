@@ -24,7 +24,9 @@ def run(run_driver: Any, tmp_path: Path) -> Any:
     """Run a script of the documents; RAY_TMPDIR keeps it from finding another cluster."""
 
     def run(name: str, *args: str, timeout: float = 100) -> Finished:
-        env = {"OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"}
+        # Unbuffered, `print` writes its text and the end of the line apart, and what workers print may
+        # come between.
+        env = {"OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0", "PYTHONUNBUFFERED": ""}
         done: Finished = run_driver(
             SCRIPTS / name, args=args, env=env, cwd=SCRIPTS, timeout=timeout
         )
