@@ -25,6 +25,14 @@ pub(super) fn unless_work_comes(py: Python<'_>, session: &Session) -> PyResult<O
     if let Ok(Some(work)) = work {
         return Ok(Some(work));
     }
+    if let Err(error) = rehearse(py, session) {
+        // Calls will say it to those whom it concerns.
+        error.write_unraisable(py, None);
+    }
+    Ok(None)
+}
+
+fn rehearse(py: Python<'_>, session: &Session) -> PyResult<()> {
     let function = py.import("heliostat.core.rehearsal")?.getattr("serving")?.call0()?.extract()?;
     let template = Template { kind: CallKind::Task as u32, function, ..Template::default() };
     devices::show(py, &[])?;
@@ -40,6 +48,5 @@ pub(super) fn unless_work_comes(py: Python<'_>, session: &Session) -> PyResult<O
         attempt: 0,
         lease: None,
     };
-    execute::rehearse(py, session, &call)?;
-    Ok(None)
+    execute::rehearse(py, session, &call)
 }
