@@ -281,7 +281,7 @@ def test_thousands_of_refs_in_one_value() -> None:
 def test_lists_of_refs_keep_their_shape() -> None:
     """Whether a list holds nothing but refs, or other things too, is not seen by who reads it."""
 
-    class Named(list):  # type: ignore[type-arg]
+    class Named(list):  # type: ignore[type-arg] # of anything
         pass
 
     @ray.remote

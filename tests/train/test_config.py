@@ -77,7 +77,7 @@ def test_options_of_the_first_generation_are_refused() -> None:
 def test_numbers_of_numpy_are_numbers() -> None:
     numpy = pytest.importorskip("numpy")
     assert ScalingConfig(num_workers=numpy.int64(2)).num_workers == 2
-    assert ScalingConfig(num_workers=[numpy.int64(1), 2]).num_workers == (1, 2)  # type: ignore[arg-type]
+    assert ScalingConfig(num_workers=[numpy.int64(1), 2]).num_workers == (1, 2)  # type: ignore[arg-type] # as good as ints
     assert CheckpointConfig(num_to_keep=numpy.int32(3)).num_to_keep == 3
     assert FailureConfig(max_failures=numpy.int64(-1)).max_failures == -1
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from heliostat.data import block
+from heliostat.data.expressions.namespace import whole
 
 A = TypeVar("A")
 
@@ -277,13 +278,12 @@ class _Values(AggregateFnV2[Any]):
 
     def aggregate_block(self, block: Any) -> Any:
         """Return the column."""
-        return whole_column(block, str(self.on))
+        return whole(block.column(self.on))
 
     def combine(self, current_accumulator: Any, new: Any) -> Any:
         """Return both, of a type that holds either: a block's values may all be missing."""
-        return whole_column(
-            block.concat([pa.table({"": v}) for v in (current_accumulator, new)]), ""
-        )
+        both = block.concat([pa.table({"": v}) for v in (current_accumulator, new)])
+        return whole(both.column(""))
 
 
 class Quantile(_Values):
@@ -317,12 +317,6 @@ class AsList(_Values):
     def finalize(self, accumulator: Any) -> Any:
         """Return the list."""
         return accumulator.to_pylist()
-
-
-def whole_column(table: Any, name: str) -> Any:
-    """A column in one piece."""
-    column = table.column(name)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _is_list(column: Any) -> bool:

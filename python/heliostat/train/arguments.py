@@ -32,7 +32,7 @@ def whole(value: object) -> int | None:
     if isinstance(value, bool):
         return None
     try:
-        return operator.index(value)  # type: ignore[arg-type]
+        return operator.index(value)  # type: ignore[arg-type] # it says what is none
     except TypeError:
         return None
 
@@ -42,7 +42,7 @@ def is_amount(value: object) -> bool:
     if isinstance(value, bool):
         return False
     try:
-        amount = float(value)  # type: ignore[arg-type]
+        amount = float(value)  # type: ignore[arg-type] # it says what is none
     except (TypeError, ValueError, OverflowError):
         return False
     return not isinstance(value, str | bytes) and math.isfinite(amount) and amount >= 0
@@ -50,7 +50,7 @@ def is_amount(value: object) -> bool:
 
 def seconds(name: str, value: object, *, above_zero: bool = False) -> None:
     """Raise ValueError where a duration is no finite number from 0 up (or above 0)."""
-    if not is_amount(value) or (above_zero and not float(value)):  # type: ignore[arg-type]
+    if not is_amount(value) or (above_zero and not float(value)):  # type: ignore[arg-type] # an amount
         kind = "a positive number of seconds" if above_zero else "a number of seconds from 0 up"
         raise ValueError(f"{name}={value!r} must be {kind}.")
 

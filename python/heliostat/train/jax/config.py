@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import heliostat as ray
 from heliostat.train.backend import Backend, BackendConfig
+from heliostat.train.group.address import free_address
 
 if TYPE_CHECKING:
     from heliostat.train.group.worker_group import WorkerGroup
@@ -52,13 +52,13 @@ class JaxBackend(Backend):
     """Connects the workers through JAX's coordination service, which rank 0 serves."""
 
     def on_start(self, worker_group: WorkerGroup, backend_config: JaxConfig) -> None:
-        address = worker_group.execute_single(0, _free_address)
+        host, port = worker_group.execute_single(0, free_address)
         ray.get(
             [
                 worker_group.execute_single_async(
                     rank,
                     _join,
-                    address,
+                    f"{host}:{port}",
                     len(worker_group),
                     rank,
                     len(worker.info.gpu_ids) if backend_config.use_gpu else 0,
@@ -70,12 +70,6 @@ class JaxBackend(Backend):
     def on_shutdown(self, worker_group: WorkerGroup, backend_config: JaxConfig) -> None:
         # All at once: each waits for the others.
         ray.get(worker_group.execute_async(_leave), timeout=_SHUTDOWN_S)
-
-
-def _free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return f"{ray.util.get_node_ip_address()}:{probe.getsockname()[1]}"
 
 
 def _join(address: str, world_size: int, rank: int, gpus: int) -> None:

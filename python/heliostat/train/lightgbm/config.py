@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
 from heliostat.train.backend import Backend, BackendConfig
+from heliostat.train.group.address import free_address
 
 if TYPE_CHECKING:
     from heliostat.train.group.worker_group import WorkerGroup
@@ -40,7 +40,7 @@ class LightGBMBackend(Backend):
     """Tells every worker the addresses of all of them."""
 
     def on_training_start(self, worker_group: WorkerGroup, backend_config: LightGBMConfig) -> None:
-        places = worker_group.execute(_address_and_port)
+        places = worker_group.execute(free_address)
         machines = ",".join(f"{address}:{port}" for address, port in places)
         ray.get(
             [
@@ -48,12 +48,6 @@ class LightGBMBackend(Backend):
                 for rank, (_, port) in enumerate(places)
             ]
         )
-
-
-def _address_and_port() -> tuple[str, int]:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return ray.util.get_node_ip_address(), int(probe.getsockname()[1])
 
 
 def _remember(workers: int, port: int, machines: str) -> None:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import heliostat as ray
+from heliostat.train.group.address import free_address
 from heliostat.train.group.ranks import Ranks
 
 # Rank 0's half of the meeting point, between `open_store` and `join`.
@@ -22,13 +23,11 @@ _connections: set[int] = set()
 def open_store(init_method: str, world_size: int, timeout_s: float) -> tuple[str, int]:
     """On rank 0: open the meeting point; returns its address and port."""
     leave()
-    address = ray.util.get_node_ip_address()
     if init_method == "tcp":
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            return address, int(probe.getsockname()[1])
+        return free_address()
     from torch.distributed import TCPStore
 
+    address = ray.util.get_node_ip_address()
     store = TCPStore(
         address,
         0,
