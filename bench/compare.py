@@ -1,4 +1,4 @@
-"""Runs core.py with two Python interpreters by turns and tables B against A; see README.md."""
+"""Runs core.py (or another file of rows) with two Pythons by turns and tables B against A; see README.md."""
 
 import argparse
 import json
@@ -11,9 +11,9 @@ import traceback
 import core
 
 
-def run(python, options):
+def run(python, script, options):
     with tempfile.TemporaryDirectory() as d:
-        subprocess.run([python, core.__file__, *options, "--json", f"{d}/out"], check=False)
+        subprocess.run([python, script, *options, "--json", f"{d}/out"], check=False)
         return json.load(open(f"{d}/out"))["rows"] if os.path.exists(f"{d}/out") else {}
 
 
@@ -54,9 +54,10 @@ def report(rows):
 
 
 if __name__ == "__main__":
-    p = argparse.ArgumentParser(epilog="Other options go to core.py.")
+    p = argparse.ArgumentParser(epilog="Other options go to the script.")
     p.add_argument("--a", required=True, help="the Python interpreter that has A's ray")
     p.add_argument("--b", required=True)
+    p.add_argument("--script", default=core.__file__, help="whose rows (default: core.py's)")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--json")
     args, options = p.parse_known_args()
@@ -64,7 +65,7 @@ if __name__ == "__main__":
     try:
         for side in "AB" * args.rounds:
             print(f"-- {side}", flush=True)
-            runs[side].append(run(args.a if side == "A" else args.b, options))
+            runs[side].append(run(args.a if side == "A" else args.b, args.script, options))
         out = report(table(runs))
         if args.json:
             json.dump(out, open(args.json, "w"), indent=1)

@@ -416,7 +416,9 @@ def main():
             json.dump(report, open(ARGS.json, "w"), indent=1)
 
 
-if __name__ == "__main__":
+def start():
+    """The command line of this file, and of those that bring rows of their own."""
+    global ARGS
     p = argparse.ArgumentParser(description=__doc__)
     for name, default in {
         "rows": "all",
@@ -431,3 +433,7 @@ if __name__ == "__main__":
         main()
     finally:
         end_descendants()
+
+
+if __name__ == "__main__":
+    start()

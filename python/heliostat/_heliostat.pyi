@@ -28,7 +28,6 @@ from heliostat.core.plans import (
     ActorCreated,
     ActorPlan,
     ActorRow,
-    Current,
     GroupPlan,
     GroupRow,
     JobRow,
@@ -388,6 +387,46 @@ def record_metric(name: str, tags: list[tuple[str, str]], value: float) -> None:
     """Add to a counter, set a gauge, or count a value of a histogram. Tags are sorted."""
 
 # --- what runs here --------------------------------------------------------------------------------
+
+@final
+class Current:
+    """The running call, or the driver, when it was asked for. Ids are hex, or `None` where there is none."""
+
+    @property
+    def is_driver(self) -> bool: ...
+    @property
+    def task_id(self) -> str | None: ...
+    @property
+    def task_name(self) -> str | None:
+        """`Class.method`, or what the option `name` says."""
+
+    @property
+    def function_name(self) -> str | None: ...
+    @property
+    def actor_id(self) -> str | None: ...
+    @property
+    def actor_name(self) -> str | None: ...
+    @property
+    def actor_class(self) -> str | None: ...
+    @property
+    def resources(self) -> dict[str, float]: ...
+    @property
+    def gpu_ids(self) -> list[int]: ...
+    @property
+    def placement_group_id(self) -> str | None: ...
+    @property
+    def capture_children(self) -> bool: ...
+    @property
+    def runtime_env(self) -> str:
+        """JSON; empty: none."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def is_canceled(self) -> bool: ...
+    @property
+    def reconstructed(self) -> bool:
+        """Whether the actor's process is not its first."""
 
 def current() -> Current: ...
 def current_actor() -> Any:

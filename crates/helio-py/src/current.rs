@@ -17,14 +17,14 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::calls::Extra;
 use crate::worker::{RunningCall, devices};
-use crate::{rows, session};
+use crate::session::{self, Session};
+use crate::rows;
 
 /// A call that runs here.
 pub(crate) struct Running {
     pub(crate) task: TaskId,
     pub(crate) template: Arc<Template>,
     pub(crate) extra: Arc<Extra>,
-    pub(crate) attempt: u32,
     /// `None` for methods.
     pub(crate) lease: Option<Arc<Lease>>,
 }
@@ -142,57 +142,125 @@ pub(crate) fn _set_call_variable(variable: Py<PyAny>) {
     drop(old);
 }
 
-/// A `plans.Current`.
-#[pyfunction]
-pub(crate) fn current(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let session = session::active(py)?;
-    let (running, actor) = (running(py), actor());
-    let job = session.runtime.job();
-    let dict = PyDict::new(py);
-    dict.set_item("is_driver", session.is_driver)?;
-    dict.set_item("job_id", job.job_id.hex())?;
-    dict.set_item("task_id", running.as_ref().map(|running| running.task.hex()))?;
-    let name = running.as_ref().map(|running| shown_name(running, actor.as_deref()));
-    dict.set_item("task_name", name)?;
-    dict.set_item(
-        "function_name",
-        running.as_ref().map(|running| running.extra.function_name.clone()),
-    )?;
-    dict.set_item("actor_id", actor.as_ref().map(|actor| actor.spec.actor_id.hex()))?;
-    dict.set_item("actor_name", actor.as_ref().map(|actor| actor.spec.name.clone()))?;
-    dict.set_item("actor_class", actor.as_ref().map(|actor| actor.spec.class_name.clone()))?;
-    dict.set_item("attempt", running.as_ref().map_or(0, |running| running.attempt))?;
-    let lease = running.as_ref().and_then(|running| running.lease.clone());
-    let assigned = match (&actor, &lease) {
-        (Some(actor), _) => actor.assigned.clone(),
-        (None, Some(lease)) => lease.assigned.clone(),
-        (None, None) => Assigned::default(),
-    };
-    dict.set_item("resources", rows::resources(py, &assigned.resources)?)?;
-    dict.set_item("gpu_ids", devices::shown(py, &assigned.gpus)?)?;
-    let extra = match (&actor, &running) {
-        (Some(actor), _) => actor.extra.clone(),
-        (None, Some(running)) => (*running.extra).clone(),
-        (None, None) => Extra::default(),
-    };
-    dict.set_item("placement_group_id", Some(extra.placement_group).filter(|id| !id.is_empty()))?;
-    dict.set_item("capture_children", extra.capture_children)?;
-    let runtime_env =
-        if extra.runtime_env.is_empty() { job.runtime_env } else { extra.runtime_env };
-    dict.set_item("runtime_env", runtime_env)?;
-    dict.set_item("namespace", session.namespace())?;
-    let is_canceled =
-        running.as_ref().is_some_and(|running| session.runtime.is_cancelled(running.task));
-    dict.set_item("is_canceled", is_canceled)?;
-    dict.set_item("reconstructed", actor.is_some_and(|actor| actor.incarnation > 0))?;
-    Ok(dict)
+/// The running call, or the driver, at the moment that it was asked for; a fact is made when it is read.
+///
+/// Ids are hex, or `None` where there is none.
+#[pyclass(frozen, module = "heliostat._heliostat")]
+pub(crate) struct Current {
+    session: Arc<Session>,
+    running: Option<Arc<Running>>,
+    actor: Option<Arc<Actor>>,
 }
 
-/// `Class.method`, or what the option `name` says.
-fn shown_name(running: &Running, actor: Option<&Actor>) -> String {
-    match actor {
-        Some(_) if !running.extra.function_name.is_empty() => running.extra.function_name.clone(),
-        _ => running.template.name.clone(),
+#[pyfunction]
+pub(crate) fn current(py: Python<'_>) -> PyResult<Current> {
+    Ok(Current { session: session::active(py)?, running: running(py), actor: actor() })
+}
+
+impl Current {
+    fn extra(&self) -> Option<&Extra> {
+        match (&self.actor, &self.running) {
+            (Some(actor), _) => Some(&actor.extra),
+            (None, Some(running)) => Some(&running.extra),
+            (None, None) => None,
+        }
+    }
+
+    fn assigned(&self) -> Assigned {
+        let lease = self.running.as_ref().and_then(|running| running.lease.as_ref());
+        match (&self.actor, lease) {
+            (Some(actor), _) => actor.assigned.clone(),
+            (None, Some(lease)) => lease.assigned.clone(),
+            (None, None) => Assigned::default(),
+        }
+    }
+}
+
+#[pymethods]
+impl Current {
+    #[getter]
+    fn is_driver(&self) -> bool {
+        self.session.is_driver
+    }
+
+    #[getter]
+    fn task_id(&self) -> Option<String> {
+        self.running.as_ref().map(|running| running.task.hex())
+    }
+
+    /// `Class.method`, or what the option `name` says.
+    #[getter]
+    fn task_name(&self) -> Option<&str> {
+        let running = self.running.as_ref()?;
+        let function = &running.extra.function_name;
+        let of_actor = self.actor.is_some() && !function.is_empty();
+        Some(if of_actor { function } else { &running.template.name })
+    }
+
+    #[getter]
+    fn function_name(&self) -> Option<&str> {
+        self.running.as_ref().map(|running| running.extra.function_name.as_str())
+    }
+
+    #[getter]
+    fn actor_id(&self) -> Option<String> {
+        self.actor.as_ref().map(|actor| actor.spec.actor_id.hex())
+    }
+
+    #[getter]
+    fn actor_name(&self) -> Option<&str> {
+        self.actor.as_ref().map(|actor| actor.spec.name.as_str())
+    }
+
+    #[getter]
+    fn actor_class(&self) -> Option<&str> {
+        self.actor.as_ref().map(|actor| actor.spec.class_name.as_str())
+    }
+
+    #[getter]
+    fn resources<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        rows::resources(py, &self.assigned().resources)
+    }
+
+    #[getter]
+    fn gpu_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(devices::shown(py, &self.assigned().gpus)?.into_any())
+    }
+
+    #[getter]
+    fn placement_group_id(&self) -> Option<&str> {
+        self.extra().map(|extra| extra.placement_group.as_str()).filter(|id| !id.is_empty())
+    }
+
+    #[getter]
+    fn capture_children(&self) -> bool {
+        self.extra().is_some_and(|extra| extra.capture_children)
+    }
+
+    /// JSON; empty: none.
+    #[getter]
+    fn runtime_env(&self) -> String {
+        match self.extra().map(|extra| &extra.runtime_env).filter(|env| !env.is_empty()) {
+            Some(of_call) => of_call.clone(),
+            None => self.session.runtime.job().runtime_env,
+        }
+    }
+
+    #[getter]
+    fn namespace(&self) -> String {
+        self.session.namespace()
+    }
+
+    /// Whether somebody has cancelled the call.
+    #[getter]
+    fn is_canceled(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| self.session.runtime.is_cancelled(running.task))
+    }
+
+    /// Whether the actor's process is not its first.
+    #[getter]
+    fn reconstructed(&self) -> bool {
+        self.actor.as_ref().is_some_and(|actor| actor.incarnation > 0)
     }
 }
 

@@ -43,7 +43,9 @@ mod _heliostat {
         list_named_actors, list_nodes,
     };
     #[pymodule_export]
-    use crate::current::{_set_call_variable, current, current_actor, current_actor_handle};
+    use crate::current::{
+        _set_call_variable, current, current_actor, current_actor_handle, Current,
+    };
     #[pymodule_export]
     use crate::generator::ObjectRefGenerator;
     #[pymodule_export]

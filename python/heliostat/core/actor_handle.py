@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from heliostat import _heliostat
 from heliostat.core import signature
 from heliostat.core.annotations import RayDeprecationWarning
-from heliostat.core.options import METHOD, check_method_options
+from heliostat.core.options import METHOD, Remembered, check_method_options
 
 if TYPE_CHECKING:
     from heliostat.core.graph import ClassMethodNode
@@ -135,10 +135,14 @@ def make_slot(
         method.backpressure if method.backpressure is not None else interface.backpressure
     )
     least, most = signature.bounds(method.parameters)
+    optioned: Remembered[_heliostat.MethodSlot] = Remembered()
 
     def on_options(bound: _heliostat.ActorMethod, **options: Any) -> _heliostat.ActorMethod:
-        name, changed = _with_options(method, options)
-        return make_slot(interface, changed, name or display_name).bound(bound.handle)
+        def make() -> _heliostat.MethodSlot:
+            name, changed = _with_options(method, options)
+            return make_slot(interface, changed, name or display_name)
+
+        return optioned.find(options, make).bound(bound.handle)
 
     return _heliostat.MethodSlot(
         method.name,

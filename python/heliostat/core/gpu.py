@@ -12,4 +12,4 @@ def get_gpu_ids() -> list[int] | list[str]:
     Numbers; or text, where the node was started with CUDA_VISIBLE_DEVICES and names its own.
     """
     session.ensure()
-    return _heliostat.current()["gpu_ids"]
+    return _heliostat.current().gpu_ids

@@ -64,11 +64,11 @@ def _ids() -> dict[str, str]:
     if session["is_driver"]:
         return ids
     running = {
-        "actor_id": now["actor_id"],
-        "task_id": now["task_id"],
-        "task_name": now["task_name"],
-        "task_func_name": now["function_name"],
-        "actor_name": now["actor_name"],
+        "actor_id": now.actor_id,
+        "task_id": now.task_id,
+        "task_name": now.task_name,
+        "task_func_name": now.function_name,
+        "actor_name": now.actor_name,
     }
     return {**ids, **{name: value for name, value in running.items() if value}}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from heliostat.core import labels
 from heliostat.core.placement import PlacementGroup
@@ -245,6 +245,52 @@ def _check_strategy(options: Mapping[str, Any]) -> None:
             "Placement groups should be specified via the scheduling_strategy option. "
             "The placement_group option is deprecated, and both cannot be given."
         )
+
+
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """What ``.options()`` made, given again for the same options: they stand inside loops.
+
+    Only options that are plain values are looked up, which nobody can change afterwards.
+    """
+
+    MAX = 256
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Any, ...], T] = {}
+
+    def find(self, options: Mapping[str, Any], make: Callable[[], T]) -> T:
+        """What was made for these options, or what ``make`` makes."""
+        key = _plain(options)
+        if key is None:
+            return make()
+        found = self._made.get(key)
+        if found is None:
+            found = make()
+            if len(self._made) >= self.MAX:
+                self._made.clear()
+            self._made[key] = found
+        return found
+
+
+_PLAIN = frozenset((str, int, float, bool, NONE))
+
+
+def _plain(options: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """The options as a key; with their types, since ``1 == True``."""
+    key: list[tuple[Any, ...]] = []
+    for keyword, value in options.items():
+        kind = type(value)
+        if kind in _PLAIN:
+            key.append((keyword, kind, value))
+            continue
+        inner = _plain(value) if kind is dict else None
+        if inner is None:
+            return None
+        key.append((keyword, kind, inner))
+    return tuple(key)
 
 
 def remote_usage() -> str:

@@ -324,7 +324,7 @@ def get_current_placement_group() -> PlacementGroup | None:
 
     if not _heliostat.is_connected():
         return None
-    hexed = _heliostat.current()["placement_group_id"]
+    hexed = _heliostat.current().placement_group_id
     if hexed is None:
         return None
     return PlacementGroup(_heliostat.PlacementGroupID(bytes.fromhex(hexed)))

@@ -174,28 +174,6 @@ class JobRow(TypedDict):
     ended_ms: int
 
 
-class Current(TypedDict):
-    """The running call, or the driver. Ids are hex, or `None` where there is none."""
-
-    is_driver: bool
-    job_id: str
-    task_id: str | None
-    task_name: str | None
-    function_name: str | None
-    actor_id: str | None
-    actor_name: str | None
-    actor_class: str | None
-    attempt: int
-    resources: dict[str, float]
-    gpu_ids: list[int]
-    placement_group_id: str | None
-    capture_children: bool
-    runtime_env: str
-    namespace: str
-    is_canceled: bool
-    reconstructed: bool  # the actor's process is not its first
-
-
 class Cause(TypedDict):
     """Why a process ended."""
 

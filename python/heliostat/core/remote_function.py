@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
 from heliostat import _heliostat
 from heliostat.core import resources, runtime_env, scheduling, signature
 from heliostat.core.annotations import RayDeprecationWarning
-from heliostat.core.options import check_task_options
+from heliostat.core.options import Remembered, check_task_options
 from heliostat.core.serialize import pickle_function
 
 if TYPE_CHECKING:
@@ -51,13 +51,18 @@ class RemoteFunction(Generic[P, R]):
         self._function_name = function_name(function)
         self._default_options = options
         self._pickled = pickled
+        self._optioned: Remembered[FunctionWithOptions[P, R]] = Remembered()
         functools.update_wrapper(self, function)
         self.remote = _caller(pickled, options).remote
 
     def options(self, **task_options: Any) -> FunctionWithOptions[P, R]:
         """The same function with other options."""
-        check_task_options(task_options, in_options=True)
-        return FunctionWithOptions(self, task_options)
+
+        def make() -> FunctionWithOptions[P, R]:
+            check_task_options(task_options, in_options=True)
+            return FunctionWithOptions(self._pickled, self._default_options, task_options)
+
+        return self._optioned.find(task_options, make)
 
     def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
         """A node of a task graph."""
@@ -83,12 +88,15 @@ class RemoteFunction(Generic[P, R]):
 class FunctionWithOptions(Generic[P, R]):
     """What ``f.options(...)`` gives: only good for ``.remote`` and ``.bind``."""
 
-    def __init__(self, of: RemoteFunction[P, R], task_options: Mapping[str, Any]) -> None:
-        functools.update_wrapper(self, of._function)  # type: ignore[arg-type] # cannot be called
-        self._remote_function = of
+    __wrapped__: Callable[P, R]
+
+    def __init__(
+        self, pickled: _Pickled, defaults: Mapping[str, Any], task_options: Mapping[str, Any]
+    ) -> None:
+        functools.update_wrapper(self, pickled.function)  # type: ignore[arg-type] # cannot be called
+        self._defaults = defaults
         self._task_options = dict(task_options)
-        merged = {**of._default_options, **task_options}
-        self.remote: Callable[..., Any] = _caller(of._pickled, merged).remote
+        self.remote: Callable[..., Any] = _caller(pickled, {**defaults, **task_options}).remote
 
     def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
         """A node of a task graph."""
@@ -97,7 +105,13 @@ class FunctionWithOptions(Generic[P, R]):
         return FunctionNode(self.remote, args, kwargs, self._task_options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FunctionWithOptions, (self._remote_function, self._task_options)
+        return _arrived, (self.__wrapped__, self._defaults, self._task_options)
+
+
+def _arrived(
+    function: Callable[P, R], defaults: Mapping[str, Any], task_options: Mapping[str, Any]
+) -> FunctionWithOptions[P, R]:
+    return FunctionWithOptions(_Pickled(function), defaults, task_options)
 
 
 class _Pickled:
@@ -109,7 +123,9 @@ class _Pickled:
         self.is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(
             function
         )
-        self.parameters = signature.parameters(function)
+        parameters = signature.parameters(function)
+        self.check = signature.checker(parameters)
+        self.bounds = signature.bounds(parameters)
 
     @functools.cached_property
     def data(self) -> bytes:
@@ -197,10 +213,9 @@ def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCal
             "backpressure": max(0, options.get("_generator_backpressure_num_objects") or 0),
         }
 
-    check = signature.checker(pickled.parameters)
-    return _heliostat.TaskCaller(prepare, check, *signature.bounds(pickled.parameters))
+    return _heliostat.TaskCaller(prepare, pickled.check, *pickled.bounds)
 
 
 def inherited_env(own: Mapping[str, Any] | None) -> str:
     """An environment within the one that the caller runs in, as JSON."""
-    return runtime_env.inherit(_heliostat.current()["runtime_env"], own)
+    return runtime_env.inherit(_heliostat.current().runtime_env, own)

@@ -13,7 +13,6 @@ from heliostat.core.runtime_env import RuntimeEnv, of_user
 
 if TYPE_CHECKING:
     from heliostat.core.actor_handle import ActorHandle
-    from heliostat.core.plans import Current
 
 # Kinds that programs ask for by name; only GPUs are assigned here.
 _OTHER_ACCELERATORS = (
@@ -69,45 +68,45 @@ class RuntimeContext:
     @property
     def namespace(self) -> str:
         """Where named actors are looked up."""
-        return _heliostat.current()["namespace"]
+        return _heliostat.current().namespace
 
     # --- what runs ---
 
     def get_task_id(self) -> str | None:
         """The running task or call."""
-        return _current()["task_id"]
+        return _current().task_id
 
     def get_task_name(self) -> str | None:
         """Its name."""
-        return _current()["task_name"]
+        return _current().task_name
 
     def get_task_function_name(self) -> str | None:
         """The function that it runs."""
-        return _current()["function_name"]
+        return _current().function_name
 
     def get_actor_id(self) -> str | None:
         """The actor that this process is."""
-        return _current()["actor_id"]
+        return _current().actor_id
 
     def get_actor_name(self) -> str | None:
         """The actor's name; empty where it has none."""
-        return _current()["actor_name"]
+        return _current().actor_name
 
     def get_placement_group_id(self) -> str | None:
         """The placement group that the call runs in."""
-        return _current()["placement_group_id"]
+        return _current().placement_group_id
 
     def is_canceled(self) -> bool:
         """Whether somebody has cancelled the running call."""
         now = _current()
-        if now["is_driver"]:
+        if now.is_driver:
             raise RuntimeError(_WORKERS_ONLY)
-        return now["is_canceled"]
+        return now.is_canceled
 
     @property
     def current_actor(self) -> ActorHandle:
         """A handle to the actor that this process is."""
-        if _current()["actor_id"] is None:
+        if _current().actor_id is None:
             raise RuntimeError("This method is only available in an actor.")
         handle: ActorHandle = _heliostat.deserialize(_heliostat.current_actor_handle())
         return handle
@@ -116,30 +115,30 @@ class RuntimeContext:
     def was_current_actor_reconstructed(self) -> bool:
         """Whether the actor's process is not its first."""
         now = _current()
-        if now["actor_id"] is None:
+        if now.actor_id is None:
             raise AssertionError(_WORKERS_ONLY)
-        return now["reconstructed"]
+        return now.reconstructed
 
     # --- with what ---
 
     def get_assigned_resources(self) -> dict[str, float]:
         """What the running task or actor holds."""
         _workers_only()
-        return dict(_current()["resources"])
+        return dict(_current().resources)
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
         """The devices of each kind; empty lists for kinds that no node here can have."""
         none: dict[str, list[str]] = {kind: [] for kind in _OTHER_ACCELERATORS}
-        return {"GPU": [str(name) for name in _current()["gpu_ids"]], **none}
+        return {"GPU": [str(name) for name in _current().gpu_ids], **none}
 
     def get_runtime_env_string(self) -> str:
         """The runtime environment as JSON."""
-        return json.dumps(of_user(_current()["runtime_env"]))
+        return json.dumps(of_user(_current().runtime_env))
 
     @property
     def runtime_env(self) -> RuntimeEnv:
         """The runtime environment."""
-        return RuntimeEnv.deserialize(_current()["runtime_env"])
+        return RuntimeEnv.deserialize(_current().runtime_env)
 
     # --- older names ---
 
@@ -152,10 +151,10 @@ class RuntimeContext:
             "node_id": self._node_id(),
             "namespace": self.namespace,
         }
-        if now["task_id"] is not None:
-            found["task_id"] = _heliostat.TaskID.from_hex(now["task_id"])
-        if now["actor_id"] is not None:
-            found["actor_id"] = _heliostat.ActorID.from_hex(now["actor_id"])
+        if now.task_id is not None:
+            found["task_id"] = _heliostat.TaskID.from_hex(now.task_id)
+        if now.actor_id is not None:
+            found["actor_id"] = _heliostat.ActorID.from_hex(now.actor_id)
         return found
 
     @property
@@ -196,7 +195,7 @@ class RuntimeContext:
     @property
     def should_capture_child_tasks_in_placement_group(self) -> bool:
         """Whether what is submitted here goes into the caller's placement group."""
-        return _current()["capture_children"]
+        return _current().capture_children
 
     def get_resource_ids(self) -> dict[str, list[str]]:
         """Deprecated."""
@@ -210,12 +209,12 @@ class RuntimeContext:
         return _heliostat.NodeID.from_hex(self.get_node_id())
 
 
-def _current() -> Current:
+def _current() -> _heliostat.Current:
     return _heliostat.current()
 
 
 def _workers_only() -> None:
-    if _current()["is_driver"]:
+    if _current().is_driver:
         raise AssertionError(_WORKERS_ONLY)
 
 

@@ -193,7 +193,7 @@ def check_captured(needs: Mapping[str, Mapping[str, float]], name: str) -> None:
     if not _heliostat.is_connected():
         return
     current = _heliostat.current()
-    if current["capture_children"] and current["placement_group_id"] is not None:
+    if current.capture_children and current.placement_group_id is not None:
         group = get_current_placement_group()
         if group is not None:
             _check_fits(group, -1, needs, name)

@@ -121,6 +121,17 @@ def _dual_class(cause_class: type[BaseException]) -> type[RayTaskError]:
     return type(name, (RayTaskError, cause_class), body)
 
 
+@functools.lru_cache(maxsize=256)
+def _slots(cause_class: type[BaseException]) -> tuple[str, ...]:
+    kinds = (types.MemberDescriptorType, types.GetSetDescriptorType)
+    return tuple(
+        name
+        for owner in cause_class.__mro__
+        for name, kind in vars(owner).items()
+        if isinstance(kind, kinds) and not name.startswith("__") and name != "args"
+    )
+
+
 def _dual(error: RayTaskError, cause: BaseException) -> RayTaskError:
     """Made without the constructor of the cause's class, which may want anything."""
     dual_class = _dual_class(type(cause))  # type: ignore[arg-type] # classes can be hashed
@@ -133,12 +144,9 @@ def _dual(error: RayTaskError, cause: BaseException) -> RayTaskError:
     dual.__dict__.update(error.__dict__)
     dual.__dict__["_fields"] = error.args
     # Fields of built-in exceptions (`OSError.errno`) live in slots, where no fall-through reaches.
-    for owner in type(cause).__mro__:
-        for name, kind in vars(owner).items():
-            slot = isinstance(kind, (types.MemberDescriptorType, types.GetSetDescriptorType))
-            if slot and not name.startswith("__") and name != "args":
-                with contextlib.suppress(Exception):
-                    setattr(dual, name, getattr(cause, name))
+    for name in _slots(type(cause)):  # type: ignore[arg-type] # classes can be hashed
+        with contextlib.suppress(Exception):
+            setattr(dual, name, getattr(cause, name))
     if isinstance(cause, KeyboardInterrupt | SystemExit | GeneratorExit):
         raise TypeError("it would end the process that reads it")
     return dual

@@ -135,7 +135,7 @@ def task_error(error: BaseException, function_name: str, name: str) -> BaseExcep
 
     current = _heliostat.current()
     actor = _heliostat.current_actor()
-    title = f"{current['actor_class']}.{name}" if actor is not None else name
+    title = f"{current.actor_class}.{name}" if actor is not None else name
     # An error that comes without a traceback was not raised here: an argument holds it.
     from_argument = error.__traceback__ is None and isinstance(error, RayError)
     make = errors.make_dependency_error if from_argument else errors.make_task_error
@@ -145,7 +145,7 @@ def task_error(error: BaseException, function_name: str, name: str) -> BaseExcep
         proctitle=f"ray::{title}",
         pid=os.getpid(),
         ip=_heliostat.session()["host"],
-        actor_id=current["actor_id"],
+        actor_id=current.actor_id,
         actor_repr=_repr(actor) if actor is not None else None,
     )
 
@@ -173,7 +173,7 @@ def init_error(error: BaseException, function_name: str, name: str) -> BaseExcep
         proctitle=f"ray::{name}.__init__",
         pid=os.getpid(),
         ip=_heliostat.session()["host"],
-        actor_id=_heliostat.current()["actor_id"],
+        actor_id=_heliostat.current().actor_id,
     )
 
 

@@ -55,7 +55,6 @@ impl RunningCall {
             task: call.task,
             template: Arc::clone(&call.template),
             extra: Arc::clone(&entry.extra),
-            attempt: call.attempt,
             lease: None,
         };
         Ok(Self {

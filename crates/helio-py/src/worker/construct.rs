@@ -40,7 +40,6 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
         task: TaskId::new(0, actor_id),
         template: Arc::clone(&template),
         extra: Arc::new(extra.clone()),
-        attempt: incarnation,
         lease: None,
     });
     if is_async {

@@ -37,7 +37,6 @@ fn running(call: &Call, entry: Option<&Arc<Entry>>) -> Arc<Running> {
         task: call.task,
         template: Arc::clone(&call.template),
         extra: entry.map(|entry| Arc::clone(&entry.extra)).unwrap_or_default(),
-        attempt: call.attempt,
         lease: call.lease.clone(),
     })
 }
