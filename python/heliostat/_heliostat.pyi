@@ -227,6 +227,12 @@ def deserialize(data: bytes, is_error: bool = False) -> Any:
 # --- calls -----------------------------------------------------------------------------------------
 
 @final
+class Definition:
+    """A pickled function or class. Whatever options it is called with, it is sent once a connection."""
+
+    def __new__(cls, pickle: bytes) -> Definition: ...
+
+@final
 class TaskCaller:
     """`.remote` of one function with one set of options.
 

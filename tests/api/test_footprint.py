@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 from harness import Session, session_of, wait_until
 
 pytestmark = pytest.mark.heliostat_only("Ray needs ten times as much")
@@ -81,3 +82,23 @@ def test_init_is_quick(run_driver: Any) -> None:
         """
     ).check()
     assert float(done.value("took")) < 1.0
+
+
+@pytest.mark.contract("F1.07", "F1.13")
+def test_a_large_function_under_many_names_is_kept_once(session: Session) -> None:
+    blob, names, mib = os.urandom(4 << 20), 60, 4
+
+    @ray.remote
+    def size() -> int:
+        return len(blob)
+
+    ray.get(size.remote())
+    own = resident_mib(os.getpid())
+    others = {proc.pid: resident_mib(proc.pid) for proc in session.processes()}
+    calls = [size.options(name=f"call {n}").remote() for n in range(names)]
+    assert ray.get(calls) == [len(blob)] * names
+    assert resident_mib(os.getpid()) - own < names * mib / 3
+    grown = {
+        str(proc): resident_mib(proc.pid) - others.get(proc.pid, 0) for proc in session.processes()
+    }
+    assert max(grown.values()) < names * mib / 3, grown

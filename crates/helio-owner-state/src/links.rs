@@ -54,7 +54,8 @@ impl Owner {
                 out.push(Action::CancelRunning { task, force });
             }
             // The executor's.
-            Frame::Template { .. }
+            Frame::Function { .. }
+            | Frame::Template { .. }
             | Frame::BeginLease { .. }
             | Frame::Call { .. }
             | Frame::Steal { .. }

@@ -30,4 +30,5 @@ pub mod node;
 pub mod peer;
 pub mod reader;
 
+pub use bytes;
 pub use wire::{Wire, decode, encode};

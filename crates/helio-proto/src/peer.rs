@@ -4,8 +4,8 @@
 //! one connection to a peer and sends everything for it there, so that what it sends arrives in
 //! order. Two rules rest on that order:
 //!
-//! - a [`Frame::Template`] precedes the calls that name it, and a [`Frame::BeginLease`] the tasks of
-//!   the lease;
+//! - a [`Frame::Function`] precedes the templates that name it, a [`Frame::Template`] the calls, and a
+//!   [`Frame::BeginLease`] the tasks of the lease;
 //! - a [`Frame::AddBorrow`] precedes the [`Frame::Reply`] of the call in which the reference was
 //!   taken over, so that the owner never sees a reference fall to zero while it is being handed on.
 
@@ -19,8 +19,9 @@ messages! {
     pub struct Template {
         /// A [`CallKind`].
         1 kind: u32,
-        /// For tasks and constructors: the serialized function or class.
-        2 function: Vec<u8>,
+        /// For tasks and constructors: the serialized function or class. On a connection it travels in a
+        /// frame of its own, since many templates may call one function.
+        2 function: bytes::Bytes,
         /// Identifies `function`; equal ids are equal bytes.
         3 function_id: Vec<u8>,
         /// The function's, class's or method's name.
@@ -129,10 +130,19 @@ pub mod flags {
 /// A frame.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Frame<'a> {
+    /// Templates that follow may name this function.
+    Function {
+        /// Its number on this connection.
+        number: u32,
+        /// [`Template::function`].
+        body: &'a [u8],
+    },
     /// Calls that follow may name this template.
     Template {
         /// Its number on this connection.
         number: u32,
+        /// The number of its function, which `body` leaves out; 0: `body` is whole.
+        function: u32,
         /// A [`Template`] in its wire form.
         body: &'a [u8],
     },
@@ -437,9 +447,15 @@ impl<'a> Frame<'a> {
     /// Appends the frame's body (the length in front is [`crate::frame::put`]'s).
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Template { number, body } => {
+            Self::Function { number, body } => {
+                out.push(21);
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(body);
+            }
+            Self::Template { number, function, body } => {
                 out.push(1);
                 out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(&function.to_le_bytes());
                 out.extend_from_slice(body);
             }
             Self::BeginLease { lease, grant, job } => {
@@ -557,11 +573,14 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The frame without its borrow, if it has none: all but templates, leases and calls.
+    /// The frame without its borrow, if it has none: all but functions, templates, leases and calls.
     #[must_use]
     pub fn into_owned(self) -> Option<Frame<'static>> {
         Some(match self {
-            Self::Template { .. } | Self::BeginLease { .. } | Self::Call { .. } => return None,
+            Self::Function { .. }
+            | Self::Template { .. }
+            | Self::BeginLease { .. }
+            | Self::Call { .. } => return None,
             Self::Reply { task, failed, retryable, leaving, items, returns } => {
                 Frame::Reply { task, failed, retryable, leaving, items, returns }
             }
@@ -590,7 +609,7 @@ impl<'a> Frame<'a> {
     pub fn get(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Reader::new(bytes);
         Ok(match r.u8()? {
-            1 => Self::Template { number: r.u32()?, body: r.rest() },
+            1 => Self::Template { number: r.u32()?, function: r.u32()?, body: r.rest() },
             2 => Self::BeginLease { lease: LeaseId(r.u64()?), grant: r.bytes()?, job: r.bytes()? },
             3 => Self::Call {
                 task: TaskId(r.array()?),
@@ -657,6 +676,7 @@ impl<'a> Frame<'a> {
             },
             20 => Self::Because { number: r.u64()?, text: r.str()?.to_owned() },
             18 => Self::BorrowsComplete { since: r.u64()? },
+            21 => Self::Function { number: r.u32()?, body: r.rest() },
             _ => return Err(Malformed),
         })
     }
@@ -698,7 +718,8 @@ mod tests {
         call.put(&mut args);
         assert_eq!(Args::get(&args), Ok(call));
         for frame in [
-            Frame::Template { number: 3, body: b"t" },
+            Frame::Function { number: 2, body: b"f" },
+            Frame::Template { number: 3, function: 2, body: b"t" },
             Frame::BeginLease { lease: LeaseId(5), grant: b"g", job: b"j" },
             Frame::Call {
                 task,

@@ -80,6 +80,7 @@ scalar!(i64, sint64);
 scalar!(f64, double);
 scalar!(String, string);
 scalar!(Vec<u8>, bytes);
+scalar!(bytes::Bytes, bytes);
 
 /// Lists of numbers, packed.
 macro_rules! packed {

@@ -16,9 +16,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::calls::Extra;
-use crate::worker::{RunningCall, devices};
-use crate::session::{self, Session};
 use crate::rows;
+use crate::session::{self, Session};
+use crate::worker::{RunningCall, devices};
 
 /// A call that runs here.
 pub(crate) struct Running {

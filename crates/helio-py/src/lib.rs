@@ -28,8 +28,8 @@ use pyo3::prelude::*;
 mod _heliostat {
     #[pymodule_export]
     use crate::calls::{
-        ActorHandleBase, ActorMethod, MethodSlot, TaskCaller, actor_pending_calls, create_actor,
-        expect, kill_actor, know_actor, new_actor_id,
+        ActorHandleBase, ActorMethod, Definition, MethodSlot, TaskCaller, actor_pending_calls,
+        create_actor, expect, kill_actor, know_actor, new_actor_id,
     };
     #[pymodule_export]
     use crate::codec::refs::{_restore_ref, _take_ref};
@@ -44,7 +44,7 @@ mod _heliostat {
     };
     #[pymodule_export]
     use crate::current::{
-        _set_call_variable, current, current_actor, current_actor_handle, Current,
+        _set_call_variable, Current, current, current_actor, current_actor_handle,
     };
     #[pymodule_export]
     use crate::generator::ObjectRefGenerator;

@@ -8,7 +8,7 @@ use helio_proto::frame;
 use helio_proto::node::{
     CancelLease, ClientToNode, ControlCall, FreeObject, Liveness, RequestLease, ReturnLease,
 };
-use helio_proto::peer::{Frame, Template, flags};
+use helio_proto::peer::{Frame, flags};
 use helio_types::{LeaseId, NodeId, WorkerAddress};
 
 use crate::api::Work;
@@ -214,12 +214,7 @@ impl State {
     ) {
         let Some(number) = self.peer(to) else { return };
         let Some(conn) = self.conns.get_mut(&number) else { return };
-        let template = conn.templates_sent.find(&spec.template).unwrap_or_else(|| {
-            let number = conn.templates_sent.add(&spec.template);
-            let body = helio_proto::encode::<Template>(&spec.template);
-            frame::put(&mut conn.output, |b| Frame::Template { number, body: &body }.put(b));
-            number
-        });
+        let template = conn.template(&spec.template);
         let call = Frame::Call {
             task: spec.id,
             template,

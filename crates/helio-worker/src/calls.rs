@@ -11,7 +11,7 @@ use crate::api::{Bytes, Lease, Payload};
 use crate::conn::Peer;
 use crate::inbox::{Input, Item, Waiting};
 use crate::state::State;
-use crate::templates::SENT_MAX;
+use crate::templates::{FUNCTIONS_MAX, Function, SENT_MAX};
 
 impl State {
     /// Reads what a connection has; an error is why it must be closed.
@@ -62,8 +62,11 @@ impl State {
         }
         let frame = Frame::get(bytes).map_err(|error| error.to_string())?;
         match frame {
-            Frame::Template { number: template, body } => {
-                self.template_came(number, template, body)
+            Frame::Function { number: function, body } => {
+                self.function_came(number, function, body)
+            }
+            Frame::Template { number: template, function, body } => {
+                self.template_came(number, template, function, body)
             }
             Frame::BeginLease { lease, grant, job } => {
                 let grant: LeaseGranted =
@@ -114,9 +117,34 @@ impl State {
         }
     }
 
-    fn template_came(&mut self, number: u64, template: u32, body: &[u8]) -> Result<(), String> {
-        let known = self.templates.find_or_read(body)?;
+    fn function_came(&mut self, number: u64, function: u32, body: &[u8]) -> Result<(), String> {
         let Some(conn) = self.conns.get_mut(&number) else { return Ok(()) };
+        let is_new = !conn.functions.contains_key(&function);
+        if is_new && conn.functions.len() >= FUNCTIONS_MAX {
+            return Err("too many functions".into());
+        }
+        conn.functions.insert(function, Function::copy_from_slice(body));
+        Ok(())
+    }
+
+    fn template_came(
+        &mut self,
+        number: u64,
+        template: u32,
+        function: u32,
+        body: &[u8],
+    ) -> Result<(), String> {
+        let Some(conn) = self.conns.get_mut(&number) else { return Ok(()) };
+        let function = match function {
+            0 => None,
+            _ => Some(
+                conn.functions
+                    .get(&function)
+                    .cloned()
+                    .ok_or("names a function that it did not send")?,
+            ),
+        };
+        let known = self.templates.find_or_read(body, function)?;
         let is_new = !conn.templates.contains_key(&template);
         if is_new && conn.templates.len() >= SENT_MAX {
             return Err("too many templates".into());

@@ -14,7 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
 use crate::api::Lease;
-use crate::templates::Sent;
+use crate::templates::{FUNCTIONS_MAX, Function, SENT_MAX, Sent};
 
 /// What is written at one go, and read at one go, in bytes.
 const CHUNK: usize = 64 << 10;
@@ -84,8 +84,11 @@ pub(crate) struct Conn {
     pub(crate) unanswered: usize,
     /// The other end sends what it has for us here: a later line of its own means that this one broke.
     pub(crate) speaks: bool,
+    /// Functions that the other end has, and those that it sent.
+    pub(crate) functions_sent: Sent<Function>,
+    pub(crate) functions: IdMap<u32, Function>,
     /// Templates that the other end has.
-    pub(crate) templates_sent: Sent,
+    pub(crate) templates_sent: Sent<Arc<Template>>,
     /// Templates that the other end sent.
     pub(crate) templates: IdMap<u32, Arc<Template>>,
     /// Leases under which the other end sends us tasks.
@@ -105,7 +108,9 @@ impl Conn {
             stuffed: false,
             unanswered: 0,
             speaks: false,
-            templates_sent: Sent::default(),
+            functions_sent: Sent::new(FUNCTIONS_MAX),
+            functions: IdMap::default(),
+            templates_sent: Sent::new(SENT_MAX),
             templates: IdMap::default(),
             leases: IdMap::default(),
         }

@@ -48,7 +48,7 @@ class _Definition:
     concurrency_groups: dict[str, int]
 
     @functools.cached_property
-    def data(self) -> bytes:
+    def data(self) -> _heliostat.Definition:
         """The pickled class, made at the first creation."""
         name = f"{self.cls.__module__}.{self.cls.__qualname__}"
         return checked_pickle(self.cls, "actor class", name)

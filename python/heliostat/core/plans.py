@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
-    from heliostat._heliostat import ActorID, ObjectRef, PlacementGroupID
+    from heliostat._heliostat import ActorID, Definition, ObjectRef, PlacementGroupID
 
 
 class Session(TypedDict):
@@ -47,7 +47,7 @@ class StrategyPlan(TypedDict, total=False):
 class TaskPlan(TypedDict, total=False):
     """What `prepare` of a :class:`TaskCaller` returns. Only `function` is required."""
 
-    function: bytes  # serialize.pickle_function(f)
+    function: Definition
     name: str  # display name (option `name`); default: the function's
     function_name: str  # module.qualname; default: name
     resources: Mapping[str, float]  # {"CPU": 1} unless said otherwise; zeros may be left out
@@ -64,7 +64,7 @@ class ActorPlan(TypedDict, total=False):
     """What :func:`create_actor` needs. `actor_id`, `cls`, `class_name` are required."""
 
     actor_id: ActorID  # new_actor_id()
-    cls: bytes  # serialize.pickle_function(the class)
+    cls: Definition
     class_name: str
     name: str
     namespace: str  # "": the session's

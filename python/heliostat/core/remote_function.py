@@ -128,13 +128,13 @@ class _Pickled:
         self.bounds = signature.bounds(parameters)
 
     @functools.cached_property
-    def data(self) -> bytes:
+    def data(self) -> _heliostat.Definition:
         """The pickled function, made at the first call."""
         return checked_pickle(self.function, "remote function", function_name(self.function))
 
 
-def checked_pickle(definition: Any, kind: str, name: str) -> bytes:
-    """A function or class as bytes; ``ValueError`` when it drags too much along."""
+def checked_pickle(definition: Any, kind: str, name: str) -> _heliostat.Definition:
+    """A function or class, pickled; ``ValueError`` when it drags too much along."""
     data = pickle_function(definition)
     if len(data) > FUNCTION_MAX_BYTES:
         raise ValueError(
@@ -152,7 +152,7 @@ def checked_pickle(definition: Any, kind: str, name: str) -> bytes:
             name,
             len(data) // MIB,
         )
-    return data
+    return _heliostat.Definition(data)
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -189,7 +189,8 @@ fn many_objects_leave_no_room_behind() {
 #[test]
 fn a_large_function_goes_with_its_last_call() {
     let mut play = Play::new();
-    let template = Template { name: "f".into(), function: vec![0; 1 << 20], ..Template::default() };
+    let template =
+        Template { name: "f".into(), function: vec![0; 1 << 20].into(), ..Template::default() };
     let template = Arc::new(template);
     play.submit(TaskSpec { template: template.clone(), ..call(1, 0, &[]) }, &["ask for lease 1"]);
     play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);

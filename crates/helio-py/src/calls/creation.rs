@@ -11,7 +11,6 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use super::extra::Extra;
 use super::plan::Plan;
-use super::task_caller::digest;
 use crate::codec::args::{Passed, pack};
 use crate::gil::{GilSite, detached};
 use crate::ids::ActorID;
@@ -71,8 +70,8 @@ pub(crate) fn create_actor<'py>(
 }
 
 fn template(plan: &Plan<'_, '_>, spec: &ActorSpec) -> PyResult<Template> {
-    let class = plan.need("cls")?;
-    let class = class.cast::<PyBytes>()?.as_bytes();
+    let class = plan.definition("cls")?;
+    let class = class.get();
     let mut extra = Extra {
         function_name: spec.class_name.clone(),
         capture_children: spec.strategy.capture_children,
@@ -84,8 +83,8 @@ fn template(plan: &Plan<'_, '_>, spec: &ActorSpec) -> PyResult<Template> {
     }
     Ok(Template {
         kind: CallKind::Constructor as u32,
-        function_id: digest(class),
-        function: class.to_vec(),
+        function_id: class.id.clone(),
+        function: class.pickle.clone(),
         name: spec.class_name.clone(),
         extra: extra.to_bytes(),
         ..Template::default()

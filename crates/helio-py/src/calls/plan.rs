@@ -6,6 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyTuple};
 
+use super::definition::Definition;
 use super::extra::Extra;
 use crate::codec::{self, Purpose};
 use crate::current;
@@ -26,6 +27,11 @@ impl<'py> Plan<'_, 'py> {
         T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
     {
         self.find(name)?.map_or(Ok(default), |value| value.extract())
+    }
+
+    /// The function or class that is called.
+    pub(super) fn definition(&self, name: &str) -> PyResult<Py<Definition>> {
+        Ok(self.need(name)?.cast_into::<Definition>()?.unbind())
     }
 
     /// An entry that has to be there.

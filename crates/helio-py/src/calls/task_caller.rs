@@ -8,7 +8,7 @@ use helio_types::ResourceSet;
 use helio_worker::Retry;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 
 use super::arity::Arity;
 use super::extra::Extra;
@@ -85,8 +85,8 @@ impl TaskCaller {
 
 impl Ready {
     fn of(plan: &Plan<'_, '_>, session: &Session, epoch: u32) -> PyResult<Self> {
-        let function = plan.need("function")?;
-        let function = function.cast::<PyBytes>()?.as_bytes();
+        let function = plan.definition("function")?;
+        let function = function.get();
         let name: String = plan.or("name", "function".to_owned())?;
         let returns = plan
             .find("num_returns")?
@@ -111,8 +111,8 @@ impl Ready {
         let max_calls: u32 = plan.or("max_calls", 0)?;
         let template = Template {
             kind: CallKind::Task as u32,
-            function_id: digest(function),
-            function: function.to_vec(),
+            function_id: function.id.clone(),
+            function: function.pickle.clone(),
             name: name.clone(),
             max_calls,
             is_generator: returns == Returns::Streaming,
@@ -131,9 +131,4 @@ impl Ready {
         let retry = Retry { max: plan.or("max_retries", 3)?, on_error };
         Ok(Self { epoch, template: Arc::new(template), class: Arc::new(class), returns, retry })
     }
-}
-
-/// Names a pickle by its content.
-pub(super) fn digest(pickle: &[u8]) -> Vec<u8> {
-    blake2b_simd::Params::new().hash_length(28).hash(pickle).as_bytes().to_vec()
 }

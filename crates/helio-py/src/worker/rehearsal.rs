@@ -33,7 +33,12 @@ pub(super) fn unless_work_comes(py: Python<'_>, session: &Session) -> PyResult<O
 }
 
 fn rehearse(py: Python<'_>, session: &Session) -> PyResult<()> {
-    let function = py.import("heliostat.core.rehearsal")?.getattr("serving")?.call0()?.extract()?;
+    let function = py
+        .import("heliostat.core.rehearsal")?
+        .getattr("serving")?
+        .call0()?
+        .extract::<Vec<u8>>()?
+        .into();
     let template = Template { kind: CallKind::Task as u32, function, ..Template::default() };
     devices::show(py, &[])?;
     // No arguments.

@@ -143,7 +143,7 @@ impl Process {
             None => {
                 let body = encode::<Template>(&spec.template);
                 let mut bytes = Vec::new();
-                Frame::Template { number: next, body: &body }.put(&mut bytes);
+                Frame::Template { number: next, function: 0, body: &body }.put(&mut bytes);
                 core.send(link, me, bytes);
                 conn.templates_sent.insert(key, (next, spec.template.clone()));
                 next

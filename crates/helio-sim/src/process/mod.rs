@@ -412,7 +412,7 @@ impl Process {
             return core.violation("WIRE-1: a peer's frame cannot be read".to_owned());
         };
         match frame {
-            Frame::Template { number, body } => {
+            Frame::Template { number, body, .. } => {
                 if let (Some(conn), Ok(template)) =
                     (self.conns.get_mut(&link), decode::<Template>(body))
                 {
