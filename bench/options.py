@@ -66,7 +66,8 @@ class Odd:
         raise ValueError("no")
 
     def items(self, n):
-        yield from range(n)
+        for i in range(n):  # Ray cannot take `yield from range(n)`
+            yield i
 
 
 class AsyncOdd:
@@ -295,6 +296,10 @@ def own_serializer():
     return lambda: core.ray.get(core.ray.put(Own(1)))
 
 
+def texts(n):
+    return [f"text {i}" for i in range(n)]
+
+
 def polled(n):
     refs = puts(n)
     return lambda: core.ray.wait(refs, num_returns=n, timeout=0)
@@ -362,6 +367,8 @@ Row("actors", "Queue put and get", 100, lambda: queue(100))
 Row("actors", "Queue by thousands", 1, lambda: queue_batch(1000))
 Row("objects", "put 1 MB", 1, lambda: functools.partial(core.ray.put, ones(1)))
 Row("objects", "put and get 1 MB", 1, lambda: sync(core.ray.put, ones(1)))
+Row("objects", "put and get 100k texts", 1, lambda: sync(core.ray.put, texts(100_000)))
+Row("objects", "put and get a small dict", 1, lambda: sync(core.ray.put, {"loss": 0.5, "step": 3}))
 Row("objects", "serializer of one's own", 1, own_serializer)
 Row("objects", "wait for 1000 that are there", 1, lambda: polled(1000))
 Row("util", "as_completed", 1000, lambda: as_they_come(task(), 1000))

@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import cloudpickle
@@ -19,7 +20,7 @@ from heliostat.core.serialize import deregister_serializer, register_serializer
 
 pytestmark = pytest.mark.heliostat_only("the codec is Heliostat's own")
 
-PICKLE, PICKLE_BUFFERS, NDARRAY, WITH_REFS = 7, 8, 9, 11
+PICKLE, PICKLE_BUFFERS, NDARRAY, WITH_REFS, TREE = 7, 8, 9, 11, 13
 SYSTEM_ERROR, THROUGH = 0xE0, 0xE1
 
 
@@ -78,7 +79,7 @@ def test_small_plain_values_have_short_forms() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        [],
+        {1},
         [1, [2, (3, {4: {5}})]],
         OrderedDict(a=1),
         Point(1, Point(2)),
@@ -99,6 +100,101 @@ def test_everything_else_is_pickled(value: Any) -> None:
     found = deserialize(data)
     assert found == value
     assert type(found) is type(value)
+
+
+def random_tree(random: Random, depth: int = 0) -> Any:
+    texts = ["", "key", "é", "\u2600" * 90, "x" * 300]
+    leaves = [
+        *(
+            None,
+            True,
+            False,
+            0,
+            255,
+            256,
+            -1,
+            2**31,
+            -(2**31) - 1,
+            2**63 - 1,
+            0.5,
+            b"",
+            b"b" * 9000,
+        ),
+        *texts,
+        "".join(random.choices("abc", k=random.randrange(5))),
+    ]
+    kind = random.randrange(10) if depth < 6 else 9
+    if kind > 5:
+        return random.choice(leaves)
+    items = [random_tree(random, depth + 1) for _ in range(random.randrange(8))]
+    if kind > 3:
+        return {random.choice([*texts, n, (n, "x"), n * 0.5]): item for n, item in enumerate(items)}
+    return tuple(items) if kind > 1 else items
+
+
+def same(found: Any, value: Any) -> bool:
+    """Equal, and of the same types all the way down, and dictionaries in the same order."""
+    if type(found) is not type(value) or found != value:
+        return False
+    if isinstance(value, dict):
+        found, value = [*found.items()], [*value.items()]
+    return not isinstance(value, list | tuple) or all(map(same, found, value))
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_containers_of_plain_values_come_back_as_they_were(seed: int) -> None:
+    value = [random_tree(Random(seed))]
+    data = serialize(value)
+    assert data[0] == TREE
+    assert same(deserialize(data), value)
+
+
+def test_a_text_that_comes_again_is_written_once() -> None:
+    # More texts than there are places for: some push others out.
+    texts = [f"label {n}" for n in range(2000)]
+    value = [{"a long key of a row": n, "label": texts[n % 2000]} for n in range(6000)]
+    data = serialize(value)
+    found = deserialize(data)
+    assert found == value
+    assert data.count(b"a long key of a row") < 20
+    keys = {id(key) for row in found for key in row}
+    assert len(keys) < 100
+
+
+def test_containers_that_come_again_stay_one() -> None:
+    shared: list[Any] = [1]
+    row = (1, [2])
+    for value in ([shared, shared], {"a": shared, "b": (shared,)}, [row, row]):
+        assert serialize(value)[0] == PICKLE
+    found = back([shared, shared])
+    assert found[0] is found[1]
+    shared.append(shared)
+    found = back(shared)
+    assert found[1] is found
+    itself: dict[str, Any] = {}
+    itself["itself"] = itself
+    assert back(itself)["itself"]["itself"]["itself"] is not None
+    assert serialize([(), (), []])[0] == TREE  # there is one empty tuple for all
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[2**63], ["lone \ud800 surrogate"], [Text("kept")], {Text("k"): 1}, [[True, {1}]], [1, 2j]],
+    ids=repr,
+)
+def test_containers_with_anything_else_are_pickled(value: Any) -> None:
+    assert serialize(value)[0] == PICKLE
+    assert same(back(value), value)
+
+
+def test_containers_are_read_as_deep_as_they_are_written() -> None:
+    value: list[Any] = []
+    for _ in range(200):
+        value = [value]
+    assert back(value) == value
+    deepest = bytes([TREE]) + b"\x0c\x01\x00\x00\x00" * 100_000
+    with pytest.raises(ValueError, match="damaged"):
+        deserialize(deepest)
 
 
 def test_no_document_looks_like_an_error_of_the_system() -> None:
@@ -276,13 +372,27 @@ def test_references_pickled_by_somebody_else() -> None:
 
 
 def test_damaged_bytes_are_refused() -> None:
-    values = [1, "text", b"bytes", [1, 2], np.arange(100), [np.arange(100)], [ObjectRef.nil()]]
+    tree = [1, -1, 2**40, 0.5, "a", "b" * 300, b"c", {"k": "k", (1,): None}, ["k", True]]
+    values = [
+        1,
+        "text",
+        b"bytes",
+        tree,
+        [1, 2],
+        [Point(1)],
+        np.arange(100),
+        [np.arange(100)],
+        [ObjectRef.nil()],
+    ]
     for data in map(serialize, values):
         for n in range(min(len(data), 300)):
             with pytest.raises(Exception):  # noqa: B017 - the unpickler's own errors among them
                 deserialize(data[:n])
     with pytest.raises(ValueError, match="damaged"):
         deserialize(b"\x7f")
+    for kind in range(256):
+        with pytest.raises((ValueError, TypeError)):  # a list cannot be a key
+            deserialize(bytes([TREE, 14, 9, 0, 0, 0, kind]) + b"\xff" * 9)
     with pytest.raises(ValueError, match="damaged"):
         deserialize(bytes([NDARRAY]) + b"C\x03<f8\x01" + b"\xff" * 8)
 

@@ -12,7 +12,7 @@ use super::read::{Cursor, damaged};
 use super::refs::{self, Collected};
 use super::sink::Sink;
 use super::source::Source;
-use super::write::{Purpose, Ready, native, ready};
+use super::write::{Purpose, Ready, plain, ready};
 use super::{put, tag};
 use crate::errors;
 use crate::gil::GilSite;
@@ -92,9 +92,10 @@ struct Values<'a> {
 impl Values<'_> {
     fn pack(&mut self, arg: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = arg.py();
-        if let Some(native) = native(arg) {
-            native.write(py, self.sink);
-        } else if let Ok(reference) = arg.cast_exact::<ObjectRef>() {
+        if plain(arg, self.sink) {
+            return Ok(());
+        }
+        if let Ok(reference) = arg.cast_exact::<ObjectRef>() {
             self.sink.u8(tag::DEPENDENCY);
             self.deps.push(reference.get().known(self.session)?);
         } else {

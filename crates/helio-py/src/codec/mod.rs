@@ -13,6 +13,7 @@
 //! | 10 | an argument that is a reference: the next dependency (in arguments only) | |
 //! | 11 | a document with references inside | a value; then their table, see [`refs`]; the last 8 bytes say where it begins |
 //! | 12 | a `list` of nothing but references | `u32` the first's position in that table, `u32` how many follow one another there |
+//! | 13 | a `list`, `tuple` or `dict` of plain values | see [`tree`] |
 //!
 //! Exact built-in types only take the short forms; what inherits from them is pickled. All numbers are
 //! little-endian. Reading is zero-copy: buffers are read-only views that keep the bytes alive.
@@ -25,6 +26,7 @@ mod read;
 pub(crate) mod refs;
 mod sink;
 mod source;
+mod tree;
 mod view;
 mod write;
 
@@ -62,6 +64,7 @@ mod tag {
     pub(super) const DEPENDENCY: u8 = 10;
     pub(super) const WITH_REFS: u8 = 11;
     pub(super) const REFS: u8 = 12;
+    pub(super) const TREE: u8 = 13;
 }
 
 /// Where buffers begin: a multiple of this from the document's begin.

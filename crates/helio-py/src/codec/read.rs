@@ -6,7 +6,7 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 
 use super::source::Source;
 use super::view::View;
-use super::{ALIGNMENT, ndarray, pickle, refs, tag};
+use super::{ALIGNMENT, ndarray, pickle, refs, tag, tree};
 
 /// Smaller pickles are copied for the unpickler, which is quicker than a view.
 const VIEW_MIN: usize = 1 << 10;
@@ -126,6 +126,12 @@ impl<'a> Cursor<'a> {
             tag::REFS => {
                 let (begin, n) = (self.u32()? as usize, self.u32()? as usize);
                 refs::taken(py, begin, n).ok_or_else(damaged)??.into_any()
+            }
+            tag::TREE => {
+                let rest = self.source.get(self.at..).ok_or_else(damaged)?;
+                let (value, taken) = tree::read(py, rest)?;
+                self.at += taken;
+                value
             }
             _ => return Err(damaged()),
         })

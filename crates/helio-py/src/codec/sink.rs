@@ -6,6 +6,7 @@ use pyo3::types::PyBytes;
 
 use super::ALIGNMENT;
 use super::exported::Exported;
+use super::{tag, tree};
 
 /// Larger parts are remembered instead of copied.
 const COPY_MAX: usize = 4 << 10;
@@ -99,6 +100,17 @@ impl Sink {
     /// The first byte, to be corrected later.
     pub(super) fn first(&mut self) -> &mut u8 {
         &mut self.head[0]
+    }
+
+    /// A container of plain values; nothing if it is none.
+    pub(super) fn tree(&mut self, value: &Bound<'_, PyAny>) -> Option<()> {
+        let begin = self.head.len();
+        self.head.push(tag::TREE);
+        let written = tree::write(value, &mut self.head);
+        if written.is_none() {
+            self.head.truncate(begin);
+        }
+        written
     }
 
     pub(super) fn align(&mut self) {

@@ -9,7 +9,7 @@ use super::ndarray;
 use super::pickle::{self, Pickled};
 use super::refs::{self, Collected};
 use super::sink::{Held, Sink};
-use super::tag;
+use super::{tag, tree};
 use crate::object_ref::ObjectRef;
 
 /// What is being encoded, for the message when it cannot be.
@@ -45,7 +45,7 @@ pub(super) enum Ready<'py> {
 }
 
 /// What has a short form of its own.
-pub(super) enum Native<'py> {
+enum Native<'py> {
     Plain(u8),
     Int(i64),
     Float(f64),
@@ -57,8 +57,7 @@ pub(super) enum Native<'py> {
 pub(crate) fn encode(value: &Bound<'_, PyAny>, purpose: Purpose<'_>) -> PyResult<Encoded> {
     let py = value.py();
     let mut sink = Sink::default();
-    if let Some(native) = native(value) {
-        native.write(py, &mut sink);
+    if plain(value, &mut sink) {
         return Ok(Encoded { sink, refs: Vec::new() });
     }
     let (ready, refs) = refs::collecting(|collected| ready(value, collected, purpose));
@@ -71,6 +70,15 @@ pub(crate) fn encode(value: &Bound<'_, PyAny>, purpose: Purpose<'_>) -> PyResult
         refs::write_table(py, &mut sink, &refs);
     }
     Ok(Encoded { sink, refs })
+}
+
+/// Writes a plain value, or a container of plain values; whether it is one.
+pub(super) fn plain(value: &Bound<'_, PyAny>, sink: &mut Sink) -> bool {
+    if let Some(native) = native(value) {
+        native.write(value.py(), sink);
+        return true;
+    }
+    tree::is_container(value) && sink.tree(value).is_some()
 }
 
 /// Turns a value that has no short form into what can be written.
@@ -103,7 +111,7 @@ fn list_of_refs<'py>(value: &Bound<'py, PyAny>, collected: &Collected) -> Option
 }
 
 /// The short form of exact built-in values.
-pub(super) fn native<'py>(value: &Bound<'py, PyAny>) -> Option<Native<'py>> {
+fn native<'py>(value: &Bound<'py, PyAny>) -> Option<Native<'py>> {
     let object = value.as_ptr();
     // SAFETY: the object is alive; the calls only look at its type, or at its value once the type is
     // known to be the exact one.
@@ -139,7 +147,7 @@ pub(super) fn native<'py>(value: &Bound<'py, PyAny>) -> Option<Native<'py>> {
 }
 
 impl Native<'_> {
-    pub(super) fn write(self, py: Python<'_>, sink: &mut Sink) {
+    fn write(self, py: Python<'_>, sink: &mut Sink) {
         match self {
             Self::Plain(tag) => sink.u8(tag),
             Self::Int(number) => sink.tagged(tag::INT, number as u64),
