@@ -145,6 +145,65 @@ def test_a_closed_pool_ends_what_it_was_given() -> None:
         other.join()
 
 
+def test_a_process_is_replaced_after_so_many_chunks() -> None:
+    with Pool(1, maxtasksperchild=2) as pool:
+        pids = pool.map(process, range(6), chunksize=1)
+        assert [pids[0], pids[2], pids[4]] == [pids[1], pids[3], pids[5]]
+        assert len(set(pids)) == 3
+    pool.join()
+    with Pool(2) as pool:
+        assert len(set(pool.map(process, range(12), chunksize=1))) == 2, "without it they stay"
+
+
+@pytest.mark.heliostat_only("Ray takes any number")
+def test_a_bound_of_no_chunks_is_refused() -> None:
+    with pytest.raises(ValueError, match="maxtasksperchild"):
+        Pool(1, maxtasksperchild=0)
+
+
+def test_an_initializer_that_fails_fails_the_pool() -> None:
+    def prepare() -> None:
+        raise OSError("no licence")
+
+    def run() -> None:
+        with Pool(1, initializer=prepare) as pool:
+            pool.map(double, [1])
+
+    with pytest.raises(ray.exceptions.RayActorError, match="no licence"):
+        run()
+
+
+def test_what_cannot_be_pickled_is_refused(pool: Any) -> None:
+    import threading
+
+    lock = threading.Lock()
+    with pytest.raises(TypeError, match=r"pickle|serial"):
+        pool.apply(double, (lock,))
+    with pytest.raises(TypeError, match=r"pickle|serial"):
+        pool.apply(lambda: threading.Lock())
+    assert pool.apply(double, (2,)) == 4, "the pool goes on"
+
+
+def test_what_an_iterable_raises_reaches_the_caller(pool: Any) -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise KeyError("no more")
+
+    with pytest.raises(KeyError, match="no more"):
+        pool.map(double, items())
+
+
+def test_terminate_ends_what_runs() -> None:
+    pool = Pool(1)
+    slow = pool.apply_async(nap, (60.0,))
+    began = time.monotonic()
+    pool.terminate()
+    pool.join()
+    with pytest.raises(ray.exceptions.RayActorError):
+        slow.get(timeout=30)
+    assert time.monotonic() - began < 40
+
+
 @pytest.mark.contract("F14.03")
 def test_joblib_runs_on_the_cluster() -> None:
     joblib = pytest.importorskip("joblib", reason="joblib is an optional library")

@@ -115,7 +115,8 @@ def _unwrap(result: Any) -> Any:
 class Pool:
     """A pool of processes on the cluster.
 
-    ``processes`` defaults to the CPUs of the cluster; ``ray_remote_args`` are options of the actors.
+    ``processes`` defaults to the CPUs of the cluster; ``ray_remote_args`` are options of the actors. A
+    process that was sent ``maxtasksperchild`` chunks is replaced by a fresh one.
     """
 
     def __init__(
@@ -138,16 +139,25 @@ class Pool:
             processes = int(heliostat.cluster_resources().get("CPU", 0))
         if processes <= 0:
             raise ValueError("Processes in the pool must be >0.")
+        if maxtasksperchild is not None and maxtasksperchild < 1:
+            raise ValueError("maxtasksperchild must be at least 1, or None for no bound.")
         worker = heliostat.remote(_Worker).options(**(ray_remote_args or {}))
-        made = [worker.remote(initializer, tuple(initargs or ())) for _ in range(processes)]
-        self._actors: list[Any] = made
-        self._turns = itertools.cycle(made)
-        heliostat.get([actor.ping.remote() for actor in made])
+        self._make: Callable[[], Any] = lambda: worker.remote(initializer, tuple(initargs or ()))
+        self._max_chunks = maxtasksperchild
+        # Chunks that each actor was sent, for those that may run only so many.
+        self._sent: list[int] = [0] * processes
+        self._actors: list[Any] = [self._make() for _ in range(processes)]
+        self._turns = itertools.cycle(range(processes))
+        self._ending: list[Any] = []
+        heliostat.get([actor.ping.remote() for actor in self._actors])
 
     # --- one call ---
 
     def apply(
-        self, func: Function, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Function,
+        args: Iterable[Any] | None = None,
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Call it and wait."""
         return self.apply_async(func, args, kwargs).get()
@@ -155,14 +165,14 @@ class Pool:
     def apply_async(
         self,
         func: Function,
-        args: Iterable[Any] = (),
+        args: Iterable[Any] | None = None,
         kwargs: dict[str, Any] | None = None,
         callback: Function | None = None,
         error_callback: Function | None = None,
     ) -> AsyncResult:
         """Call it; the callbacks get what comes of it."""
         self._check()
-        chunk = self._send(func, [(tuple(args), dict(kwargs or {}))])
+        chunk = self._send(func, [(tuple(args or ()), dict(kwargs or {}))])
         return AsyncResult([chunk], callback, error_callback, single=True)
 
     # --- many ---
@@ -246,7 +256,19 @@ class Pool:
         return [self._send(func, calls[i : i + size]) for i in range(0, len(calls), size)]
 
     def _send(self, func: Function, calls: list[Call]) -> Any:
-        return next(self._turns).run.remote(func, calls)
+        turn = next(self._turns)
+        chunk = self._actors[turn].run.remote(func, calls)
+        self._sent[turn] += 1
+        if self._sent[turn] == self._max_chunks:
+            self._replace(turn)
+        return chunk
+
+    def _replace(self, turn: int) -> None:
+        """Another process takes its place; it ends when it has run what it was sent."""
+        old = self._actors[turn]
+        old.__ray_terminate__.remote()
+        self._ending.append(old)
+        self._actors[turn], self._sent[turn] = self._make(), 0
 
     # --- the end ---
 
@@ -263,14 +285,14 @@ class Pool:
     def terminate(self) -> None:
         """End at once."""
         self._closed = True
-        for actor in self._actors:
+        for actor in [*self._actors, *self._ending]:
             heliostat.kill(actor)
 
     def join(self) -> None:
         """After :meth:`close` or :meth:`terminate`: until the processes have ended."""
         if not self._closed:
             raise ValueError("Pool is still running")
-        for actor in self._actors:
+        for actor in [*self._actors, *self._ending]:
             try:
                 heliostat.get(actor.ping.remote())
             except heliostat.exceptions.RayActorError:
