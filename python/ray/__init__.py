@@ -26,7 +26,16 @@ __all__ = heliostat.__all__
 _OWN = {"__version__": ("heliostat.core.version", "RAY_VERSION")}
 
 # Parts of Ray that are gone from Ray itself: importing them says so.
-_GONE = {"workflow": "The experimental Ray Workflows library was deprecated and has been removed."}
+_GONE: dict[str, Exception] = {
+    "workflow": RuntimeError(
+        "The experimental Ray Workflows library was deprecated and has been removed."
+    ),
+    "util.sgd": DeprecationWarning("ray.util.sgd is gone: ray.train takes its place."),
+    **{
+        f"util.{name}": DeprecationWarning(f"ray.util.{name} is gone: ray.train takes its place.")
+        for name in ("horovod", "lightgbm", "xgboost")
+    },
+}
 
 
 class _Alias:
@@ -42,7 +51,7 @@ class _Alias:
             return None
         part = name[len(_THEIRS) + 1 :]
         if part in _GONE:
-            raise RuntimeError(_GONE[part])
+            raise _GONE[part]
         ours = f"{_OURS}.{part}"
         if importlib.util.find_spec(ours) is None:
             raise ModuleNotFoundError(

@@ -36,6 +36,15 @@ class LoggingConfig:
             if name not in _KNOWN:
                 raise ValueError(f"Unknown python logging standard attribute: {name}")
 
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> LoggingConfig:
+        """From what :meth:`to_dict` gave."""
+        return cls(**d)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields."""
+        return dataclasses.asdict(self)
+
     def apply(self) -> None:
         """To the root logger of this process."""
         handler = _ToStderr()

@@ -1,0 +1,7 @@
+"""Where Ray has DAGNode."""
+
+from __future__ import annotations
+
+from heliostat.core.graph import DAGNode
+
+__all__ = ["DAGNode"]

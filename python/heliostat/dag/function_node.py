@@ -1,0 +1,7 @@
+"""Where Ray has FunctionNode."""
+
+from __future__ import annotations
+
+from heliostat.core.graph import FunctionNode
+
+__all__ = ["FunctionNode"]

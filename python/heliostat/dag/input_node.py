@@ -1,0 +1,7 @@
+"""Where Ray has DAGInputData, InputAttributeNode, InputNode."""
+
+from __future__ import annotations
+
+from heliostat.core.graph import DAGInputData, InputAttributeNode, InputNode
+
+__all__ = ["DAGInputData", "InputAttributeNode", "InputNode"]

@@ -1,0 +1,7 @@
+"""Where Ray has MultiOutputNode."""
+
+from __future__ import annotations
+
+from heliostat.core.graph import MultiOutputNode
+
+__all__ = ["MultiOutputNode"]
