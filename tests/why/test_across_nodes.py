@@ -14,6 +14,7 @@ import ray
 from harness import wait_until
 from ray.cluster_utils import Cluster
 from ray.util import state
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from shared import cluster as shared
 
 pytestmark = pytest.mark.heliostat_only("Ray cannot say what something waits for")
@@ -26,7 +27,7 @@ def two() -> Iterator[Any]:
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     far = nodes.add_node(num_cpus=1, resources={"far": 1})
     ray.init(address=nodes.address)
-    yield far
+    yield nodes, far
     ray.shutdown()
     nodes.shutdown()
 
@@ -95,3 +96,43 @@ def test_each_node_has_measurements_of_its_own(two: Any) -> None:
     ports = {(node["NodeManagerAddress"], node["MetricsExportPort"]) for node in ray.nodes()}
     assert len(ports) == 2
     assert all(port > 0 for _, port in ports)
+
+
+def test_what_was_on_a_node_that_is_gone_says_so(two: Any, tmp_path: Path) -> None:
+    nodes, _ = two
+    third = nodes.add_node(num_cpus=1, resources={"third": 1})
+    go = tmp_path / "go"
+
+    @ray.remote(num_cpus=0)
+    def zeros(mark: str) -> Any:
+        import numpy
+
+        if os.path.exists(mark):
+            while not go.exists():
+                time.sleep(0.01)
+        Path(mark).touch()
+        return numpy.zeros(1 << 20)
+
+    @ray.remote(num_cpus=0)
+    def total(value: Any) -> float:
+        return float(value.sum())
+
+    far = Far.options(num_cpus=0, resources={"third": 1}).remote()
+    ray.wait([far.big.remote()], fetch_local=False)
+    soft = NodeAffinitySchedulingStrategy(_id_of("third"), soft=True)
+    made = zeros.options(scheduling_strategy=soft).remote(str(tmp_path / "mark"))
+    of_actor = far.big.remote()
+    ray.wait([made, of_actor], num_returns=2, fetch_local=False)
+    says(made, "brought to this node when somebody here reads it")
+    nodes.remove_node(third)
+    says(far, "^Far is dead. The node it ran on, .* is gone")
+    says(of_actor, "That node is gone: .* ObjectLostError")
+    user = total.remote(made)
+    says(user, "total waits for its argument .* which zeros makes", "was lost and is made again")
+    go.touch()
+    assert ray.get(user) == 0.0
+
+
+def _id_of(resource: str) -> str:
+    (found,) = [n["NodeID"] for n in ray.nodes() if n["Alive"] and resource in n["Resources"]]
+    return str(found)

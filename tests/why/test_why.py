@@ -107,8 +107,16 @@ def test_a_task_that_waits_for_a_worker_names_the_resource(tmp_path: Path) -> No
     for holder in holders:
         says(holder, "running there")
     queued = [echo.remote(n) for n in range(3)]
-    says(queued[0], "^echo waits for a worker", "0 of 2 CPU free and 1 CPU is needed")
+    says(
+        queued[0],
+        "^echo waits for a worker; 2 workers of its kind are busy with until",
+        "0 of 2 CPU free and 1 CPU is needed",
+        rf"CPU is held by 2 workers with calls of the driver \(pid {os.getpid()}\)",
+    )
     says(queued[2], "2 calls of its kind come first")
+    other = echo.options(num_cpus=1.5).remote(0)
+    says(other, "1.5 CPU is needed", "This process has until running")
+    ray.cancel(other)
     go.touch()
     assert ray.get(queued) == [0, 1, 2]
 
@@ -152,7 +160,7 @@ def test_a_retried_task_says_which_attempt_failed_and_how(tmp_path: Path) -> Non
     ref = mortal.remote()
     (first,) = wait_until(lambda: list(tmp_path.glob("pid*")))
     os.kill(int(first.name[3:]), signal.SIGKILL)
-    says(ref, "running there", r"Attempt 1 ended: .*SIGKILL")
+    says(ref, "running there", r"Attempt 1 of 3 ended: .*SIGKILL")
     (tmp_path / "go").touch()
     ray.get(ref)
 
@@ -249,7 +257,8 @@ def test_what_is_over_says_how() -> None:
     ref = fails.remote()
     with pytest.raises(ValueError, match="no"):
         ray.get(ref)
-    assert "reading it raises" in why(ref)
+    assert why(ref) == "It is ready, and reading it raises: ValueError: no."
+    assert why(echo.remote(ref)) == why(ref), "what an argument raised"
     big = ray.put(b"x" * 200_000)
     assert "in the object store of node" in why(big)
 
@@ -298,3 +307,212 @@ def test_a_placement_group_and_what_waits_for_it_name_the_resource() -> None:
     ray.get(placed.ready())
     assert why(placed) == "The placement group is CREATED."
     ray.util.remove_placement_group(placed)
+
+
+def test_what_an_actor_holds_is_named_by_its_class_and_name() -> None:
+    holder = Actor.options(num_cpus=2, name="greedy one").remote()
+    pid = ray.get(holder.pid.remote())
+    queued = echo.remote(1)
+    says(queued, rf'CPU is held by actor Actor "greedy one" \(pid {pid}\)')
+    waiting = Actor.options(num_cpus=1).remote()
+    says(waiting, "^Actor is not there yet: node .* has 0 of 2 CPU free")
+    ray.kill(holder)
+    assert ray.get(queued) == 1
+
+
+def test_what_a_placement_group_holds_is_named() -> None:
+    group = ray.util.placement_group([{"CPU": 2}], name="all of it")
+    ray.get(group.ready())
+    queued = echo.remote(1)
+    says(queued, f"CPU is held by bundle 0 of placement group {group.id.hex()}")
+    assert why(group) == 'The placement group "all of it" is CREATED.'
+    ray.util.remove_placement_group(group)
+    assert ray.get(queued) == 1
+
+
+def test_an_actor_that_waits_names_the_calls_in_its_way(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    holders = [until.options(num_cpus=1, name=f"crunch-{n}").remote(str(go)) for n in range(2)]
+    for holder in holders:
+        says(holder, "running there")
+    actor = Actor.options(num_cpus=1).remote()
+    says(actor, "waiting for other work to end", "This process has crunch-0, crunch-1 running")
+    says(actor.pid.remote(), r"^Actor\.pid waits for its actor", "crunch-0")
+    go.touch()
+    ray.get(holders)
+
+
+def test_a_constructor_that_runs_says_since_when_and_where(tmp_path: Path) -> None:
+    @ray.remote(num_cpus=0)
+    class Slow:
+        def __init__(self, path: str) -> None:
+            (Path(path) / f"pid{os.getpid()}").touch()
+            while not (Path(path) / "go").exists():
+                time.sleep(0.01)
+
+        def get(self) -> int:
+            return 1
+
+    slow = Slow.remote(str(tmp_path))
+    (begun,) = wait_until(lambda: list(tmp_path.glob("pid*")))
+    begun_there = rf"constructor was begun .* ago and has not returned \(pid {begun.name[3:]}\)"
+    says(slow, "^Slow is not there yet", begun_there)
+    call = slow.get.remote()
+    says(call, r"^Slow\.get waits for its actor", begun_there)
+    (tmp_path / "go").touch()
+    assert ray.get(call) == 1
+    says(slow, "^Slow is alive")
+
+
+def test_an_actor_that_is_restarted_says_what_ended_it(tmp_path: Path) -> None:
+    @ray.remote(num_cpus=0, max_restarts=1)
+    class Phoenix:
+        def __init__(self, path: str) -> None:
+            again = (Path(path) / "first").exists()
+            (Path(path) / "first").touch()
+            while again and not (Path(path) / "go").exists():
+                time.sleep(0.01)
+
+        def pid(self) -> int:
+            return os.getpid()
+
+    phoenix = Phoenix.remote(str(tmp_path))
+    os.kill(ray.get(phoenix.pid.remote()), signal.SIGKILL)
+    says(phoenix, "Its last process ended: .*SIGKILL", "Phoenix is being restarted", "constructor")
+    (tmp_path / "go").touch()
+    assert ray.get(phoenix.pid.remote())
+
+
+def test_a_full_concurrency_group_is_named(tmp_path: Path) -> None:
+    @ray.remote(num_cpus=0, concurrency_groups={"io": 1})
+    class Grouped:
+        @ray.method(concurrency_group="io")
+        def wait(self, path: str) -> None:
+            while not os.path.exists(path):
+                time.sleep(0.01)
+
+        def free(self) -> int:
+            return 1
+
+    go = str(tmp_path / "go")
+    actor = Grouped.remote()
+    first, second, third = (actor.wait.remote(go) for _ in range(3))
+    assert ray.get(actor.free.remote()) == 1
+    says(first, "has been running there")
+    says(second, 'the only place of the concurrency group "io" is taken, Grouped.wait for')
+    assert "running there" not in why(second)
+    says(third, "1 call comes before it")
+    Path(go).touch()
+    ray.get([first, second, third])
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_actor_with_all_its_places_taken_says_so(tmp_path: Path, is_async: bool) -> None:
+    @ray.remote(num_cpus=0, max_concurrency=2)
+    class Threaded:
+        def wait(self, path: str) -> None:
+            while not os.path.exists(path):
+                time.sleep(0.01)
+
+    @ray.remote(num_cpus=0, max_concurrency=2)
+    class Async:
+        async def wait(self, path: str) -> None:
+            import asyncio
+
+            while not os.path.exists(path):
+                await asyncio.sleep(0.01)
+
+    go = str(tmp_path / "go")
+    cls: Any = Async if is_async else Threaded
+    actor = cls.remote()
+    first, second, third = (actor.wait.remote(go) for _ in range(3))
+    says(second, "has been running there")
+    says(third, rf"all 2 places are taken, {'Async' if is_async else 'Threaded'}\.wait for")
+    Path(go).touch()
+    ray.get([first, second, third])
+
+
+def test_a_group_that_is_too_large_for_the_cluster_says_how_much_there_is() -> None:
+    group = ray.util.placement_group([{"CPU": 1}, {"CPU": 2}], strategy="SPREAD", name="pair")
+    says(group, "its 2 bundles need 3 CPU together, and all nodes together have 2")
+    ray.util.remove_placement_group(group)
+
+
+def test_what_is_tried_again_counts_its_attempts() -> None:
+    @ray.remote(max_retries=2, retry_exceptions=True)
+    def flaky() -> None:
+        raise KeyError("absent")
+
+    ref = flaky.remote()
+    with pytest.raises(KeyError):
+        ray.get(ref)
+    assert why(ref) == (
+        "It is ready, and reading it raises: KeyError: 'absent'. It was tried 3 times."
+    )
+
+
+def test_a_retry_says_what_the_last_attempt_raised(tmp_path: Path) -> None:
+    @ray.remote(max_retries=4, retry_exceptions=True)
+    def second_time() -> None:
+        if not (tmp_path / "begun").exists():
+            (tmp_path / "begun").touch()
+            raise KeyError("absent")
+        while not (tmp_path / "go").exists():
+            time.sleep(0.01)
+
+    ref = second_time.remote()
+    says(ref, "running there", r"Attempt 1 of 5 ended: it raised KeyError: 'absent'")
+    (tmp_path / "go").touch()
+    ray.get(ref)
+
+
+def test_an_environment_that_is_made_is_named() -> None:
+    ref = echo.options(num_cpus=0, runtime_env={"pip": ["no-such-package-at-all"]}).remote(1)
+    says(ref, "is starting a worker process for echo, for which its runtime_env is made first .pip")
+    ray.cancel(ref)
+
+
+def test_labels_and_nodes_that_are_not_there_are_named_with_what_to_do() -> None:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    labelled = echo.options(label_selector={"zone": "eu"}).remote(1)
+    says(labelled, "(?i)no node has the labels zone=eu: ask for others, or start a node with them")
+    ray.cancel(labelled)
+    lost = NodeAffinitySchedulingStrategy("ab" * 28, soft=False)
+    bound = echo.options(scheduling_strategy=lost).remote(1)
+    says(bound, "is not in the cluster any more, or never was: name another node, or use soft=True")
+
+
+def test_an_actor_of_another_namespace_is_found_by_the_error() -> None:
+    kept = Actor.options(name="elsewhere", namespace="other space").remote()
+    ray.get(kept.pid.remote())
+    with pytest.raises(ValueError, match="There is one in the namespace 'other space'"):
+        ray.get_actor("elsewhere")
+    with pytest.raises(ValueError, match="No namespace has an actor of that name"):
+        ray.get_actor("nowhere")
+    ray.kill(kept)
+
+
+def test_from_inside_a_task(tmp_path: Path) -> None:
+    @ray.remote(num_cpus=0)
+    def inside(path: str) -> str:
+        ref = until.remote(path)
+        return says(ref, "running there")
+
+    assert ray.get(inside.remote(str(tmp_path / "go"))).startswith("until was sent to")
+    (tmp_path / "go").touch()
+
+
+def test_after_the_session_it_says_that_it_is_over(run_driver: Any) -> None:
+    done = run_driver(
+        """
+        import ray
+        ray.init("local", num_cpus=1)
+        ref = ray.put(1)
+        ray.shutdown()
+        print("says=" + ray.util.why(ref))
+        print("started=" + str(ray.is_initialized()))
+        """
+    ).check()
+    assert "session that it belongs to is over" in done.value("says")
+    assert done.value("started") == "False"

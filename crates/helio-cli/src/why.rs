@@ -3,7 +3,7 @@
 use helio_proto::inspect::Topic;
 use helio_report::select::shown;
 use helio_report::{Resource, Row};
-use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId};
+use helio_types::{ActorId, JobId, ObjectId, PlacementGroupId, TaskId};
 
 use crate::args::Why;
 use crate::output;
@@ -11,15 +11,20 @@ use crate::state::Cluster;
 
 pub(crate) fn run(args: &Why) -> Result<(), String> {
     let cluster = Cluster::find(args.address.as_deref())?;
-    output::line(&explain(&cluster, &args.id.to_ascii_lowercase())?);
+    output::line(&explain(&cluster, &args.id)?);
     Ok(())
 }
 
-fn explain(cluster: &Cluster, id: &str) -> Result<String, String> {
+fn explain(cluster: &Cluster, given: &str) -> Result<String, String> {
+    let id = &*given.to_ascii_lowercase();
     if let Ok(task) = TaskId::from_hex(id) {
         return asked(cluster, &task.0)?.ok_or_else(|| unknown("task", id));
     }
-    if ActorId::from_hex(id).is_ok() {
+    if let Ok(actor) = ActorId::from_hex(id) {
+        // Who made it knows its calls too.
+        if let Some(text) = asked(cluster, &actor.0)? {
+            return Ok(text);
+        }
         let found = row(cluster, Resource::Actors, id)?.ok_or_else(|| unknown("actor", id))?;
         return Ok(of_actor(&found));
     }
@@ -39,22 +44,41 @@ fn explain(cluster: &Cluster, id: &str) -> Result<String, String> {
             .to_owned());
         }
         if let Some(worker) = row(cluster, Resource::Workers, id)? {
-            return Ok(of_worker(&worker));
+            return of_worker(cluster, &worker);
         }
         return Err(unknown("object, node or worker", id));
     }
     if PlacementGroupId::from_hex(id).is_ok() {
         let found = row(cluster, Resource::Groups, id)?;
         let found = found.ok_or_else(|| unknown("placement group", id))?;
-        let (state, why) = (field(&found, "state"), field(&found, "why"));
-        return Ok(match why.as_str() {
-            "" => format!("The placement group is {state}."),
-            _ => format!("The placement group is {state}: {why}."),
-        });
+        return Ok(of_group(&found));
+    }
+    if JobId::from_hex(id).is_ok() {
+        let found = row(cluster, Resource::Jobs, id)?.ok_or_else(|| unknown("job", id))?;
+        return Ok(format!(
+            "The job {:?} is {}.",
+            field(&found, "entrypoint"),
+            field(&found, "status")
+        ));
+    }
+    let named: Vec<Row> = cluster
+        .rows(Resource::Actors)?
+        .into_iter()
+        .filter(|row| field(row, "name") == given && field(row, "state") != "DEAD")
+        .collect();
+    if let [actor] = named.as_slice() {
+        return explain(cluster, &field(actor, "actor_id"));
+    }
+    if !named.is_empty() {
+        let spaces: Vec<String> = named
+            .iter()
+            .map(|row| format!("{} ({})", field(row, "actor_id"), field(row, "ray_namespace")))
+            .collect();
+        return Err(format!("Actors of several namespaces have that name: {}.", spaces.join(", ")));
     }
     Err(format!(
-        "{id:?} is no id: an object's has 56 hex digits, a task's 48, an actor's 32. `list tasks --detail` shows what \
-         every task waits for."
+        "{given:?} is no id, and no actor has that name: an object's id has 56 hex digits, a task's 48, a placement \
+         group's 36, an actor's 32, a job's 8. `list tasks --detail` shows what every task waits for."
     ))
 }
 
@@ -73,25 +97,79 @@ fn field(row: &Row, name: &str) -> String {
     row.get(name).filter(|value| !value.is_null()).map(shown).unwrap_or_default()
 }
 
+/// `text` as a sentence.
+fn sentence(text: &str) -> String {
+    let mut letters = text.trim().chars();
+    let Some(first) = letters.next() else { return String::new() };
+    let end = if text.trim().ends_with(['.', '!', '?']) { "" } else { "." };
+    format!("{}{}{end}", first.to_uppercase(), letters.as_str())
+}
+
+/// Why an actor is dead.
+fn death(row: &Row) -> String {
+    let message = row
+        .get("death_cause")
+        .and_then(|cause| cause.pointer("/actor_died_error_context/error_message"));
+    message.map(shown).unwrap_or_default()
+}
+
+/// As its maker would say it, who is not there any more.
 fn of_actor(row: &Row) -> String {
-    let (name, why, cause) =
-        (field(row, "class_name"), field(row, "why"), field(row, "death_cause"));
+    let name = field(row, "class_name");
+    let (why, cause) = (field(row, "why"), death(row));
     match field(row, "state").as_str() {
-        "ALIVE" => format!("{name} is alive, in process {}.", field(row, "pid")),
-        "DEAD" => format!("{name} is dead. {cause}"),
+        "ALIVE" => format!("{name} is alive (pid {}).", field(row, "pid")),
+        "DEAD" => format!("{name} is dead. {}", sentence(&cause)).trim_end().to_owned(),
         "RESTARTING" => {
-            format!("{name} is being restarted: {why}. Its last process ended: {cause}")
+            let cause = sentence(&format!("Its last process ended: {cause}"));
+            format!("{cause} {name} is being restarted: {why}.")
         }
         _ => format!("{name} is not there yet: {why}."),
     }
 }
 
-fn of_worker(row: &Row) -> String {
-    let pid = field(row, "pid");
-    if field(row, "is_alive") == "True" {
-        return format!("The process (pid {pid}) is alive: {}.", field(row, "usage"));
+/// As `heliostat.util.why` says it of a group.
+fn of_group(row: &Row) -> String {
+    let name = match field(row, "name").as_str() {
+        "" => String::new(),
+        name => format!(" {name:?}"),
+    };
+    let (state, why) = (field(row, "state"), field(row, "why"));
+    match why.as_str() {
+        "" => format!("The placement group{name} is {state}."),
+        _ => format!("The placement group{name} is {state}: {why}."),
     }
-    format!("The process (pid {pid}) has ended. {}", field(row, "exit_detail"))
+}
+
+fn of_worker(cluster: &Cluster, row: &Row) -> Result<String, String> {
+    let (pid, id) = (field(row, "pid"), field(row, "worker_id"));
+    if field(row, "is_alive") != "True" {
+        return Ok(format!(
+            "The process (pid {pid}) has ended. {}",
+            sentence(&field(row, "exit_detail"))
+        ));
+    }
+    if field(row, "worker_type") == "DRIVER" {
+        return Ok(format!(
+            "The process (pid {pid}) is the driver of job {}.",
+            field(row, "job_id")
+        ));
+    }
+    if let Some(actor) =
+        cluster.rows(Resource::Actors)?.iter().find(|actor| field(actor, "pid") == pid)
+    {
+        return Ok(format!(
+            "The process (pid {pid}) is alive: actor {}.",
+            field(actor, "class_name")
+        ));
+    }
+    let tasks = cluster.rows(Resource::Tasks)?;
+    let is_here = |task: &&Row| field(task, "worker_id") == id && field(task, "state") == "RUNNING";
+    let names: Vec<String> = tasks.iter().filter(is_here).map(|task| field(task, "name")).collect();
+    Ok(match names.is_empty() {
+        true => format!("The process (pid {pid}) is alive: {}.", field(row, "usage")),
+        false => format!("The process (pid {pid}) is alive, and has {} to run.", names.join(", ")),
+    })
 }
 
 fn unknown(what: &str, id: &str) -> String {

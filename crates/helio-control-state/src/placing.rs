@@ -149,8 +149,7 @@ impl Control {
         actor.state = State::Starting { node_id };
         actor.home = node_id;
         let host = self.nodes.get(&node_id).map_or("", |node| node.info.address.host.as_str());
-        actor.why =
-            format!("its process is being started, or its constructor runs, on node {host}");
+        actor.why = format!("it is being made on node {host}");
         // Who was told that it waits hears that it does no more.
         let was_told = std::mem::take(&mut actor.told);
         let mut takes = actor.spec.placement_resources.clone();

@@ -10,6 +10,7 @@ use helio_types::{
     ActorId, Assigned, DeathCause, DeathKind, JobId, PlacementGroupId, ResourceSet, WorkerId,
 };
 
+use crate::holders::with_env;
 use crate::leases::ClassKey;
 use crate::limits::{ACTOR_PLACEMENT_MS_MAX, ACTORS_ENDED_MAX};
 use crate::pool::{Demand, Use};
@@ -23,6 +24,8 @@ pub(crate) type ActorKey = (ActorId, u32);
 struct Actor {
     launch: ActorLaunch,
     place: Place,
+    /// When its constructor was sent to its process; 0: not yet.
+    sent: u64,
     /// Its constructor has returned.
     is_alive: bool,
     /// The control service knows that it ended.
@@ -92,6 +95,24 @@ impl Actors {
         self.all.len()
     }
 
+    /// Those that hold some of the resource: name, class, process.
+    pub(crate) fn holders<'a>(
+        &'a self,
+        resource: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a str, Option<WorkerId>)> {
+        let holds = move |actor: &&Actor| {
+            let takes = taken(&actor.launch.assigned.resources, &actor.launch.spec.strategy);
+            !matches!(actor.place, Place::Queued) && takes.get(resource).0 > 0
+        };
+        self.all.values().filter(holds).map(|actor| {
+            let worker = match actor.place {
+                Place::In(worker_id, _) => Some(worker_id),
+                Place::Queued | Place::Assigned => None,
+            };
+            (&*actor.launch.spec.name, &*actor.launch.spec.class_name, worker)
+        })
+    }
+
     /// Those that hold resources.
     pub(crate) fn placed(&self) -> impl Iterator<Item = (&Assigned, &Strategy, ActorKey)> {
         let placed = self.all.iter().filter(|(_, actor)| !matches!(actor.place, Place::Queued));
@@ -155,6 +176,7 @@ impl Node {
         let actor = Actor {
             launch,
             place: Place::Queued,
+            sent: 0,
             is_alive: false,
             is_reported: false,
             cause: None,
@@ -204,8 +226,32 @@ impl Node {
     pub(crate) fn start_actor(&mut self, key: ActorKey, worker_id: WorkerId, conn: Conn) {
         let Some(actor) = self.actors.all.get_mut(&key) else { return };
         actor.place = Place::In(worker_id, conn);
+        actor.sent = self.now;
         let launch = actor.launch.clone();
         self.send(conn, launch);
+    }
+
+    /// **WHY-1** How far an actor is that was sent here.
+    pub(crate) fn why_actor(&self, actor_id: ActorId) -> String {
+        let of_it = self.actors.all.range((actor_id, 0)..=(actor_id, u32::MAX));
+        let Some((_, actor)) = of_it.last() else { return String::new() };
+        match actor.place {
+            Place::Queued => {
+                let need = actor.takes();
+                let text = self.cluster.why_here(&need);
+                format!("{text}{}", self.holders(&need))
+            }
+            Place::Assigned => {
+                format!("its process is being started{}", with_env(&actor.launch.spec.runtime_env))
+            }
+            Place::In(..) if actor.is_alive => String::new(),
+            Place::In(worker_id, _) => {
+                let worker = self.pool.workers.get(&worker_id);
+                let pid = worker.map_or(0, crate::pool::Worker::pid);
+                let s = self.now.saturating_sub(actor.sent) as f64 / 1000.0;
+                format!("its constructor was begun {s:.1} s ago and has not returned (pid {pid})")
+            }
+        }
     }
 
     pub(crate) fn actor_ready(&mut self, conn: Conn, ready: ActorReady) {

@@ -116,6 +116,28 @@ impl Cluster {
         why(&self.nodes, need, strategy)
     }
 
+    /// Whether the node was in the cluster and is no more, as far as is known here.
+    pub(crate) fn is_gone(&self, node_id: NodeId) -> bool {
+        let view = self.nodes.iter().find(|node| node.address.node_id == node_id);
+        view.is_none_or(|node| !node.alive)
+    }
+
+    /// Whether nothing but resources keeps a request from this node.
+    pub(crate) fn may_run_here(&self, strategy: &Strategy) -> bool {
+        let own = self.nodes[0].address.node_id;
+        strategy.labels.is_empty() && (strategy.node_id.is_nil() || strategy.node_id == own)
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn size(&self) -> usize {
+        self.nodes.iter().filter(|node| node.alive).count()
+    }
+
+    /// What this node has, and what of it is free.
+    pub(crate) fn own(&self) -> (&ResourceSet, &ResourceSet) {
+        (&self.nodes[0].total, &self.nodes[0].available)
+    }
+
     /// **WHY-1** What an actor that was sent here waits for.
     pub(crate) fn why_here(&self, need: &ResourceSet) -> String {
         why(&self.nodes[..1], need, &Strategy::default())

@@ -19,6 +19,7 @@ use helio_types::{
 };
 
 use crate::clients::Client;
+use crate::holders::with_env;
 use crate::limits::{REQUESTS_MAX, SPILL_AGAIN_MS, VIEW_LAG_MS_MAX};
 use crate::pool::{Demand, Use};
 use crate::timers::Timer;
@@ -562,8 +563,15 @@ impl Node {
     /// **WHY-1** What a lease request waits for.
     pub(crate) fn answer_why(&mut self, conn: Conn, why: &Why) {
         if !why.object_id.is_nil() {
-            let why = WhyReply { request_id: why.request_id, why: self.why_fetch(why.object_id) };
+            let why = WhyReply {
+                request_id: why.request_id,
+                why: self.why_fetch(why.object_id, &why.nodes),
+            };
             return self.send(conn, why);
+        }
+        if !why.actor_id.is_nil() {
+            let text = self.why_actor(why.actor_id);
+            return self.send(conn, WhyReply { request_id: why.request_id, why: text });
         }
         let of_request =
             |request: &Request| request.conn == conn && request.request_id == why.lease_request_id;
@@ -571,6 +579,9 @@ impl Node {
         for class in self.queue.classes.values() {
             if let Some(position) = class.waiting.iter().position(of_request) {
                 text = self.why_class(&class.spec);
+                if self.cluster.may_run_here(&class.spec.strategy) {
+                    text.push_str(&self.holders(&class.takes));
+                }
                 if position > 0 {
                     text = format!("{text}; {position} requests of its kind come before it");
                 }
@@ -581,10 +592,11 @@ impl Node {
         if let Some(lease) = self.leases.values().find(granted) {
             text = match lease.worker {
                 Some(_) => "a worker was found just now".to_owned(),
-                None => format!(
-                    "node {} is starting a worker process for {}",
-                    self.setup.address.host, lease.class.name
-                ),
+                None => {
+                    let (host, name) = (&self.setup.address.host, &lease.class.name);
+                    let env = with_env(&lease.class.runtime_env);
+                    format!("node {host} is starting a worker process for {name}{env}")
+                }
             };
         }
         if text.is_empty() {

@@ -27,6 +27,7 @@ mod cluster;
 mod control;
 mod deaths;
 mod full;
+mod holders;
 mod inspect;
 mod jobs;
 mod leases;

@@ -139,11 +139,18 @@ impl Node {
     }
 
     /// **WHY-1** What an object that is to be read here waits for.
-    pub(crate) fn why_fetch(&self, object_id: ObjectId) -> String {
+    pub(crate) fn why_fetch(&self, object_id: ObjectId, nodes: &[NodeId]) -> String {
         let Some(fetch) = self.pulls.fetches.get(&object_id) else {
             return match self.objects.sealed.get(&object_id) {
                 Some(object) if object.extent.is_some() => "it is in this node's store".to_owned(),
                 Some(_) => "it is on this node's disk until somebody reads it".to_owned(),
+                None if let Some(size) = self.objects.room.wanted_to_write(object_id) => {
+                    self.full(size)
+                }
+                None if !nodes.is_empty() && nodes.iter().all(|node| self.cluster.is_gone(*node)) => {
+                    "that node is gone: who reads the value has it made again, or gets ObjectLostError"
+                        .to_owned()
+                }
                 None => "it is brought to this node when somebody here reads it".to_owned(),
             };
         };

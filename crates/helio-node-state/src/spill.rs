@@ -88,6 +88,14 @@ impl Room {
         reads.find(|waiting| waiting.object_id == object_id).map(|waiting| waiting.size)
     }
 
+    /// How many bytes somebody waits for to write the object.
+    pub(crate) fn wanted_to_write(&self, object_id: ObjectId) -> Option<u64> {
+        let is_it = |waiting: &&Waiting| {
+            waiting.object_id == object_id && matches!(waiting.wants, Wants::Create { .. })
+        };
+        self.waiting.iter().find(is_it).map(|waiting| waiting.size)
+    }
+
     fn disk_error(&self, now: u64) -> Option<&DiskError> {
         self.disk_error.as_ref().filter(|(_, until)| *until > now).map(|(error, _)| error)
     }

@@ -13,7 +13,7 @@ use helio_proto::control::{
     UnsubscribeActor,
 };
 use helio_proto::error::{ErrorKind, SystemError};
-use helio_types::{ActorId, DeathCause, DeathKind, ObjectId, TaskId, WorkerAddress};
+use helio_types::{ActorId, DeathCause, DeathKind, NodeId, ObjectId, TaskId, WorkerAddress};
 
 use crate::Owner;
 use crate::event::Action;
@@ -44,6 +44,10 @@ pub struct Actor {
     cause: DeathCause,
     /// What it waits for, while it is pending.
     pub why: String,
+    /// Where it is being made; nil: nowhere yet.
+    home: NodeId,
+    /// Its process, while it is alive; 0: not known.
+    pub(crate) pid: u32,
     class_name: String,
     subscribed: bool,
     /// Not sent yet, in order.
@@ -99,6 +103,20 @@ impl Actor {
     }
 
     /// Its class, for people.
+    /// Whether this process made it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.is_ours
+    }
+
+    pub(crate) fn class_name(&self) -> &str {
+        &self.class_name
+    }
+
+    /// Where its process is being made.
+    pub(crate) fn home(&self) -> Option<NodeId> {
+        (!self.home.is_nil()).then_some(self.home)
+    }
+
     pub(crate) fn name(&self) -> &str {
         if self.class_name.is_empty() { "The actor" } else { &self.class_name }
     }
@@ -393,6 +411,7 @@ impl Owner {
             actor.class_name.clone_from(&info.class_name);
         }
         actor.why.clone_from(&info.why);
+        (actor.home, actor.pid) = (info.node_id, info.pid);
         match phase {
             ActorPhase::Pending => {}
             ActorPhase::Alive => {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::error::{ErrorKind, SystemError, came_through, cut, line};
 use helio_proto::inspect::{ObjectRow, TaskPhase, TaskRow};
 use helio_proto::node::LeaseClass;
 use helio_proto::peer::{Returned, Template, Value};
@@ -78,11 +78,17 @@ impl History {
         });
     }
 
-    /// How a call ended, if it is remembered: when, and its error.
-    pub(crate) fn find(&self, id: TaskId) -> Option<(u64, String, Option<&str>)> {
+    /// How often a call that ended was begun; 0: it is not remembered.
+    pub(crate) fn attempts(&self, id: TaskId) -> u32 {
+        let ended = self.ended.iter().rev().find(|ended| ended.id == id);
+        ended.map_or(0, |ended| ended.attempt + 1)
+    }
+
+    /// How a call ended, if it is remembered: when, its actor (nil: none), its name, and its error.
+    pub(crate) fn find(&self, id: TaskId) -> Option<(u64, ActorId, &str, Option<&str>)> {
         let ended = self.ended.iter().rev().find(|ended| ended.id == id)?;
         let error = ended.error.as_ref().map(|error| error.1.as_str());
-        Some((ended.ended, ended.template.name.clone(), error))
+        Some((ended.ended, ended.actor, &ended.template.name, error))
     }
 }
 
@@ -99,15 +105,11 @@ fn without_large_function(template: &Arc<Template>) -> Arc<Template> {
 /// An error's name in Ray's state API, and its text as far as the core can read it.
 fn described(value: &Value) -> (&'static str, String) {
     let Value::Error(bytes) = value else { return ("TASK_EXECUTION_EXCEPTION", String::new()) };
-    let inner = helio_proto::error::came_through(bytes).map_or(&bytes[..], |(_, inner)| inner);
+    let inner = came_through(bytes).map_or(&bytes[..], |(_, inner)| inner);
+    let text = cut(&line(bytes), ERROR_TEXT_MAX).to_owned();
     let Some(error) = SystemError::from_payload(inner) else {
-        return ("TASK_EXECUTION_EXCEPTION", String::new());
+        return ("TASK_EXECUTION_EXCEPTION", text);
     };
-    let mut text = error.message;
-    if text.len() > ERROR_TEXT_MAX {
-        let end = (0..=ERROR_TEXT_MAX).rev().find(|end| text.is_char_boundary(*end));
-        text.truncate(end.unwrap_or(0));
-    }
     let kind = match ErrorKind::from_number(error.kind) {
         ErrorKind::System => "TASK_EXECUTION_EXCEPTION",
         ErrorKind::WorkerCrashed => "WORKER_DIED",

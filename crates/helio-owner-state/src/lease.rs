@@ -56,6 +56,9 @@ struct Class {
     call_us: u64,
 }
 
+/// How many of the calls that others wait for are named.
+const NAMED_MAX: usize = 4;
+
 #[derive(Debug)]
 struct Lease {
     id: LeaseId,
@@ -154,8 +157,36 @@ impl Leases {
         Some(class.class.name.as_str()).filter(|name| !name.is_empty())
     }
 
+    /// The calls that the leases run, by name; empty: none.
+    pub(crate) fn running<'a>(
+        &self,
+        leases: impl Iterator<Item = &'a u64>,
+        name_of: impl Fn(TaskId) -> Option<String>,
+    ) -> String {
+        let first = |lease: &u64| self.leases.get(lease)?.sent.front().copied();
+        let mut names: Vec<String> = leases.filter_map(first).filter_map(name_of).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() > NAMED_MAX {
+            let more = names.len() - NAMED_MAX;
+            names.truncate(NAMED_MAX);
+            names.push(format!("{more} others"));
+        }
+        names.join(", ")
+    }
+
+    /// The calls that run on any lease.
+    pub(crate) fn all_running(&self, name_of: impl Fn(TaskId) -> Option<String>) -> String {
+        self.running(self.leases.keys(), name_of)
+    }
+
     /// **WHY-1** What a queued call waits for.
-    pub(crate) fn why(&self, task: TaskId, name: &str) -> Why {
+    pub(crate) fn why(
+        &self,
+        task: TaskId,
+        name: &str,
+        name_of: impl Fn(TaskId) -> Option<String>,
+    ) -> Why {
         let place = |class: &Class| class.queue.iter().position(|queued| *queued == task);
         let Some((class, place)) =
             self.classes.iter().find_map(|class| Some((class, place(class)?)))
@@ -164,17 +195,28 @@ impl Leases {
         };
         let before = match place {
             0 => String::new(),
+            1 => "; 1 call of its kind comes first".to_owned(),
             n => format!("; {n} calls of its kind come first"),
         };
+        let running = self.running(class.leases.iter(), &name_of);
+        let named = if running.is_empty() { running } else { format!(" with {running}") };
         let busy = match class.leases.len() {
             0 => String::new(),
-            n => format!("; {n} workers of its kind are busy"),
+            1 => format!("; 1 worker of its kind is busy{named}"),
+            n => format!("; {n} workers of its kind are busy{named}"),
         };
         let next = class.requests.iter().next();
         Why {
             text: format!("{name} waits for a worker{before}{busy}."),
-            next: next
-                .map(|(request, node)| Next::Daemon { node: node.clone(), request: *request }),
+            next: next.map(|(request, node)| Next::Daemon {
+                node: node.clone(),
+                request: *request,
+                running: if class.leases.is_empty() {
+                    self.all_running(&name_of)
+                } else {
+                    String::new()
+                },
+            }),
         }
     }
 

@@ -350,7 +350,15 @@ impl Owner {
             }
         }
         if failed && retryable && !cancelled && self.take_retry(id) {
-            self.retry(id, "it raised an exception that its options retry", now, out);
+            let line = returns.first().map_or_else(String::new, |one| match &one.value {
+                Value::Error(bytes) => helio_proto::error::line(bytes),
+                _ => String::new(),
+            });
+            let failure = match line.as_str() {
+                "" => "it raised an exception that its options retry".to_owned(),
+                line => format!("it raised {line}"),
+            };
+            self.retry(id, &failure, now, out);
         } else if failed && cancelled {
             self.fail(id, &cancelled_error(id, &spec.template.name), now, out);
         } else {

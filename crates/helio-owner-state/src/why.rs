@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use helio_proto::control::ActorPhase;
-use helio_types::{ActorId, NodeAddress, ObjectId, TaskId, WorkerAddress};
+use helio_types::{ActorId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress};
 
 use crate::Owner;
 use crate::object::Stored;
@@ -45,11 +45,22 @@ pub enum Next {
         node: Option<NodeAddress>,
         /// The request.
         request: u64,
+        /// The calls of this process that hold workers of other kinds.
+        running: String,
+    },
+    /// The daemon of the node on which an actor is being made.
+    Home {
+        /// The node.
+        node: NodeId,
+        /// The actor.
+        actor: ActorId,
     },
     /// Our own daemon, which brings the object here.
     Store {
         /// The object.
         object: ObjectId,
+        /// Where its value is said to be.
+        nodes: Vec<NodeId>,
     },
 }
 
@@ -113,6 +124,12 @@ impl Owner {
         own.unwrap_or_else(|| self.tasks.contains_key(&task) || self.history.find(task).is_some())
     }
 
+    /// Whether this process made the actor, and so knows best.
+    #[must_use]
+    pub fn made(&self, actor: ActorId) -> bool {
+        self.actors.get(&actor).is_some_and(crate::actor::Actor::is_ours)
+    }
+
     /// The function for which that lease request was made.
     #[must_use]
     pub fn name_of_request(&self, request: u64) -> Option<&str> {
@@ -128,7 +145,7 @@ impl Owner {
         tasks.sort_unstable_by_key(|(id, _)| **id);
         for (id, task) in tasks {
             let why = self.why_task(*id, now);
-            let name = &task.spec.template.name;
+            let name = &self.title(task);
             let says_enough = match (task.state, &task.spec.target) {
                 (State::Waiting(_), _) => why.text.contains("waits for its argument"),
                 // Somebody was asked for a worker, or those that it has are busy.
@@ -162,7 +179,13 @@ impl Owner {
         let object = self.objects.get(&id);
         match object.map(|object| (&object.value, &object.owner)) {
             Some((Stored::Inline(_), _)) => Why::known("The value is ready."),
-            Some((Stored::Error(bytes), _)) => Why::known(error_text(bytes)),
+            Some((Stored::Error(bytes), _)) => {
+                let times = match self.history.attempts(id.task()) {
+                    0 | 1 => String::new(),
+                    n => format!("It was tried {n} times."),
+                };
+                Why::known(join(error_text(bytes), &times))
+            }
             Some((Stored::Stores { size, locations }, _)) => {
                 let hosts: Vec<&str> = locations.iter().map(|at| at.host.as_str()).collect();
                 Why {
@@ -170,7 +193,10 @@ impl Owner {
                         "The value is ready: {size} bytes in the object store of node {}.",
                         hosts.join(", ")
                     ),
-                    next: Some(Next::Store { object: id }),
+                    next: Some(Next::Store {
+                        object: id,
+                        nodes: locations.iter().map(|at| at.node_id).collect(),
+                    }),
                 }
             }
             Some((Stored::Pending, Some(owner))) => Why {
@@ -203,10 +229,12 @@ impl Owner {
     fn task_in_depth(&self, id: TaskId, now: u64, depth: u32) -> Why {
         let Some(task) = self.tasks.get(&id) else {
             return match self.history.find(id) {
-                Some((at, name, None)) => {
+                Some((at, target, name, None)) => {
+                    let name = self.title_of_method(target, name);
                     Why::known(format!("{name} returned {} ago.", time(now.saturating_sub(at))))
                 }
-                Some((at, name, Some(error))) => {
+                Some((at, target, name, Some(error))) => {
+                    let name = self.title_of_method(target, name);
                     let first = format!("{name} failed {} ago.", time(now.saturating_sub(at)));
                     Why::known(join(first, &sentence(error)))
                 }
@@ -219,24 +247,52 @@ impl Owner {
             (State::Waiting(missing), _) => self.waits_for_args(task, missing, now, depth),
             (State::Delayed(until), _) => Why::known(format!(
                 "{} is tried again in {}.",
-                task.spec.template.name,
+                self.title(task),
                 time(until.saturating_sub(now))
             )),
-            (State::Queued, Target::Class(_)) => self.leases.why(id, &task.spec.template.name),
+            (State::Queued, Target::Class(_)) => self.waits_for_worker(id, task),
             (State::Queued, Target::Actor(actor)) => self.waits_for_actor(*actor, task, now, depth),
             (State::OnLease(_) | State::OnActor, _) => self.sent(task, now),
         };
         if let Some(failure) = &task.past.failure {
             // One that is to be tried later still has the number of the attempt that ended.
             let ended = task.attempt + u32::from(matches!(task.state, State::Delayed(_)));
-            let ended = format!("Attempt {} ended: {failure}", ended.max(1));
+            let of = match task.spec.retry.max {
+                max @ 0.. => format!(" of {}", max + 1),
+                _ => String::new(),
+            };
+            let ended = format!("Attempt {}{of} ended: {failure}", ended.max(1));
             why.text = join(why.text, &sentence(&ended));
         }
         why
     }
 
+    /// What users call it: a method with its class.
+    pub(crate) fn title(&self, task: &Task) -> String {
+        self.title_of(&task.spec.target, &task.spec.template.name)
+    }
+
+    pub(crate) fn title_of(&self, target: &Target, name: &str) -> String {
+        match target {
+            Target::Class(_) => name.to_owned(),
+            Target::Actor(actor) => self.title_of_method(*actor, name),
+        }
+    }
+
+    pub(crate) fn title_of_method(&self, actor: ActorId, name: &str) -> String {
+        match self.actors.get(&actor).map(crate::actor::Actor::class_name) {
+            None | Some("") => name.to_owned(),
+            Some(class) => format!("{class}.{name}"),
+        }
+    }
+
+    fn waits_for_worker(&self, id: TaskId, task: &Task) -> Why {
+        let name_of = |id: TaskId| Some(self.title(self.tasks.get(&id)?));
+        self.leases.why(id, &task.spec.template.name, name_of)
+    }
+
     fn waits_for_args(&self, task: &Task, missing: u32, now: u64, depth: u32) -> Why {
-        let name = &task.spec.template.name;
+        let name = self.title(task);
         let pending = |id: &ObjectId| self.objects.get(id).is_some_and(|object| !object.is_ready());
         let Some(dep) = task.spec.awaited().find(pending) else {
             return Why::known(format!("{name} waits for its arguments."));
@@ -245,7 +301,7 @@ impl Owner {
             0 | 1 => String::new(),
             n => format!(" and {} more", n - 1),
         };
-        let maker = self.tasks.get(&dep.task()).map(|maker| maker.spec.template.name.as_str());
+        let maker = self.tasks.get(&dep.task()).map(|maker| self.title(maker));
         let made = maker.map_or_else(String::new, |maker| format!(", which {maker} makes"));
         let first = format!("{name} waits for its argument ObjectRef({dep}){made}{others}.");
         if depth == 0 {
@@ -255,7 +311,7 @@ impl Owner {
     }
 
     fn sent(&self, task: &Task, now: u64) -> Why {
-        let name = &task.spec.template.name;
+        let name = self.title(task);
         let Some(at) = &task.at else { return Why::known(format!("{name} was sent to a worker.")) };
         let held = self.streams.get(&task.spec.id).and_then(|stream| {
             let unread = stream.arrived - stream.read;
@@ -280,7 +336,7 @@ impl Owner {
     }
 
     fn waits_for_actor(&self, actor: ActorId, task: &Task, now: u64, depth: u32) -> Why {
-        let name = &task.spec.template.name;
+        let name = self.title(task);
         let Some(known) = self.actors.get(&actor) else {
             return Why::known(format!("{name} waits for news of its actor."));
         };
@@ -321,14 +377,27 @@ impl Owner {
         } else {
             actor.why.as_str()
         };
+        let next = actor.home().map(|node| Next::Home { node, actor: id });
         match actor.phase() {
             ActorPhase::Pending => {
-                Why::known(format!("{name} is not there yet: {}.", reason.trim_end_matches('.')))
+                let text = format!("{name} is not there yet: {}.", reason.trim_end_matches('.'));
+                let name_of = |id: TaskId| Some(self.title(self.tasks.get(&id)?));
+                let running = match next {
+                    None if reason.contains("waiting for other work") => {
+                        self.leases.all_running(name_of)
+                    }
+                    _ => String::new(),
+                };
+                let running = match running.as_str() {
+                    "" => running,
+                    names => format!("This process has {names} running."),
+                };
+                Why { text: join(text, &running), next }
             }
             ActorPhase::Restarting => {
+                let cause = format!("Its last process ended: {}", actor.cause().message);
                 let first = format!("{name} is being restarted: {}.", reason.trim_end_matches('.'));
-                let cause = sentence(&format!("Its last process ended: {}", actor.cause().message));
-                Why::known(join(first, &cause))
+                Why { text: join(sentence(&cause), &first), next }
             }
             ActorPhase::Dead => {
                 Why::known(join(format!("{name} is dead."), &sentence(&actor.cause().to_string())))
@@ -339,6 +408,10 @@ impl Owner {
             ActorPhase::Alive => {
                 let host =
                     actor.address().map_or_else(String::new, |at| format!(" on node {}", at.host));
+                let pid = match actor.pid {
+                    0 => String::new(),
+                    pid => format!(" (pid {pid})"),
+                };
                 let open = match actor.pending_calls() {
                     0 => String::new(),
                     n => format!(
@@ -349,7 +422,7 @@ impl Owner {
                 };
                 let next = actor.first_sent().zip(actor.address());
                 Why {
-                    text: format!("{name} is alive{host}.{open}"),
+                    text: format!("{name} is alive{host}{pid}.{open}"),
                     next: next.map(|(task, to)| Next::Executor { to, task }),
                 }
             }
@@ -358,9 +431,8 @@ impl Owner {
 }
 
 fn error_text(bytes: &[u8]) -> String {
-    let inner = helio_proto::error::came_through(bytes).map_or(bytes, |(_, inner)| inner);
-    match helio_proto::error::SystemError::from_payload(inner) {
-        Some(error) => sentence(&format!("It is ready, and reading it raises: {}", error.message)),
-        None => "It is ready, and reading it raises what its call raised.".to_owned(),
+    match helio_proto::error::line(bytes).as_str() {
+        "" => "It is ready, and reading it raises what its call raised.".to_owned(),
+        line => sentence(&format!("It is ready, and reading it raises: {line}")),
     }
 }

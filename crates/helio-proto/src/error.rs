@@ -143,6 +143,53 @@ pub fn came_through(bytes: &[u8]) -> Option<(&str, &[u8])> {
     Some((name, reader.rest()))
 }
 
+/// The first byte of an exception of user code that has a line for people before it.
+pub const TOLD: u8 = 0xe2;
+
+/// How long that line is at most, in bytes.
+pub const TOLD_MAX: usize = 400;
+
+/// The exception `error` with its line: the class and the message, as far as they fit.
+#[must_use]
+pub fn told(line: &str, error: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![TOLD];
+    crate::reader::put_bytes(&mut bytes, cut(line, TOLD_MAX).as_bytes());
+    bytes.extend_from_slice(error);
+    bytes
+}
+
+/// Takes apart what [`told`] made: the line and the exception.
+#[must_use]
+pub fn was_told(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let mut reader = crate::reader::Reader::new(bytes);
+    if reader.u8().ok()? != TOLD {
+        return None;
+    }
+    let line = reader.str().ok()?;
+    Some((line, reader.rest()))
+}
+
+/// What a person is told of an error in an object's place, however it came there; empty: nothing is
+/// known but that it is one.
+#[must_use]
+pub fn line(bytes: &[u8]) -> String {
+    let mut inner = bytes;
+    while let Some((_, next)) = came_through(inner) {
+        inner = next;
+    }
+    match SystemError::from_payload(inner) {
+        Some(error) => error.message,
+        None => was_told(inner).map_or_else(String::new, |(line, _)| line.to_owned()),
+    }
+}
+
+/// The text, of which at most `max` bytes.
+#[must_use]
+pub fn cut(text: &str, max: usize) -> &str {
+    let end = (0..=max.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,5 +202,18 @@ mod tests {
         assert_eq!(SystemError::from_payload(b""), None);
         assert_eq!(came_through(&through("f", b"\x01abc")), Some(("f", &b"\x01abc"[..])));
         assert_eq!(came_through(b"\x01abc"), None);
+    }
+
+    #[test]
+    fn an_exception_carries_a_line_for_people_through_calls_that_it_fails() {
+        let raised = told("ValueError: no", b"\x01abc");
+        assert_eq!(was_told(&raised), Some(("ValueError: no", &b"\x01abc"[..])));
+        assert_eq!(line(&through("g", &through("f", &raised))), "ValueError: no");
+        assert_eq!(
+            line(&SystemError::new(ErrorKind::ActorDied, "it died").to_payload()),
+            "it died"
+        );
+        assert_eq!((line(b"\x01abc"), was_told(b"\x01abc")), (String::new(), None));
+        assert_eq!(was_told(&told(&"é".repeat(300), b"")).map(|(line, _)| line.len()), Some(400));
     }
 }

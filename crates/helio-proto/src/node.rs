@@ -137,6 +137,10 @@ messages! {
         2 lease_request_id: u64,
         /// An object that is being brought here; nil: a lease request is asked about.
         3 object_id: ObjectId,
+        /// An actor that is being made here, unless nil.
+        4 actor_id: ActorId,
+        /// Where the object's owner says that its value is.
+        5 nodes: Vec<NodeId>,
     }
     /// Work of this kind comes soon: what its start needs is made ready. It promises nothing.
     pub struct Expect {

@@ -1,7 +1,7 @@
 //! Errors of the core as Python exceptions: one match per error type, in this file.
 
 use helio_proto::control::{Failure, FailureKind};
-use helio_proto::error::{SystemError, came_through};
+use helio_proto::error::{SystemError, came_through, was_told};
 use helio_types::DeathCause;
 use helio_worker::{Error, Payload};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
@@ -76,6 +76,9 @@ pub(crate) fn exception_of(py: Python<'_>, source: Source) -> PyResult<Bound<'_,
             .import("heliostat.core.worker_main")?
             .getattr("argument_error")?
             .call1((error, name));
+    }
+    if let Some((_, error)) = was_told(&source) {
+        return codec::decode(py, Source::copied(error));
     }
     match SystemError::from_payload(&source) {
         Some(error) => from_system(py, &error),

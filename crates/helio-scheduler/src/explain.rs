@@ -61,13 +61,13 @@ fn why_not(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> Strin
             "node {} has {free} of {} {} free and {wanted} is needed: waiting for other work to end",
             node.address.host,
             amount(short, node.total.get(short)),
-            shown(short),
+            plain_name(short),
         ),
         _ => format!(
             "{} nodes could hold {wanted} but are in use (the freest has {free} {} free): \
              waiting for other work to end",
             feasible.len(),
-            shown(short),
+            plain_name(short),
         ),
     }
 }
@@ -79,7 +79,7 @@ fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> St
         left.retain(|node| node.address.node_id == strategy.node_id);
         if left.is_empty() {
             return format!(
-                "node {} is not in the cluster any more, or never was",
+                "node {} is not in the cluster any more, or never was: name another node, or use soft=True",
                 strategy.node_id
             );
         }
@@ -92,7 +92,10 @@ fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> St
     if left.is_empty() {
         let wanted: Vec<String> =
             strategy.labels.iter().map(|label| format!("{}={}", label.key, label.value)).collect();
-        return format!("no node has the labels {}", wanted.join(", "));
+        let wanted = wanted.join(", ");
+        return format!(
+            "no node has the labels {wanted}: ask for others, or start a node with them"
+        );
     }
     for (name, quantity) in need.iter() {
         let largest = left.iter().map(|node| node.total.get(name)).max().unwrap_or_default();
@@ -101,11 +104,14 @@ fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> St
                 ..=0 => "none has any".to_owned(),
                 _ => format!("the largest has {}", amount(name, largest)),
             };
-            let name = shown(name);
-            return format!("no node has {} {name} ({largest})", amount(name, quantity));
+            let name = plain_name(name);
+            let amount = amount(name, quantity);
+            return format!(
+                "no node has {amount} {name} ({largest}): ask for less, or start a node with that much"
+            );
         }
     }
-    format!("no single node has {} together", list(need))
+    format!("no single node has {} together: ask for less, or start a node that has", list(need))
 }
 
 /// [`scarcest`], when anything is needed.
@@ -131,7 +137,7 @@ fn list(need: &ResourceSet) -> String {
     // In a group everything is asked for under two names, and the bundle itself too.
     let mut parts: Vec<String> = Vec::new();
     for (name, quantity) in need.iter() {
-        let plain = shown(name);
+        let plain = plain_name(name);
         let part = format!("{} {plain}", amount(plain, quantity));
         if !(is_of_bundle(name) && (plain == "bundle" || parts.contains(&part))) {
             parts.push(part);
@@ -141,7 +147,8 @@ fn list(need: &ResourceSet) -> String {
 }
 
 /// The name that the user gave a resource.
-fn shown(name: &str) -> &str {
+#[must_use]
+pub fn plain_name(name: &str) -> &str {
     if is_of_bundle(name) {
         name.rsplit_once("_group_").map_or(name, |(plain, _)| plain)
     } else {

@@ -373,6 +373,23 @@ fn sentence(nodes: &[NodeView], wanted: Wanted<'_>, stuck: &Stuck, hopeless: boo
     if alone {
         rest.retain(|node| !used(node.address.node_id));
     }
+    let alone_it_fits = |node: &NodeView| node.alive && node.total.covers(&bundle.resources);
+    if hopeless && !alone && nodes.iter().any(alone_it_fits) {
+        let need = sum(wanted.missing.iter().map(|number| &wanted.spec.bundles[*number as usize]));
+        let mut all = ResourceSet::default();
+        for node in nodes.iter().filter(|node| node.alive) {
+            all.add(&node.total);
+        }
+        if let Some((name, quantity)) =
+            need.iter().find(|(name, quantity)| all.get(name) < *quantity)
+        {
+            return format!(
+                "its {n} bundles need {quantity} {name} together, and all nodes together have {}: ask for less, or \
+                 add nodes",
+                all.get(name)
+            );
+        }
+    }
     let which = format!("bundle {} of {n}", stuck.bundle);
     if alone && rest.iter().all(|node| !node.alive) {
         let nodes = nodes.iter().filter(|node| node.alive).count();

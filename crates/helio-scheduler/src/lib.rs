@@ -35,7 +35,7 @@ use helio_proto::control::{NodeInfo, Strategy, StrategyKind};
 use helio_types::{NodeAddress, NodeId, ResourceSet};
 
 pub use bundle::{InGroup, is_of_bundle, lent_by_bundle, taken};
-pub use explain::why;
+pub use explain::{plain_name, why};
 pub use group::{Wanted, plan_group, why_group};
 pub use labels::Selector;
 pub use policy::place;

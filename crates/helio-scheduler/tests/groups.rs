@@ -127,6 +127,11 @@ fn the_words_name_bundle_resource_and_nodes() {
         &["3 bundles need one node", "6 CPU"],
     );
     check(&spec(GroupStrategy::StrictSpread, &[CPU; 3]), true, &["node of its own", "2 nodes"]);
+    check(
+        &spec(GroupStrategy::Spread, &[FOUR; 3]),
+        true,
+        &["its 3 bundles need 12 CPU together, and all nodes together have 8"],
+    );
 }
 
 fn nodes() -> impl Strategy<Value = Vec<NodeView>> {

@@ -105,7 +105,12 @@ fn labels_narrow_the_nodes() {
     check("!z1", Placement::On(id(2)));
     check("in(z0,z7)", Placement::On(id(2)));
     check("!in(z0)", Placement::On(id(1)));
-    check("z9", Placement::Infeasible("no node has the labels zone=z9".into()));
+    check(
+        "z9",
+        Placement::Infeasible(
+            "no node has the labels zone=z9: ask for others, or start a node with them".into(),
+        ),
+    );
 }
 
 /// WHY-1: each state of a waiting request has its own sentence.
@@ -116,7 +121,10 @@ fn waits_are_explained() {
         assert_eq!(why(&nodes, &need(units), &Plan::default()), expect);
     };
     check(&[("GPU", 2.0)], "no node has 2 GPU (the largest has 1)");
-    check(&[("TPU", 1.0)], "no node has 1 TPU (none has any)");
+    check(
+        &[("TPU", 1.0)],
+        "no node has 1 TPU (none has any): ask for less, or start a node with that much",
+    );
     check(&[("CPU", 8.0), ("GPU", 1.0)], "no single node has 8 CPU, 1 GPU together");
     check(
         &[("CPU", 4.0)],

@@ -182,6 +182,13 @@ impl Runtime {
         self.changed(state);
     }
 
+    /// A call of an actor that runs several at once has found its place.
+    pub fn runs(&self, task: TaskId) {
+        let mut state = self.state.lock();
+        let now = state.now();
+        state.inbox.runs(task, now);
+    }
+
     /// Whether the running call was cancelled.
     #[must_use]
     pub fn is_cancelled(&self, task: TaskId) -> bool {

@@ -50,6 +50,8 @@ pub(crate) struct Begun {
     task: TaskId,
     pub(crate) at: u64,
     pub(crate) template: Arc<Template>,
+    /// Where calls run side by side: it has found a place among them.
+    pub(crate) is_running: bool,
 }
 
 /// See the module.
@@ -139,8 +141,31 @@ impl Inbox {
         }
     }
 
-    pub(crate) fn has_begun(&mut self, task: TaskId, at: u64, template: &Arc<Template>) {
-        self.begun.push(Begun { task, at, template: template.clone() });
+    /// It was handed out; `is_running`: and so it runs.
+    pub(crate) fn has_begun(
+        &mut self,
+        task: TaskId,
+        at: u64,
+        template: &Arc<Template>,
+        is_running: bool,
+    ) {
+        self.begun.push(Begun { task, at, template: template.clone(), is_running });
+    }
+
+    /// It runs now.
+    pub(crate) fn runs(&mut self, task: TaskId, at: u64) {
+        if let Some(begun) = self.begun.iter_mut().find(|begun| begun.task == task) {
+            (begun.at, begun.is_running) = (at, true);
+        }
+    }
+
+    /// The calls of the same group that run, and how many were handed out before this one and do not.
+    pub(crate) fn beside(&self, task: TaskId) -> (Vec<&Begun>, usize) {
+        let Some(own) = self.begun(task) else { return (Vec::new(), 0) };
+        let group = &own.template.concurrency_group;
+        let of_group = || self.begun.iter().filter(|one| one.template.concurrency_group == *group);
+        let before = of_group().take_while(|one| one.task != task).filter(|one| !one.is_running);
+        (of_group().filter(|one| one.is_running).collect(), before.count())
     }
 
     /// A call that runs.
@@ -150,7 +175,7 @@ impl Inbox {
 
     /// The call that has run for longest.
     pub(crate) fn begun_first(&self) -> Option<&Begun> {
-        self.begun.first()
+        self.begun.iter().find(|begun| begun.is_running)
     }
 
     /// How many wait before that call, and the first argument that it lacks.

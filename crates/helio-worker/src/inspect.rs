@@ -6,7 +6,7 @@ use helio_proto::inspect::{
     Answer, Answered, Asked, Inspect, Inspected, Metric, MetricKind, Question, ROWS_MAX, Series,
     Tag, TaskPhase, Topic,
 };
-use helio_types::{ObjectId, TaskId};
+use helio_types::{ActorId, ObjectId, TaskId};
 
 use crate::api::{Error, Interrupt};
 use crate::metrics;
@@ -56,6 +56,9 @@ impl State {
     fn subject(&self, question: &Question) -> Option<Subject> {
         if let Ok(task) = TaskId::try_from(&question.id[..]) {
             return self.owner.owns(task, None).then_some(Subject::Task(task));
+        }
+        if let Ok(actor) = ActorId::try_from(&question.id[..]) {
+            return self.owner.made(actor).then_some(Subject::Actor(actor));
         }
         let id = ObjectId::try_from(&question.id[..]).ok()?;
         self.owner.owns(id.task(), Some(id)).then_some(Subject::Object(id))

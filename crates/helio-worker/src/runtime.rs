@@ -23,6 +23,7 @@ use crate::connect;
 use crate::duty::Duty;
 use crate::inbox::Inbox;
 use crate::state::{FIRST_CONN, State, Watched};
+use crate::why::Become;
 /// How long a driver waits for its daemon to end.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(3);
 
@@ -240,6 +241,7 @@ impl State {
             fetching: std::collections::HashMap::new(),
             recovering: std::collections::HashSet::new(),
             grants: std::collections::HashMap::new(),
+            creating: std::collections::BTreeMap::new(),
             asked: std::collections::HashMap::new(),
             answers: std::collections::HashMap::new(),
             answered: std::collections::HashSet::new(),
@@ -268,6 +270,7 @@ impl State {
             blocked: 0,
             work_waiters: 0,
             serves_actor: false,
+            actor: Become::default(),
             closed: None,
             news: false,
             slimmed: false,
@@ -314,12 +317,13 @@ impl State {
             Work::Call(call) => {
                 self.current = call.task;
                 let at = self.now();
-                self.inbox.has_begun(call.task, at, &call.template);
+                self.inbox.has_begun(call.task, at, &call.template, !self.actor.is_concurrent);
             }
             Work::Cancel(task) => {
                 self.inbox.cancelled.insert(*task);
             }
-            Work::Construct(_) | Work::Exit { .. } => {}
+            Work::Construct(construct) => self.actor = Become::of(&construct.spec),
+            Work::Exit { .. } => {}
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The process's state: the owner machine and what the shell keeps around it. Everything here is
 //! behind one lock, which is held for microseconds and never while waiting or taking the GIL.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::api::{Options, Pin, Work};
 use crate::conn::Conn;
 use crate::inbox::Inbox;
 use crate::templates::Known;
-use crate::why::Whys;
+use crate::why::{Become, Whys};
 
 /// Log lines that wait for the driver's log thread at most; older ones are dropped and counted.
 pub(crate) const LOG_LINES_MAX: usize = 100_000;
@@ -99,6 +99,8 @@ pub(crate) struct State {
     /// each is held.
     pub(crate) recovering: HashSet<ObjectId>,
     pub(crate) grants: HashMap<u64, Option<Grant>>,
+    /// What [`State::grants`] are asked for, and how many bytes.
+    pub(crate) creating: BTreeMap<u64, (ObjectId, u64)>,
     pub(crate) asked: HashMap<u64, Asked>,
     pub(crate) answers: HashMap<u64, ControlResponse>,
     pub(crate) answered: HashSet<u64>,
@@ -139,6 +141,7 @@ pub(crate) struct State {
     pub(crate) blocked: u32,
     /// This process is an actor.
     pub(crate) serves_actor: bool,
+    pub(crate) actor: Become,
     /// Threads in `next_work`; with none, work is announced through `notify`.
     pub(crate) work_waiters: u32,
     /// Set when the daemon hung up, or the front shut down.

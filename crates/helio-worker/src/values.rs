@@ -205,6 +205,7 @@ impl Runtime {
             }
             let request_id = state.request();
             state.grants.insert(request_id, None);
+            state.creating.insert(request_id, (id, size));
             state.tell_node(CreateObject { request_id, object_id: id, size }.into());
             request_id
         };
@@ -212,16 +213,16 @@ impl Runtime {
             Some(Some(_)) => state.grants.remove(&request).flatten(),
             _ => None,
         });
-        if grant.is_err() {
-            self.state.lock().grants.remove(&request);
-        }
+        let arena = {
+            let mut state = self.state.lock();
+            state.creating.remove(&request);
+            if grant.is_err() {
+                state.grants.remove(&request);
+            }
+            state.arena.clone()
+        };
         let offset = grant?.map_err(Error::Refused)?;
-        let arena = self
-            .state
-            .lock()
-            .arena
-            .clone()
-            .ok_or_else(|| Error::Invalid("no object store".into()))?;
+        let arena = arena.ok_or_else(|| Error::Invalid("no object store".into()))?;
         let slice = arena.slice(offset, size).map_err(|error| Error::Io(error.to_string()))?;
         Ok(Created { runtime: self.clone(), id, size, slice, sealed: false })
     }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helio_owner_state::{Next, Why, join, time};
+use helio_proto::control::ActorSpec;
 use helio_proto::group::GetGroup;
-use helio_proto::peer::Frame;
+use helio_proto::peer::{Frame, Template};
 use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId};
 
 use crate::runtime::Runtime;
@@ -51,6 +52,33 @@ struct Open {
     text: String,
     /// Who was asked; `None`: a daemon.
     whom: Option<WorkerId>,
+    /// Calls of this process that may be in the way, to be named if something is.
+    running: String,
+}
+
+/// What there is to say of the actor that this process is.
+#[derive(Debug, Default)]
+pub(crate) struct Become {
+    /// Its class; empty: no actor.
+    class: String,
+    /// Whether its calls run side by side.
+    pub(crate) is_concurrent: bool,
+}
+
+impl Become {
+    pub(crate) fn of(spec: &ActorSpec) -> Self {
+        let groups = !spec.concurrency_groups.is_empty();
+        let is_concurrent = spec.is_async || spec.max_concurrency > 1 || groups;
+        Self { class: spec.class_name.clone(), is_concurrent }
+    }
+
+    /// A call by the name that users know.
+    fn title(&self, template: &Template) -> String {
+        match self.class.as_str() {
+            "" => template.name.clone(),
+            class => format!("{class}.{}", template.name),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +115,7 @@ impl State {
     fn explain_promise(&mut self, group_id: PlacementGroupId, asker: Asker) {
         let number = self.request();
         let text = format!("It is ready when placement group {group_id} is placed.");
-        self.whys.open.insert(number, Open { asker, text, whom: None });
+        self.whys.open.insert(number, Open { asker, text, whom: None, running: String::new() });
         let get = GetGroup { group_id, ..GetGroup::default() };
         self.ask(get.into(), Asked::Why(number));
     }
@@ -108,24 +136,38 @@ impl State {
         };
         let number = self.request();
         let mut whom = None;
+        let mut running = String::new();
         match next {
-            Next::Store { object } if self.pins.contains_key(&object) => {
+            Next::Store { object, .. } if self.pins.contains_key(&object) => {
                 return self.because_of(asker, why.text);
             }
-            Next::Store { object } => {
+            Next::Store { object, nodes } => {
                 let ask = helio_proto::node::Why {
                     request_id: number,
                     object_id: object,
+                    nodes,
                     ..helio_proto::node::Why::default()
                 };
                 self.tell_node(ask.into());
             }
-            Next::Daemon { node, request } => {
+            Next::Daemon { node, request, running: others } => {
+                running = others;
                 let conn = node.map_or(Some(self.node), |node| self.node_conn(node.node_id));
                 let Some(conn) = conn else { return self.because_of(asker, why.text) };
                 let ask = helio_proto::node::Why {
                     request_id: number,
                     lease_request_id: request,
+                    ..helio_proto::node::Why::default()
+                };
+                self.send_node(conn, &ask.into());
+            }
+            Next::Home { node, actor } => {
+                let Some(conn) = self.node_conn(node) else {
+                    return self.because_of(asker, why.text);
+                };
+                let ask = helio_proto::node::Why {
+                    request_id: number,
+                    actor_id: actor,
                     ..helio_proto::node::Why::default()
                 };
                 self.send_node(conn, &ask.into());
@@ -151,7 +193,7 @@ impl State {
                 );
             }
         }
-        self.whys.open.insert(number, Open { asker, text: why.text, whom });
+        self.whys.open.insert(number, Open { asker, text: why.text, whom, running });
         if self.whys.open.len() > OPEN_MAX
             && let Some((_, oldest)) = self.whys.open.pop_first()
         {
@@ -161,9 +203,12 @@ impl State {
 
     /// Who was asked has answered.
     pub(crate) fn because(&mut self, number: u64, more: &str) {
-        if let Some(open) = self.whys.open.remove(&number) {
-            self.because_of(open.asker, join(open.text, more));
+        let Some(open) = self.whys.open.remove(&number) else { return };
+        let mut text = join(open.text, more);
+        if !open.running.is_empty() && more.contains("waiting for other work") {
+            text = join(text, &format!("This process has {} running.", open.running));
         }
+        self.because_of(open.asker, text);
     }
 
     /// A process is gone and will not answer.
@@ -190,11 +235,20 @@ impl State {
     fn why_running(&self, task: TaskId) -> Why {
         let now = self.now();
         let pid = std::process::id();
+        if let Some(begun) = self.inbox.begun(task).filter(|begun| !begun.is_running) {
+            return Why { text: self.why_beside(task, &begun.template, pid), next: None };
+        }
         if let Some(begun) = self.inbox.begun(task) {
             let first = format!(
                 "It has been running there for {} (pid {pid}).",
                 time(now.saturating_sub(begun.at))
             );
+            if let Some((object, size)) = self.creating() {
+                let text = format!(
+                    "{first} It waits for room in the object store, to write {size} bytes."
+                );
+                return Why { text, next: Some(Next::Store { object, nodes: Vec::new() }) };
+            }
             let Some(awaited) = self.waits.last().map(|(_, id)| *id) else {
                 return Why { text: first, next: None };
             };
@@ -213,15 +267,48 @@ impl State {
         };
         let running = self.inbox.begun_first().map_or_else(String::new, |begun| {
             let since = time(now.saturating_sub(begun.at));
-            format!("; {} has been running there for {since}", begun.template.name)
+            format!("; {} has been running there for {since}", self.actor.title(&begun.template))
         });
         let fetched = awaited.map_or_else(String::new, |id| {
             format!("; its argument ObjectRef({id}) is being brought to that node")
         });
         Why {
             text: format!("It waits in the process (pid {pid}){calls}{running}{fetched}."),
-            next: awaited.filter(|_| before == 0).map(|object| Next::Store { object }),
+            next: awaited
+                .filter(|_| before == 0)
+                .map(|object| Next::Store { object, nodes: Vec::new() }),
         }
+    }
+}
+
+impl State {
+    /// A call that was handed out and has found no place among those that run.
+    fn why_beside(&self, task: TaskId, template: &Template, pid: u32) -> String {
+        let now = self.now();
+        let (running, before) = self.inbox.beside(task);
+        let group = match template.concurrency_group.as_str() {
+            "" => String::new(),
+            group => format!(" of the concurrency group {group:?}"),
+        };
+        let longest = running.iter().min_by_key(|one| one.at).map_or_else(String::new, |one| {
+            let since = time(now.saturating_sub(one.at));
+            format!(", {} for {since}", self.actor.title(&one.template))
+        });
+        let behind = match before {
+            0 => String::new(),
+            1 => "; 1 call comes before it".to_owned(),
+            n => format!("; {n} calls come before it"),
+        };
+        let (all, are) = match running.len() {
+            1 => ("the only place".to_owned(), "is"),
+            n => (format!("all {n} places"), "are"),
+        };
+        format!("It waits in the process (pid {pid}): {all}{group} {are} taken{longest}{behind}.")
+    }
+
+    /// The object for which this process waits for room.
+    fn creating(&self) -> Option<(ObjectId, u64)> {
+        self.creating.values().next().copied()
     }
 }
 

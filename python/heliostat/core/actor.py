@@ -310,6 +310,17 @@ def _check_order(options: Mapping[str, Any], is_async: bool, concurrency: int) -
         )
 
 
+def _elsewhere(name: str) -> str:
+    """In which namespaces there is an actor of that name."""
+    found = sorted(space for other, space in _heliostat.list_named_actors(True) if other == name)
+    if not found:
+        return " No namespace has an actor of that name."
+    return (
+        f" There is one in the namespace {', '.join(map(repr, found))}: pass it as get_actor(name, "
+        "namespace=...)."
+    )
+
+
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
     """The actor of that name; its handle does not keep it alive. Raises ``ValueError``."""
     if not isinstance(name, str):
@@ -323,7 +334,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
         raise ValueError(
             f"Failed to look up actor with name '{name}'. This could be because 1. You are trying to "
             "look up a named actor you didn't create. 2. The named actor died. 3. You did not use a "
-            "namespace matching the namespace of the actor."
+            f"namespace matching the namespace of the actor.{_elsewhere(name)}"
         )
     handle: ActorHandle = _heliostat.deserialize(found[1])
     return handle

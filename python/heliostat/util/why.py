@@ -21,6 +21,8 @@ def why(what: Subject, timeout: float = 2.0) -> str:
     worker, the node's daemon); what they did not say within ``timeout`` seconds is left out.
     Anything else raises ``TypeError``.
     """
+    if not _heliostat.is_connected():
+        return "The session that it belongs to is over: nothing of it is left to wait for."
     if isinstance(what, ActorHandle):
         return _heliostat.why(what._actor_id.binary(), timeout)
     if isinstance(what, ObjectRef):
@@ -39,5 +41,6 @@ def _of_group(group: PlacementGroup) -> str:
     row = placement_group_table(group)
     if not row:
         return "No placement group of this id is known: it was removed long ago."
+    name = f' "{row["name"]}"' if row["name"] else ""
     reason = f": {row['why']}" if row["why"] else ""
-    return f"The placement group is {row['state']}{reason}."
+    return f"The placement group{name} is {row['state']}{reason}."

@@ -281,10 +281,11 @@ fn what_no_node_can_hold_waits_and_its_driver_is_warned_once() {
     let need = ResourceSet::from_units([("GPU", 2.0)]);
     desk.create(ActorSpec { placement_resources: need, ..spec(1, 1) });
     desk.follow(1, 1, 9);
-    assert_eq!(desk.info(1).why, "no node has 2 GPU (none has any)", "WHY-1");
+    let why = "no node has 2 GPU (none has any): ask for less, or start a node with that much";
+    assert_eq!(desk.info(1).why, why, "WHY-1");
     let ControlResponse::Nodes(nodes) = desk.ask(1, 1, ListNodes {}) else { panic!("no nodes") };
     let [demand] = &nodes.pending[..] else { panic!("one shape") };
-    assert_eq!((demand.count, demand.why.as_str()), (1, "no node has 2 GPU (none has any)"));
+    assert_eq!((demand.count, demand.why.as_str()), (1, why));
     desk.pass(5000, &[1]);
     let [(1, text)] = &desk.notices()[..] else { panic!("one warning for the driver") };
     assert!(

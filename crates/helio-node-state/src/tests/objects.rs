@@ -202,7 +202,7 @@ fn who_reads_and_finds_no_room_is_told_once_who_has_it_all() {
         world.fetch(client, n as u64, *id, &[]).unwrap();
     }
     assert_eq!(world.fetch(client, 7, there[0], &[]), None);
-    let why = world.node.why_fetch(there[0]);
+    let why = world.node.why_fetch(there[0], &[]);
     assert!(why.contains("to which it was spilled; the object store is full"), "{why}");
     assert_eq!(notice(&mut world), None, "not at once");
     world.pass(ROOM_MS_MAX);

@@ -29,8 +29,8 @@ fn a_call_says_what_it_waits_for() {
     play.submit(call(2, 0, &[]), &["ask for lease 2"]);
     play.submit(call(3, 0, &[object(1, 1)]), &[]);
     let next = says(&play, 1, &["f waits for a worker."]);
-    assert_eq!(next, Some(Next::Daemon { node: None, request: 1 }));
-    says(&play, 2, &["1 calls of its kind come first"]);
+    assert_eq!(next, Some(Next::Daemon { node: None, request: 1, running: String::new() }));
+    says(&play, 2, &["1 call of its kind comes first"]);
     says(&play, 3, &[&format!("its argument ObjectRef({}), which f makes", object(1, 1))]);
     play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
     play.now += 2_500_000;

@@ -102,6 +102,7 @@ impl RunningCall {
     fn invoke<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.lock().take();
         let call = call.ok_or_else(|| PyRuntimeError::new_err("the call was invoked already"))?;
+        session::connected(py)?.runtime.runs(call.task);
         let unpacked = args::unpack(py, Source::Shared(call.body), &call.deps)?;
         apply(py, &self.entry, &unpacked)
     }

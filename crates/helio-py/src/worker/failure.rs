@@ -1,6 +1,6 @@
 //! What user code raised, as the bytes that take the place of a call's values.
 
-use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::error::{ErrorKind, SystemError, TAG, told};
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 
@@ -37,7 +37,12 @@ pub(super) fn judge(
         return Failure::Failed(results::failed(cancelled_payload(running), returns, false));
     }
     let retryable = entry.is_some_and(|entry| is_retryable(py, entry, &error));
-    Failure::Failed(results::failed(payload(py, running, error, "task_error"), returns, retryable))
+    let line = error.to_string();
+    let payload = match payload(py, running, error, "task_error") {
+        system if system.first() == Some(&TAG) => system,
+        raised => told(line.lines().next().unwrap_or_default(), &raised),
+    };
+    Failure::Failed(results::failed(payload, returns, retryable))
 }
 
 fn cancelled_payload(running: &Running) -> Vec<u8> {

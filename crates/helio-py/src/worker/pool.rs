@@ -72,6 +72,7 @@ fn find(name: &str) -> Option<Arc<Pool>> {
 pub(super) fn submit(py: Python<'_>, session: &Session, call: Call) -> PyResult<()> {
     let group = call.template.concurrency_group.clone();
     let Some(pool) = find(&group) else {
+        session.runtime.runs(call.task);
         return execute::run_method(py, session, call, true).map(drop);
     };
     let start = {
@@ -101,6 +102,7 @@ pub(crate) fn _serve_pool(py: Python<'_>, group: &str) -> PyResult<()> {
                 None => return Ok(()),
             },
         };
+        session.runtime.runs(call.task);
         let flow = execute::run_method(py, &session, call, false);
         pool.done();
         if let Flow::Leave(code) | Flow::Die(code) = flow? {
