@@ -73,7 +73,7 @@ def test_tasks_are_listed_got_counted_and_explained(run: Run, tmp_path: Path) ->
         ]
     )
     assert rows[0]["type"] == "NORMAL_TASK"
-    assert "why" not in rows[0], "for detail only"
+    assert rows[0]["why"] is None, "for detail only"
     table = run("list", "tasks", "--filter", f"task_id!={task}")
     assert re.match(r"TASK_ID +ATTEMPT_NUMBER +NAME +STATE", table)
     assert pending.task_id().hex() in table
@@ -101,7 +101,7 @@ def test_actors_nodes_and_workers_are_listed_and_explained(run: Run) -> None:
     ray.get(counter.up.remote())
     (actor,) = json.loads(run("list", "actors", "--format=json"))
     assert (actor["class_name"], actor["state"]) == ("Counter", "ALIVE")
-    assert f"alive, in process {actor['pid']}" in run("why", actor["actor_id"])
+    assert f"(pid {actor['pid']})." in run("why", actor["actor_id"])
     (worker,) = json.loads(run("list", "workers", "--format=json", f"--filter=pid={actor['pid']}"))
     assert worker["is_alive"] is True
     assert f"pid {actor['pid']}" in run("why", worker["worker_id"])

@@ -40,7 +40,7 @@ class Sessions:
         ray.shutdown()
         self.options = options
         if options is not None:
-            ray.init("local", include_dashboard=False, logging_level="error", **options)
+            ray.init("local", **{"include_dashboard": False, "logging_level": "error", **options})
 
 
 def _out_of_time(*_: Any) -> None:

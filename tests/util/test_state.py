@@ -12,6 +12,7 @@ import pytest
 import ray
 from harness import wait_until
 from ray.util import state
+from ray.util.state.common import GetApiOptions, StateResource, TaskState
 from ray.util.state.exception import RayStateApiException
 
 pytestmark = [
@@ -80,6 +81,7 @@ def test_tasks_are_listed_from_their_submission_to_their_end(tmp_path: Path) -> 
     (failed,) = of_name("failing")
     assert failed.state == "FAILED"
     assert failed.error_type == "TASK_EXECUTION_EXCEPTION"
+    assert failed.error_message == "ValueError: no"
     go.touch()
     ray.get(running)
     found = state.get_task(running.task_id().hex())
@@ -110,10 +112,133 @@ def test_filters_limits_and_details() -> None:
     assert state.list_tasks(filters=[("type", "!=", "NORMAL_TASK"), ("name", "=", "quick")]) == []
     with pytest.raises(ValueError, match="predicate"):
         state.list_tasks(filters=[("state", "<", "x")])
-    with pytest.raises(RayStateApiException, match="no column"):
+    with pytest.raises(ValueError, match="column, predicate, value"):
+        state.list_tasks(filters=[("state", "=")])  # type: ignore[list-item] # what is refused
+    with pytest.raises(RayStateApiException, match="column nonsense is not supported"):
         state.list_tasks(filters=[("nonsense", "=", "x")])
-    with pytest.raises(ValueError, match="10000"):
-        state.list_tasks(limit=100_000)
+    with pytest.raises(RayStateApiException, match="start_time_ms is not supported"):
+        state.list_tasks(filters=[("start_time_ms", "=", 1)])
+    with pytest.raises(RayStateApiException, match="an integer"):
+        state.list_tasks(filters=[("worker_pid", "=", "abc")])
+    for limit in (-1, 10_001):
+        with pytest.raises(RayStateApiException, match="10000"):
+            state.list_tasks(limit=limit)
+    assert state.list_tasks(limit=0) == []
+    assert len(state.list_tasks(filters=[("NAME", "=", "QUICK"), ("state", "=", "finished")])) >= 5
+    with pytest.warns(UserWarning, match="leave none"):
+        assert state.list_tasks(filters=[("state", "=", "A"), ("state", "=", "B")]) == []
+    with pytest.warns(UserWarning, match="1 of"):
+        assert len(state.list_tasks(limit=1, _explain=True)) == 1
+    assert [node.is_head_node for node in state.list_nodes(filters=[("is_head_node", "=", "1")])]
+    with pytest.raises(RayStateApiException, match="true or false"):
+        state.list_nodes(filters=[("is_head_node", "=", "perhaps")])
+
+
+def test_ids_that_are_none_are_refused_and_those_that_name_nothing_give_none() -> None:
+    with pytest.raises(RayStateApiException, match="not hexadecimal"):
+        state.get_actor("nonsense")
+    with pytest.raises(RayStateApiException, match="2 hexadecimal digits, not 56"):
+        state.get_node("ab")
+    assert state.get_actor("ab" * 16) is None
+    assert state.get_worker("ab" * 28) is None
+    assert state.get_placement_group("ab" * 18) is None
+    assert state.get_objects("ab" * 28) == []
+    ref = quick.remote(1)
+    ray.get(ref)
+    found = state.get_task(ref)
+    assert isinstance(found, TaskState)
+    assert found.task_id == ref.task_id().hex()
+    with pytest.raises(ValueError, match="RUNTIME_ENVS"):
+        state.StateApiClient().get(StateResource.RUNTIME_ENVS, "ab", GetApiOptions())
+
+
+def test_an_actor_and_its_constructor_are_rows() -> None:
+    counter = Counter.options(name="tall", resources=None).remote()
+    ray.get(counter.up.remote())
+    (plain,) = state.list_actors(filters=[("name", "=", "tall")])
+    assert (plain.num_restarts, plain.is_detached, plain.death_cause) == (None, None, None)
+    (row,) = state.list_actors(filters=[("name", "=", "tall")], detail=True)
+    assert (row.num_restarts, row.is_detached, row.death_cause) == (0, False, None)
+    made = state.list_tasks(
+        filters=[("type", "=", "ACTOR_CREATION_TASK"), ("actor_id", "=", row.actor_id)]
+    )
+    assert [(one.name, one.state) for one in made] == [("Counter.__init__", "FINISHED")]
+    ray.kill(counter)
+    found = wait_until(lambda: _dead(row.actor_id))
+    assert found.death_cause["actor_died_error_context"]["error_message"]
+
+
+def _dead(actor_id: str) -> Any:
+    found = state.get_actor(actor_id)
+    return found if found is not None and found.state == "DEAD" else None
+
+
+def test_environments_and_what_went_wrong_are_listed() -> None:
+    ray.get(quick.options(runtime_env={"env_vars": {"STATE_TEST": "1"}}).remote(1))
+    envs = [row.runtime_env for row in state.list_runtime_envs()]
+    assert {"env_vars": {"STATE_TEST": "1"}} in envs
+
+    @ray.remote(max_retries=0)
+    def dies() -> None:
+        os._exit(7)
+
+    with pytest.raises(ray.exceptions.WorkerCrashedError):
+        ray.get(dies.remote())
+    assert any("code 7" in event.message for event in state.list_cluster_events(limit=1000))
+
+
+def test_logs_are_listed_and_read() -> None:
+    @ray.remote(num_cpus=0)
+    class Speaker:
+        def say(self, text: str) -> str:
+            print(text, flush=True)
+            return ray.get_runtime_context().get_actor_id() or ""
+
+    speaker = Speaker.remote()
+    actor_id = ray.get(speaker.say.remote("first words"))
+    ray.get(speaker.say.remote("second words"))
+
+    def log(**options: Any) -> str:
+        return "".join(state.get_log(actor_id=actor_id, **options))
+
+    assert "first words\nsecond words" in wait_until(lambda: "second" in log() and log())
+    assert log(tail=1).strip() == "second words"
+    assert isinstance(next(iter(state.get_log(actor_id=actor_id, encoding=None))), bytes)
+    node_id = ray.get_runtime_context().get_node_id()
+    names = state.list_logs(node_id=node_id)
+    assert names["worker_out"]
+    text = "".join(state.get_log(node_id=node_id, filename=names["worker_out"][0]))
+    assert text is not None
+    with pytest.raises(RayStateApiException, match="no log file"):
+        list(state.get_log(node_id=node_id, filename="../../etc/passwd"))
+    with pytest.raises(ValueError, match="At least one"):
+        list(state.get_log(node_id=node_id))
+    with pytest.raises(ValueError, match="suffix"):
+        list(state.get_log(actor_id=actor_id, suffix="log"))
+    with pytest.raises(RayStateApiException, match="no actor_id"):
+        list(state.get_log(actor_id="ab" * 16))
+    with pytest.raises(AssertionError):
+        state.list_logs()
+
+
+def test_another_process_asks_without_a_session(run_driver: Any) -> None:
+    counter = Counter.options(name="seen from afar").remote()
+    ray.get(counter.up.remote())
+    address = ray.get_runtime_context().gcs_address
+    done = run_driver(
+        f"""
+        from ray.util import state
+        rows = state.list_actors(address={address!r}, filters=[("name", "=", "seen from afar")])
+        print("found=" + rows[0].class_name, flush=True)
+        print("tasks=" + str(state.summarize_tasks(address={address!r})["cluster"]["total_tasks"]))
+        try:
+            state.list_nodes(address="127.0.0.1:1")
+        except state.exception.RayStateApiException as error:
+            print("refused=yes")
+        """
+    ).check()
+    assert done.value("found") == "Counter"
+    assert done.value("refused") == "yes"
 
 
 def test_objects_say_who_holds_them_and_how_large_they_are() -> None:

@@ -150,7 +150,7 @@ pub(crate) struct Status {
 /// `why`.
 #[derive(Args, Debug)]
 pub(crate) struct Why {
-    /// The id, in hex.
+    /// The id, in hex, or the name of an actor.
     pub(crate) id: String,
     /// Of the cluster whose head is at this address.
     #[arg(long, value_name = "IP:PORT")]
@@ -171,7 +171,7 @@ pub(crate) enum Format {
 /// `list`.
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// tasks, objects, workers, actors, nodes, jobs or placement-groups.
+    /// tasks, objects, workers, actors, nodes, jobs, placement-groups, runtime-envs or cluster-events.
     pub(crate) resource: String,
     /// How rows are printed.
     #[arg(long, value_enum, default_value_t)]
@@ -195,7 +195,7 @@ pub(crate) struct List {
 /// `get`.
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// tasks, objects, workers, actors, nodes, jobs or placement-groups.
+    /// tasks, objects, workers, actors, nodes, jobs, placement-groups, runtime-envs or cluster-events.
     pub(crate) resource: String,
     /// The id, in hex.
     pub(crate) id: String,

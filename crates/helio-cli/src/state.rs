@@ -43,7 +43,11 @@ impl Cluster {
             Resource::Tasks => {
                 let told = self.inspect(Topic::Tasks, &[])?;
                 let processes = self.inspect(Topic::Workers, &[])?;
-                Ok(rows::tasks(&told.answers, &processes.answers))
+                let actors = match observer::ask(&self.socket, &self.token, ListActors {})? {
+                    ControlResponse::Actors(list) => list.actors,
+                    _ => return unexpected(),
+                };
+                Ok(rows::tasks(&told.answers, &processes.answers, &actors))
             }
             Resource::Objects => Ok(rows::objects(&self.inspect(Topic::Objects, &[])?.answers)),
             Resource::Workers => Ok(rows::workers(&self.inspect(Topic::Workers, &[])?.answers)),
@@ -59,6 +63,10 @@ impl Cluster {
                 ControlResponse::Groups(list) => Ok(rows::groups(&list.groups)),
                 _ => unexpected(),
             },
+            Resource::Envs => Ok(rows::environments(&self.rows(Resource::Workers)?)),
+            Resource::Events => {
+                Ok(rows::events(&self.rows(Resource::Workers)?, &self.rows(Resource::Nodes)?))
+            }
             Resource::Jobs => match observer::ask(&self.socket, &self.token, ListJobs {})? {
                 ControlResponse::Jobs(list) => Ok(rows::jobs(&list.jobs)),
                 _ => unexpected(),
@@ -86,7 +94,18 @@ pub(crate) fn list(args: &List) -> Result<(), String> {
     let columns: Vec<&str> =
         always.iter().chain(if args.detail { detail } else { &[] }).copied().collect();
     match args.format {
-        Format::Json => output::line(&json(&shown, &columns).to_string()),
+        // A program finds every column there; those for detail are null unless it asked for them.
+        Format::Json => {
+            let all: Vec<&str> = always.iter().chain(detail).copied().collect();
+            let cut = |row: &Row| {
+                row.iter()
+                    .filter(|(name, _)| columns.contains(&name.as_str()))
+                    .map(|(name, value)| (name.clone(), value.clone()))
+                    .collect()
+            };
+            let rows: Vec<Row> = shown.iter().map(cut).collect();
+            output::line(&json(&rows, &all).to_string());
+        }
         Format::Yaml => output::print(&yaml(&shown, &columns)),
         Format::Default | Format::Table if args.detail => output::print(&yaml(&shown, &columns)),
         Format::Default | Format::Table => {

@@ -224,6 +224,7 @@ impl Node {
                 is_alive: true,
                 job_id: worker.job_id(),
                 usage: usage.to_owned(),
+                runtime_env: worker.runtime_env().to_owned(),
                 resources: assigned.map(|assigned| assigned.resources.clone()).unwrap_or_default(),
                 ..WorkerRow::default()
             }

@@ -65,6 +65,10 @@ impl Worker {
         self.usage == Use::Starting && self.key == *key
     }
 
+    pub(crate) fn runtime_env(&self) -> &str {
+        &self.key.1
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }

@@ -144,6 +144,8 @@ messages! {
         7 exit_type: String,
         8 exit_detail: String,
         9 resources: ResourceSet,
+        /// JSON; empty: none.
+        10 runtime_env: String,
     }
     /// A measurement and all its series.
     pub struct Metric {

@@ -125,7 +125,7 @@ fn find(py: Python<'_>, resource: Resource) -> PyResult<Found> {
         Resource::Tasks => {
             let told = ask_all(py, Topic::Tasks)?;
             let processes = ask_all(py, Topic::Workers)?;
-            of(&told, rows::tasks(&told.answers, &processes.answers))
+            of(&told, rows::tasks(&told.answers, &processes.answers, &control::actors(py)?))
         }
         Resource::Objects => {
             let told = ask_all(py, Topic::Objects)?;
@@ -138,6 +138,14 @@ fn find(py: Python<'_>, resource: Resource) -> PyResult<Found> {
         Resource::Actors => rows::actors(&control::actors(py)?).into(),
         Resource::Nodes => rows::nodes(&control::nodes(py)?).into(),
         Resource::Jobs => rows::jobs(&control::jobs(py)?).into(),
+        Resource::Envs => {
+            let found = find(py, Resource::Workers)?;
+            Found { rows: rows::environments(&found.rows), ..found }
+        }
+        Resource::Events => {
+            let found = find(py, Resource::Workers)?;
+            Found { rows: rows::events(&found.rows, &find(py, Resource::Nodes)?.rows), ..found }
+        }
         Resource::Groups => rows::groups(&groups::groups(py)?).into(),
     })
 }

@@ -31,11 +31,15 @@ pub enum Resource {
     Jobs,
     /// Placement groups.
     Groups,
+    /// Environments in which workers run.
+    Envs,
+    /// What went wrong.
+    Events,
 }
 
 impl Resource {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Tasks,
         Self::Objects,
         Self::Workers,
@@ -43,11 +47,14 @@ impl Resource {
         Self::Nodes,
         Self::Jobs,
         Self::Groups,
+        Self::Envs,
+        Self::Events,
     ];
 
-    /// The resource of that name, in the plural as commands use it.
+    /// The resource of that name, in the plural as commands use it; `_` is as good as `-`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
+        let name = name.replace('_', "-");
         Self::ALL.into_iter().find(|resource| resource.name() == name)
     }
 
@@ -62,6 +69,8 @@ impl Resource {
             Self::Nodes => "nodes",
             Self::Jobs => "jobs",
             Self::Groups => "placement-groups",
+            Self::Envs => "runtime-envs",
+            Self::Events => "cluster-events",
         }
     }
 
@@ -76,6 +85,8 @@ impl Resource {
             Self::Nodes => "node_id",
             Self::Jobs => "job_id",
             Self::Groups => "placement_group_id",
+            Self::Envs => "runtime_env",
+            Self::Events => "event_id",
         }
     }
 
@@ -102,10 +113,19 @@ impl Resource {
                 &[
                     "language",
                     "required_resources",
+                    "runtime_env_info",
+                    "placement_group_id",
+                    "events",
+                    "profiling_data",
                     "creation_time_ms",
                     "start_time_ms",
                     "end_time_ms",
+                    "task_log_info",
                     "error_message",
+                    "is_debugger_paused",
+                    "call_site",
+                    "label_selector",
+                    "fallback_strategy",
                     "why",
                 ],
             ),
@@ -125,7 +145,7 @@ impl Resource {
             ),
             Self::Workers => (
                 &["worker_id", "is_alive", "worker_type", "exit_type", "node_id", "ip", "pid"],
-                &["exit_detail", "job_id", "usage", "required_resources"],
+                &["exit_detail", "job_id", "usage", "required_resources", "runtime_env"],
             ),
             Self::Actors => (
                 &[
@@ -138,7 +158,21 @@ impl Resource {
                     "pid",
                     "ray_namespace",
                 ],
-                &["required_resources", "death_cause", "is_detached", "num_restarts", "why"],
+                &[
+                    "serialized_runtime_env",
+                    "required_resources",
+                    "death_cause",
+                    "is_detached",
+                    "placement_group_id",
+                    "repr_name",
+                    "num_restarts",
+                    "num_restarts_due_to_lineage_reconstruction",
+                    "num_restarts_due_to_node_preemption",
+                    "call_site",
+                    "label_selector",
+                    "fallback_strategy",
+                    "why",
+                ],
             ),
             Self::Nodes => (
                 &[
@@ -155,19 +189,24 @@ impl Resource {
             ),
             Self::Groups => (
                 &["placement_group_id", "name", "creator_job_id", "state"],
-                &["bundles", "is_detached", "stats", "why"],
-            ),
-            Self::Jobs => (
                 &[
-                    "job_id",
-                    "submission_id",
-                    "entrypoint",
-                    "type",
-                    "status",
-                    "start_time",
-                    "end_time",
+                    "bundles",
+                    "is_detached",
+                    "stats",
+                    "topology_strategy",
+                    "topology_assignments",
+                    "why",
                 ],
-                &["driver_info", "metadata"],
+            ),
+            Self::Envs => {
+                (&["runtime_env", "success", "creation_time_ms", "node_id"], &["ref_cnt", "error"])
+            }
+            Self::Events => {
+                (&["severity", "time", "source_type", "message", "event_id"], &["custom_fields"])
+            }
+            Self::Jobs => (
+                &["job_id", "submission_id", "entrypoint", "type", "status", "driver_info"],
+                &["start_time", "end_time", "metadata"],
             ),
         }
     }

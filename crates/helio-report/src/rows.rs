@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use helio_proto::control::{ActorInfo, ActorPhase, JobInfo, NodeInfo};
+use helio_proto::control::{ActorInfo, ActorPhase, JobInfo, Label, NodeInfo};
 use helio_proto::group::{GroupInfo, GroupPhase};
-use helio_proto::inspect::{Answer, TaskPhase};
-use helio_types::{ResourceSet, WorkerId};
+use helio_proto::inspect::{Answer, TaskPhase, TaskRow};
+use helio_types::{ActorId, DeathKind, JobId, ResourceSet, TaskId, WorkerId};
 use serde_json::{Value, json};
 
 use crate::Row;
+
+/// The variable in which a worker finds what to do to itself; of no interest to its user.
+const WORKER_SETUP: &str = "HELIOSTAT_WORKER_SETUP";
 
 fn row(value: Value) -> Row {
     match value {
@@ -38,9 +41,12 @@ fn ms(us: u64) -> Value {
 }
 
 /// Calls, of the answers about tasks; `processes` are answers about workers, for the numbers of
-/// processes. Besides the columns a row has `start_us` and `end_us`.
+/// processes; `actors` for the names of classes, and for the constructors, which nobody calls. Besides
+/// the columns a row has `start_us` and `end_us`.
 #[must_use]
-pub fn tasks(answers: &[Answer], processes: &[Answer]) -> Vec<Row> {
+pub fn tasks(answers: &[Answer], processes: &[Answer], actors: &[ActorInfo]) -> Vec<Row> {
+    let classes: BTreeMap<ActorId, &str> =
+        actors.iter().map(|actor| (actor.actor_id, actor.class_name.as_str())).collect();
     let mut pids: BTreeMap<WorkerId, u32> = BTreeMap::new();
     for answer in processes.iter().chain(answers) {
         pids.insert(answer.worker_id, answer.pid);
@@ -50,16 +56,20 @@ pub fn tasks(answers: &[Answer], processes: &[Answer]) -> Vec<Row> {
         answers.iter().flat_map(|answer| answer.tasks.iter().map(move |task| (answer, task)));
     let rows = rows.map(|(answer, task)| {
         let is_method = !task.actor_id.is_nil();
+        let name = match classes.get(&task.actor_id) {
+            Some(class) if is_method && !class.is_empty() => format!("{class}.{}", task.name),
+            _ => task.name.clone(),
+        };
         row(json!({
             "task_id": task.task_id.hex(),
             "attempt_number": task.attempt,
-            "name": task.name,
+            "name": name,
             "state": TaskPhase::from_number(task.phase).name(),
             "job_id": answer.job_id.hex(),
             "actor_id": hex!(task.actor_id),
             "type": if is_method { "ACTOR_TASK" } else { "NORMAL_TASK" },
-            "func_or_class_name": task.name,
-            "parent_task_id": hex!(task.parent),
+            "func_or_class_name": name,
+            "parent_task_id": parent(task.parent, answer.job_id),
             "node_id": hex!(task.node_id),
             "worker_id": hex!(task.worker_id),
             "worker_pid": pids.get(&task.worker_id).filter(|pid| **pid > 0),
@@ -70,12 +80,69 @@ pub fn tasks(answers: &[Answer], processes: &[Answer]) -> Vec<Row> {
             "start_time_ms": ms(task.started_us),
             "end_time_ms": ms(task.ended_us),
             "error_message": text(&task.error_message),
+            "events": way(task),
             "why": text(&task.why),
             "start_us": task.started_us,
             "end_us": task.ended_us,
         }))
     });
-    rows.collect()
+    rows.chain(actors.iter().map(constructor)).collect()
+}
+
+/// The call that made it; a driver's code counts as one.
+fn parent(task: TaskId, job: JobId) -> String {
+    if task.is_nil() { driver_task(job) } else { task.hex() }
+}
+
+fn driver_task(job: JobId) -> String {
+    format!("{}{}", "ff".repeat(20), job.hex())
+}
+
+/// What is known of a call's way: when it was made, sent, and over.
+fn way(task: &TaskRow) -> Value {
+    let phase = TaskPhase::from_number(task.phase);
+    let mut events = vec![json!({ "state": "PENDING_ARGS_AVAIL", "created_ms": task.created_ms })];
+    if task.started_us > 0 {
+        events.push(json!({ "state": "RUNNING", "created_ms": task.started_us / 1000 }));
+    }
+    if phase.is_over() {
+        events.push(json!({ "state": phase.name(), "created_ms": task.ended_us / 1000 }));
+    }
+    json!(events)
+}
+
+/// The constructor of an actor as a call.
+fn constructor(info: &ActorInfo) -> Row {
+    let phase = ActorPhase::from_number(info.phase);
+    // Its exception, or that there never was a process for it.
+    let never_ran = !info.cause.error.is_empty() || info.cause.kind == DeathKind::StartFailed;
+    let state = match phase {
+        ActorPhase::Alive => "FINISHED",
+        ActorPhase::Dead if never_ran => "FAILED",
+        ActorPhase::Dead => "FINISHED",
+        ActorPhase::Pending | ActorPhase::Restarting => "PENDING_NODE_ASSIGNMENT",
+    };
+    let name = format!("{}.__init__", info.class_name);
+    let is_failed = state == "FAILED";
+    row(json!({
+        "task_id": format!("{}{}", "ff".repeat(8), info.actor_id.hex()),
+        "attempt_number": info.restarts,
+        "name": name,
+        "state": state,
+        "job_id": info.job_id.hex(),
+        "actor_id": info.actor_id.hex(),
+        "type": "ACTOR_CREATION_TASK",
+        "func_or_class_name": name,
+        "parent_task_id": driver_task(info.job_id),
+        "node_id": hex!(info.node_id),
+        "worker_id": hex!(info.address.worker_id),
+        "worker_pid": Some(info.pid).filter(|pid| *pid > 0),
+        "error_type": if is_failed { json!("ACTOR_DIED") } else { Value::Null },
+        "language": "PYTHON",
+        "required_resources": resources(&info.resources),
+        "error_message": if is_failed { text(&info.cause.to_string()) } else { Value::Null },
+        "why": text(&info.why),
+    }))
 }
 
 /// References, of the answers about objects.
@@ -98,6 +165,7 @@ pub fn objects(answers: &[Answer]) -> Vec<Row> {
             "UNKNOWN_STATUS"
         };
         let status = match (object.is_ready, object.is_error) {
+            _ if object.is_handle => "NIL",
             (true, true) => "FAILED",
             (true, false) => "FINISHED",
             (false, _) => "PENDING",
@@ -136,10 +204,75 @@ pub fn workers(answers: &[Answer]) -> Vec<Row> {
             "exit_detail": text(&worker.exit_detail),
             "job_id": hex!(worker.job_id),
             "usage": text(&worker.usage),
+            "runtime_env": text(&worker.runtime_env),
             "required_resources": resources(&worker.resources),
         }))
     });
     rows.collect()
+}
+
+/// Environments, of rows of workers: each once for a node.
+#[must_use]
+pub fn environments(workers: &[Row]) -> Vec<Row> {
+    let column = |row: &Row, name: &str| row.get(name).and_then(Value::as_str).map(str::to_owned);
+    let mut all: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for worker in workers {
+        if let (Some(node), Some(env)) = (column(worker, "node_id"), column(worker, "runtime_env"))
+        {
+            *all.entry((node, env)).or_default() += 1;
+        }
+    }
+    let rows = all.into_iter().filter_map(|((node, env), users)| {
+        let env = of_user(&env);
+        let says_something = env.as_object().is_some_and(|fields| !fields.is_empty());
+        says_something.then(|| {
+            row(json!({
+                "runtime_env": env,
+                "success": true,
+                "creation_time_ms": Value::Null,
+                "node_id": node,
+                "ref_cnt": users,
+                "error": Value::Null,
+            }))
+        })
+    });
+    rows.collect()
+}
+
+/// An environment without what its user has not said.
+fn of_user(env: &str) -> Value {
+    let mut env: Value = serde_json::from_str(env).unwrap_or_default();
+    if let Some(fields) = env.as_object_mut() {
+        fields.remove("_logging");
+        if let Some(variables) = fields.get_mut("env_vars").and_then(Value::as_object_mut) {
+            variables.retain(|name, _| name != WORKER_SETUP);
+            if variables.is_empty() {
+                fields.remove("env_vars");
+            }
+        }
+    }
+    env
+}
+
+/// What went wrong, of rows of workers and nodes.
+#[must_use]
+pub fn events(workers: &[Row], nodes: &[Row]) -> Vec<Row> {
+    let is =
+        |row: &Row, column: &str, value: &str| row.get(column).is_some_and(|found| found == value);
+    let event = |source: &str, id: &str, message: &str, from: &Row| {
+        row(json!({
+            "severity": "ERROR",
+            "time": "",
+            "source_type": source,
+            "message": from.get(message),
+            "event_id": from.get(id),
+            "custom_fields": { "node_id": from.get("node_id"), "pid": from.get("pid") },
+        }))
+    };
+    let died = workers.iter().filter(|worker| is(worker, "exit_type", "SYSTEM_ERROR"));
+    let lost = nodes.iter().filter(|node| is(node, "state", "DEAD"));
+    let died = died.map(|worker| event("RAYLET", "worker_id", "exit_detail", worker));
+    died.chain(lost.map(|node| event("GCS", "node_id", "state_message", node))).collect()
 }
 
 /// Actors, of the control service's list.
@@ -151,18 +284,35 @@ pub fn actors(infos: &[ActorInfo]) -> Vec<Row> {
             "class_name": info.class_name,
             "state": ActorPhase::from_number(info.phase).name(),
             "job_id": info.job_id.hex(),
-            "name": text(&info.name),
+            "name": info.name,
             "node_id": hex!(info.node_id),
             "pid": info.pid,
             "ray_namespace": info.namespace,
             "required_resources": resources(&info.resources),
-            "death_cause": text(&info.cause.to_string()),
+            "death_cause": death(info),
             "is_detached": info.detached,
             "num_restarts": info.restarts,
+            "num_restarts_due_to_lineage_reconstruction": 0,
+            "num_restarts_due_to_node_preemption": 0,
             "why": info.why,
         }))
     });
     rows.collect()
+}
+
+/// Why an actor is dead, in the form of Ray's state API.
+fn death(info: &ActorInfo) -> Value {
+    match info.cause.to_string().as_str() {
+        "" => Value::Null,
+        cause => json!({ "actor_died_error_context": {
+            "error_message": cause,
+            "actor_id": info.actor_id.hex(),
+            "class_name": info.class_name,
+            "name": info.name,
+            "ray_namespace": info.namespace,
+            "pid": info.pid,
+        }}),
+    }
 }
 
 /// Nodes, of the control service's list.
@@ -178,11 +328,17 @@ pub fn nodes(infos: &[NodeInfo]) -> Vec<Row> {
             "state": if info.alive { "ALIVE" } else { "DEAD" },
             "state_message": text(&info.cause),
             "node_name": if info.name.is_empty() { &info.address.host } else { &info.name },
-            "resources_total": resources(&info.total),
+            "resources_total": resources(&without_bundles(&info.total)),
             "labels": labels,
         }))
     });
     rows.collect()
+}
+
+/// What a node has by itself: bundles of placement groups put parts of it under names of their own.
+fn without_bundles(set: &ResourceSet) -> ResourceSet {
+    let own = set.iter().filter(|(name, _)| !helio_scheduler::is_of_bundle(name));
+    ResourceSet::from_units(own.map(|(name, quantity)| (name, quantity.to_f64())))
 }
 
 /// Placement groups, of the control service's list.
@@ -203,6 +359,7 @@ pub fn groups(infos: &[GroupInfo]) -> Vec<Row> {
                     "bundle_id": { "placement_group_id": spec.group_id.hex(), "bundle_index": index },
                     "unit_resources": resources(&bundle.resources),
                     "node_id": node(index),
+                    "label_selector": selector(&bundle.labels),
                 })
             })
             .collect();
@@ -220,6 +377,10 @@ pub fn groups(infos: &[GroupInfo]) -> Vec<Row> {
     rows.collect()
 }
 
+fn selector(labels: &[Label]) -> Row {
+    labels.iter().map(|label| (label.key.clone(), json!(label.value))).collect()
+}
+
 /// Jobs, of the control service's list.
 #[must_use]
 pub fn jobs(infos: &[JobInfo]) -> Vec<Row> {
@@ -232,9 +393,72 @@ pub fn jobs(infos: &[JobInfo]) -> Vec<Row> {
             "status": if info.alive { "RUNNING" } else { "SUCCEEDED" },
             "start_time": info.started_ms,
             "end_time": if info.ended_ms == 0 { Value::Null } else { json!(info.ended_ms) },
-            "driver_info": { "id": info.job_id.hex(), "pid": info.pid },
+            "driver_info": { "id": info.job_id.hex(), "pid": info.pid.to_string() },
             "metadata": {},
         }))
     });
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use helio_types::DeathCause;
+
+    use super::*;
+
+    fn actor(phase: ActorPhase, cause: DeathCause) -> Row {
+        let class_name = "Counter".to_owned();
+        constructor(&ActorInfo { phase: phase as u32, class_name, cause, ..ActorInfo::default() })
+    }
+
+    #[test]
+    fn a_constructor_is_a_call_that_nobody_made() {
+        let killed = DeathCause::new(DeathKind::Intended, "it was killed");
+        let unplaced = DeathCause::new(DeathKind::StartFailed, "no node");
+        let cases = [
+            (ActorPhase::Alive, DeathCause::default(), "FINISHED"),
+            (ActorPhase::Pending, DeathCause::default(), "PENDING_NODE_ASSIGNMENT"),
+            (ActorPhase::Dead, killed, "FINISHED"),
+            (ActorPhase::Dead, unplaced, "FAILED"),
+        ];
+        for (phase, cause, state) in cases {
+            let row = actor(phase, cause);
+            assert_eq!((&row["name"], &row["state"]), (&json!("Counter.__init__"), &json!(state)));
+        }
+    }
+
+    #[test]
+    fn environments_are_told_once_a_node_and_as_their_user_wrote_them() {
+        let worker = |node: &str, env: &str| row(json!({ "node_id": node, "runtime_env": env }));
+        let variables = r#"{"env_vars":{"A":"1","HELIOSTAT_WORKER_SETUP":"x"},"_logging":{}}"#;
+        let setup = r#"{"env_vars":{"HELIOSTAT_WORKER_SETUP":"x"},"pip":["a"]}"#;
+        let none = r#"{"_logging":{}}"#;
+        let all = [
+            worker("n1", variables),
+            worker("n1", variables),
+            worker("n2", setup),
+            worker("n2", none),
+            row(json!({ "node_id": "n1", "runtime_env": Value::Null })),
+        ];
+        let found = environments(&all);
+        let told: Vec<_> = found.iter().map(|row| (&row["runtime_env"], &row["ref_cnt"])).collect();
+        assert_eq!(
+            told,
+            [(&json!({"env_vars": {"A": "1"}}), &json!(2)), (&json!({"pip": ["a"]}), &json!(1))]
+        );
+    }
+
+    #[test]
+    fn what_died_is_an_event_and_what_was_ended_is_none() {
+        let worker =
+            |exit: &str| row(json!({ "worker_id": "w", "exit_type": exit, "exit_detail": "boom" }));
+        let node =
+            |state: &str| row(json!({ "node_id": "n", "state": state, "state_message": "lost" }));
+        let found = events(
+            &[worker("SYSTEM_ERROR"), worker("INTENDED_USER_EXIT")],
+            &[node("ALIVE"), node("DEAD")],
+        );
+        let told: Vec<_> = found.iter().map(|row| row["message"].as_str()).collect();
+        assert_eq!(told, [Some("boom"), Some("lost")]);
+    }
 }

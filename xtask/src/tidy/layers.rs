@@ -26,7 +26,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("helio-control-state", Pure, &["helio-proto", "helio-scheduler"]),
     ("helio-node-state", Pure, &["helio-proto", "helio-scheduler"]),
     ("helio-owner-state", Pure, &["helio-proto", "helio-scheduler"]),
-    ("helio-report", Pure, &["helio-proto"]),
+    ("helio-report", Pure, &["helio-proto", "helio-scheduler"]),
     ("helio-env", Effects, &[]),
     ("helio-rpc", Effects, &["helio-env"]),
     ("helio-store", Effects, &["helio-env", "helio-rpc"]),

@@ -8,235 +8,549 @@ it when it ends.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, TypeVar
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
-from heliostat import _heliostat
-from heliostat.core import session
+from heliostat._heliostat import ObjectRef
+from heliostat.core.version import RAY_VERSION
+from heliostat.util.state import ask, logs
 from heliostat.util.state.common import (
+    DEFAULT_LIMIT,
+    DEFAULT_RPC_TIMEOUT,
+    RAY_MAX_LIMIT_FROM_API_SERVER,
     ActorState,
+    ClusterEventState,
+    GetApiOptions,
     JobState,
+    ListApiOptions,
     NodeState,
     ObjectState,
     PlacementGroupState,
+    PredicateType,
+    RuntimeEnvState,
+    StateResource,
+    StateSchema,
+    SummaryApiOptions,
+    SummaryResource,
+    SupportedFilterType,
     TaskState,
     WorkerState,
 )
 from heliostat.util.state.exception import RayStateApiException
 
-Row = TypeVar(
-    "Row", ActorState, JobState, NodeState, ObjectState, PlacementGroupState, TaskState, WorkerState
-)
-Filters = Sequence[tuple[str, str, Any]]
+Row = TypeVar("Row", bound=StateSchema)
+Filters = Sequence[tuple[str, PredicateType, SupportedFilterType]]
 
-LIMIT = 100
-LIMIT_MAX = 10_000
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": lambda found, wanted: _text(found) == _text(wanted),
-    "!=": lambda found, wanted: _text(found) != _text(wanted),
+_SCHEMAS: dict[StateResource, type[StateSchema]] = {
+    StateResource.ACTORS: ActorState,
+    StateResource.CLUSTER_EVENTS: ClusterEventState,
+    StateResource.JOBS: JobState,
+    StateResource.NODES: NodeState,
+    StateResource.OBJECTS: ObjectState,
+    StateResource.PLACEMENT_GROUPS: PlacementGroupState,
+    StateResource.RUNTIME_ENVS: RuntimeEnvState,
+    StateResource.TASKS: TaskState,
+    StateResource.WORKERS: WorkerState,
+}
+
+# The column that names one row, and how many hex digits such an id has.
+_KEYS = {
+    StateResource.ACTORS: ("actor_id", 32),
+    StateResource.JOBS: ("job_id", 8),
+    StateResource.NODES: ("node_id", 56),
+    StateResource.OBJECTS: ("object_id", 56),
+    StateResource.PLACEMENT_GROUPS: ("placement_group_id", 36),
+    StateResource.TASKS: ("task_id", 48),
+    StateResource.WORKERS: ("worker_id", 56),
 }
 
 
-def _text(value: Any) -> str:
-    return str(value).lower()
+class StateApiClient:
+    """Asks one cluster: that of ``address``, else this process's, else the one that is found.
 
+    ``cookies`` and ``headers`` are taken and not used: no web server is asked.
+    """
 
-def _select(rows: Iterable[Row], filters: Filters | None, limit: int) -> list[Row]:
-    if limit > LIMIT_MAX:
-        raise ValueError(f"At most {LIMIT_MAX} rows are given at a time, {limit} were asked for.")
-    chosen = list(rows)
-    for name, operator, wanted in filters or ():
-        if operator not in _OPERATORS:
-            raise ValueError(
-                f"Unsupported filter predicate {operator!r}: one of {list(_OPERATORS)}."
+    def __init__(
+        self,
+        address: str | None = None,
+        cookies: dict[str, Any] | None = None,
+        headers: dict[str, Any] | None = None,
+    ) -> None:
+        self._address = address
+
+    def get_address(self) -> str:
+        """The cluster that is asked."""
+        return self._address or ask.own_address()
+
+    def get_version(self) -> str:
+        """The release of Ray whose API that cluster has."""
+        return RAY_VERSION
+
+    def get(
+        self,
+        resource: StateResource,
+        id: str,
+        options: GetApiOptions | None,
+        _explain: bool = False,
+    ) -> Any:
+        """The row of that id in detail, ``None`` if there is none.
+
+        Objects give a list; so do tasks of which there are several attempts.
+        """
+        if resource not in _KEYS:
+            raise ValueError(f"Can't get {resource.name} by id.")
+        column, digits = _KEYS[resource]
+        _check_id(id, column, digits)
+        found = ask.rows(resource.value, self._address)
+        rows: list[Any] = [
+            _SCHEMAS[resource].of(row, detail=True) for row in found.rows if row[column] == id
+        ]
+        if resource is StateResource.OBJECTS or (resource is StateResource.TASKS and len(rows) > 1):
+            return rows
+        return next(iter(rows), None)
+
+    def list(
+        self,
+        resource: StateResource,
+        options: ListApiOptions,
+        raise_on_missing_output: bool,
+        _explain: bool = False,
+    ) -> list[Any]:
+        """The rows for which all filters hold.
+
+        Raises ``RayStateApiException`` for a column by which rows cannot be filtered, for a limit
+        that is negative or above 10,000, and, unless ``raise_on_missing_output=False``, when a part
+        of the cluster did not answer.
+        """
+        schema = _SCHEMAS[resource]
+        if not 0 <= options.limit <= RAY_MAX_LIMIT_FROM_API_SERVER:
+            raise RayStateApiException(
+                f"Given limit {options.limit} is not between 0 and the supported limit "
+                f"{RAY_MAX_LIMIT_FROM_API_SERVER}. Use filters to see other rows."
             )
-        if chosen and name not in chosen[0]:
-            raise RayStateApiException(f"There is no column {name!r} to filter by.")
-        holds = _OPERATORS[operator]
-        chosen = [row for row in chosen if holds(row[name], wanted)]
-    return chosen[:limit]
+        checks = [_check(schema, *one) for one in options.filters or ()]
+        if options.has_conflicting_filters():
+            warnings.warn(
+                f"No row has several values in one column: the filters {options.filters} leave none.",
+                UserWarning,
+                stacklevel=3,
+            )
+            return []
+        found = ask.rows(resource.value, self._address)
+        if found.silent and raise_on_missing_output:
+            raise _incomplete(found.silent, resource.value)
+        chosen = [row for row in found.rows if all(_holds(row, *check) for check in checks)]
+        if _explain and len(chosen) > options.limit:
+            warnings.warn(
+                f"{options.limit} of {len(chosen)} {resource.value} are given: raise the limit, or "
+                "filter.",
+                stacklevel=3,
+            )
+        return [schema.of(row, options.detail) for row in chosen[: options.limit]]
+
+    def summary(
+        self,
+        resource: SummaryResource,
+        *,
+        options: SummaryApiOptions,
+        raise_on_missing_output: bool,
+        _explain: bool = False,
+    ) -> dict[str, Any]:
+        """Counts of rows, by function, class or place of creation."""
+        text, silent = ask.summary(resource.value, self._address)
+        if silent and raise_on_missing_output:
+            raise _incomplete(silent, resource.value)
+        return {"cluster": json.loads(text)}
 
 
-def _rows(kind: type[Row], resource: str, detail: bool, is_strict: bool = False) -> list[Row]:
-    session.require()
-    found, silent, _ = _heliostat.state_rows(resource)
-    if silent and is_strict:
+def _incomplete(silent: int, resource: str) -> RayStateApiException:
+    return RayStateApiException(
+        f"{silent} processes or nodes did not answer in time, so {resource} may be missing. Pass "
+        "raise_on_missing_output=False to take what there is."
+    )
+
+
+def _check_id(id: str, column: str, digits: int) -> None:
+    try:
+        bytes.fromhex(id)
+    except (TypeError, ValueError):
+        raise RayStateApiException(f"{id!r} is no {column}: it is not hexadecimal.") from None
+    if len(id) != digits:
         raise RayStateApiException(
-            f"{silent} processes or nodes did not answer in time, so {resource} may be missing. Pass "
-            "raise_on_missing_output=False to take what there is."
+            f"{id!r} is no {column}: it has {len(id)} hexadecimal digits, not {digits}."
         )
-    return [kind.of(row, detail) for row in json.loads(found)]
+
+
+def _check(
+    schema: type[StateSchema], column: str, predicate: str, value: Any
+) -> tuple[str, str, Any]:
+    column = str(column).lower()
+    known = schema.filterable_columns()
+    if column not in known:
+        raise RayStateApiException(
+            f"The given filter column {column} is not supported. Supported filter columns: "
+            f"{', '.join(sorted(known))}."
+        )
+    return column, predicate, value
+
+
+def _holds(row: dict[str, Any], column: str, predicate: str, wanted: Any) -> bool:
+    found = row.get(column)
+    if isinstance(found, str) and isinstance(wanted, str):
+        found, wanted = found.lower(), wanted.lower()
+    elif isinstance(found, bool) and isinstance(wanted, str):
+        wanted = _converted(wanted, column, {"true": True, "1": True, "false": False, "0": False})
+    elif isinstance(found, int) and isinstance(wanted, str):
+        try:
+            wanted = int(wanted)
+        except ValueError:
+            raise _not_a(wanted, column, "an integer") from None
+    return bool(found == wanted) if predicate == "=" else bool(found != wanted)
+
+
+def _converted(wanted: str, column: str, values: dict[str, bool]) -> bool:
+    if wanted.lower() not in values:
+        raise _not_a(wanted, column, "true or false")
+    return values[wanted.lower()]
+
+
+def _not_a(wanted: str, column: str, what: str) -> RayStateApiException:
+    return RayStateApiException(f"The column {column} is {what}, which {wanted!r} is not.")
+
+
+def _list(
+    resource: StateResource,
+    address: str | None,
+    filters: Filters | None,
+    limit: int,
+    timeout: float,
+    detail: bool,
+    is_strict: bool,
+    explain: bool,
+) -> list[Any]:
+    chosen: Iterable[Any] | None = filters
+    options = ListApiOptions(
+        limit=limit,
+        timeout=timeout,
+        filters=None if chosen is None else list(chosen),
+        detail=detail,
+    )
+    return StateApiClient(address=address).list(resource, options, is_strict, explain)
+
+
+def _get(
+    resource: StateResource, id: str, address: str | None, timeout: float, explain: bool
+) -> Any:
+    return StateApiClient(address=address).get(resource, id, GetApiOptions(timeout), explain)
+
+
+def _summary(
+    resource: SummaryResource, address: str | None, timeout: float, is_strict: bool, explain: bool
+) -> dict[str, Any]:
+    return StateApiClient(address=address).summary(
+        resource,
+        options=SummaryApiOptions(timeout=timeout),
+        raise_on_missing_output=is_strict,
+        _explain=explain,
+    )
 
 
 def list_tasks(
     address: str | None = None,
     filters: Filters | None = None,
-    limit: int = LIMIT,
-    timeout: float = 30,
+    limit: int = DEFAULT_LIMIT,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
     detail: bool = False,
     raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[TaskState]:
     """Calls: those under way, and the latest that ended of each process that still lives.
 
-    ``filters`` are ``(column, "=" or "!=", value)``; at most ``limit`` rows, of 10,000. A process
-    that does not answer raises ``RayStateApiException`` unless ``raise_on_missing_output=False``.
+    ``filters`` are ``(column, "=" or "!=", value)``, text whatever its case; at most ``limit`` rows,
+    of 10,000. ``address`` is another cluster's. With ``detail=True`` all columns are filled. Who does
+    not answer is waited for 10 seconds, and then raises ``RayStateApiException`` unless
+    ``raise_on_missing_output=False``.
     """
-    return _select(_rows(TaskState, "tasks", detail, raise_on_missing_output), filters, limit)
-
-
-def list_objects(
-    address: str | None = None,
-    filters: Filters | None = None,
-    limit: int = LIMIT,
-    timeout: float = 30,
-    detail: bool = False,
-    raise_on_missing_output: bool = True,
-) -> list[ObjectState]:
-    """References to objects, a row for each process that holds one. Parameters as ``list_tasks``."""
-    return _select(_rows(ObjectState, "objects", detail, raise_on_missing_output), filters, limit)
-
-
-def list_workers(
-    address: str | None = None,
-    filters: Filters | None = None,
-    limit: int = LIMIT,
-    timeout: float = 30,
-    detail: bool = False,
-    raise_on_missing_output: bool = True,
-) -> list[WorkerState]:
-    """Workers and drivers, the latest that ended too. Parameters as ``list_tasks``."""
-    return _select(_rows(WorkerState, "workers", detail, raise_on_missing_output), filters, limit)
+    what, strict = StateResource.TASKS, raise_on_missing_output
+    return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
 
 def list_actors(
     address: str | None = None,
     filters: Filters | None = None,
-    limit: int = LIMIT,
-    timeout: float = 30,
+    limit: int = DEFAULT_LIMIT,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
     detail: bool = False,
     raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[ActorState]:
-    """The actors, those of the past too. Parameters as ``list_tasks``."""
-    return _select(_rows(ActorState, "actors", True), filters, limit)
+    """The actors, those of the past too. Parameters as :func:`list_tasks`."""
+    what, strict = StateResource.ACTORS, raise_on_missing_output
+    return _list(what, address, filters, limit, timeout, detail, strict, _explain)
+
+
+def list_objects(
+    address: str | None = None,
+    filters: Filters | None = None,
+    limit: int = DEFAULT_LIMIT,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    detail: bool = False,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> list[ObjectState]:
+    """References to objects, a row for each process that holds one. Parameters as :func:`list_tasks`."""
+    what, strict = StateResource.OBJECTS, raise_on_missing_output
+    return _list(what, address, filters, limit, timeout, detail, strict, _explain)
+
+
+def list_workers(
+    address: str | None = None,
+    filters: Filters | None = None,
+    limit: int = DEFAULT_LIMIT,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    detail: bool = False,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> list[WorkerState]:
+    """Workers and drivers, the latest that ended too. Parameters as :func:`list_tasks`."""
+    what, strict = StateResource.WORKERS, raise_on_missing_output
+    return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
 
 def list_nodes(
     address: str | None = None,
     filters: Filters | None = None,
-    limit: int = LIMIT,
-    timeout: float = 30,
+    limit: int = DEFAULT_LIMIT,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
     detail: bool = False,
     raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[NodeState]:
-    """The nodes, those of the past too. Parameters as ``list_tasks``."""
-    return _select(_rows(NodeState, "nodes", True), filters, limit)
+    """The nodes, those of the past too. Parameters as :func:`list_tasks`."""
+    what, strict = StateResource.NODES, raise_on_missing_output
+    return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
 
 def list_jobs(
     address: str | None = None,
     filters: Filters | None = None,
-    limit: int = LIMIT,
-    timeout: float = 30,
+    limit: int = DEFAULT_LIMIT,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
     detail: bool = False,
     raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[JobState]:
-    """The jobs, those of the past too. Parameters as ``list_tasks``."""
-    return _select(_rows(JobState, "jobs", True), filters, limit)
+    """The jobs, those of the past too. Parameters as :func:`list_tasks`."""
+    what, strict = StateResource.JOBS, raise_on_missing_output
+    return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
 
 def list_placement_groups(
     address: str | None = None,
     filters: Filters | None = None,
-    limit: int = LIMIT,
-    timeout: float = 30,
+    limit: int = DEFAULT_LIMIT,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
     detail: bool = False,
     raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[PlacementGroupState]:
-    """The placement groups, those of the past too. Parameters as ``list_tasks``."""
-    return _select(_rows(PlacementGroupState, "placement-groups", detail), filters, limit)
+    """The placement groups, those of the past too. Parameters as :func:`list_tasks`."""
+    what, strict = StateResource.PLACEMENT_GROUPS, raise_on_missing_output
+    return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
 
-def _with_id(kind: type[Row], resource: str, column: str, id: str) -> list[Row]:
-    """What has that id, in detail."""
-    return [row for row in _rows(kind, resource, True) if row[column] == id]
+def list_runtime_envs(
+    address: str | None = None,
+    filters: Filters | None = None,
+    limit: int = DEFAULT_LIMIT,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    detail: bool = False,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> list[RuntimeEnvState]:
+    """The environments of each node's workers. Parameters as :func:`list_tasks`."""
+    what, strict = StateResource.RUNTIME_ENVS, raise_on_missing_output
+    return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
 
-def _one(kind: type[Row], resource: str, column: str, id: str) -> Row | None:
-    return next(iter(_with_id(kind, resource, column, id)), None)
+def list_cluster_events(
+    address: str | None = None,
+    filters: Filters | None = None,
+    limit: int = DEFAULT_LIMIT,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    detail: bool = False,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> list[ClusterEventState]:
+    """What went wrong: workers that died, nodes that were lost. Parameters as :func:`list_tasks`."""
+    what, strict = StateResource.CLUSTER_EVENTS, raise_on_missing_output
+    return _list(what, address, filters, limit, timeout, detail, strict, _explain)
 
 
-def get_task(
-    id: str, address: str | None = None, timeout: float = 30
-) -> TaskState | list[TaskState] | None:
-    """The call of that id in detail; several attempts are a list, ``None``: there is none."""
-    found = _with_id(TaskState, "tasks", "task_id", id)
-    return found if len(found) > 1 else next(iter(found), None)
+def get_actor(
+    id: str,
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    _explain: bool = False,
+) -> ActorState | None:
+    """The actor of that id in detail; ``None``: there is none."""
+    found: ActorState | None = _get(StateResource.ACTORS, id, address, timeout, _explain)
+    return found
 
 
-def get_objects(id: str, address: str | None = None, timeout: float = 30) -> list[ObjectState]:
-    """Every reference to the object of that id."""
-    return _with_id(ObjectState, "objects", "object_id", id)
-
-
-def get_worker(id: str, address: str | None = None, timeout: float = 30) -> WorkerState | None:
-    """The worker of that id in detail."""
-    return _one(WorkerState, "workers", "worker_id", id)
-
-
-def get_actor(id: str, address: str | None = None, timeout: float = 30) -> ActorState | None:
-    """The actor of that id in detail."""
-    return _one(ActorState, "actors", "actor_id", id)
-
-
-def get_node(id: str, address: str | None = None, timeout: float = 30) -> NodeState | None:
-    """The node of that id in detail."""
-    return _one(NodeState, "nodes", "node_id", id)
-
-
-def get_job(id: str, address: str | None = None, timeout: float = 30) -> JobState | None:
+def get_job(
+    id: str,
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    _explain: bool = False,
+) -> JobState | None:
     """The job of that id in detail."""
-    return _one(JobState, "jobs", "job_id", id)
+    found: JobState | None = _get(StateResource.JOBS, id, address, timeout, _explain)
+    return found
 
 
 def get_placement_group(
-    id: str, address: str | None = None, timeout: float = 30
+    id: str,
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    _explain: bool = False,
 ) -> PlacementGroupState | None:
     """The placement group of that id in detail."""
-    return _one(PlacementGroupState, "placement-groups", "placement_group_id", id)
+    found: PlacementGroupState | None = _get(
+        StateResource.PLACEMENT_GROUPS, id, address, timeout, _explain
+    )
+    return found
 
 
-def _summary(resource: str, is_strict: bool) -> dict[str, Any]:
-    session.require()
-    found, silent = _heliostat.state_summary(resource)
-    if silent and is_strict:
-        raise RayStateApiException(
-            f"{silent} processes or nodes did not answer in time, so the summary of {resource} is "
-            "incomplete. Pass raise_on_missing_output=False to take what there is."
-        )
-    return {"cluster": json.loads(found)}
+def get_node(
+    id: str,
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    _explain: bool = False,
+) -> NodeState | None:
+    """The node of that id in detail."""
+    found: NodeState | None = _get(StateResource.NODES, id, address, timeout, _explain)
+    return found
+
+
+def get_worker(
+    id: str,
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    _explain: bool = False,
+) -> WorkerState | None:
+    """The worker of that id in detail."""
+    found: WorkerState | None = _get(StateResource.WORKERS, id, address, timeout, _explain)
+    return found
+
+
+def get_objects(
+    id: str,
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    _explain: bool = False,
+) -> list[ObjectState]:
+    """Every reference to the object of that id."""
+    found: list[ObjectState] = _get(StateResource.OBJECTS, id, address, timeout, _explain)
+    return found
+
+
+def get_task(
+    id: str | ObjectRef,
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    _explain: bool = False,
+) -> TaskState | list[TaskState] | None:
+    """The call of that id, or that makes that reference, in detail; several attempts are a list."""
+    name = id.task_id().hex() if isinstance(id, ObjectRef) else id
+    found: TaskState | list[TaskState] | None = _get(
+        StateResource.TASKS, name, address, timeout, _explain
+    )
+    return found
 
 
 def summarize_tasks(
-    address: str | None = None, timeout: float = 30, raise_on_missing_output: bool = True
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> dict[str, Any]:
     """How many calls of each function are in which state."""
-    return _summary("tasks", raise_on_missing_output)
+    what = SummaryResource.TASKS
+    return _summary(what, address, timeout, raise_on_missing_output, _explain)
 
 
 def summarize_actors(
-    address: str | None = None, timeout: float = 30, raise_on_missing_output: bool = True
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> dict[str, Any]:
     """How many actors of each class are in which state."""
-    return _summary("actors", raise_on_missing_output)
+    what = SummaryResource.ACTORS
+    return _summary(what, address, timeout, raise_on_missing_output, _explain)
 
 
 def summarize_objects(
-    address: str | None = None, timeout: float = 30, raise_on_missing_output: bool = True
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> dict[str, Any]:
     """How many references there are, of which kind, and to how many bytes."""
-    return _summary("objects", raise_on_missing_output)
+    what = SummaryResource.OBJECTS
+    return _summary(what, address, timeout, raise_on_missing_output, _explain)
 
 
-def list_runtime_envs(*_: Any, **__: Any) -> NoReturn:
-    """Not recorded by this release."""
-    raise NotImplementedError("list_runtime_envs: nodes of this release do not record them")
+def list_logs(
+    address: str | None = None,
+    node_id: str | None = None,
+    node_ip: str | None = None,
+    glob_filter: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+) -> dict[str, list[str]]:
+    """The names of a node's log files by kind (``worker_out``, ``worker_err``, ``raylet``, ...).
+
+    ``AssertionError`` unless a node is named; ``RayStateApiException``: there is no such node.
+    """
+    assert node_ip is not None or node_id is not None, (
+        "At least one of node ip and node id is required"
+    )
+    return logs.names(node_id, node_ip, glob_filter or "*", timeout)
+
+
+def get_log(
+    address: str | None = None,
+    node_id: str | None = None,
+    node_ip: str | None = None,
+    filename: str | None = None,
+    actor_id: str | None = None,
+    task_id: str | None = None,
+    pid: int | None = None,
+    follow: bool = False,
+    tail: int = -1,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    suffix: str = "out",
+    encoding: str | None = "utf-8",
+    errors: str | None = "strict",
+    submission_id: str | None = None,
+    attempt_number: int = 0,
+    _interval: float | None = None,
+    filter_ansi_code: bool = False,
+) -> Iterator[Any]:
+    """A log file in parts: that of an actor, a task or a process, or a file by its name on a node.
+
+    ``tail`` are its last lines, -1: all; ``follow``: what is written from now on too. ``suffix`` is
+    ``out`` or ``err``. Parts are bytes with ``encoding=None``. ``ValueError``: it is not said which
+    file; ``RayStateApiException``: there is none.
+    """
+    return logs.parts(
+        logs.which(node_id, node_ip, filename, actor_id, task_id, pid, suffix, submission_id),
+        follow=follow,
+        tail=tail,
+        interval=_interval,
+        decode=None if encoding is None else (encoding, errors or "strict"),
+        without_colours=filter_ansi_code,
+    )

@@ -1,10 +1,15 @@
-"""Errors of the state API."""
+"""What the state API raises."""
 
 from __future__ import annotations
 
 
+class DataSourceUnavailable(Exception):
+    """A part of the cluster did not answer."""
+
+
 class RayStateApiException(Exception):
-    """The state could not be had."""
+    """The state of the cluster could not be had."""
 
 
-__all__ = ["RayStateApiException"]
+class ServerUnavailable(RayStateApiException):
+    """There is no cluster to ask."""
