@@ -77,6 +77,7 @@ class TaskID(BaseID):
 
 @final
 class ActorID(BaseID):
+    @property
     def job_id(self) -> JobID: ...
 
 @final

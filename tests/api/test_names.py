@@ -75,6 +75,26 @@ NAMES = {
     "ray.util.actor_pool": """
         ActorPool
     """,
+    "ray.dag.input_node": """
+        InputAttributeNode InputNode
+    """,
+    "ray.dag.output_node": """
+        MultiOutputNode
+    """,
+    "ray.util.state": """
+        StateApiClient get_actor get_job get_log get_node get_objects get_placement_group get_task
+        get_worker list_actors list_cluster_events list_jobs list_logs list_nodes list_objects
+        list_placement_groups list_runtime_envs list_tasks list_workers summarize_actors
+        summarize_objects summarize_tasks
+    """,
+    "ray.util.state.common": """
+        ActorState ClusterEventState GetApiOptions Humanify JobState ListApiOptions NodeState
+        ObjectState PlacementGroupState RuntimeEnvState StateResource StateSchema SummaryApiOptions
+        SummaryResource TaskState WorkerState state_column
+    """,
+    "ray.util.state.exception": """
+        DataSourceUnavailable RayStateApiException ServerUnavailable
+    """,
     "ray.util.queue": """
         Empty Full Queue
     """,
@@ -120,11 +140,6 @@ NAMES = {
     """,
     "ray.util.helpers": """
         as_completed map_unordered
-    """,
-    "ray.util.state": """
-        get_actor get_job get_node list_actors list_jobs list_nodes list_objects
-        list_placement_groups list_tasks list_workers summarize_actors summarize_objects
-        summarize_tasks
     """,
     "ray.dag": """
         ClassMethodNode ClassNode DAGInputData DAGNode FunctionNode InputAttributeNode InputNode
@@ -201,6 +216,13 @@ def test_what_is_absent_is_named() -> None:
 def test_workflows_say_that_they_are_gone() -> None:
     with pytest.raises(RuntimeError, match="deprecated"):
         importlib.import_module("ray.workflow")
+
+
+@pytest.mark.contract("F14.12")
+@pytest.mark.parametrize("name", ["horovod", "lightgbm", "sgd", "xgboost"])
+def test_what_train_has_replaced_says_so(name: str) -> None:
+    with pytest.raises(DeprecationWarning, match=r"(?i)train"):
+        importlib.import_module(f"ray.util.{name}")
 
 
 @pytest.mark.contract("F0.01")
