@@ -111,7 +111,7 @@ fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> St
             );
         }
     }
-    format!("no single node has {} together: ask for less, or start a node that has", list(need))
+    format!("no single node has {} together: ask for less, or start a larger node", list(need))
 }
 
 /// [`scarcest`], when anything is needed.

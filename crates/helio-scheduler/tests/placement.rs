@@ -120,12 +120,18 @@ fn waits_are_explained() {
     let check = |units: &[(&str, f64)], expect: &str| {
         assert_eq!(why(&nodes, &need(units), &Plan::default()), expect);
     };
-    check(&[("GPU", 2.0)], "no node has 2 GPU (the largest has 1)");
+    check(
+        &[("GPU", 2.0)],
+        "no node has 2 GPU (the largest has 1): ask for less, or start a node with that much",
+    );
     check(
         &[("TPU", 1.0)],
         "no node has 1 TPU (none has any): ask for less, or start a node with that much",
     );
-    check(&[("CPU", 8.0), ("GPU", 1.0)], "no single node has 8 CPU, 1 GPU together");
+    check(
+        &[("CPU", 8.0), ("GPU", 1.0)],
+        "no single node has 8 CPU, 1 GPU together: ask for less, or start a larger node",
+    );
     check(
         &[("CPU", 4.0)],
         "2 nodes could hold 4 CPU but are in use (the freest has 1 CPU free): waiting for other work to end",
