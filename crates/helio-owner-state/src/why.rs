@@ -412,13 +412,14 @@ impl Owner {
                     0 => String::new(),
                     pid => format!(" (pid {pid})"),
                 };
+                let first = actor.first_sent().and_then(|id| self.tasks.get(&id));
+                let first = first.map_or_else(String::new, |task| {
+                    format!("; the first is {}", self.title(task))
+                });
                 let open = match actor.pending_calls() {
                     0 => String::new(),
-                    n => format!(
-                        " {} of this process to it {} not ended.",
-                        calls(n),
-                        if n == 1 { "has" } else { "have" }
-                    ),
+                    1 => format!(" 1 call of this process to it has not ended{first}."),
+                    n => format!(" {} of this process to it have not ended{first}.", calls(n)),
                 };
                 let next = actor.first_sent().zip(actor.address());
                 Why {
