@@ -77,6 +77,16 @@ def test_memory_comes_back_with_the_last_ref() -> None:
     wait_empty()
 
 
+@pytest.mark.contract("F4.18", "F4.10")
+def test_what_objects_take_is_missing_from_the_available_resources() -> None:
+    wait_empty()
+    ref = ray.put(big(mib=10))
+    wait_used(10)
+    assert used() < 11 * MIB, "each byte is counted once"
+    del ref
+    wait_empty()
+
+
 @pytest.mark.contract("F3.09", "F3.03")
 def test_memory_of_a_result_comes_back() -> None:
     wait_empty()

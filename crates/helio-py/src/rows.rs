@@ -64,7 +64,6 @@ pub(crate) fn node<'py>(py: Python<'py>, info: &NodeInfo) -> PyResult<Bound<'py,
     row.set_item("is_head", info.is_head)?;
     row.set_item("session_dir", &info.session_dir)?;
     row.set_item("cause", &info.cause)?;
-    row.set_item("object_store_used", info.object_store_used)?;
     row.set_item("workers", info.workers)?;
     row.set_item("metrics_port", info.metrics_port)?;
     let pending = PyList::empty(py);

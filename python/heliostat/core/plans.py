@@ -127,7 +127,6 @@ class NodeRow(TypedDict):
     is_head: bool
     session_dir: str
     cause: str
-    object_store_used: int
     workers: int
     metrics_port: int
     pending: list[PendingRow]

@@ -62,13 +62,7 @@ def cluster_resources() -> dict[str, float]:
 def available_resources() -> dict[str, float]:
     """What nobody uses just now, together."""
     _require()
-    return _sum([_free(row) for row in _living()])
-
-
-def _free(row: NodeRow) -> dict[str, float]:
-    """What the node has left; its store's bytes are taken by objects, not by requests."""
-    store = row["available"].get("object_store_memory", 0.0) - row["object_store_used"]
-    return {**row["available"], "object_store_memory": store}
+    return _sum([row["available"] for row in _living()])
 
 
 def _living() -> list[NodeRow]:
