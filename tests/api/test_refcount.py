@@ -335,6 +335,29 @@ def test_the_store_does_not_fill_up_with_garbage() -> None:
     wait_empty()
 
 
+@pytest.mark.contract("F3.09", "F3.13")
+@pytest.mark.parametrize("by", ["reference", "value"])
+def test_what_lies_between_the_calls_of_a_chain_is_freed(by: str) -> None:
+    """Its last value could be made again, but what was made on the way there need not be kept."""
+    wait_empty()
+
+    @ray.remote
+    def more(value: Any) -> Any:
+        array = ray.get(value[0]) if isinstance(value, list) else value
+        return array + 1
+
+    ref = more.remote(big(0))
+    ray.wait([ref])
+    for _ in range(4):
+        ref = more.remote([ref] if by == "value" else ref)
+        ray.wait([ref])
+    # The last value, and the argument that was put for the first call: nothing could replace it.
+    wait_until(lambda: used() < 90 * MIB, within=20, what="the rest is freed", every=0.1)
+    assert ray.get(ref)[-1] == 5
+    del ref
+    wait_empty()
+
+
 @pytest.mark.contract("F3.09", "F0.16")
 def test_the_arguments_of_a_failed_task_are_freed() -> None:
     wait_empty()

@@ -14,7 +14,12 @@ import pytest
 import ray
 from harness import IS_HELIOSTAT, wait_until
 from ray.cluster_utils import Cluster
-from ray.exceptions import ActorDiedError, RayActorError
+from ray.exceptions import (
+    ActorDiedError,
+    ObjectReconstructionFailedError,
+    OwnerDiedError,
+    RayActorError,
+)
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from shared import cluster as shared
 
@@ -343,6 +348,56 @@ def test_an_object_lost_with_its_node_is_made_again(make_cluster: Any) -> None:
     cluster.wait_for_nodes()
     cluster.remove_node(doomed)
     assert ray.get(ref, timeout=NOTICED_S + 30)[-1] == 5
+
+
+@pytest.mark.contract("F3.13", "F3.09", "F5.03")
+@pytest.mark.timeout(180)
+def test_a_chain_lost_with_its_node_is_made_again_from_its_beginning(make_cluster: Any) -> None:
+    """What lies between its ends takes no room meanwhile, and is made again in order."""
+    away: dict[str, Any] = {"num_cpus": 1, "resources": {"maker": 1}}
+    cluster = make_cluster()
+    doomed = cluster.add_node(object_store_memory=STORE, **away)
+    cluster.wait_for_nodes()
+
+    @ray.remote(resources={"maker": 1})
+    def more(array: np.ndarray) -> np.ndarray:
+        return array + 1
+
+    start = ray.put(np.zeros(8 * MIB, dtype=np.uint8))
+    ref = more.remote(start)
+    del start
+    for _ in range(3):
+        ref = more.remote(ref)
+    ray.wait([ref], fetch_local=False, timeout=30)
+    cluster.remove_node(doomed, allow_graceful=False)
+    cluster.add_node(object_store_memory=STORE, **away)
+    assert ray.get(ref, timeout=NOTICED_S + 60)[-1] == 4
+
+
+@pytest.mark.contract("F3.13", "F3.14", "F3.03")
+@pytest.mark.timeout(180)
+def test_what_cannot_be_made_again_says_why(make_cluster: Any) -> None:
+    cluster = make_cluster()
+    doomed = cluster.add_node(num_cpus=1, resources={"maker": 1}, object_store_memory=STORE)
+    cluster.wait_for_nodes()
+
+    @ray.remote(resources={"maker": 0.1}, max_retries=0)
+    def once() -> np.ndarray:
+        return np.full(8 * MIB, 5, dtype=np.uint8)
+
+    @ray.remote(resources={"maker": 0.1})
+    def puts() -> list[ray.ObjectRef]:
+        return [ray.put(np.full(8 * MIB, 5, dtype=np.uint8))]
+
+    of_task, of_put = once.remote(), ray.get(puts.remote())[0]
+    ray.wait([of_task, of_put], num_returns=2, fetch_local=False, timeout=30)
+    cluster.remove_node(doomed, allow_graceful=False)
+    with pytest.raises(ObjectReconstructionFailedError, match="max_retries=0") as caught:
+        ray.get(of_task, timeout=NOTICED_S + 30)
+    assert of_task.hex() in str(caught.value)
+    with pytest.raises(OwnerDiedError) as died:
+        ray.get(of_put, timeout=NOTICED_S + 30)
+    assert of_put.hex() in str(died.value)
 
 
 @pytest.mark.contract("F6.24")

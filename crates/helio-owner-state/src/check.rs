@@ -53,7 +53,7 @@ impl Owner {
         Tables {
             objects: self.objects.len(),
             tasks: self.tasks.len(),
-            lineages: self.lineages.len(),
+            lineages: self.lineages.all.len(),
             leases: self.leases.count(),
             requests: self.leases.requests_count(),
             actors: self.actors.len(),
@@ -97,13 +97,17 @@ impl Owner {
             .copied()
             .for_each(&mut count);
         self.tasks.values().for_each(|task| task.spec.held().for_each(&mut count));
-        self.lineages.values().for_each(|lineage| lineage.held().for_each(&mut count));
+        self.lineages.all.values().flat_map(|lineage| &lineage.kept).copied().for_each(&mut count);
         self.actors.values().flat_map(crate::actor::Actor::held).for_each(&mut count);
         self.borrows.returned.values().flat_map(|(_, held)| held).copied().for_each(&mut count);
         for (task, stream) in &self.streams {
             (stream.read..stream.arrived)
                 .map(|index| Self::stream_item(*task, index))
                 .for_each(&mut count);
+        }
+        let mut remembered: BTreeMap<ObjectId, u32> = BTreeMap::new();
+        for id in self.lineages.all.values().flat_map(crate::lineage::Lineage::held) {
+            *remembered.entry(id).or_default() += 1;
         }
         let mut objects: Vec<_> = self.objects.iter().collect();
         objects.sort_unstable_by_key(|(id, _)| **id);
@@ -112,7 +116,15 @@ impl Owner {
             if object.uses != wanted {
                 return Err(format!("{id} counts {} uses and has {wanted}", object.uses));
             }
-            let is_kept = object.owner.is_none() && !object.is_ready();
+            let wanted =
+                remembered.get(id).copied().filter(|_| object.owner.is_none()).unwrap_or(0);
+            if object.remembered != wanted {
+                return Err(format!(
+                    "{id} counts {} remembered calls and has {wanted}",
+                    object.remembered
+                ));
+            }
+            let is_kept = object.owner.is_none() && (!object.is_ready() || object.remembered > 0);
             if !is_kept && object.local == 0 && object.uses == 0 && object.ties.borrowers.is_empty()
             {
                 return Err(format!("{id} is held by nobody"));

@@ -195,7 +195,8 @@ impl Owner {
     /// Rows of the objects to which this process holds references; and how many there are.
     #[must_use]
     pub fn object_rows(&self, limit: usize) -> (Vec<ObjectRow>, usize) {
-        let mut all: Vec<_> = self.objects.iter().collect();
+        let mut all: Vec<_> =
+            self.objects.iter().filter(|(_, object)| object.is_listed()).collect();
         all.sort_unstable_by_key(|(id, _)| **id);
         let total = all.len();
         let rows = all.into_iter().take(limit).map(|(id, object)| {

@@ -35,6 +35,7 @@ mod why;
 pub mod actor;
 pub mod borrow;
 pub mod lease;
+pub mod lineage;
 pub mod object;
 pub mod stream;
 pub mod task;
@@ -56,7 +57,7 @@ pub struct Owner {
     me: Arc<WorkerAddress>,
     objects: IdMap<ObjectId, Object>,
     tasks: IdMap<TaskId, task::Task>,
-    lineages: IdMap<TaskId, task::Lineage>,
+    lineages: lineage::Lineages,
     leases: lease::Leases,
     actors: IdMap<ActorId, actor::Actor>,
     /// Actors whose connection broke; may name some that have been mended since.
@@ -78,7 +79,7 @@ impl Owner {
             me: Arc::new(me),
             objects: IdMap::default(),
             tasks: IdMap::default(),
-            lineages: IdMap::default(),
+            lineages: lineage::Lineages::default(),
             leases: lease::Leases::default(),
             actors: IdMap::default(),
             broken_actors: BTreeSet::new(),

@@ -3,7 +3,8 @@
 //! An object of ours is held by handles in this process (`local`), by what this process does with it
 //! (`uses`: arguments of unfinished calls, values that contain it, returns in transit) and by
 //! borrowers. It goes when all three are zero. A borrowed object goes when the first two are zero,
-//! and its owner is told.
+//! and its owner is told. An object that a remembered call took (`remembered`) stays, if need be without
+//! its bytes ([`crate::lineage`]).
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::Owner;
 use crate::actor::actor_of_handle;
 use crate::event::Action;
 use crate::hash::slim;
+use crate::lineage::Final;
 use crate::task::OutgoingValue;
 use crate::ties::Lazy;
 
@@ -49,6 +51,9 @@ pub struct Object {
     pub value: Stored,
     pub(crate) local: u32,
     pub(crate) uses: u32,
+    /// How many finished calls that are remembered took it; they do not keep its bytes.
+    pub(crate) remembered: u32,
+    pub(crate) is_final: Final,
     pub(crate) ties: Lazy,
     /// Borrowed: the owner was asked for the value.
     pub(crate) asked: bool,
@@ -65,6 +70,8 @@ impl Object {
             value: Stored::Pending,
             local: 0,
             uses: 0,
+            remembered: 0,
+            is_final: Final::Unknown,
             ties: Lazy::default(),
             asked: false,
             announced: 0,
@@ -80,6 +87,13 @@ impl Object {
 
     fn is_held(&self) -> bool {
         self.local > 0 || self.uses > 0 || !self.ties.borrowers.is_empty()
+    }
+
+    /// Whether it is more than the place of one that a remembered call took.
+    pub(crate) fn is_listed(&self) -> bool {
+        let has_bytes =
+            !matches!(&self.value, Stored::Stores { locations, .. } if locations.is_empty());
+        has_bytes || self.is_held()
     }
 
     /// Whether nobody holds it, and nothing of it is under way: a call's return is kept until
@@ -174,8 +188,13 @@ impl Owner {
         assert!(object.local > 0, "a handle is dropped once");
         object.local -= 1;
         if object.can_go() {
-            let object = entry.remove();
-            self.gone(id, object, out);
+            match object.remembered {
+                0 => {
+                    let object = entry.remove();
+                    self.gone(id, object, out);
+                }
+                _ => self.bytes_go(id, out),
+            }
         }
     }
 
@@ -192,8 +211,13 @@ impl Owner {
         assert!(object.uses > 0, "a use ends once");
         object.uses -= 1;
         if object.can_go() {
-            let object = entry.remove();
-            self.gone(id, object, out);
+            match object.remembered {
+                0 => {
+                    let object = entry.remove();
+                    self.gone(id, object, out);
+                }
+                _ => self.bytes_go(id, out),
+            }
         }
     }
 
@@ -262,12 +286,37 @@ impl Owner {
     }
 
     /// Lets go of an object that may not be held any more.
-    fn let_go(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+    pub(crate) fn let_go(&mut self, id: ObjectId, out: &mut Vec<Action>) {
         if let Entry::Occupied(entry) = self.objects.entry(id)
             && entry.get().can_go()
         {
-            let object = entry.remove();
-            self.gone(id, object, out);
+            match entry.get().remembered {
+                0 => {
+                    let object = entry.remove();
+                    self.gone(id, object, out);
+                }
+                _ => self.bytes_go(id, out),
+            }
+        }
+    }
+
+    /// Nobody holds the object any more, but a remembered call took it: its bytes go if they can be made
+    /// again.
+    #[cold]
+    fn bytes_go(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+        if !self.has_lineage(id) {
+            return;
+        }
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        let Stored::Stores { locations, .. } = &mut object.value else { return };
+        let locations = std::mem::take(locations);
+        let ties = object.ties.present();
+        let contained = ties.map_or_else(Vec::new, |ties| std::mem::take(&mut ties.contained));
+        if !locations.is_empty() {
+            out.push(Action::Free { id, locations });
+        }
+        for inner in contained {
+            self.unhold(inner, out);
         }
     }
 

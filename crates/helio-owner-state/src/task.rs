@@ -21,7 +21,8 @@ use helio_types::{
 use crate::Owner;
 use crate::event::Action;
 use crate::hash::slim;
-use crate::object::{Stored, error};
+use crate::lineage::Final;
+use crate::object::Stored;
 
 /// A call's arguments, as the front serialized them.
 #[derive(Clone, Debug, Default)]
@@ -155,22 +156,8 @@ pub(crate) struct Past {
     pub(crate) failure: Option<Arc<str>>,
 }
 
-/// What is kept of a finished call whose returns lie in object stores, to make them again.
-#[derive(Debug)]
-pub(crate) struct Lineage {
-    spec: Arc<TaskSpec>,
-    retries_left: i32,
-    live_returns: u32,
-}
-
-impl Lineage {
-    pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
-        self.spec.held()
-    }
-}
-
 impl TaskSpec {
-    fn return_ids(&self) -> impl Iterator<Item = ObjectId> + use<> {
+    pub(crate) fn return_ids(&self) -> impl Iterator<Item = ObjectId> + use<> {
         let (task, n) = (self.id, if self.returns == STREAMING { 1 } else { self.returns });
         (1..=n).map(move |index| task.object(index))
     }
@@ -214,7 +201,7 @@ impl Owner {
 
     /// Waits for the dependencies that are missing, or goes on at once.
     #[allow(clippy::too_many_arguments, reason = "the fields of a task")]
-    fn enter(
+    pub(crate) fn enter(
         &mut self,
         spec: Arc<TaskSpec>,
         attempt: u32,
@@ -431,9 +418,13 @@ impl Owner {
             && stored > 0
             && live > 0;
         if rebuildable {
-            let lineage =
-                Lineage { spec: spec.clone(), retries_left: task.retries_left, live_returns: live };
-            self.lineages.insert(id, lineage);
+            self.remember(spec.clone(), task.retries_left, live, out);
+        } else if stored > 0 {
+            let is_tried_again = matches!(spec.target, Target::Class(_)) && spec.retry.max != 0;
+            let why = if is_tried_again { Final::UsedUp } else { Final::NoRetries };
+            for object in spec.return_ids() {
+                self.mark_final(object, why);
+            }
         }
         if spec.returns == STREAMING {
             self.stream_finished(id, failed, items, returns, now, out);
@@ -448,9 +439,7 @@ impl Owner {
                 );
             }
         }
-        if !rebuildable {
-            self.release_args(&spec, out);
-        }
+        self.release_args(&spec, out);
         if let Target::Actor(actor) = spec.target {
             self.retire_actor(actor, out);
         }
@@ -664,11 +653,6 @@ impl Owner {
         }
     }
 
-    /// Whether [`Owner::rebuild`] would do it.
-    pub(crate) fn can_rebuild(&self, id: ObjectId) -> bool {
-        self.lineages.get(&id.task()).is_some_and(|lineage| lineage.retries_left != 0)
-    }
-
     /// If an argument of a queued call was lost meanwhile and is being made again, the call waits for it
     /// once more.
     pub(crate) fn waits_again(&mut self, id: TaskId, out: &mut Vec<Action>) -> bool {
@@ -693,52 +677,6 @@ impl Owner {
             }
         }
         missing
-    }
-
-    /// Makes an object of ours again after its last copy was lost.
-    pub(crate) fn rebuild(&mut self, id: ObjectId, now: u64, out: &mut Vec<Action>) {
-        let task = id.task();
-        if self.tasks.contains_key(&task) {
-            return;
-        }
-        let Some(mut lineage) = self.lineages.remove(&task) else {
-            let text = "its last copy was lost, and it cannot be made again: it was put, or its task may not be retried";
-            self.set_value(id, error(ErrorKind::ReconstructionFailed, text, id), &[], now, out);
-            return;
-        };
-        if lineage.retries_left == 0 {
-            let text = "its last copy was lost, and its task has used up its retries";
-            let spec = lineage.spec.clone();
-            self.set_value(id, error(ErrorKind::ReconstructionFailed, text, id), &[], now, out);
-            self.release_args(&spec, out);
-            return;
-        }
-        lineage.retries_left -= i32::from(lineage.retries_left > 0);
-        for object in lineage.spec.return_ids() {
-            if let Some(object) = self.objects.get_mut(&object)
-                && let Stored::Stores { locations, .. } = &object.value
-                && locations.is_empty()
-            {
-                object.value = Stored::Pending;
-                object.ties.made_again = now;
-            }
-        }
-        let failure = Some("its value was lost and is made again".into());
-        let past = Past { created: now, failure, ..Past::default() };
-        self.enter(lineage.spec, 1, lineage.retries_left, past, now, out);
-    }
-
-    /// A return is gone; when it was the last one, its call need not be remembered.
-    pub(crate) fn lineage_unused(&mut self, id: ObjectId, out: &mut Vec<Action>) {
-        let task = id.task();
-        let Some(lineage) = self.lineages.get_mut(&task) else { return };
-        lineage.live_returns = lineage.live_returns.saturating_sub(1);
-        if lineage.live_returns == 0
-            && let Some(lineage) = self.lineages.remove(&task)
-        {
-            slim(&mut self.lineages, out);
-            self.release_args(&lineage.spec, out);
-        }
     }
 }
 

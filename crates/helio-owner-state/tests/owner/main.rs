@@ -147,6 +147,18 @@ impl Play {
         );
     }
 
+    /// What the error says that an object holds.
+    fn reason(&self, id: ObjectId) -> String {
+        match self.owner.object(&id).map(|object| &object.value) {
+            Some(helio_owner_state::Stored::Error(bytes)) => {
+                helio_proto::error::SystemError::from_payload(bytes)
+                    .map(|error| error.message)
+                    .unwrap_or_default()
+            }
+            other => format!("{other:?}"),
+        }
+    }
+
     fn value(&self, id: ObjectId) -> String {
         match self.owner.object(&id).map(|object| &object.value) {
             Some(helio_owner_state::Stored::Inline(bytes)) => {

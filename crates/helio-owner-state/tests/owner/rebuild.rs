@@ -1,6 +1,8 @@
 //! Objects whose copies are lost.
 
-use helio_owner_state::{Event, OutgoingValue};
+use std::sync::Arc;
+
+use helio_owner_state::{Event, OutgoingValue, Target, TaskSpec};
 use helio_proto::peer::Frame;
 
 use super::{Play, call, from, inline, node, object, reference, reply, stored_on, task};
@@ -119,4 +121,91 @@ fn a_cancelled_call_that_comes_back_is_not_sent_again() {
     play.check(cancel, &["w2: Cancel t1"]);
     play.check(from(2, Frame::Unstarted { tasks: vec![task(1)] }), &[]);
     assert_eq!(play.value(object(1, 1)), "TaskCancelled");
+}
+
+/// A chain of calls: what lies between its ends is made by calls that are remembered, and needs no room.
+#[test]
+fn the_bytes_between_the_calls_of_a_chain_go_and_are_made_again_in_order() {
+    let mut play = Play::new();
+    play.submit(call(1, 2, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
+    play.submit(call(2, 2, &[object(1, 1)]), &["w2: run t2"]);
+    play.check(from(2, reply(2, vec![stored_on(3)])), &[]);
+    play.drop_ref(object(1, 1), &["free t1.1 on 1"]);
+    play.check(lost(2, 3), &["w2: run t1 again"]);
+    play.check(from(2, reply(1, vec![stored_on(4)])), &["w2: run t2 again"]);
+    play.check(from(2, reply(2, vec![stored_on(4)])), &["free t1.1 on 1"]);
+    assert!(play.value(object(2, 1)).contains("Stores"));
+    play.drop_ref(object(2, 1), &["free t2.1 on 1", "free t1.1 on 0"]);
+    play.linger(&["return 5"]);
+    play.is_empty();
+}
+
+/// What no call made is kept for the calls that took it, and goes with them.
+#[test]
+fn what_was_put_for_a_call_stays_while_the_call_may_run_again() {
+    let mut play = Play::new();
+    let value = OutgoingValue::Stored { size: 9, location: node(3) };
+    let of_put = task(9).object(helio_types::id::PUT_INDEX_BASE + 1);
+    play.check(Event::Put { id: of_put, value, contained: vec![] }, &[]);
+    play.submit(call(1, 2, &[of_put]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
+    play.drop_ref(of_put, &[]);
+    play.check(lost(1, 3), &["w2: run t1 again"]);
+    play.check(from(2, reply(1, vec![stored_on(4)])), &[]);
+    play.check(
+        Event::DropRef { id: object(1, 1) },
+        &["free t1.1 on 1", &format!("free {} on 1", super::o(of_put))],
+    );
+    play.linger(&["return 5"]);
+    play.is_empty();
+}
+
+#[test]
+fn a_long_chain_is_forgotten_without_a_deep_stack() {
+    const N: u64 = 100_000;
+    let mut play = Play::new();
+    play.submit(call(1, 2, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
+    let mut out = Vec::new();
+    for number in 2..=N {
+        let before = object(number - 1, 1);
+        let spec = call(number, 2, &[before]);
+        let target = Target::Class(play.class.clone());
+        let spec = Arc::new(TaskSpec { target, ..spec });
+        play.owner.apply(Event::Submit { spec }, play.now, &mut out);
+        play.owner.apply(Event::DropRef { id: before }, play.now, &mut out);
+        play.owner.apply(from(2, reply(number, vec![stored_on(3)])), play.now, &mut out);
+    }
+    play.owner.apply(Event::DropRef { id: object(N, 1) }, play.now, &mut out);
+    play.linger(&["return 5"]);
+    play.is_empty();
+}
+
+/// The reason says what kept the object from being made again.
+#[test]
+fn why_an_object_cannot_be_made_again_is_said() {
+    let mut play = Play::new();
+    let value = OutgoingValue::Stored { size: 9, location: node(3) };
+    let of_put = task(9).object(helio_types::id::PUT_INDEX_BASE + 1);
+    play.check(Event::Put { id: of_put, value, contained: vec![] }, &[]);
+    play.check(Event::LocationLost { id: of_put, node: node(3).node_id }, &[]);
+    assert!(play.reason(of_put).contains("`put`"), "{}", play.reason(of_put));
+    for (number, retries, words) in [(1, 0, "max_retries=0"), (2, 1, "used up its retries")] {
+        play.submit(call(number, retries, &[]), &[&format!("ask for lease {number}")]);
+        play.granted(number, 5, 2, &["w2: begin lease", &format!("w2: run t{number}")]);
+        play.check(from(2, reply(number, vec![stored_on(3)])), &[]);
+        if retries > 0 {
+            play.check(lost(number, 3), &[&format!("w2: run t{number} again")]);
+            play.check(from(2, reply(number, vec![stored_on(3)])), &[]);
+            play.now += 1_000_000;
+        }
+        play.check(lost(number, 3), &[]);
+        let reason = play.reason(object(number, 1));
+        assert!(reason.contains(words), "{reason}");
+        play.linger(&["return 5"]);
+    }
 }

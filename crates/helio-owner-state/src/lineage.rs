@@ -1,0 +1,275 @@
+//! What is remembered of finished calls, to make their returns again when the last copy is lost.
+//!
+//! A remembered call does not keep the bytes of arguments that can be made again themselves, or a chain
+//! of calls would keep every value between its ends. Such an argument gives its bytes back when nobody
+//! holds it, and stays as an object without a copy; when it is needed, it is made again first. What no
+//! call made (`put`), and what others own, is kept: nothing could replace it.
+//!
+//! **LIMIT-1** The calls that are remembered take [`LINEAGE_BYTES_MAX`]; then the oldest are forgotten.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use helio_proto::error::ErrorKind;
+use helio_types::id::PUT_INDEX_BASE;
+use helio_types::{ObjectId, TaskId};
+
+use crate::Owner;
+use crate::event::Action;
+use crate::hash::{IdMap, slim};
+use crate::object::{Stored, error};
+use crate::task::{Past, TaskSpec};
+
+/// How many bytes the remembered calls may take.
+pub const LINEAGE_BYTES_MAX: usize = 1 << 30;
+
+/// What a call takes beside the bytes of its arguments.
+const CALL_BYTES: usize = 1024;
+
+/// What is kept of a finished call whose returns lie in object stores.
+#[derive(Debug)]
+pub(crate) struct Lineage {
+    spec: Arc<TaskSpec>,
+    retries_left: i32,
+    live_returns: u32,
+    /// Arguments that others own: each is kept by a use.
+    pub(crate) kept: Vec<ObjectId>,
+}
+
+impl Lineage {
+    pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.spec.held()
+    }
+
+    fn size(&self) -> usize {
+        CALL_BYTES + self.spec.args.body.len()
+    }
+}
+
+/// The remembered calls.
+#[derive(Debug, Default)]
+pub(crate) struct Lineages {
+    pub(crate) all: IdMap<TaskId, Lineage>,
+    /// In the order in which they ended; some may be gone.
+    order: VecDeque<TaskId>,
+    size: usize,
+    /// Calls of which nothing is needed any more, while their arguments are let go of.
+    forgotten: Vec<Lineage>,
+    is_forgetting: bool,
+}
+
+impl Lineages {
+    fn insert(&mut self, lineage: Lineage) {
+        self.size += lineage.size();
+        self.order.push_back(lineage.spec.id);
+        self.all.insert(lineage.spec.id, lineage);
+    }
+
+    fn remove(&mut self, id: TaskId, out: &mut Vec<Action>) -> Option<Lineage> {
+        let lineage = self.all.remove(&id)?;
+        self.size -= lineage.size();
+        slim(&mut self.all, out);
+        if self.order.len() > 2 * self.all.len() + 1024 {
+            self.order.retain(|id| self.all.contains_key(id));
+        }
+        Some(lineage)
+    }
+}
+
+/// Why an object of ours cannot be made again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Final {
+    /// Nothing speaks against it, or nothing is known.
+    #[default]
+    Unknown,
+    /// Its call is not to be tried again at all.
+    NoRetries,
+    /// Its call has been tried again as often as it may.
+    UsedUp,
+    /// Its call was forgotten to make room for others.
+    Evicted,
+}
+
+impl Owner {
+    /// Remembers a finished call with `live_returns` returns in object stores.
+    pub(crate) fn remember(
+        &mut self,
+        spec: Arc<TaskSpec>,
+        retries_left: i32,
+        live_returns: u32,
+        out: &mut Vec<Action>,
+    ) {
+        let mut kept = Vec::new();
+        for id in spec.held() {
+            let Some(object) = self.objects.get_mut(&id) else { continue };
+            if object.owner.is_none() {
+                object.remembered += 1;
+            } else {
+                object.uses += 1;
+                kept.push(id);
+            }
+        }
+        self.lineages.insert(Lineage { spec, retries_left, live_returns, kept });
+        while self.lineages.size > LINEAGE_BYTES_MAX
+            && let Some(oldest) = self.lineages.order.pop_front()
+        {
+            if let Some(lineage) = self.lineages.remove(oldest, out) {
+                for id in lineage.spec.return_ids() {
+                    self.mark_final(id, Final::Evicted);
+                }
+                self.forget(lineage, out);
+            }
+        }
+    }
+
+    pub(crate) fn mark_final(&mut self, id: ObjectId, why: Final) {
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.is_final = why;
+        }
+    }
+
+    /// A return is gone; when it was the last one, its call need not be remembered.
+    pub(crate) fn lineage_unused(&mut self, id: ObjectId, out: &mut Vec<Action>) {
+        let task = id.task();
+        let Some(lineage) = self.lineages.all.get_mut(&task) else { return };
+        lineage.live_returns = lineage.live_returns.saturating_sub(1);
+        if lineage.live_returns == 0
+            && let Some(lineage) = self.lineages.remove(task, out)
+        {
+            self.forget(lineage, out);
+        }
+    }
+
+    /// Lets go of a call's arguments, and of the calls that made them, however long their chain is.
+    fn forget(&mut self, lineage: Lineage, out: &mut Vec<Action>) {
+        self.lineages.forgotten.push(lineage);
+        if std::mem::replace(&mut self.lineages.is_forgetting, true) {
+            return;
+        }
+        while let Some(lineage) = self.lineages.forgotten.pop() {
+            for id in lineage.kept {
+                self.unhold(id, out);
+            }
+            for id in lineage.spec.held() {
+                self.not_remembered(id);
+                self.let_go(id, out);
+            }
+        }
+        self.lineages.is_forgetting = false;
+    }
+
+    fn not_remembered(&mut self, id: ObjectId) {
+        if let Some(object) = self.objects.get_mut(&id)
+            && object.owner.is_none()
+        {
+            assert!(object.remembered > 0, "a remembered call is forgotten once");
+            object.remembered -= 1;
+        }
+    }
+
+    /// Whether an argument of ours has given its bytes back.
+    fn is_without_bytes(&self, id: ObjectId) -> bool {
+        self.objects.get(&id).is_some_and(|object| {
+            object.owner.is_none()
+                && matches!(&object.value, Stored::Stores { locations, .. } if locations.is_empty())
+        })
+    }
+
+    /// Whether the object's call is remembered and may run again.
+    pub(crate) fn has_lineage(&self, id: ObjectId) -> bool {
+        self.lineages.all.get(&id.task()).is_some_and(|lineage| lineage.retries_left != 0)
+    }
+
+    /// Whether [`Owner::rebuild`] would do it, with all that has to be made again before.
+    pub(crate) fn can_rebuild(&self, id: ObjectId) -> bool {
+        let mut wanted = vec![id];
+        let mut seen: IdMap<TaskId, ()> = IdMap::default();
+        while let Some(id) = wanted.pop() {
+            if seen.insert(id.task(), ()).is_some() || self.tasks.contains_key(&id.task()) {
+                continue;
+            }
+            let Some(lineage) = self.lineages.all.get(&id.task()) else { return false };
+            if lineage.retries_left == 0 {
+                return false;
+            }
+            wanted.extend(lineage.held().filter(|arg| self.is_without_bytes(*arg)));
+        }
+        true
+    }
+
+    /// Makes an object of ours again after its last copy was lost, and before it the arguments that its
+    /// call needs and nobody has any more.
+    pub(crate) fn rebuild(&mut self, id: ObjectId, now: u64, out: &mut Vec<Action>) {
+        let mut wanted = vec![id];
+        let mut again = Vec::new();
+        while let Some(id) = wanted.pop() {
+            if self.tasks.contains_key(&id.task()) || !self.is_without_bytes(id) {
+                continue;
+            }
+            match self.take_lineage(id, out) {
+                Ok(lineage) => {
+                    for arg in lineage.held() {
+                        self.hold(arg);
+                        self.not_remembered(arg);
+                    }
+                    for kept in &lineage.kept {
+                        self.unhold(*kept, out);
+                    }
+                    for object in lineage.spec.return_ids() {
+                        if self.is_without_bytes(object)
+                            && let Some(object) = self.objects.get_mut(&object)
+                        {
+                            object.value = Stored::Pending;
+                            object.ties.made_again = now;
+                        }
+                    }
+                    wanted.extend(lineage.held());
+                    again.push(lineage);
+                }
+                Err(text) => {
+                    let value = error(ErrorKind::ReconstructionFailed, &text, id);
+                    self.set_value(id, value, &[], now, out);
+                }
+            }
+        }
+        // What was found last is needed first.
+        for lineage in again.into_iter().rev() {
+            let failure = Some("its value was lost and is made again".into());
+            let past = Past { created: now, failure, ..Past::default() };
+            self.enter(lineage.spec, 1, lineage.retries_left, past, now, out);
+        }
+    }
+
+    /// The call that made the object, one retry taken; or why it cannot be run again.
+    fn take_lineage(&mut self, id: ObjectId, out: &mut Vec<Action>) -> Result<Lineage, String> {
+        let lost = "its last copy was lost, and it cannot be made again";
+        let Some(lineage) = self.lineages.all.get(&id.task()) else {
+            let why = self.objects.get(&id).map_or(Final::Unknown, |object| object.is_final);
+            let why = match why {
+                _ if id.index() >= PUT_INDEX_BASE => {
+                    "it was made by `put` (or is an argument that was put for a call), not by a task that \
+                     could be run once more"
+                }
+                Final::NoRetries => {
+                    "its task was made with max_retries=0, or it is the result of an actor's method, which \
+                     is not run once more"
+                }
+                Final::UsedUp => "its task has used up its retries (max_retries)",
+                Final::Evicted => {
+                    "its task was forgotten, because what is remembered of finished tasks (the lineage) has \
+                     reached its limit"
+                }
+                Final::Unknown => "nothing is known of the task that made it",
+            };
+            return Err(format!("{lost}: {why}"));
+        };
+        if lineage.retries_left == 0 {
+            return Err(format!("{lost}: its task has used up its retries (max_retries)"));
+        }
+        let Some(mut lineage) = self.lineages.remove(id.task(), out) else {
+            return Err(lost.to_owned());
+        };
+        lineage.retries_left -= i32::from(lineage.retries_left > 0);
+        Ok(lineage)
+    }
+}
