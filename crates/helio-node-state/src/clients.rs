@@ -288,6 +288,7 @@ impl Node {
             session_dir: self.setup.session_dir.clone(),
             session_name: self.setup.session_name.clone(),
             arena_size: if uses_store { self.setup.store_size } else { 0 },
+            overflow_path: self.setup.overflow_path.clone(),
             control_address: self.setup.control_address.clone(),
             namespace,
             labels: self.setup.labels.clone(),

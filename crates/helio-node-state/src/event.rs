@@ -134,6 +134,13 @@ pub enum Event {
         /// Why not.
         outcome: Result<(), DiskError>,
     },
+    /// The disk keeps room for a range of the overflow file, or has none.
+    Reserved {
+        /// Where the range begins.
+        offset: u64,
+        /// Why not.
+        outcome: Result<(), DiskError>,
+    },
     /// The process that has modules loaded is ready to fork, or gone.
     Loaded {
         /// Whether it is ready.
@@ -239,6 +246,20 @@ pub enum Action {
         /// Where its bytes go.
         offset: u64,
         /// How many.
+        size: u64,
+    },
+    /// Have the disk keep room for a range of the overflow file; [`Event::Reserved`] follows.
+    Reserve {
+        /// Where it begins.
+        offset: u64,
+        /// How long it is.
+        size: u64,
+    },
+    /// A range of the overflow file is not needed any more.
+    Punch {
+        /// Where it begins.
+        offset: u64,
+        /// How long it is.
         size: u64,
     },
     /// The object's file is not needed any more.

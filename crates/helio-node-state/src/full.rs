@@ -1,19 +1,15 @@
 //! **WHY-1** A full object store, in words: who keeps it full, and what can be done.
 
-use std::collections::BTreeMap;
-
-use helio_proto::node::Notice;
 use helio_types::ObjectId;
 
+use crate::Node;
 use crate::clients::{Client, Kind};
-use crate::spill::Wants;
-use crate::{Conn, Node};
 
 /// How many of the processes that pin most are named.
 const NAMED_MAX: usize = 4;
 
 /// What the one who waits can do.
-const ADVICE: &str = "Numpy arrays and other buffers that get() returned, or that came as arguments, are views of the store and keep \
+pub(crate) const ADVICE: &str = "Numpy arrays and other buffers that get() returned, or that came as arguments, are views of the store and keep \
      their object there: delete them or keep copies, or give the store more room (object_store_memory)";
 
 impl Node {
@@ -48,26 +44,5 @@ impl Node {
     /// What an object waits for that is to be read here, when that is room.
     pub(crate) fn why_no_room(&self, object_id: ObjectId) -> Option<String> {
         Some(self.full(self.objects.room.wanted(object_id)?))
-    }
-
-    /// Readers have waited long enough for room that somebody should look at it: tells them, or where
-    /// they are on other nodes the drivers here.
-    pub(crate) fn warn_of_no_room(&mut self, late: &BTreeMap<ObjectId, (u64, Wants)>) {
-        let is_driver = |client: &Client| client.kind == Kind::Driver;
-        for (object_id, (size, wants)) in late {
-            let where_from = if *wants == Wants::Pull { "another node" } else { "disk" };
-            let text = format!(
-                "ObjectRef({object_id}) waits to be brought here from {where_from}: {}. {ADVICE}.",
-                self.full(*size)
-            );
-            let mut to: Vec<Conn> = self.readers_of(*object_id);
-            if to.is_empty() {
-                let drivers = self.clients.all.iter().filter(|(_, client)| is_driver(client));
-                to = drivers.map(|(conn, _)| *conn).collect();
-            }
-            for conn in to {
-                self.send(conn, Notice { is_warning: true, text: text.clone() });
-            }
-        }
     }
 }

@@ -35,6 +35,7 @@ mod ledger;
 mod loaded;
 mod memory;
 mod objects;
+mod overflow;
 mod pool;
 mod pulls;
 mod spill;
@@ -68,6 +69,10 @@ pub struct Setup {
     pub gpus: Vec<u32>,
     /// The length of its memory file.
     pub store_size: u64,
+    /// How much may lie in a file on disk when readers need more than the memory file has; 0: nothing.
+    pub overflow_size: u64,
+    /// The file, for clients.
+    pub overflow_path: String,
     /// For those who ask.
     pub name: String,
     /// For those who ask.
@@ -149,7 +154,7 @@ impl Node {
             loaded: loaded::Loaded::default(),
             actors: actors::Actors::default(),
             deaths: deaths::Deaths::default(),
-            objects: objects::Objects::new(setup.store_size),
+            objects: objects::Objects::new(setup.store_size, setup.overflow_size),
             pulls: pulls::Pulls::default(),
             cluster: cluster::Cluster::new(&setup),
             control: control::Control::default(),
@@ -187,6 +192,7 @@ impl Node {
             Event::Served { conn, request_id } => self.served(conn, request_id),
             Event::Spilled { object_id, outcome } => self.spilled(object_id, outcome),
             Event::Restored { object_id, outcome } => self.restored(object_id, outcome),
+            Event::Reserved { offset, outcome } => self.reserved(offset, outcome),
             Event::Loaded { is_ready } => self.loaded.is_ready = is_ready,
             Event::Scrape { number } => self.shell_scrapes(number),
             Event::MemoryRead(memory) => self.memory_read(&memory),
@@ -204,6 +210,7 @@ impl Node {
             self.version += 1;
             self.out.push(Action::StatusChanged);
         }
+        self.punch_holes();
         for object_id in std::mem::take(&mut self.objects.removals) {
             self.out.push(Action::RemoveFile { object_id });
         }

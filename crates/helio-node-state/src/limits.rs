@@ -81,6 +81,9 @@ pub const CALLS_MAX: usize = 10_000;
 /// How long the creation of an object waits for room.
 pub const ROOM_MS_MAX: u64 = 5_000;
 
+/// How long an object that is to be read waits for room in memory before it is laid on disk.
+pub const READ_ROOM_MS_MAX: u64 = 500;
+
 /// How many may wait for room; creations beyond it are refused.
 pub const ROOM_WAITS_MAX: usize = 10_000;
 

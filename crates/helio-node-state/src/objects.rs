@@ -19,6 +19,7 @@ use helio_types::{JobId, ObjectId, WorkerId};
 use crate::clients::Client;
 use crate::extents::{Extent, Extents};
 use crate::limits::{OBJECTS_MAX, ROOM_WAITS_MAX};
+use crate::overflow::Overflow;
 use crate::pool::Use;
 use crate::spill::{Room, Wants};
 use crate::{Action, Conn, Node};
@@ -78,6 +79,7 @@ pub(crate) struct Objects {
     /// Unpinned primary copies that are in memory only, the least recently used first.
     pub(crate) spillable: BTreeSet<(u64, ObjectId)>,
     pub(crate) room: Room,
+    pub(crate) overflow: Overflow,
     /// Files that are not needed any more.
     pub(crate) removals: Vec<ObjectId>,
     /// Counts uses.
@@ -85,7 +87,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    pub(crate) fn new(size: u64) -> Self {
+    pub(crate) fn new(size: u64, overflow_size: u64) -> Self {
         Self {
             extents: Extents::new(size),
             sealed: BTreeMap::new(),
@@ -94,6 +96,7 @@ impl Objects {
             evictable_bytes: 0,
             spillable: BTreeSet::new(),
             room: Room::default(),
+            overflow: Overflow::new(size, overflow_size),
             removals: Vec::new(),
             clock: 0,
         }
@@ -147,7 +150,16 @@ impl Objects {
         }
     }
 
+    /// Nobody reads the object any more that was to come from another node.
+    pub(crate) fn forget_pull(&mut self, object_id: ObjectId) {
+        self.room.forget_pull(object_id);
+        self.overflow.forget_pull(object_id);
+    }
+
     pub(crate) fn give_back(&mut self, extent: Extent) {
+        if self.overflow.has(extent) {
+            return self.overflow.free(extent);
+        }
         self.extents.free(extent);
         self.room.is_new = true;
     }
@@ -161,7 +173,7 @@ impl Objects {
         self.spillable.remove(&(object.used, object_id));
     }
 
-    /// Adds a copy that was brought here.
+    /// Adds a copy that was brought here; its readers come before [`Objects::settle`].
     pub(crate) fn add_secondary(&mut self, object_id: ObjectId, extent: Extent, size: u64) {
         if self.sealed.contains_key(&object_id) {
             // It was made here again in the meantime.
@@ -171,7 +183,6 @@ impl Objects {
         if let Some(object) = self.sealed.get_mut(&object_id) {
             object.is_primary = false;
         }
-        self.settle(object_id);
     }
 
     fn add(&mut self, object_id: ObjectId, extent: Extent, size: u64, creator: WorkerId) {
@@ -233,13 +244,29 @@ impl Objects {
             }
             self.remove(object_id);
         } else if let Some(extent) = extent {
-            if object.is_primary && object.file == File::None {
+            let is_elsewhere = !object.is_primary || object.file == File::Written;
+            if is_elsewhere && self.overflow.has(extent) {
+                // It was there for those who have read it.
+                self.leave_overflow(object_id);
+            } else if object.is_primary && object.file == File::None {
                 self.spillable.insert((used, object_id));
                 self.room.is_new = true;
             } else if self.evictable.insert((used, object_id)) {
                 self.evictable_bytes += extent.length;
                 self.room.is_new = true;
             }
+        }
+    }
+
+    /// A copy on disk for readers, who are gone: the object is in its own file, or on another node.
+    fn leave_overflow(&mut self, object_id: ObjectId) {
+        let Some(object) = self.sealed.get_mut(&object_id) else { return };
+        let (extent, is_primary) = (object.extent.take(), object.is_primary);
+        if !is_primary {
+            self.sealed.remove(&object_id);
+        }
+        if let Some(extent) = extent {
+            self.give_back(extent);
         }
     }
 
@@ -260,7 +287,8 @@ impl Objects {
     pub(crate) fn held(&self) -> (usize, u32, u64) {
         let kept = self.sealed.values().filter(|object| object.is_primary || object.pins > 0);
         let pins = self.sealed.values().map(|object| object.pins).sum();
-        let n_objects = kept.clone().count() + self.unsealed.len() + self.room.len();
+        let n_objects =
+            kept.clone().count() + self.unsealed.len() + self.room.len() + self.overflow.waiting();
         let bytes =
             kept.filter_map(|object| object.extent).map(|extent| extent.length).sum::<u64>()
                 + self.unsealed.values().map(|unsealed| unsealed.extent.length).sum::<u64>();

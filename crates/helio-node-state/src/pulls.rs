@@ -3,7 +3,7 @@
 //! Fetches of an object share one pull. Locations are tried in turn; when none is left the readers
 //! learn which of them did not have it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use helio_proto::cluster::{CancelPull, NodeToNode, PullChunk, PullFailed, PullObject, PullStart};
 use helio_proto::control::{Failure, FailureKind};
@@ -130,14 +130,6 @@ impl Node {
         }
     }
 
-    /// Who waits here for the object.
-    pub(crate) fn readers_of(&self, object_id: ObjectId) -> Vec<Conn> {
-        let readers = self.pulls.fetches.get(&object_id).map(|fetch| &fetch.readers);
-        let readers: BTreeSet<Conn> =
-            readers.into_iter().flatten().map(|(conn, _)| *conn).collect();
-        readers.into_iter().collect()
-    }
-
     /// **WHY-1** What an object that is to be read here waits for.
     pub(crate) fn why_fetch(&self, object_id: ObjectId, nodes: &[NodeId]) -> String {
         let Some(fetch) = self.pulls.fetches.get(&object_id) else {
@@ -172,7 +164,9 @@ impl Node {
                 )
             }
             State::WaitsForRoom(from) => {
-                let why = self.why_no_room(object_id).unwrap_or_default();
+                let why = self.why_no_room(object_id).unwrap_or_else(|| {
+                    "it is to be laid on this node's disk: readers keep the memory full".to_owned()
+                });
                 format!("node {} has it; {why}", from.host)
             }
             State::Pulling(pull) => format!(
@@ -190,7 +184,7 @@ impl Node {
             self.stop_pull(object_id);
             self.pulls.fetches.remove(&object_id);
             self.pulls.queued.retain(|other| *other != object_id);
-            self.objects.room.forget_pull(object_id);
+            self.objects.forget_pull(object_id);
             self.start_pulls();
         }
     }
@@ -286,7 +280,7 @@ impl Node {
     pub(crate) fn serve_waiting_fetches(&mut self, object_id: ObjectId) {
         self.stop_pull(object_id);
         self.pulls.queued.retain(|other| *other != object_id);
-        self.objects.room.forget_pull(object_id);
+        self.objects.forget_pull(object_id);
         self.serve_awaited(object_id);
         let Some(fetch) = self.pulls.fetches.remove(&object_id) else { return };
         for (conn, request_id) in fetch.readers {
@@ -294,6 +288,22 @@ impl Node {
             self.hand_out(conn, request_id, object_id);
         }
         self.start_pulls();
+    }
+
+    /// There is no place for the object here: its readers are told.
+    pub(crate) fn refuse_readers(&mut self, object_id: ObjectId, failure: &Failure) {
+        let Some(fetch) = self.pulls.fetches.remove(&object_id) else { return };
+        self.pulls.queued.retain(|other| *other != object_id);
+        for (conn, request_id) in fetch.readers {
+            self.pulls.by_request.remove(&(conn, request_id));
+            self.send(conn, ObjectRefused { request_id, failure: failure.clone() });
+        }
+        self.start_pulls();
+    }
+
+    /// Whether other nodes wait for an object that this one is to have in memory.
+    pub(crate) fn is_awaited(&self, object_id: ObjectId) -> bool {
+        self.pulls.awaited.values().any(|awaited| *awaited == object_id)
     }
 
     /// The object is written, or will not be: answers the daemons that asked for it meanwhile.
@@ -364,6 +374,15 @@ impl Node {
         }
         if pull.extent.is_none() {
             if Extents::footprint(start.size) > self.setup.store_size {
+                let from = pull.from.clone();
+                if self.objects.overflow.is_there() {
+                    self.stop_pull(object_id);
+                    if let Some(fetch) = self.pulls.fetches.get_mut(&object_id) {
+                        fetch.state = State::WaitsForRoom(from);
+                    }
+                    self.lay_on_disk(object_id, start.size, Wants::Pull);
+                    return self.start_pulls();
+                }
                 let text =
                     format!("its {} bytes are more than the store of this node holds", start.size);
                 self.stop_pull(object_id);
@@ -431,6 +450,7 @@ impl Node {
         self.pulls.by_number.remove(&number);
         self.objects.add_secondary(object_id, extent, size);
         self.serve_waiting_fetches(object_id);
+        self.objects.settle(object_id);
         self.status_changed = true;
     }
 

@@ -5,19 +5,20 @@
 //! writing primary copies to disk, the least recently used first. Writing begins already when the
 //! memory is four fifths full, so that most who come find room at once: an object that is on disk as
 //! well is forgotten without further ado. Pins keep objects in memory; when that is in the way, clients
-//! are asked for those that they hold only to have the object at hand.
+//! are asked for those that they hold only to have the object at hand. When that does not help, what is
+//! to be read is laid on disk ([`crate::overflow`]), and who writes is told that there is no room.
 //!
 //! **SHM-1** An object's memory stays its own until its file is whole, and a pinned object is not
 //! written out at all.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{ObjectRefused, RoomWanted};
 use helio_types::ObjectId;
 
 use crate::extents::Extent;
-use crate::limits::{DISK_RETRY_MS, PINS_ASK_MS, ROOM_MS_MAX, SPILLS_MAX};
+use crate::limits::{DISK_RETRY_MS, PINS_ASK_MS, READ_ROOM_MS_MAX, ROOM_MS_MAX, SPILLS_MAX};
 use crate::objects::File;
 use crate::timers::Timer;
 use crate::{Action, Conn, DiskError, Node};
@@ -38,10 +39,8 @@ struct Waiting {
     object_id: ObjectId,
     size: u64,
     wants: Wants,
-    /// When a creation is told that there is none. Readers wait for as long as they like, and are told
-    /// once what they wait for.
+    /// When a creation is told that there is none, and what is to be read is laid on disk.
     until: u64,
-    is_told: bool,
 }
 
 /// The queue for room.
@@ -104,14 +103,9 @@ impl Room {
 impl Node {
     /// Queues for room; who is first and finds some has it at once.
     pub(crate) fn want_room(&mut self, object_id: ObjectId, size: u64, wants: Wants) {
-        let until = self.now + ROOM_MS_MAX;
-        self.objects.room.waiting.push_back(Waiting {
-            object_id,
-            size,
-            wants,
-            until,
-            is_told: false,
-        });
+        let is_read = matches!(wants, Wants::Pull | Wants::Restore);
+        let until = self.now + if is_read { READ_ROOM_MS_MAX } else { ROOM_MS_MAX };
+        self.objects.room.waiting.push_back(Waiting { object_id, size, wants, until });
         self.give_room();
         if self.objects.room.waiting.iter().any(|waiting| waiting.until == until) {
             self.timers.set(until, Timer::Room);
@@ -166,36 +160,36 @@ impl Node {
         }
     }
 
-    /// Creations that waited long enough, unless the disk is just making room, are refused; readers are
-    /// told why they still wait.
+    /// Those that waited long enough, unless the disk is just making room: creations are refused, and what
+    /// is to be read is laid on disk, where its readers can have it while others keep the memory.
     pub(crate) fn room_is_late(&mut self) {
         let is_coming = self.objects.room.spills > 0;
+        let has_disk = self.objects.overflow.is_there();
         let mut kept = VecDeque::new();
-        let mut late = BTreeMap::new();
         for mut waiting in std::mem::take(&mut self.objects.room.waiting) {
-            match waiting.wants {
-                Wants::Create { conn, request_id } if waiting.until <= self.now && !is_coming => {
-                    let failure = Failure::new(FailureKind::StoreFull, self.full(waiting.size));
+            let Waiting { object_id, size, wants, until } = waiting;
+            if until > self.now {
+                kept.push_back(waiting);
+                continue;
+            }
+            match wants {
+                Wants::Create { conn, request_id } if !is_coming => {
+                    let failure = Failure::new(FailureKind::StoreFull, self.full(size));
                     self.send(conn, ObjectRefused { request_id, failure });
                 }
+                Wants::Pull | Wants::Restore if !is_coming && has_disk => {
+                    self.lay_on_disk(object_id, size, wants);
+                }
                 _ => {
-                    if waiting.until <= self.now {
-                        let is_read = matches!(waiting.wants, Wants::Pull | Wants::Restore);
-                        if is_read && !is_coming && !waiting.is_told {
-                            waiting.is_told = true;
-                            late.insert(waiting.object_id, (waiting.size, waiting.wants));
-                        }
-                        waiting.until = self.now + ROOM_MS_MAX;
-                        self.timers.set(waiting.until, Timer::Room);
-                    }
+                    waiting.until = self.now + READ_ROOM_MS_MAX;
+                    self.timers.set(waiting.until, Timer::Room);
                     kept.push_back(waiting);
                 }
             }
         }
+        kept.append(&mut self.objects.room.waiting);
         self.objects.room.waiting = kept;
         self.give_room();
-        late.retain(|object_id, _| self.objects.room.wanted(*object_id).is_some());
-        self.warn_of_no_room(&late);
     }
 
     /// Without a disk that takes objects, creations that wait for it are refused at once.
@@ -277,7 +271,7 @@ impl Node {
         }
     }
 
-    fn read_back(&mut self, object_id: ObjectId, extent: Extent, size: u64) {
+    pub(crate) fn read_back(&mut self, object_id: ObjectId, extent: Extent, size: u64) {
         match self.objects.sealed.get_mut(&object_id) {
             Some(object) => {
                 object.extent = Some(extent);

@@ -93,6 +93,10 @@ pub(crate) enum Input {
         object_id: ObjectId,
         outcome: Result<(), DiskError>,
     },
+    Reserved {
+        offset: u64,
+        outcome: Result<(), DiskError>,
+    },
     ControlConnected {
         writer: Writer,
     },
@@ -277,6 +281,7 @@ impl Daemon {
             Input::Restored { object_id, outcome } => {
                 self.apply(Event::Restored { object_id, outcome })
             }
+            Input::Reserved { offset, outcome } => self.apply(Event::Reserved { offset, outcome }),
             Input::ControlConnected { writer } => self.control_connected(writer),
             Input::ControlSaid { message } => {
                 self.is_accepted |= matches!(&message, ControlToNode::Accepted(accepted) if accepted.refused.is_empty());
@@ -325,10 +330,13 @@ impl Daemon {
             Action::StopServing { conn, request_id } => self.peers.stop_serving(conn, request_id),
             Action::Write { offset, bytes } => {
                 let written = self.arena.copy_in(offset, &bytes);
-                assert!(written.is_ok(), "SHM-1: the machine gave out an extent outside the store");
+                // Nor may a reader see what a disk that kept room for it did not take after all.
+                assert!(written.is_ok(), "SHM-1: the store does not take its bytes: {written:?}");
             }
             Action::Spill { object_id, offset, size } => self.disk.write(object_id, offset, size),
             Action::Restore { object_id, offset, size } => self.disk.read(object_id, offset, size),
+            Action::Reserve { offset, size } => self.disk.reserve(offset, size),
+            Action::Punch { offset, size } => self.arena.punch(offset, size),
             Action::RemoveFile { object_id } => self.disk.remove(object_id),
             Action::Spawn(spawn) => self.spawn(&spawn),
             Action::Load { modules } => {

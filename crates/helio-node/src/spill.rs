@@ -47,6 +47,22 @@ impl Disk {
         });
     }
 
+    /// Has the disk keep room for a range of the overflow file.
+    pub(crate) fn reserve(&self, offset: u64, size: u64) {
+        let (folder, inputs) = (self.folder.clone(), self.inputs.clone());
+        let arena = Arc::clone(&self.arena);
+        tokio::spawn(async move {
+            let reserve = move || {
+                let failed = |error: std::io::Error| disk_error(&folder, &error);
+                fs::create_dir_all(&folder).map_err(failed)?;
+                check_room(&folder, size)?;
+                arena.reserve(offset, size).map_err(failed)
+            };
+            let outcome = in_background(reserve).await;
+            let _ = inputs.send(Input::Reserved { offset, outcome }).await;
+        });
+    }
+
     pub(crate) fn remove(&self, object_id: ObjectId) {
         // One that is not there needs no removing.
         let _ = fs::remove_file(path(&self.folder, object_id));
@@ -75,10 +91,7 @@ async fn in_background(
 }
 
 fn write_file(folder: &Path, object_id: ObjectId, slice: &ArenaSlice) -> Result<(), DiskError> {
-    let failed = |error: std::io::Error| DiskError {
-        is_full: error.kind() == std::io::ErrorKind::StorageFull,
-        text: format!("{}: {error}", folder.display()),
-    };
+    let failed = |error: std::io::Error| disk_error(folder, &error);
     fs::create_dir_all(folder).map_err(failed)?;
     check_room(folder, slice.len() as u64)?;
     let path = path(folder, object_id);
@@ -88,6 +101,13 @@ fn write_file(folder: &Path, object_id: ObjectId, slice: &ArenaSlice) -> Result<
         let _ = fs::remove_file(&path);
     }
     written.map_err(failed)
+}
+
+fn disk_error(folder: &Path, error: &std::io::Error) -> DiskError {
+    DiskError {
+        is_full: error.kind() == std::io::ErrorKind::StorageFull,
+        text: format!("{}: {error}", folder.display()),
+    }
 }
 
 fn check_room(folder: &Path, size: u64) -> Result<(), DiskError> {
@@ -114,7 +134,9 @@ fn read_file(path: &Path, slice: &ArenaSlice) -> Result<(), DiskError> {
     while at < slice.len() {
         let length = STEP.min(slice.len() - at);
         file.read_exact(&mut buffer[..length]).map_err(failed)?;
-        slice.copy_in(at, &buffer[..length]).expect("it is inside the slice");
+        slice
+            .copy_in(at, &buffer[..length])
+            .map_err(|error| failed(std::io::Error::other(error)))?;
         at += length;
     }
     Ok(())

@@ -12,6 +12,7 @@ use helio_env::{machine, process, random};
 use helio_node_state::Setup;
 use helio_proto::control::Label;
 use helio_proto::hello::{Hello, Role, VERSION, Welcome};
+use helio_proto::node::overflow_start;
 use helio_rpc::service::Gate;
 use helio_store::Arena;
 use helio_types::resources::Quantity;
@@ -30,6 +31,9 @@ use crate::{Error, control, listen, metrics};
 const STORE_PART: f64 = 0.3;
 const STORE_MIN: u64 = 64 << 20;
 const STORE_DEFAULT_MAX: u64 = 200_000_000_000;
+
+/// The most that is read from disk while the memory is full; the disk is full long before.
+const OVERFLOW_MAX: u64 = 1 << 44;
 
 /// How many idle workers are kept beyond one a CPU.
 const IDLE_SPARE: usize = 2;
@@ -55,7 +59,9 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     let address = NodeAddress { node_id, host: host.clone(), port: u32::from(port) };
     let setup = setup(&options, address, metrics_port);
     let size = setup.store_size;
-    let arena = Arc::new(Arena::create(size).map_err(|source| Error::Store { size, source })?);
+    let arena = Arena::create(size).map_err(|source| Error::Store { size, source })?;
+    let arena =
+        Arc::new(arena.with_overflow(PathBuf::from(&setup.overflow_path), overflow_start(size)));
 
     let (inputs, receiver) = mpsc::channel(INPUTS_MAX);
     // First of all: it takes longest to be ready.
@@ -141,6 +147,8 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
         total,
         gpus,
         store_size,
+        overflow_size: OVERFLOW_MAX,
+        overflow_path: options.spill_dir.join("overflow").display().to_string(),
         name: if options.node_name.is_empty() {
             address.host.clone()
         } else {

@@ -71,6 +71,8 @@ messages! {
         13 failed: bool,
         /// The daemon's TCP port.
         14 port: u32,
+        /// The file for what finds no room in the memory file, from [`overflow_start`] on; empty: none.
+        15 overflow_path: String,
     }
     /// What workers of one kind are for; tasks of one class share leases.
     pub struct LeaseClass {
@@ -251,4 +253,10 @@ messages! {
         31 Inspected(Inspected),
         40 Expected(Expected),
     }
+}
+
+/// Where offsets into the overflow file begin, beyond those of a memory file of that size.
+#[must_use]
+pub const fn overflow_start(arena_size: u64) -> u64 {
+    arena_size.next_multiple_of(2 << 20)
 }

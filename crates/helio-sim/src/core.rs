@@ -43,6 +43,8 @@ pub(crate) enum Event {
     Serve { node: usize, link: u64, request: u64 },
     /// A daemon's disk has written or read an object.
     Disk { node: usize, object: ObjectId, offset: u64, size: u64, is_write: bool },
+    /// The disk keeps room for a range of the overflow file.
+    Reserved { node: usize, offset: u64 },
     /// A daemon's process with modules is ready, or has died.
     Loaded { node: usize, is_ready: bool },
     /// A connection to another daemon could not be made.

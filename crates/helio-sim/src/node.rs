@@ -8,7 +8,7 @@ use helio_proto::cluster::{
     ControlToNode, NodeStatus, NodeToControl, NodeToNode, PullChunk, RegisterNode,
 };
 use helio_proto::hello::Role;
-use helio_proto::node::{ClientToNode, NodeToClient};
+use helio_proto::node::{ClientToNode, NodeToClient, overflow_start};
 use helio_proto::{decode, encode};
 use helio_types::{NodeAddress, NodeId, ObjectId, ResourceSet, WorkerId};
 
@@ -21,6 +21,8 @@ const RETRY_US_MIN: u64 = 5_000;
 const RETRY_US_MAX: u64 = RECONNECT_MS_MAX * 1000;
 /// How much of an object travels in one message; small, so that pulls are interrupted midway.
 const CHUNK: u64 = 512;
+/// How much may be laid on disk for readers.
+const OVERFLOW: u64 = 4 << 20;
 
 #[derive(Debug)]
 struct Serving {
@@ -66,6 +68,7 @@ impl NodeHost {
                 ("keep", if index == 0 { 8.0 } else { 0.0 }),
             ]),
             store_size: core.plan.store_size,
+            overflow_size: OVERFLOW,
             session_name: "session".to_owned(),
             is_head: index == 0,
             starts_max: core.plan.starts_max,
@@ -75,7 +78,7 @@ impl NodeHost {
         core.daemons.push(Daemon {
             address,
             is_alive: true,
-            arena: vec![0; core.plan.store_size as usize],
+            arena: vec![0; (overflow_start(core.plan.store_size) + OVERFLOW) as usize],
         });
         let host = Self {
             index,
@@ -161,6 +164,15 @@ impl NodeHost {
             Action::Restore { object_id, offset, size } => {
                 self.disk_turn(core, object_id, (offset, size), false)
             }
+            Action::Reserve { offset, .. } => {
+                let delay = core.rng.range(10, 5_000);
+                core.facts.count("laid on disk");
+                core.after(delay, Next::Reserved { node: self.index, offset });
+            }
+            Action::Punch { offset, size } => {
+                let arena = &mut core.daemons[self.index].arena;
+                arena[offset as usize..(offset + size) as usize].fill(0);
+            }
             Action::RemoveFile { object_id } => {
                 core.note(|| format!("node {} removes the file of {object_id:?}", self.index));
                 self.disk.remove(&object_id);
@@ -213,6 +225,11 @@ impl NodeHost {
         });
         core.facts.count(if is_write { "written to disk" } else { "read from disk" });
         core.after(delay, Next::Disk { node: self.index, object, offset, size, is_write });
+    }
+
+    /// The disk keeps room for a range of the overflow file.
+    pub(crate) fn reserved(&mut self, core: &mut Core, offset: u64) {
+        self.apply(core, Event::Reserved { offset, outcome: Ok(()) });
     }
 
     /// The disk has written or read an object.

@@ -126,6 +126,9 @@ impl World {
                     host.disk_done(core, object, (offset, size), is_write)
                 });
             }
+            Event::Reserved { node, offset } => {
+                self.at_node(node, |host, core| host.reserved(core, offset))
+            }
             Event::Loaded { node, is_ready } => {
                 self.at_node(node, |host, core| host.loaded(core, is_ready))
             }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::copy;
+use crate::overflow::{Mapping, Overflow};
 
 /// Why memory cannot be had or touched.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +44,7 @@ pub struct Arena {
     size: usize,
     fd: OwnedFd,
     touched: copy::Touched,
+    overflow: Option<Overflow>,
 }
 
 // SAFETY: the mapping is plain memory that lives as long as the `Arena`; it is touched only through
@@ -84,7 +87,39 @@ impl Arena {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, &fd, 0) }
                 .map_err(io::Error::from)?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(Error::NotAnArena { size })?;
-        Ok(Self { base, size: bytes, fd, touched: copy::Touched::none_of(bytes) })
+        Ok(Self { base, size: bytes, fd, touched: copy::Touched::none_of(bytes), overflow: None })
+    }
+
+    /// With a file on disk, whose bytes have the offsets from `start` on. It is made when it is needed.
+    #[must_use]
+    pub fn with_overflow(mut self, path: PathBuf, start: u64) -> Self {
+        debug_assert!(start >= self.size(), "the offsets of the two do not meet");
+        self.overflow = Some(Overflow::new(path, start));
+        self
+    }
+
+    /// The overflow file, if the range begins there.
+    fn overflow(&self, offset: u64) -> Option<&Overflow> {
+        self.overflow.as_ref().filter(|overflow| offset >= overflow.start())
+    }
+
+    /// Has the disk keep room for a range of the overflow file, so that writing there cannot fail for
+    /// want of it, nor reading fault.
+    ///
+    /// # Errors
+    /// When there is none, or no such file.
+    pub fn reserve(&self, offset: u64, length: u64) -> io::Result<()> {
+        match self.overflow(offset) {
+            Some(overflow) => overflow.reserve(offset, length),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the disk a range of the overflow file back.
+    pub fn punch(&self, offset: u64, length: u64) {
+        if let Some(overflow) = self.overflow(offset) {
+            overflow.punch(offset, length);
+        }
     }
 
     /// The memory file.
@@ -105,15 +140,28 @@ impl Arena {
     /// # Errors
     /// When the range is not inside the file.
     pub fn slice(self: &Arc<Self>, offset: u64, length: u64) -> Result<ArenaSlice, Error> {
+        let arena = Arc::clone(self);
+        if let Some(overflow) = self.overflow(offset) {
+            let disk = Some(Arc::new(overflow.map(offset, length)?));
+            return Ok(ArenaSlice {
+                arena,
+                offset: offset as usize,
+                length: length as usize,
+                disk,
+            });
+        }
         let (offset, length) = self.range(offset, length)?;
-        Ok(ArenaSlice { arena: Arc::clone(self), offset, length })
+        Ok(ArenaSlice { arena, offset, length, disk: None })
     }
 
     /// Copies into the file; large ranges with several threads.
     ///
     /// # Errors
-    /// When the range is not inside the file.
+    /// When the range is not inside the file, or the disk fails.
     pub fn copy_in(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        if let Some(overflow) = self.overflow(offset) {
+            return Ok(overflow.write(offset, bytes)?);
+        }
         let (offset, _) = self.range(offset, bytes.len() as u64)?;
         let to = copy::Target { base: self.base.as_ptr(), offset, touched: &self.touched };
         // SAFETY: the range was checked; `bytes` is a Rust slice, which cannot lie in an extent that
@@ -145,18 +193,27 @@ pub struct ArenaSlice {
     arena: Arc<Arena>,
     offset: usize,
     length: usize,
+    /// Of a range of the overflow file: where that is in this process.
+    disk: Option<Arc<Mapping>>,
 }
 
 impl ArenaSlice {
     /// Where the bytes are in this process.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
-        self.as_mut_ptr()
+        match &self.disk {
+            Some(mapping) => mapping.as_ptr(),
+            None => self.as_mut_ptr(),
+        }
     }
 
-    /// Where to write them, for the one who has created and not yet sealed them.
+    /// Where to write them, for the one who has created and not yet sealed them: that is in memory.
+    ///
+    /// # Panics
+    /// When they are on disk, where only the daemon writes, and not through a mapping.
     #[must_use]
     pub fn as_mut_ptr(&self) -> *mut u8 {
+        assert!(self.disk.is_none(), "SHM-1: nothing is created on disk");
         // SAFETY: the range was checked when the slice was made.
         unsafe { self.arena.base.as_ptr().add(self.offset) }
     }

@@ -8,10 +8,12 @@
 //! locks live in shared memory: a peer that dies in the middle of a write leaves nothing held. Every
 //! offset that comes from a peer is bounds-checked ([`Arena::slice`], [`Arena::copy_in`]), and the
 //! file cannot shrink under a mapping (`F_SEAL_SHRINK`), so no access inside the bounds can fault.
+//! The overflow file is a file like any other: its disk is reserved before it is written or mapped.
 
 mod arena;
 mod copy;
 pub mod heap;
+mod overflow;
 
 pub use arena::{Arena, ArenaSlice, Error};
 pub use copy::PARALLEL_COPY_MIN;

@@ -32,7 +32,7 @@ impl State {
             NodeToClient::ObjectCreated(m) => self.granted(m.request_id, Ok(m.offset)),
             // There is no room: for an object that was to be written, or for one to be read here.
             NodeToClient::ObjectRefused(m) if self.fetches.contains_key(&m.request_id) => {
-                self.missing(m.request_id, &[], &m.failure.message);
+                self.refused(m.request_id, &m.failure);
             }
             NodeToClient::ObjectRefused(m) => self.granted(m.request_id, Err(m.failure)),
             NodeToClient::ObjectFetched(m) => self.fetched(m.request_id, m.offset, m.size),
@@ -266,7 +266,24 @@ impl State {
             return self.recover_input(id, gone);
         }
         // It is there and cannot come here.
-        let error = SystemError { object: id, ..SystemError::new(ErrorKind::ObjectLost, reason) };
+        self.cannot_come(id, ErrorKind::ObjectLost, reason);
+    }
+
+    /// There is no room here for an object that was to be read, in memory or on disk.
+    fn refused(&mut self, request: u64, failure: &Failure) {
+        let Some(id) = self.fetches.remove(&request) else { return };
+        self.fetching.remove(&id);
+        self.news = true;
+        let kind = match FailureKind::from_number(failure.kind) {
+            FailureKind::OutOfDisk => ErrorKind::OutOfDisk,
+            FailureKind::StoreFull => ErrorKind::StoreFull,
+            _ => ErrorKind::ObjectLost,
+        };
+        self.cannot_come(id, kind, &failure.message);
+    }
+
+    fn cannot_come(&mut self, id: ObjectId, kind: ErrorKind, reason: &str) {
+        let error = SystemError { object: id, ..SystemError::new(kind, reason) };
         let lost = Payload { bytes: Bytes::Memory(Arc::new(error.to_payload())), is_error: true };
         self.inbox.arrived(id, &lost);
         self.work_came();

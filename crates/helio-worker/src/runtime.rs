@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use helio_owner_state::{IdMap, Owner, Stored};
-use helio_proto::node::{JobConfig, Registered, StopNode};
+use helio_proto::node::{JobConfig, Registered, StopNode, overflow_start};
 use helio_store::Arena;
 use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{ObjectId, TaskId, WorkerAddress, WorkerId};
@@ -67,7 +67,8 @@ impl Runtime {
             Some(fd) => {
                 let arena = Arena::map(fd, registered.arena_size)
                     .map_err(|error| Error::Io(error.to_string()))?;
-                Some(Arc::new(arena))
+                let start = overflow_start(registered.arena_size);
+                Some(Arc::new(arena.with_overflow(registered.overflow_path.clone().into(), start)))
             }
             None => None,
         };

@@ -74,6 +74,8 @@ struct World {
     /// Objects on disk.
     files: BTreeSet<ObjectId>,
     disk: Option<DiskError>,
+    /// Ranges of the overflow file that were given back.
+    punched: Vec<u64>,
 }
 
 impl World {
@@ -115,6 +117,7 @@ impl World {
             starts_at_once: true,
             files: BTreeSet::new(),
             disk: None,
+            punched: Vec::new(),
         };
         world.feed(Event::ControlConnected);
         world.view(&[]);
@@ -191,6 +194,11 @@ impl World {
                 let outcome = self.disk_outcome();
                 self.coming.push_back(Event::Restored { object_id, outcome });
             }
+            Action::Reserve { offset, .. } => {
+                let outcome = self.disk_outcome();
+                self.coming.push_back(Event::Reserved { offset, outcome });
+            }
+            Action::Punch { offset, .. } => self.punched.push(offset),
             Action::RemoveFile { object_id } => {
                 assert!(self.files.remove(&object_id), "a file is removed once");
             }

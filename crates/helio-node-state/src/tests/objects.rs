@@ -4,13 +4,13 @@ use helio_proto::cluster::{NodeToNode, PullChunk, PullFailed, PullObject, PullSt
 use helio_proto::control::FailureKind;
 use helio_proto::node::{
     AbortObject, CancelFetch, CreateObject, FetchObject, FreeObject, NodeToClient, ObjectFetched,
-    ReleaseObject, SealObject,
+    ReleaseObject, SealObject, overflow_start,
 };
 use helio_types::{NodeId, ObjectId};
 
 use super::{STORE, World, address, node_id, object};
-use crate::limits::{PINS_ASK_MS, PULL_RETRY_MS, ROOM_MS_MAX};
-use crate::{Conn, DiskError, Event};
+use crate::limits::{PINS_ASK_MS, PULL_RETRY_MS, READ_ROOM_MS_MAX, ROOM_MS_MAX};
+use crate::{Conn, DiskError, Event, Node, Setup};
 
 impl World {
     fn create(&mut self, conn: Conn, object_id: ObjectId, size: u64) -> Option<u64> {
@@ -182,16 +182,13 @@ fn a_full_store_waits_for_room_and_then_says_what_fills_it() {
     world.assert_nothing_leaked();
 }
 
-#[test]
-fn who_reads_and_finds_no_room_is_told_once_who_has_it_all() {
+/// A driver that pins the whole store, and an object that is on disk only.
+fn pinned_world() -> (World, Conn, [ObjectId; 2], ObjectId) {
     let mut world = World::new(&[("CPU", 1.0)]);
+    world.node = Node::new(Setup { overflow_size: 4 * STORE, ..world.node.setup.clone() }, 0);
+    world.feed(Event::ControlConnected);
+    world.view(&[(2, true, 1.0)]);
     let client = world.driver();
-    let notice = |world: &mut World| {
-        world.take(client, |message| match message {
-            NodeToClient::Notice(notice) => Some(notice.text.clone()),
-            _ => None,
-        })
-    };
     let ids = [object(1, 1, 1), object(1, 2, 1), object(1, 3, 1)];
     for id in ids {
         world.put(client, id, STORE / 2);
@@ -201,19 +198,87 @@ fn who_reads_and_finds_no_room_is_told_once_who_has_it_all() {
     for (n, id) in kept.iter().enumerate() {
         world.fetch(client, n as u64, *id, &[]).unwrap();
     }
-    assert_eq!(world.fetch(client, 7, there[0], &[]), None);
-    let why = world.node.why_fetch(there[0], &[]);
+    (world, client, [kept[0], kept[1]], there[0])
+}
+
+#[test]
+fn what_is_read_while_others_keep_the_memory_is_laid_on_disk_until_its_readers_are_gone() {
+    let (mut world, client, _, spilled) = pinned_world();
+    assert_eq!(world.fetch(client, 7, spilled, &[]), None);
+    let why = world.node.why_fetch(spilled, &[]);
     assert!(why.contains("to which it was spilled; the object store is full"), "{why}");
-    assert_eq!(notice(&mut world), None, "not at once");
-    world.pass(ROOM_MS_MAX);
-    let text = notice(&mut world).unwrap();
-    for part in ["brought here from disk", "1048576 by pid 50 (a driver)", "delete them"] {
+    world.pass(READ_ROOM_MS_MAX);
+    let fetched = world.fetched(client).unwrap();
+    assert!(fetched.offset >= overflow_start(STORE) && fetched.size == STORE / 2);
+    let again = world.fetch(client, 8, spilled, &[]).unwrap();
+    assert_eq!(again.offset, fetched.offset, "it is there for all");
+    assert_eq!(world.used(), STORE, "and takes no memory");
+    world.say(client, ReleaseObject { object_id: spilled, pins: 2 });
+    assert_eq!(world.punched, [fetched.offset]);
+    assert!(world.node.objects.is_on_disk(spilled) && world.files.contains(&spilled));
+    world.say(client, FreeObject { object_id: spilled, locations: Vec::new() });
+    assert!(!world.files.contains(&spilled));
+    world.close(client);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn what_another_node_has_is_laid_on_disk_too_even_if_it_is_larger_than_the_memory() {
+    let (mut world, client, _, _) = pinned_world();
+    for (n, size) in [(1, 100), (2, 2 * STORE)] {
+        let id = object(9, n, 1);
+        assert_eq!(world.fetch(client, n, id, &[2]), None);
+        let first = world.pull(2);
+        world.peer(2, PullStart { request_id: first, size });
+        world.asked.retain(|(_, message)| !matches!(message, NodeToNode::CancelPull(_)));
+        world.pass(READ_ROOM_MS_MAX);
+        let second = world.pull(2);
+        world.peer(2, PullStart { request_id: second, size });
+        world.peer(2, PullChunk { request_id: second, offset: 0, bytes: vec![0; size as usize] });
+        let fetched = world.fetched(client).unwrap();
+        assert!(fetched.offset >= overflow_start(STORE) && fetched.size == size);
+        world.say(client, ReleaseObject { object_id: id, pins: 1 });
+        assert_eq!(world.punched.pop(), Some(fetched.offset));
+    }
+    world.close(client);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn without_room_in_memory_and_on_disk_the_reader_is_told() {
+    let (mut world, client, kept, spilled) = pinned_world();
+    world.disk = Some(DiskError { is_full: true, text: "the disk is full".into() });
+    assert_eq!(world.fetch(client, 7, spilled, &[]), None);
+    world.pass(READ_ROOM_MS_MAX);
+    let (kind, text) = world.refused(client).unwrap();
+    assert_eq!(kind, FailureKind::OutOfDisk as u32);
+    for part in ["1048576 by pid 50 (a driver)", "the disk is full", "delete them"] {
         assert!(text.contains(part), "{text}");
     }
-    world.pass(10 * ROOM_MS_MAX);
-    assert_eq!(notice(&mut world), None, "once");
+    // It is not lost: later there is room.
+    world.disk = None;
     world.say(client, ReleaseObject { object_id: kept[0], pins: 1 });
-    assert!(world.fetched(client).is_some());
+    if world.fetch(client, 8, spilled, &[]).is_none() {
+        world.fetched(client).unwrap();
+    }
+    world.close(client);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn a_reader_that_gives_up_leaves_nothing_on_disk() {
+    let (mut world, client, _, spilled) = pinned_world();
+    let away = object(9, 1, 1);
+    assert_eq!(world.fetch(client, 6, spilled, &[]), None);
+    assert_eq!(world.fetch(client, 7, away, &[2]), None);
+    let request_id = world.pull(2);
+    world.peer(2, PullStart { request_id, size: 100 });
+    world.say(client, CancelFetch { request_id: 6 });
+    world.say(client, CancelFetch { request_id: 7 });
+    world.pass(READ_ROOM_MS_MAX);
+    assert_eq!(world.fetched(client), None);
+    world.close(client);
+    world.assert_nothing_leaked();
 }
 
 #[test]
