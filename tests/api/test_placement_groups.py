@@ -51,6 +51,7 @@ def test_create_use_and_remove() -> None:
     group = placement_group([{"CPU": 1}, {"CPU": 2}])
     ray.get(group.ready(), timeout=20)
     assert group.wait(timeout_seconds=20) is True
+    assert group.wait(0) is True
     assert group.bundle_specs == [{"CPU": 1}, {"CPU": 2}]
     assert group.bundle_count == 2
     wait_until(lambda: cpus_free() == 1.0, what="three CPUs reserved")
@@ -98,6 +99,10 @@ def test_what_cannot_be_placed_waits() -> None:
         ),
         ([{"CPU": 1}], {"strategy": "SOMEHOW"}),
         ([{"CPU": 1}], {"lifetime": "for ever"}),
+        ([{"CPU": 1}], {"topology_strategy": [{"zone": "PACK"}]}),
+        ([{"CPU": 1}], {"bundle_label_selector": [{"zone": "a"}, {"zone": "a"}]}),
+        ([{"CPU": 1}], {"bundle_label_selector": {"zone": "a"}}),
+        ([{"CPU": 1}], {"bundle_label_selector": [{"zone": "in("}]}),
     ],
     ids=str,
 )

@@ -78,11 +78,28 @@ def test_label_selectors(selector: dict[str, str], fits: bool) -> None:
 
 @pytest.mark.contract("F4.17", "F1.15")
 @pytest.mark.parametrize(
-    "selector", [{"zone": "in("}, {"a b c": "x"}, {"zone": 5}, ["zone"]], ids=str
+    "selector",
+    [{"zone": "in("}, {"a b c": "x"}, {"zone": 5}, {"zone": None}, {"zone": "!"}, {"": "a"}],
+    ids=str,
 )
 def test_wrong_label_selectors(selector: Any) -> None:
-    with pytest.raises((ValueError, TypeError)):
+    with pytest.raises(ValueError):
         labels.options(label_selector=selector).remote()
+    with pytest.raises(TypeError):
+        labels.options(label_selector=[selector]).remote()
+
+
+@pytest.mark.contract("F4.17", "F1.15")
+@pytest.mark.parametrize(
+    "fallback",
+    [[{}], [{"num_cpus": 1}], [{"label_selector": {"zone": "in("}}]],
+    ids=str,
+)
+def test_wrong_fallback_strategies(fallback: Any) -> None:
+    with pytest.raises(ValueError):
+        labels.options(label_selector={"zone": "left"}, fallback_strategy=fallback).remote()
+    with pytest.raises(TypeError):
+        labels.options(fallback_strategy={"label_selector": {"zone": "left"}}).remote()
 
 
 @pytest.mark.contract("F4.17", "F1.14")
@@ -167,6 +184,13 @@ def test_memory_is_a_resource() -> None:
     assert not runs(assigned.options(memory=2 * GIB))
     ray.kill(holder)
     wait_until(lambda: ray.available_resources().get("memory") == 4 * GIB)
+
+
+@pytest.mark.contract("F4.10", "F1.15")
+@pytest.mark.parametrize("name", ["memory", "object_store_memory", "CPU", "GPU"])
+def test_what_has_a_keyword_of_its_own_is_no_custom_resource(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        assigned.options(resources={name: 1}).remote()
 
 
 @pytest.mark.contract("F4.11", "F1.14")

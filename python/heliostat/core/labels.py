@@ -49,8 +49,8 @@ def check_selector(selector: Mapping[str, str] | None) -> None:
     for key, value in selector.items():
         _check_key(key)
         if not isinstance(value, str):
-            raise TypeError(f"Invalid label selector value for `{key}`: not a string: {value!r}")
-        if not (_ONE.fullmatch(value) or _SEVERAL.fullmatch(value)):
+            raise ValueError(f"Invalid label selector value for `{key}`: not a string: {value!r}")
+        if value == "!" or not (_ONE.fullmatch(value) or _SEVERAL.fullmatch(value)):
             raise ValueError(
                 f"Invalid label selector value `{value}`. It is a label value, or `in(a,b)`, each "
                 f"also with `!` in front; a label value must be {_SHAPE}."
@@ -68,4 +68,6 @@ def check_fallback(fallback: Sequence[Any] | None) -> None:
                 f"Unsupported option(s) {sorted(unknown)} in `fallback_strategy`: "
                 "only 'label_selector' can be given."
             )
-        check_selector(entry.get("label_selector"))
+        if not entry:
+            raise ValueError("Empty dictionary found in `fallback_strategy`.")
+        check_selector(entry["label_selector"])

@@ -66,6 +66,11 @@ def _resources(_: str, value: dict[str, float] | None) -> None:
             "Use the 'num_cpus' and 'num_gpus' keyword instead of 'CPU' and 'GPU' "
             "in 'resources' keyword"
         )
+    if "memory" in value or "object_store_memory" in value:
+        raise ValueError(
+            "The resources dictionary must not contain the key 'memory' or 'object_store_memory': "
+            "use the keyword 'memory'"
+        )
     for name, quantity in value.items():
         _quantity(name, quantity)
 

@@ -82,7 +82,9 @@ class PlacementGroup:
         from heliostat import _heliostat
 
         ref = self.ready()
-        done, _ = _heliostat.wait([ref], num_returns=1, timeout=float(timeout_seconds))
+        if timeout_seconds <= 0 and placement_group_table(self).get("state") == "CREATED":
+            return True  # the answer to `ready` may still be on its way
+        done, _ = _heliostat.wait([ref], num_returns=1, timeout=max(0.0, float(timeout_seconds)))
         if done:
             _heliostat.get(ref)
         return bool(done)
@@ -206,6 +208,8 @@ def check_arguments(
             )
         if not (isinstance(target, str) and len(target) == 56 and _is_hex(target)):
             raise ValueError(f"Invalid hex ID of _soft_target_node_id: {target!r}")
+    if not isinstance(topology, dict | None):
+        raise ValueError(f"`topology_strategy` must be a dict, got {type(topology).__name__}.")
     for label, how in (topology or {}).items():
         if how not in STRATEGIES:
             raise ValueError(

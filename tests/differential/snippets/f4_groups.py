@@ -27,7 +27,7 @@ def groups() -> Any:
     pg = placement_group([{"CPU": 1}, {"CPU": 1}], strategy="PACK", name="mine")
     found: dict[str, Any] = {
         "ready": type(ray.get(pg.ready(), timeout=30)).__name__,
-        "wait": pg.wait(10),
+        "wait": [pg.wait(10), pg.wait(0)],
         "specs": pg.bundle_specs,
         "count": pg.bundle_count,
         "named": get_placement_group("mine") == pg,
@@ -60,6 +60,11 @@ def wrong_groups() -> Any:
         "strategy": outcome(lambda: placement_group([{"CPU": 1}], strategy="ODD"), "ODD"),
         "lifetime": outcome(lambda: placement_group([{"CPU": 1}], lifetime="odd")),
         "text": outcome(lambda: placement_group([{"CPU": "1"}])),
+        "topology": outcome(lambda: placement_group([{"CPU": 1}], topology_strategy="x"), "dict"),
+        "selectors": [
+            outcome(lambda s=s: placement_group([{"CPU": 1}], bundle_label_selector=s))
+            for s in ([{"zone": "a"}] * 2, {"zone": "a"}, [{"zone": "in("}])
+        ],
     }
 
 
@@ -141,6 +146,14 @@ def labels() -> Any:
         "wrong": [
             outcome(lambda s=s: where.options(label_selector=s).remote())
             for s in ({"zone": "in()"}, {"zone": "in(a"}, {"-bad": "a"}, {"zone": "a b"}, {3: "a"})
+        ],
+        "wrong too": [
+            outcome(lambda s=s: where.options(label_selector=s).remote())
+            for s in ({"zone": None}, {"zone": "!"}, {"": "a"}, "zone=a")
+        ],
+        "wrong fallbacks": [
+            outcome(lambda f=f: where.options(fallback_strategy=f).remote())
+            for f in ([{}], [{"num_cpus": 1}], [{"label_selector": {"zone": "in("}}], {}, "x")
         ],
         "context": ray.get(
             ray.remote(

@@ -156,6 +156,10 @@ def memory_and_kinds() -> Any:
         "assigned": ray.get(f.remote()),
         "store": total["object_store_memory"] > 0,
         "names": {n: getattr(accelerators, n) for n in names},
+        "not by name": [
+            outcome(lambda n=n: f.options(resources={n: 1}).remote(), n)
+            for n in ("memory", "object_store_memory", "CPU", "GPU")
+        ],
         "pending": [len(x) for x in ray.wait([f.options(memory=1e9).remote()], timeout=0.5)],
         "typed": [
             len(x) for x in ray.wait([f.options(accelerator_type="A100").remote()], timeout=0.5)
