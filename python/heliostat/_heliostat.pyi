@@ -6,7 +6,7 @@ no session runs, call the hook of :func:`set_auto_init` first.
 
 What it calls in Python, by name:
 
-- ``heliostat.exceptions.from_system_error(kind, message, cause, object_id, actor_id, task_id, name)``
+- ``heliostat.exceptions.from_system_error(kind, message, cause, object_id, actor_id, task_id, name, site)``
   makes the exception of an error of the system. `kind` is the number of `helio_proto::error::ErrorKind`,
   the ids are hex ("" where there is none), `cause` is a `plans.Cause`.
 - ``heliostat.exceptions.make_task_error(function_name, traceback_str, cause, pid, ip, actor_repr,

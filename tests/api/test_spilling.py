@@ -98,3 +98,34 @@ def test_a_spilled_object_whose_file_is_gone_is_lost_or_made_again(
         with pytest.raises(ObjectLostError):
             ray.get(put, timeout=60)
     del filling
+
+
+@pytest.mark.contract("F3.14")
+def test_the_error_says_where_a_lost_object_was_made(run_driver: Any, tmp_path: Path) -> None:
+    script = """
+        import os, sys
+        import numpy as np
+        import ray
+
+        folder = sys.argv[1]
+        ray.init(num_cpus=1, object_store_memory=80 << 20, object_spilling_directory=folder)
+        make = ray.remote(max_retries=0)(lambda: np.zeros(30 << 20, np.uint8))
+
+        def order():
+            return make.remote()
+
+        ref = order()
+        ray.wait([ref], fetch_local=False)
+        assert ":order:" in ref.call_site(), ref.call_site()
+        filling = [ray.put(np.zeros(30 << 20, np.uint8)) for _ in range(4)]
+        for where, _, names in os.walk(folder):
+            for name in names:
+                os.truncate(os.path.join(where, name), 0)
+        try:
+            ray.get(ref, timeout=60)
+        except ray.exceptions.ObjectLostError as error:
+            print("told:", ref.hex() in str(error), ":order:" in str(error))
+    """
+    env = {"RAY_record_ref_creation_sites": "1"}
+    finished = run_driver(script, env=env, args=[str(tmp_path)]).check()
+    assert "told: True True" in finished.stdout

@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyModule};
 
 use crate::codec::{self, Source};
+use crate::sites;
 
 fn exceptions(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
@@ -96,6 +97,7 @@ fn from_system<'py>(py: Python<'py>, error: &SystemError) -> PyResult<Bound<'py,
         hex(error.actor.is_nil(), error.actor.hex()),
         hex(error.task.is_nil(), error.task.hex()),
         &error.name,
+        sites::of(&error.object),
     ))
 }
 

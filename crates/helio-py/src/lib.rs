@@ -18,6 +18,7 @@ mod object_ref;
 mod objects;
 mod rows;
 mod session;
+mod sites;
 mod terminal;
 mod worker;
 

@@ -14,7 +14,7 @@ use crate::gil::{GilSite, detached};
 use crate::inspect::fetch_for_user;
 use crate::object_ref::ObjectRef;
 use crate::session::{self, Session};
-use crate::{errors, worker};
+use crate::{errors, sites, worker};
 
 /// The value of an object, or what reading it raises.
 fn value(py: Python<'_>, payload: Payload) -> PyResult<Bound<'_, PyAny>> {
@@ -119,6 +119,7 @@ pub(crate) fn store<'py>(
     let mut encoded = codec::encode(value, purpose)?;
     let contained = encoded.contained(py);
     let id = codec::put(py, &session.runtime, GilSite::Put, &mut encoded.sink, contained)?;
+    sites::note(py, &[id], "(put object)");
     ObjectRef::counted(py, id, session.epoch)
 }
 

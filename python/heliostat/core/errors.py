@@ -288,7 +288,11 @@ class ObjectLostError(RayError):
         self.reason = reason
 
     def __str__(self) -> str:
-        made = f" It was created at: {self.call_site}" if self.call_site else ""
+        made = (
+            f" The ObjectRef was created at: {self.call_site}"
+            if self.call_site
+            else " To see where its ObjectRef was created, set RAY_record_ref_creation_sites=1."
+        )
         why = self.reason or self._REASON
         return f"Failed to retrieve object {self.object_ref_hex}.{made}\n\n{why}"
 

@@ -45,10 +45,12 @@ def from_system_error(
     actor_id: str = "",
     task_id: str = "",
     name: str = "",
+    site: str = "",
 ) -> BaseException:
     """The exception of that kind; unknown kinds are system errors.
 
-    Ids are hex, empty where there is none; ``name`` is the function, method or class.
+    Ids are hex, empty where there is none; ``name`` is the function, method or class, ``site``
+    where the reference was made.
     """
     death, error = DeathCause(), None
     if cause is not None:
@@ -58,7 +60,8 @@ def from_system_error(
         )
     known = death.kind != DeathKind.UNKNOWN or bool(death.message)
     word = KINDS[kind] if 0 <= kind < len(KINDS) else "system"
-    why = " ".join(filter(None, [message, death.describe() if known else ""]))
+    said = death.describe() if known else ""
+    why = said if message in said else " ".join(filter(None, [message, said]))
 
     if word == "actor_died":
         return _actor_died(message, death, error, actor_id, name)
@@ -75,7 +78,7 @@ def from_system_error(
     if word == "task_cancelled":
         return errors.TaskCancelledError(_task(task_id), message)
     if word in _LOST:
-        return _LOST[word](object_id, b"", "", why)
+        return _LOST[word](object_id, b"", site, why)
     if word == "worker_crashed":
         where = f"It ran {name}." if name else ""
         return errors.WorkerCrashedError(" ".join(filter(None, [where, _sentence(why)])))

@@ -8,6 +8,7 @@ use pyo3::types::{PyList, PyString};
 
 use crate::generator::ObjectRefGenerator;
 use crate::object_ref::ObjectRef;
+use crate::sites;
 
 /// The number of returns, in all its forms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +51,7 @@ impl Returns {
         ids: &[ObjectId],
         epoch: u32,
     ) -> PyResult<Bound<'py, PyAny>> {
+        sites::note(py, ids, "(task call)");
         match (self, ids) {
             (Self::Streaming, [id]) => Ok(ObjectRefGenerator::make(py, *id, epoch)?.into_any()),
             (_, [id]) => Ok(ObjectRef::counted(py, *id, epoch)?.into_any()),
