@@ -75,7 +75,9 @@ fn why_not(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> Strin
 /// The first of the filters that leaves no node.
 fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
     let mut left: Vec<&NodeView> = nodes.iter().filter(|node| node.alive).collect();
-    if StrategyKind::from_number(strategy.kind) == StrategyKind::NodeAffinity && !strategy.soft {
+    let is_chosen =
+        StrategyKind::from_number(strategy.kind) == StrategyKind::NodeAffinity && !strategy.soft;
+    if is_chosen {
         left.retain(|node| node.address.node_id == strategy.node_id);
         if left.is_empty() {
             return format!(
@@ -101,13 +103,21 @@ fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> St
         let largest = left.iter().map(|node| node.total.get(name)).max().unwrap_or_default();
         if largest < quantity {
             let largest = match largest.0 {
+                ..=0 if is_chosen => "it has none".to_owned(),
+                _ if is_chosen => format!("it has {}", amount(name, largest)),
                 ..=0 => "none has any".to_owned(),
                 _ => format!("the largest has {}", amount(name, largest)),
             };
-            let name = plain_name(name);
-            let amount = amount(name, quantity);
+            let (quantity, name) = (amount(name, quantity), plain_name(name));
+            if is_chosen {
+                let node = strategy.node_id;
+                return format!(
+                    "node {node}, the one it is to run on, has no {quantity} {name} ({largest}): \
+                     ask for less, or name another node"
+                );
+            }
             return format!(
-                "no node has {amount} {name} ({largest}): ask for less, or start a node with that much"
+                "no node has {quantity} {name} ({largest}): ask for less, or start a node with that much"
             );
         }
     }
