@@ -6,6 +6,7 @@ side, Ray or Heliostat, both under the name ``ray``; what it returns is compared
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -13,11 +14,12 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 LIMIT_S = 90
+STORE = 100 << 20
 
 
 @dataclass(frozen=True)
@@ -162,3 +164,21 @@ def driver(
         "shows": {words: words.lower() in output.lower() for words in show},
         "#output": output[-3000:],
     }
+
+
+@contextlib.contextmanager
+def nodes(head: Mapping[str, Any], *others: Mapping[str, Any]) -> Iterator[tuple[Any, list[str]]]:
+    """A connected cluster on this machine and the ids of its nodes, in the order they were given."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    args = {"object_store_memory": STORE, **head}
+    cluster = Cluster(initialize_head=True, head_node_args=args)
+    try:
+        ray.init(cluster.address, logging_level="error")
+        made = [cluster.add_node(**{"object_store_memory": STORE, **other}) for other in others]
+        cluster.wait_for_nodes()
+        yield cluster, [cluster.head_node.node_id, *(node.node_id for node in made)]
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
