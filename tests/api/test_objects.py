@@ -240,6 +240,23 @@ def test_the_first_error_is_raised_without_waiting_for_the_rest() -> None:
     ray.cancel(slow, force=True)
 
 
+@pytest.mark.contract("F3.01", "F1.09")
+def test_get_hands_a_generator_back() -> None:
+    @ray.remote
+    def items() -> Any:
+        yield 1
+
+    stream = items.remote()
+    assert ray.get(stream) is stream
+    assert ray.get(next(stream)) == 1
+
+
+@pytest.mark.contract("F3.07")
+def test_an_owner_cannot_be_chosen() -> None:
+    with pytest.raises(ValueError, match="_owner"):
+        ray.put(1, _owner=3)
+
+
 @pytest.mark.contract("F3.08")
 def test_wait_returns_ready_and_rest_in_input_order() -> None:
     slow = after.remote(3, "slow")
@@ -463,6 +480,66 @@ def test_refs_can_be_pickled_out_of_band() -> None:
     again = pickle.loads(cloudpickle.dumps(ref))
     assert again == ref
     assert ray.get(again) == {"k": 1}
+
+
+@dataclass
+class Box:
+    ref: Any
+
+
+class Carries(Exception):
+    def __init__(self, ref: Any) -> None:
+        super().__init__(ref)
+        self.ref = ref
+
+
+@pytest.mark.contract("F3.09", "F3.03")
+def test_refs_travel_in_whatever_holds_them() -> None:
+    ref = ray.put(5)
+
+    @ray.remote
+    def raises() -> None:
+        raise Carries(ray.put(np.full(200_000, 3)))
+
+    @ray.remote
+    def down(n: int) -> Any:
+        return down.remote(n - 1) if n else 7
+
+    assert ray.get(ray.get(ray.put(Box(ref))).ref) == 5
+    assert ref in ray.get(ray.put(frozenset([ref])))
+    assert ray.get(next(iter(ray.get(ray.put({ref: 1}))))) == 5
+    with pytest.raises(Carries) as caught:
+        ray.get(raises.remote())
+    gc.collect()
+    assert ray.get(caught.value.ref)[0] == 3, "what a task has put lives on in its exception"
+    value: Any = down.remote(3)
+    while isinstance(value, ray.ObjectRef):
+        value = ray.get(value)
+    assert value == 7
+
+
+@pytest.mark.contract("F3.02")
+def test_futures_of_refs_work_with_the_standard_library() -> None:
+    @ray.remote
+    def fail() -> None:
+        raise KeyError("of the task")
+
+    async def main() -> list[Any]:
+        late = after.remote(30, 0)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(_await(late), 0.1)
+        ray.cancel(late, force=True)
+        wrapped = asyncio.wrap_future(echo.remote(4).future())
+        return await asyncio.gather(fail.remote(), wrapped, return_exceptions=True)
+
+    failed, value = asyncio.run(main())
+    assert isinstance(failed, KeyError)
+    assert value == 4
+    futures = [echo.remote(i).future() for i in range(5)]
+    done = concurrent.futures.as_completed(futures, timeout=30)
+    assert sorted(future.result() for future in done) == list(range(5))
+    with pytest.raises(KeyError):
+        fail.remote().future().result(30)
 
 
 @pytest.mark.contract("F3.02", "F3.09")

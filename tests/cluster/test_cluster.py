@@ -165,8 +165,13 @@ def test_node_affinity(three: Cluster) -> None:
     resident = Resident.options(scheduling_strategy=there).remote()
     assert ray.get(resident.where.remote()) == right
     nowhere = NodeAffinitySchedulingStrategy(node_id="a" * 56, soft=False)
-    with pytest.raises(ray.exceptions.TaskUnschedulableError):
+    with pytest.raises(ray.exceptions.TaskUnschedulableError, match="a" * 56):
         ray.get(where.options(scheduling_strategy=nowhere).remote(), timeout=30)
+    with pytest.raises(ray.exceptions.ActorUnschedulableError, match="a" * 56):
+        ray.get(Resident.options(scheduling_strategy=nowhere).remote().where.remote(), timeout=30)
+    # The node is there, but can never hold it.
+    with pytest.raises(ray.exceptions.TaskUnschedulableError, match=right if IS_HELIOSTAT else ""):
+        ray.get(where.options(scheduling_strategy=there, num_cpus=64).remote(), timeout=30)
     with pytest.raises(ValueError):
         NodeAffinitySchedulingStrategy(node_id="no hex", soft=False)
     elsewhere = NodeAffinitySchedulingStrategy(node_id="a" * 56, soft=True)
@@ -248,6 +253,30 @@ def test_output_of_another_node_reaches_the_driver(three: Cluster, run_driver: A
         args=[three.address],
     ).check()
     assert "from far away" in done.output
+
+
+@pytest.mark.contract("F4.06", "F4.02", "F4.03", "F4.07")
+@pytest.mark.timeout(120)
+def test_gpus_of_several_nodes(make_cluster: Any) -> None:
+    """Each node counts its own; who finds none free waits."""
+    make_cluster({"num_cpus": 2, "num_gpus": 1}, {"num_cpus": 2, "num_gpus": 2})
+
+    @ray.remote(num_gpus=1, num_cpus=0)
+    class Holder:
+        def gpus(self) -> tuple[str, list[int], str | None]:
+            node = str(ray.get_runtime_context().get_node_id())
+            return node, ray.get_gpu_ids(), os.environ.get("CUDA_VISIBLE_DEVICES")
+
+    holders = [Holder.remote() for _ in range(3)]
+    found = ray.get([holder.gpus.remote() for holder in holders], timeout=60)
+    assert sorted(ids for _, ids, _ in found) == [[0], [0], [1]]
+    assert all(visible == str(ids[0]) for _, ids, visible in found)
+    assert len({node for node, _, _ in found}) == 2
+    fourth = Holder.remote()
+    waiting = fourth.gpus.remote()
+    assert ray.wait([waiting], timeout=0.5)[0] == []
+    ray.kill(holders[0])
+    assert ray.get(waiting, timeout=60)[:2] == found[0][:2]
 
 
 @pytest.mark.contract("F6.24", "F4.07")
