@@ -58,6 +58,11 @@ impl Overflow {
         self.extents.size() > 0
     }
 
+    /// Whether something lies there.
+    pub(crate) fn is_used(&self) -> bool {
+        self.extents.used() > 0
+    }
+
     /// How many wait for the disk.
     pub(crate) fn waiting(&self) -> usize {
         self.reserving.len()

@@ -104,7 +104,13 @@ impl Node {
     /// Queues for room; who is first and finds some has it at once.
     pub(crate) fn want_room(&mut self, object_id: ObjectId, size: u64, wants: Wants) {
         let is_read = matches!(wants, Wants::Pull | Wants::Restore);
-        let until = self.now + if is_read { READ_ROOM_MS_MAX } else { ROOM_MS_MAX };
+        let until = self.now
+            + match is_read {
+                // Those before it found none either.
+                true if self.objects.overflow.is_used() => PINS_ASK_MS,
+                true => READ_ROOM_MS_MAX,
+                false => ROOM_MS_MAX,
+            };
         self.objects.room.waiting.push_back(Waiting { object_id, size, wants, until });
         self.give_room();
         if self.objects.room.waiting.iter().any(|waiting| waiting.until == until) {

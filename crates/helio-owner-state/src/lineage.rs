@@ -175,9 +175,12 @@ impl Owner {
         })
     }
 
-    /// Whether the object's call is remembered and may run again.
+    /// Whether the object is a return of a call that is remembered and may run again.
     pub(crate) fn has_lineage(&self, id: ObjectId) -> bool {
-        self.lineages.all.get(&id.task()).is_some_and(|lineage| lineage.retries_left != 0)
+        self.lineages.all.get(&id.task()).is_some_and(|lineage| {
+            // What the call has made beyond its returns (dynamic ones) comes with them.
+            lineage.retries_left != 0 && id.index() <= lineage.spec.return_count()
+        })
     }
 
     /// Whether [`Owner::rebuild`] would do it, with all that has to be made again before.

@@ -157,9 +157,14 @@ pub(crate) struct Past {
 }
 
 impl TaskSpec {
+    /// How many of its objects are known from the start.
+    pub(crate) fn return_count(&self) -> u32 {
+        if self.returns == STREAMING { 1 } else { self.returns }
+    }
+
     pub(crate) fn return_ids(&self) -> impl Iterator<Item = ObjectId> + use<> {
-        let (task, n) = (self.id, if self.returns == STREAMING { 1 } else { self.returns });
-        (1..=n).map(move |index| task.object(index))
+        let task = self.id;
+        (1..=self.return_count()).map(move |index| task.object(index))
     }
 
     pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
