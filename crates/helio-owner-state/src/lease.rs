@@ -688,7 +688,8 @@ impl Owner {
 
     /// A daemon that lent us workers is gone, and with it everything on its machine.
     pub(crate) fn node_lost(&mut self, node: NodeId, now: u64, out: &mut Vec<Action>) {
-        let cause = DeathCause::new(DeathKind::NodeDied, "the node that it ran on has died");
+        let sentence = format!("the node that it ran on, {node}, has died");
+        let cause = DeathCause::new(DeathKind::NodeDied, sentence);
         let mut lost: Vec<u64> = self
             .leases
             .leases

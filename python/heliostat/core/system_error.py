@@ -61,7 +61,11 @@ def from_system_error(
     known = death.kind != DeathKind.UNKNOWN or bool(death.message)
     word = KINDS[kind] if 0 <= kind < len(KINDS) else "system"
     said = death.describe() if known else ""
-    why = said if message in said else " ".join(filter(None, [message, said]))
+    before, cause_is_said, _ = message.partition(death.message or "\0")
+    if cause_is_said:  # once is enough, and with the end of its log laid out
+        why = before + said
+    else:
+        why = said if message in said else " ".join(filter(None, [message, said]))
 
     if word == "actor_died":
         return _actor_died(message, death, error, actor_id, name)
@@ -74,7 +78,8 @@ def from_system_error(
         return errors.ActorUnplacedWithPlacementGroup(death.message)
     if word == "actor_unavailable":
         actor = bytes.fromhex(actor_id) if actor_id else None
-        return errors.ActorUnavailableError(why or "its process is gone", actor)
+        said = f"The actor is temporarily unavailable: {why or 'its process is gone'}"
+        return errors.ActorUnavailableError(said, actor)
     if word == "task_cancelled":
         return errors.TaskCancelledError(_task(task_id), message)
     if word in _LOST:
