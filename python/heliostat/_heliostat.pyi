@@ -294,6 +294,7 @@ class MethodSlot:
         max_args: int = -1,
         on_options: Callable[..., Any] | None = None,
         on_bind: Callable[..., Any] | None = None,
+        on_reduce: Callable[..., Any] | None = None,
     ) -> MethodSlot: ...
     @property
     def name(self) -> str: ...
@@ -318,6 +319,8 @@ class ActorMethod:
     def bind(self, *args: Any, **kwargs: Any) -> Any:
         """`slot.on_bind(self, args, kwargs)`."""
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __reduce__(self) -> tuple[Any, ...]:
+        """`slot.on_reduce(self)`."""
 
 def expect(
     runtime_env: str, workers: int, modules: Sequence[str], wait: float | None = None
@@ -438,6 +441,9 @@ class Current:
 def current() -> Current: ...
 def current_actor() -> Any:
     """The instance this process is; `None` when it is no actor."""
+
+def _drop_actor() -> None:
+    """Let go of the instance, so that its `__del__` runs."""
 
 def current_actor_handle() -> bytes:
     """The `handle` bytes it was created with."""

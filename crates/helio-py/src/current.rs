@@ -103,6 +103,13 @@ pub(crate) fn set_instance(instance: Py<PyAny>) {
     drop(old);
 }
 
+/// The process ends: the actor is to go before the interpreter does, so that its `__del__` runs.
+#[pyfunction]
+pub(crate) fn _drop_actor() {
+    let old = INSTANCE.write().take();
+    drop(old);
+}
+
 pub(crate) fn instance(py: Python<'_>) -> Option<Py<PyAny>> {
     INSTANCE.read().as_ref().map(|instance| instance.clone_ref(py))
 }

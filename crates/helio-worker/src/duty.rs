@@ -74,6 +74,11 @@ impl Duty {
         self.roster.lock().polls
     }
 
+    /// Whether a waiter or an event loop polls just now.
+    pub(crate) fn is_polled(&self) -> bool {
+        matches!(self.roster.lock().holder, Holder::Waiter | Holder::Loop)
+    }
+
     /// A waiter's next turn, at the latest after `limit`; it last looked at the state when `seen`
     /// polls had ended. `wake_net` wakes the thread in `epoll`.
     pub(crate) fn enter(&self, limit: Duration, seen: u64, wake_net: impl FnOnce()) -> Turn {

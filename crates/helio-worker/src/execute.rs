@@ -6,6 +6,7 @@ use helio_owner_state::Event;
 use helio_types::{ActorId, DeathCause, TaskId};
 
 use crate::api::{Error, Interrupt, Outcome, Outgoing, Work};
+use crate::polling::{INTERRUPT_EVERY, LOOK_EVERY};
 use crate::runtime::Runtime;
 
 impl Runtime {
@@ -57,6 +58,7 @@ impl Runtime {
         deadline: Option<Instant>,
         interrupt: Interrupt<'_>,
     ) -> Result<Work, Error> {
+        let (mut looked, mut sleep) = (Instant::now(), INTERRUPT_EVERY);
         loop {
             let seen = self.duty.polls();
             {
@@ -76,8 +78,10 @@ impl Runtime {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Err(Error::Timeout);
             }
-            // An idle worker sleeps for good: a signal cuts the sleep short by itself.
-            let limit = deadline.map_or(Duration::from_secs(3600), |deadline| deadline - now);
+            // An idle worker sleeps for good, once it has looked for a signal that came just before:
+            // a later one cuts its sleep short, unless it is another thread that polls.
+            let idle = if self.duty.is_polled() { LOOK_EVERY } else { sleep };
+            let limit = deadline.map_or(idle, |deadline| (deadline - now).min(idle));
             let (interrupted, work) = self.turn(limit, seen, &mut |state| {
                 let work = state.inbox.pop();
                 if let Some(work) = &work {
@@ -89,7 +93,12 @@ impl Runtime {
             match work {
                 Some(Some(work)) => return Ok(work),
                 Some(None) => {}
-                None if interrupted && interrupt() => return Err(Error::Interrupted),
+                None if interrupted || looked.elapsed() >= INTERRUPT_EVERY => {
+                    if interrupt() {
+                        return Err(Error::Interrupted);
+                    }
+                    (looked, sleep) = (Instant::now(), Duration::from_secs(3600));
+                }
                 None => {}
             }
         }

@@ -16,9 +16,9 @@ use crate::runtime::Runtime;
 use crate::state::{State, Watched};
 
 /// How often a wait on the main thread, the only one that signals are handled on, looks for them.
-const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
+pub(crate) const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
 /// How often other waits look up, although everything that they wait for wakes them.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// A worker's wait longer than this is told to the daemon, which lends its CPU to others meanwhile.
 const BLOCKED_AFTER: Duration = Duration::from_micros(800);
 /// How long a poll looks before it sleeps, while looking keeps paying off.

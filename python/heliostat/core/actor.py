@@ -75,6 +75,12 @@ class ActorClass(Generic[T]):
 
     def __init__(self, cls: type[T], options: Mapping[str, Any]) -> None:
         check_actor_options(options, in_options=False)
+        if inspect.isabstract(cls):
+            missing = ", ".join(sorted(vars(cls)["__abstractmethods__"]))
+            raise TypeError(
+                f"Can't make an actor class of the abstract class {cls.__name__} with abstract "
+                f"methods {missing}: decorate a class that defines them."
+            )
         self.__setstate__({"cls": cls, "options": dict(options)})
 
     def __getstate__(self) -> dict[str, Any]:
@@ -118,6 +124,8 @@ class ActorClass(Generic[T]):
         if cls is None or (name.startswith("__") and name.endswith("__")):
             raise AttributeError(name)
         value = getattr(cls, name)
+        if isinstance(inspect.getattr_static(cls, name), staticmethod | classmethod):
+            return value
         if callable(value):
             # Were `A.method` found here, picklers would send methods by this name.
             raise AttributeError(
@@ -174,7 +182,7 @@ def _define(cls: type, options: Mapping[str, Any]) -> _Definition:
     groups = _groups(options.get("concurrency_groups"))
     found = list(_functions(cls))
     methods = tuple(_method(name, function, bound, groups) for name, function, bound in found)
-    is_async = any(
+    is_async = inspect.iscoroutinefunction(cls.__init__) or any(  # type: ignore[misc] # as below
         inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for _, f, _ in found
     )
     constructor: signature.Parameters | None = ()
@@ -192,6 +200,8 @@ def _functions(cls: type) -> Iterator[tuple[str, Callable[..., Any], bool]]:
         members |= vars(base)
     for name, member in sorted(members.items(), key=operator.itemgetter(0)):
         function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
+        if isinstance(member, functools.partialmethod):
+            function = getattr(cls, name)
         if inspect.isfunction(function) and name != "__init__":
             yield name, function, not isinstance(member, staticmethod)
 

@@ -144,6 +144,9 @@ def make_slot(
 
         return optioned.find(options, make).bound(bound.handle)
 
+    def on_reduce(bound: _heliostat.ActorMethod) -> tuple[Any, ...]:
+        return _method_arrived, (bound.handle, interface, method, display_name)
+
     return _heliostat.MethodSlot(
         method.name,
         display_name=display_name or f"{interface.class_name}.{method.name}",
@@ -158,7 +161,14 @@ def make_slot(
         max_args=most,
         on_options=on_options,
         on_bind=_node,
+        on_reduce=on_reduce,
     )
+
+
+def _method_arrived(
+    handle: ActorHandle, interface: Interface, method: Method, display_name: str
+) -> _heliostat.ActorMethod:
+    return make_slot(interface, method, display_name).bound(handle)
 
 
 def _node(

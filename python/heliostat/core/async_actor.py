@@ -12,7 +12,7 @@ import inspect
 import logging
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
@@ -38,6 +38,23 @@ def prepare() -> None:
     _loop = asyncio.SelectorEventLoop(PollingSelector())
     asyncio.set_event_loop(_loop)
     _heliostat._set_call_variable(_call)
+
+
+def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+    """The actor; its constructor may be a coroutine."""
+    kwargs = kwargs or {}
+    if not inspect.iscoroutinefunction(cls.__init__):  # type: ignore[misc] # looked at, not called
+        return cls(*args, **kwargs)
+    assert _loop is not None
+    made = cls.__new__(cls, *args, **kwargs)
+    _loop.run_until_complete(made.__init__(*args, **kwargs))
+    return made
+
+
+def run(awaitable: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine when the calls are over."""
+    assert _loop is not None
+    return _loop.run_until_complete(awaitable)
 
 
 def serve(max_concurrency: int, groups: dict[str, int]) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import io
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -15,6 +17,9 @@ from heliostat.core import worker_setup
 
 # Starts a line that says whose the lines after it are; the daemon takes it out.
 _NAME_MARK = "\x01:name:"
+
+# The exit code after a SIGTERM, as shells count it.
+_TERMINATED = 128 + signal.SIGTERM
 
 # What the log calls this process once it is an actor.
 _actor_name: str | None = None
@@ -59,12 +64,43 @@ def main() -> NoReturn:
         os.setsid()
         worker_setup.apply(setup)
     sys.stdout, sys.stderr = _named(sys.stdout), _named(sys.stderr)
+    _listen_to_sigterm()
     code = -2
     try:
         code = _heliostat.run_worker()
+    except SystemExit as told:  # the signal came between two calls
+        code = told.code if isinstance(told.code, int) else 1
     except BaseException:
         traceback.print_exc()
     _end(code)
+
+
+def _listen_to_sigterm() -> None:
+    """SIGTERM ends this process as `sys.exit()` does, so that an actor's hooks run.
+
+    What user code forks is ended by it as any program is. A signal that comes while it is forked
+    waits: the interpreter would forget it in the copy.
+    """
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    before = threading.local()
+
+    def hold() -> None:
+        before.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def release() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before.mask)
+
+    def release_copy() -> None:
+        if signal.getsignal(signal.SIGTERM) is _on_sigterm:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        release()
+
+    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=release_copy)
+
+
+def _on_sigterm(number: int, _: Any) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(_TERMINATED)
 
 
 def _end(code: int) -> NoReturn:
@@ -74,11 +110,31 @@ def _end(code: int) -> NoReturn:
     """
     try:
         if code >= 0:
+            _end_actor()
             atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
+        if code == _TERMINATED:
+            os.kill(os.getpid(), signal.SIGTERM)  # so that who looks on sees what it was
     finally:
         os._exit(code if code >= 0 else -1 - code)
+
+
+def _end_actor() -> None:
+    """Say goodbye to the actor, if this is one: `__ray_shutdown__`, then `__del__`."""
+    actor = _heliostat.current_actor()
+    if (shutdown := getattr(type(actor), "__ray_shutdown__", None)) is not None:
+        # The user's own code: whatever it does, the process ends.
+        try:
+            last = shutdown(actor)
+            if inspect.iscoroutine(last):
+                from heliostat.core import async_actor
+
+                async_actor.run(last)
+        except BaseException:
+            traceback.print_exc()
+    del actor
+    _heliostat._drop_actor()
 
 
 def name_output(name: str) -> None:

@@ -118,6 +118,14 @@ impl ActorMethod {
         )))
     }
 
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        match &slf.get().slot.bind(py).get().on_reduce {
+            Some(hook) => hook.bind(py).call1((slf,)),
+            None => Err(PyTypeError::new_err("this method cannot be pickled")),
+        }
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let handle = self.handle.bind(py).repr()?;
         Ok(format!("ActorMethod({}, {handle})", self.slot.bind(py).get().method))

@@ -26,6 +26,7 @@ pub(crate) struct MethodSlot {
     pub(super) max_pending_calls: i64,
     pub(super) on_options: Option<Py<PyAny>>,
     pub(super) on_bind: Option<Py<PyAny>>,
+    pub(super) on_reduce: Option<Py<PyAny>>,
 }
 
 #[pymethods]
@@ -33,7 +34,7 @@ impl MethodSlot {
     #[new]
     #[pyo3(signature = (name, *, display_name = "", num_returns = None, max_task_retries = 0, retry_exceptions = None,
         concurrency_group = "", backpressure = 0, max_pending_calls = -1, check = None, min_args = 0, max_args = -1,
-        on_options = None, on_bind = None))]
+        on_options = None, on_bind = None, on_reduce = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class, packed at once")]
     fn new(
         name: &str,
@@ -49,6 +50,7 @@ impl MethodSlot {
         max_args: i64,
         on_options: Option<Py<PyAny>>,
         on_bind: Option<Py<PyAny>>,
+        on_reduce: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let returns = num_returns.map_or(Ok(Returns::Count(1)), Returns::from_python)?;
         let display_name = if display_name.is_empty() { name } else { display_name };
@@ -77,6 +79,7 @@ impl MethodSlot {
             max_pending_calls,
             on_options,
             on_bind,
+            on_reduce,
         })
     }
 
@@ -122,6 +125,7 @@ impl MethodSlot {
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         visit.call(&self.on_options)?;
         visit.call(&self.on_bind)?;
+        visit.call(&self.on_reduce)?;
         self.arity.traverse(&visit)
     }
 }

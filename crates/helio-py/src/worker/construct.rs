@@ -48,7 +48,7 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
     current::become_actor(Arc::new(Actor { spec, extra, incarnation, assigned }));
     session::forget_plans();
     let scope = current::enter(Arc::clone(&running), true);
-    let made = instance(py, &template, body, &deps);
+    let made = instance(py, &template, body, &deps, is_async);
     drop(scope);
     match made {
         Ok(instance) => {
@@ -88,8 +88,13 @@ fn instance<'py>(
     template: &helio_proto::peer::Template,
     body: helio_worker::Bytes,
     deps: &[helio_worker::Payload],
+    is_async: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let class = functions::function(py, template)?;
     let unpacked = args::unpack(py, Source::Shared(body), deps)?;
+    if is_async {
+        let construct = py.import("heliostat.core.async_actor")?.getattr("construct")?;
+        return construct.call1((class.bind(py), unpacked.args, unpacked.kwargs));
+    }
     class.bind(py).call(&unpacked.args, unpacked.kwargs.as_ref())
 }

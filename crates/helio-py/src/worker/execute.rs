@@ -203,7 +203,8 @@ pub(super) fn exit(session: &Session, code: i32) -> Flow {
     let message = if kind == DeathKind::UserExit {
         "Worker exits by an user request. Worker exits with an exit code 0.".to_owned()
     } else {
-        format!("Worker exits unexpectedly. Worker exits with an exit code {code}.")
+        let signal = if code == 128 + libc::SIGTERM { " (SIGTERM)" } else { "" };
+        format!("Worker exits unexpectedly. Worker exits with an exit code {code}{signal}.")
     };
     leaving(session, kind, code, message);
     Flow::Leave(code)
