@@ -346,6 +346,34 @@ def test_a_task_is_tried_again_on_another_node(make_cluster: Any, tmp_path: Path
     assert len(log.read_text().split()) == 3
 
 
+@pytest.mark.contract("F5.06", "F5.02")
+@pytest.mark.heliostat_only("the daemon is stopped by its pid")
+@pytest.mark.timeout(120)
+def test_a_node_that_stops_answering_is_dead_for_good(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """Its process is there, and says nothing: within seconds it counts as dead, and stays so."""
+    cluster = make_cluster({"num_cpus": 2, "resources": {"doomed": 2}})
+    (doomed,) = cluster.worker_nodes
+    node_id = node_with("doomed")
+    resident = Resident.options(resources={"doomed": 1}).remote()
+    pid = ray.get(resident.pid.remote())
+
+    def is_alive(node: str) -> bool:
+        (alive,) = [n["Alive"] for n in ray.nodes() if n["NodeID"] == node]
+        return bool(alive)
+
+    os.kill(doomed.pid, signal.SIGSTOP)
+    wait_until(lambda: not is_alive(node_id), within=10, what="the node is dead", every=0.1)
+    with pytest.raises(ActorDiedError, match="silent"):
+        ray.get(resident.where.remote(), timeout=20)
+    assert "doomed" not in ray.cluster_resources()
+    os.kill(doomed.pid, signal.SIGCONT)
+    wait_until(lambda: not doomed.is_alive(), within=20, what="it ends when it is told")
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), within=20, what="its workers end")
+    assert not is_alive(node_id)
+
+
 @pytest.mark.contract("F5.02", "F5.05", "F2.18")
 @pytest.mark.timeout(180)
 def test_an_actor_restarts_on_another_node(make_cluster: Any) -> None:
