@@ -223,7 +223,7 @@ impl Node {
         }
         self.cluster.forget_old();
         self.ask_sooner();
-        self.is_dirty = true;
+        self.others_changed = true;
     }
 
     fn node_died(&mut self, node_id: NodeId) {

@@ -227,11 +227,13 @@ impl Node {
         }
     }
 
-    /// Gives a place to whoever can have one, actors first: they were promised theirs.
-    pub(crate) fn dispatch(&mut self) {
+    /// Gives a place to whoever can have one, actors first: they were promised theirs. Whether a request
+    /// left the queue.
+    pub(crate) fn dispatch(&mut self) -> bool {
         self.place_actors();
         self.cluster.set_own_available(self.ledger.available());
         let mut short = self.actors.waiting_for();
+        let mut has_served = false;
         loop {
             let mut progress = false;
             short.truncate(self.actors.waiting_count());
@@ -254,6 +256,7 @@ impl Node {
             if !progress {
                 break;
             }
+            has_served = true;
         }
         for (class, need, conn) in short {
             self.ask_back(class.as_ref(), &need, conn);
@@ -262,6 +265,7 @@ impl Node {
             let queue = &self.queue;
             self.bundles.keep_questions(|group_id| queue.of_group(group_id).next().is_some());
         }
+        has_served
     }
 
     fn try_first(&mut self, number: u64) -> Outcome {

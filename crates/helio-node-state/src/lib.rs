@@ -107,6 +107,8 @@ pub struct Node {
     out: Vec<Action>,
     /// Something was freed, came or went: waiting requests may have a place now.
     is_dirty: bool,
+    /// Other nodes have changed: waiting requests may have a place there now.
+    others_changed: bool,
     status_changed: bool,
     version: u64,
     ids: u64,
@@ -139,6 +141,7 @@ impl Node {
             now: now_ms,
             out: Vec::new(),
             is_dirty: false,
+            others_changed: false,
             status_changed: false,
             version: 0,
             ids: 0,
@@ -202,9 +205,12 @@ impl Node {
             self.timer_fired(timer);
         }
         self.give_room_if_new();
-        if std::mem::take(&mut self.is_dirty) {
-            self.dispatch();
-            self.status_changed = true;
+        let is_dirty = std::mem::take(&mut self.is_dirty);
+        if std::mem::take(&mut self.others_changed) || is_dirty {
+            let has_served = self.dispatch();
+            // News of others are no news of this node: two that answered them with their own would go on
+            // for ever.
+            self.status_changed |= is_dirty || has_served;
         }
         if std::mem::take(&mut self.status_changed) {
             self.version += 1;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use helio_control_state::{Action, Control, Event};
-use helio_proto::cluster::NodeToControl;
+use helio_proto::cluster::{ControlToNode, NodeToControl};
 use helio_proto::{decode, encode};
 use helio_types::NodeId;
 
@@ -70,6 +70,9 @@ impl ControlHost {
                     };
                 }
                 Action::Send { node_id, message } => {
+                    if matches!(message, ControlToNode::View(_)) {
+                        core.facts.count("views");
+                    }
                     if let Some(link) = self.open.get(&node_id) {
                         core.send(*link, self.me(), encode(&message));
                     }

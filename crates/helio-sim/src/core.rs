@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use helio_node_state::{Exit, Spawn};
+use helio_node_state::Exit;
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
 
 use crate::facts::Facts;
@@ -34,7 +34,7 @@ pub(crate) enum Event {
     /// A daemon tries to reach the control service; if it fails it waits so long.
     Reach { node: usize, wait_us: u64 },
     /// A worker process has been made.
-    Spawned { node: usize, spawn: Spawn },
+    Spawned { node: usize, worker: WorkerId },
     /// A daemon's signal arrives at a worker.
     Killed { node: usize, worker: WorkerId },
     /// A daemon hears that a worker's process has ended.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{HEARTBEAT_MS, RECONNECT_MS_MAX};
-use helio_node_state::{Action, Conn, DiskError, Event, Exit, Node, Setup, Spawn};
+use helio_node_state::{Action, Conn, DiskError, Event, Exit, Node, Setup};
 use helio_proto::cluster::{
     ControlToNode, NodeStatus, NodeToControl, NodeToNode, PullChunk, RegisterNode,
 };
@@ -109,6 +109,7 @@ impl NodeHost {
         }
         let due =
             self.node.deadline().map_or(self.status_at, |ms| core.at_ms(ms).min(self.status_at));
+        let due = due.max(core.now);
         if self.tick_at.is_none_or(|at| due < at) {
             self.tick_at = Some(due);
             core.at(due, Next::NodeTick { node: self.index });
@@ -116,6 +117,9 @@ impl NodeHost {
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core) {
+        if self.tick_at != Some(core.now) {
+            return; // It was put earlier, and has been.
+        }
         self.tick_at = None;
         if self.status_at <= core.now {
             self.status_at = core.now + HEARTBEAT_MS * 1000;
@@ -187,7 +191,7 @@ impl NodeHost {
                 }
             }
             Action::Unload => {}
-            Action::Spawn(spawn) => self.spawn(core, spawn),
+            Action::Spawn(spawn) => self.spawn(core, spawn.worker_id),
             Action::Kill { worker_id } => {
                 let delay = core.rng.range(1, 500);
                 core.after(delay, Next::Killed { node: self.index, worker: worker_id });
@@ -278,10 +282,10 @@ impl NodeHost {
         }
     }
 
-    fn spawn(&mut self, core: &mut Core, spawn: Spawn) {
-        self.workers.insert(spawn.worker_id);
+    fn spawn(&mut self, core: &mut Core, worker: WorkerId) {
+        self.workers.insert(worker);
         let delay = core.rng.range(500, 20_000);
-        core.after(delay, Next::Spawned { node: self.index, spawn });
+        core.after(delay, Next::Spawned { node: self.index, worker });
     }
 
     fn ask(&mut self, core: &mut Core, to: &NodeAddress, message: &NodeToNode) {

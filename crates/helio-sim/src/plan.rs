@@ -59,6 +59,10 @@ pub(crate) const RUN_US_MAX: u64 = 240_000_000;
 pub(crate) const WAIT_US_MAX: u64 = 60_000_000;
 /// How long everything has to come to rest once the programs are done.
 pub(crate) const SETTLE_US: u64 = 25_000_000;
+/// The last part of that, in which daemons have no news.
+pub(crate) const REST_US: u64 = 8_000_000;
+/// But few: idle workers end, one after the other.
+pub(crate) const REST_VIEWS_MAX: u64 = 24;
 
 impl Plan {
     /// The plan of a seed.

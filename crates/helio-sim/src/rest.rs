@@ -1,7 +1,7 @@
 //! What is left when all is done: nothing.
 
 use crate::core::Event;
-use crate::plan::{RUN_US_MAX, SETTLE_US};
+use crate::plan::{REST_US, REST_VIEWS_MAX, RUN_US_MAX, SETTLE_US};
 use crate::program::{Job, Op, Plea};
 use crate::world::World;
 
@@ -48,7 +48,15 @@ impl World {
 
     fn settle(&mut self) {
         let until = self.core.now + SETTLE_US;
+        self.run_until(until - REST_US, |_| false);
+        let views = |world: &Self| world.core.facts.counts.get("views").copied().unwrap_or(0);
+        let before = views(self);
         self.run_until(until, |_| false);
+        let news = views(self) - before;
+        if news > REST_VIEWS_MAX && self.core.facts.violations.is_empty() {
+            let text = format!("LIMIT-1: daemons at rest were told of each other {news} times");
+            self.core.violation(text);
+        }
     }
 
     /// Every program has dropped every reference: no owner machine knows any object, call, lease, borrow

@@ -113,7 +113,7 @@ impl World {
             Event::Reach { node, wait_us } => {
                 self.at_node(node, |host, core| host.reach(core, wait_us))
             }
-            Event::Spawned { node, spawn } => self.spawned(node, spawn.worker_id),
+            Event::Spawned { node, worker } => self.spawned(node, worker),
             Event::Killed { node, worker } => self.killed(node, worker),
             Event::Exited { node, worker, exit } => {
                 self.at_node(node, |host, core| host.exited(core, worker, exit))

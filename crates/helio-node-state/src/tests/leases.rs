@@ -287,3 +287,20 @@ fn a_lessee_that_dies_takes_its_workers_along_link_by_link() {
     }
     world.assert_nothing_leaked();
 }
+
+/// LIMIT-1: news of another node are no news of this one; else two would answer each other for ever.
+#[test]
+fn news_of_other_nodes_change_nothing_here() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    world.view(&[(2, true, 4.0)]);
+    let driver = world.driver();
+    let before = world.node.info();
+    world.view(&[(2, true, 3.0)]);
+    assert_eq!(world.node.info(), before, "what it would say is what it has said");
+    // But what sends a request away leaves this node with less to do.
+    world.request(driver, 1, world.class(1, &[("CPU", 2.0)]));
+    world.now += VIEW_LAG_MS_MAX;
+    let before = world.node.info().version;
+    world.view(&[(2, true, 4.0)]);
+    assert!(world.node.info().version > before);
+}

@@ -241,7 +241,7 @@ impl Process {
             self.to_node(core, ReleaseObject { object_id, pins: 1 });
         }
         let due = self.owner.as_ref().and_then(Owner::next_tick);
-        if let Some(due) = due
+        if let Some(due) = due.map(|due| due.max(core.now))
             && self.tick_at.is_none_or(|at| due < at)
         {
             self.tick_at = Some(due);
@@ -254,6 +254,9 @@ impl Process {
         self.apply(core, Event::Tick);
     }
 
+        if self.tick_at != Some(core.now) {
+            return; // It was put earlier, and has been.
+        }
     fn request(&mut self) -> u64 {
         self.next_request += 1;
         self.next_request
