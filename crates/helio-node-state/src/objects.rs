@@ -469,9 +469,11 @@ impl Node {
         self.give_room_if_new();
     }
 
+    /// Whether the worker is a detached actor whose objects will be taken back with its connection.
     fn is_detached_actor(&self, worker_id: WorkerId) -> bool {
         let usage = self.pool.workers.get(&worker_id).map(|worker| worker.usage);
-        matches!(usage, Some(Use::Actor(key)) if self.actors.is_detached(key))
+        let is_detached = matches!(usage, Some(Use::Actor(key)) if self.actors.is_detached(key));
+        is_detached && self.clients.local(worker_id).is_some()
     }
 
     /// A job is over: its objects go, except those that its detached actors made.

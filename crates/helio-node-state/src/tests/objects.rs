@@ -507,3 +507,20 @@ fn a_jobs_objects_go_with_it_and_puts_with_their_owner() {
     world.close(driver);
     assert_eq!(world.used(), 0);
 }
+
+/// LIMIT-1: the actor's connection is gone, its process not yet, and its job ends: nobody comes back for
+/// what it made (simulated seed 317466).
+#[test]
+fn what_an_ending_detached_actor_made_goes_with_its_job() {
+    let mut world = World::new(&[("CPU", 4.0)]);
+    let driver = world.driver();
+    let actor_id = world.launch(1, 1, &[("CPU", 1.0)], true);
+    let conn = world.actor_conn(actor_id).unwrap();
+    world.put(conn, object(1, 1, 1), 64);
+    world.step(Event::ClientClosed { conn });
+    assert_eq!(world.node.objects.counts().0, 1, "its reader may still want it");
+    world.step(Event::ClientClosed { conn: driver });
+    assert_eq!(world.node.objects.counts().0, 0);
+    world.feed(Event::Tick);
+    world.assert_nothing_leaked();
+}
