@@ -337,14 +337,16 @@ impl Owner {
         }
     }
 
-    pub(crate) fn unqueue(&mut self, task: TaskId) {
-        for class in &mut self.leases.classes {
-            class.queue.retain(|queued| *queued != task);
-        }
+    /// Takes a call out of its class's queue, if it is in one; the class.
+    pub(crate) fn unqueue(&mut self, task: TaskId) -> Option<usize> {
+        self.leases.classes.iter_mut().position(|class| {
+            let place = class.queue.iter().position(|queued| *queued == task);
+            place.and_then(|place| class.queue.remove(place)).is_some()
+        })
     }
 
     /// Sends queued calls to leases with room, and asks for more leases if calls are left.
-    fn pump(&mut self, index: usize, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn pump(&mut self, index: usize, now: u64, out: &mut Vec<Action>) {
         loop {
             let class = &mut self.leases.classes[index];
             let Some(task) = class.queue.front().copied() else { break };

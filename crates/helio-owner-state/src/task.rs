@@ -579,11 +579,17 @@ impl Owner {
         }
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.cancelled = true;
-        let name = task.spec.template.name.clone();
+        let spec = task.spec.clone();
         match task.state {
             State::Waiting(_) | State::Queued | State::Delayed(_) => {
-                self.unqueue(id);
-                self.fail(id, &cancelled_error(id, &name), now, out);
+                let class = self.unqueue(id);
+                self.fail(id, &cancelled_error(id, &spec.template.name), now, out);
+                // Those behind it may have waited for nothing else, and nobody for the worker asked for.
+                match (&spec.target, class) {
+                    (Target::Actor(actor), _) => self.pump_actor(*actor, now, out),
+                    (Target::Class(_), Some(class)) => self.pump(class, now, out),
+                    (Target::Class(_), None) => {}
+                }
             }
             State::OnLease(_) | State::OnActor => {
                 if let Some((to, _)) = self.running_at(&id) {

@@ -7,7 +7,7 @@ use helio_owner_state::{CallArgs, Event, Retry, Target, TaskSpec};
 use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
 use helio_types::{ActorId, DeathCause, DeathKind, JobId, ObjectId};
 
-use super::{Play, call, from, inline, object, reply, worker};
+use super::{Play, call, from, inline, object, reply, task, worker};
 
 fn actor() -> ActorId {
     ActorId::new([3; 12], JobId([1, 0, 0, 0]))
@@ -107,4 +107,20 @@ fn an_actor_that_was_looked_up_and_not_called_leaves_nothing_behind() {
     let mut play = Play::new();
     play.check(Event::KnowActor { actor: actor(), handle: None }, &[]);
     play.is_empty();
+}
+
+/// A cancelled call held back those behind it, and nothing else would have sent them (simulated seed 326150).
+#[test]
+fn calls_behind_a_cancelled_one_that_waited_for_its_arguments_go_on() {
+    let mut play = Play::new();
+    create(&mut play);
+    play.check(news(ActorPhase::Alive, 0, 2), &[]);
+    play.submit(call(9, 0, &[]), &["ask for lease 1"]);
+    let target = Target::Actor(actor());
+    let waits = TaskSpec { target, ..call(1, 0, &[object(9, 1)]) };
+    play.check(Event::Submit { spec: Arc::new(waits) }, &[]);
+    method(&mut play, 2, 0, &[]);
+    let cancel = Event::Cancel { task: task(1), force: false, recursive: false };
+    play.check(cancel, &["w2: run t2"]);
+    assert_eq!(play.value(object(1, 1)), "TaskCancelled");
 }

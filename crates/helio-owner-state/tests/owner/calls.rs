@@ -38,9 +38,13 @@ fn a_call_gets_a_lease_runs_and_leaves_nothing_behind() {
 fn a_grant_that_comes_too_late_goes_back() {
     let mut play = Play::new();
     play.submit(call(1, 0, &[]), &["ask for lease 1"]);
-    play.check(Event::Cancel { task: task(1), force: false, recursive: false }, &[]);
-    play.granted(1, 5, 2, &["w2: begin lease"]);
-    play.linger(&["return 5"]);
+    play.check(
+        Event::Cancel { task: task(1), force: false, recursive: false },
+        &["cancel lease 1"],
+    );
+    play.granted(1, 5, 2, &["return 5"]);
+    play.drop_ref(object(1, 1), &[]);
+    play.is_empty();
 }
 
 #[test]
@@ -142,10 +146,10 @@ fn a_cancelled_call_is_stopped_where_it_is() {
     let mut play = Play::new();
     play.submit(call(1, 3, &[]), &["ask for lease 1"]);
     let cancel = |number| Event::Cancel { task: task(number), force: false, recursive: false };
-    play.check(cancel(1), &[]);
+    play.check(cancel(1), &["cancel lease 1"]);
     assert_eq!(play.value(object(1, 1)), "TaskCancelled");
-    play.submit(call(2, 3, &[]), &[]);
-    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t2"]);
+    play.submit(call(2, 3, &[]), &["ask for lease 2"]);
+    play.granted(2, 5, 2, &["w2: begin lease", "w2: run t2"]);
     play.check(cancel(2), &["w2: Cancel t2"]);
     // It is not tried again, although its worker died and it has retries.
     play.check(lost(5), &[]);
