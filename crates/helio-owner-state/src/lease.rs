@@ -13,7 +13,9 @@ use helio_proto::control::{Failure, FailureKind, StrategyKind};
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::node::{LeaseClass, LeaseGranted};
 use helio_proto::peer::Frame;
-use helio_types::{DeathCause, DeathKind, LeaseId, NodeAddress, NodeId, TaskId, WorkerAddress};
+use helio_types::{
+    DeathCause, DeathKind, LeaseId, NodeAddress, NodeId, TaskId, WorkerAddress, WorkerId,
+};
 
 use crate::Owner;
 use crate::event::Action;
@@ -75,8 +77,10 @@ struct Lease {
     stealing: bool,
     /// Half of what it is sent ahead is done, and it was not filled up since.
     refills: bool,
-    /// When its connection broke.
+    /// When its connection, or that to its daemon, broke.
     broken: Option<u64>,
+    /// Its daemon is out of reach: the end of the worker's connection is all that will be heard.
+    is_orphaned: bool,
 }
 
 /// See the module.
@@ -128,6 +132,10 @@ pub fn slots(call_us: u64) -> usize {
         0 => 1,
         us => (AHEAD_US / us).clamp(1, SLOTS_MAX as u64) as usize,
     }
+}
+
+fn node_lost(node: NodeId) -> DeathCause {
+    DeathCause::new(DeathKind::NodeDied, format!("the node that it ran on, {node}, has died"))
 }
 
 impl Leases {
@@ -459,6 +467,7 @@ impl Owner {
             stealing: false,
             refills: true,
             broken: None,
+            is_orphaned: false,
         };
         self.leases.leases.insert(request, lease);
         self.leases.classes[index].leases.push(request);
@@ -577,7 +586,9 @@ impl Owner {
         }
         let empty = lease.sent.is_empty();
         let exclusive = self.leases.classes[index].is_single();
-        if leaving || (empty && (lease.revoked || exclusive)) {
+        if empty && lease.is_orphaned {
+            self.drop_with_node(request, now, out);
+        } else if leaving || (empty && (lease.revoked || exclusive)) {
             self.give_back(request, leaving, now, out);
         } else if empty {
             lease.idle_since = now;
@@ -616,11 +627,19 @@ impl Owner {
     }
 
     /// A worker hands back calls that it has not begun.
-    pub(crate) fn unstarted(&mut self, tasks: Vec<TaskId>, now: u64, out: &mut Vec<Action>) {
+    pub(crate) fn unstarted(
+        &mut self,
+        from: WorkerId,
+        tasks: Vec<TaskId>,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let (mut touched, mut cancelled) = (Vec::new(), Vec::new());
         // They return to the front of the queue in their order.
         for id in tasks.into_iter().rev() {
-            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_at(from)) else {
+                continue;
+            };
             let State::OnLease(request) = task.state else { continue };
             task.state = State::Queued;
             let Some(lease) = self.leases.leases.get_mut(&request) else { continue };
@@ -641,7 +660,9 @@ impl Owner {
         }
         for (request, index) in touched {
             if let Some(lease) = self.leases.leases.get_mut(&request) {
-                if lease.sent.is_empty() && lease.revoked {
+                if lease.sent.is_empty() && lease.is_orphaned {
+                    self.drop_with_node(request, now, out);
+                } else if lease.sent.is_empty() && lease.revoked {
                     self.give_back(request, false, now, out);
                 } else {
                     // Its worker blocks or is about to be revoked: `stealing` keeps new calls off it
@@ -667,6 +688,13 @@ impl Owner {
         }
     }
 
+    /// A lease ends because its node is gone.
+    fn drop_with_node(&mut self, request: u64, now: u64, out: &mut Vec<Action>) {
+        if let Some(node) = self.leases.leases.get(&request).map(|lease| lease.node) {
+            self.drop_lease(request, &node_lost(node), now, out);
+        }
+    }
+
     fn drop_lease(&mut self, request: u64, cause: &DeathCause, now: u64, out: &mut Vec<Action>) {
         let Some(lease) = self.leases.leases.remove(&request) else { return };
         self.leases.by_lease.remove(&(lease.node, lease.id));
@@ -680,28 +708,51 @@ impl Owner {
     }
 
     /// The connection to a process broke: its leases will be ended by their daemon's word, or by time.
-    pub(crate) fn leases_broken(&mut self, worker: &WorkerAddress, now: u64) {
-        for lease in self.leases.leases.values_mut() {
-            if lease.worker.worker_id == worker.worker_id && lease.broken.is_none() {
-                lease.broken = Some(now);
+    pub(crate) fn leases_broken(
+        &mut self,
+        worker: &WorkerAddress,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let mut over = Vec::new();
+        for (request, lease) in &mut self.leases.leases {
+            if lease.worker.worker_id == worker.worker_id {
+                lease.broken.get_or_insert(now);
+                if lease.is_orphaned {
+                    over.push(*request);
+                }
             }
+        }
+        over.sort_unstable();
+        for request in over {
+            self.drop_with_node(request, now, out);
         }
     }
 
-    /// A daemon that lent us workers is gone, and with it everything on its machine.
+    /// A daemon that lent us workers is gone, or only the connection to it is. In that case it will end
+    /// those workers, but they go on until then: what they have not begun is asked back, so that nothing
+    /// begins here and there, and their replies count as long as they come.
     pub(crate) fn node_lost(&mut self, node: NodeId, now: u64, out: &mut Vec<Action>) {
-        let sentence = format!("the node that it ran on, {node}, has died");
-        let cause = DeathCause::new(DeathKind::NodeDied, sentence);
-        let mut lost: Vec<u64> = self
-            .leases
-            .leases
-            .iter()
-            .filter(|(_, lease)| lease.node == node)
-            .map(|(request, _)| *request)
-            .collect();
+        let mut lost = Vec::new();
+        let mut orphans = Vec::new();
+        for (request, lease) in self.leases.leases.iter().filter(|(_, lease)| lease.node == node) {
+            let is_over = lease.sent.is_empty() || lease.broken.is_some();
+            if is_over { &mut lost } else { &mut orphans }.push(*request);
+        }
         lost.sort_unstable();
+        orphans.sort_unstable();
+        for request in orphans {
+            let Some(lease) = self.leases.leases.get_mut(&request) else { continue };
+            lease.broken = Some(now);
+            lease.is_orphaned = true;
+            if lease.sent.len() > 1 {
+                lease.stealing = true;
+                let frame = Frame::Steal { max: u32::MAX };
+                out.push(Action::Send { to: lease.worker.clone(), frame });
+            }
+        }
         for request in lost {
-            self.drop_lease(request, &cause, now, out);
+            self.drop_with_node(request, now, out);
         }
         for index in 0..self.leases.classes.len() {
             let class = &mut self.leases.classes[index];

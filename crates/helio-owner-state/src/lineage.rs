@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use helio_proto::error::ErrorKind;
+use helio_proto::peer::STREAMING;
 use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{ObjectId, TaskId};
 
@@ -206,7 +207,12 @@ impl Owner {
         let mut wanted = vec![id];
         let mut again = Vec::new();
         while let Some(id) = wanted.pop() {
-            if self.tasks.contains_key(&id.task()) || !self.is_without_bytes(id) {
+            if let Some(running) = self.tasks.get(&id.task()) {
+                let is_item = running.spec.returns == STREAMING;
+                self.await_attempt(id, is_item, now);
+                continue;
+            }
+            if !self.is_without_bytes(id) {
                 continue;
             }
             match self.take_lineage(id, out) {

@@ -18,7 +18,7 @@ impl Owner {
     ) {
         match frame {
             Frame::Reply { task, .. } => self.replied(from, task, frame, now, out),
-            Frame::Unstarted { tasks } => self.unstarted(tasks, now, out),
+            Frame::Unstarted { tasks } => self.unstarted(from, tasks, now, out),
             Frame::Item { task, index, returned } => {
                 self.item_came(task, index, returned, now, out)
             }
@@ -116,7 +116,7 @@ impl Owner {
             // address, and who asked hears of it, too, and asks again.
             return;
         }
-        self.leases_broken(peer, now);
+        self.leases_broken(peer, now, out);
         self.actors_broken(peer, now, out);
         if self.suspects.insert(peer.worker_id, peer.clone()).is_none() {
             out.push(Action::AskLiveness(peer.clone()));

@@ -94,6 +94,12 @@ impl Owner {
         }
     }
 
+    /// Whether a generator that has come to its end yielded more than arrived here: the rest was on a
+    /// connection that broke, and the end came over the next one.
+    pub(crate) fn has_lost_items(&self, task: TaskId, items: u32) -> bool {
+        self.streams.get(&task).is_some_and(|stream| stream.arrived < items)
+    }
+
     pub(crate) fn stream_ended(&mut self, task: TaskId, items: u32, out: &mut Vec<Action>) {
         if let Some(stream) = self.streams.get_mut(&task) {
             stream.total = Some(items.max(stream.arrived));

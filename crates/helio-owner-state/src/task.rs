@@ -22,7 +22,7 @@ use crate::Owner;
 use crate::event::Action;
 use crate::hash::slim;
 use crate::lineage::Final;
-use crate::object::Stored;
+use crate::object::{Stored, error};
 
 /// A call's arguments, as the front serialized them.
 #[derive(Clone, Debug, Default)]
@@ -143,6 +143,13 @@ pub(crate) struct Task {
     /// When it was sent.
     pub(crate) sent: u64,
     pub(crate) past: Past,
+}
+
+impl Task {
+    /// Whether its present attempt is that process's.
+    pub(crate) fn is_at(&self, worker: WorkerId) -> bool {
+        self.at.as_ref().is_some_and(|at| at.worker_id == worker)
+    }
 }
 
 /// What is known of a call's earlier attempts.
@@ -321,22 +328,25 @@ impl Owner {
             self.discard(from, id, returns, out);
             return;
         };
+        // A process whose lease was lost may have run the call to its end all the same; what runs now is
+        // another attempt, in another process.
+        let is_current = task.is_at(from);
         let (state, spec, cancelled) = (task.state, task.spec.clone(), task.cancelled);
         // The items of a generator may have brought references long before its reply, and for those of
         // an attempt that is given up nobody else lets go.
         let brings =
             spec.returns == STREAMING || returns.iter().any(|one| !one.contained.is_empty());
         match state {
-            State::OnLease(request) => {
+            State::OnLease(request) if is_current => {
                 let began = self.leave_lease(request, id, leaving, now, out);
                 self.has_begun(id, began);
             }
-            State::OnActor => {
+            State::OnActor if is_current => {
                 let began = self.leave_actor(&spec, id, now);
                 self.has_begun(id, began);
             }
             // A reply of an attempt that was given up: the next one will bring the values.
-            State::Waiting(_) | State::Queued | State::Delayed(_) => {
+            _ => {
                 self.discard(from, id, returns, out);
                 return;
             }
@@ -353,6 +363,9 @@ impl Owner {
             self.retry(id, &failure, now, out);
         } else if failed && cancelled {
             self.fail(id, &cancelled_error(id, &spec.template.name), now, out);
+        } else if !failed && self.has_lost_items(id, items) {
+            let text = "items of the generator were lost with a connection that broke";
+            self.worker_lost(id, true, &DeathCause::new(DeathKind::Unknown, text), now, out);
         } else {
             self.complete(id, failed, items, returns, now, out);
         }
@@ -433,6 +446,7 @@ impl Owner {
         }
         if spec.returns == STREAMING {
             self.stream_finished(id, failed, items, returns, now, out);
+            self.give_up_lost_items(id, now, out);
         } else {
             for (index, returned) in (1u32..).zip(returns) {
                 self.set_value(
@@ -688,6 +702,32 @@ impl Owner {
             }
         }
         missing
+    }
+
+    /// The call whose object was lost runs again already, or it is a generator that still yields. A reader
+    /// must not look for the value where it was, over and over.
+    pub(crate) fn await_attempt(&mut self, id: ObjectId, is_item: bool, now: u64) {
+        if let Some(object) = self.objects.get_mut(&id)
+            && matches!(&object.value, Stored::Stores { locations, .. } if locations.is_empty())
+        {
+            object.value = Stored::Pending;
+            object.ties.made_again = now;
+            if is_item {
+                self.lost_items.entry(id.task()).or_default().push(id);
+            }
+        }
+    }
+
+    /// A generator has ended, and no later attempt brought those of its items again that were lost.
+    fn give_up_lost_items(&mut self, task: TaskId, now: u64, out: &mut Vec<Action>) {
+        for item in self.lost_items.remove(&task).unwrap_or_default() {
+            if self.objects.get(&item).is_some_and(|object| !object.is_ready()) {
+                let text = "its last copy was lost, and it cannot be made again: the generator that yielded it \
+                            has ended";
+                let value = error(ErrorKind::ReconstructionFailed, text, item);
+                self.set_value(item, value, &[], now, out);
+            }
+        }
     }
 }
 

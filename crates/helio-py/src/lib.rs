@@ -45,7 +45,7 @@ mod _heliostat {
     };
     #[pymodule_export]
     use crate::current::{
-        Current, _drop_actor, _set_call_variable, current, current_actor, current_actor_handle,
+        _drop_actor, _set_call_variable, Current, current, current_actor, current_actor_handle,
     };
     #[pymodule_export]
     use crate::generator::ObjectRefGenerator;

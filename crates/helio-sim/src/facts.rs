@@ -94,7 +94,8 @@ impl Facts {
                 self.processes_died() || self.owners_ended > 0 || !self.actors_ended.is_empty()
             }
             // A copy that is gone is made again; if it cannot be, that is what its reader is told.
-            ErrorKind::ReconstructionFailed => self.processes_died(),
+            // The workers of a client whose connection breaks are ended.
+            ErrorKind::ReconstructionFailed => self.processes_died() || self.links_cut > 0,
             ErrorKind::TaskGroupRemoved | ErrorKind::ActorGroupRemoved => {
                 self.groups_removed + self.drivers_killed + self.nodes_killed > 0
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helio_owner_state::{Action, Event, TaskSpec};
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::LeaseClass;
-use helio_proto::peer::{Frame, Template};
+use helio_proto::peer::{Frame, Returned, Template, Value};
 use helio_types::{DeathCause, DeathKind, LeaseId};
 
 use super::{Play, call, from, inline, node, object, put, reply, stored_on, task, worker};
@@ -94,6 +94,54 @@ fn a_lost_worker_costs_the_begun_call_a_retry_and_the_others_nothing() {
     play.check(lost(6), &["ask for lease 4"]);
     assert_eq!(play.value(object(2, 1)), "WorkerCrashed");
     assert!(!play.owner.object(&object(3, 1)).unwrap().is_ready(), "it had not begun");
+}
+
+/// OWN-1: only the connection to the daemon broke. What its worker has not begun comes back before it runs
+/// elsewhere, and what it has begun it may finish (simulated seeds 306701, 313248).
+#[test]
+fn a_worker_behind_a_lost_daemon_gives_back_what_it_has_not_begun() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![inline("one")])), &[]);
+    for number in 2..=4 {
+        play.submit(call(number, 0, &[]), &[&format!("w2: run t{number}")]);
+    }
+    play.check(Event::NodeLost { node: node(1).node_id }, &["w2: Steal 4294967295"]);
+    play.check(from(2, reply(2, vec![inline("two")])), &[]);
+    assert_eq!(play.value(object(2, 1)), "two");
+    play.check(from(2, Frame::Unstarted { tasks: vec![task(4)] }), &["ask for lease 2"]);
+    play.granted(2, 6, 3, &["w3: begin lease", "w3: run t4"]);
+    // Now its daemon has ended it; nobody says why.
+    play.check(Event::PeerLost { peer: worker(2) }, &["does w2 live"]);
+    assert_eq!(play.value(object(3, 1)), "NodeDied", "it had begun, and has no retries");
+}
+
+/// OWN-1: a worker that was given up raises after all: that is not how the second attempt ended, and the
+/// second worker has not become free (simulated seed 303180).
+#[test]
+fn a_worker_whose_lease_was_lost_does_not_answer_for_the_next_one() {
+    let mut play = Play::new();
+    play.submit(call(1, 1, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(Event::PeerLost { peer: worker(2) }, &["does w2 live"]);
+    play.check(Event::NodeLost { node: node(1).node_id }, &["ask for lease 2"]);
+    play.granted(2, 6, 3, &["w3: begin lease", "w3: run t1 again"]);
+    let raised = Returned { value: Value::Error(b"raised".to_vec()), contained: vec![] };
+    let late = Frame::Reply {
+        task: task(1),
+        failed: true,
+        retryable: true,
+        leaving: false,
+        items: 0,
+        returns: vec![raised],
+    };
+    play.check(from(2, late), &["w2: ReturnsHeld t1"]);
+    play.check(from(2, Frame::Unstarted { tasks: vec![task(1)] }), &[]);
+    assert!(!play.owner.object(&object(1, 1)).unwrap().is_ready());
+    play.submit(call(2, 0, &[]), &["ask for lease 3"]);
+    play.check(from(3, reply(1, vec![inline("one")])), &["w3: run t2", "cancel lease 3"]);
+    assert_eq!(play.value(object(1, 1)), "one", "OWN-1");
 }
 
 #[test]

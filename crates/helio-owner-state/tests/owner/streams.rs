@@ -89,3 +89,38 @@ fn a_second_attempt_hears_how_far_the_reader_has_come() {
     play.check(item(2, stored_on(4)), &[]);
     play.check(ended(3), &["w2: ReturnsHeld t1"]);
 }
+
+/// OWN-1: the line broke while the generator ran, and its end came over the next one. A reader would wait
+/// for the items in between for ever (simulated seed 325087).
+#[test]
+fn a_generator_whose_items_were_lost_on_the_way_is_run_again() {
+    let mut play = Play::new();
+    play.submit(TaskSpec { returns: STREAMING, ..call(1, 1, &[]) }, &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(item(0, inline("a")), &[]);
+    play.check(item(2, inline("c")), &[]);
+    play.check(ended(3), &["w2: run t1 again", "w2: ReturnsHeld t1"]);
+    play.check(item(1, inline("b")), &[]);
+    // Once more, and no retry is left.
+    play.check(ended(3), &["w2: ReturnsHeld t1"]);
+    assert_eq!(play.value(object(1, 4)), "WorkerCrashed");
+}
+
+/// OWN-1: who reads a lost item of a generator that still runs waits for its end, and is told then
+/// (simulated seed 311258).
+#[test]
+fn a_lost_item_of_a_running_generator_is_given_up_at_its_end() {
+    let mut play = Play::new();
+    begin(&mut play);
+    play.check(item(0, stored_on(4)), &[]);
+    play.check(Event::StreamRead { task: task(1), index: 0 }, &[]);
+    play.check(Event::LocationLost { id: object(1, 2), node: node(4).node_id }, &[]);
+    assert_eq!(play.value(object(1, 2)), "Some(Pending)");
+    play.check(ended(1), &["w2: ReturnsHeld t1"]);
+    assert_eq!(play.value(object(1, 2)), "ReconstructionFailed");
+    play.drop_ref(object(1, 2), &[]);
+    play.check(Event::StreamDropped { task: task(1) }, &[]);
+    play.drop_ref(object(1, 1), &[]);
+    play.linger(&["return 5"]);
+    play.is_empty();
+}
