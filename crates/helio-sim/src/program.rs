@@ -12,6 +12,9 @@ use crate::value::Body;
 /// How many groups a driver leaves.
 const KEPT_MAX: u32 = 2;
 
+/// How many values a driver reads at a time.
+const READ_MAX: usize = 3;
+
 /// A variable of a frame.
 pub(crate) type Slot = u32;
 
@@ -375,7 +378,7 @@ impl<'a> Author<'a> {
             0..=5 => self.submit(None),
             6..=7 => self.put(),
             8..=9 => {
-                let slots = self.some(&self.refs.clone(), 3);
+                let slots = self.some(&self.refs.clone(), READ_MAX as u64);
                 self.ops.push(Op::Get { slots, open: self.rng.one_in(2) });
             }
             10..=11 => self.drop_one(),
@@ -536,7 +539,9 @@ impl<'a> Author<'a> {
             }
         }
         if self.rng.one_in(2) {
-            self.ops.push(Op::Get { slots: made, open: false });
+            // What is read at a time has to fit into a small store, beside what others read.
+            let at_a_time = made.chunks(READ_MAX).map(<[Slot]>::to_vec);
+            self.ops.extend(at_a_time.map(|slots| Op::Get { slots, open: false }));
         }
         if keeps {
             return;

@@ -45,6 +45,8 @@ impl Process {
             NodeToClient::RoomWanted(_) => {
                 core.facts.count("pins asked for");
                 self.pins.retain(|_, pin| Rc::strong_count(pin) > 1);
+                // Before a waiting read fetches again what it gave up.
+                self.return_pins(core);
             }
             other => {
                 if let Some(node) = self.owner.as_ref().map(|owner| owner.address().node_id) {

@@ -234,12 +234,16 @@ impl Process {
         }
     }
 
-    /// After every event: pins that were given back, and when to hear of the time.
-    pub(crate) fn settle(&mut self, core: &mut Core) {
+    fn return_pins(&mut self, core: &mut Core) {
         let returned = std::mem::take(&mut *self.unpinned.borrow_mut());
         for object_id in returned {
             self.to_node(core, ReleaseObject { object_id, pins: 1 });
         }
+    }
+
+    /// After every event: pins that were given back, and when to hear of the time.
+    pub(crate) fn settle(&mut self, core: &mut Core) {
+        self.return_pins(core);
         let due = self.owner.as_ref().and_then(Owner::next_tick);
         if let Some(due) = due.map(|due| due.max(core.now))
             && self.tick_at.is_none_or(|at| due < at)
@@ -250,13 +254,13 @@ impl Process {
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core) {
+        if self.tick_at != Some(core.now) {
+            return; // It was put earlier, and has been.
+        }
         self.tick_at = None;
         self.apply(core, Event::Tick);
     }
 
-        if self.tick_at != Some(core.now) {
-            return; // It was put earlier, and has been.
-        }
     fn request(&mut self) -> u64 {
         self.next_request += 1;
         self.next_request
