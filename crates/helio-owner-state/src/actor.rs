@@ -404,7 +404,10 @@ impl Owner {
         let id = info.actor_id;
         let Some(actor) = self.actors.get_mut(&id) else { return };
         let phase = ActorPhase::from_number(info.phase);
-        if info.incarnation < actor.incarnation || actor.phase == ActorPhase::Dead {
+        // Nothing comes after its death. Who does not know the actor any more does not know how often it
+        // was restarted, either.
+        let is_old = info.incarnation < actor.incarnation && phase != ActorPhase::Dead;
+        if is_old || actor.phase == ActorPhase::Dead {
             return;
         }
         if !info.class_name.is_empty() {

@@ -124,3 +124,19 @@ fn calls_behind_a_cancelled_one_that_waited_for_its_arguments_go_on() {
     play.check(cancel, &["w2: run t2"]);
     assert_eq!(play.value(object(1, 1)), "TaskCancelled");
 }
+
+/// OWN-1: the control service was restarted, and knows of an actor that had been restarted only that it is
+/// over.
+#[test]
+fn calls_of_a_forgotten_actor_end_though_it_was_restarted() {
+    let mut play = Play::new();
+    let handle = create(&mut play);
+    play.check(news(ActorPhase::Alive, 0, 2), &[]);
+    play.check(news(ActorPhase::Alive, 1, 4), &[]);
+    method(&mut play, 1, 0, &["w4: run t1"]);
+    play.check(news(ActorPhase::Dead, 0, 4), &[]);
+    assert_eq!(play.value(object(1, 1)), "ActorDied");
+    play.drop_ref(object(1, 1), &[]);
+    play.drop_ref(handle, &["UnsubscribeActor"]);
+    play.is_empty();
+}
