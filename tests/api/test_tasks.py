@@ -490,6 +490,96 @@ def test_cancel_with_force_kills_the_worker_and_is_not_retried(tmp_path: Path) -
 
 
 @pytest.mark.contract("F1.16")
+@pytest.mark.parametrize("force", [False, True])
+def test_whoever_holds_a_ref_may_cancel_its_task(tmp_path: Path, force: bool) -> None:
+    started = tmp_path / "started"
+
+    @ray.remote
+    def endless(path: str) -> None:
+        with open(path, "a") as log:
+            log.write("x")
+        while True:
+            time.sleep(0.01)
+
+    @ray.remote
+    def cancel(refs: list[Any]) -> str:
+        ray.cancel(refs[0], force=force)
+        return "done"
+
+    @ray.remote
+    def submit(path: str) -> list[Any]:
+        return [endless.remote(path)]
+
+    ref = endless.remote(str(started))
+    wait_until(started.exists, what="the task runs")
+    assert ray.get(cancel.remote([ref])) == "done"
+    with pytest.raises((TaskCancelledError, WorkerCrashedError)):
+        ray.get(ref, timeout=20)
+    started.unlink()
+    (inner,) = ray.get(submit.remote(str(started)))
+    wait_until(started.exists, what="the inner task runs")
+    ray.cancel(inner, force=force)
+    with pytest.raises((TaskCancelledError, WorkerCrashedError)):
+        ray.get(inner, timeout=20)
+    assert started.read_text() == "x", "it is not tried again"
+
+
+@pytest.mark.contract("F1.16", "F2.21")
+def test_a_borrowed_method_call_is_never_cancelled_by_force() -> None:
+    """It would end the actor, which is not the caller's to end."""
+
+    @ray.remote
+    class Waits:
+        async def wait(self) -> None:
+            await asyncio.sleep(60)
+
+        async def ready(self) -> bool:
+            return True
+
+    @ray.remote
+    def cancel(refs: list[Any]) -> None:
+        try:
+            ray.cancel(refs[0], force=True)
+        except ValueError:
+            ray.cancel(refs[0])
+
+    actor = Waits.remote()
+    ref = actor.wait.remote()
+    assert ray.get(actor.ready.remote())
+    ray.get(cancel.remote([ref]))
+    with pytest.raises(TaskCancelledError):
+        ray.get(ref, timeout=20)
+    assert ray.get(actor.ready.remote(), timeout=20)
+
+
+@pytest.mark.contract("F1.16", "F1.09")
+def test_cancel_a_stream(tmp_path: Path) -> None:
+    mark = tmp_path / "interrupted"
+
+    @ray.remote
+    def count(path: str) -> Any:
+        try:
+            for i in range(100_000):
+                yield i
+                time.sleep(0.01)
+        except KeyboardInterrupt:
+            open(path, "w").close()
+            raise
+
+    stream = count.remote(str(mark))
+    assert ray.get(next(stream)) == 0
+    ray.cancel(stream)
+    with pytest.raises(TaskCancelledError):
+        for ref in stream:
+            ray.get(ref)
+    wait_until(mark.exists, what="the generator was interrupted")
+    queued = count.options(num_cpus=1000).remote(str(mark))
+    ray.cancel(queued)
+    with pytest.raises(TaskCancelledError):
+        ray.get(next(queued))
+
+
+@pytest.mark.contract("F1.16")
 def test_cancel_of_a_finished_task_changes_nothing() -> None:
     ref = add.remote(1, 2)
     assert ray.get(ref) == 3

@@ -76,10 +76,10 @@ pub enum Event {
         /// It.
         spec: Arc<TaskSpec>,
     },
-    /// Stop a call.
+    /// Stop the call of one's own or somebody else's that returns an object.
     Cancel {
         /// It.
-        task: TaskId,
+        object: ObjectId,
         /// Even if its process must end.
         force: bool,
         /// And what it called.

@@ -127,8 +127,8 @@ impl Owner {
             Event::ErrorRead { id } => self.error_read(id),
             Event::Watch { id } => self.watch(id, out),
             Event::Submit { spec } => self.submit(spec, now, out),
-            Event::Cancel { task, force, recursive } => {
-                self.cancel(task, force, recursive, now, out)
+            Event::Cancel { object, force, recursive } => {
+                self.cancel_maker(object, force, recursive, now, out)
             }
             Event::CreateActor { creation } => self.create_actor(*creation, out),
             Event::ActorCreated { actor, response } => {

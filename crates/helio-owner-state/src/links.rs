@@ -47,6 +47,14 @@ impl Owner {
             Frame::ReturnsHeld { task } => self.returns_held(task, out),
             Frame::LocationLost { object, node } => self.location_missed(object, node, now, out),
             Frame::LocationAdded { object, node } => self.location_added(object, node),
+            // Of a call that is ours: somebody who holds what it returns. An actor that calls itself may
+            // hear it from itself, and then it is the one that runs the call.
+            Frame::Cancel { task, force, recursive }
+                if from != self.me.worker_id && self.tasks.contains_key(&task) =>
+            {
+                let is_method = self.tasks[&task].spec.is_method();
+                self.cancel(task, force && !is_method, recursive, now, out);
+            }
             Frame::Cancel { task, force, recursive } => {
                 if recursive {
                     self.cancel_children(task, force, now, out);

@@ -184,6 +184,10 @@ impl TaskSpec {
             .copied()
     }
 
+    pub(crate) fn is_method(&self) -> bool {
+        matches!(self.target, Target::Actor(_))
+    }
+
     pub(crate) fn awaited(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.args.stored_body.iter().chain(&self.args.deps).copied()
     }
@@ -568,6 +572,23 @@ impl Owner {
                 ..SystemError::new(kind, format!("the worker that ran the task has ended: {cause}"))
             };
             self.fail(id, &Stored::Error(Arc::new(error.to_payload())), now, out);
+        }
+    }
+
+    /// Stops the call that returns the object; whose it is not asks its owner.
+    pub(crate) fn cancel_maker(
+        &mut self,
+        object: ObjectId,
+        force: bool,
+        recursive: bool,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let task = object.task();
+        self.cancel(task, force, recursive, now, out);
+        if let Some(owner) = self.objects.get(&object).and_then(|object| object.owner.as_ref()) {
+            let to = owner.clone();
+            out.push(Action::Send { to, frame: Frame::Cancel { task, force, recursive } });
         }
     }
 

@@ -188,7 +188,7 @@ impl Runtime {
     pub fn cancel(&self, object: ObjectId, force: bool, recursive: bool) -> Result<(), Error> {
         let mut state = self.settled();
         state.check_open()?;
-        state.apply(Event::Cancel { task: object.task(), force, recursive });
+        state.apply(Event::Cancel { object, force, recursive });
         self.changed(state);
         Ok(())
     }

@@ -120,7 +120,7 @@ fn calls_behind_a_cancelled_one_that_waited_for_its_arguments_go_on() {
     let waits = TaskSpec { target, ..call(1, 0, &[object(9, 1)]) };
     play.check(Event::Submit { spec: Arc::new(waits) }, &[]);
     method(&mut play, 2, 0, &[]);
-    let cancel = Event::Cancel { task: task(1), force: false, recursive: false };
+    let cancel = Event::Cancel { object: object(1, 1), force: false, recursive: false };
     play.check(cancel, &["w2: run t2"]);
     assert_eq!(play.value(object(1, 1)), "TaskCancelled");
 }

@@ -35,6 +35,14 @@ fn a_borrowed_reference_is_announced_resolved_and_given_back() {
 }
 
 #[test]
+fn the_call_behind_a_borrowed_reference_is_cancelled_by_its_owner() {
+    let mut play = Play::new();
+    play.check(adopt(1, 2), &["w2: AddBorrow t1.1 as 1"]);
+    let cancel = Event::Cancel { object: object(1, 1), force: false, recursive: true };
+    play.check(cancel, &["w2: Cancel t1"]);
+}
+
+#[test]
 fn an_owner_keeps_what_is_borrowed() {
     let mut play = Play::new();
     play.check(put(1, "v", &[]), &[]);

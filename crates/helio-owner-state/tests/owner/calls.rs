@@ -39,7 +39,7 @@ fn a_grant_that_comes_too_late_goes_back() {
     let mut play = Play::new();
     play.submit(call(1, 0, &[]), &["ask for lease 1"]);
     play.check(
-        Event::Cancel { task: task(1), force: false, recursive: false },
+        Event::Cancel { object: object(1, 1), force: false, recursive: false },
         &["cancel lease 1"],
     );
     play.granted(1, 5, 2, &["return 5"]);
@@ -193,7 +193,8 @@ fn a_revoked_lease_takes_back_what_has_not_begun_and_ends_with_what_has() {
 fn a_cancelled_call_is_stopped_where_it_is() {
     let mut play = Play::new();
     play.submit(call(1, 3, &[]), &["ask for lease 1"]);
-    let cancel = |number| Event::Cancel { task: task(number), force: false, recursive: false };
+    let cancel =
+        |number| Event::Cancel { object: object(number, 1), force: false, recursive: false };
     play.check(cancel(1), &["cancel lease 1"]);
     assert_eq!(play.value(object(1, 1)), "TaskCancelled");
     play.submit(call(2, 3, &[]), &["ask for lease 2"]);
@@ -202,6 +203,17 @@ fn a_cancelled_call_is_stopped_where_it_is() {
     // It is not tried again, although its worker died and it has retries.
     play.check(lost(5), &[]);
     assert_eq!(play.value(object(2, 1)), "TaskCancelled");
+}
+
+#[test]
+fn whoever_holds_what_a_call_returns_may_cancel_it() {
+    let mut play = Play::new();
+    play.submit(call(1, 3, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    let cancel = Frame::Cancel { task: task(1), force: true, recursive: true };
+    play.check(from(3, cancel), &["w2: Cancel t1"]);
+    play.check(lost(5), &[]);
+    assert_eq!(play.value(object(1, 1)), "TaskCancelled");
 }
 
 /// LIMIT-1: kinds of calls that are over make room for others.

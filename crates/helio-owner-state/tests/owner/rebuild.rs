@@ -117,7 +117,7 @@ fn a_cancelled_call_that_comes_back_is_not_sent_again() {
     let mut play = Play::new();
     play.submit(call(1, 0, &[]), &["ask for lease 1"]);
     play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
-    let cancel = Event::Cancel { task: task(1), force: false, recursive: false };
+    let cancel = Event::Cancel { object: object(1, 1), force: false, recursive: false };
     play.check(cancel, &["w2: Cancel t1"]);
     play.check(from(2, Frame::Unstarted { tasks: vec![task(1)] }), &[]);
     assert_eq!(play.value(object(1, 1)), "TaskCancelled");

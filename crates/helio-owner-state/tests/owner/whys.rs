@@ -79,7 +79,7 @@ fn a_call_without_retries_fails_at_once_and_a_delayed_one_can_be_cancelled() {
     play.submit(call(2, 3, &[]), &["ask for lease 2"]);
     play.granted(2, 6, 2, &["w2: begin lease", "w2: run t2"]);
     play.check(oom(6, false), &[]);
-    play.check(Event::Cancel { task: task(2), force: false, recursive: false }, &[]);
+    play.check(Event::Cancel { object: object(2, 1), force: false, recursive: false }, &[]);
     assert_eq!(play.value(object(2, 1)), "TaskCancelled");
     play.now += 2_000_000;
     play.check(Event::Tick, &[]);

@@ -400,7 +400,7 @@ impl Process {
         if let Some(Held::Ref { id, .. }) = frame.slots.get(&slot) {
             core.facts.count("cancels");
             core.facts.cancels += 1;
-            self.apply(core, Event::Cancel { task: id.task(), force, recursive: true });
+            self.apply(core, Event::Cancel { object: *id, force, recursive: true });
         }
         Step::Next
     }
