@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -63,6 +64,95 @@ def test_a_generator_may_have_more_than_is_asked_for() -> None:
     assert ray.get(many.remote()) == [0, 1]
     with pytest.raises(ValueError, match="num_returns"):
         ray.get(few.remote())
+
+
+@pytest.mark.contract("F1.08", "F1.09")
+def test_values_before_an_error_are_there() -> None:
+    @ray.remote
+    def breaks() -> Any:
+        yield 1
+        yield b"x" * 200_000
+        raise KeyError("third")
+
+    first, second, third, fourth = breaks.options(num_returns=4).remote()
+    assert ray.get(first) == 1
+    assert len(ray.get(second)) == 200_000
+    for ref in (third, fourth):
+        with pytest.raises(KeyError, match="third"):
+            ray.get(ref)
+    with pytest.warns(DeprecationWarning, match="dynamic"):
+        dynamic = breaks.options(num_returns="dynamic").remote()
+    first, second, third = ray.get(dynamic)
+    assert ray.get(first) == 1
+    with pytest.raises(KeyError, match="third"):
+        ray.get(third)
+
+
+@pytest.mark.contract("F1.08", "F1.11")
+def test_values_before_an_error_that_is_retried_are_made_again() -> None:
+    tally = Tally.remote()
+
+    @ray.remote(num_returns=2, max_retries=1, retry_exceptions=True)
+    def second_time() -> Any:
+        attempt = ray.get(tally.up.remote())
+        yield b"x" * 200_000
+        if attempt == 1:
+            raise KeyError("first time")
+        yield attempt
+
+    large, attempt = second_time.remote()
+    assert ray.get(attempt) == 2
+    assert len(ray.get(large)) == 200_000
+
+
+@pytest.mark.contract("F1.09", "F1.10", "F1.11")
+@pytest.mark.parametrize("how", ["error", "crash"])
+def test_a_stream_that_is_run_again_repeats_no_item(how: str) -> None:
+    tally = Tally.remote()
+
+    @ray.remote(max_retries=1, retry_exceptions=True)
+    def second_time() -> Any:
+        attempt = ray.get(tally.up.remote())
+        yield 1
+        yield 2
+        if attempt == 1 and how == "crash":
+            os._exit(1)
+        if attempt == 1:
+            raise KeyError("first time")
+        yield 3
+
+    assert [ray.get(ref) for ref in second_time.remote()] == [1, 2, 3]
+    assert ray.get(tally.get.remote()) == 2
+
+
+@pytest.mark.contract("F1.12", "F1.09")
+def test_the_worker_of_a_stream_ends_after_max_calls() -> None:
+    @ray.remote(max_calls=1)
+    def pids() -> Any:
+        yield os.getpid()
+        yield os.getpid()
+
+    found = [[ray.get(ref) for ref in pids.remote()] for _ in range(3)]
+    assert all(first == second for first, second in found)
+    assert len({first for first, _ in found}) == 3
+
+
+@pytest.mark.contract("F1.17")
+def test_several_items_of_one_yield() -> None:
+    @ray.remote(_num_objects_per_yield=2)
+    def pairs() -> Any:
+        yield 1, 2
+        yield [3, 4]
+        yield (5,)
+
+    stream = pairs.remote()
+    assert [ray.get(next(stream)) for _ in range(4)] == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="_num_objects_per_yield=2"):
+        ray.get(next(stream))
+    with pytest.raises(ValueError, match=r"not to\s+`\.options|cannot be overridden"):
+        pairs.options(_num_objects_per_yield=3)
+    with pytest.raises(ValueError, match="positive"):
+        ray.remote(_num_objects_per_yield=0)(lambda: None)
 
 
 @pytest.mark.contract("F1.09")

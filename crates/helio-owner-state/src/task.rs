@@ -366,6 +366,7 @@ impl Owner {
             };
             self.retry(id, &failure, now, out);
         } else if failed && cancelled {
+            self.free_unread(id, returns, out);
             self.fail(id, &cancelled_error(id, &spec.template.name), now, out);
         } else if !failed && self.has_lost_items(id, items) {
             let text = "items of the generator were lost with a connection that broke";
@@ -400,6 +401,12 @@ impl Owner {
         returns: Vec<Returned>,
         out: &mut Vec<Action>,
     ) {
+        self.free_unread(id, returns, out);
+        self.say_held(from, id, out);
+    }
+
+    /// Values of a call that gets others.
+    fn free_unread(&mut self, id: TaskId, returns: Vec<Returned>, out: &mut Vec<Action>) {
         for (index, returned) in (1u32..).zip(returns) {
             let object = id.object(index);
             if let Value::Stored { locations, .. } = returned.value
@@ -408,7 +415,6 @@ impl Owner {
                 out.push(Action::Free { id: object, locations });
             }
         }
-        self.say_held(from, id, out);
     }
 
     fn complete(
@@ -422,7 +428,7 @@ impl Owner {
     ) {
         let Some(task) = self.tasks.remove(&id) else { return };
         slim(&mut self.tasks, out);
-        self.history.add(&task, failed.then(|| returns.first()).flatten(), now);
+        self.history.add(&task, failed.then(|| returns.last()).flatten(), now);
         let spec = task.spec;
         let stored = returns
             .iter()
@@ -486,7 +492,11 @@ impl Owner {
             total = index + 1;
         }
         self.stream_ended(id, total, out);
-        // The generator's own value says only that it has ended, or how.
+        // The generator's own value says only that it has ended, or how; its error is an item, too, and that
+        // is the one to be looked at.
+        if let Some(object) = self.objects.get_mut(&id.object(1)) {
+            object.seen = true;
+        }
         let value = end
             .map_or_else(|| Stored::Inline(Arc::new(Vec::new())), |returned| returned.value.into());
         self.set_value(id.object(1), value, &[], now, out);

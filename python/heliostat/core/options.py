@@ -118,6 +118,19 @@ def _backpressure(keyword: str, value: int | None) -> None:
         )
 
 
+def _per_yield(keyword: str, value: int | None) -> None:
+    if value is not None and value <= 0:
+        raise ValueError(f"{keyword} must be a positive integer, but got {value}.")
+
+
+def _per_yield_of_methods(keyword: str, value: int | None) -> None:
+    _per_yield(keyword, value)
+    if value not in (None, 1):
+        raise NotImplementedError(
+            f"{keyword} is an option of tasks only; yield the items one by one"
+        )
+
+
 def _lifetime(_: str, value: str | None) -> None:
     if value not in (None, "detached", "non_detached"):
         raise ValueError(
@@ -171,7 +184,7 @@ TASK: dict[str, Option] = {
     "num_returns": Option((int, str, NONE), check_num_returns),
     "retry_exceptions": Option((bool, list, tuple), check_retry_exceptions),
     "_generator_backpressure_num_objects": Option(_optional(int), _backpressure),
-    "_num_objects_per_yield": Option(_optional(int)),
+    "_num_objects_per_yield": Option(_optional(int), _per_yield),
 }
 
 ACTOR: dict[str, Option] = {
@@ -197,7 +210,7 @@ METHOD: dict[str, Option] = {
     "max_task_retries": Option(_optional(int), _count(infinite=True)),
     "retry_exceptions": Option((bool, list, tuple), check_retry_exceptions),
     "_generator_backpressure_num_objects": Option(_optional(int), _backpressure),
-    "_num_objects_per_yield": Option(_optional(int)),
+    "_num_objects_per_yield": Option(_optional(int), _per_yield_of_methods),
     "enable_task_events": Option(_optional(bool)),
     "tensor_transport": Option(_optional(str)),
 }

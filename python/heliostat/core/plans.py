@@ -58,6 +58,7 @@ class TaskPlan(TypedDict, total=False):
     strategy: StrategyPlan | None
     runtime_env: str  # JSON; "" for the job's
     backpressure: int  # 0: none
+    per_yield: int  # items of each value that a generator yields; 0: it is one
 
 
 class ActorPlan(TypedDict, total=False):

@@ -60,6 +60,12 @@ class RemoteFunction(Generic[P, R]):
 
         def make() -> FunctionWithOptions[P, R]:
             check_task_options(task_options, in_options=True)
+            per_yield = self._default_options.get("_num_objects_per_yield") or 1
+            if task_options.get("_num_objects_per_yield", per_yield) != per_yield:
+                raise ValueError(
+                    "_num_objects_per_yield is a property of the function: give it to @ray.remote, not "
+                    "to `.options()`."
+                )
             return FunctionWithOptions(self._pickled, self._default_options, task_options)
 
         return self._optioned.find(task_options, make)
@@ -195,6 +201,7 @@ def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCal
         # A process that ends gives its device's memory back.
         max_calls = 1 if needed.get("GPU") else 0
     retry = options.get("retry_exceptions", False)
+    per_yield = options.get("_num_objects_per_yield") or 1
 
     def prepare() -> TaskPlan:
         if scheduling.may_be_captured(strategy):
@@ -211,6 +218,7 @@ def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCal
             "strategy": strategy,
             "runtime_env": inherited_env(options.get("runtime_env")),
             "backpressure": max(0, options.get("_generator_backpressure_num_objects") or 0),
+            "per_yield": per_yield if per_yield > 1 else 0,
         }
 
     return _heliostat.TaskCaller(prepare, pickled.check, *pickled.bounds)

@@ -16,6 +16,8 @@ pub(crate) struct Extra {
     pub(crate) runtime_env: String,
     /// The generator's items are put, and the list of them is the one return.
     pub(crate) dynamic: bool,
+    /// Each value that the generator yields has so many items; 0: it is one.
+    pub(crate) per_yield: u32,
     /// Every exception is retried.
     pub(crate) retry_all: bool,
     /// A document: the tuple of exception classes that are retried; empty: none.
@@ -30,6 +32,7 @@ impl Extra {
             "capture": self.capture_children,
             "env": self.runtime_env,
             "dynamic": self.dynamic,
+            "per_yield": self.per_yield,
             "retry_all": self.retry_all,
         })
         .to_string();
@@ -55,6 +58,7 @@ impl Extra {
             capture_children: flag("capture"),
             runtime_env: text("env"),
             dynamic: flag("dynamic"),
+            per_yield: fields["per_yield"].as_u64().unwrap_or_default() as u32,
             retry_all: flag("retry_all"),
             retry: retry.to_vec(),
         }

@@ -102,6 +102,7 @@ impl Ready {
             capture_children: strategy.capture_children,
             runtime_env: runtime_env.clone(),
             dynamic: returns == Returns::Dynamic,
+            per_yield: plan.or("per_yield", 0)?,
             ..Extra::default()
         };
         if !strategy.placement_group.is_nil() {

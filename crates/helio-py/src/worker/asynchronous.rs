@@ -126,6 +126,13 @@ impl RunningCall {
             self.returns,
         )?;
         let returns = std::mem::take(&mut made.values);
+        if let Some(error) = made.broken.take() {
+            let entry = Some(&*self.entry);
+            // What would end the process is no error in place of an item.
+            let judged = failure::judge(py, &session, &self.running, entry, error, self.returns);
+            let Failure::Failed(outcome) = judged else { return Ok(()) };
+            return self.finish_with(py, results::after(returns, outcome));
+        }
         self.finish_with(py, Outcome { returns, ..Outcome::default() })
     }
 

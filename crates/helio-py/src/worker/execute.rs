@@ -178,13 +178,23 @@ fn finish(
             Err(_) => 1,
         });
     }
-    let (mut outcome, held) = match outcome {
-        Ok((outcome, held)) => (outcome, held),
-        Err(error) if is_actor_exit(py, &error) => return leave_actor(session, running, 0),
-        Err(error) => match failure::judge(py, session, running, entry, error, call.returns) {
-            Failure::Failed(outcome) => (outcome, results::Results::default()),
-            Failure::Exit(code) => return exit(session, code),
+    let (outcome, held) = match outcome {
+        Ok((outcome, mut held)) => match held.broken.take() {
+            None => (Ok(outcome), held),
+            // The values before the error are its caller's all the same.
+            Some(error) => (Err((error, outcome.returns)), held),
         },
+        Err(error) => (Err((error, Vec::new())), results::Results::default()),
+    };
+    let mut outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err((error, _)) if is_actor_exit(py, &error) => return leave_actor(session, running, 0),
+        Err((error, before)) => {
+            match failure::judge(py, session, running, entry, error, call.returns) {
+                Failure::Failed(outcome) => results::after(before, outcome),
+                Failure::Exit(code) => return exit(session, code),
+            }
+        }
     };
     outcome.leaving = last;
     session.runtime.finish(call.task, outcome);

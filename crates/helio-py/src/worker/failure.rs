@@ -59,7 +59,7 @@ fn is_cancellation(py: Python<'_>, error: &PyErr) -> bool {
             .is_ok_and(|name| name.to_cow().is_ok_and(|name| name == "CancelledError"))
 }
 
-fn is_retryable(py: Python<'_>, entry: &Entry, error: &PyErr) -> bool {
+pub(super) fn is_retryable(py: Python<'_>, entry: &Entry, error: &PyErr) -> bool {
     if entry.extra.retry_all {
         return true;
     }

@@ -2,12 +2,15 @@
 
 use helio_types::ObjectId;
 use helio_worker::{Outcome, Outgoing, OutgoingValue};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use super::failure;
 use super::functions::Entry;
 use crate::codec::{self, Purpose};
+use crate::current;
+use crate::errors;
 use crate::gil::GilSite;
 use crate::object_ref::ObjectRef;
 use crate::session::Session;
@@ -16,6 +19,8 @@ use crate::session::Session;
 #[derive(Default)]
 pub(super) struct Results {
     pub(super) values: Vec<Outgoing>,
+    /// What a generator raised after these, instead of the rest.
+    pub(super) broken: Option<PyErr>,
     held: Vec<Py<ObjectRef>>,
 }
 
@@ -51,12 +56,13 @@ pub(super) fn of_call(
     match returns {
         0 => {}
         1 if entry.extra.dynamic => {
-            let items = dynamic(session, result, name)?;
+            let items = dynamic(session, entry, result)?;
             results.add(session, &items, first(1), name)?;
         }
         1 => results.add(session, result, first(1), name)?,
         n => {
-            let given = several(result, n)?;
+            let (given, broken) = several(entry, result, n)?;
+            results.broken = broken;
             for (index, value) in (1..).zip(&given) {
                 results.add(session, value, first(index), name)?;
             }
@@ -65,8 +71,13 @@ pub(super) fn of_call(
     Ok(results)
 }
 
-/// `n` values of something that can be counted or, as a generator, iterated.
-fn several<'py>(result: &Bound<'py, PyAny>, n: u32) -> PyResult<Vec<Bound<'py, PyAny>>> {
+/// `n` values of something that can be counted or, as a generator, iterated; of a generator that raises
+/// those before, and the error.
+fn several<'py>(
+    entry: &Entry,
+    result: &Bound<'py, PyAny>,
+    n: u32,
+) -> PyResult<(Vec<Bound<'py, PyAny>>, Option<PyErr>)> {
     let wrong = |given: usize| {
         PyValueError::new_err(format!("Task returned {given} objects, but num_returns={n}."))
     };
@@ -79,21 +90,45 @@ fn several<'py>(result: &Bound<'py, PyAny>, n: u32) -> PyResult<Vec<Bound<'py, P
     let mut values = Vec::with_capacity(n as usize);
     // A generator may have more to give; nobody asked for it.
     for item in result.try_iter()?.take(n as usize) {
-        values.push(item?);
+        match item {
+            Ok(item) => values.push(item),
+            Err(error) if ends_here(entry, result, &error) => return Ok((values, Some(error))),
+            Err(error) => return Err(error),
+        }
     }
-    if values.len() < n as usize { Err(wrong(values.len())) } else { Ok(values) }
+    if values.len() < n as usize { Err(wrong(values.len())) } else { Ok((values, None)) }
 }
 
-/// `num_returns="dynamic"`: the items are put here, and the list of references is the value.
+/// Whether the error takes the place of a generator's items from there on: neither is the call run again,
+/// nor was it interrupted.
+fn ends_here(entry: &Entry, items: &Bound<'_, PyAny>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyException>(items.py())
+        && !failure::is_retryable(items.py(), entry, error)
+}
+
+/// `num_returns="dynamic"`: the items are put here, and the list of references is the value. An error is
+/// the last of them.
 fn dynamic<'py>(
     session: &Session,
+    entry: &Entry,
     items: &Bound<'py, PyAny>,
-    name: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = items.py();
     let mut refs = Vec::new();
     for item in items.try_iter()? {
-        refs.push(crate::objects::store(py, session, &item?, Purpose::Result(name))?);
+        let purpose = Purpose::Result(&entry.extra.function_name);
+        match item.and_then(|item| crate::objects::store(py, session, &item, purpose)) {
+            Ok(item) => refs.push(item),
+            Err(error) if ends_here(entry, items, &error) => {
+                let Some(running) = current::running(py) else { return Err(error) };
+                let payload = failure::payload(py, &running, error, "task_error");
+                let id = session.runtime.put(OutgoingValue::Error(payload), Vec::new());
+                let id = id.map_err(|error| errors::raise(py, error))?;
+                refs.push(ObjectRef::counted(py, id, session.epoch)?);
+                break;
+            }
+            Err(error) => return Err(error),
+        }
     }
     py.import("heliostat.core.worker_main")?.getattr("dynamic_refs")?.call1((refs,))
 }
@@ -103,4 +138,12 @@ pub(super) fn failed(error: Vec<u8>, returns: u32, retryable: bool) -> Outcome {
     let n = if returns == helio_proto::peer::STREAMING { 1 } else { returns as usize };
     let value = Outgoing { value: OutgoingValue::Error(error), contained: Vec::new() };
     Outcome { returns: vec![value; n], failed: true, retryable, ..Outcome::default() }
+}
+
+/// The outcome of a call that raised after it had made the values `before`.
+pub(super) fn after(before: Vec<Outgoing>, mut failed: Outcome) -> Outcome {
+    for (place, value) in failed.returns.iter_mut().zip(before) {
+        *place = value;
+    }
+    failed
 }

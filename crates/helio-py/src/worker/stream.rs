@@ -2,7 +2,7 @@
 
 use helio_types::TaskId;
 use helio_worker::Outgoing;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -34,10 +34,30 @@ pub(super) fn run(
     };
     let mut index = 0;
     for item in items.try_iter()? {
-        send(session, task, entry, index, &item?)?;
-        index += 1;
+        let item = item?;
+        if entry.extra.per_yield == 0 {
+            send(session, task, entry, index, &item)?;
+            index += 1;
+            continue;
+        }
+        for part in parts(&item, entry.extra.per_yield)? {
+            send(session, task, entry, index, &part)?;
+            index += 1;
+        }
     }
     Ok(index)
+}
+
+/// The items in one value that was yielded.
+fn parts<'py>(value: &Bound<'py, PyAny>, number: u32) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let parts: Vec<_> = value.try_iter()?.collect::<PyResult<_>>()?;
+    if parts.len() == number as usize {
+        return Ok(parts);
+    }
+    let given = parts.len();
+    Err(PyValueError::new_err(format!(
+        "The generator yielded {given} objects at once, but _num_objects_per_yield={number}."
+    )))
 }
 
 /// Sends one item; waits while the caller has too many unread ones.
