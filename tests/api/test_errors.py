@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import os
 import re
+import signal
 import sys
 from typing import Any
 
@@ -86,6 +88,7 @@ def use(value: Any) -> Any:
         ZeroDivisionError("z"),
         UnicodeDecodeError("utf-8", b"x", 0, 1, "why"),
         AssertionError(),
+        MemoryError("m"),
         SampleError(7),
     ],
     ids=lambda e: type(e).__name__,
@@ -186,6 +189,29 @@ def test_exception_groups() -> None:
     with pytest.raises(ExceptionGroup) as caught:  # noqa: F821
         ray.get(raises.remote(ExceptionGroup("several", [ValueError("a"), KeyError("b")])))  # noqa: F821
     assert [type(e) for e in caught.value.exceptions] == [ValueError, KeyError]
+
+
+@pytest.mark.contract("F0.16")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has notes since 3.11")
+def test_notes_come_along() -> None:
+    error = ValueError("noted")
+    error.add_note("a note of mine")  # type: ignore[attr-defined] # since Python 3.11
+    with pytest.raises(ValueError) as caught:
+        ray.get(raises.remote(error))
+    assert "a note of mine" in str(caught.value)
+    assert caught.value.__notes__ == ["a note of mine"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.contract("F0.16", "F5.04")
+@pytest.mark.heliostat_only("Ray names no cause")
+def test_the_end_of_a_process_is_told_once() -> None:
+    @ray.remote(max_retries=0)
+    def crash() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(exceptions.WorkerCrashedError) as caught:
+        ray.get(crash.remote())
+    assert str(caught.value).count("SIGKILL") == 1
 
 
 @pytest.mark.contract("F0.16")

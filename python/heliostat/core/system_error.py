@@ -60,12 +60,7 @@ def from_system_error(
         )
     known = death.kind != DeathKind.UNKNOWN or bool(death.message)
     word = KINDS[kind] if 0 <= kind < len(KINDS) else "system"
-    said = death.describe() if known else ""
-    before, cause_is_said, _ = message.partition(death.message or "\0")
-    if cause_is_said:  # once is enough, and with the end of its log laid out
-        why = before + said
-    else:
-        why = said if message in said else " ".join(filter(None, [message, said]))
+    why = _joined(message, death) if known else message
 
     if word == "actor_died":
         return _actor_died(message, death, error, actor_id, name)
@@ -120,6 +115,15 @@ def _actor_died(
     if death.kind == DeathKind.UNKNOWN and not death.message:
         death = dataclasses.replace(death, message=message)
     return errors.ActorDiedError(ActorDeath(actor_id, name, death))
+
+
+def _joined(message: str, death: DeathCause) -> str:
+    """Both, and what they share once: the cause, with the end of its log laid out."""
+    told, said = death.message.rstrip(". \n"), death.describe()
+    before, is_told, _ = message.partition(told or "\0")
+    if is_told:
+        return before + said
+    return said if message in said else f"{message} {said}"
 
 
 def _sentence(text: str) -> str:

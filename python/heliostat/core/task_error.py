@@ -135,7 +135,9 @@ def _slots(cause_class: type[BaseException]) -> tuple[str, ...]:
 def _dual(error: RayTaskError, cause: BaseException) -> RayTaskError:
     """Made without the constructor of the cause's class, which may want anything."""
     dual_class = _dual_class(type(cause))  # type: ignore[arg-type] # classes can be hashed
-    built_in = next(c for c in dual_class.__mro__ if c.__module__ == "builtins")
+    built_in: Any = dual_class  # the one whose fields an instance has
+    while built_in.__module__ != "builtins":
+        built_in = built_in.__base__
     is_group = built_in.__name__.endswith("ExceptionGroup")
     arguments = (cause.message, cause.exceptions) if is_group else (cause,)  # type: ignore[attr-defined]
     dual: RayTaskError = built_in.__new__(dual_class, *arguments)
@@ -143,6 +145,8 @@ def _dual(error: RayTaskError, cause: BaseException) -> RayTaskError:
         dual.__dict__.update(cause.__dict__)
     dual.__dict__.update(error.__dict__)
     dual.__dict__["_fields"] = error.args
+    if notes := getattr(cause, "__notes__", None):
+        dual.__dict__["__notes__"] = list(notes)
     # Fields of built-in exceptions (`OSError.errno`) live in slots, where no fall-through reaches.
     for name in _slots(type(cause)):  # type: ignore[arg-type] # classes can be hashed
         with contextlib.suppress(Exception):
