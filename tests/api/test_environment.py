@@ -139,6 +139,88 @@ ray.shutdown()
     assert "said by a worker" in bare.stdout.splitlines()
 
 
+TALK = """
+@ray.remote
+def talk():
+    print("said by a worker")
+ray.get(talk.remote())
+ray.shutdown()
+"""
+
+
+@pytest.mark.contract("F15.06", "F0.17")
+@pytest.mark.parametrize("more", ["", "log_to_driver=False"])
+def test_lines_as_if_workers_wrote_to_the_terminal(run_driver: Any, more: str) -> None:
+    done = run_driver(INIT + f"init({more})" + TALK, env={"RAY_LOG_TO_STDERR": "1"}).check()
+    assert "said by a worker" in done.output.splitlines()
+
+
+@pytest.mark.contract("F15.06")
+@pytest.mark.parametrize(("how", "colours"), [("0", 0), ("1", 1), (None, 1)])
+@pytest.mark.heliostat_only("Ray colours what is no terminal, too")
+def test_colours_of_prefixes(run_driver: Any, how: str | None, colours: int) -> None:
+    source = (
+        """
+import sys
+sys.stdout.isatty = lambda: True
+"""
+        + INIT
+        + "init()"
+        + TALK
+    )
+    done = run_driver(source, env={} if how is None else {"RAY_COLOR_PREFIX": how}).check()
+    (line,) = (line for line in done.stdout.splitlines() if "said by a worker" in line)
+    assert line.count("\x1b[0m") == colours, line
+
+
+@pytest.mark.contract("F15.01", "F0.04")
+def test_an_empty_address_is_none(run_driver: Any) -> None:
+    done = run_driver(
+        "import ray; ray.init(num_cpus=3, include_dashboard=False);"
+        "print(f\"cpus={ray.cluster_resources()['CPU']}\")",
+        env={"RAY_ADDRESS": "", "RAY_TMPDIR": "/tmp/hs-empty"},
+    ).check()
+    assert done.value("cpus") == "3.0"
+
+
+@pytest.mark.contract("F0.04")
+def test_auto_finds_the_cluster_of_another_driver(start_driver: Any, run_driver: Any) -> None:
+    env = {"RAY_TMPDIR": "/tmp/hs-auto"}
+    first = start_driver(
+        INIT + "init()\nprint('node=' + ray.get_runtime_context().get_node_id())\n"
+        "import time; time.sleep(60)",
+        env=env,
+    )
+    node = first.wait_line("node")
+    source = (
+        'import ray; ray.init("auto"); print("node=" + ray.get_runtime_context().get_node_id())'
+    )
+    assert run_driver(source, env=env).check().value("node") == node
+    # Without "auto" a cluster that a driver has begun for itself is left alone.
+    source = source.replace('"auto"', "num_cpus=1, include_dashboard=False")
+    assert run_driver(source, env=env).check().value("node") != node
+
+
+@pytest.mark.contract("F15.03", "F4.02")
+def test_a_call_without_a_gpu_sees_none_where_that_is_asked_for(run_driver: Any) -> None:
+    source = (
+        INIT
+        + """
+init(num_gpus=2)
+@ray.remote
+def see():
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+print(f"seen={ray.get(see.remote())!r} {ray.get(see.options(num_gpus=1).remote())!r}")
+"""
+    )
+    name, env = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", {"CUDA_VISIBLE_DEVICES": "4,6"}
+    default = run_driver(source, env=env).check().value("seen")
+    assert default.startswith("'4,6' ")
+    hidden = run_driver(source, env={**env, name: "1"}).check().value("seen")
+    assert hidden.startswith("'' ")
+    assert hidden[3:] in ("'4'", "'6'")
+
+
 @pytest.mark.contract("F15.07", "F0.09")
 def test_sessions_that_must_not_begin_by_themselves(run_driver: Any) -> None:
     done = run_driver(
@@ -176,18 +258,18 @@ def test_the_default_number_of_retries(run_driver: Any, tmp_path: Path) -> None:
     done = run_driver(
         INIT
         + f"""
-init()
 @ray.remote
 def crash():
     with open({str(tries)!r}, "a") as file:
         file.write("x")
     os._exit(1)
+os.environ["RAY_TASK_MAX_RETRIES"] = "1"  # read when the call is made
+init()
 try:
     ray.get(crash.remote())
 except ray.exceptions.WorkerCrashedError:
     print("error=yes")
 """,
-        env={"RAY_TASK_MAX_RETRIES": "1"},
     ).check()
     assert done.value("error") == "yes"
     assert tries.read_text() == "xx"

@@ -50,6 +50,10 @@ def test_unknown_keywords_are_refused(ray_down: None) -> None:
         {"resources": {"X": -1}},
         {"resources": {"CPU": 1}},
         {"num_cpus": "two"},
+        {"job_config": 3},
+        {"labels": {"a": 1}},
+        {"namespace": ""},
+        {"namespace": 3},
     ],
     ids=str,
 )
@@ -226,6 +230,33 @@ def test_what_starts_a_cluster_by_itself_and_what_does_not(run_driver: Any, ray_
 
 
 @pytest.mark.contract("F0.09")
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ray.get([])",
+        "ray.wait([ray.put(1)])",
+        "ray.kill(3)",
+        "ray.cancel(3)",
+        "ray.get_actor('x')",
+        "ray.remote(lambda: 1).remote()",
+    ],
+)
+def test_each_begins_a_session(run_driver: Any, call: str) -> None:
+    done = run_driver(
+        f"""
+        import ray
+        try:
+            {call}
+        except (TypeError, ValueError):
+            pass
+        print(f"started={{ray.is_initialized()}}")
+        """,
+        env={"RAY_TMPDIR": "/tmp/hs-auto-init"},
+    ).check()
+    assert done.value("started") == "True"
+
+
+@pytest.mark.contract("F0.09")
 def test_auto_init_can_be_turned_off(run_driver: Any) -> None:
     done = run_driver(
         """
@@ -264,6 +295,64 @@ def test_a_runtime_env_for_the_whole_job(ray_fresh: Any) -> None:
     assert ray.get(Reader.remote().read.remote()) == "1"
     more = read.options(runtime_env={"env_vars": {"MORE": "2"}})
     assert ray.get(more.remote()) == ["1", "2"]
+
+
+@pytest.mark.contract("F0.07", "F7.02", "F7.03", "F7.08")
+def test_every_field_of_the_jobs_environment_is_inherited(ray_fresh: Any, tmp_path: Path) -> None:
+    for folder, value in (("work", "of work"), ("of_the_job", "of the job")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text(f"VALUE = {value!r}")
+        (tmp_path / folder / "data.txt").write_text(value)
+    ray_fresh(
+        num_cpus=4,
+        runtime_env={
+            "env_vars": {"A": "job", "B": "job"},
+            "working_dir": str(tmp_path / "work"),
+            "py_modules": [str(tmp_path / "of_the_job")],
+        },
+    )
+
+    def look() -> list[Any]:
+        import importlib
+
+        def value(name: str) -> Any:
+            try:
+                return importlib.import_module(name).VALUE
+            except ImportError:
+                return None
+
+        environ = os.environ
+        data = Path("data.txt").read_text()
+        return [environ.get("A"), environ.get("B"), data, value("of_the_job")]
+
+    task = ray.remote(look)
+
+    @ray.remote
+    class Actor:
+        def look(self) -> list[Any]:
+            return look()
+
+        def nested(self) -> Any:
+            return ray.get(task.remote())
+
+    @ray.remote
+    def nested(env: Any = None) -> Any:
+        return ray.get(task.options(runtime_env=env).remote())
+
+    own = {"env_vars": {"B": "own"}}
+    everywhere = ["job", "job", "of work", "of the job"]
+    merged = ["job", "own", "of work", "of the job"]
+    actor = Actor.remote()
+    plain = [task.remote(), actor.look.remote(), actor.nested.remote(), nested.remote()]
+    assert ray.get(plain) == [everywhere] * 4
+    changed = [
+        task.options(runtime_env=own).remote(),
+        Actor.options(runtime_env=own).remote().look.remote(),
+        nested.remote(own),
+        nested.options(runtime_env=own).remote(),
+    ]
+    assert ray.get(changed) == [merged] * 4
+    assert os.environ.get("A") is None
 
 
 @pytest.mark.contract("F0.18")

@@ -352,12 +352,12 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
 
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     """End an actor at once; with ``no_restart=False`` it may come back."""
+    session.ensure()
     if not isinstance(actor, ActorHandle):
         raise ValueError(
             "ray.kill() only supported for actors. For tasks, try ray.cancel(). "
             f"Got: {type(actor)}."
         )
-    session.ensure()
     if actor._epoch != _heliostat.session_epoch():
         raise ActorHandleNotFoundError(
             f"The handle {actor!r} belongs to a session that is over. Make the actor again, or look "

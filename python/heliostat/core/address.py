@@ -18,17 +18,21 @@ def resolve(address: str | None, temp_dir: Path) -> NodeAddress | None:
     """The local daemon of the cluster that ``address`` means; ``None``: start a cluster.
 
     ``None`` looks at RAY_ADDRESS and at the latest cluster and starts one if there is none;
-    ``"auto"`` does the same but raises; ``"local"`` starts one; ``host:port`` is that cluster.
+    ``"auto"`` does the same, makes do with a cluster that another driver began, and raises where there is
+    none; ``"local"`` starts one; ``host:port`` is that cluster.
     Raises ``ConnectionError``, and ``ValueError`` for what is no address.
     """
-    wanted = address if address is not None else settings.text("ADDRESS")
+    variable = settings.text("ADDRESS") or None
+    wanted = address if address is not None else variable
     if wanted == "local":
         return None
     if wanted in (None, "auto"):
-        named = settings.text("ADDRESS") if wanted == "auto" else None
+        named = variable if wanted == "auto" else None
         if named not in (None, "auto", "local"):
             return connect_to(str(named), temp_dir)
         found = _latest(temp_dir)
+        if found is None and wanted == "auto":
+            found = next(daemon.running(temp_dir), None)
         if found is None and wanted == "auto":
             raise ConnectionError(_NONE_RUNNING)
         return found

@@ -170,6 +170,8 @@ def _job(
     namespace: str | None,
     runtime_env: Mapping[str, Any] | None,
 ) -> JobConfig:
+    if not isinstance(given, JobConfig | Mapping | None):
+        raise TypeError(f"job_config must be a JobConfig or a dictionary, got {type(given)}")
     job = given if isinstance(given, JobConfig) else JobConfig.from_json(given or {})
     if runtime_env is not None:
         check_runtime_env(runtime_env)
@@ -186,6 +188,8 @@ def _job(
 
 
 def _log_to_driver(given: bool | None) -> bool:
+    if settings.flag("LOG_TO_STDERR", False):
+        return True
     return settings.flag("LOG_TO_DRIVER", True) if given is None else bool(given)
 
 

@@ -72,7 +72,7 @@ class Folder:
             settings.text("DEDUP_LOGS_SKIP_REGEX"),
         )
         return cls(
-            settings.flag("DEDUP_LOGS", True),
+            settings.flag("DEDUP_LOGS", True) and not as_they_are(),
             settings.number("DEDUP_LOGS_AGG_WINDOW_S", 5.0),
             re.compile(allow) if allow else None,
             re.compile(skip) if skip else None,
@@ -125,12 +125,20 @@ class Folder:
             yield seen.latest._replace(text=text)
 
 
+def as_they_are() -> bool:
+    """RAY_LOG_TO_STDERR: lines are shown as if workers wrote to the driver's terminal themselves."""
+    return settings.flag("LOG_TO_STDERR", False)
+
+
 class LogPrinter:
     """A thread that shows the lines of the session's workers as they come."""
 
     def __init__(self, prefixed: bool = True) -> None:
         self._folder = Folder.from_settings()
-        self._prefixed = prefixed and not settings.flag("DISABLE_WORKER_LOG_PREFIX", False)
+        bare = settings.flag("DISABLE_WORKER_LOG_PREFIX", False) or as_they_are()
+        self._prefixed = prefixed and not bare
+        # RAY_COLOR_PREFIX: "1" a colour for each process, "0" none.
+        self._coloured = settings.flag("COLOR_PREFIX", True)
         self._by_process = settings.flag("COLOR_PREFIX", False)
         self._ignore_unhandled = settings.flag("IGNORE_UNHANDLED_ERRORS", False)
         self._lock = threading.Lock()
@@ -177,18 +185,20 @@ class LogPrinter:
             prefix = line.prefix if self._prefixed else ""
             _write(stream, prefix, self._colour(line.pid), line.text)
 
-    def _colour(self, pid: int) -> int:
+    def _colour(self, pid: int) -> int | None:
+        if not self._coloured:
+            return None
         if not self._by_process:
             return _CYAN
         return _COLOURS[pid % len(_COLOURS)]
 
 
-def _write(stream: TextIO | None, prefix: str, colour: int, text: str) -> None:
+def _write(stream: TextIO | None, prefix: str, colour: int | None, text: str) -> None:
     """One line in one write, so that those of several threads do not mix."""
     if stream is None:
         return
     try:
-        if prefix and stream.isatty():
+        if prefix and colour is not None and stream.isatty():
             prefix = f"\x1b[{colour}m{prefix}\x1b[0m"
         stream.write(f"{prefix} {text}\n" if prefix else f"{text}\n")
         stream.flush()

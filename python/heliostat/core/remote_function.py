@@ -24,8 +24,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MIB = 1 << 20
-FUNCTION_WARN_BYTES = 10 * MIB
-FUNCTION_MAX_BYTES = int(os.environ.get("FUNCTION_SIZE_ERROR_THRESHOLD", 100 * MIB))
+FUNCTION_WARN_BYTES = 10**7
+FUNCTION_MAX_BYTES = int(os.environ.get("FUNCTION_SIZE_ERROR_THRESHOLD") or 10**8)
 MAX_RETRIES = 3
 
 logger = logging.getLogger("heliostat")
@@ -195,8 +195,6 @@ def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCal
     strategy = scheduling.strategy_plan(options, needs, pickled.name)
     name, number = options.get("name"), returns(options, pickled.is_generator, "function")
     max_retries, max_calls = options.get("max_retries"), options.get("max_calls")
-    if max_retries is None:
-        max_retries = int(os.environ.get("RAY_TASK_MAX_RETRIES", MAX_RETRIES))
     if max_calls is None:
         # A process that ends gives its device's memory back.
         max_calls = 1 if needed.get("GPU") else 0
@@ -212,7 +210,7 @@ def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCal
             "function_name": function_name(pickled.function),
             "resources": needed,
             "num_returns": number,
-            "max_retries": max_retries,
+            "max_retries": _default_retries() if max_retries is None else max_retries,
             "retry_exceptions": retry if isinstance(retry, bool) else tuple(retry),
             "max_calls": max_calls,
             "strategy": strategy,
@@ -222,6 +220,10 @@ def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCal
         }
 
     return _heliostat.TaskCaller(prepare, pickled.check, *pickled.bounds)
+
+
+def _default_retries() -> int:
+    return int(os.environ.get("RAY_TASK_MAX_RETRIES", MAX_RETRIES))
 
 
 def inherited_env(own: Mapping[str, Any] | None) -> str:

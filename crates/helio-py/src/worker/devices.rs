@@ -9,6 +9,9 @@ const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 /// Users who manage devices themselves turn it off with this.
 const LEAVE_ALONE: &str = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES";
 
+/// With this, a call that has no GPU sees none, whatever the node shows.
+const OVERRIDE_ON_ZERO: &str = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO";
+
 /// What the variable was when the process started: the names of the node's GPUs, by index.
 static ORIGINAL: OnceLock<Option<Vec<String>>> = OnceLock::new();
 
@@ -30,12 +33,19 @@ fn name(index: u32) -> Option<&'static str> {
     ORIGINAL.get()?.as_ref()?.get(index as usize).map(String::as_str)
 }
 
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
 /// Lets the process see these GPUs and no others.
 pub(super) fn show(py: Python<'_>, gpus: &[u32]) -> PyResult<()> {
-    if std::env::var_os(LEAVE_ALONE).is_some_and(|value| value != "0") {
+    if is_set(LEAVE_ALONE) {
         return Ok(());
     }
     let environ = py.import("os")?.getattr("environ")?;
+    if gpus.is_empty() && is_set(OVERRIDE_ON_ZERO) {
+        return environ.set_item(VARIABLE, "");
+    }
     if gpus.is_empty() {
         // Nothing was asked for: the process sees what it was started with.
         return match ORIGINAL.get().and_then(Option::as_ref) {
