@@ -28,7 +28,8 @@ CACHE = HERE.parents[1] / ".bench" / "differential"
 
 def run_side(python: str, file: str, names: str) -> dict[str, Any]:
     """What came of each snippet of the file under that interpreter."""
-    with tempfile.TemporaryDirectory() as folder:
+    # Sessions go to a folder of their own: clusters of others on this machine must not be found.
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir="/tmp") as own:
         results = Path(folder) / "results.jsonl"
         log = Path(folder) / "log"
         with log.open("wb") as out:
@@ -38,7 +39,7 @@ def run_side(python: str, file: str, names: str) -> dict[str, Any]:
                 stdout=out,
                 stderr=out,
                 cwd=folder,
-                env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+                env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": own},
                 timeout=LIMIT_S,
                 check=False,
             ).returncode
