@@ -125,6 +125,24 @@ def test_a_gpu_task_leaves_its_worker() -> None:
     assert len(set(pids)) == 3
 
 
+@pytest.mark.contract("F1.04", "F1.05", "F3.03")
+def test_what_a_gpu_task_made_outlives_its_process() -> None:
+    """Its calls may wait for the very GPUs that it had."""
+    wait_until(all_free, what="all GPUs free")
+
+    @ray.remote(num_cpus=0, num_gpus=4)
+    def inner() -> int:
+        return len(ray.get_gpu_ids())
+
+    @ray.remote(num_cpus=0, num_gpus=4)
+    def outer() -> list[Any]:
+        return [ray.put("put"), inner.remote()]
+
+    put, later = ray.get(outer.remote())
+    assert ray.get(later, timeout=20) == 4
+    assert ray.get(put) == "put"
+
+
 @pytest.mark.contract("F4.09")
 def test_fractions_share_one_gpu() -> None:
     wait_until(all_free, what="all GPUs free")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import ray
-from harness import wait_until
+from harness import is_alive, wait_until
 from ray.exceptions import (
     GetTimeoutError,
     RayTaskError,
@@ -550,6 +550,108 @@ def test_a_borrowed_method_call_is_never_cancelled_by_force() -> None:
     with pytest.raises(TaskCancelledError):
         ray.get(ref, timeout=20)
     assert ray.get(actor.ready.remote(), timeout=20)
+
+
+@pytest.mark.contract("F1.16", "F1.05")
+@pytest.mark.parametrize("recursive", [True, False])
+def test_cancel_reaches_the_children(tmp_path: Path, recursive: bool) -> None:
+    @ray.remote
+    def child(directory: str, i: int) -> None:
+        try:
+            open(os.path.join(directory, f"begun{i}"), "w").close()
+            while not os.path.exists(os.path.join(directory, "gate")):
+                time.sleep(0.01)
+            open(os.path.join(directory, f"ended{i}"), "w").close()
+        except KeyboardInterrupt:
+            open(os.path.join(directory, f"interrupted{i}"), "w").close()
+            raise
+
+    @ray.remote
+    def parent(directory: str) -> None:
+        ray.get([child.remote(directory, i) for i in range(2)])
+
+    ref = parent.remote(str(tmp_path))
+    names = lambda start: [p.name for p in tmp_path.glob(f"{start}*")]  # noqa: E731
+    wait_until(lambda: len(names("begun")) == 2, what="the children run")
+    ray.cancel(ref, recursive=recursive)
+    with pytest.raises(TaskCancelledError):
+        ray.get(ref, timeout=20)
+    if not recursive:
+        (tmp_path / "gate").touch()
+    end = "interrupted" if recursive else "ended"
+    wait_until(lambda: len(names(end)) == 2, what=f"the children have {end}")
+
+
+@ray.remote
+def wait_for(path: str) -> str:
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    return "done"
+
+
+@pytest.mark.contract("F1.05", "F1.12", "F3.03")
+def test_what_a_worker_owns_outlives_its_last_call(tmp_path: Path) -> None:
+    """A process that is to end, as after every task with a GPU, ends when it is needed no more."""
+    gate = tmp_path / "gate"
+
+    @ray.remote(max_calls=1)
+    def make(path: str) -> Any:
+        return os.getpid(), ray.put("put"), [wait_for.remote(path)]
+
+    pid, put, (child,) = ray.get(make.remote(str(gate)))
+    assert ray.get(ray.remote(lambda refs: ray.get(refs[0])).remote([put])) == "put"
+    gate.touch()
+    assert ray.get(child) == "done"
+    assert ray.get(put) == "put"
+    assert is_alive(pid)
+    del put, child
+    wait_until(lambda: not is_alive(pid), what="it ends when nobody needs it")
+
+
+@pytest.mark.contract("F1.05", "F1.12")
+def test_a_call_that_nobody_keeps_outlives_the_last_call_of_its_caller(tmp_path: Path) -> None:
+    gate, mark = tmp_path / "gate", tmp_path / "mark"
+
+    @ray.remote
+    def later(gate: str, mark: str) -> None:
+        ray.get(wait_for.remote(gate))
+        open(mark, "w").close()
+
+    @ray.remote(max_calls=1)
+    def fire() -> None:
+        later.remote(str(gate), str(mark))
+
+    ray.get(fire.remote())
+    gate.touch()
+    wait_until(mark.exists, what="the call was made")
+
+
+@pytest.mark.contract("F1.05", "F3.03")
+def test_what_idle_workers_own_stays() -> None:
+    """More workers than are kept, and each has put something."""
+
+    @ray.remote(num_cpus=0.1)
+    def put(n: int, barrier: Any) -> Any:
+        ray.get(barrier.arrive.remote())
+        return os.getpid(), [ray.put(n)]
+
+    @ray.remote(max_concurrency=20, num_cpus=0)
+    class Barrier:
+        def __init__(self) -> None:
+            self.barrier = threading.Barrier(12)
+
+        def arrive(self) -> None:
+            self.barrier.wait(30)
+
+    barrier = Barrier.remote()
+    found = ray.get([put.remote(n, barrier) for n in range(12)])
+    pids = {pid for pid, _ in found}
+    assert len(pids) == 12
+    # Six are kept idle at four CPUs, so that more are asked to end than those whose values are dropped.
+    del found[8:]
+    kept = {pid for pid, _ in found}
+    wait_until(lambda: not any(map(is_alive, pids - kept)), what="the others have ended")
+    assert [ray.get(ref) for _, (ref,) in found] == list(range(8))
 
 
 @pytest.mark.contract("F1.16", "F1.09")

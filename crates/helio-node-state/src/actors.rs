@@ -318,7 +318,10 @@ impl Node {
                 let reason = cause.message.clone();
                 actor.cause.get_or_insert(cause);
                 // It may have much to finish, so nothing limits how long that takes.
-                self.send(conn, helio_proto::node::Exit { reason, drain: true });
+                self.send(
+                    conn,
+                    helio_proto::node::Exit { reason, drain: true, unless_needed: false },
+                );
             }
             Place::In(worker_id, _) => {
                 let cause = actor.cause.get_or_insert(cause).clone();

@@ -122,7 +122,8 @@ impl Kind {
             | M::ReleaseObject(_)
             | M::FreeObject(_)
             | M::Expect(_)
-            | M::Leaving(_) => matches!(self, Self::Driver | Self::Worker),
+            | M::Leaving(_)
+            | M::Stays(_) => matches!(self, Self::Driver | Self::Worker),
         }
     }
 }
@@ -177,7 +178,8 @@ impl Node {
             ClientToNode::Liveness(question) => self.ask_liveness(conn, question),
             ClientToNode::FlushLogs(flush) => self.flush_logs(conn, flush.request_id),
             ClientToNode::ActorReady(ready) => self.actor_ready(conn, ready),
-            ClientToNode::Leaving(leaving) => self.worker_leaves(conn, leaving.cause),
+            ClientToNode::Leaving(leaving) => self.worker_leaves(conn, leaving),
+            ClientToNode::Stays(_) => self.worker_stays(conn),
             ClientToNode::StopNode(stop) => self.stop_node(conn, stop.reason),
             ClientToNode::Why(why) => self.answer_why(conn, &why),
             ClientToNode::Expect(expect) => self.expect(conn, expect),

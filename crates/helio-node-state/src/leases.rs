@@ -435,6 +435,9 @@ impl Node {
             client.leases.remove(&returned.lease_id);
             client.requests.remove(&request_id);
         }
+        if returned.discard && self.lingers(worker_id) {
+            return self.end_lingering(worker_id, returned.lease_id);
+        }
         if returned.discard && has_gpus {
             // The devices' memory is free only when the process has ended.
             return self.ask_to_exit(worker_id, "Its lease was given back for good.");
@@ -446,6 +449,12 @@ impl Node {
         } else {
             self.worker_is_free(worker_id);
         }
+    }
+
+    /// Frees the lease of a worker that is to end and is still needed.
+    pub(crate) fn end_lingering(&mut self, worker_id: WorkerId, lease_id: LeaseId) {
+        let is_blocked = self.is_blocked(worker_id);
+        self.release_lease(lease_id, is_blocked);
     }
 
     /// A client is gone: the workers that run its tasks end, and their resources come back with them.

@@ -7,6 +7,9 @@
 //!     └────────────────────┴────────▶ Ending ◀──────────────────┘ ended by its holder
 //! ```
 //!
+//! A worker that owns what others hold, or whose calls have not ended, is needed though it runs nothing.
+//! One that is idle goes on being idle; one that was to end does so by itself when it is needed no more.
+//!
 //! A worker serves one job and one runtime environment. From every state it may die; it is forgotten
 //! when both its process and its connection have ended, so that what it said last is heard.
 
@@ -14,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::cluster::ClientGone;
 use helio_proto::control::{Failure, FailureKind};
-use helio_proto::node::{Exit as ExitMessage, LeaseGranted};
+use helio_proto::node::{Exit as ExitMessage, LeaseGranted, Leaving};
 use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerAddress, WorkerId};
 
 use crate::actors::ActorKey;
@@ -53,6 +56,10 @@ pub(crate) struct Worker {
     is_ahead: bool,
     /// Waits for others, and its CPU is lent.
     pub(crate) is_blocked: bool,
+    /// It was asked to end, and is killed if it has not by then.
+    exit_by: Option<u64>,
+    /// It ends when nobody needs it any more, however long that takes.
+    lingers: bool,
     /// Why it will have ended, when that is known before it ends.
     cause: Option<DeathCause>,
     /// Its process has ended so; its connection has not yet.
@@ -257,6 +264,8 @@ impl Node {
             is_loaded,
             is_ahead,
             is_blocked: false,
+            exit_by: None,
+            lingers: false,
             cause: None,
             exited: None,
         };
@@ -403,7 +412,19 @@ impl Node {
                 self.timers.set(since + WORKER_IDLE_MS_MAX, Timer::Idle);
                 return;
             }
-            self.end_worker(worker_id, "It was idle.");
+            self.pool.set_usage(worker_id, Use::Ending);
+            self.exit(worker_id, "It was idle.", true);
+        }
+    }
+
+    /// An idle worker was asked to end, and others need it.
+    pub(crate) fn worker_stays(&mut self, conn: Conn) {
+        let Some(client) = self.clients.get(conn) else { return };
+        let worker_id = client.worker_id;
+        let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
+        if worker.usage == Use::Ending && worker.exit_by.take().is_some() {
+            worker.cause = None;
+            self.worker_is_free(worker_id);
         }
     }
 
@@ -414,17 +435,25 @@ impl Node {
     }
 
     pub(crate) fn ask_to_exit(&mut self, worker_id: WorkerId, reason: &str) {
+        self.exit(worker_id, reason, false);
+    }
+
+    fn exit(&mut self, worker_id: WorkerId, reason: &str, unless_needed: bool) {
         let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
+        let by = self.now + WORKER_EXIT_MS_MAX;
+        worker.exit_by = Some(by);
         worker.cause.get_or_insert_with(|| DeathCause::new(DeathKind::Intended, reason));
         match worker.conn {
-            Some(conn) => self.send(conn, ExitMessage { reason: reason.to_owned(), drain: true }),
+            Some(conn) => self
+                .send(conn, ExitMessage { reason: reason.to_owned(), drain: true, unless_needed }),
             None => self.out.push(Action::Kill { worker_id }),
         }
-        self.timers.set(self.now + WORKER_EXIT_MS_MAX, Timer::WorkerExit(worker_id));
+        self.timers.set(by, Timer::WorkerExit(worker_id));
     }
 
     pub(crate) fn worker_exit_is_late(&mut self, worker_id: WorkerId) {
-        if self.pool.workers.contains_key(&worker_id) {
+        let Some(worker) = self.pool.workers.get(&worker_id) else { return };
+        if !worker.lingers && worker.exit_by.is_some_and(|by| by <= self.now) {
             self.kill_worker(worker_id, None);
         }
     }
@@ -442,11 +471,22 @@ impl Node {
     }
 
     /// The worker says why it is about to end.
-    pub(crate) fn worker_leaves(&mut self, conn: Conn, cause: DeathCause) {
+    pub(crate) fn worker_leaves(&mut self, conn: Conn, leaving: Leaving) {
         let Some(client) = self.clients.get(conn) else { return };
-        if let Some(worker) = self.pool.workers.get_mut(&client.worker_id) {
-            worker.cause.get_or_insert(cause);
+        let worker_id = client.worker_id;
+        let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
+        worker.cause.get_or_insert(leaving.cause);
+        worker.lingers |= leaving.is_needed;
+        // Its lease may have been given back before, and may be waited for by the calls it waits for.
+        if let (true, Use::Leased(lease_id)) = (leaving.is_needed, worker.usage)
+            && self.leases.get(&lease_id).is_some_and(|lease| lease.lessee.is_none())
+        {
+            self.end_lingering(worker_id, lease_id);
         }
+    }
+
+    pub(crate) fn lingers(&self, worker_id: WorkerId) -> bool {
+        self.pool.workers.get(&worker_id).is_some_and(|worker| worker.lingers)
     }
 
     pub(crate) fn worker_exited(&mut self, worker_id: WorkerId, exit: Exit, log_tail: String) {

@@ -112,6 +112,15 @@ impl Owner {
         (self.objects.len(), self.tasks.len(), self.leases.count())
     }
 
+    /// Whether others need this process though it runs nothing: they hold what it owns, or calls that it
+    /// made have not ended.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        !self.tasks.is_empty()
+            || !self.borrows.returned.is_empty()
+            || self.objects.values().any(Object::is_held_elsewhere)
+    }
+
     /// Takes in one event at `now` (microseconds of any steady clock) and appends what is to be done.
     pub fn apply(&mut self, event: Event, now: u64, out: &mut Vec<Action>) {
         match event {

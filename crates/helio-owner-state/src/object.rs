@@ -96,6 +96,10 @@ impl Object {
         has_bytes || self.is_held()
     }
 
+    pub(crate) fn is_held_elsewhere(&self) -> bool {
+        self.owner.is_none() && !self.ties.borrowers.is_empty()
+    }
+
     /// Whether nobody holds it, and nothing of it is under way: a call's return is kept until
     /// `set_value` brings its value.
     fn can_go(&self) -> bool {

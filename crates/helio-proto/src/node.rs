@@ -127,8 +127,11 @@ messages! {
         /// The exception's text.
         3 message: String,
     }
-    /// The process is about to end of its own will.
-    pub struct Leaving { 1 cause: DeathCause }
+    /// The process is about to end of its own will; once nobody needs it any more, if `is_needed`: others
+    /// hold what it owns, or calls that it made have not ended. It takes no work meanwhile.
+    pub struct Leaving { 1 cause: DeathCause, 2 is_needed: bool }
+    /// It was asked to end unless it is needed, and it is: it may have work.
+    pub struct Stays {}
     pub struct Blocked {}
     pub struct Unblocked {}
     /// End the node (and on the head the cluster); from the driver that started it, or `stop`.
@@ -178,6 +181,7 @@ messages! {
         18 Leaving(Leaving),
         19 StopNode(StopNode),
         20 Why(Why),
+        21 Stays(Stays),
         30 Inspect(Inspect),
         31 Answered(Answered),
         40 Expect(Expect),
@@ -217,8 +221,9 @@ messages! {
     }
     pub struct LogLines { 1 lines: Vec<LogLine> }
     pub struct LogsFlushed { 1 request_id: u64 }
-    /// End now: finish what runs if `drain`, else at once.
-    pub struct Exit { 1 reason: String, 2 drain: bool }
+    /// End now: finish what runs if `drain`, else at once. With `unless_needed` the answer may be
+    /// [`Stays`].
+    pub struct Exit { 1 reason: String, 2 drain: bool, 3 unless_needed: bool }
     /// A sentence for the driver's terminal (an infeasible request, a lost node).
     pub struct Notice { 1 is_warning: bool, 2 text: String }
     pub struct WhyReply { 1 request_id: u64, 2 why: String }

@@ -23,6 +23,7 @@ pub(crate) enum GilSite {
     Control,
     Stream,
     NextWork,
+    Linger,
     Logs,
     Pool,
     EventLoop,
@@ -31,7 +32,7 @@ pub(crate) enum GilSite {
 }
 
 impl GilSite {
-    const ALL: [(Self, &'static str); 13] = [
+    const ALL: [(Self, &'static str); 14] = [
         (Self::Connect, "connect"),
         (Self::Shutdown, "shutdown"),
         (Self::Get, "get"),
@@ -41,6 +42,7 @@ impl GilSite {
         (Self::Control, "control"),
         (Self::Stream, "stream"),
         (Self::NextWork, "next_work"),
+        (Self::Linger, "linger"),
         (Self::Logs, "logs"),
         (Self::Pool, "pool"),
         (Self::EventLoop, "event_loop"),

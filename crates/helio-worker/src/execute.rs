@@ -173,8 +173,29 @@ impl Runtime {
     /// The process is about to end of its own will.
     pub fn leaving(&self, cause: DeathCause) {
         let mut state = self.settled();
-        state.tell_node(helio_proto::node::Leaving { cause }.into());
+        state.tell_node(helio_proto::node::Leaving { cause, is_needed: false }.into());
         state.flush();
+    }
+
+    /// The process is to end, and takes no work any more: tells the daemon so, and waits until nobody
+    /// needs it.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], [`Error::Disconnected`].
+    pub fn linger(&self, cause: DeathCause, interrupt: Interrupt<'_>) -> Result<(), Error> {
+        let is_needed = {
+            let mut state = self.settled();
+            let is_needed = state.owner.is_needed();
+            state.tell_node(helio_proto::node::Leaving { cause, is_needed }.into());
+            state.flush();
+            is_needed
+        };
+        if !is_needed {
+            return Ok(());
+        }
+        self.wait_until(None, interrupt, |state| {
+            (state.force_exit || !state.owner.is_needed()).then_some(())
+        })
     }
 
     /// `hook` is called when a call that runs here is cancelled, on whichever thread reads of it and with

@@ -7,7 +7,7 @@ use helio_proto::control::{ActorLaunch, ActorPhase, ControlResponse, Failure, Fa
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::group::GroupPhase;
 use helio_proto::node::{
-    Expected, FetchObject, JobConfig, LogsFlushed, NodeToClient, Notice, ReleaseObject,
+    Expected, FetchObject, JobConfig, LogsFlushed, NodeToClient, Notice, ReleaseObject, Stays,
 };
 use helio_proto::peer::{Args, Template};
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
@@ -53,6 +53,9 @@ impl State {
             }
             NodeToClient::LogsFlushed(LogsFlushed { request_id }) => self.has_come(request_id),
             NodeToClient::Expected(m) => self.expected(m),
+            NodeToClient::Exit(m) if m.unless_needed && self.owner.is_needed() => {
+                self.tell_node(Stays {}.into());
+            }
             NodeToClient::Exit(m) => {
                 if !m.drain {
                     self.force_exit = true;

@@ -86,7 +86,10 @@ fn an_actor_that_dies_is_reported_with_its_cause() {
     let worker_id = world.worker_at(conn);
     world.say(
         conn,
-        Leaving { cause: DeathCause::new(DeathKind::UserExit, "exit_actor() was called") },
+        Leaving {
+            cause: DeathCause::new(DeathKind::UserExit, "exit_actor() was called"),
+            is_needed: false,
+        },
     );
     world.worker_ends(worker_id, Exit::Code(0));
     world.pass(0);

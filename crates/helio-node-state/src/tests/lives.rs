@@ -198,7 +198,10 @@ fn what_a_worker_said_last_is_heard_before_its_death_counts() {
     assert!(!world.forgotten.contains(&worker_id));
     world.say(
         conn,
-        helio_proto::node::Leaving { cause: DeathCause::new(DeathKind::UserExit, "bye") },
+        helio_proto::node::Leaving {
+            cause: DeathCause::new(DeathKind::UserExit, "bye"),
+            is_needed: false,
+        },
     );
     world.pass(100);
     assert!(
@@ -300,4 +303,69 @@ fn a_worker_that_does_not_end_when_asked_is_killed() {
     world.workers.insert(worker_id, conn);
     world.pass(crate::limits::WORKER_EXIT_MS_MAX);
     assert!(world.forgotten.contains(&worker_id));
+}
+
+#[test]
+fn an_idle_worker_that_others_need_is_not_ended_and_works_again() {
+    let setup = Setup {
+        total: helio_types::ResourceSet::from_units([("CPU", 1.0)]),
+        starts_max: 4,
+        idle_max: 0,
+        ..Setup::default()
+    };
+    let mut world = World::with(setup);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class.clone());
+    let lease = world.granted(driver).unwrap();
+    let worker_id = lease.worker.worker_id;
+    let conn = world.workers.insert(worker_id, None).unwrap().unwrap();
+    world.say(driver, helio_proto::node::ReturnLease { lease_id: lease.lease_id, discard: false });
+    // For longer than one that was asked to end may take.
+    for _ in 0..8 {
+        world.pass(WORKER_IDLE_MS_MAX);
+        let asked = |message: &NodeToClient| {
+            matches!(message, NodeToClient::Exit(ExitMessage { unless_needed: true, .. }))
+        };
+        assert!(world.took(conn, asked));
+        world.say(conn, helio_proto::node::Stays {});
+    }
+    assert!(!world.forgotten.contains(&worker_id), "it is not killed for staying");
+    world.request(driver, 2, class);
+    assert_eq!(world.granted(driver).unwrap().worker.worker_id, worker_id);
+}
+
+#[test]
+fn a_worker_that_is_to_end_and_is_needed_lingers_without_its_lease() {
+    let mut world = World::new(&[("CPU", 2.0), ("GPU", 1.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0), ("GPU", 1.0)]);
+    for says_first in [true, false] {
+        world.request(driver, 1, class.clone());
+        let lease = world.granted(driver).unwrap();
+        let worker_id = lease.worker.worker_id;
+        let conn = world.workers.insert(worker_id, None).unwrap().unwrap();
+        let cause = DeathCause::new(DeathKind::Intended, "it has run its last task");
+        let leaving = helio_proto::node::Leaving { cause, is_needed: true };
+        let back = helio_proto::node::ReturnLease { lease_id: lease.lease_id, discard: true };
+        if says_first {
+            world.say(conn, leaving.clone());
+        }
+        world.say(driver, back);
+        if !says_first {
+            world.say(conn, leaving);
+        }
+        world.request(driver, 2, class.clone());
+        let next = world.granted(driver).expect("what it waits for may need the GPU");
+        world.pass(crate::limits::WORKER_EXIT_MS_MAX * 2);
+        assert!(!world.forgotten.contains(&worker_id), "it is waited for");
+        world.workers.insert(worker_id, Some(conn));
+        world.worker_ends(worker_id, Exit::Code(0));
+        world.pass(crate::limits::WORKER_DRAIN_MS_MAX);
+        assert!(world.forgotten.contains(&worker_id));
+        world.say(
+            driver,
+            helio_proto::node::ReturnLease { lease_id: next.lease_id, discard: false },
+        );
+    }
 }

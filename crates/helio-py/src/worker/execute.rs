@@ -14,7 +14,7 @@ use pyo3::types::PyTuple;
 
 use super::failure::{self, Failure};
 use super::functions::{self, Entry, Target};
-use super::main_loop::{Flow, leaving};
+use super::main_loop::{Flow, leaving, linger};
 use super::{cancel, job, results, stream};
 use crate::codec::Source;
 use crate::codec::args::{self, Unpacked};
@@ -200,8 +200,7 @@ fn finish(
     session.runtime.finish(call.task, outcome);
     drop(held);
     if last {
-        leaving(session, DeathKind::Intended, 0, "it has run its last task".to_owned());
-        return Flow::Leave(0);
+        return linger(py, session, "it has run its last task");
     }
     Flow::Next
 }

@@ -135,3 +135,19 @@ pub(super) fn leaving(session: &Session, kind: DeathKind, code: i32, message: St
     let pid = std::process::id();
     session.runtime.leaving(DeathCause { kind, code, pid, message, ..DeathCause::default() });
 }
+
+/// Takes no work any more, and ends when nobody needs what the process owns or has begun.
+pub(super) fn linger(py: Python<'_>, session: &Session, message: &str) -> Flow {
+    loop {
+        let pid = std::process::id();
+        let cause = DeathCause { pid, ..DeathCause::new(DeathKind::Intended, message) };
+        let lingered =
+            detached(py, GilSite::Linger, |interrupt| session.runtime.linger(cause, interrupt));
+        match lingered {
+            Ok(Ok(())) => return Flow::Leave(0),
+            Ok(Err(Error::Disconnected(_))) => return Flow::Die(0),
+            // Nothing runs here that could be interrupted.
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
+}

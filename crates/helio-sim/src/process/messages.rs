@@ -3,10 +3,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use helio_owner_state::{Event, OutgoingValue};
+use helio_owner_state::{Event, OutgoingValue, Owner};
 use helio_proto::control::{ActorLaunch, ControlResponse};
 use helio_proto::error::{ErrorKind, SystemError};
-use helio_proto::node::{FetchObject, JobConfig, NodeToClient, ReleaseObject};
+use helio_proto::node::{FetchObject, JobConfig, NodeToClient, ReleaseObject, Stays};
 use helio_proto::peer::Args;
 use helio_types::{NodeAddress, NodeId, ObjectId};
 
@@ -27,6 +27,12 @@ impl Process {
                 if let Some(worker) = self.liveness_asked.remove(&m.request_id) {
                     self.apply(core, Event::Liveness { worker, dead: m.dead });
                 }
+            }
+            NodeToClient::Exit(m)
+                if m.unless_needed && self.owner.as_ref().is_some_and(Owner::is_needed) =>
+            {
+                core.facts.count("workers that stayed");
+                self.to_node(core, Stays {});
             }
             NodeToClient::Exit(m) => {
                 core.note(|| format!("p{} is to exit (drain {}): {}", self.pid, m.drain, m.reason));
