@@ -64,10 +64,67 @@ def test_wrong_values_are_refused(options: dict[str, Any], ray_down: None) -> No
 
 
 @pytest.mark.contract("F0.12")
-@pytest.mark.parametrize("options", [{"local_mode": True}, {"storage": "/tmp/x"}], ids=str)
-def test_removed_options_say_so(options: dict[str, Any], ray_down: None) -> None:
-    with pytest.raises(RuntimeError):
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"local_mode": True}, "`local_mode` is no longer supported"),
+        ({"storage": "/tmp/x"}, "storage.* has been removed"),
+    ],
+    ids=["local_mode", "storage"],
+)
+def test_removed_options_say_so(options: dict[str, Any], says: str, ray_down: None) -> None:
+    with pytest.raises(RuntimeError, match=says):
         ray.init(**options)
+
+
+@pytest.mark.contract("F0.10")
+def test_other_ways_to_use_and_leave_a_context(ray_down: None) -> None:
+    context = ray.init(address="local", num_cpus=1, include_dashboard=False)
+    with pytest.warns(DeprecationWarning, match="address_info"):
+        assert context["address"] == context.address_info["address"]
+    assert "node_id" in list(context)
+    with pytest.raises(KeyError), pytest.warns(DeprecationWarning, match="nothing"):
+        context["nothing"]
+    context.disconnect()
+    assert not ray.is_initialized()
+    with (
+        pytest.raises(ZeroDivisionError),
+        ray.init(address="local", num_cpus=1, include_dashboard=False),
+    ):
+        raise ZeroDivisionError
+    assert not ray.is_initialized()
+
+
+@pytest.mark.contract("F0.05")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_cpus": 1},
+        {"num_gpus": 1},
+        {"resources": {"X": 1}},
+        {"labels": {"a": "b"}},
+        {"object_store_memory": 100_000_000},
+        {"_system_config": {"a": 1}},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_what_an_existing_cluster_has_is_not_given_again(
+    ray_start: Any, run_driver: Any, options: dict[str, Any]
+) -> None:
+    done = run_driver(
+        f"""
+        import ray
+        try:
+            ray.init({ray_start.address_info["address"]!r}, **{options!r})
+        except ValueError as error:
+            print(f"refused={{error}}")
+        print(f"started={{ray.is_initialized()}}")
+        """
+    ).check()
+    said = done.value("refused")
+    assert "When connecting to an existing cluster" in said
+    assert "must not be provided" in said
+    assert done.value("started") == "False"
 
 
 @pytest.mark.contract("F0.02", "F0.10")
@@ -165,6 +222,20 @@ def test_a_second_driver_of_the_same_cluster(run_driver: Any, ray_start: Any) ->
 def test_object_store_memory_is_what_was_asked_for(ray_fresh: Any) -> None:
     ray_fresh(num_cpus=1, object_store_memory=200 * 1024 * 1024)
     assert ray.cluster_resources()["object_store_memory"] == 200 * 1024 * 1024
+    assert ray.available_resources()["object_store_memory"] == 200 * 1024 * 1024
+    (node,) = ray.nodes()
+    assert node["Resources"]["object_store_memory"] == 200 * 1024 * 1024
+
+
+@pytest.mark.contract("F0.06")
+def test_the_store_has_a_part_of_the_memory_unless_told_otherwise(ray_fresh: Any) -> None:
+    ray_fresh(num_cpus=1)
+    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    available = int(meminfo["MemAvailable"].split()[0]) * 1024
+    shm = os.statvfs("/dev/shm")
+    most = min(0.3 * available, shm.f_bsize * shm.f_blocks, 200e9)
+    size = ray.cluster_resources()["object_store_memory"]
+    assert 0.5 * most < size < 1.5 * most
 
 
 @pytest.mark.contract("F0.02", "F4.09", "F0.13")

@@ -431,6 +431,41 @@ def test_the_name_of_a_task() -> None:
     assert ray.get(who.remote())[0].endswith("who")
 
 
+@pytest.mark.contract("F1.07")
+def test_remote_functions_are_values() -> None:
+    """They travel, in closures and classes too, and can be copied."""
+    import copy
+
+    from ray import cloudpickle
+
+    class Holder:
+        task = add
+
+    @ray.remote
+    def call(f: Any, *args: Any) -> Any:
+        return ray.get(f.remote(*args)), ray.get(Holder.task.remote(*args))
+
+    other = add.options(num_cpus=0.5)
+    assert ray.get([call.remote(f, 1, 2) for f in (add, other)]) == [(3, 3)] * 2
+    for again in (copy.copy(add), copy.deepcopy(add), cloudpickle.loads(cloudpickle.dumps(add))):
+        assert ray.get(again.remote(1)) == 11
+    with pytest.raises(AttributeError):
+        other.options(num_cpus=1)
+
+
+@pytest.mark.contract("F1.10")
+def test_retries_without_end(tmp_path: Path) -> None:
+    @ray.remote(max_retries=-1)
+    def sixth_time(path: str) -> int:
+        with open(path, "a") as log:
+            log.write("x")
+        if os.path.getsize(path) < 6:
+            os._exit(1)
+        return os.path.getsize(path)
+
+    assert ray.get(sixth_time.remote(str(tmp_path / "runs"))) == 6
+
+
 @pytest.mark.contract("F1.14")
 def test_runtime_env_of_one_task() -> None:
     @ray.remote
@@ -801,8 +836,28 @@ def test_many_small_tasks() -> None:
 
 
 @pytest.mark.contract("F1.19")
+@pytest.mark.parametrize(("size", "is_large"), [(9_900_000, False), (10_100_000, True)])
+def test_a_large_function_is_warned_of_by_name(run_driver: Any, size: int, is_large: bool) -> None:
+    done = run_driver(
+        f"""
+        import ray
+        ray.init("local", num_cpus=1, include_dashboard=False)
+        ballast = b"x" * {size}
+
+        @ray.remote
+        def heavy():
+            return len(ballast)
+
+        print(f"size={{ray.get(heavy.remote())}}")
+        """
+    ).check()
+    assert done.value("size") == str(size)
+    assert ("heavy is very large" in done.output) == is_large
+
+
+@pytest.mark.contract("F1.19")
 def test_a_huge_function_is_refused_by_name() -> None:
-    ballast = b"x" * (101 * 1024 * 1024)
+    ballast = b"x" * 100_100_000
 
     @ray.remote
     def heavy() -> int:
