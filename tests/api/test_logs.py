@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from harness import Finished
+from harness import IS_HELIOSTAT, Finished
 
 # The last lines of a driver wait until the lines of the workers have come.
 PRELUDE = """
@@ -23,7 +23,7 @@ SETTLE = {"SETTLE": "1.0"}
 def lines(done: Finished) -> list[str]:
     """Every output line with a prefix, without colours."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", done.output)
-    return [line for line in text.splitlines() if re.match(r"\(\S+ pid=\d+", line)]
+    return [line for line in text.splitlines() if re.match(r"\([^)]+ pid=\d+", line)]
 
 
 def said(done: Finished) -> list[str]:
@@ -70,6 +70,62 @@ settle()
     assert f"(speak pid={done.value('task')}) task complains 1" in found
     assert f"(Speaker pid={done.value('actor')}) actor says 2" in found
     assert f"(MyName pid={done.value('named')}) named says 3" in found
+
+
+@pytest.mark.contract("F0.17", "F1.13")
+def test_prefixes_are_the_names_that_the_user_gave(run_driver: Any) -> None:
+    done = run_driver(
+        PRELUDE
+        + """
+ray.init(**options)
+
+@ray.remote(name="decorated")
+def speak(what):
+    print(what)
+
+@ray.remote
+class Lines:
+    def __repr__(self):
+        return "two\\nlines"
+    def say(self):
+        print("in one prefix")
+
+ray.get([speak.remote("first"), speak.options(name="renamed").remote("second")])
+ray.get(Lines.remote().say.remote())
+settle()
+""",
+        env=SETTLE,
+    ).check()
+    found = [re.sub(r" pid=\d+", "", line) for line in lines(done)]
+    assert "(decorated) first" in found
+    assert "(renamed) second" in found
+    # On Ray the rest of the name is printed as a line of its own.
+    assert "(two lines) in one prefix" in found or not IS_HELIOSTAT
+
+
+@pytest.mark.contract("F0.17")
+@pytest.mark.heliostat_only("on Ray the actor dies of it")
+def test_a_repr_that_raises_costs_the_actor_nothing(run_driver: Any) -> None:
+    done = run_driver(
+        PRELUDE
+        + """
+ray.init(**options)
+
+@ray.remote
+class Broken:
+    def __repr__(self):
+        raise ValueError("no repr")
+    def say(self):
+        print("all the same")
+        return 1
+
+print(f"said={ray.get(Broken.remote().say.remote())}")
+settle()
+""",
+        env=SETTLE,
+    ).check()
+    assert done.value("said") == "1"
+    assert "all the same" in said(done)
 
 
 @pytest.mark.contract("F0.17")
