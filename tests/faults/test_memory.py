@@ -88,7 +88,7 @@ def test_the_newest_retriable_task_ends_and_runs_again_later(fill: Fill, tmp_pat
     began(tmp_path, "newer")
     fill(0.95)
     text = wait_until(lambda: _why(newer, "is tried again in"), within=20)
-    assert "Attempt 1 ended" in text
+    assert "Attempt 1 of 4 ended" in text
     assert "low on memory" in text
     fill(0.1)
     began(tmp_path, "newer", times=2)

@@ -7,7 +7,7 @@ use helio_owner_state::{CallArgs, Event, Retry, Target, TaskSpec};
 use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
 use helio_types::{ActorId, DeathCause, DeathKind, JobId, ObjectId};
 
-use super::{Play, call, from, inline, object, reply, task, worker};
+use super::{Play, call, from, inline, object, reply, worker};
 
 fn actor() -> ActorId {
     ActorId::new([3; 12], JobId([1, 0, 0, 0]))
