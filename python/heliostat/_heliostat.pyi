@@ -377,8 +377,8 @@ def why(id: bytes, seconds: float) -> str:
     What others did not say within that time is left out.
     """
 
-def state_rows(resource: str) -> tuple[str, int, int]:
-    """(rows as JSON, processes that did not answer, rows that there are).
+def state_rows(resource: str, limit: int | None = None) -> tuple[str, int, int]:
+    """(At most `limit` rows as JSON, processes that did not answer, rows that there are).
 
     `resource` is tasks, objects, workers, actors, nodes, jobs or placement-groups; others raise
     `ValueError`.

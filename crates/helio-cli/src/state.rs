@@ -47,9 +47,11 @@ impl Cluster {
                     ControlResponse::Actors(list) => list.actors,
                     _ => return unexpected(),
                 };
-                Ok(rows::tasks(&told.answers, &processes.answers, &actors))
+                Ok(rows::tasks(&told.answers, &processes.answers, &actors).collect())
             }
-            Resource::Objects => Ok(rows::objects(&self.inspect(Topic::Objects, &[])?.answers)),
+            Resource::Objects => {
+                Ok(rows::objects(&self.inspect(Topic::Objects, &[])?.answers).collect())
+            }
             Resource::Workers => Ok(rows::workers(&self.inspect(Topic::Workers, &[])?.answers)),
             Resource::Actors => match observer::ask(&self.socket, &self.token, ListActors {})? {
                 ControlResponse::Actors(list) => Ok(rows::actors(&list.actors)),

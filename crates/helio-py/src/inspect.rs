@@ -93,10 +93,12 @@ pub(crate) fn record_metric(name: &str, tags: Vec<(String, String)>, value: f64)
     metrics::record(name, tags, value);
 }
 
-/// Asks every process of the cluster.
-fn ask_all(py: Python<'_>, topic: Topic) -> PyResult<Inspected> {
+/// Asks every process of the cluster for at most `limit` rows.
+fn ask_all(py: Python<'_>, topic: Topic, limit: usize) -> PyResult<Inspected> {
     let session = session::connected(py)?;
-    let question = Question { topic: topic as u32, ..Question::default() };
+    // 0 stands for as many as may be.
+    let limit = u32::try_from(limit).unwrap_or(0);
+    let question = Question { topic: topic as u32, limit, ..Question::default() };
     detached(py, GilSite::Control, |interrupt| session.runtime.inspect(question, false, interrupt))?
         .map_err(|error| errors::raise(py, error))
 }
@@ -115,39 +117,45 @@ impl From<Vec<Row>> for Found {
     }
 }
 
-fn find(py: Python<'_>, resource: Resource) -> PyResult<Found> {
+/// At most `limit` rows.
+fn find(py: Python<'_>, resource: Resource, limit: usize) -> PyResult<Found> {
     let of = |told: &Inspected, rows: Vec<Row>| Found {
         rows,
         silent: told.silent,
         total: told.answers.iter().map(|answer| answer.total).sum(),
     };
-    Ok(match resource {
+    let mut found = match resource {
         Resource::Tasks => {
-            let told = ask_all(py, Topic::Tasks)?;
-            let processes = ask_all(py, Topic::Workers)?;
-            of(&told, rows::tasks(&told.answers, &processes.answers, &control::actors(py)?))
+            let told = ask_all(py, Topic::Tasks, limit)?;
+            let processes = ask_all(py, Topic::Workers, usize::MAX)?;
+            let actors = control::actors(py)?;
+            let rows = rows::tasks(&told.answers, &processes.answers, &actors);
+            of(&told, rows.take(limit).collect())
         }
         Resource::Objects => {
-            let told = ask_all(py, Topic::Objects)?;
-            of(&told, rows::objects(&told.answers))
+            let told = ask_all(py, Topic::Objects, limit)?;
+            of(&told, rows::objects(&told.answers).take(limit).collect())
         }
         Resource::Workers => {
-            let told = ask_all(py, Topic::Workers)?;
+            let told = ask_all(py, Topic::Workers, usize::MAX)?;
             of(&told, rows::workers(&told.answers))
         }
         Resource::Actors => rows::actors(&control::actors(py)?).into(),
         Resource::Nodes => rows::nodes(&control::nodes(py)?).into(),
         Resource::Jobs => rows::jobs(&control::jobs(py)?).into(),
         Resource::Envs => {
-            let found = find(py, Resource::Workers)?;
+            let found = find(py, Resource::Workers, usize::MAX)?;
             Found { rows: rows::environments(&found.rows), ..found }
         }
         Resource::Events => {
-            let found = find(py, Resource::Workers)?;
-            Found { rows: rows::events(&found.rows, &find(py, Resource::Nodes)?.rows), ..found }
+            let found = find(py, Resource::Workers, usize::MAX)?;
+            let nodes = find(py, Resource::Nodes, usize::MAX)?.rows;
+            Found { rows: rows::events(&found.rows, &nodes), ..found }
         }
         Resource::Groups => rows::groups(&groups::groups(py)?).into(),
-    })
+    };
+    found.rows.truncate(limit);
+    Ok(found)
 }
 
 fn named(resource: &str) -> PyResult<Resource> {
@@ -156,10 +164,15 @@ fn named(resource: &str) -> PyResult<Resource> {
 }
 
 /// (rows as JSON, processes that did not answer, rows that there are) of `tasks`, `objects`, `workers`,
-/// `actors`, `nodes` or `jobs`.
+/// `actors`, `nodes` or `jobs`; at most `limit` rows.
 #[pyfunction]
-pub(crate) fn state_rows(py: Python<'_>, resource: &str) -> PyResult<(String, u32, u64)> {
-    let found = find(py, named(resource)?)?;
+#[pyo3(signature = (resource, limit = None))]
+pub(crate) fn state_rows(
+    py: Python<'_>,
+    resource: &str,
+    limit: Option<usize>,
+) -> PyResult<(String, u32, u64)> {
+    let found = find(py, named(resource)?, limit.unwrap_or(usize::MAX))?;
     let json: serde_json::Value = found.rows.into_iter().collect();
     Ok((json.to_string(), found.silent, found.total))
 }
@@ -168,7 +181,7 @@ pub(crate) fn state_rows(py: Python<'_>, resource: &str) -> PyResult<(String, u3
 #[pyfunction]
 pub(crate) fn state_summary(py: Python<'_>, resource: &str) -> PyResult<(String, u32)> {
     let resource = named(resource)?;
-    let found = find(py, resource)?;
+    let found = find(py, resource, usize::MAX)?;
     let summary = match resource {
         Resource::Tasks => summary::tasks(&found.rows),
         Resource::Objects => summary::objects(&found.rows),
@@ -181,7 +194,7 @@ pub(crate) fn state_summary(py: Python<'_>, resource: &str) -> PyResult<(String,
 /// What ran when, as the JSON of a Chrome trace; `now_us` is the time since 1970.
 #[pyfunction]
 pub(crate) fn trace(py: Python<'_>, now_us: u64) -> PyResult<String> {
-    let tasks = find(py, Resource::Tasks)?.rows;
-    let nodes = find(py, Resource::Nodes)?.rows;
+    let tasks = find(py, Resource::Tasks, usize::MAX)?.rows;
+    let nodes = find(py, Resource::Nodes, usize::MAX)?.rows;
     Ok(serde_json::Value::from(chrome(&tasks, &nodes, now_us)).to_string())
 }

@@ -42,9 +42,12 @@ fn ms(us: u64) -> Value {
 
 /// Calls, of the answers about tasks; `processes` are answers about workers, for the numbers of
 /// processes; `actors` for the names of classes, and for the constructors, which nobody calls. Besides
-/// the columns a row has `start_us` and `end_us`.
-#[must_use]
-pub fn tasks(answers: &[Answer], processes: &[Answer], actors: &[ActorInfo]) -> Vec<Row> {
+/// the columns a row has `start_us` and `end_us`. Rows are made as they are taken: there may be a great many.
+pub fn tasks<'a>(
+    answers: &'a [Answer],
+    processes: &'a [Answer],
+    actors: &'a [ActorInfo],
+) -> impl Iterator<Item = Row> + 'a {
     let classes: BTreeMap<ActorId, &str> =
         actors.iter().map(|actor| (actor.actor_id, actor.class_name.as_str())).collect();
     let mut pids: BTreeMap<WorkerId, u32> = BTreeMap::new();
@@ -54,7 +57,7 @@ pub fn tasks(answers: &[Answer], processes: &[Answer], actors: &[ActorInfo]) -> 
     }
     let rows =
         answers.iter().flat_map(|answer| answer.tasks.iter().map(move |task| (answer, task)));
-    let rows = rows.map(|(answer, task)| {
+    let rows = rows.map(move |(answer, task)| {
         let is_method = !task.actor_id.is_nil();
         let name = match classes.get(&task.actor_id) {
             Some(class) if is_method && !class.is_empty() => format!("{class}.{}", task.name),
@@ -86,7 +89,7 @@ pub fn tasks(answers: &[Answer], processes: &[Answer], actors: &[ActorInfo]) -> 
             "end_us": task.ended_us,
         }))
     });
-    rows.chain(actors.iter().map(constructor)).collect()
+    rows.chain(actors.iter().map(constructor))
 }
 
 /// The call that made it; a driver's code counts as one.
@@ -145,12 +148,11 @@ fn constructor(info: &ActorInfo) -> Row {
     }))
 }
 
-/// References, of the answers about objects.
-#[must_use]
-pub fn objects(answers: &[Answer]) -> Vec<Row> {
+/// References, of the answers about objects; made as they are taken.
+pub fn objects(answers: &[Answer]) -> impl Iterator<Item = Row> + '_ {
     let rows =
         answers.iter().flat_map(|answer| answer.objects.iter().map(move |one| (answer, one)));
-    let rows = rows.map(|(answer, object)| {
+    rows.map(|(answer, object)| {
         let reference = if object.is_handle {
             "ACTOR_HANDLE"
         } else if object.is_pinned {
@@ -183,8 +185,7 @@ pub fn objects(answers: &[Answer]) -> Vec<Row> {
             "is_stored": object.is_stored,
             "node_id": answer.node_id.hex(),
         }))
-    });
-    rows.collect()
+    })
 }
 
 /// Processes, of the daemons' answers about workers.

@@ -138,7 +138,9 @@ class StateApiClient:
                 stacklevel=3,
             )
             return []
-        found = ask.rows(resource.value, self._address)
+        # Nobody waits for rows that are thrown away.
+        most = None if checks or _explain else options.limit
+        found = ask.rows(resource.value, self._address, most)
         if found.silent and raise_on_missing_output:
             raise _incomplete(found.silent, resource.value)
         chosen = [row for row in found.rows if all(_holds(row, *check) for check in checks)]

@@ -27,13 +27,13 @@ class Found:
     silent: int = 0
 
 
-def rows(resource: str, address: str | None) -> Found:
-    """The rows of a resource, in the columns of the core."""
+def rows(resource: str, address: str | None, limit: int | None = None) -> Found:
+    """The rows of a resource, in the columns of the core; the first ``limit``, if one is given."""
     if _is_ours(address):
-        text, silent, _ = _heliostat.state_rows(resource)
+        text, silent, _ = _heliostat.state_rows(resource, limit)
         return Found(json.loads(text), silent)
-    limit = str(RAY_MAX_LIMIT_FROM_API_SERVER)
-    command = ["list", resource, "--format", "json", "--detail", "--limit", limit]
+    most = str(RAY_MAX_LIMIT_FROM_API_SERVER if limit is None else limit)
+    command = ["list", resource, "--format", "json", "--detail", "--limit", most]
     out, silent = _outside(command, address)
     return Found(json.loads(out), silent)
 
