@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import pytest
@@ -176,3 +177,40 @@ def test_completed_is_ready_at_the_end() -> None:
     if IS_HELIOSTAT:  # Ray gives None
         with pytest.raises(KeyError):
             ray.get(ready)
+
+
+@pytest.mark.contract("F1.09")
+def test_a_generator_that_nobody_keeps_runs_to_its_end() -> None:
+    """It was called for what it does."""
+    tally = Tally.remote()
+
+    @ray.remote
+    def work() -> Any:
+        for i in range(3):
+            ray.get(tally.up.remote())
+            yield bytes(200_000) + bytes([i])
+
+    work.remote()
+    wait_until(lambda: ray.get(tally.get.remote()) == 3, within=20)
+
+
+@pytest.mark.contract("F1.09")
+@pytest.mark.heliostat_only("Ray lets a generator run on whose reader has left it")
+def test_a_generator_whose_reader_leaves_it_is_cancelled() -> None:
+    tally = Tally.remote()
+
+    @ray.remote
+    def endless() -> Any:
+        while True:
+            yield ray.get(tally.up.remote())
+
+    stream = endless.remote()
+    ray.get(next(stream))
+    del stream
+
+    def stands_still() -> bool:
+        before = ray.get(tally.get.remote())
+        time.sleep(0.3)
+        return bool(ray.get(tally.get.remote()) == before)
+
+    wait_until(stands_still, within=20)

@@ -52,10 +52,25 @@ fn items_come_in_order_and_the_unread_ones_go_with_the_stream() {
 }
 
 #[test]
-fn a_stream_that_nobody_reads_is_cancelled() {
+fn a_stream_is_cancelled_when_its_reader_leaves_it() {
     let mut play = Play::new();
     begin(&mut play);
+    play.check(item(0, inline("a")), &[]);
+    play.check(Event::StreamRead { task: task(1), index: 0 }, &[]);
     play.check(Event::StreamDropped { task: task(1) }, &["w2: Cancel t1"]);
+}
+
+#[test]
+fn a_stream_that_was_never_read_runs_to_its_end() {
+    let mut play = Play::new();
+    begin(&mut play);
+    play.check(item(0, inline("a")), &[]);
+    play.check(Event::StreamDropped { task: task(1) }, &[]);
+    play.check(item(1, inline("b")), &[]);
+    play.check(ended(2), &["w2: ReturnsHeld t1"]);
+    play.drop_ref(object(1, 1), &[]);
+    play.linger(&["return 5"]);
+    play.is_empty();
 }
 
 #[test]
