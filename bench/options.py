@@ -5,7 +5,9 @@ looked at.
 """
 
 import asyncio
+import contextlib
 import functools
+import io
 import itertools
 import os
 import tempfile
@@ -288,7 +290,11 @@ def state(name):
 def inspected():
     from ray.util import inspect_serializability
 
-    return lambda: inspect_serializability(small)
+    def fn():
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints what it finds
+            inspect_serializability(small)
+
+    return fn
 
 
 def own_serializer():

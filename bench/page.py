@@ -82,14 +82,17 @@ def fill(page: str, name: str, text: str) -> str:
 
 if __name__ == "__main__":
     p = argparse.ArgumentParser()
-    for name in ("page", "table", "floors", "versions"):
+    for name in ("page", "table", "versions"):
         p.add_argument("--" + name, required=True)
+    p.add_argument("--floors", help="what floors.py wrote")
+    p.add_argument("--section", default="ratios", help="the marks that the table goes between")
     args = p.parse_args()
     page = Path(args.page)
     table = json.loads(Path(args.table).read_text())
-    found = json.loads(Path(args.floors).read_text())["rows"]
-    text = fill(page.read_text(), "ratios", ratios(table, args.versions))
-    text = fill(text, "floors", floors(table, found))
+    text = fill(page.read_text(), args.section, ratios(table, args.versions))
+    if args.floors:
+        found = json.loads(Path(args.floors).read_text())["rows"]
+        text = fill(text, "floors", floors(table, found))
+        print(floors(table, found))
     page.write_text(text)
-    print(floors(table, found))
     print(f"written to {page}")

@@ -7,14 +7,15 @@ use crate::sh::{self, Outcome, cache, command, root};
 const RAY: &str = "ray==2.60.*";
 const TABLE: &str = ".bench/table.json";
 const FLOORS: &str = ".bench/floors.json";
-const NUMPY: &str = "numpy>=1.24";
+/// What the benches import, beside Ray or Heliostat.
+const IMPORTED: [&str; 2] = ["numpy>=1.24", "joblib"];
 
 /// Prints the tables and writes them to docs/performance.md; arguments go to `bench/compare.py`, which
 /// explains them.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let theirs = ray()?;
     let ours = Venv::at(&root().join(".bench/venv"))?;
-    ours.need("needs", &[NUMPY.to_owned(), String::from("cloudpickle>=3")])?;
+    ours.need("needs", &list(&["cloudpickle>=3"]))?;
     ours.wheel(&python::wheel()?)?;
 
     let python = ours.program("python");
@@ -33,33 +34,37 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             .args(["--json", TABLE])
             .args(arguments),
     )?;
-    sh::run(bench("bench/floors.py").args(["--seconds", "0.5", "--json", FLOORS]))?;
+    let asked = |option: &str| arguments.iter().any(|argument| argument.starts_with(option));
+    let versions = format!("A is Ray 2.60, B Heliostat {}", env!("CARGO_PKG_VERSION"));
+    let mut page = bench("bench/page.py");
+    page.args(["--page", "docs/performance.md", "--table", TABLE, "--versions", &versions]);
+    if asked("--script") {
+        page.args(["--section", "options"]);
+    } else {
+        sh::run(bench("bench/floors.py").args(["--seconds", "0.5", "--json", FLOORS]))?;
+        page.args(["--floors", FLOORS]);
+    }
     if table.iter().any(|path| !path.exists()) {
         return Err(String::from("a figure is missing: docs/performance.md stays as it was"));
     }
     // Part of the rows is for whoever asked for them; the page has all of them.
-    if arguments.iter().any(|argument| argument.starts_with("--rows")) {
-        return Ok(());
-    }
-    let versions = format!("A is Ray 2.60, B Heliostat {}", env!("CARGO_PKG_VERSION"));
-    sh::run(
-        bench("bench/page.py")
-            .args(["--page", "docs/performance.md", "--table", TABLE, "--floors", FLOORS])
-            .args(["--versions", &versions]),
-    )
+    if asked("--rows") { Ok(()) } else { sh::run(&mut page) }
+}
+
+fn list(first: &[&str]) -> Vec<String> {
+    first.iter().chain(&IMPORTED).map(|&name| name.to_owned()).collect()
 }
 
 /// Ray in an environment of its own, with what the programs import.
 fn ray() -> Result<Venv, String> {
     let venv = Venv::at(&cache()?.join("bench-ray"))?;
-    venv.need("ray", &[RAY.to_owned(), NUMPY.to_owned()])?;
+    venv.need("ray", &list(&[RAY]))?;
     Ok(venv)
 }
 
 /// Prints where results differ; arguments go to `tests/differential/compare.py`.
 pub(crate) fn differential(arguments: &[String]) -> Outcome {
     let theirs = ray()?;
-    theirs.need("joblib", &[String::from("joblib")])?;
     // Ray's joins and summaries.
     theirs.need("polars", &[String::from("polars"), String::from("datasketches")])?;
     let ours = python::tested()?.program("python");
