@@ -127,6 +127,26 @@ def until(probe: Callable[[], Any], within: float = 30.0) -> Any:
     return value
 
 
+def new_log() -> str:
+    """The path of a file that tasks write into (:func:`say`) and the driver reads (:func:`said`)."""
+    return os.path.join(tempfile.mkdtemp(), "log")
+
+
+def say(path: str, text: str) -> None:
+    """Append to it."""
+    with open(path, "a") as file:
+        file.write(text)
+
+
+def said(path: str) -> str:
+    """What has been written so far."""
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
 def driver(
     source: str,
     *,

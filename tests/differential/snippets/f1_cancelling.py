@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from typing import Any
 
 import ray
-from kit import outcome, snippet, until
-
-
-def _log() -> str:
-    return os.path.join(tempfile.mkdtemp(), "log")
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _say(path: str, text: str) -> None:
-    with open(path, "a") as file:
-        file.write(text)
+from kit import new_log, outcome, said, say, snippet, until
 
 
 def _sleep() -> None:
@@ -36,13 +17,13 @@ def _sleep() -> None:
 
 @ray.remote
 def wait(path: str, seconds: float = 60) -> str:
-    _say(path, "begun ")
+    say(path, "begun ")
     try:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(0.05)
     except KeyboardInterrupt:
-        _say(path, "interrupted ")
+        say(path, "interrupted ")
         raise
     return "ended"
 
@@ -93,19 +74,19 @@ def states() -> Any:
     ref = never.remote()
     ray.cancel(ref, force=True)
     found["queued, by force"] = _can_be_caught(ref)
-    path = _log()
+    path = new_log()
     busy = [wait.remote(path) for _ in range(4)]
-    until(lambda: _read(path).count("begun") == 4)
-    behind = wait.remote(_log())
+    until(lambda: said(path).count("begun") == 4)
+    behind = wait.remote(new_log())
     ray.cancel(behind)
     found["behind others"] = _can_be_caught(behind)
     for one in busy:
         ray.cancel(one)
     found["running"] = [_can_be_caught(one) for one in busy]
-    found["interrupted"] = until(lambda: _read(path).count("interrupted") == 4)
-    path = _log()
+    found["interrupted"] = until(lambda: said(path).count("interrupted") == 4)
+    path = new_log()
     ref = wait.remote(path)
-    until(lambda: _read(path))
+    until(lambda: said(path))
     ray.cancel(ref, force=True)
     found["running, by force"] = _can_be_caught(ref)
     refs = two.remote()
@@ -138,12 +119,12 @@ def states() -> Any:
 def never_tried_again() -> Any:
     @ray.remote(max_retries=5, retry_exceptions=True)
     def again(path: str) -> None:
-        _say(path, "begun ")
+        say(path, "begun ")
         _sleep()
 
     @ray.remote(max_retries=-1)
     def deaf(path: str) -> None:
-        _say(path, "begun ")
+        say(path, "begun ")
         while True:
             try:
                 _sleep()
@@ -152,16 +133,16 @@ def never_tried_again() -> Any:
 
     @ray.remote(max_retries=3)
     def catches(path: str) -> str:
-        _say(path, "begun ")
+        say(path, "begun ")
         try:
             _sleep()
         except KeyboardInterrupt:
-            _say(path, "caught ")
+            say(path, "caught ")
         return "returned"
 
     @ray.remote(max_retries=3, retry_exceptions=True)
     def turns(path: str) -> str:
-        _say(path, "begun ")
+        say(path, "begun ")
         try:
             _sleep()
         except KeyboardInterrupt:
@@ -169,13 +150,13 @@ def never_tried_again() -> Any:
         return "returned"
 
     def tried(task: Any, **options: Any) -> Any:
-        path = _log()
+        path = new_log()
         ref = task.remote(path)
-        until(lambda: _read(path))
+        until(lambda: said(path))
         ray.cancel(ref, **options)
         caught = _can_be_caught(ref)
         time.sleep(1)
-        return caught, _read(path)
+        return caught, said(path)
 
     return {
         "retried": tried(again),
@@ -201,34 +182,34 @@ def children() -> Any:
         return ray.wait([wait.remote(path, 8)])
 
     def tried(task: Any, *args: Any, **options: Any) -> Any:
-        path = _log()
+        path = new_log()
         ref = task.remote(path, *args)
         begun = 1 if task is waits else 2
-        until(lambda: _read(path).count("begun") == begun)
+        until(lambda: said(path).count("begun") == begun)
         ray.cancel(ref, **options)
         caught = _can_be_caught(ref)
-        until(lambda: _read(path).count("interrupted") == begun, 4)
-        return caught, _read(path).count("interrupted")
+        until(lambda: said(path).count("interrupted") == begun, 4)
+        return caught, said(path).count("interrupted")
 
     def goes_on() -> Any:
         """Children of a parent that is cancelled alone come to their end."""
-        path = _log()
+        path = new_log()
 
         @ray.remote
         def ends() -> None:
             time.sleep(3)
-            _say(path, "ended")
+            say(path, "ended")
 
         @ray.remote
         def waits_for_it() -> Any:
-            _say(path, "begun ")
+            say(path, "begun ")
             return ray.get(ends.remote())
 
         ref = waits_for_it.remote()
-        until(lambda: _read(path))
+        until(lambda: said(path))
         time.sleep(1)
         ray.cancel(ref, recursive=False)
-        return _can_be_caught(ref), until(lambda: "ended" in _read(path), 10)
+        return _can_be_caught(ref), until(lambda: "ended" in said(path), 10)
 
     return {
         "recursive": tried(parent, True),
@@ -246,11 +227,11 @@ def streams() -> Any:
     def stream(path: str, n: int = 100, step: float = 0.1) -> Any:
         try:
             for i in range(n):
-                _say(path, "x")
+                say(path, "x")
                 yield i
                 time.sleep(step)
         except KeyboardInterrupt:
-            _say(path, "interrupted")
+            say(path, "interrupted")
             raise
 
     def ends(stream: Any) -> str:
@@ -266,26 +247,26 @@ def streams() -> Any:
         return "never"
 
     found = {}
-    path = _log()
+    path = new_log()
     gen = stream.remote(path)
     ray.get(next(gen))
     ray.cancel(gen)
     found["midway"] = ends(gen)
-    found["midway interrupted"] = bool(until(lambda: "interrupted" in _read(path), 10))
+    found["midway interrupted"] = bool(until(lambda: "interrupted" in said(path), 10))
     found["after it"] = outcome(lambda: next(gen))
-    gen = stream.options(num_cpus=1000).remote(_log())
+    gen = stream.options(num_cpus=1000).remote(new_log())
     ray.cancel(gen)
     found["queued"] = ends(gen)
-    gen = stream.remote(_log(), 2, 0)
+    gen = stream.remote(new_log(), 2, 0)
     values = [ray.get(r) for r in gen]
     found["finished"] = [values, outcome(lambda: ray.cancel(gen))]
-    path = _log()
+    path = new_log()
     gen = stream.options(_generator_backpressure_num_objects=1).remote(path)
     ray.get(next(gen))
     time.sleep(0.5)
     ray.cancel(gen)
     found["held back"] = ends(gen)
-    path = _log()
+    path = new_log()
     gen = stream.remote(path)
     ray.get(next(gen))
     ray.cancel(gen, force=True)
@@ -302,11 +283,11 @@ def whose_it_is_not() -> Any:
 
     @ray.remote
     def maker() -> Any:
-        return [wait.remote(_log())]
+        return [wait.remote(new_log())]
 
-    path = _log()
+    path = new_log()
     ref = wait.remote(path)
-    until(lambda: _read(path))
+    until(lambda: said(path))
     first = [outcome(lambda: ray.get(ends.remote([ref]))), _can_be_caught(ref)]
     (inner,) = ray.get(maker.remote())
     time.sleep(1)

@@ -5,35 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import tempfile
 import time
 from typing import Any
 
 import ray
-from kit import outcome, snippet, until
+from kit import new_log, outcome, said, say, snippet, until
 
 
 @ray.remote
 def count(n: int, start: int = 0) -> Any:
     for i in range(start, start + n):
         yield i
-
-
-def _log() -> str:
-    return os.path.join(tempfile.mkdtemp(), "log")
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _say(path: str, text: str) -> None:
-    with open(path, "a") as file:
-        file.write(text)
 
 
 def _values(stream: Any) -> Any:
@@ -44,26 +26,26 @@ def _values(stream: Any) -> Any:
 def retried_streams() -> Any:
     @ray.remote(max_retries=2, retry_exceptions=[ValueError])
     def fails(path: str, times: int, kind: Any = ValueError) -> Any:
-        _say(path, "x")
+        say(path, "x")
         yield 1
         yield 2
-        if len(_read(path)) <= times:
+        if len(said(path)) <= times:
             raise kind("in the middle")
         yield 3
 
     @ray.remote(max_retries=2)
     def crashes(path: str, times: int) -> Any:
-        _say(path, "x")
+        say(path, "x")
         yield 1
         yield 2
-        if len(_read(path)) <= times:
+        if len(said(path)) <= times:
             time.sleep(0.5)  # for the items to be on their way
             os.kill(os.getpid(), signal.SIGKILL)
         yield 3
 
     def tried(task: Any, *args: Any) -> Any:
-        path = _log()
-        return _values(task.remote(path, *args)), _read(path)
+        path = new_log()
+        return _values(task.remote(path, *args)), said(path)
 
     return {
         "error once": tried(fails, 1),
@@ -82,33 +64,33 @@ def ends_of_streams() -> Any:
     def slow(path: str) -> Any:
         try:
             for i in range(100):
-                _say(path, "x")
+                say(path, "x")
                 yield i
                 time.sleep(0.05)
         finally:
-            _say(path, "end")
+            say(path, "end")
 
     @ray.remote
     def short(path: str) -> Any:
         for i in range(5):
             yield i
             time.sleep(0.05)
-        _say(path, "end")
+        say(path, "end")
 
     found: dict[str, Any] = {}
-    path = _log()
+    path = new_log()
     stream = slow.remote(path)
     ray.get(next(stream))
     found["close"] = outcome(stream.close)
     del stream
-    path = _log()
+    path = new_log()
     short.remote(path)  # nobody keeps it
-    found["dropped at once"] = bool(until(lambda: "end" in _read(path), 10))
-    path = _log()
+    found["dropped at once"] = bool(until(lambda: "end" in said(path), 10))
+    path = new_log()
     stream = short.remote(path)
     ray.get(next(stream))
     del stream
-    found["dropped midway"] = bool(until(lambda: "end" in _read(path), 10))
+    found["dropped midway"] = bool(until(lambda: "end" in said(path), 10))
     stream = count.remote(2)
     until(lambda: ray.wait([stream.completed()], timeout=1)[0])
     found["finished unread"] = stream.is_finished()
@@ -198,7 +180,7 @@ def values_of_streams() -> Any:
 
 @snippet("F1.09", "F3.08")
 def waiting_for_streams() -> Any:
-    gate = _log()
+    gate = new_log()
 
     @ray.remote
     def gated(path: str) -> Any:
@@ -212,7 +194,7 @@ def waiting_for_streams() -> Any:
     ray.get(next(slow))
     blocked = ray.wait([slow], timeout=0.3)
     before = [slow.next_ready(), slow.is_finished()]
-    _say(gate, "x")
+    say(gate, "x")
     ready = ray.wait([slow], timeout=20)
     value = ray.get(next(slow))
     end = ray.wait([slow], timeout=20)
