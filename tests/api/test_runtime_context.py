@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,3 +180,56 @@ def test_no_gpu_ids_without_gpus() -> None:
         return ray.get_gpu_ids(), ray.get_runtime_context().get_accelerator_ids().get("GPU")
 
     assert ray.get(mine.remote()) == ([], [])
+
+
+@ray.remote
+class Named:
+    def __init__(self) -> None:
+        self.at_start = names()
+
+    def see(self) -> Any:
+        return self.at_start, names()
+
+
+def names() -> tuple[str | None, str | None]:
+    context = ray.get_runtime_context()
+    return context.get_task_name(), context.get_task_function_name()
+
+
+@pytest.mark.contract("F4.08")
+def test_names_in_an_actor() -> None:
+    start, method = f"{__name__}.Named.__init__", f"{__name__}.Named.see"
+    actor = Named.remote()
+    assert ray.get(actor.see.remote()) == (("Named.__init__", start), ("Named.see", method))
+    assert ray.get(actor.see.options(name="mine").remote())[1] == ("mine", method)
+    known = Named.options(name="known").remote()
+    assert ray.get(known.see.remote())[0] == ("known:Named.__init__", start)
+
+
+@pytest.mark.contract("F4.08")
+def test_names_in_a_script_have_its_name(run_driver: Any, tmp_path: Path) -> None:
+    script = tmp_path / "my_script.py"
+    script.write_text(
+        """
+import ray
+ray.init("local", num_cpus=2, include_dashboard=False)
+def see():
+    return ray.get_runtime_context().get_task_function_name()
+class Base:
+    def see(self):
+        return see()
+@ray.remote
+class Actor(Base):
+    pass
+@ray.remote
+def inside():
+    return [ray.get(ray.remote(see).remote()), ray.get(Actor.remote().see.remote())]
+print("task=" + ray.get(ray.remote(see).remote()))
+print("actor=" + ray.get(Actor.remote().see.remote()))
+print("inside=" + " ".join(ray.get(inside.remote())))
+"""
+    )
+    done = run_driver(script).check()
+    assert done.value("task") == "my_script.see"
+    assert done.value("actor") == "my_script.Actor.see"
+    assert done.value("inside") == "my_script.see my_script.Actor.see"

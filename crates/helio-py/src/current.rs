@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use helio_proto::control::{ActorSpec, Strategy, StrategyKind};
-use helio_proto::peer::Template;
+use helio_proto::peer::{CallKind, Template};
 use helio_types::{Assigned, PlacementGroupId, TaskId};
 use helio_worker::Lease;
 use parking_lot::RwLock;
@@ -27,6 +27,12 @@ pub(crate) struct Running {
     pub(crate) extra: Arc<Extra>,
     /// `None` for methods.
     pub(crate) lease: Option<Arc<Lease>>,
+}
+
+impl Running {
+    fn is_constructor(&self) -> bool {
+        self.template.kind == CallKind::Constructor as u32
+    }
 }
 
 /// The actor that this process is.
@@ -195,18 +201,36 @@ impl Current {
         self.running.as_ref().map(|running| running.task.hex())
     }
 
-    /// `Class.method`, or what the option `name` says.
+    /// `Class.method`, or what the option `name` says; of a constructor `name:Class.__init__`.
     #[getter]
-    fn task_name(&self) -> Option<&str> {
+    fn task_name(&self) -> Option<String> {
         let running = self.running.as_ref()?;
-        let function = &running.extra.function_name;
-        let of_actor = self.actor.is_some() && !function.is_empty();
-        Some(if of_actor { function } else { &running.template.name })
+        Some(match &self.actor {
+            None => running.template.name.clone(),
+            Some(actor) if running.is_constructor() => {
+                let (name, class) = (&actor.spec.name, &actor.spec.class_name);
+                let separator = if name.is_empty() { "" } else { ":" };
+                format!("{name}{separator}{class}.__init__")
+            }
+            Some(_) if running.extra.function_name.is_empty() => running.template.name.clone(),
+            Some(_) => running.extra.function_name.clone(),
+        })
     }
 
+    /// `module.function`, of an actor `module.Class.method`, whatever the option `name` says.
     #[getter]
-    fn function_name(&self) -> Option<&str> {
-        self.running.as_ref().map(|running| running.extra.function_name.as_str())
+    fn function_name(&self) -> Option<String> {
+        let running = self.running.as_ref()?;
+        Some(match &self.actor {
+            None => running.extra.function_name.clone(),
+            Some(actor) => {
+                let (module, class) = (&actor.extra.module, &actor.spec.class_name);
+                let separator = if module.is_empty() { "" } else { "." };
+                let method =
+                    if running.is_constructor() { "__init__" } else { &running.template.name };
+                format!("{module}{separator}{class}.{method}")
+            }
+        })
     }
 
     #[getter]

@@ -21,7 +21,7 @@ from heliostat.core.actor_handle import (
 )
 from heliostat.core.errors import ActorHandleNotFoundError
 from heliostat.core.options import check_actor_options, check_method_options
-from heliostat.core.remote_function import checked_pickle, inherited_env
+from heliostat.core.remote_function import checked_pickle, inherited_env, module_name
 
 if TYPE_CHECKING:
     from heliostat.core.graph import ClassNode
@@ -52,6 +52,11 @@ class _Definition:
         """The pickled class, made at the first creation."""
         name = f"{self.cls.__module__}.{self.cls.__qualname__}"
         return checked_pickle(self.cls, "actor class", name)
+
+    @functools.cached_property
+    def module(self) -> str:
+        """The name of the class's module, as people know it."""
+        return module_name(self.cls)
 
     @functools.cached_property
     def modules(self) -> list[str]:
@@ -283,6 +288,7 @@ def plan_of(definition: _Definition, options: Mapping[str, Any]) -> tuple[Interf
         "actor_id": actor_id,
         "cls": definition.data,
         "class_name": definition.cls.__name__,
+        "module": definition.module,
         "name": name or "",
         "namespace": namespace or "",
         "detached": lifetime == "detached",

@@ -67,6 +67,7 @@ class ActorPlan(TypedDict, total=False):
     actor_id: ActorID  # new_actor_id()
     cls: Definition
     class_name: str
+    module: str  # the class's; default: not known
     name: str
     namespace: str  # "": the session's
     detached: bool

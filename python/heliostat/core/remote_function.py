@@ -167,6 +167,22 @@ def function_name(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__module__', '?')}.{name}"
 
 
+def module_name(definition: Callable[..., Any]) -> str:
+    """The module of a function or class; for what a script defines, the name of its file."""
+    module: str = getattr(definition, "__module__", None) or "?"
+    if module != "__main__":
+        return module
+    # In a worker ``__main__`` is another file: the code knows where it was written.
+    parts: list[Any] = [definition]
+    if isinstance(definition, type):
+        parts = [part for base in definition.__mro__ for part in vars(base).values()]
+    for part in parts:
+        code = getattr(inspect.unwrap(part) if callable(part) else part, "__code__", None)
+        if getattr(part, "__module__", None) == module and code is not None:
+            return inspect.getmodulename(code.co_filename) or module
+    return module
+
+
 def returns(options: Mapping[str, Any], is_generator: bool, of: str) -> Any:
     """The number of returns; generators stream unless told otherwise."""
     number = options.get("num_returns")
@@ -207,7 +223,7 @@ def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCal
         return {
             "function": pickled.data,
             "name": name or pickled.name,
-            "function_name": function_name(pickled.function),
+            "function_name": f"{module_name(pickled.function)}.{pickled.name}",
             "resources": needed,
             "num_returns": number,
             "max_retries": _default_retries() if max_retries is None else max_retries,

@@ -191,7 +191,7 @@ def task_error(error: BaseException, function_name: str, name: str) -> BaseExcep
 
     current = _heliostat.current()
     actor = _heliostat.current_actor()
-    title = f"{current.actor_class}.{name}" if actor is not None else name
+    title = name if actor is None else current.task_name or f"{current.actor_class}.{name}"
     # An error that comes without a traceback was not raised here: an argument holds it.
     from_argument = error.__traceback__ is None and isinstance(error, RayError)
     make = errors.make_dependency_error if from_argument else errors.make_task_error

@@ -409,6 +409,48 @@ def names_of_tasks() -> Any:
     ]
 
 
+@snippet("F4.08", cluster=None, limit_s=200)
+def names_in_a_script() -> Any:
+    source = """
+        import ray
+        ray.init("local", num_cpus=2, include_dashboard=False)
+        def names():
+            context = ray.get_runtime_context()
+            return context.get_task_name(), context.get_task_function_name()
+        class Base:
+            def base(self):
+                return names()
+        @ray.remote
+        class Actor(Base):
+            def __init__(self):
+                self.at_start = names()
+            def see(self):
+                return self.at_start, names()
+            def fail(self):
+                1 / 0
+        @ray.remote
+        def task():
+            return names()
+        def outer():
+            @ray.remote
+            def inner():
+                return names()
+            return inner
+        actor = Actor.remote()
+        print(">", ray.get([task.remote(), task.options(name="x").remote()]))
+        print(">", ray.get(outer().remote()))
+        print(">", ray.get(actor.see.remote()), ray.get(actor.see.options(name="x").remote())[1])
+        print(">", ray.get(actor.base.remote()))
+        print(">", ray.get(Actor.options(name="known").remote().see.remote()))
+        for name in ("", "x"):
+            try:
+                ray.get(actor.fail.options(name=name).remote())
+            except ZeroDivisionError as error:
+                print(">", "ray::x()" in str(error), "ray::Actor.fail()" in str(error))
+        """
+    return driver(source)
+
+
 @snippet("F1.19", cluster=None, limit_s=200)
 def large_functions() -> Any:
     source = """

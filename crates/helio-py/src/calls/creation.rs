@@ -74,6 +74,7 @@ fn template(plan: &Plan<'_, '_>, spec: &ActorSpec) -> PyResult<Template> {
     let class = class.get();
     let mut extra = Extra {
         function_name: spec.class_name.clone(),
+        module: plan.or("module", String::new())?,
         capture_children: spec.strategy.capture_children,
         runtime_env: spec.runtime_env.clone(),
         ..Extra::default()

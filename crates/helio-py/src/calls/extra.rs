@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 pub(crate) struct Extra {
     /// `module.name` of the function.
     pub(crate) function_name: String,
+    /// Of a constructor: the module of the class.
+    pub(crate) module: String,
     /// The placement group the call runs in, hex; empty: none.
     pub(crate) placement_group: String,
     /// Whether calls that it makes go there too.
@@ -28,6 +30,7 @@ impl Extra {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let text = json!({
             "function": self.function_name,
+            "module": self.module,
             "group": self.placement_group,
             "capture": self.capture_children,
             "env": self.runtime_env,
@@ -54,6 +57,7 @@ impl Extra {
         let flag = |name: &str| fields[name].as_bool().unwrap_or_default();
         Self {
             function_name: text("function"),
+            module: text("module"),
             placement_group: text("group"),
             capture_children: flag("capture"),
             runtime_env: text("env"),
