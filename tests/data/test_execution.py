@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
+from harness import wait_until
 
 MIB = 1 << 20
 STORE = 80 * MIB
@@ -293,3 +294,15 @@ def test_importing_the_package_imports_no_arrow(run_driver: Any) -> None:
         print("heavy=" + ",".join(m for m in ("pyarrow", "numpy", "pandas") if m in sys.modules))
     """
     assert run_driver(code).check().value("heavy") == ""
+
+
+@pytest.mark.contract("F10.29")
+def test_the_cpus_of_more_than_a_hundred_actors_are_counted(rd: Any) -> None:
+    from heliostat.data.execute.limits import _cpus_of_actors
+
+    before = _cpus_of_actors()
+    # They wait for a resource that is nowhere: no process is started.
+    waiting = ray.remote(type("Waits", (), {})).options(num_cpus=1, resources={"nowhere": 1})
+    actors = [waiting.remote() for _ in range(120)]
+    wait_until(lambda: _cpus_of_actors() == before + 120)
+    del actors

@@ -8,6 +8,7 @@ import time
 import heliostat as ray
 from heliostat.data.context import DataContext
 from heliostat.util.state import list_actors
+from heliostat.util.state.common import RAY_MAX_LIMIT_FROM_API_SERVER
 
 BLOCKS_IN_STORE_MIN = 32  # a node's store holds at least that many blocks of the target size
 LOOK_AGAIN_S = 0.5
@@ -51,7 +52,8 @@ class Limits:
 
 
 def _cpus_of_actors() -> float:
-    living = [row for row in list_actors(detail=True) if row.state != "DEAD"]
+    actors = list_actors(detail=True, limit=RAY_MAX_LIMIT_FROM_API_SERVER)
+    living = [row for row in actors if row.state != "DEAD"]
     return sum((row.required_resources or {}).get("CPU", 0.0) for row in living)
 
 
