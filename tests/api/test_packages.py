@@ -113,3 +113,36 @@ def test_a_requirements_file(tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text("# comment\nnumpy>=1\n\npandas\n")
     assert normal("pip", str(path)) == {"packages": ["numpy>=1", "pandas"]}
+
+
+@pytest.mark.contract("F15.02", "F7.04")
+@pytest.mark.parametrize(
+    "line", ["${%s}/heliostat_sample-1.0-py3-none-any.whl", "-r ${%s}/all.txt"]
+)
+def test_packages_that_lie_in_the_working_dir(
+    ray_fresh: Any, wheel: str, tmp_path: Path, line: str
+) -> None:
+    name = "RAY_RUNTIME_ENV_CREATE_WORKING_DIR"
+    ray_fresh(num_cpus=2, _temp_dir=str(tmp_path / "sessions"))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    Path(wheel).rename(folder / Path(wheel).name)
+    (folder / "all.txt").write_text("-r more.txt\n")
+    (folder / "more.txt").write_text(f"${{{name}}}/{Path(wheel).name}\n")
+    env = {
+        "working_dir": str(folder),
+        "env_vars": {name: "0"},  # the worker's own
+        "pip": {"packages": [line % name], "pip_install_options": OFFLINE},
+    }
+
+    @ray.remote(runtime_env=env)
+    def both() -> Any:
+        return look._function()[0], os.environ.get(name)
+
+    assert ray.get(both.remote()) == ("installed", "0")
+    # Another content of the files is another environment.
+    (folder / "more.txt").write_text("")
+    if "all.txt" in line:
+        assert (
+            ray.get(both.options(runtime_env={**env, "env_vars": {"A": "1"}}).remote())[0] is None
+        )

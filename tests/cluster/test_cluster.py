@@ -407,6 +407,29 @@ def test_an_object_lost_with_its_node_is_made_again(make_cluster: Any) -> None:
     assert ray.get(ref, timeout=NOTICED_S + 30)[-1] == 5
 
 
+@pytest.mark.contract("F15.09", "F5.03")
+@pytest.mark.timeout(180)
+def test_what_is_remembered_of_tasks_has_a_limit(
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_max_lineage_bytes", "1000")  # the driver reads it when it connects
+    cluster = make_cluster()
+    doomed = cluster.add_node(num_cpus=1, resources={"maker": 1}, object_store_memory=STORE)
+    cluster.wait_for_nodes()
+
+    @ray.remote(resources={"maker": 1})
+    def make() -> np.ndarray:
+        return np.full(8 * MIB, 5, dtype=np.uint8)
+
+    ref = make.remote()
+    ray.wait([ref], fetch_local=False, timeout=30)
+    cluster.add_node(num_cpus=1, resources={"maker": 1}, object_store_memory=STORE)
+    cluster.wait_for_nodes()
+    cluster.remove_node(doomed)
+    with pytest.raises(ray.exceptions.ObjectLostError):
+        ray.get(ref, timeout=NOTICED_S + 30)
+
+
 @pytest.mark.contract("F3.13", "F3.09", "F5.03")
 @pytest.mark.timeout(180)
 def test_a_chain_lost_with_its_node_is_made_again_from_its_beginning(make_cluster: Any) -> None:

@@ -127,3 +127,64 @@ def test_actors_tasks_are_tried_again(rd: Any, tmp_path: Any, chosen: Any) -> No
         with pytest.raises(ValueError, match="flaky"):
             mapped.materialize()
         assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.contract("F15.11", "F10.27")
+def test_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.data.context import DataContext, ShuffleStrategy
+
+    for name, value in {
+        "DISABLE_PROGRESS_BARS": "1",
+        "DEFAULT_MIN_PARALLELISM": "7",
+        "LOG_INTERNAL_STACK_TRACE_TO_STDOUT": "1",
+        "RAISE_ORIGINAL_MAP_EXCEPTION": "true",
+        "EXECUTION_NO_PROGRESS_TIMEOUT_S": "12.5",
+        "PUSH_BASED_SHUFFLE": "1",
+    }.items():
+        monkeypatch.setenv(f"RAY_DATA_{name}", value)
+    context = DataContext()
+    assert not context.enable_progress_bars
+    assert (context.min_parallelism, context.read_op_min_num_blocks) == (7, 7)
+    assert context.log_internal_stack_trace
+    assert context.raise_original_map_exception
+    assert context.execution_no_progress_timeout_s == 12.5
+    assert context.shuffle_strategy is ShuffleStrategy.SORT_SHUFFLE_PUSH_BASED
+    monkeypatch.setenv("RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S", "soon")
+    with pytest.raises(ValueError, match="RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S='soon'"):
+        DataContext()
+
+
+@pytest.mark.contract("F15.11", "F10.27")
+def test_an_older_name_of_a_setting() -> None:
+    from ray.data.context import DataContext
+
+    context = DataContext()
+    context.min_parallelism = 3
+    assert context.read_op_min_num_blocks == 3
+
+
+@pytest.mark.contract("F15.11", "F10.27")
+def test_an_execution_that_does_not_move(rd: Any, tmp_path: Any) -> None:
+    import time
+
+    from ray.data.exceptions import ExecutionTimeoutError
+
+    ends = tmp_path / "ends"
+
+    def hang(row: Any) -> Any:
+        while row["id"] == 1 and not ends.exists():
+            time.sleep(0.05)
+        return row
+
+    dataset = rd.range(2, override_num_blocks=2).map(hang)
+    dataset.context.execution_no_progress_timeout_s = 1.5
+    try:
+        with pytest.raises(ExecutionTimeoutError, match=r"hang"):
+            dataset.take_all()
+    finally:
+        ends.touch()
+    # The limit is for what does not move: it does not count what the consumer takes its time for.
+    rows = iter(dataset.iter_rows())
+    next(rows)
+    time.sleep(2)
+    assert len(list(rows)) == 1

@@ -5,7 +5,8 @@
 //! holds it, and stays as an object without a copy; when it is needed, it is made again first. What no
 //! call made (`put`), and what others own, is kept: nothing could replace it.
 //!
-//! **LIMIT-1** The calls that are remembered take [`LINEAGE_BYTES_MAX`]; then the oldest are forgotten.
+//! **LIMIT-1** The calls that are remembered take [`LINEAGE_BYTES_MAX`], or as many bytes as
+//! [`Owner::limit_lineage`] says; then the oldest are forgotten.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::hash::{IdMap, slim};
 use crate::object::{Stored, error};
 use crate::task::{Past, TaskSpec};
 
-/// How many bytes the remembered calls may take.
+/// How many bytes the remembered calls may take unless told otherwise.
 pub const LINEAGE_BYTES_MAX: usize = 1 << 30;
 
 /// What a call takes beside the bytes of its arguments.
@@ -48,15 +49,29 @@ impl Lineage {
 }
 
 /// The remembered calls.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lineages {
     pub(crate) all: IdMap<TaskId, Lineage>,
     /// In the order in which they ended; some may be gone.
     order: VecDeque<TaskId>,
     size: usize,
+    size_max: usize,
     /// Calls of which nothing is needed any more, while their arguments are let go of.
     forgotten: Vec<Lineage>,
     is_forgetting: bool,
+}
+
+impl Default for Lineages {
+    fn default() -> Self {
+        Self {
+            all: IdMap::default(),
+            order: VecDeque::new(),
+            size: 0,
+            size_max: LINEAGE_BYTES_MAX,
+            forgotten: Vec::new(),
+            is_forgetting: false,
+        }
+    }
 }
 
 impl Lineages {
@@ -92,6 +107,11 @@ pub(crate) enum Final {
 }
 
 impl Owner {
+    /// How many bytes the calls that are remembered may take from now on.
+    pub fn limit_lineage(&mut self, bytes: usize) {
+        self.lineages.size_max = bytes;
+    }
+
     /// Remembers a finished call with `live_returns` returns in object stores.
     pub(crate) fn remember(
         &mut self,
@@ -111,7 +131,7 @@ impl Owner {
             }
         }
         self.lineages.insert(Lineage { spec, retries_left, live_returns, kept });
-        while self.lineages.size > LINEAGE_BYTES_MAX
+        while self.lineages.size > self.lineages.size_max
             && let Some(oldest) = self.lineages.order.pop_front()
         {
             if let Some(lineage) = self.lineages.remove(oldest, out) {
@@ -266,7 +286,7 @@ impl Owner {
                 Final::UsedUp => "its task has used up its retries (max_retries)",
                 Final::Evicted => {
                     "its task was forgotten, because what is remembered of finished tasks (the lineage) has \
-                     reached its limit"
+                     reached its limit (RAY_max_lineage_bytes)"
                 }
                 Final::Unknown => "nothing is known of the task that made it",
             };

@@ -11,7 +11,7 @@ use helio_proto::node::JobConfig;
 use helio_types::WorkerId;
 use helio_worker::{Options, Runtime};
 use parking_lot::RwLock;
-use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
+use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
@@ -200,8 +200,21 @@ pub(crate) fn connect(
         log_to_driver,
         owns_cluster,
         job,
+        lineage_bytes_max: lineage_bytes_max()?,
     };
     begin(py, options).map(drop)
+}
+
+/// What the environment says of how much the remembered calls may take.
+pub(crate) fn lineage_bytes_max() -> PyResult<Option<usize>> {
+    let named =
+        ["HELIOSTAT_max_lineage_bytes", "RAY_max_lineage_bytes"].into_iter().find_map(|name| {
+            std::env::var(name).ok().filter(|text| !text.is_empty()).map(|text| (name, text))
+        });
+    let Some((name, text)) = named else { return Ok(None) };
+    text.trim().parse().map(Some).map_err(|_| {
+        PyValueError::new_err(format!("{name} is a number of bytes from 0 up, not {text:?}"))
+    })
 }
 
 /// Leave; idempotent.

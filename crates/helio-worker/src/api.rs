@@ -34,6 +34,9 @@ pub struct Options {
     pub owns_cluster: bool,
     /// Drivers: what workers need to run this job's code (the job id is filled in).
     pub job: JobConfig,
+    /// How many bytes the calls that are remembered, to make lost objects again, may take; `None`: the
+    /// default.
+    pub lineage_bytes_max: Option<usize>,
 }
 
 /// A serialized value: `is_error` when reading it raises.

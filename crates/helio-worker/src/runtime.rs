@@ -221,8 +221,12 @@ impl State {
         timer: OwnedFd,
         notify: &Arc<OwnedFd>,
     ) -> Result<Self, Error> {
+        let mut owner = Owner::new(address.clone());
+        if let Some(bytes) = options.lineage_bytes_max {
+            owner.limit_lineage(bytes);
+        }
         Ok(Self {
-            owner: Owner::new(address.clone()),
+            owner,
             actions: Vec::new(),
             conns: IdMap::default(),
             next_conn: FIRST_CONN,

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import site
 import subprocess
@@ -20,9 +21,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from heliostat.core.worker_setup import WORKING_DIR
+
 FOLDERS_MAX = 10
 # What an installer said last; with the line before it no more than the daemon keeps of a worker's output.
 _OUTPUT_LINES = 18
+# A line of a requirements file that names another one.
+_FILE = re.compile(r"(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)")
 _FIELDS = {
     "pip": ("packages", "pip_check", "pip_version", "pip_install_options"),
     "uv": ("packages", "uv_check", "uv_version", "uv_pip_install_options"),
@@ -69,13 +74,19 @@ def _texts(field: str, packages: Any) -> list[str]:
     return list(packages)
 
 
-def enter(tool: str, wanted: Mapping[str, Any]) -> None:
-    """Make the packages importable in this process, installing them if they are not there."""
+def enter(tool: str, wanted: Mapping[str, Any], working_dir: str | None = None) -> None:
+    """Make the packages importable in this process, installing them if they are not there.
+
+    ``working_dir`` is what ``${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}`` stands for in files of names.
+    """
+    # The installer reads the files itself; here they tell one set of packages from another.
+    files = _requirement_files(wanted["packages"], working_dir) if working_dir is not None else {}
     session = Path(os.environ["HELIOSTAT_SESSION_DIR"]).resolve()
     shelf = session.parent / "runtime_resources" / "packages"
     shelf.mkdir(parents=True, exist_ok=True)
     base = [*site.getsitepackages(), sys.version, sys.prefix]
-    key = hashlib.sha256(json.dumps([tool, wanted, base], sort_keys=True).encode()).hexdigest()[:20]
+    parts = json.dumps([tool, wanted, base, *files.items()], sort_keys=True)
+    key = hashlib.sha256(parts.encode()).hexdigest()[:20]
     folder = shelf / key
     lock = open(shelf / f"{key}.lock", "w")  # noqa: SIM115 - held for life
     fcntl.flock(lock, fcntl.LOCK_SH)
@@ -83,7 +94,7 @@ def enter(tool: str, wanted: Mapping[str, Any]) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)  # waits for whoever is making it
         if not (folder / "ready").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            _make(tool, wanted, folder)
+            _make(tool, wanted, folder, working_dir)
             (folder / "ready").touch()
             _make_room(shelf, key)
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -96,32 +107,53 @@ def enter(tool: str, wanted: Mapping[str, Any]) -> None:
     os.environ["PATH"] = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", "")])
 
 
-def _make(tool: str, wanted: Mapping[str, Any], folder: Path) -> None:
+def _requirement_files(names: list[str], working_dir: str) -> dict[str, str]:
+    """The files that lines such as ``-r path`` lead to, and what is in them."""
+    found: dict[str, str] = {}
+    left = [(name, Path(working_dir)) for name in names]
+    while left:
+        line, around = left.pop()
+        if match := _FILE.match(line.strip()):
+            path = around / match[1].replace(f"${{{WORKING_DIR}}}", working_dir)
+            if str(path) not in found and path.is_file():
+                found[str(path)] = path.read_text()
+                left += [(inner, path.parent) for inner in found[str(path)].splitlines()]
+    return found
+
+
+def _make(
+    tool: str, wanted: Mapping[str, Any], folder: Path, working_dir: str | None = None
+) -> None:
     _run(sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", str(folder))
     (places,) = folder.glob("lib/python*/site-packages")
     # What is installed around the daemon counts as installed, be it a virtual environment itself.
     (places / "around.pth").write_text("\n".join(site.getsitepackages()) + "\n")
     python = str(folder / "bin" / "python")
-    names = wanted["packages"]
+    # A file takes options (`-r other.txt`), too, which as arguments would be other words.
+    listed = folder / "requirements.txt"
+    listed.write_text("\n".join([*wanted["packages"], ""]))
+    names = ["-r", str(listed)]
+    env = {**os.environ, WORKING_DIR: working_dir} if working_dir is not None else None
     if tool == "uv":
         uv = shutil.which("uv")
         if uv is None:
             raise FileNotFoundError("runtime_env['uv']: there is no program `uv` on this node")
         options = wanted.get("uv_pip_install_options") or []
-        _run(uv, "pip", "install", "--python", python, *options, *names)
+        _run(uv, "pip", "install", "--python", python, *options, *names, env=env)
         return
     pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
     if version := wanted.get("pip_version"):
         _run(*pip, "install", f"pip{version}")
         pip = [python, "-m", "pip", "--disable-pip-version-check"]
-    _run(*pip, "install", *(wanted.get("pip_install_options") or []), *names)
+    _run(*pip, "install", *(wanted.get("pip_install_options") or []), *names, env=env)
     if wanted.get("pip_check"):
         _run(*pip, "check")
 
 
-def _run(*command: str) -> None:
+def _run(*command: str, env: Mapping[str, str] | None = None) -> None:
     done = subprocess.run(
         command,
+        env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

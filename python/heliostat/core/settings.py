@@ -33,7 +33,12 @@ def flag(name: str, default: bool) -> bool:
 def number(name: str, default: float) -> float:
     """The variable as a number."""
     value = text(name)
-    return default if value is None else float(value)
+    if value is None or not value.strip():
+        return default
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"RAY_{name}={value!r} is no number.") from None
 
 
 def temp_dir(given: str | None = None) -> Path:

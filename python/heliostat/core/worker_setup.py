@@ -14,13 +14,26 @@ from typing import Any
 
 VARIABLE = "HELIOSTAT_WORKER_SETUP"
 
+# Stands for the working_dir, as `${...}`, in what pip or uv are to install.
+WORKING_DIR = "RAY_RUNTIME_ENV_CREATE_WORKING_DIR"
+
 # The fields of an environment that are acted on here. `_logging` is the job's, not the user's.
+# `working_dir` is the daemon's to enter; packages may be named by where it is.
 FIELDS = ("_logging", "pip", "uv", "py_modules", "worker_process_setup_hook")
 
 
 def packed(env: Mapping[str, Any]) -> str:
     """What the worker is to do, as text; empty for nothing."""
     found = {name: env[name] for name in FIELDS if env.get(name)}
+    for tool in ("pip", "uv"):
+        if tool not in found or not env.get("working_dir"):
+            continue
+        # Put in now: the daemon fills in what variables name, and it knows none of that name.
+        given, named = found[tool]["packages"], f"${{{WORKING_DIR}}}"
+        names = [name.replace(named, env["working_dir"]) for name in given]
+        if names != given:
+            found[tool] = {**found[tool], "packages": names}
+            found["working_dir"] = env["working_dir"]
     return json.dumps(found, sort_keys=True, separators=(",", ":")) if found else ""
 
 
@@ -32,7 +45,7 @@ def apply(text: str) -> None:
             from heliostat.core import packages
 
             try:
-                packages.enter(tool, wanted)
+                packages.enter(tool, wanted, setup.get("working_dir"))
             except packages.InstallError as error:
                 # The last lines of a worker that did not start are what its caller reads: let them be
                 # the installer's.

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from heliostat.core import settings
 from heliostat.data.unused_settings import (
     MIB,
     TRANSIENT_S3_ERRORS,
@@ -100,6 +101,10 @@ class ExecutionOptions:
                 )
 
 
+def _min_parallelism() -> int:
+    return int(settings.number("DATA_DEFAULT_MIN_PARALLELISM", 200))
+
+
 @dataclass
 class DataContext(UnusedSettings):
     """Settings that a dataset takes with it when it is made. Sizes in bytes.
@@ -109,6 +114,9 @@ class DataContext(UnusedSettings):
             the object store is small, so that several fit. None: never cut.
         target_min_block_size: Reads are not split into less than this.
         read_op_min_num_blocks: Blocks that a large read is split into at least.
+        min_parallelism: Its older name.
+        execution_no_progress_timeout_s: An execution in which no block has moved and no task has begun
+            or ended for so long raises ``ExecutionTimeoutError``, in seconds; 0 or less: never.
         enable_progress_bars: Show progress of executions that take more than a moment.
         enable_rich_progress_bars: Show it as a table that is drawn again, on a terminal.
         actor_task_retry_on_errors: Errors of a callable class after which its task is begun again, as
@@ -129,8 +137,14 @@ class DataContext(UnusedSettings):
     execution_options: ExecutionOptions = field(default_factory=ExecutionOptions)
     target_max_block_size: int | None = 128 * MIB
     target_min_block_size: int = 1 * MIB
-    read_op_min_num_blocks: int = 200
-    enable_progress_bars: bool = True
+    read_op_min_num_blocks: int = field(default_factory=_min_parallelism)
+    min_parallelism: int = field(default_factory=_min_parallelism)
+    execution_no_progress_timeout_s: float = field(
+        default_factory=lambda: settings.number("DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S", 1800)
+    )
+    enable_progress_bars: bool = field(
+        default_factory=lambda: not settings.flag("DATA_DISABLE_PROGRESS_BARS", False)
+    )
     enable_rich_progress_bars: bool = True
     actor_task_retry_on_errors: bool | list[type[BaseException]] = False
     retried_io_errors: list[str] = field(
@@ -145,6 +159,8 @@ class DataContext(UnusedSettings):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "shuffle_strategy":
             value = ShuffleStrategy(value)
+        elif name == "min_parallelism" and value != _min_parallelism():  # its older name, too
+            self.read_op_min_num_blocks = value
         elif name == "use_push_based_shuffle" and value:  # the older name of a strategy
             self.shuffle_strategy = ShuffleStrategy.SORT_SHUFFLE_PUSH_BASED
         super().__setattr__(name, value)

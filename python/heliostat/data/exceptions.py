@@ -7,13 +7,23 @@ import traceback
 
 from heliostat.exceptions import UserCodeException
 
-__all__ = ["RayDataUserCodeException", "SystemException", "UserCodeException", "user_error"]
+__all__ = [
+    "ExecutionTimeoutError",
+    "RayDataUserCodeException",
+    "SystemException",
+    "UserCodeException",
+    "user_error",
+]
 
 RayDataUserCodeException = UserCodeException
 
 
 class SystemException(Exception):
     """The library itself failed; what follows is a fault of ours."""
+
+
+class ExecutionTimeoutError(Exception):
+    """Nothing has moved in an execution for ``DataContext.execution_no_progress_timeout_s``."""
 
 
 @functools.lru_cache(maxsize=256)

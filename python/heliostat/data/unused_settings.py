@@ -2,7 +2,7 @@
 
 They belong to parts that work differently (one shuffle, one block format, admission by the bytes that
 exist) or that are not there (lakehouse tables, issue detectors). A program may set and read them: they
-have Ray's defaults, travel with a dataset like all others, and change nothing.
+have Ray's defaults, also by Ray's variables, travel with a dataset like all others, and change nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 from typing import Any
+
+from heliostat.core import settings
 
 MIB = 1 << 20
 
@@ -184,7 +186,9 @@ class UnusedSettings:
     shuffle_strategy: ShuffleStrategy = ShuffleStrategy.SHUFFLE_V2
     use_disk_based_hash_shuffle: bool = False
     use_external_hash_shuffle: bool = False
-    use_push_based_shuffle: bool = False
+    use_push_based_shuffle: bool = field(
+        default_factory=lambda: bool(settings.text("DATA_PUSH_BASED_SHUFFLE"))
+    )
 
     # admission and memory
     autoscaling_config: AutoscalingConfig = field(default_factory=AutoscalingConfig)
@@ -214,15 +218,20 @@ class UnusedSettings:
     enable_per_node_metrics: bool = False
     enable_progress_bar_name_truncation: bool = True
     enable_stats_summary_collection: bool = False
-    execution_no_progress_timeout_s: int = 1800
     issue_detectors_config: IssueDetectorsConfiguration = field(
         default_factory=IssueDetectorsConfiguration
     )
-    log_internal_stack_trace: bool = False
-    min_parallelism: int = 200
+    log_internal_stack_trace: bool = field(
+        default_factory=lambda: settings.flag(
+            "DATA_LOG_INTERNAL_STACK_TRACE",
+            settings.flag("DATA_LOG_INTERNAL_STACK_TRACE_TO_STDOUT", False),
+        )
+    )
     per_stage_map_timing: bool = False
     print_on_execution_start: bool = True
-    raise_original_map_exception: bool = False
+    raise_original_map_exception: bool = field(
+        default_factory=lambda: settings.flag("DATA_RAISE_ORIGINAL_MAP_EXCEPTION", False)
+    )
     trace_allocations: bool = False
     use_legacy_dataset_ids: bool = False
     use_ray_tqdm: bool = True

@@ -247,3 +247,28 @@ except ray.exceptions.OutOfMemoryError as error:
         "low": driver(source, env=low),
         "low, not looked at": driver(source, env={**low, "RAY_memory_monitor_refresh_ms": "0"}),
     }
+
+
+@snippet("F15.11", "F10.27", cluster=None, limit_s=200)
+def settings_of_the_data_library() -> Any:
+    source = """
+import ray.data
+context = ray.data.DataContext()
+for name in ("enable_progress_bars", "min_parallelism", "log_internal_stack_trace",
+             "raise_original_map_exception", "execution_no_progress_timeout_s",
+             "shuffle_strategy"):
+    value = getattr(context, name)
+    print(">", name, getattr(value, "value", value))
+"""
+    names = {
+        "DISABLE_PROGRESS_BARS": "1",
+        "DEFAULT_MIN_PARALLELISM": "7",
+        "LOG_INTERNAL_STACK_TRACE_TO_STDOUT": "1",
+        "RAISE_ORIGINAL_MAP_EXCEPTION": "1",
+        "EXECUTION_NO_PROGRESS_TIMEOUT_S": "12.5",
+        "PUSH_BASED_SHUFFLE": "1",
+    }
+    return {
+        "set": driver(source, env={f"RAY_DATA_{name}": value for name, value in names.items()}),
+        "not set": driver(source),
+    }

@@ -209,3 +209,21 @@ fn why_an_object_cannot_be_made_again_is_said() {
         play.linger(&["return 5"]);
     }
 }
+
+/// LIMIT-1: the remembered calls take so many bytes, then the oldest is forgotten.
+#[test]
+fn the_oldest_call_is_forgotten_when_the_remembered_ones_take_too_much() {
+    for (bytes, forgotten) in [(usize::MAX, false), (1500, true), (0, true)] {
+        let mut play = Play::new();
+        play.owner.limit_lineage(bytes);
+        play.submit(call(1, 1, &[]), &["ask for lease 1"]);
+        play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+        play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
+        play.submit(call(2, 1, &[]), &["w2: run t2"]);
+        play.check(from(2, reply(2, vec![stored_on(3)])), &[]);
+        let again: &[&str] = if forgotten { &[] } else { &["w2: run t1 again"] };
+        play.check(lost(1, 3), again);
+        let failed = play.value(object(1, 1)) == "ReconstructionFailed";
+        assert_eq!(failed, forgotten, "{bytes}");
+    }
+}

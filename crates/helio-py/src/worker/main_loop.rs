@@ -50,6 +50,7 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
         host: environment("HELIOSTAT_NODE_HOST")?,
         worker_id,
         is_driver: false,
+        lineage_bytes_max: session::lineage_bytes_max()?,
         ..Options::default()
     };
     let session = session::begin(py, options)?;

@@ -17,6 +17,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.data.context import DataContext
+from heliostat.data.exceptions import ExecutionTimeoutError
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.planner import Planner
@@ -56,6 +57,7 @@ class Executor:
             progress.close(self._operators)
 
     def _loop(self, last: Physical, progress: Progress) -> Iterator[Bundle]:
+        still_since = time.monotonic()
         while True:
             moved = self._poll(0)
             self._move()
@@ -64,12 +66,29 @@ class Executor:
                 bundle = last.outbox.popleft()
                 progress.yielded(bundle)
                 yield bundle
+                still_since = time.monotonic()  # what the consumer takes is its own
                 continue
             if last.done:
                 return
             progress.show(self._operators)
-            if not moved and not started:
-                self._poll(WAIT_S)
+            if moved or started or self._poll(WAIT_S):
+                still_since = time.monotonic()
+            else:
+                self._check_progress(time.monotonic() - still_since)
+
+    def _check_progress(self, still_s: float) -> None:
+        """End an execution in which nothing has moved for too long."""
+        timeout_s = self._context.execution_no_progress_timeout_s
+        if timeout_s <= 0 or still_s < timeout_s:
+            return
+        running = [f"{o.name} ({o.running()} tasks)" for o in self._operators if not o.done]
+        raise ExecutionTimeoutError(
+            f"No block of the dataset has moved and no task has begun or ended for {still_s:.0f} s "
+            f"(the limit is {timeout_s:g} s). Still to do: {', '.join(running)}. If its functions may "
+            "take that long, or the cluster that long to have room, set a larger "
+            "`ds.context.execution_no_progress_timeout_s`, or -1 for no limit; "
+            "RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S is its default."
+        )
 
     def _poll(self, timeout: float) -> bool:
         """Tell operators what is ready; whether anything was."""
