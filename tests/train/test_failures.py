@@ -150,6 +150,29 @@ def test_a_hung_rank_counts_as_a_failure(
     assert result.return_value == "done"
 
 
+@pytest.mark.contract("F15.10", "F9.09")
+def test_a_worker_that_hangs_as_a_whole_counts_as_dead(
+    fit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S", "1.5")
+    monkeypatch.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.3")
+    tries = tmp_path / "tries"
+
+    def loop() -> str:
+        if train.get_context().get_world_rank() == 1:
+            with tries.open("a") as file:
+                file.write(f"{os.getpid()} ")
+            if len(tries.read_text().split()) == 1:
+                os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(3)  # longer than the limit: it is no limit for functions that take their time
+        return "done"
+
+    result = fit(loop, 2, failure_config=FailureConfig(max_failures=1))
+    assert result.return_value == "done"
+    first, _ = tries.read_text().split()
+    wait_until(lambda: not Path(f"/proc/{first}").exists())
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 2 MB."""

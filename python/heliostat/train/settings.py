@@ -43,6 +43,10 @@ class TrainSettings:
     solo_report_s: float = 3.0
     # How long to wait for the resources and the start of a worker group.
     start_timeout_s: float = 60.0
+    # A worker whose process answers nothing for this long counts as dead: it hangs as a whole.
+    health_timeout_s: float = 600.0
+    # How often each worker shows that it lives.
+    health_interval_s: float = 2.0
     # How long surviving workers get to leave the training function after another one failed.
     unwind_s: float = 2.0
     # Keep the processes of workers that left the training function cleanly.
@@ -71,6 +75,8 @@ class TrainSettings:
             collective_warn_s=_seconds("RAY_TRAIN_COLLECTIVE_WARN_INTERVAL_S", 60.0),
             solo_report_s=_seconds("HELIOSTAT_TRAIN_SOLO_REPORT_S", 3.0),
             start_timeout_s=_seconds("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", 60.0),
+            health_timeout_s=_seconds("RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S", 600.0),
+            health_interval_s=_seconds("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", 2.0),
             unwind_s=_seconds("HELIOSTAT_TRAIN_UNWIND_S", 2.0),
             reuse_workers=_flag("HELIOSTAT_TRAIN_REUSE_WORKERS", True),
             legacy_metrics=not _flag("RAY_TRAIN_V2_ENABLED", True),

@@ -88,6 +88,11 @@ class AttemptRunner:
         self._on_tick = on_tick
         self._on_end = on_end
         self._on_note = on_note
+        self._silent: list[tuple[int, float]] = []
+
+    def silent(self, rank: int, seconds: float) -> None:
+        """A worker has shown no life for so long: it counts as dead."""
+        self._silent.append((rank, seconds))
 
     def wait(self, refs: list[Any]) -> AttemptResult:
         """Wait until every rank has ended, or the first failure and what follows from it."""
@@ -113,6 +118,7 @@ class AttemptRunner:
                     self._events.take()
                 except ray.exceptions.RayError as error:
                     result.coordinator_error = error
+            self._take_silent(ranks, result)
             self._on_tick()
             broken = bool(result.failures) or result.coordinator_error is not None
             if (broken or result.unwound) and deadline is None:
@@ -122,6 +128,22 @@ class AttemptRunner:
             if deadline is not None and time.monotonic() > deadline:
                 break
         return result
+
+    def _take_silent(self, ranks: dict[Any, int], result: AttemptResult) -> None:
+        for rank, seconds in self._silent:
+            for ref in [ref for ref, other in ranks.items() if other == rank]:
+                del ranks[ref]
+                result.failed_at = result.failed_at or time.time()
+                worker = self._group.workers[rank]
+                if not (result.failures or result.unwound):
+                    died = WorkerDiedError(
+                        f"its process has answered nothing for {seconds:.0f} s, though it is there "
+                        "(RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S). It is stopped, or holds the "
+                        "interpreter's lock."
+                    )
+                    result.failures.append(RankFailure(rank, died, "", True, worker.info))
+                self._on_end(worker, "died")
+        self._silent.clear()
 
     def _take(self, rank: int, ref: Any, result: AttemptResult) -> None:
         worker = self._group.workers[rank]

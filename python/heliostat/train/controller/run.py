@@ -71,6 +71,7 @@ class TrainRun:
         self._coordinator: Any = None
         self._job: Any = None
         self._values: dict[int, Any] = {}
+        self._runner: AttemptRunner | None = None
         # The last attempt in which there was room for more workers.
         self._growing = -1
 
@@ -147,7 +148,7 @@ class TrainRun:
         self.record.state = "running"
         self._results.attempt_started()
         self._view.attempt_started()
-        runner = AttemptRunner(
+        self._runner = runner = AttemptRunner(
             self._group,
             self._coordinator,
             self._events,
@@ -222,6 +223,8 @@ class TrainRun:
                 self._validated(**event.data)
             elif event.kind in ("missing", "excused"):
                 self._note(event.data["text"])
+            elif event.kind == "silent" and self._runner is not None:
+                self._runner.silent(event.data["rank"], event.data["seconds"])
             elif event.kind == "publish_failed":
                 self._note(f"a checkpoint could not be stored: {event.data['error']}")
         if events:

@@ -28,6 +28,9 @@ from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
 # Events that the driver has not fetched yet; older ones are dropped.
 _MAX_EVENTS = 100_000
 
+# Workers show that they live no more often, whatever the settings say.
+_BEAT_MIN_S = 0.1
+
 # The driver hears of what happens in so short a time at once: woken by every report of a fast loop, it
 # takes the processor from the ranks.
 _GATHER_S = 0.01
@@ -152,11 +155,16 @@ class TrainCoordinator:
         self._emit("left", {"rank": rank})
 
     async def control(self, number: int, rank: int) -> str:
-        """Wait for something that the control thread of ``rank`` shall do."""
+        """Wait for something that the control thread of ``rank`` shall do; "again" after a while."""
         attempt = self._attempt
         if attempt is None or attempt.number != number or attempt.over:
             return "end"
-        return await attempt.commands[rank].get()
+        attempt.beats[rank] = attempt.beats.get(rank, 0) + 1
+        wait_s = max(_BEAT_MIN_S, self._settings.health_interval_s)
+        try:
+            return await asyncio.wait_for(attempt.commands[rank].get(), wait_s)
+        except asyncio.TimeoutError:
+            return "again"
 
     async def stack(self, number: int, rank: int, text: str) -> None:
         """Take the stack that was asked for."""

@@ -24,6 +24,8 @@ class Attempt:
     blocked: dict[int, tuple[str, int]] = field(default_factory=dict)
     # Per rank: what its control thread shall do next.
     commands: dict[int, asyncio.Queue[str]] = field(default_factory=dict)
+    # Per rank: how often its control thread has called; it does so every few seconds while it lives.
+    beats: dict[int, int] = field(default_factory=dict)
     stacks: dict[int, str] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     # Excused ranks that came back: what to add to their own count of reports.

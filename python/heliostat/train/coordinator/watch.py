@@ -38,16 +38,34 @@ class Watch:
         self._settings = settings
         self._emit = emit
         self._complete = complete
+        # Per rank: its beats when last looked at, and for how long they have been no more since.
+        self._quiet: dict[int, tuple[int, float]] = {}
 
     async def run(self) -> None:
         """Look until the attempt is over."""
         while not self._attempt.over:
             await asyncio.sleep(_PERIOD_S)
+            self._look_for_silent_workers()
             for kind, meeting in self._attempt.meetings.items():
                 for round_ in list(meeting.rounds.values()):
                     missing = meeting.missing(round_)
                     if missing:
                         await self._look(kind, round_, missing)
+
+    def _look_for_silent_workers(self) -> None:
+        """Tell the driver of workers that hang as a whole: not even their control thread runs.
+
+        Time counts by looks, not by the clock: a machine that slept or a coordinator that was held up
+        says nothing of the workers.
+        """
+        settings = self._settings
+        for rank, beats in self._attempt.beats.items():
+            before, quiet_s = self._quiet.get(rank, (beats, 0.0))
+            quiet_s = quiet_s + _PERIOD_S if beats == before else 0.0
+            self._quiet[rank] = beats, quiet_s
+            limit_s = settings.health_interval_s + settings.health_timeout_s
+            if limit_s < quiet_s <= limit_s + _PERIOD_S:  # once
+                self._emit("silent", {"rank": rank, "seconds": quiet_s})
 
     async def _look(self, kind: str, round_: Round, missing: list[int]) -> None:
         attempt, settings = self._attempt, self._settings

@@ -29,6 +29,8 @@ class Control:
         self._thread_id = threading.get_ident()
         self._running = False
         self._interrupts = False
+        # Asked here, so that the coordinator knows of this worker before the function can hang.
+        self._command = self._ask()
         threading.Thread(target=self._listen, name="train-control", daemon=True).start()
 
     def guard(self, call: Callable[[], Any]) -> Any:
@@ -52,14 +54,19 @@ class Control:
             self._running = False
             raise AttemptEnded("the attempt is over")
 
+    def _ask(self) -> Any:
+        return self._coordinator.control.remote(self._number, self._rank)
+
     def _listen(self) -> None:
         while True:
             try:
-                command = ray.get(self._coordinator.control.remote(self._number, self._rank))
-                if command != "stack":
+                command = ray.get(self._command)
+                if command not in ("again", "stack"):
                     break
-                text = self._stack()
-                ray.get(self._coordinator.stack.remote(self._number, self._rank, text))
+                if command == "stack":
+                    text = self._stack()
+                    ray.get(self._coordinator.stack.remote(self._number, self._rank, text))
+                self._command = self._ask()
             except Exception:
                 # The coordinator is gone; the driver deals with that.
                 return
