@@ -274,3 +274,18 @@ def test_a_generator_that_dies_goes_on_where_its_reader_is(
     found = [ray.get(ref, timeout=60) for ref in items.remote()]
     assert found == [bytes([number]) * size for number in range(16)]
     assert died.exists()
+
+
+@ray.remote
+def run_without_output(seconds: float) -> str:
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(null, stream)
+    time.sleep(seconds)
+    return "done"
+
+
+def test_a_worker_that_gave_up_its_output_does_not_keep_its_node_busy() -> None:
+    # A node whose daemon is silent for 5 s counts as dead.
+    assert ray.get(run_without_output.remote(6.5), timeout=60) == "done"
+    assert [node["Alive"] for node in ray.nodes()] == [True]

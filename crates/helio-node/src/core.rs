@@ -215,12 +215,18 @@ impl Daemon {
             {
                 on_accepted();
             }
-            let own = self.status_at.min(self.memory.at);
+            let own = self.own_tick();
             let wake = self.node.deadline().map_or(own, |deadline| deadline.min(own));
             tokio::select! {
                 biased;
                 input = self.receiver.recv() => match input {
-                    Some(input) => self.take(input),
+                    Some(input) => {
+                        self.take(input);
+                        // Without this a node that always has inputs would be silent, and count as dead.
+                        if self.own_tick() <= self.clock.now_ms() {
+                            self.tick();
+                        }
+                    }
                     None => break,
                 },
                 () = tokio::time::sleep_until(self.clock.at(wake).into()) => self.tick(),
@@ -229,6 +235,11 @@ impl Daemon {
         let reason = self.ending.clone().unwrap_or_default();
         self.end().await;
         if on_accepted.is_some() { Err(Error::NotReady(reason)) } else { Ok(()) }
+    }
+
+    /// When the daemon itself, not its state machine, has to do something.
+    fn own_tick(&self) -> u64 {
+        self.status_at.min(self.memory.at)
     }
 
     fn tick(&mut self) {

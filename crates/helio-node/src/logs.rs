@@ -162,8 +162,9 @@ impl Drop for Stream {
 
 async fn watch(pipe: Arc<AsyncFd<OwnedFd>>, worker_id: WorkerId, is_stderr: bool, inputs: Inputs) {
     while let Ok(mut guard) = pipe.readable().await {
-        guard.clear_ready();
+        // A closed pipe is ready for ever, and a guard that was cleared does not say so any more.
         let is_closed = guard.ready().is_read_closed();
+        guard.clear_ready();
         drop(guard);
         if inputs.send(Input::Output { worker_id, is_stderr }).await.is_err() || is_closed {
             return;
@@ -274,6 +275,18 @@ mod tests {
             "early\none\n\ntwo\nlast without end\n",
         );
         check(b"", &[], "");
+    }
+
+    #[test]
+    fn the_end_of_a_stream_is_told_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (inputs, mut told) = tokio::sync::mpsc::channel(16);
+            let (_stream, end) = Stream::new(WorkerId([1; 28]), true, &inputs).unwrap();
+            drop((inputs, end));
+            assert!(matches!(told.recv().await, Some(Input::Output { is_stderr: true, .. })));
+            assert!(told.recv().await.is_none(), "the watch of a stream that has ended goes on");
+        });
     }
 
     #[test]
