@@ -80,6 +80,63 @@ def test_kill_fails_running_and_later_calls() -> None:
 
 
 @pytest.mark.contract("F2.07")
+def test_what_is_called_after_a_kill_never_runs(tmp_path: Path) -> None:
+    @ray.remote
+    class Marker:
+        def mark(self, path: str | None = None) -> None:
+            if path is not None:
+                open(path, "w").close()
+
+    for number in range(50):
+        marker = Marker.remote()
+        ray.get(marker.mark.remote())
+        ray.kill(marker)
+        with pytest.raises(ActorDiedError):
+            ray.get(marker.mark.remote(str(tmp_path / str(number))), timeout=20)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.contract("F2.07", "F2.17")
+def test_what_is_called_after_a_kill_of_a_looked_up_actor_never_runs() -> None:
+    for number in range(20):
+        name = f"counter-{number}"
+        Counter.options(name=name, lifetime="detached").remote()
+        counter = ray.get_actor(name)
+        ray.kill(counter)
+        with pytest.raises(ActorDiedError):
+            ray.get(counter.incr.remote(), timeout=20)
+
+
+@pytest.mark.contract("F2.07")
+def test_an_actor_that_waits_for_its_arguments_can_be_killed(tmp_path: Path) -> None:
+    @ray.remote
+    def slow(path: str) -> int:
+        while not os.path.exists(path):
+            time.sleep(0.01)
+        return 1
+
+    @ray.remote
+    class Late:
+        def __init__(self, value: int, path: str) -> None:
+            open(path, "w").close()
+
+        def method(self) -> int:
+            return 1
+
+    gate, mark = tmp_path / "gate", tmp_path / "mark"
+    argument = slow.remote(str(gate))
+    late = Late.remote(argument, str(mark))
+    ray.kill(late)
+    with pytest.raises(ActorDiedError):
+        ray.get(late.method.remote(), timeout=20)
+    gate.touch()
+    assert ray.get(argument, timeout=20) == 1
+    # What would have been the constructor's turn has passed, too.
+    assert ray.get(Late.remote(argument, str(tmp_path / "other")).method.remote(), timeout=20) == 1
+    assert not mark.exists()
+
+
+@pytest.mark.contract("F2.07")
 def test_kill_wants_a_handle() -> None:
     with pytest.raises(ValueError):
         ray.kill(ray.put(1))

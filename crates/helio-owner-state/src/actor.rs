@@ -67,6 +67,9 @@ pub struct Actor {
     handle: Option<ObjectId>,
     /// This process created it, and stands by it until it is dead.
     is_ours: bool,
+    /// It was killed from here for good: what is called from now on does not run, however long the
+    /// news of its end takes.
+    killed: bool,
     /// The control service refused to make it, and why it says so.
     refused: Option<(FailureKind, String)>,
 }
@@ -102,12 +105,12 @@ impl Actor {
         self.refused.as_ref()
     }
 
-    /// Its class, for people.
     /// Whether this process made it.
     pub(crate) fn is_ours(&self) -> bool {
         self.is_ours
     }
 
+    /// Its class, for people.
     pub(crate) fn class_name(&self) -> &str {
         &self.class_name
     }
@@ -119,6 +122,10 @@ impl Actor {
 
     pub(crate) fn name(&self) -> &str {
         if self.class_name.is_empty() { "The actor" } else { &self.class_name }
+    }
+
+    pub(crate) fn is_killed(&self) -> bool {
+        self.killed
     }
 
     pub(crate) fn is_broken(&self) -> bool {
@@ -292,6 +299,35 @@ impl Owner {
         }
     }
 
+    /// `ray.kill`: what is called after it does not run.
+    pub(crate) fn kill_actor(
+        &mut self,
+        id: ActorId,
+        no_restart: bool,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let mut hears = true;
+        if no_restart {
+            let actor = self.actors.entry(id).or_default();
+            actor.killed = true;
+            if actor.creation.take().is_some() {
+                // It was never asked for: its constructor still waited for arguments.
+                let cause = DeathCause::new(DeathKind::Intended, "it was killed by `ray.kill`");
+                self.end(id, cause, now, out);
+                out.push(Action::ActorChanged(id));
+                return;
+            }
+            hears = std::mem::replace(&mut actor.subscribed, true);
+        }
+        let request = KillActor { actor_id: id, no_restart, out_of_scope: false };
+        out.push(Action::Control(Box::new(request.into())));
+        // **LIMIT-1** One that was looked up and never called is forgotten with the news of its end.
+        if !hears {
+            out.push(Action::Subscribe(id));
+        }
+    }
+
     /// The last handle anywhere is gone.
     pub(crate) fn handles_gone(&mut self, id: ActorId, out: &mut Vec<Action>) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
@@ -334,10 +370,6 @@ impl Owner {
     /// Sends what can be sent.
     pub(crate) fn pump_actor(&mut self, id: ActorId, now: u64, out: &mut Vec<Action>) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
-        if !actor.subscribed && actor.creation.is_none() && !actor.queue.is_empty() {
-            actor.subscribed = true;
-            out.push(Action::Subscribe(id));
-        }
         if actor.phase == ActorPhase::Dead {
             let queue: Vec<TaskId> = actor.queue.iter().copied().collect();
             let value = self.dead_error(id, ErrorKind::ActorDied);
@@ -348,10 +380,17 @@ impl Owner {
             }
             return;
         }
+        if !actor.subscribed && actor.creation.is_none() && !actor.queue.is_empty() {
+            actor.subscribed = true;
+            out.push(Action::Subscribe(id));
+        }
         loop {
             let Some(actor) = self.actors.get_mut(&id) else { return };
             let Some(task) = actor.queue.front().copied() else { return };
-            let Some(to) = actor.address.clone().filter(|_| actor.broken.is_none()) else { return };
+            let Some(to) = actor.address.clone() else { return };
+            if actor.broken.is_some() || actor.killed {
+                return;
+            }
             let Some(call) = self.tasks.get_mut(&task) else {
                 actor.queue.pop_front();
                 continue;

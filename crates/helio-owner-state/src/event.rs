@@ -90,6 +90,13 @@ pub enum Event {
         /// All about it.
         creation: Box<Creation>,
     },
+    /// End an actor, for good or with a restart.
+    KillActor {
+        /// Which.
+        actor: ActorId,
+        /// It is not to come back.
+        no_restart: bool,
+    },
     /// The control service answered an [`Action::CreateActor`].
     ActorCreated {
         /// Which.

@@ -143,6 +143,7 @@ impl Owner {
             Event::ActorCreated { actor, response } => {
                 self.actor_created(actor, response, now, out)
             }
+            Event::KillActor { actor, no_restart } => self.kill_actor(actor, no_restart, now, out),
             Event::KnowActor { actor, handle } => self.know_actor(actor, handle),
             Event::ActorUpdate { info } => self.actor_update(&info, now, out),
             Event::Finished { task, caller, outcome } => self.finished(task, &caller, outcome, out),

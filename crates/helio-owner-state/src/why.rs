@@ -340,6 +340,9 @@ impl Owner {
         let Some(known) = self.actors.get(&actor) else {
             return Why::known(format!("{name} waits for news of its actor."));
         };
+        if known.is_killed() && known.phase() == ActorPhase::Alive {
+            return Why::known(format!("{name} waits for news that its actor has been killed."));
+        }
         if known.phase() == ActorPhase::Alive && !known.is_broken() {
             let place = known.place_of(task.spec.id).unwrap_or(0);
             let first = known.first_queued().filter(|first| *first != task.spec.id);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helio_owner_state::{Action, TaskSpec};
-use helio_proto::control::{ControlRequest, KillActor, SubscribeActor};
+use helio_proto::control::{ControlRequest, SubscribeActor};
 use helio_proto::frame;
 use helio_proto::node::{
     CancelLease, ClientToNode, ControlCall, FreeObject, Liveness, RequestLease, ReturnLease,
@@ -173,11 +173,6 @@ impl State {
         let request_id = self.request();
         self.asked.insert(request_id, asked);
         self.tell_node(ControlCall { request_id, request }.into());
-    }
-
-    /// Kills an actor without waiting for the answer.
-    pub(crate) fn kill(&mut self, actor_id: helio_types::ActorId, no_restart: bool) {
-        self.ask(KillActor { actor_id, no_restart, out_of_scope: false }.into(), Asked::Nobody);
     }
 
     /// A message for our own daemon; goes out with the next flush.

@@ -176,7 +176,7 @@ impl Runtime {
     pub fn kill_actor(&self, actor: ActorId, no_restart: bool) -> Result<(), Error> {
         let mut state = self.settled();
         state.check_open()?;
-        state.kill(actor, no_restart);
+        state.apply(Event::KillActor { actor, no_restart });
         self.changed(state);
         Ok(())
     }

@@ -74,6 +74,42 @@ fn a_restart_runs_again_what_has_retries_before_what_was_never_sent() {
 }
 
 #[test]
+fn nothing_is_sent_to_an_actor_that_was_killed_from_here() {
+    let mut play = Play::new();
+    create(&mut play);
+    play.check(news(ActorPhase::Alive, 0, 2), &[]);
+    method(&mut play, 1, 3, &["w2: run t1"]);
+    play.check(Event::KillActor { actor: actor(), no_restart: true }, &["KillActor"]);
+    method(&mut play, 2, 3, &[]);
+    play.check(news(ActorPhase::Alive, 0, 2), &[]);
+    play.check(news(ActorPhase::Dead, 0, 2), &[]);
+    assert_eq!(play.value(object(1, 1)), "ActorDied");
+    assert_eq!(play.value(object(2, 1)), "ActorDied");
+}
+
+#[test]
+fn a_kill_that_may_restart_holds_nothing_back() {
+    let mut play = Play::new();
+    create(&mut play);
+    play.check(news(ActorPhase::Alive, 0, 2), &[]);
+    play.check(Event::KillActor { actor: actor(), no_restart: false }, &["KillActor"]);
+    method(&mut play, 1, 0, &["w2: run t1"]);
+}
+
+#[test]
+fn an_actor_that_waits_for_its_arguments_can_be_killed() {
+    let mut play = Play::new();
+    play.check(Event::Expect { id: object(9, 0) }, &[]);
+    let spec = ActorSpec { actor_id: actor(), ..ActorSpec::default() };
+    let args = CallArgs { deps: vec![object(9, 0)], ..CallArgs::default() };
+    let creation = Creation { spec, args, handle: Some(handle_object(actor())) };
+    play.check(Event::CreateActor { creation: Box::new(creation) }, &[]);
+    method(&mut play, 1, 0, &[]);
+    play.check(Event::KillActor { actor: actor(), no_restart: true }, &[]);
+    assert_eq!(play.value(object(1, 1)), "ActorDied");
+}
+
+#[test]
 fn a_dead_actor_fails_its_calls_and_is_forgotten_with_its_handle() {
     let mut play = Play::new();
     let handle = create(&mut play);
@@ -98,6 +134,22 @@ fn a_borrowed_handle_leaves_nothing_behind() {
     play.check(Event::KnowActor { actor: actor(), handle: Some(handle) }, &[]);
     play.check(from(5, helio_proto::peer::Frame::BorrowAdded { number: 1 }), &[]);
     play.drop_ref(handle, &["w5: RemoveBorrow t0.0 as 1"]);
+    play.is_empty();
+}
+
+/// LIMIT-1
+#[test]
+fn an_actor_that_was_looked_up_and_killed_is_forgotten_with_its_end() {
+    let mut play = Play::new();
+    play.check(Event::KnowActor { actor: actor(), handle: None }, &[]);
+    let kill = Event::KillActor { actor: actor(), no_restart: true };
+    play.check(kill, &["KillActor", "subscribe"]);
+    play.check(news(ActorPhase::Alive, 0, 2), &[]);
+    let target = Target::Actor(actor());
+    play.check(Event::Submit { spec: Arc::new(TaskSpec { target, ..call(1, 3, &[]) }) }, &[]);
+    play.check(news(ActorPhase::Dead, 0, 2), &["UnsubscribeActor"]);
+    assert_eq!(play.value(object(1, 1)), "ActorDied");
+    play.drop_ref(object(1, 1), &[]);
     play.is_empty();
 }
 

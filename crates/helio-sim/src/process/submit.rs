@@ -6,14 +6,14 @@ use helio_owner_state::actor::{Creation, handle_object};
 use helio_owner_state::{
     CallArgs, Event, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec,
 };
-use helio_proto::control::{ActorSpec, ControlResponse, KillActor, Strategy, StrategyKind};
+use helio_proto::control::{ActorSpec, ControlResponse, Strategy, StrategyKind};
 use helio_proto::encode;
 use helio_proto::node::{CreateObject, LeaseClass, SealObject};
 use helio_proto::peer::{STREAMING, Template};
 use helio_types::{ActorId, NodeAddress, ObjectId, ResourceSet, TaskId};
 
+use super::Process;
 use super::user::{Frame, Held, Kind, Step, Wait};
-use super::{Asked, Process};
 use crate::core::Core;
 use crate::program::{InGroup, Job, Plea, Slot, Wish, returns};
 use crate::rng::hash;
@@ -382,10 +382,10 @@ impl Process {
         no_restart: bool,
     ) -> Step {
         if let Some(Held::Actor { id, .. }) = frame.slots.get(&slot) {
-            let actor_id = *id;
+            let actor = *id;
             core.facts.count("kills");
-            core.facts.actors_ended.insert(actor_id);
-            self.ask(core, KillActor { actor_id, no_restart, out_of_scope: false }, Asked::Nobody);
+            core.facts.actors_ended.insert(actor);
+            self.apply(core, Event::KillActor { actor, no_restart });
         }
         Step::Next
     }
