@@ -16,6 +16,7 @@ from harness import IS_HELIOSTAT, wait_until
 from ray.cluster_utils import Cluster
 from ray.exceptions import (
     ActorDiedError,
+    NodeDiedError,
     ObjectReconstructionFailedError,
     OwnerDiedError,
     RayActorError,
@@ -372,6 +373,42 @@ def test_a_node_that_stops_answering_is_dead_for_good(
     wait_until(lambda: not doomed.is_alive(), within=20, what="it ends when it is told")
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), within=20, what="its workers end")
     assert not is_alive(node_id)
+
+
+@pytest.mark.contract("F5.06", "F5.02")
+@pytest.mark.heliostat_only("the daemon is stopped by its pid")
+@pytest.mark.timeout(120)
+def test_what_runs_on_a_node_that_hangs_fails_or_runs_elsewhere(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """The worker lives on and even answers in the end; nobody waits for it."""
+    cluster = make_cluster({"num_cpus": 2, "resources": {"doomed": 2}})
+    (doomed,) = cluster.worker_nodes
+    node_id = node_with("doomed")
+    log, gate = tmp_path / "runs", tmp_path / "gate"
+
+    @ray.remote(resources={"doomed": 1})
+    def work(log: str, gate: str) -> str:
+        node = str(ray.get_runtime_context().get_node_id())
+        with open(log, "a") as out:
+            out.write(node + "\n")
+        while not os.path.exists(gate):
+            time.sleep(0.02)
+        return node
+
+    once = work.options(max_retries=0).remote(str(log), str(gate))
+    twice = work.options(max_retries=1).remote(str(log), str(gate))
+    wait_until(lambda: log.exists() and len(log.read_text().split()) == 2, within=40)
+    cluster.add_node(num_cpus=2, resources={"doomed": 2}, object_store_memory=STORE)
+    cluster.wait_for_nodes()
+    os.kill(doomed.pid, signal.SIGSTOP)
+    with pytest.raises(NodeDiedError, match=node_id):
+        ray.get(once, timeout=20)
+    wait_until(lambda: len(log.read_text().split()) == 3, within=40)
+    gate.touch()
+    assert ray.get(twice, timeout=20) == log.read_text().split()[2] != node_id
+    os.kill(doomed.pid, signal.SIGCONT)
+    wait_until(lambda: not doomed.is_alive(), within=20, what="it ends when it is told")
 
 
 @pytest.mark.contract("F5.02", "F5.05", "F2.18")

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::cluster::ClusterView;
 use helio_proto::control::{NodeInfo, PendingDemand, Strategy};
+use helio_proto::node::NodeDied;
 use helio_scheduler::{NodeView, Placement, place, taken, why};
 use helio_types::{NodeAddress, NodeId, Quantity, ResourceSet};
 
@@ -233,6 +234,9 @@ impl Node {
         for conn in self.clients.remote_of_node(node_id) {
             self.out.push(Action::Close { conn, why: String::new() });
             self.client_closed(conn);
+        }
+        for conn in self.clients.with_runtime() {
+            self.send(conn, NodeDied { node_id });
         }
     }
 

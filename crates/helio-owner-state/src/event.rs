@@ -209,6 +209,11 @@ pub enum Event {
         /// Which.
         node: NodeId,
     },
+    /// A node was declared dead.
+    NodeDied {
+        /// Which.
+        node: NodeId,
+    },
     /// A node that should have an object does not have it.
     LocationLost {
         /// The object.

@@ -83,6 +83,13 @@ struct Lease {
     is_orphaned: bool,
 }
 
+/// Which of the calls of a lease that ends can have begun.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    First,
+    All,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
@@ -684,25 +691,32 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         if let Some(request) = self.leases.by_lease.get(&(node, id)).copied() {
-            self.drop_lease(request, cause, now, out);
+            self.drop_lease(request, Begun::First, cause, now, out);
         }
     }
 
     /// A lease ends because its node is gone.
     fn drop_with_node(&mut self, request: u64, now: u64, out: &mut Vec<Action>) {
         if let Some(node) = self.leases.leases.get(&request).map(|lease| lease.node) {
-            self.drop_lease(request, &node_lost(node), now, out);
+            self.drop_lease(request, Begun::First, &node_lost(node), now, out);
         }
     }
 
-    fn drop_lease(&mut self, request: u64, cause: &DeathCause, now: u64, out: &mut Vec<Action>) {
+    fn drop_lease(
+        &mut self,
+        request: u64,
+        begun: Begun,
+        cause: &DeathCause,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let Some(lease) = self.leases.leases.remove(&request) else { return };
         self.leases.by_lease.remove(&(lease.node, lease.id));
         let class = &mut self.leases.classes[lease.class];
         class.leases.retain(|other| *other != request);
         class.idle.retain(|other| *other != request);
         for (place, task) in lease.sent.into_iter().enumerate() {
-            self.worker_lost(task, place == 0, cause, now, out);
+            self.worker_lost(task, place == 0 || begun == Begun::All, cause, now, out);
         }
         self.pump(lease.class, now, out);
     }
@@ -767,6 +781,19 @@ impl Owner {
         }
     }
 
+    /// A node was declared dead. Its workers may live on, if only its daemon hangs; what they still reply
+    /// does not count.
+    pub(crate) fn node_died(&mut self, node: NodeId, now: u64, out: &mut Vec<Action>) {
+        let on_it = self.leases.leases.iter().filter(|(_, lease)| lease.node == node);
+        let mut over: Vec<u64> = on_it.map(|(request, _)| *request).collect();
+        over.sort_unstable();
+        for request in over {
+            // **OWN-1** A worker that lives on may begin each of the calls that it was sent.
+            self.drop_lease(request, Begun::All, &node_lost(node), now, out);
+        }
+        self.node_lost(node, now, out);
+    }
+
     /// A call takes longer than those before it: what was sent ahead goes where there is room, now or
     /// when a lease is granted. It could even be what the call waits for.
     fn take_back(&mut self, request: u64, now: u64, out: &mut Vec<Action>) {
@@ -803,7 +830,7 @@ impl Owner {
             if let Some(lease) = self.leases.leases.get(&request) {
                 out.push(Action::ReturnLease { node: lease.node, lease: lease.id, discard: true });
             }
-            self.drop_lease(request, &cause, now, out);
+            self.drop_lease(request, Begun::First, &cause, now, out);
         }
         self.tick_actors(now, out);
         self.tick_delayed(now, out);

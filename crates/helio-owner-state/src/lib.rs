@@ -165,6 +165,7 @@ impl Owner {
                 self.lease_lost(node, lease, &cause, now, out)
             }
             Event::NodeLost { node } => self.node_lost(node, now, out),
+            Event::NodeDied { node } => self.node_died(node, now, out),
             Event::LocationLost { id, node } => self.location_missed(id, node, now, out),
             Event::Tick => self.tick(now, out),
         }

@@ -231,6 +231,9 @@ messages! {
     pub struct Expected { 1 request_id: u64, 2 worker: WorkerAddress }
     /// Others wait for room in the store: let go of what is pinned only to be at hand.
     pub struct RoomWanted {}
+    /// The control service has declared another node dead. Connections to its daemon or its processes may
+    /// live on, if it only hangs; nothing is waited for there any more.
+    pub struct NodeDied { 1 node_id: NodeId }
 
     pub enum NodeToClient {
         1 Registered(Registered),
@@ -254,6 +257,7 @@ messages! {
         19 Notice(Notice),
         20 WhyReply(WhyReply),
         21 RoomWanted(RoomWanted),
+        22 NodeDied(NodeDied),
         30 Asked(Asked),
         31 Inspected(Inspected),
         40 Expected(Expected),

@@ -92,6 +92,7 @@ fn the_first_seeds_reach_everything() {
         "items",
         "kills",
         "method calls",
+        "nodes declared dead",
         "puts",
         "questions why",
         "revocations",

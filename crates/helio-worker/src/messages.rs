@@ -96,12 +96,21 @@ impl State {
                     self.news = true;
                 }
             }
+            NodeToClient::NodeDied(m) => self.node_died(m.node_id),
             NodeToClient::RoomWanted(_) => {
                 // What a value or a waiting call refers to stays; the rest is fetched again when needed.
                 self.pins.retain(|_, pin| Arc::strong_count(pin) > 1);
                 self.return_pins();
             }
             other => self.lease_news(node, other),
+        }
+    }
+
+    /// A node is dead; the connection to its daemon may live on, if that only hangs.
+    fn node_died(&mut self, node: NodeId) {
+        self.apply(Event::NodeDied { node });
+        if let Some(number) = self.nodes.get(&node).copied() {
+            self.conn_ended(number, "its node has died");
         }
     }
 

@@ -180,6 +180,10 @@ def node_hangs() -> Any:
             .remote()
         )
         ray.wait([big], fetch_local=False, timeout=60)
+        folder = Path(tempfile.mkdtemp())
+        log, gate = folder / "runs", folder / "gate"
+        there = work.options(resources={"doomed": 1}, max_retries=0).remote(str(log), str(gate))
+        until(lambda: log.exists() and log.read_text(), 60)
         os.kill(daemon(node), signal.SIGSTOP)
         begun = time.monotonic()
         found: dict[str, Any] = {"at once": entry(node_id)["Alive"]}
@@ -187,6 +191,7 @@ def node_hangs() -> Any:
         found["#noticed after"] = time.monotonic() - begun
         found["actor"] = outcome(lambda: get(actor.up.remote()), "node")
         found["error"] = _fields(actor)
+        found["its task"] = outcome(lambda: get(there), "node")
         found["its object"] = outcome(lambda: len(get(big)))
         found["others work"] = get(ray.remote(lambda: 1).remote())
         found["resources"] = until(lambda: "doomed" not in ray.cluster_resources())

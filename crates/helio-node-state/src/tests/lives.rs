@@ -186,6 +186,31 @@ fn another_node_answers_for_its_processes() {
     );
 }
 
+/// OWN-1: a connection to a node that only hangs does not break by itself.
+#[test]
+fn the_clients_of_a_node_are_told_once_when_another_dies() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    let lease = world.granted(driver).unwrap();
+    let worker = world.conn_of(&lease);
+    let died = |message: &NodeToClient| match message {
+        NodeToClient::NodeDied(died) => Some(died.node_id),
+        _ => None,
+    };
+    world.view(&[(2, true, 1.0), (3, true, 1.0)]);
+    assert_eq!(world.take(driver, died), None);
+    for _ in 0..2 {
+        world.now += 1;
+        world.view(&[(3, false, 0.0)]);
+    }
+    for client in [driver, worker] {
+        assert_eq!(world.take(client, died), Some(node_id(3)));
+        assert_eq!(world.take(client, died), None, "once");
+    }
+}
+
 #[test]
 fn what_a_worker_said_last_is_heard_before_its_death_counts() {
     let mut world = World::new(&[("CPU", 1.0)]);

@@ -117,6 +117,33 @@ fn a_worker_behind_a_lost_daemon_gives_back_what_it_has_not_begun() {
     assert_eq!(play.value(object(3, 1)), "NodeDied", "it had begun, and has no retries");
 }
 
+/// OWN-1: the daemon hangs, and its worker lives on.
+#[test]
+fn calls_on_a_node_that_was_declared_dead_end_at_once() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![inline("one")])), &[]);
+    play.submit(call(2, 0, &[]), &["w2: run t2"]);
+    play.submit(call(3, 0, &[]), &["w2: run t3"]);
+    play.submit(call(4, 1, &[]), &["w2: run t4"]);
+    play.check(Event::NodeDied { node: node(1).node_id }, &["ask for lease 2"]);
+    assert_eq!(play.value(object(2, 1)), "NodeDied");
+    assert!(play.reason(object(2, 1)).contains(&node(1).node_id.to_string()));
+    assert_eq!(play.value(object(3, 1)), "NodeDied", "it may begin though the node is dead");
+    // The connection to the daemon is closed for that.
+    play.check(Event::NodeLost { node: node(1).node_id }, &[]);
+    play.granted(2, 6, 3, &["w3: begin lease", "w3: run t4 again"]);
+    for number in 2..=4 {
+        let late = reply(number, vec![inline("late")]);
+        play.check(from(2, late), &[&format!("w2: ReturnsHeld t{number}")]);
+    }
+    assert_eq!(play.value(object(2, 1)), "NodeDied");
+    assert!(!play.owner.object(&object(4, 1)).unwrap().is_ready());
+    play.check(from(3, reply(4, vec![inline("four")])), &[]);
+    assert_eq!(play.value(object(4, 1)), "four", "OWN-1");
+}
+
 /// OWN-1: a worker that was given up raises after all: that is not how the second attempt ended, and the
 /// second worker has not become free (simulated seed 303180).
 #[test]

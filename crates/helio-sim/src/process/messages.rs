@@ -48,6 +48,13 @@ impl Process {
             NodeToClient::ActorUpdate(info) => {
                 self.apply(core, Event::ActorUpdate { info: Box::new(info) })
             }
+            NodeToClient::NodeDied(m) => {
+                core.facts.count("nodes declared dead");
+                self.apply(core, Event::NodeDied { node: m.node_id });
+                if let Some(link) = self.nodes.get(&m.node_id).copied() {
+                    self.link_over(core, link);
+                }
+            }
             NodeToClient::RoomWanted(_) => {
                 core.facts.count("pins asked for");
                 self.pins.retain(|_, pin| Rc::strong_count(pin) > 1);

@@ -392,7 +392,7 @@ impl Process {
         }
     }
 
-    fn link_over(&mut self, core: &mut Core, link: u64) {
+    pub(super) fn link_over(&mut self, core: &mut Core, link: u64) {
         core.close(link, self.me());
         let Some(conn) = self.conns.remove(&link) else { return };
         match conn.peer {
