@@ -66,6 +66,16 @@ def test_one_can_read_on_while_views_keep_the_whole_store(ray_fresh: Any) -> Non
     assert [int(view[-1]) for view in views] == list(range(6))
 
 
+@pytest.mark.contract("F3.04", "F3.05", "F3.06")
+def test_one_get_reads_more_than_the_store_holds_while_it_is_made(
+    ray_fresh: Any, tmp_path: Path
+) -> None:
+    ray_fresh(num_cpus=2, object_store_memory=80 * MIB, object_spilling_directory=str(tmp_path))
+    large = ray.remote(lambda i: np.full(10_000_000, i, np.uint8))
+    values = ray.get([large.remote(i) for i in range(40)], timeout=120)
+    assert [(int(value[0]), int(value[-1])) for value in values] == [(i, i) for i in range(40)]
+
+
 @pytest.mark.contract("F3.05")
 @pytest.mark.heliostat_only("Ray goes on with files outside of its limit")
 def test_who_writes_while_views_keep_the_whole_store_is_told_who_keeps_it(ray_fresh: Any) -> None:

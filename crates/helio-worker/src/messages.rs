@@ -98,9 +98,9 @@ impl State {
             }
             NodeToClient::NodeDied(m) => self.node_died(m.node_id),
             NodeToClient::RoomWanted(_) => {
-                // What a value or a waiting call refers to stays; the rest is fetched again when needed.
-                self.pins.retain(|_, pin| Arc::strong_count(pin) > 1);
-                self.return_pins();
+                self.room_wanted += 1;
+                self.news = true;
+                self.return_spare_pins();
             }
             other => self.lease_news(node, other),
         }

@@ -242,6 +242,7 @@ impl State {
             arena,
             pins: IdMap::default(),
             unpinned: Arc::default(),
+            room_wanted: 0,
             fetches: std::collections::HashMap::new(),
             fetching: std::collections::HashMap::new(),
             recovering: std::collections::HashSet::new(),

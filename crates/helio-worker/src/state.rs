@@ -93,6 +93,8 @@ pub(crate) struct State {
     /// Pins by object: one view of the store serves all reads.
     pub(crate) pins: IdMap<ObjectId, Arc<Pin>>,
     pub(crate) unpinned: Arc<Mutex<Vec<ObjectId>>>,
+    /// How often the daemon has asked for pins.
+    pub(crate) room_wanted: u64,
     pub(crate) fetches: HashMap<u64, ObjectId>,
     pub(crate) fetching: HashMap<ObjectId, u64>,
     /// Arguments of waiting calls whose copies were lost and that their owners make again; one handle of
@@ -262,6 +264,12 @@ impl State {
             }
             self.perform();
         }
+        self.return_pins();
+    }
+
+    /// What a value or a waiting call refers to stays; the rest is fetched again when needed.
+    pub(crate) fn return_spare_pins(&mut self) {
+        self.pins.retain(|_, pin| Arc::strong_count(pin) > 1);
         self.return_pins();
     }
 

@@ -105,6 +105,11 @@ impl State {
         NodeAddress { node_id: me.node_id, host: me.host.clone(), port: self.registered.port }
     }
 
+    /// Whether the object is still to be made.
+    fn is_to_come(&self, id: ObjectId) -> bool {
+        self.owner.object(&id).is_some_and(|object| !object.is_ready())
+    }
+
     /// What reading an object gives, as far as it is known and here. Starts what is missing.
     pub(crate) fn read(&mut self, id: ObjectId) -> Option<Payload> {
         let locations = match self.owner.object(&id).map(|object| &object.value) {
@@ -242,7 +247,22 @@ impl Runtime {
         let mut missing: VecDeque<usize> = (0..ids.len()).collect();
         let mut looks = Looks::default();
         let mut watched = false;
+        // Values that were here and were let go of, because others need the room to be made.
+        let mut let_go = Vec::new();
+        let mut room_wanted = None;
         let raised = self.wait_until(deadline, interrupt, |state| {
+            let asked = room_wanted.replace(state.room_wanted);
+            if asked.is_some_and(|asked| asked != state.room_wanted)
+                && missing.iter().any(|place| state.is_to_come(ids[*place]))
+            {
+                for (place, value) in values.iter_mut().enumerate() {
+                    if value.take_if(|payload| matches!(payload.bytes, Bytes::Pinned(_))).is_some()
+                    {
+                        let_go.push(place);
+                    }
+                }
+                state.return_spare_pins();
+            }
             let mut raised = None;
             let mut is_missing = |place: usize| match state.read(ids[place]) {
                 _ if raised.is_some() => true,
@@ -263,6 +283,11 @@ impl Runtime {
             // So that fetches run side by side and an error shows although others are not ready.
             if missing.len() > 1 && looks.are_due() {
                 looks.look(|| missing.retain(|place| is_missing(*place)));
+            }
+            // Nothing is to be made any more: what readers need beyond the memory is laid on disk.
+            if missing.is_empty() {
+                missing.extend(let_go.drain(..));
+                missing.retain(|place| is_missing(*place));
             }
             if raised.is_some() {
                 return Some(raised);
