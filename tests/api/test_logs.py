@@ -17,7 +17,8 @@ def settle():
     time.sleep(float(os.environ["SETTLE"]))
 """
 
-SETTLE = {"SETTLE": "1.0"}
+# Unbuffered, `print` writes its text and the end of the line apart, and what workers print may come between.
+SETTLE = {"SETTLE": "1.0", "PYTHONUNBUFFERED": ""}
 
 
 def lines(done: Finished) -> list[str]:
