@@ -150,8 +150,8 @@ impl Control {
         actor.home = node_id;
         let host = self.nodes.get(&node_id).map_or("", |node| node.info.address.host.as_str());
         actor.why = format!("it is being made on node {host}");
-        // Who was told that it waits hears that it does no more.
-        let was_told = std::mem::take(&mut actor.told);
+        // Whoever was told that it waits, or that it is being restarted, hears where it is made.
+        let was_told = std::mem::take(&mut actor.told) || actor.incarnation > 0;
         let mut takes = actor.spec.placement_resources.clone();
         for (name, quantity) in actor.spec.resources.iter() {
             takes.set(name, takes.get(name).max(quantity));
