@@ -62,7 +62,12 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     }
     let resources =
         args.offer.resources.as_deref().map(values::resources).transpose()?.unwrap_or_default();
-    let labels = args.offer.labels.as_deref().map(values::labels).transpose()?.unwrap_or_default();
+    let mut labels =
+        args.offer.labels.as_deref().map(values::labels).transpose()?.unwrap_or_default();
+    if let Some(text) = settings::text("OVERRIDE_LABELS") {
+        let wrong = |error| format!("OVERRIDE_LABELS of the environment: {error}");
+        labels.extend(values::labels(&text).map_err(wrong)?);
+    }
     // Only a new cluster has a new token; one that is there says what it thinks of none.
     let token = match &args.address {
         None => helio_env::token::load_or_create(),

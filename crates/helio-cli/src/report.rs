@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use helio_proto::control::{NodeInfo, Nodes, PendingDemand};
+use helio_proto::control::{GpuUse, NodeInfo, Nodes, PendingDemand};
 use helio_types::ResourceSet;
 
 const RULE: &str = "---------------------------------------------------------------";
@@ -35,6 +35,7 @@ pub(crate) fn report(when: &str, nodes: &Nodes, verbose: bool) -> String {
             let name = if node.name.is_empty() { &node.address.host } else { &node.name };
             let _ = write!(text, "\nNode: {id} ({name})\n Usage:\n");
             usage(&mut text, "  ", &node.total, &node.available, node.object_store_used);
+            gpus(&mut text, &node.gpus);
         }
     }
     text
@@ -84,6 +85,22 @@ fn usage(
             }
             _ => writeln!(text, "{indent}{used:?}/{has:?} {name}"),
         };
+    }
+}
+
+/// What the driver says of a node's GPUs, whoever uses them.
+fn gpus(text: &mut String, gpus: &[GpuUse]) {
+    if !gpus.is_empty() {
+        text.push_str(" GPUs:\n");
+    }
+    for gpu in gpus {
+        let busy = if gpu.has_utilization {
+            format!("{}% busy, ", gpu.utilization)
+        } else {
+            String::new()
+        };
+        let (used, has) = (bytes(gpu.memory_used as f64), bytes(gpu.memory_total as f64));
+        let _ = writeln!(text, "  {} {}: {busy}{used}/{has} memory", gpu.index, gpu.name);
     }
 }
 
@@ -206,6 +223,30 @@ Node: {} (10.0.0.1)
 ",
             id("01")
         )));
+    }
+
+    #[test]
+    fn gpus_stand_with_their_node() {
+        let mut one = node(1, &[("GPU", 1.0)], &[("GPU", 0.5)]);
+        let gpu = GpuUse {
+            index: 0,
+            name: "NVIDIA H200".into(),
+            has_utilization: true,
+            utilization: 37,
+            memory_used: 3 << 30,
+            memory_total: 141 << 30,
+        };
+        one.gpus = vec![gpu.clone(), GpuUse { index: 1, has_utilization: false, ..gpu }];
+        let nodes = Nodes { nodes: vec![one], pending: Vec::new() };
+        let text = report("NOW", &nodes, true);
+        let expect = " Usage:
+  0.5/1.0 GPU
+ GPUs:
+  0 NVIDIA H200: 37% busy, 3.00GiB/141.00GiB memory
+  1 NVIDIA H200: 3.00GiB/141.00GiB memory
+";
+        assert!(text.ends_with(expect), "{text}");
+        assert!(!report("NOW", &nodes, false).contains("H200"), "the layout is Ray's");
     }
 
     #[test]

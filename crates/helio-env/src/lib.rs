@@ -5,6 +5,7 @@ pub mod descriptor;
 pub mod inherited;
 pub mod machine;
 pub mod memory;
+pub mod nvml;
 pub mod process;
 pub mod random;
 pub mod token;

@@ -1,6 +1,7 @@
 //! What the machine has, by cheap means: a few files are read, nothing is started.
 
 use std::fs;
+use std::path::Path;
 
 /// How many CPUs this process may use (affinity and control groups count).
 #[must_use]
@@ -33,12 +34,7 @@ pub fn hostname() -> String {
 /// a second.
 #[must_use]
 pub fn gpus() -> Vec<u32> {
-    let present = match fs::read_dir("/proc/driver/nvidia/gpus") {
-        Ok(dir) => dir.count(),
-        Err(_) => {
-            (0..64).take_while(|index| fs::metadata(format!("/dev/nvidia{index}")).is_ok()).count()
-        }
-    };
+    let present = present(Path::new("/"));
     match std::env::var("CUDA_VISIBLE_DEVICES") {
         // CUDA ignores everything from the first wrong entry on; entries that name a device by its
         // unique id are counted by their position.
@@ -54,8 +50,46 @@ pub fn gpus() -> Vec<u32> {
     }
 }
 
+/// How many GPUs the driver shows below this root. A container has device files for its own GPUs only,
+/// with gaps in their numbers, while the driver's folder may list all of the machine's; without a container
+/// the folder is right before the first program has made the device files.
+fn present(root: &Path) -> usize {
+    let entries = |folder: &str| fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
+    let is_gpu = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("nvidia"));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    match entries("dev").filter(is_gpu).count() {
+        0 => entries("proc/driver/nvidia/gpus").count(),
+        devices => devices,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    #[test]
+    fn a_containers_gpus_are_those_that_it_has_device_files_for() {
+        let root = std::env::temp_dir().join(format!("heliostat-gpus-{}", std::process::id()));
+        let make = |path: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        };
+        assert_eq!(super::present(&root), 0);
+        for number in 0..8 {
+            make(&format!("proc/driver/nvidia/gpus/0000:{number}b:00.0"));
+        }
+        assert_eq!(super::present(&root), 8, "no program has used a GPU yet");
+        for name in ["nvidia3", "nvidia5", "nvidiactl", "nvidia-uvm", "null"] {
+            make(&format!("dev/{name}"));
+        }
+        assert_eq!(super::present(&root), 2);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
     #[test]
     fn a_machine_has_a_name_and_memory_and_a_cpu() {
         assert!(super::cpus() > 0 && super::memory() > 1 << 20 && !super::hostname().is_empty());

@@ -300,6 +300,7 @@ impl Node {
             object_store_used: self.objects.used(),
             workers: self.pool.workers.len() as u32,
             metrics_port: self.setup.metrics_port,
+            gpus: self.gpus.clone(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use helio_proto::cluster::{ControlToNode, NodeToControl, NodeToNode};
+use helio_proto::control::GpuUse;
 use helio_proto::hello::Role;
 use helio_proto::inspect::Answer;
 use helio_proto::node::{ClientToNode, LogLine, NodeToClient};
@@ -153,6 +154,8 @@ pub enum Event {
     },
     /// What the machine's memory is used for, while workers run something.
     MemoryRead(MemoryUse),
+    /// How busy the machine's GPUs are, in place of what was known of them.
+    GpusRead(Vec<GpuUse>),
     /// Time has passed; see [`crate::Node::deadline`].
     Tick,
 }

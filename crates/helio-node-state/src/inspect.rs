@@ -17,7 +17,7 @@ use crate::clients::Kind;
 use crate::limits::{INSPECTION_MS_MAX, INSPECTIONS_MAX};
 use crate::pool::Use;
 use crate::timers::Timer;
-use crate::{Action, Conn, Node};
+use crate::{Action, Conn, Node, gpus};
 
 /// Who wants to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -284,7 +284,7 @@ impl Node {
         });
         let drivers =
             self.clients.all.values().filter(|client| client.kind == Kind::Driver).count();
-        vec![
+        let mut measured = vec![
             gauge(
                 "object_store_memory",
                 "Bytes of the object store in use",
@@ -320,6 +320,8 @@ impl Node {
                     one(self.memory.killed as f64),
                 )
             },
-        ]
+        ];
+        measured.extend(gpus::measurements(&self.gpus));
+        measured
     }
 }

@@ -27,6 +27,7 @@ mod cluster;
 mod control;
 mod deaths;
 mod full;
+mod gpus;
 mod holders;
 mod inspect;
 mod jobs;
@@ -47,7 +48,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use helio_proto::cluster::NodeToControl;
-use helio_proto::control::Label;
+use helio_proto::control::{GpuUse, Label};
 use helio_proto::node::NodeToClient;
 use helio_types::{LeaseId, NodeAddress, ResourceSet, WorkerId};
 
@@ -130,6 +131,8 @@ pub struct Node {
     control: control::Control,
     inspections: inspect::Inspections,
     memory: memory::Memory,
+    /// The last reading of the machine's GPUs.
+    gpus: Vec<GpuUse>,
 }
 
 impl Node {
@@ -163,6 +166,7 @@ impl Node {
             control: control::Control::default(),
             inspections: inspect::Inspections::default(),
             memory: memory::Memory::default(),
+            gpus: Vec::new(),
             setup,
         };
         if node.setup.has_owner {
@@ -199,6 +203,7 @@ impl Node {
             Event::Loaded { is_ready } => self.loaded.is_ready = is_ready,
             Event::Scrape { number } => self.shell_scrapes(number),
             Event::MemoryRead(memory) => self.memory_read(&memory),
+            Event::GpusRead(gpus) => self.gpus = gpus,
             Event::Tick => {}
         }
         while let Some(timer) = self.timers.due(self.now) {

@@ -62,6 +62,10 @@ impl Node {
     pub(crate) fn expect(&mut self, conn: Conn, expect: Expect) {
         let Some(job_id) = self.clients.get(conn).map(|client| client.job_id) else { return };
         if job_id == JobId::NIL || self.jobs.is_finished(job_id) {
+            if expect.request_id != 0 {
+                let answer = Expected { request_id: expect.request_id, ..Expected::default() };
+                self.send(conn, answer);
+            }
             return;
         }
         let key = (job_id, expect.runtime_env);

@@ -12,6 +12,7 @@ use helio_node_state::{Action, Conn, DiskError, Event, Exit, Node, Setup, Spawn}
 use helio_proto::cluster::{
     ControlToNode, NodeLeaving, NodeStatus, NodeToControl, NodeToNode, RegisterNode,
 };
+use helio_proto::control::GpuUse;
 use helio_proto::hello::{Hello, Role};
 use helio_proto::inspect;
 use helio_proto::node::{ClientToNode, LogLine, LogsFlushed, NodeToClient};
@@ -118,6 +119,8 @@ pub(crate) enum Input {
         is_stderr: bool,
     },
     ChildEnded,
+    /// How busy the machine's GPUs are.
+    GpusRead(Vec<GpuUse>),
     /// Somebody reads the node's measurements.
     Scrape {
         reply: oneshot::Sender<Vec<inspect::Answer>>,
@@ -313,6 +316,7 @@ impl Daemon {
                     }
                 }
             }
+            Input::GpusRead(gpus) => self.apply(Event::GpusRead(gpus)),
             Input::Scrape { reply } => {
                 self.scrape_count += 1;
                 self.scrapes.insert(self.scrape_count, reply);

@@ -15,6 +15,7 @@
 
 mod control;
 mod core;
+mod gpus;
 mod listen;
 mod logs;
 mod memory;

@@ -25,7 +25,7 @@ use crate::memory::Monitor;
 use crate::options::{Options, Ready};
 use crate::spill::Disk;
 use crate::zygote::{Kind, Zygote, ZygoteOptions};
-use crate::{Error, control, listen, metrics};
+use crate::{Error, control, gpus, listen, metrics};
 
 /// The part of the memory that the object store takes when nothing is said, the least and the most of it.
 const STORE_PART: f64 = 0.3;
@@ -78,6 +78,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     };
     metrics::serve(metrics, endpoint, inputs.clone());
     listen::signals(inputs.clone())?;
+    gpus::watch(inputs.clone());
     let hello = Hello {
         token: options.token.clone(),
         role: Role::Node as u32,

@@ -1,7 +1,10 @@
 //! Questions to processes, and the memory monitor's kills.
 
+use std::collections::BTreeMap;
+
 use helio_proto::cluster::NodeToNode;
-use helio_proto::inspect::{Answer, Answered, Asked, Inspect, Inspected, Question, Topic};
+use helio_proto::control::GpuUse;
+use helio_proto::inspect::{Answer, Answered, Asked, Inspect, Inspected, Metric, Question, Topic};
 use helio_proto::node::{LeaseLost, NodeToClient};
 use helio_types::DeathKind;
 
@@ -99,6 +102,44 @@ fn measurements_of_the_node_and_its_processes_are_had_at_once() {
     let answers = world.scraped.take().unwrap();
     assert_eq!(answers.len(), 2);
     assert!(answers[0].metrics.iter().any(|metric| metric.name == "object_store_memory"));
+}
+
+fn scrape(world: &mut World) -> Vec<Metric> {
+    world.feed(Event::Scrape { number: 1 });
+    world.scraped.take().unwrap().swap_remove(0).metrics
+}
+
+#[test]
+fn gpus_are_measured_where_there_are_some() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let is_of_gpus = |name: &str| name.starts_with("node_gpu") || name.starts_with("node_gram");
+    assert!(!scrape(&mut world).iter().any(|metric| is_of_gpus(&metric.name)));
+
+    let one = GpuUse {
+        index: 0,
+        name: "NVIDIA H200".to_owned(),
+        has_utilization: true,
+        utilization: 37,
+        memory_used: 3 << 30,
+        memory_total: 141 << 30,
+    };
+    // One that is split into instances does not count how busy it is.
+    let two = GpuUse { index: 1, has_utilization: false, ..one.clone() };
+    world.feed(Event::GpusRead(vec![one.clone(), two.clone()]));
+    assert_eq!(world.node.info().gpus, [one, two]);
+    let values = |metric: Metric| -> Vec<(String, f64)> {
+        metric.series.into_iter().map(|one| (one.tags[0].value.clone(), one.value)).collect()
+    };
+    let found: BTreeMap<String, Vec<(String, f64)>> = scrape(&mut world)
+        .into_iter()
+        .filter(|metric| is_of_gpus(&metric.name))
+        .map(|metric| (metric.name.clone(), values(metric)))
+        .collect();
+    let both = |value: f64| vec![("0".to_owned(), value), ("1".to_owned(), value)];
+    assert_eq!(found["node_gpus_available"], both(1.0));
+    assert_eq!(found["node_gpus_utilization"], [("0".to_owned(), 37.0)]);
+    assert_eq!(found["node_gram_used"], both(3.0 * 1024.0));
+    assert_eq!(found["node_gram_available"], both(138.0 * 1024.0));
 }
 
 #[test]
