@@ -156,6 +156,12 @@ impl Objects {
         self.overflow.forget_pull(object_id);
     }
 
+    /// A client does not want to write the object, or any, after all.
+    fn forget_create(&mut self, conn: Conn, object_id: Option<ObjectId>) {
+        self.room.forget_create(conn, object_id);
+        self.overflow.forget_create(conn, object_id);
+    }
+
     pub(crate) fn give_back(&mut self, extent: Extent) {
         if self.overflow.has(extent) {
             return self.overflow.free(extent);
@@ -245,9 +251,11 @@ impl Objects {
             self.remove(object_id);
         } else if let Some(extent) = extent {
             let is_elsewhere = !object.is_primary || object.file == File::Written;
-            if is_elsewhere && self.overflow.has(extent) {
-                // It was there for those who have read it.
-                self.leave_overflow(object_id);
+            if self.overflow.has(extent) {
+                // It was there for those who have read it, or it was made there and stays.
+                if is_elsewhere {
+                    self.leave_overflow(object_id);
+                }
             } else if object.is_primary && object.file == File::None {
                 self.spillable.insert((used, object_id));
                 self.room.is_new = true;
@@ -334,11 +342,15 @@ impl Node {
                 format!("the object store holds {count} objects; it keeps at most {OBJECTS_MAX}");
             return self.send(conn, refuse(FailureKind::StoreFull, message));
         }
-        if Extents::footprint(size) > self.objects.extents.size() {
+        let wants = Wants::Create { conn, request_id };
+        if Extents::footprint(size) <= self.objects.extents.size() {
+            self.want_room(object_id, size, wants);
+        } else if self.objects.overflow.is_there() {
+            self.lay_on_disk(object_id, size, wants);
+        } else {
             let message = self.full(size);
-            return self.send(conn, refuse(FailureKind::StoreFull, message));
+            self.send(conn, refuse(FailureKind::StoreFull, message));
         }
-        self.want_room(object_id, size, Wants::Create { conn, request_id });
     }
 
     /// There is room for a creation.
@@ -377,7 +389,7 @@ impl Node {
     }
 
     pub(crate) fn abort_object(&mut self, conn: Conn, object_id: ObjectId) {
-        self.objects.room.forget_create(conn, Some(object_id));
+        self.objects.forget_create(conn, Some(object_id));
         if let Some(unsealed) = self.objects.unsealed.remove(&(object_id, conn)) {
             self.objects.give_back(unsealed.extent);
             self.writing_was_given_up(object_id);
@@ -435,7 +447,7 @@ impl Node {
     /// A client is gone: what it was writing, reading and waiting for comes back, and what it had put
     /// is over with it (its owner is dead).
     pub(crate) fn reclaim_objects(&mut self, conn: Conn, client: &Client) {
-        self.objects.room.forget_create(conn, None);
+        self.objects.forget_create(conn, None);
         self.forget_fetches(conn);
         // In the order of their ids, so that the same events give the same extents (STATE-1).
         let pins: BTreeMap<ObjectId, u32> =

@@ -1,21 +1,22 @@
-//! A file on disk for objects that have to be read while the memory is full of what readers keep.
+//! A file on disk for objects that have to be read or made while the memory is full of what readers keep.
 //!
-//! Whoever keeps views of a whole store and reads on would wait for ever for room that only he can
-//! give. So a reader that found none for a while has its object laid into this file, where the offsets
-//! go on behind those of the memory file; it goes from there with its last reader. Objects are never
-//! made here: who writes more than there is room for is told so.
+//! Whoever keeps views of a whole store and reads on would wait for ever for room that only that process
+//! can give. So a reader that found none for a while has its object laid into this file, where the
+//! offsets go on behind those of the memory file; the copy goes from there with its last reader. An
+//! object that is made here, because the memory is full of what is being read or because the object is
+//! larger than the whole memory, stays here until its owner frees it.
 
 use std::collections::BTreeMap;
 
 use helio_proto::control::{Failure, FailureKind};
-use helio_proto::node::overflow_start;
+use helio_proto::node::{ObjectRefused, overflow_start};
 use helio_types::ObjectId;
 
 use crate::extents::{Extent, Extents};
 use crate::full::ADVICE;
 use crate::objects::File;
 use crate::spill::Wants;
-use crate::{Action, DiskError, Node};
+use crate::{Action, Conn, DiskError, Node};
 
 /// Ranges are whole pages, so that each can be mapped, and given back to the disk.
 const PAGE: u64 = 64 << 10;
@@ -68,6 +69,14 @@ impl Overflow {
         self.reserving.len()
     }
 
+    /// A client does not want to write the object, or any, after all.
+    pub(crate) fn forget_create(&mut self, conn: Conn, object_id: Option<ObjectId>) {
+        for one in self.reserving.values_mut() {
+            one.wants =
+                one.wants.filter(|wants| !wants.is_creation(conn, object_id, one.object_id));
+        }
+    }
+
     /// Nobody reads the object any more that was to come from another node.
     pub(crate) fn forget_pull(&mut self, object_id: ObjectId) {
         for one in self.reserving.values_mut().filter(|one| one.object_id == object_id) {
@@ -87,7 +96,7 @@ impl Overflow {
 }
 
 impl Node {
-    /// Has the object read into the overflow file.
+    /// Has the object read into the overflow file, or written there by its maker.
     pub(crate) fn lay_on_disk(&mut self, object_id: ObjectId, size: u64, wants: Wants) {
         // Before the range can be another object's.
         self.punch_holes();
@@ -119,6 +128,9 @@ impl Node {
         match (outcome, wants) {
             (Ok(()), Some(Wants::Pull)) => self.may_pull(object_id, extent, size),
             (Ok(()), Some(Wants::Restore)) => self.read_back(object_id, extent, size),
+            (Ok(()), Some(Wants::Create { conn, request_id })) => {
+                self.may_write(conn, request_id, object_id, extent, size);
+            }
             (Err(error), Some(wants)) => {
                 self.objects.give_back(extent);
                 let kind =
@@ -134,8 +146,12 @@ impl Node {
         }
     }
 
-    /// There is no room for the object anywhere: its readers are told. Other nodes that read it wait.
+    /// There is no room for the object anywhere: its readers, or its writer, are told. Other nodes that
+    /// read it wait.
     fn no_place(&mut self, object_id: ObjectId, wants: Wants, failure: &Failure) {
+        if let Wants::Create { conn, request_id } = wants {
+            return self.send(conn, ObjectRefused { request_id, failure: failure.clone() });
+        }
         self.refuse_readers(object_id, failure);
         if wants != Wants::Restore {
             return;

@@ -6,7 +6,8 @@
 //! memory is four fifths full, so that most who come find room at once: an object that is on disk as
 //! well is forgotten without further ado. Pins keep objects in memory; when that is in the way, clients
 //! are asked for those that they hold only to have the object at hand. When that does not help, what is
-//! to be read is laid on disk ([`crate::overflow`]), and who writes is told that there is no room.
+//! to be read or written is laid on disk ([`crate::overflow`]); without such a file, who writes is told
+//! that there is no room.
 //!
 //! **SHM-1** An object's memory stays its own until its file is whole, and a pinned object is not
 //! written out at all.
@@ -34,12 +35,20 @@ pub(crate) enum Wants {
     Restore,
 }
 
+impl Wants {
+    /// Whether a client is to write `of`: that object, if one is named.
+    pub(crate) fn is_creation(self, conn: Conn, object_id: Option<ObjectId>, of: ObjectId) -> bool {
+        matches!(self, Self::Create { conn: creator, .. } if creator == conn)
+            && object_id.is_none_or(|id| id == of)
+    }
+}
+
 #[derive(Debug)]
 struct Waiting {
     object_id: ObjectId,
     size: u64,
     wants: Wants,
-    /// When a creation is told that there is none, and what is to be read is laid on disk.
+    /// When the object is laid on disk, or its writer is told that there is no room.
     until: u64,
 }
 
@@ -66,12 +75,8 @@ impl Room {
 
     /// A client does not want to write the object, or any, after all.
     pub(crate) fn forget_create(&mut self, conn: Conn, object_id: Option<ObjectId>) {
-        self.waiting.retain(|waiting| match waiting.wants {
-            Wants::Create { conn: creator, .. } => {
-                creator != conn || object_id.is_some_and(|id| id != waiting.object_id)
-            }
-            _ => true,
-        });
+        let is_it = |one: &Waiting| one.wants.is_creation(conn, object_id, one.object_id);
+        self.waiting.retain(|waiting| !is_it(waiting));
     }
 
     /// Nobody reads the object any more.
@@ -105,7 +110,7 @@ impl Node {
     pub(crate) fn want_room(&mut self, object_id: ObjectId, size: u64, wants: Wants) {
         let is_read = matches!(wants, Wants::Pull | Wants::Restore);
         let until = self.now
-            + match is_read {
+            + match is_read || self.objects.overflow.is_there() {
                 // Those before it found none either.
                 true if self.objects.overflow.is_used() => PINS_ASK_MS,
                 true => READ_ROOM_MS_MAX,
@@ -166,8 +171,9 @@ impl Node {
         }
     }
 
-    /// Those that waited long enough, unless the disk is just making room: creations are refused, and what
-    /// is to be read is laid on disk, where its readers can have it while others keep the memory.
+    /// Those that waited long enough, unless the disk is just making room: what is to be read or written is
+    /// laid on disk, where it can be had while others keep the memory. Without a file for that, creations
+    /// are refused.
     pub(crate) fn room_is_late(&mut self) {
         let is_coming = self.objects.room.spills > 0;
         let has_disk = self.objects.overflow.is_there();
@@ -179,12 +185,10 @@ impl Node {
                 continue;
             }
             match wants {
+                _ if !is_coming && has_disk => self.lay_on_disk(object_id, size, wants),
                 Wants::Create { conn, request_id } if !is_coming => {
                     let failure = Failure::new(FailureKind::StoreFull, self.full(size));
                     self.send(conn, ObjectRefused { request_id, failure });
-                }
-                Wants::Pull | Wants::Restore if !is_coming && has_disk => {
-                    self.lay_on_disk(object_id, size, wants);
                 }
                 _ => {
                     waiting.until = self.now + READ_ROOM_MS_MAX;

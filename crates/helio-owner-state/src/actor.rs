@@ -1,11 +1,13 @@
 //! Actors as their callers see them, and their creation.
 //!
 //! Calls are sent in the order they were made; one that waits for an argument holds back those
-//! behind it. What was sent to a process that ended is tried again at the front of the queue if its
-//! retries allow, else it fails: with `ActorUnavailableError` while the actor restarts, with
-//! `ActorDiedError` when it is dead. Calls that were never sent wait for a restart.
+//! of its concurrency group behind it, unless the actor takes its calls in any order ([`Template::is_unordered`]): then such a
+//! call is queued when its arguments are known. What was sent to a process that ended is tried again at
+//! the front of the queue if its retries allow, else it fails: with `ActorUnavailableError` while the
+//! actor restarts, with `ActorDiedError` when it is dead. Calls that were not sent before a restart wait
+//! for its end if they have retries, and fail as if they had been sent if they have none.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use helio_proto::control::{
@@ -13,12 +15,13 @@ use helio_proto::control::{
     UnsubscribeActor,
 };
 use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::peer::Template;
 use helio_types::{ActorId, DeathCause, DeathKind, NodeId, ObjectId, TaskId, WorkerAddress};
 
 use crate::Owner;
 use crate::event::Action;
 use crate::object::Stored;
-use crate::task::{CallArgs, State, TaskSpec};
+use crate::task::{CallArgs, State, Task, TaskSpec};
 
 /// How long an actor whose connection broke may be said to live before what was sent to it is given
 /// up, in microseconds.
@@ -52,6 +55,12 @@ pub struct Actor {
     subscribed: bool,
     /// Not sent yet, in order.
     queue: VecDeque<TaskId>,
+    /// Calls that lack arguments and hold back no others: those of an actor that takes its calls in any
+    /// order, and those that ran and run once more because their results were lost (what waits in `queue`
+    /// may need these results).
+    lacking: BTreeSet<TaskId>,
+    /// Some of its calls run in a concurrency group that has a name.
+    has_groups: bool,
     /// Sent, in order.
     sent: VecDeque<TaskId>,
     sequence: u64,
@@ -158,7 +167,7 @@ impl Actor {
     /// Calls that have not ended.
     #[must_use]
     pub fn pending_calls(&self) -> usize {
-        self.queue.len() + self.sent.len()
+        self.queue.len() + self.lacking.len() + self.sent.len()
     }
 }
 
@@ -189,6 +198,15 @@ impl Owner {
     pub(crate) fn has_queued_call(&self, target: &crate::Target, task: TaskId) -> bool {
         let crate::Target::Actor(id) = target else { return false };
         self.actors.get(id).is_some_and(|actor| actor.queue.contains(&task))
+    }
+
+    /// Whether a call of an actor that waits for arguments stands where its order demands.
+    pub(crate) fn has_waiting_call(&self, task: &Task) -> bool {
+        let crate::Target::Actor(id) = task.spec.target else { return true };
+        self.actors.get(&id).is_some_and(|actor| {
+            actor.lacking.contains(&task.spec.id) == task.is_unordered()
+                && actor.queue.contains(&task.spec.id) != task.is_unordered()
+        })
     }
 
     pub(crate) fn create_actor(&mut self, creation: Creation, out: &mut Vec<Action>) {
@@ -363,55 +381,130 @@ impl Owner {
         self.broken_actors.remove(&id);
     }
 
-    pub(crate) fn enqueue_call(&mut self, id: ActorId, task: TaskId) {
-        self.actors.entry(id).or_default().queue.push_back(task);
+    /// A call was made; one that holds back others has its place in the queue from now on.
+    pub(crate) fn enqueue_call(&mut self, id: ActorId, spec: &TaskSpec, is_remade: bool) {
+        let actor = self.actors.entry(id).or_default();
+        actor.has_groups |= !spec.template.concurrency_group.is_empty();
+        if spec.template.is_unordered || is_remade {
+            actor.lacking.insert(spec.id);
+        } else {
+            actor.queue.push_back(spec.id);
+        }
+    }
+
+    /// The arguments of a call are known. Without retries it does not wait for the end of a restart.
+    pub(crate) fn dispatch_call(
+        &mut self,
+        id: ActorId,
+        spec: &TaskSpec,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(actor) = self.actors.get_mut(&id) else { return };
+        if actor.lacking.remove(&spec.id) {
+            let is_remade = self.tasks.get(&spec.id).is_some_and(|task| task.past.is_remade);
+            match is_remade {
+                // Calls that wait in the queue may need its result.
+                true => actor.queue.push_front(spec.id),
+                false => actor.queue.push_back(spec.id),
+            }
+        }
+        if actor.phase == ActorPhase::Restarting && spec.retry.max == 0 {
+            let value = self.dead_error(id, ErrorKind::ActorUnavailable);
+            self.fail(spec.id, &value, now, out);
+        } else {
+            self.pump_actor(id, now, out);
+        }
+    }
+
+    /// Fails the calls that could be sent; of an actor that is only unavailable those without retries.
+    fn fail_queued(&mut self, id: ActorId, kind: ErrorKind, now: u64, out: &mut Vec<Action>) {
+        let Some(actor) = self.actors.get(&id) else { return };
+        let queue: Vec<TaskId> = actor.queue.iter().copied().collect();
+        let value = self.dead_error(id, kind);
+        for task in queue {
+            if let Some(call) = self.tasks.get(&task)
+                && call.state == State::Queued
+                && (kind == ErrorKind::ActorDied || call.spec.retry.max == 0)
+            {
+                self.fail(task, &value, now, out);
+            }
+        }
     }
 
     /// Sends what can be sent.
     pub(crate) fn pump_actor(&mut self, id: ActorId, now: u64, out: &mut Vec<Action>) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
         if actor.phase == ActorPhase::Dead {
-            let queue: Vec<TaskId> = actor.queue.iter().copied().collect();
-            let value = self.dead_error(id, ErrorKind::ActorDied);
-            for task in queue {
-                if matches!(self.tasks.get(&task), Some(task) if task.state == State::Queued) {
-                    self.fail(task, &value, now, out);
-                }
-            }
-            return;
+            return self.fail_queued(id, ErrorKind::ActorDied, now, out);
         }
         if !actor.subscribed && actor.creation.is_none() && !actor.queue.is_empty() {
             actor.subscribed = true;
             out.push(Action::Subscribe(id));
         }
+        // Groups in which a call holds back those behind it, and how many calls are held back.
+        let (mut blocked, mut place): (Vec<Arc<Template>>, usize) = (Vec::new(), 0);
         loop {
-            let Some(actor) = self.actors.get_mut(&id) else { return };
-            let Some(task) = actor.queue.front().copied() else { return };
+            let Some(actor) = self.actors.get(&id) else { return };
+            let Some(task) = actor.queue.get(place).copied() else { return };
             let Some(to) = actor.address.clone() else { return };
             if actor.broken.is_some() || actor.killed {
                 return;
             }
-            let Some(call) = self.tasks.get_mut(&task) else {
-                actor.queue.pop_front();
+            let has_groups = actor.has_groups;
+            let Some(call) = self.tasks.get(&task) else {
+                self.dequeue(id, place);
                 continue;
             };
-            if call.state != State::Queued || self.waits_again(task, out) {
-                return;
+            let (template, is_unordered) = (call.spec.template.clone(), call.is_unordered());
+            if blocked.iter().any(|other| other.concurrency_group == template.concurrency_group) {
+                place += 1;
+                continue;
             }
-            let Some(actor) = self.actors.get_mut(&id) else { return };
-            let Some(call) = self.tasks.get_mut(&task) else { return };
-            call.state = State::OnActor;
-            call.at = Some(to.clone());
-            call.sent = now;
-            let (spec, attempt) = (call.spec.clone(), call.attempt);
-            actor.queue.pop_front();
-            actor.sent.push_back(task);
-            actor.sequence += 1;
-            let sequence = actor.sequence;
-            let args = self.encode_args(&spec.args);
-            let lease = helio_types::LeaseId(0);
-            out.push(Action::Call { to, spec, args, lease, sequence, attempt });
+            if call.state != State::Queued || self.waits_again(task, out) {
+                if is_unordered {
+                    // Its arguments were lost meanwhile.
+                    self.dequeue(id, place);
+                    self.actors.entry(id).or_default().lacking.insert(task);
+                } else if has_groups {
+                    blocked.push(template);
+                    place += 1;
+                } else {
+                    return;
+                }
+                continue;
+            }
+            self.dequeue(id, place);
+            self.send_to_actor(id, task, to, now, out);
         }
+    }
+
+    fn dequeue(&mut self, id: ActorId, place: usize) {
+        if let Some(actor) = self.actors.get_mut(&id) {
+            actor.queue.remove(place);
+        }
+    }
+
+    fn send_to_actor(
+        &mut self,
+        id: ActorId,
+        task: TaskId,
+        to: Arc<WorkerAddress>,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(actor) = self.actors.get_mut(&id) else { return };
+        let Some(call) = self.tasks.get_mut(&task) else { return };
+        call.state = State::OnActor;
+        call.at = Some(to.clone());
+        call.sent = now;
+        let (spec, attempt) = (call.spec.clone(), call.attempt);
+        actor.sent.push_back(task);
+        actor.sequence += 1;
+        let sequence = actor.sequence;
+        let args = self.encode_args(&spec.args);
+        let lease = helio_types::LeaseId(0);
+        out.push(Action::Call { to, spec, args, lease, sequence, attempt });
     }
 
     /// A call was replied to; when it can have begun.
@@ -435,6 +528,7 @@ impl Owner {
     pub(crate) fn forget_call(&mut self, id: ActorId, task: TaskId) {
         if let Some(actor) = self.actors.get_mut(&id) {
             actor.queue.retain(|queued| *queued != task);
+            actor.lacking.remove(&task);
             actor.sent.retain(|sent| *sent != task);
         }
     }
@@ -476,6 +570,7 @@ impl Owner {
                 actor.phase = phase;
                 actor.cause = info.cause.clone();
                 self.incarnation_lost(id, &info.cause, now, out);
+                self.fail_queued(id, ErrorKind::ActorUnavailable, now, out);
             }
             ActorPhase::Dead => self.end(id, info.cause.clone(), now, out),
         }
@@ -502,12 +597,15 @@ impl Owner {
         for task in sent {
             let cancelled = self.tasks.get(&task).is_none_or(|task| task.cancelled);
             if !cancelled && self.take_retry(task) {
-                if let Some(task) = self.tasks.get_mut(&task) {
-                    task.attempt += 1;
-                    task.state = State::Queued;
-                    task.past.failure = Some(cause.message.as_str().into());
+                let Some(call) = self.tasks.get_mut(&task) else { continue };
+                call.attempt += 1;
+                call.state = State::Queued;
+                call.past.failure = Some(cause.message.as_str().into());
+                if call.past.is_remade {
+                    again.push_front(task);
+                } else {
+                    again.push_back(task);
                 }
-                again.push_back(task);
             } else {
                 failed.push(task);
             }

@@ -153,6 +153,9 @@ impl Owner {
                 State::Waiting(n) if n as usize != missing => {
                     return Err(format!("{id} waits for {n} arguments and {missing} are missing"));
                 }
+                State::Waiting(_) if !self.has_waiting_call(task) => {
+                    return Err(format!("{id} waits for arguments out of its place"));
+                }
                 State::OnLease(request) if !self.leases.has_sent(request, *id) => {
                     return Err(format!("{id} is on a lease that does not know it"));
                 }

@@ -40,7 +40,7 @@ pub mod object;
 pub mod stream;
 pub mod task;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
@@ -64,8 +64,6 @@ pub struct Owner {
     broken_actors: BTreeSet<ActorId>,
     borrows: borrow::Borrows,
     streams: IdMap<TaskId, stream::Stream>,
-    /// Items of generators that still run whose last copy was lost; rarely any.
-    lost_items: BTreeMap<TaskId, Vec<ObjectId>>,
     /// Peers whose connection broke and of whom we asked whether they live.
     suspects: IdMap<WorkerId, Arc<WorkerAddress>>,
     /// Calls that wait for the time of their next attempt.
@@ -87,7 +85,6 @@ impl Owner {
             broken_actors: BTreeSet::new(),
             borrows: borrow::Borrows::default(),
             streams: IdMap::default(),
-            lost_items: BTreeMap::new(),
             suspects: IdMap::default(),
             delayed: BTreeSet::new(),
             history: history::History::default(),

@@ -12,7 +12,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use helio_proto::error::ErrorKind;
-use helio_proto::peer::STREAMING;
 use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{ObjectId, TaskId};
 
@@ -33,14 +32,24 @@ const CALL_BYTES: usize = 1024;
 pub(crate) struct Lineage {
     spec: Arc<TaskSpec>,
     retries_left: i32,
-    live_returns: u32,
+    /// How many of its returns and items lie in object stores and are held by somebody.
+    live: u32,
+    /// Of a generator: one more than the index of the last item that lay in a store.
+    items: u32,
     /// Arguments that others own: each is kept by a use.
     pub(crate) kept: Vec<ObjectId>,
 }
 
 impl Lineage {
+    /// Its arguments. The handle of a method's actor is not among them: an actor that nobody can call any
+    /// more ends, although the results of its methods may be read still.
     pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
-        self.spec.held()
+        self.spec.args.held()
+    }
+
+    /// What the call made that may lie in object stores.
+    fn made(&self) -> impl Iterator<Item = ObjectId> + use<> {
+        self.spec.made(self.items)
     }
 
     fn size(&self) -> usize {
@@ -104,6 +113,8 @@ pub(crate) enum Final {
     UsedUp,
     /// Its call was forgotten to make room for others.
     Evicted,
+    /// Its call was cancelled.
+    Cancelled,
 }
 
 impl Owner {
@@ -112,16 +123,17 @@ impl Owner {
         self.lineages.size_max = bytes;
     }
 
-    /// Remembers a finished call with `live_returns` returns in object stores.
+    /// Remembers a finished call of whose returns and `items` so many are `live`.
     pub(crate) fn remember(
         &mut self,
         spec: Arc<TaskSpec>,
         retries_left: i32,
-        live_returns: u32,
+        live: u32,
+        items: u32,
         out: &mut Vec<Action>,
     ) {
         let mut kept = Vec::new();
-        for id in spec.held() {
+        for id in spec.args.held() {
             let Some(object) = self.objects.get_mut(&id) else { continue };
             if object.owner.is_none() {
                 object.remembered += 1;
@@ -130,12 +142,12 @@ impl Owner {
                 kept.push(id);
             }
         }
-        self.lineages.insert(Lineage { spec, retries_left, live_returns, kept });
+        self.lineages.insert(Lineage { spec, retries_left, live, items, kept });
         while self.lineages.size > self.lineages.size_max
             && let Some(oldest) = self.lineages.order.pop_front()
         {
             if let Some(lineage) = self.lineages.remove(oldest, out) {
-                for id in lineage.spec.return_ids() {
+                for id in lineage.made() {
                     self.mark_final(id, Final::Evicted);
                 }
                 self.forget(lineage, out);
@@ -149,12 +161,13 @@ impl Owner {
         }
     }
 
-    /// A return is gone; when it was the last one, its call need not be remembered.
+    /// A return or item that lay in object stores is gone; when it was the last one, its call need not be
+    /// remembered.
     pub(crate) fn lineage_unused(&mut self, id: ObjectId, out: &mut Vec<Action>) {
         let task = id.task();
         let Some(lineage) = self.lineages.all.get_mut(&task) else { return };
-        lineage.live_returns = lineage.live_returns.saturating_sub(1);
-        if lineage.live_returns == 0
+        lineage.live = lineage.live.saturating_sub(1);
+        if lineage.live == 0
             && let Some(lineage) = self.lineages.remove(task, out)
         {
             self.forget(lineage, out);
@@ -168,10 +181,10 @@ impl Owner {
             return;
         }
         while let Some(lineage) = self.lineages.forgotten.pop() {
-            for id in lineage.kept {
-                self.unhold(id, out);
+            for id in &lineage.kept {
+                self.unhold(*id, out);
             }
-            for id in lineage.spec.held() {
+            for id in lineage.held() {
                 self.not_remembered(id);
                 self.let_go(id, out);
             }
@@ -200,7 +213,8 @@ impl Owner {
     pub(crate) fn has_lineage(&self, id: ObjectId) -> bool {
         self.lineages.all.get(&id.task()).is_some_and(|lineage| {
             // What the call has made beyond its returns (dynamic ones) comes with them.
-            lineage.retries_left != 0 && id.index() <= lineage.spec.return_count()
+            let known = lineage.spec.return_count() + lineage.items;
+            lineage.retries_left != 0 && id.index() <= known
         })
     }
 
@@ -227,9 +241,8 @@ impl Owner {
         let mut wanted = vec![id];
         let mut again = Vec::new();
         while let Some(id) = wanted.pop() {
-            if let Some(running) = self.tasks.get(&id.task()) {
-                let is_item = running.spec.returns == STREAMING;
-                self.await_attempt(id, is_item, now);
+            if self.tasks.contains_key(&id.task()) {
+                self.await_attempt(id, now);
                 continue;
             }
             if !self.is_without_bytes(id) {
@@ -244,7 +257,7 @@ impl Owner {
                     for kept in &lineage.kept {
                         self.unhold(*kept, out);
                     }
-                    for object in lineage.spec.return_ids() {
+                    for object in lineage.made() {
                         if self.is_without_bytes(object)
                             && let Some(object) = self.objects.get_mut(&object)
                         {
@@ -264,9 +277,28 @@ impl Owner {
         // What was found last is needed first.
         for lineage in again.into_iter().rev() {
             let failure = Some("its value was lost and is made again".into());
-            let past = Past { created: now, failure, ..Past::default() };
-            self.enter(lineage.spec, 1, lineage.retries_left, past, now, out);
+            let (ooms, items, is_remade) = (0, lineage.items, true);
+            let past = Past { created: now, ooms, failure, items, is_remade };
+            let spec = self.with_handle(lineage.spec);
+            self.enter(spec, 1, lineage.retries_left, past, now, out);
         }
+    }
+
+    /// A method's call as it is made once more: it keeps its actor alive, if a handle is left here.
+    fn with_handle(&mut self, spec: Arc<TaskSpec>) -> Arc<TaskSpec> {
+        let Some(handle) = spec.handle else { return spec };
+        if self.objects.contains_key(&handle) {
+            self.hold(handle);
+            return spec;
+        }
+        Arc::new(TaskSpec {
+            id: spec.id,
+            template: spec.template.clone(),
+            target: spec.target.clone(),
+            args: spec.args.clone(),
+            handle: None,
+            ..*spec
+        })
     }
 
     /// The call that made the object, one retry taken; or why it cannot be run again.
@@ -280,14 +312,15 @@ impl Owner {
                      could be run once more"
                 }
                 Final::NoRetries => {
-                    "its task was made with max_retries=0, or it is the result of an actor's method, which \
-                     is not run once more"
+                    "its task was made with max_retries=0, or it was made by a method of an actor with \
+                     max_task_retries=0"
                 }
                 Final::UsedUp => "its task has used up its retries (max_retries)",
                 Final::Evicted => {
                     "its task was forgotten, because what is remembered of finished tasks (the lineage) has \
                      reached its limit (RAY_max_lineage_bytes)"
                 }
+                Final::Cancelled => "its task was cancelled",
                 Final::Unknown => "nothing is known of the task that made it",
             };
             return Err(format!("{lost}: {why}"));

@@ -85,6 +85,11 @@ impl Object {
         !matches!(self.value, Stored::Pending)
     }
 
+    /// Whether the value lies in object stores, or did before it was let go of.
+    pub(crate) fn is_in_stores(&self) -> bool {
+        matches!(self.value, Stored::Stores { .. })
+    }
+
     fn is_held(&self) -> bool {
         self.local > 0 || self.uses > 0 || !self.ties.borrowers.is_empty()
     }
@@ -327,6 +332,7 @@ impl Owner {
     /// Nobody here held the object any more; it has been taken out.
     fn gone(&mut self, id: ObjectId, object: Object, out: &mut Vec<Action>) {
         slim(&mut self.objects, out);
+        let was_in_stores = object.is_in_stores();
         match (&object.owner, object.value) {
             (Some(owner), _) => {
                 let frame = Frame::RemoveBorrow { objects: vec![(id, object.announced)] };
@@ -351,7 +357,9 @@ impl Owner {
         } else if let Some(actor) = actor_of_handle(id) {
             self.retire_actor(actor, out);
         }
-        self.lineage_unused(id, out);
+        if was_in_stores {
+            self.lineage_unused(id, out);
+        }
     }
 
     /// The value of an object of ours, or what the owner says of a borrowed one, is known.

@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
+use helio_proto::error::ErrorKind;
 use helio_proto::peer::{Frame, Returned, Value};
 use helio_types::{ObjectId, TaskId, WorkerAddress};
 
 use crate::Owner;
 use crate::event::Action;
-use crate::object::Stored;
-use crate::task::Outgoing;
+use crate::object::{Stored, error};
+use crate::task::{Outgoing, Task};
 
 /// The index of item 0 among a call's returns.
 pub const FIRST_ITEM: u32 = 2;
@@ -46,10 +47,14 @@ impl Owner {
         now: u64,
         out: &mut Vec<Action>,
     ) {
-        let expected = self.streams.get(&task).map(|stream| stream.arrived);
         let id = task.object(FIRST_ITEM + index);
-        let Some(stream) = self.streams.get_mut(&task).filter(|_| expected == Some(index)) else {
-            return self.item_repeated(task, id, returned, now, out);
+        if let (Value::Stored { .. }, Some(call)) = (&returned.value, self.tasks.get_mut(&task)) {
+            call.past.items = call.past.items.max(index + 1);
+        }
+        // A generator that runs once more for items that were lost may yield more than it did.
+        let is_next = |stream: &&mut Stream| stream.arrived == index && stream.total.is_none();
+        let Some(stream) = self.streams.get_mut(&task).filter(is_next) else {
+            return self.item_repeated(task, index, returned, now, out);
         };
         stream.arrived += 1;
         self.expect(id, 0).uses += 1;
@@ -61,11 +66,12 @@ impl Owner {
     fn item_repeated(
         &mut self,
         task: TaskId,
-        id: ObjectId,
+        index: u32,
         returned: Returned,
         now: u64,
         out: &mut Vec<Action>,
     ) {
+        let id = task.object(FIRST_ITEM + index);
         match (self.objects.get(&id).map(|object| &object.value), returned.value) {
             // The first attempt's copy was lost, and this one was made for it.
             (Some(Stored::Pending), value) => {
@@ -80,8 +86,13 @@ impl Owner {
             _ => {}
         }
         // This attempt does not know how far the reader has come, and would wait for it.
-        if let Some(read) = self.streams.get(&task).map(|stream| stream.read) {
-            self.tell_read(task, read, out);
+        match self.streams.get(&task) {
+            Some(stream) if stream.total.is_none() => self.tell_read(task, stream.read, out),
+            // What it makes again is wanted whether or not the reader has come to it.
+            _ if self.tasks.get(&task).is_some_and(|call| !call.cancelled) => {
+                self.tell_read(task, index + 1, out);
+            }
+            _ => {}
         }
     }
 
@@ -97,7 +108,8 @@ impl Owner {
     /// Whether a generator that has come to its end yielded more than arrived here: the rest was on a
     /// connection that broke, and the end came over the next one.
     pub(crate) fn has_lost_items(&self, task: TaskId, items: u32) -> bool {
-        self.streams.get(&task).is_some_and(|stream| stream.arrived < items)
+        let is_short = |stream: &Stream| stream.total.is_none() && stream.arrived < items;
+        self.streams.get(&task).is_some_and(is_short)
     }
 
     pub(crate) fn stream_ended(&mut self, task: TaskId, items: u32, out: &mut Vec<Action>) {
@@ -105,6 +117,72 @@ impl Owner {
             stream.total = Some(items.max(stream.arrived));
             out.push(Action::StreamChanged(task));
         }
+    }
+
+    /// The generator's own value, and the end of its stream.
+    pub(crate) fn stream_finished(
+        &mut self,
+        id: TaskId,
+        failed: bool,
+        items: u32,
+        returns: Vec<Returned>,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        if self.objects.get(&id.object(1)).is_none_or(crate::Object::is_ready) {
+            // It ran once more for items that were lost, and its readers know how it ended.
+            return;
+        }
+        let mut total = items;
+        let mut returns = returns.into_iter();
+        let end = returns.next();
+        if failed && let Some(error) = &end {
+            let index = self.stream(&id).map_or(0, |stream| stream.arrived);
+            self.item_came(id, index, error.clone(), now, out);
+            total = index + 1;
+        }
+        self.stream_ended(id, total, out);
+        // The generator's own value says only that it has ended, or how; its error is an item, too, and that
+        // is the one to be looked at.
+        if let Some(object) = self.objects.get_mut(&id.object(1)) {
+            object.seen = true;
+        }
+        let value = end
+            .map_or_else(|| Stored::Inline(Arc::new(Vec::new())), |returned| returned.value.into());
+        self.set_value(id.object(1), value, &[], now, out);
+    }
+
+    /// A generator has ended: those of its items that were lost and that this attempt did not bring again.
+    /// With each the error that takes its place, or `None` where the generator has to run once more.
+    pub(crate) fn items_wanted(
+        &mut self,
+        task: &Task,
+        failed: bool,
+        items: u32,
+        returns: &[Returned],
+    ) -> Vec<(ObjectId, Option<Stored>)> {
+        let of_items = task.spec.made(task.past.items).skip(task.spec.return_count() as usize);
+        let mut wanted = Vec::new();
+        for (index, id) in (0..).zip(of_items) {
+            let Some(object) = self.objects.get_mut(&id).filter(|object| !object.is_ready()) else {
+                continue;
+            };
+            let value = match returns.first() {
+                Some(returned) if failed => Some(returned.value.clone().into()),
+                // It came, and was lost before the end.
+                _ if index < items && task.retries_left != 0 && !task.cancelled => {
+                    object.value = Stored::Stores { size: 0, locations: Vec::new() };
+                    None
+                }
+                _ => {
+                    let text = "its last copy was lost, and it cannot be made again: the generator that \
+                                yielded it has ended";
+                    Some(error(ErrorKind::ReconstructionFailed, text, id))
+                }
+            };
+            wanted.push((id, value));
+        }
+        wanted
     }
 
     pub(crate) fn stream_read(&mut self, task: TaskId, index: u32, out: &mut Vec<Action>) {

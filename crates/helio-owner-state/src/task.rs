@@ -22,7 +22,8 @@ use crate::Owner;
 use crate::event::Action;
 use crate::hash::slim;
 use crate::lineage::Final;
-use crate::object::{Stored, error};
+use crate::object::Stored;
+use crate::stream::FIRST_ITEM;
 
 /// A call's arguments, as the front serialized them.
 #[derive(Clone, Debug, Default)]
@@ -146,6 +147,11 @@ pub(crate) struct Task {
 }
 
 impl Task {
+    /// Whether it holds back no other call of its actor while it lacks arguments.
+    pub(crate) fn is_unordered(&self) -> bool {
+        self.spec.template.is_unordered || self.past.is_remade
+    }
+
     /// Whether its present attempt is that process's.
     pub(crate) fn is_at(&self, worker: WorkerId) -> bool {
         self.at.as_ref().is_some_and(|at| at.worker_id == worker)
@@ -161,6 +167,16 @@ pub(crate) struct Past {
     pub(crate) ooms: u32,
     /// How its last attempt ended.
     pub(crate) failure: Option<Arc<str>>,
+    /// Of a generator: one more than the index of the last item that came as a stored value.
+    pub(crate) items: u32,
+    /// It had ended well, and runs once more because what it made was lost.
+    pub(crate) is_remade: bool,
+}
+
+impl CallArgs {
+    pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.stored_body.iter().chain(&self.deps).chain(&self.contained).copied()
+    }
 }
 
 impl TaskSpec {
@@ -174,14 +190,14 @@ impl TaskSpec {
         (1..=self.return_count()).map(move |index| task.object(index))
     }
 
+    /// Its returns and, of a generator, so many items.
+    pub(crate) fn made(&self, items: u32) -> impl Iterator<Item = ObjectId> + use<> {
+        let task = self.id;
+        self.return_ids().chain((0..items).map(move |index| task.object(FIRST_ITEM + index)))
+    }
+
     pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> + '_ {
-        let args = &self.args;
-        args.stored_body
-            .iter()
-            .chain(&args.deps)
-            .chain(&args.contained)
-            .chain(&self.handle)
-            .copied()
+        self.args.held().chain(self.handle)
     }
 
     pub(crate) fn is_method(&self) -> bool {
@@ -229,7 +245,7 @@ impl Owner {
         let id = spec.id;
         let missing = self.await_args(id, &spec, out);
         if let Target::Actor(actor) = spec.target {
-            self.enqueue_call(actor, id);
+            self.enqueue_call(actor, &spec, past.is_remade);
         }
         let state = State::Waiting(missing);
         let task =
@@ -274,7 +290,7 @@ impl Owner {
         }
         match &spec.target {
             Target::Class(class) => self.enqueue(class, id, now, out),
-            Target::Actor(actor) => self.pump_actor(*actor, now, out),
+            Target::Actor(actor) => self.dispatch_call(*actor, &spec, now, out),
         }
     }
 
@@ -429,34 +445,33 @@ impl Owner {
         let Some(task) = self.tasks.remove(&id) else { return };
         slim(&mut self.tasks, out);
         self.history.add(&task, failed.then(|| returns.last()).flatten(), now);
-        let spec = task.spec;
-        let stored = returns
-            .iter()
-            .filter(|returned| matches!(returned.value, Value::Stored { .. }))
-            .count() as u32;
-        let live = (1u32..)
-            .zip(&returns)
-            .filter(|(index, returned)| {
-                matches!(returned.value, Value::Stored { .. })
-                    && self.objects.contains_key(&id.object(*index))
-            })
-            .count() as u32;
-        let rebuildable = matches!(spec.target, Target::Class(_))
-            && task.retries_left != 0
-            && stored > 0
-            && live > 0;
-        if rebuildable {
-            self.remember(spec.clone(), task.retries_left, live, out);
-        } else if stored > 0 {
-            let is_tried_again = matches!(spec.target, Target::Class(_)) && spec.retry.max != 0;
-            let why = if is_tried_again { Final::UsedUp } else { Final::NoRetries };
-            for object in spec.return_ids() {
-                self.mark_final(object, why);
+        let (spec, past) = (task.spec.clone(), &task.past);
+        let wanted = self.items_wanted(&task, failed, items, &returns);
+        let stored = |returned: &Returned| matches!(returned.value, Value::Stored { .. });
+        let is_stored = past.items > 0 || returns.iter().any(stored);
+        if is_stored {
+            let live = self.count_live(&spec, past.items, &returns);
+            if task.retries_left != 0 && !task.cancelled && live > 0 {
+                self.remember(spec.clone(), task.retries_left, live, past.items, out);
+            } else {
+                let why = match spec.retry.max {
+                    _ if task.cancelled => Final::Cancelled,
+                    0 => Final::NoRetries,
+                    _ => Final::UsedUp,
+                };
+                for object in spec.made(past.items) {
+                    self.mark_final(object, why);
+                }
             }
         }
         if spec.returns == STREAMING {
             self.stream_finished(id, failed, items, returns, now, out);
-            self.give_up_lost_items(id, now, out);
+            for (item, value) in wanted {
+                match value {
+                    Some(value) => self.set_value(item, value, &[], now, out),
+                    None => self.rebuild(item, now, out),
+                }
+            }
         } else {
             for (index, returned) in (1u32..).zip(returns) {
                 self.set_value(
@@ -474,32 +489,16 @@ impl Owner {
         }
     }
 
-    fn stream_finished(
-        &mut self,
-        id: TaskId,
-        failed: bool,
-        items: u32,
-        returns: Vec<Returned>,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
-        let mut total = items;
-        let mut returns = returns.into_iter();
-        let end = returns.next();
-        if failed && let Some(error) = &end {
-            let index = self.stream(&id).map_or(0, |stream| stream.arrived);
-            self.item_came(id, index, error.clone(), now, out);
-            total = index + 1;
-        }
-        self.stream_ended(id, total, out);
-        // The generator's own value says only that it has ended, or how; its error is an item, too, and that
-        // is the one to be looked at.
-        if let Some(object) = self.objects.get_mut(&id.object(1)) {
-            object.seen = true;
-        }
-        let value = end
-            .map_or_else(|| Stored::Inline(Arc::new(Vec::new())), |returned| returned.value.into());
-        self.set_value(id.object(1), value, &[], now, out);
+    /// How many of what a call made lie in object stores and are held: its items, and the returns that are
+    /// about to be set.
+    fn count_live(&self, spec: &TaskSpec, items: u32, returns: &[Returned]) -> u32 {
+        let of_returns = spec.return_ids().zip(returns).filter(|(id, returned)| {
+            matches!(returned.value, Value::Stored { .. }) && self.objects.contains_key(id)
+        });
+        let is_stored =
+            |id: &ObjectId| matches!(self.objects.get(id), Some(object) if object.is_in_stores());
+        let of_items = spec.made(items).skip(spec.return_count() as usize).filter(is_stored);
+        (of_returns.count() + of_items.count()) as u32
     }
 
     fn release_args(&mut self, spec: &TaskSpec, out: &mut Vec<Action>) {
@@ -737,27 +736,12 @@ impl Owner {
 
     /// The call whose object was lost runs again already, or it is a generator that still yields. A reader
     /// must not look for the value where it was, over and over.
-    pub(crate) fn await_attempt(&mut self, id: ObjectId, is_item: bool, now: u64) {
+    pub(crate) fn await_attempt(&mut self, id: ObjectId, now: u64) {
         if let Some(object) = self.objects.get_mut(&id)
             && matches!(&object.value, Stored::Stores { locations, .. } if locations.is_empty())
         {
             object.value = Stored::Pending;
             object.ties.made_again = now;
-            if is_item {
-                self.lost_items.entry(id.task()).or_default().push(id);
-            }
-        }
-    }
-
-    /// A generator has ended, and no later attempt brought those of its items again that were lost.
-    fn give_up_lost_items(&mut self, task: TaskId, now: u64, out: &mut Vec<Action>) {
-        for item in self.lost_items.remove(&task).unwrap_or_default() {
-            if self.objects.get(&item).is_some_and(|object| !object.is_ready()) {
-                let text = "its last copy was lost, and it cannot be made again: the generator that yielded it \
-                            has ended";
-                let value = error(ErrorKind::ReconstructionFailed, text, item);
-                self.set_value(item, value, &[], now, out);
-            }
         }
     }
 }

@@ -195,6 +195,23 @@ messages! {
         15 workers: u32,
         /// Where the node's measurements are to be had (HTTP); 0: nowhere.
         30 metrics_port: u32,
+        /// What the NVIDIA driver says of the machine's GPUs; empty without such a driver.
+        31 gpus: Vec<GpuUse>,
+    }
+    /// One GPU and how busy it is.
+    pub struct GpuUse {
+        /// Its position in the order of the PCI bus.
+        1 index: u32,
+        /// Such as `NVIDIA H200`.
+        2 name: String,
+        /// Whether `utilization` is known.
+        3 has_utilization: bool,
+        /// The percentage of the last second during which a kernel ran.
+        4 utilization: u32,
+        /// Bytes.
+        5 memory_used: u64,
+        /// Bytes.
+        6 memory_total: u64,
     }
     /// A shape of request that waits, and how many of it.
     pub struct PendingDemand {

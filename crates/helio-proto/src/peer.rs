@@ -38,6 +38,9 @@ messages! {
         9 backpressure: u32,
         /// Opaque to the runtime, for the language front.
         10 extra: Vec<u8>,
+        /// Methods: the actor runs calls side by side or was made to take them in any order, so a call
+        /// whose arguments are not there yet does not hold back the caller's later ones.
+        11 is_unordered: bool,
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use helio_proto::control::{ActorSpec, Strategy, StrategyKind};
 use helio_proto::peer::{CallKind, Template};
@@ -27,9 +28,28 @@ pub(crate) struct Running {
     pub(crate) extra: Arc<Extra>,
     /// `None` for methods.
     pub(crate) lease: Option<Arc<Lease>>,
+    /// It has called `exit_actor()`: its caller learns that the actor has ended, whatever it returns.
+    left: AtomicBool,
 }
 
 impl Running {
+    pub(crate) fn new(
+        task: TaskId,
+        template: Arc<Template>,
+        extra: Arc<Extra>,
+        lease: Option<Arc<Lease>>,
+    ) -> Arc<Self> {
+        Arc::new(Self { task, template, extra, lease, left: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn leave(&self) {
+        self.left.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
     fn is_constructor(&self) -> bool {
         self.template.kind == CallKind::Constructor as u32
     }
@@ -75,8 +95,13 @@ impl Drop for Scope {
     }
 }
 
-/// The present call, as seen from this thread.
+/// The present call, as seen from this thread, which may be one that user code has started.
 pub(crate) fn running(py: Python<'_>) -> Option<Arc<Running>> {
+    running_here(py).or_else(|| MAIN.read().clone())
+}
+
+/// The call that this thread or asyncio task runs.
+pub(crate) fn running_here(py: Python<'_>) -> Option<Arc<Running>> {
     let variable = VARIABLE.read().as_ref().map(|variable| variable.clone_ref(py));
     if let Some(variable) = variable
         && let Ok(call) = variable.bind(py).call_method1(intern!(py, "get"), (py.None(),))
@@ -84,7 +109,7 @@ pub(crate) fn running(py: Python<'_>) -> Option<Arc<Running>> {
     {
         return Some(call.get().running());
     }
-    CURRENT.with_borrow(Clone::clone).or_else(|| MAIN.read().clone())
+    CURRENT.with_borrow(Clone::clone)
 }
 
 /// The name that the log shows for what is printed now.

@@ -36,7 +36,7 @@ mod _heliostat {
     use crate::codec::refs::{_restore_ref, _take_ref};
     #[pymodule_export]
     use crate::codec::{
-        _buffer_callback, _serializing, _use_numpy_fast_path, View, deserialize, serialize,
+        _buffer_callback, _use_dispatch_table, _use_numpy_fast_path, View, deserialize, serialize,
     };
     #[pymodule_export]
     use crate::control::{
@@ -65,15 +65,13 @@ mod _heliostat {
     #[pymodule_export]
     use crate::objects::{cancel, get, is_ready, notify_fd, put, take_ready, wait, watch};
     #[pymodule_export]
-    use crate::session::{
-        _after_fork, connect, is_connected, session, session_epoch, set_auto_init, shutdown,
-    };
+    use crate::session::{_after_fork, connect, is_connected, session, session_epoch, shutdown};
     #[pymodule_export]
     use crate::terminal::{flush_logs, take_logs, take_notices, take_unhandled};
     #[pymodule_export]
     use crate::worker::{
-        _display_name, _loop_fd, _loop_passes, _loop_sleeps, _loop_woke, _next_call, _serve_pool,
-        RunningCall, exit_actor, run_worker,
+        _ask_to_leave, _asked_to_leave, _display_name, _look_again, _loop_fd, _loop_passes,
+        _loop_sleeps, _loop_woke, _next_call, _serve_pool, RunningCall, exit_actor, run_worker,
     };
 
     use super::*;

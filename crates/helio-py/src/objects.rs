@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use helio_types::ObjectId;
-use helio_worker::Payload;
+use helio_worker::{Payload, Wish};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -318,20 +318,19 @@ pub(crate) fn cancel(
 /// Whether `get` would return at once.
 #[pyfunction]
 pub(crate) fn is_ready(py: Python<'_>, r#ref: &Bound<'_, ObjectRef>) -> PyResult<bool> {
-    Ok(session::active(py)?.runtime.is_ready(r#ref.get().id()))
+    Ok(session::active(py)?.runtime.is_here(r#ref.get().id()))
 }
 
-/// Ask to hear when an object is ready; whether it is already.
+/// Whether `get` would return at once, or without `reads` whether the object is made; if not, `take_ready`
+/// gives its id once that is so.
 #[pyfunction]
-pub(crate) fn watch(py: Python<'_>, r#ref: &Bound<'_, ObjectRef>) -> PyResult<bool> {
-    let session = session::active(py)?;
-    let id = r#ref.get().id();
-    // Asked after watching, so that nothing that becomes ready in between is missed.
-    session.runtime.watch(id);
-    Ok(session.runtime.try_get_inline(id).is_some())
+#[pyo3(signature = (r#ref, reads = true))]
+pub(crate) fn watch(py: Python<'_>, r#ref: &Bound<'_, ObjectRef>, reads: bool) -> PyResult<bool> {
+    let wish = if reads { Wish::Here } else { Wish::Made };
+    Ok(session::active(py)?.runtime.watch(r#ref.get().id(), wish))
 }
 
-/// Ids of watched objects that became ready.
+/// Ids of watched objects that became as their watchers wish.
 #[pyfunction]
 pub(crate) fn take_ready(py: Python<'_>) -> Vec<Bound<'_, pyo3::types::PyBytes>> {
     let ready = session::present().map(|session| session.runtime.take_ready()).unwrap_or_default();

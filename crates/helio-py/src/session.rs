@@ -37,7 +37,6 @@ static EPOCH: AtomicU32 = AtomicU32::new(0);
 static PLANS: AtomicU32 = AtomicU32::new(0);
 /// This process is a copy that user code has forked: the connection is its parent's.
 static FORKED: AtomicBool = AtomicBool::new(false);
-static AUTO_INIT: RwLock<Option<Py<PyAny>>> = RwLock::new(None);
 
 /// The present session, if there is one.
 pub(crate) fn present() -> Option<Arc<Session>> {
@@ -63,15 +62,12 @@ pub(crate) fn in_epoch(epoch: u32, act: impl FnOnce(&Session)) {
     }
 }
 
-/// The present session, started by the hook when there is none.
+/// The present session; when there is none, Python begins one or raises.
 pub(crate) fn active(py: Python<'_>) -> PyResult<Arc<Session>> {
     if let Some(session) = present() {
         return Ok(session);
     }
-    let hook = AUTO_INIT.read().as_ref().map(|hook| hook.clone_ref(py));
-    if let Some(hook) = hook {
-        hook.call0(py)?;
-    }
+    py.import("heliostat.core.session")?.call_method0("ensure")?;
     connected(py)
 }
 
@@ -234,14 +230,6 @@ pub(crate) fn is_connected() -> bool {
 #[pyfunction]
 pub(crate) fn session_epoch() -> u32 {
     EPOCH.load(Ordering::Relaxed)
-}
-
-/// Called when a function that needs a session finds none.
-#[pyfunction]
-pub(crate) fn set_auto_init(hook: Py<PyAny>) {
-    // The old hook is dropped outside of the lock: its destructor may run any Python.
-    let old = AUTO_INIT.write().replace(hook);
-    drop(old);
 }
 
 /// Where this process is.

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::error::ErrorKind;
-use helio_types::{ActorId, PlacementGroupId, TaskId};
+use helio_types::id::PUT_INDEX_BASE;
+use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -110,6 +111,14 @@ impl Facts {
             | ErrorKind::ObjectFreed
             | ErrorKind::ObjectLost => false,
         }
+    }
+
+    /// Whether an object is what a call with retries without end made: then it is made again whenever its
+    /// last copy is lost, be it a return, or an item of a generator that has ended.
+    #[must_use]
+    pub fn must_be_made_again(&self, object: ObjectId) -> bool {
+        let retries = self.submitted.get(&object.task());
+        retries == Some(&-1) && object.index() < PUT_INDEX_BASE && self.cancels == 0
     }
 
     /// A call begins on some worker: one without retries does so once at most.

@@ -571,7 +571,7 @@ impl<'a> Author<'a> {
             inner,
             count: self.rng.range(0, 6) as u32,
             depth: 0,
-            retries: *self.rng.pick(&[0, 3]).unwrap_or(&0),
+            retries: *self.rng.pick(&[0, 3, -1]).unwrap_or(&0),
             is_stored: false,
             actor,
             cpu: 100,

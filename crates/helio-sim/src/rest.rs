@@ -67,7 +67,7 @@ impl World {
         let has_keeper =
             self.processes.iter().any(|process| process.is_alive && keeper(process.pid));
         for process in self.processes.iter().filter(|process| process.is_alive) {
-            let Some(owner) = &process.owner else { continue };
+            let Some(owner) = process.owner() else { continue };
             if let Err(text) = owner.check() {
                 found.push(format!("STATE-1: p{} disagrees with itself: {text}", process.pid));
             }
@@ -83,6 +83,12 @@ impl World {
                 found.push(format!(
                     "a leak: p{pid} has dropped every reference and keeps {tables:?}"
                 ));
+            }
+        }
+        for process in self.processes.iter().filter(|process| process.is_alive) {
+            let open = process.open_requests();
+            if !open.is_empty() && !has_keeper {
+                found.push(format!("a leak: p{} has requests open at rest: {open:?}", process.pid));
             }
         }
         for host in self.nodes.iter().flatten() {

@@ -86,7 +86,7 @@ impl World {
         self.core.facts.count("questions why");
         let now = self.core.now;
         let alive = self.processes.iter().filter(|process| process.is_alive);
-        let asked = alive.filter_map(|process| Some((process.pid, process.owner.as_ref()?)));
+        let asked = alive.filter_map(|process| Some((process.pid, process.owner()?)));
         let silent = asked.filter_map(|(pid, owner)| Some((pid, owner.check_whys(now).err()?)));
         let silent: Vec<String> = silent.map(|(pid, text)| format!("p{pid}: {text}")).collect();
         for text in silent {
@@ -194,7 +194,7 @@ impl World {
         process.settle(&mut self.core);
         let dies = process.dies;
         if let Some(driver) = self.drivers.iter_mut().find(|(driver, _)| *driver == pid) {
-            driver.1 = process.owner.is_some() && process.code.is_empty() || dies.is_some();
+            driver.1 = process.owner().is_some() && process.code.is_empty() || dies.is_some();
         }
         if let Some(why) = dies {
             self.core.note(|| format!("p{pid} ends: {why}"));

@@ -203,19 +203,9 @@ impl ArenaSlice {
     pub fn as_ptr(&self) -> *const u8 {
         match &self.disk {
             Some(mapping) => mapping.as_ptr(),
-            None => self.as_mut_ptr(),
+            // SAFETY: the range was checked when the slice was made.
+            None => unsafe { self.arena.base.as_ptr().add(self.offset) },
         }
-    }
-
-    /// Where to write them, for the one who has created and not yet sealed them: that is in memory.
-    ///
-    /// # Panics
-    /// When they are on disk, where only the daemon writes, and not through a mapping.
-    #[must_use]
-    pub fn as_mut_ptr(&self) -> *mut u8 {
-        assert!(self.disk.is_none(), "SHM-1: nothing is created on disk");
-        // SAFETY: the range was checked when the slice was made.
-        unsafe { self.arena.base.as_ptr().add(self.offset) }
     }
 
     /// The bytes of a sealed object.

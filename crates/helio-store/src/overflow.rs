@@ -1,7 +1,7 @@
-//! Room on disk for what has to be read while the memory file is full of what readers keep.
+//! Room on disk for what has to be read or written while the memory file is full of what readers keep.
 //!
-//! One file beside the spilled objects. Only the daemon writes to it, by file operations that can fail
-//! in an orderly way; who reads maps the one range that was handed out, read-only.
+//! One file beside the spilled objects. It is written by file operations that can fail in an orderly
+//! way; who reads maps the one range that was handed out, read-only.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -61,7 +61,7 @@ impl Overflow {
     }
 
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let file = self.written.get().ok_or(io::ErrorKind::NotFound)?;
+        let file = self.opened(&self.written, OpenOptions::new().write(true))?;
         file.write_all_at(bytes, offset - self.start).map_err(|error| self.named(&error))
     }
 
@@ -130,7 +130,7 @@ mod tests {
     const SIZE: u64 = 2 << 20;
 
     #[test]
-    fn what_the_daemon_writes_to_disk_a_reader_maps() {
+    fn what_one_process_writes_to_disk_another_maps() {
         let folder = std::env::temp_dir().join(format!("helio-overflow-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("overflow");
@@ -141,6 +141,8 @@ mod tests {
         assert!(ours.copy_in(SIZE, b"sun").is_err(), "nothing is reserved");
         ours.reserve(SIZE + 4096, 5000).unwrap();
         ours.slice(SIZE + 4096, 5000).unwrap().copy_in(64, b"sun").unwrap();
+        theirs.slice(SIZE + 4096, 5000).unwrap().copy_in(67, b"rise").unwrap();
+        assert_eq!(ours.slice(SIZE + 4096 + 64, 7).unwrap().as_slice(), b"sunrise");
         let slice = theirs.slice(SIZE + 4096 + 64, 3).unwrap();
         assert_eq!(slice.as_slice(), b"sun");
         let outside = theirs.slice(SIZE + 4096, 1 << 20);

@@ -1,14 +1,12 @@
 //! What the language front sees.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use helio_proto::control::{ActorSpec, Failure};
+use helio_proto::control::Failure;
 use helio_proto::node::JobConfig;
-use helio_proto::peer::Template;
-use helio_store::ArenaSlice;
-use helio_types::{ActorId, Assigned, ObjectId, TaskId, WorkerId};
-use parking_lot::Mutex;
+use helio_types::{ActorId, ObjectId, WorkerId};
+
+use crate::memory::Pin;
 
 /// How a process joins its node.
 #[derive(Clone, Debug, Default)]
@@ -39,120 +37,19 @@ pub struct Options {
     pub lineage_bytes_max: Option<usize>,
 }
 
-/// A serialized value: `is_error` when reading it raises.
-#[derive(Clone, Debug)]
-pub struct Payload {
-    /// The bytes, in the front's own encoding, or (errors) see [`helio_proto::error`].
-    pub bytes: Bytes,
-    /// Whether reading it raises.
-    pub is_error: bool,
-}
-
-/// Bytes that are here to be read: in this process's memory, or pinned in the object store until
-/// the last clone is dropped.
-#[derive(Clone, Debug)]
-pub enum Bytes {
-    /// In this process's memory.
-    Memory(Arc<Vec<u8>>),
-    /// In the object store.
-    Pinned(Arc<Pin>),
-}
-
-impl std::ops::Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Memory(bytes) => bytes,
-            Self::Pinned(pin) => pin.slice.as_slice(),
-        }
-    }
-}
-
-/// What keeps a range of the object store from being reused (SHM-1): the daemon frees an object only
-/// when every pin has been given back.
-#[derive(Debug)]
-pub struct Pin {
-    pub(crate) id: ObjectId,
-    pub(crate) slice: ArenaSlice,
-    pub(crate) returned: Arc<Mutex<Vec<ObjectId>>>,
-}
-
-impl Drop for Pin {
-    /// Only notes that the pin is free: the next thread that polls tells the daemon.
-    fn drop(&mut self) {
-        self.returned.lock().push(self.id);
-    }
-}
+/// A serialized value, or the exception that reading it raises.
+pub type Payload = helio_process_state::Payload<Pin>;
+/// Bytes that can be read: in this process's memory, or pinned in the object store until the last clone is
+/// dropped.
+pub type Bytes = helio_process_state::Bytes<Pin>;
+/// Something for the main loop of a worker to do.
+pub type Work = helio_process_state::Work<Pin>;
+/// A call to run.
+pub type Call = helio_process_state::Call<Pin>;
+/// An actor to become.
+pub type Construct = helio_process_state::Construct<Pin>;
 
 pub use helio_owner_state::{CallArgs, Outcome, Outgoing, OutgoingValue, Retry};
-
-/// Something for the main loop of a worker to do.
-#[derive(Debug)]
-pub enum Work {
-    /// Run a call.
-    Call(Box<Call>),
-    /// Become this actor: construct it, then report with [`Runtime::actor_ready`].
-    Construct(Box<Construct>),
-    /// Cancel a call that was handed out (its id is in `running`).
-    Cancel(TaskId),
-    /// The process is to end; with `drain` after what was handed out.
-    Exit {
-        /// Why, for the log.
-        reason: String,
-        /// Whether to finish what runs.
-        drain: bool,
-    },
-}
-
-/// A call to run.
-#[derive(Debug)]
-pub struct Call {
-    /// The call.
-    pub task: TaskId,
-    /// Who calls.
-    pub caller: WorkerId,
-    /// What it calls. Templates of equal calls are the same allocation: cache by pointer.
-    pub template: Arc<Template>,
-    /// The serialized arguments.
-    pub body: Bytes,
-    /// The values of the arguments that were references, in placeholder order.
-    pub deps: Vec<Payload>,
-    /// How many values to return; [`helio_proto::peer::STREAMING`] for a generator.
-    pub returns: u32,
-    /// Which attempt, from 0.
-    pub attempt: u32,
-    /// The lease it runs under; `None` for methods.
-    pub lease: Option<Arc<Lease>>,
-}
-
-/// A lease this worker serves.
-#[derive(Debug, Default)]
-pub struct Lease {
-    /// Resources and devices.
-    pub assigned: Assigned,
-    /// The job's configuration.
-    pub job: JobConfig,
-}
-
-/// An actor to become.
-#[derive(Debug)]
-pub struct Construct {
-    /// The specification.
-    pub spec: ActorSpec,
-    /// The class.
-    pub template: Arc<Template>,
-    /// From 0; above it, the process was made again.
-    pub incarnation: u32,
-    /// Resources and devices.
-    pub assigned: Assigned,
-    /// The job's configuration.
-    pub job: JobConfig,
-    /// The constructor's arguments.
-    pub body: Bytes,
-    /// The values of the arguments that were references.
-    pub deps: Vec<Payload>,
-}
 
 /// Why a call of [`Runtime`] failed.
 #[derive(Debug, thiserror::Error)]

@@ -4,17 +4,11 @@ use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 
-use helio_owner_state::IdMap;
+use helio_process_state::Output;
 use helio_proto::frame;
-use helio_proto::peer::Template;
-use helio_types::{LeaseId, NodeAddress, WorkerAddress};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-
-use crate::api::Lease;
-use crate::templates::{FUNCTIONS_MAX, Function, SENT_MAX, Sent};
 
 /// What is written at one go, and read at one go, in bytes.
 const CHUNK: usize = 64 << 10;
@@ -53,67 +47,34 @@ impl AsFd for Socket {
     }
 }
 
-/// Who is at the other end.
-#[derive(Debug, Clone)]
-pub(crate) enum Peer {
-    /// Our node's daemon.
-    Node,
-    /// The daemon of another node, which lends us workers.
-    RemoteNode(NodeAddress),
-    /// A driver or worker.
-    Process(Arc<WorkerAddress>),
-    /// Somebody who has not said yet who they are.
-    Stranger,
+/// How far a connection's greeting is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Greeting {
+    /// Somebody connected and has not said who they are.
+    Expected,
+    /// This process has greeted and was not answered.
+    Sent,
+    /// Both ends know each other.
+    Done,
 }
 
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) socket: Socket,
-    pub(crate) peer: Peer,
-    /// Whether the other end's first frame (`Hello` or `Welcome`) has come.
-    pub(crate) greeted: bool,
+    pub(crate) greeting: Greeting,
     input: Vec<u8>,
     /// How much of `input` was taken.
     taken: usize,
-    pub(crate) output: Vec<u8>,
-    written: usize,
+    /// The greeting of this end, which goes out before the link's output.
+    pub(crate) preface: Vec<u8>,
     /// The socket took no more; `epoll` says when it does again.
     pub(crate) stuffed: bool,
-    /// Calls sent here that were not replied to.
-    pub(crate) unanswered: usize,
-    /// The other end sends what it has for us here: a later line of its own means that this one broke.
-    pub(crate) speaks: bool,
-    /// Functions that the other end has, and those that it sent.
-    pub(crate) functions_sent: Sent<Function>,
-    pub(crate) functions: IdMap<u32, Function>,
-    /// Templates that the other end has.
-    pub(crate) templates_sent: Sent<Arc<Template>>,
-    /// Templates that the other end sent.
-    pub(crate) templates: IdMap<u32, Arc<Template>>,
-    /// Leases under which the other end sends us tasks.
-    pub(crate) leases: IdMap<LeaseId, Arc<Lease>>,
 }
 
 impl Conn {
-    pub(crate) fn new(socket: Socket, peer: Peer) -> Self {
-        Self {
-            socket,
-            peer,
-            greeted: false,
-            input: Vec::new(),
-            taken: 0,
-            output: Vec::new(),
-            written: 0,
-            stuffed: false,
-            unanswered: 0,
-            speaks: false,
-            functions_sent: Sent::new(FUNCTIONS_MAX),
-            functions: IdMap::default(),
-            templates_sent: Sent::new(SENT_MAX),
-            templates: IdMap::default(),
-            leases: IdMap::default(),
-        }
+    pub(crate) fn new(socket: Socket, greeting: Greeting) -> Self {
+        Self { socket, greeting, input: Vec::new(), taken: 0, preface: Vec::new(), stuffed: false }
     }
 
     /// Reads what is there. `Ok(false)`: the other end has closed.
@@ -142,7 +103,7 @@ impl Conn {
 
     /// The next whole frame's extent in [`Conn::frame`]'s buffer, if there is one.
     pub(crate) fn next(&mut self) -> Result<Option<(usize, usize)>, frame::TooLong> {
-        let max = if self.greeted { frame::FRAME_MAX } else { frame::HELLO_MAX };
+        let max = if self.greeting == Greeting::Done { frame::FRAME_MAX } else { frame::HELLO_MAX };
         let Some((start, end)) = frame::split(&self.input[self.taken..], max)? else {
             return Ok(None);
         };
@@ -161,31 +122,40 @@ impl Conn {
         self.input = input;
     }
 
-    /// Writes what the socket takes.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
-        while self.written < self.output.len() {
-            match self.socket.write(&self.output[self.written..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => self.written += n,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.stuffed = true;
-                    return Ok(());
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+    /// Writes what the socket takes of the greeting and the link's output.
+    pub(crate) fn flush(&mut self, output: Option<&mut Output>) -> io::Result<()> {
+        self.stuffed = false;
+        while !self.preface.is_empty() {
+            match write(&mut self.socket, &self.preface)? {
+                Some(n) => drop(self.preface.drain(..n)),
+                None => return self.is_stuffed(),
             }
         }
-        self.stuffed = false;
-        self.written = 0;
-        self.output.clear();
-        if self.output.capacity() > 16 * CHUNK {
-            self.output.shrink_to(CHUNK);
+        let Some(output) = output else { return Ok(()) };
+        while output.unwritten() > 0 {
+            match write(&mut self.socket, output.pending())? {
+                Some(n) => output.advance(n),
+                None => return self.is_stuffed(),
+            }
         }
         Ok(())
     }
 
-    /// Bytes that wait to be written.
-    pub(crate) fn unwritten(&self) -> usize {
-        self.output.len() - self.written
+    fn is_stuffed(&mut self) -> io::Result<()> {
+        self.stuffed = true;
+        Ok(())
+    }
+}
+
+/// Writes once; `None`: the socket takes nothing now.
+fn write(socket: &mut Socket, bytes: &[u8]) -> io::Result<Option<usize>> {
+    loop {
+        match socket.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => return Ok(Some(n)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }

@@ -6,20 +6,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use helio_owner_state::Event;
+use helio_process_state::{Event, Peer};
 use helio_proto::frame;
 use helio_proto::hello::{self, Hello, Role, Welcome};
 use helio_proto::node::{ClientToNode, NodeToClient, Notice, Register, Registered};
-use helio_types::{NodeAddress, WorkerAddress, WorkerId};
+use helio_types::{WorkerAddress, WorkerId};
 use rustix::event::epoll;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use crate::api::{Error, Options};
-use crate::conn::{Conn, Peer, Socket};
-use crate::state::State;
+use crate::conn::{Conn, Greeting, Socket};
+use crate::state::{FIRST_LINK, State};
 
 /// How long a connection to another machine may take to be made.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
@@ -198,97 +197,62 @@ fn tcp_connect(host: &str, port: u32) -> io::Result<TcpStream> {
 }
 
 impl State {
-    pub(crate) fn add_conn(&mut self, socket: Socket, peer: Peer) -> io::Result<u64> {
+    pub(crate) fn add_conn(
+        &mut self,
+        link: u64,
+        socket: Socket,
+        greeting: Greeting,
+    ) -> io::Result<()> {
         socket.set_nonblocking()?;
-        self.next_conn += 1;
-        let number = self.next_conn;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-        epoll::add(&self.epoll, socket.as_fd(), epoll::EventData::new_u64(number), flags)?;
-        self.conns.insert(number, Conn::new(socket, peer));
-        Ok(number)
+        let data = epoll::EventData::new_u64(FIRST_LINK + link);
+        epoll::add(&self.epoll, socket.as_fd(), data, flags)?;
+        self.conns.insert(link, Conn::new(socket, greeting));
+        Ok(())
     }
 
-    fn greet(&mut self, number: u64) {
+    /// Opens the connection of a new link, and greets.
+    pub(crate) fn connect(&mut self, link: u64, to: &Peer) {
+        let own_node = self.process.address().node_id;
+        let socket = match to {
+            Peer::Process(address) if address.node_id == own_node => {
+                let path = self.sockets_dir.join(address.worker_id.socket_name());
+                unix_connect(&path).map(Socket::Unix)
+            }
+            Peer::Process(address) if address.port != 0 => {
+                tcp_connect(&address.host, address.port).map(Socket::Tcp)
+            }
+            Peer::RemoteNode(address) => tcp_connect(&address.host, address.port).map(Socket::Tcp),
+            Peer::Process(_) | Peer::Node => Err(io::ErrorKind::NotFound.into()),
+        };
+        match socket.and_then(|socket| self.add_conn(link, socket, Greeting::Sent)) {
+            Ok(()) => self.greet(link),
+            Err(_) => self.apply(Event::Closed { link }),
+        }
+    }
+
+    fn greet(&mut self, link: u64) {
         let role = if self.options.is_driver { Role::Driver } else { Role::Worker };
-        let me = self.owner.address().clone();
+        let me = self.process.address();
         let hello = Hello {
             node_id: me.node_id,
             host: me.host.clone(),
             port: me.port,
             ..greeting(&self.options.token, role, me.worker_id)
         };
-        if let Some(conn) = self.conns.get_mut(&number) {
-            frame::put(&mut conn.output, |b| b.extend_from_slice(&helio_proto::encode(&hello)));
+        if let Some(conn) = self.conns.get_mut(&link) {
+            frame::put(&mut conn.preface, |b| b.extend_from_slice(&helio_proto::encode(&hello)));
         }
-        self.touch(number);
-    }
-
-    /// The connection to a process, made now if there is none.
-    pub(crate) fn peer(&mut self, address: &Arc<WorkerAddress>) -> Option<u64> {
-        if let Some(number) = self.peers.get(&address.worker_id) {
-            return Some(*number);
-        }
-        let same_node = address.node_id == self.owner.address().node_id;
-        let socket = if same_node {
-            unix_connect(&self.sockets_dir.join(address.worker_id.socket_name())).map(Socket::Unix)
-        } else if address.port != 0 {
-            tcp_connect(&address.host, address.port).map(Socket::Tcp)
-        } else {
-            Err(io::ErrorKind::NotFound.into())
-        };
-        let number =
-            socket.and_then(|socket| self.add_conn(socket, Peer::Process(address.clone())));
-        match number {
-            Ok(number) => {
-                self.peers.insert(address.worker_id, number);
-                self.greet(number);
-                Some(number)
-            }
-            Err(_) => {
-                let now = self.now();
-                self.owner.apply(Event::PeerLost { peer: address.clone() }, now, &mut self.actions);
-                None
-            }
-        }
-    }
-
-    /// The connection to another node's daemon, made now if there is none.
-    pub(crate) fn remote_node(&mut self, address: &NodeAddress) -> Option<u64> {
-        if address.node_id == self.owner.address().node_id {
-            return Some(self.node);
-        }
-        if let Some(number) = self.nodes.get(&address.node_id) {
-            return Some(*number);
-        }
-        let socket = tcp_connect(&address.host, address.port).map(Socket::Tcp);
-        match socket.and_then(|socket| self.add_conn(socket, Peer::RemoteNode(address.clone()))) {
-            Ok(number) => {
-                self.nodes.insert(address.node_id, number);
-                self.greet(number);
-                let me = self.owner.address().clone();
-                let register = Register {
-                    worker_id: me.worker_id,
-                    port: me.port,
-                    pid: std::process::id(),
-                    is_driver: self.options.is_driver,
-                    remote: true,
-                    ..Register::default()
-                };
-                self.send_node(number, &register.into());
-                Some(number)
-            }
-            Err(_) => {
-                let now = self.now();
-                self.owner.apply(Event::NodeLost { node: address.node_id }, now, &mut self.actions);
-                None
-            }
-        }
+        self.process.links().touch(link);
     }
 
     /// Somebody connected.
     pub(crate) fn add_stranger(&mut self, socket: Socket) {
-        let Ok(number) = self.add_conn(socket, Peer::Stranger) else { return };
-        self.strangers.push_back((number, self.now() + GREETING_WAIT_US));
+        let link = self.process.links().mint();
+        if self.add_conn(link, socket, Greeting::Expected).is_err() {
+            return;
+        }
+        self.strangers.push_back((link, self.now() + GREETING_WAIT_US));
         if self.strangers.len() > STRANGERS_MAX
             && let Some((oldest, _)) = self.strangers.pop_front()
         {
@@ -303,36 +267,45 @@ impl State {
 
     pub(crate) fn drop_silent_strangers(&mut self) {
         let now = self.now();
-        while let Some((number, due)) = self.strangers.front().copied()
+        while let Some((link, due)) = self.strangers.front().copied()
             && due <= now
         {
             self.strangers.pop_front();
-            self.conn_ended(number, "it did not greet in time");
+            self.conn_ended(link, "it did not greet in time");
         }
     }
 
-    /// A connection is over, and why. What was refused is said once, not as often as somebody tries.
-    pub(crate) fn conn_ended(&mut self, number: u64, reason: &str) {
-        let stranger =
-            self.conns.get(&number).is_some_and(|conn| matches!(conn.peer, Peer::Stranger));
-        let now = self.now();
-        if stranger
-            && reason != "closed"
-            && self.refusal_logged.is_none_or(|at| now >= at + REFUSAL_LOG_US)
-        {
-            self.refusal_logged = Some(now);
-            let text = format!("a connection was refused: {reason}");
-            self.tell_user(Notice { is_warning: true, text });
+    /// Reads what a connection has; an error is why it must be closed.
+    pub(crate) fn read_conn(&mut self, link: u64) -> Result<(), String> {
+        let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
+        let open = conn.fill().map_err(|error| error.to_string())?;
+        loop {
+            let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
+            let Some((start, end)) = conn.next().map_err(|error| error.to_string())? else { break };
+            let greeting = conn.greeting;
+            let input = conn.take_input();
+            let result = match greeting {
+                Greeting::Done => {
+                    self.apply(Event::Frame { link, bytes: &input[start..end] });
+                    Ok(())
+                }
+                Greeting::Sent => self.welcomed(link, &input[start..end]),
+                Greeting::Expected => self.greeted_by(link, &input[start..end]),
+            };
+            if let Some(conn) = self.conns.get_mut(&link) {
+                conn.put_input(input);
+            }
+            result?;
         }
-        self.drop_conn(number);
+        if open { Ok(()) } else { Err("closed".into()) }
     }
 
     /// A stranger's first frame.
-    pub(crate) fn greeted_by(&mut self, number: u64, bytes: &[u8]) -> Result<(), String> {
+    fn greeted_by(&mut self, link: u64, bytes: &[u8]) -> Result<(), String> {
         let hello: Hello =
             helio_proto::decode(bytes).map_err(|_| "its greeting is malformed".to_owned())?;
         let refused = hello::refusal(&hello, &self.options.token);
-        let me = self.owner.address().clone();
+        let me = self.process.address();
         let welcome = Welcome {
             refused: refused.clone().unwrap_or_default(),
             version: hello::VERSION,
@@ -341,80 +314,64 @@ impl State {
             pid: std::process::id(),
             features: 0,
         };
-        let Some(conn) = self.conns.get_mut(&number) else { return Ok(()) };
-        frame::put(&mut conn.output, |b| b.extend_from_slice(&helio_proto::encode(&welcome)));
+        let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
+        frame::put(&mut conn.preface, |b| b.extend_from_slice(&helio_proto::encode(&welcome)));
         if let Some(refused) = refused {
-            let _ = conn.flush();
+            let _ = conn.flush(None);
             return Err(refused);
         }
-        let address = WorkerAddress {
+        conn.greeting = Greeting::Done;
+        self.strangers.retain(|(stranger, _)| *stranger != link);
+        let from = WorkerAddress {
             worker_id: hello.worker_id,
             node_id: hello.node_id,
             host: hello.host,
             port: hello.port,
         };
-        conn.greeted = true;
-        conn.peer = Peer::Process(Arc::new(address));
-        conn.speaks = true;
-        let older = self.peers.get(&hello.worker_id).copied();
-        if let Some(older) =
-            older.filter(|older| self.conns.get(older).is_some_and(|conn| conn.speaks))
-        {
-            // The peer sends on one line at a time, so its older one broke and we have not heard of it yet:
-            // an answer on it would go nowhere.
-            self.drop_conn(older);
-        }
-        self.strangers.retain(|(stranger, _)| *stranger != number);
-        // If both sides connected at once, each keeps sending on the line it has: order is kept per
-        // sender, and that is all that is promised.
-        self.peers.entry(hello.worker_id).or_insert(number);
-        self.touch(number);
+        self.apply(Event::Accepted { link, from });
+        self.process.links().touch(link);
         Ok(())
     }
 
-    /// Our greeting was answered.
-    pub(crate) fn welcomed(&mut self, number: u64, bytes: &[u8]) -> Result<(), String> {
+    /// The greeting of this process was answered.
+    fn welcomed(&mut self, link: u64, bytes: &[u8]) -> Result<(), String> {
         let welcome: Welcome =
             helio_proto::decode(bytes).map_err(|_| "its welcome is malformed".to_owned())?;
         if !welcome.refused.is_empty() {
             return Err(welcome.refused);
         }
-        if let Some(conn) = self.conns.get_mut(&number) {
-            conn.greeted = true;
-            if let Peer::Process(address) = &conn.peer
-                && address.worker_id != welcome.worker_id
-            {
-                return Err("another process answers at its address".into());
-            }
+        if let Some(conn) = self.conns.get_mut(&link) {
+            conn.greeting = Greeting::Done;
         }
-        self.greeting_is_over(number);
+        if let Some(Peer::Process(address)) = self.process.links().peer(link)
+            && address.worker_id != welcome.worker_id
+        {
+            return Err("another process answers at its address".into());
+        }
+        self.apply(Event::Greeted { link });
         Ok(())
     }
 
-    /// A connection is over.
-    pub(crate) fn drop_conn(&mut self, number: u64) {
-        let Some(conn) = self.conns.remove(&number) else { return };
-        self.dirty.retain(|dirty| *dirty != number);
-        let _ = epoll::delete(&self.epoll, conn.socket.as_fd());
-        self.greeting_is_over(number);
-        self.news = true;
-        match conn.peer {
-            Peer::Node => self.close("the node's daemon has ended"),
-            Peer::RemoteNode(address) => {
-                self.nodes.remove(&address.node_id);
-                self.apply(Event::NodeLost { node: address.node_id });
-            }
-            Peer::Process(address) => {
-                if self.peers.get(&address.worker_id) != Some(&number) {
-                    // A second line to the same process: the first one still speaks for it.
-                    return;
-                }
-                self.peers.remove(&address.worker_id);
-                self.inbox.caller_gone(&address);
-                self.no_answer_of(address.worker_id);
-                self.apply(Event::PeerLost { peer: address });
-            }
-            Peer::Stranger => self.strangers.retain(|(stranger, _)| *stranger != number),
+    /// A connection is over, and why. What was refused is said once, not as often as somebody tries.
+    pub(crate) fn conn_ended(&mut self, link: u64, reason: &str) {
+        let now = self.now();
+        let Some(conn) = self.close_socket(link) else { return };
+        if conn.greeting == Greeting::Expected
+            && reason != "closed"
+            && self.refusal_logged.is_none_or(|at| now >= at + REFUSAL_LOG_US)
+        {
+            self.refusal_logged = Some(now);
+            let text = format!("a connection was refused: {reason}");
+            self.tell_user(Notice { is_warning: true, text });
         }
+        self.strangers.retain(|(stranger, _)| *stranger != link);
+        self.apply(Event::Closed { link });
+    }
+
+    pub(crate) fn close_socket(&mut self, link: u64) -> Option<Conn> {
+        let conn = self.conns.remove(&link)?;
+        let _ = epoll::delete(&self.epoll, conn.socket.as_fd());
+        self.news = true;
+        Some(conn)
     }
 }

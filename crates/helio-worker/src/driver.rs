@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use helio_process_state::Event;
 use helio_proto::node::{Expect, FlushLogs, LogLine, Notice};
 
 use crate::api::{Error, Interrupt};
@@ -70,35 +71,41 @@ impl Runtime {
     /// Has the daemon make ready what is expected. Waits for the workers that it starts, not longer than
     /// `wait`.
     pub fn expect(&self, mut expect: Expect, wait: Option<Duration>) {
-        let request_id = {
+        let Some(wait) = wait else {
             let mut state = self.settled();
-            let request_id = if wait.is_some() { state.request() } else { 0 };
-            expect.request_id = request_id;
-            state.tell_node(expect.into());
-            state.flush();
-            request_id
+            state.tell_node(expect);
+            return state.flush();
         };
-        if let Some(wait) = wait {
-            self.wait_answered(request_id, wait);
-        }
+        let request = {
+            let mut state = self.settled();
+            let request = state.process.mint_request();
+            expect.request_id = request;
+            state.apply(Event::Confirm { request, message: expect.into() });
+            state.flush();
+            request
+        };
+        self.wait_confirmed(request, wait);
     }
 
-    fn wait_answered(&self, request_id: u64, timeout: Duration) {
+    fn wait_confirmed(&self, request: u64, timeout: Duration) {
         let mut never = || false;
         let deadline = Some(Instant::now() + timeout);
-        let _ = self.wait_until(deadline, &mut never, |state| {
-            state.answered.remove(&request_id).then_some(())
-        });
+        let confirmed =
+            self.wait_until(deadline, &mut never, |state| state.process.take_answer(request));
+        if confirmed.is_err() {
+            self.state.lock().process.forget_request(request);
+        }
     }
 
     /// Waits until all that the job's workers have printed so far is here.
     pub fn flush_logs(&self, timeout: Duration) {
         let request = {
             let mut state = self.settled();
-            let request_id = state.request();
-            state.tell_node(FlushLogs { request_id }.into());
-            request_id
+            let request = state.process.mint_request();
+            let message = FlushLogs { request_id: request }.into();
+            state.apply(Event::Confirm { request, message });
+            request
         };
-        self.wait_answered(request, timeout);
+        self.wait_confirmed(request, timeout);
     }
 }

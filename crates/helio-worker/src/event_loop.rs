@@ -30,11 +30,7 @@ impl Runtime {
 
     /// The loop has nothing to do and is about to sleep.
     pub fn loop_sleeps(&self) -> LoopTurn {
-        {
-            let mut state = self.settled();
-            state.urgent = false;
-            state.flush();
-        }
+        self.settled().flush();
         if !self.duty.enter_loop(|| self.wake_up()) {
             return LoopTurn::Sleep;
         }

@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use helio_owner_state::Event;
+use helio_process_state::Event;
+use helio_proto::node::{ActorReady, Leaving};
 use helio_types::{ActorId, DeathCause, TaskId};
 
 use crate::api::{Error, Interrupt, Outcome, Outgoing, Work};
 use crate::polling::{INTERRUPT_EVERY, LOOK_EVERY};
 use crate::runtime::Runtime;
+use crate::state::State;
 
 impl Runtime {
     /// The next thing to do; `None` when the time is up. Without work, waits and polls.
@@ -21,26 +23,24 @@ impl Runtime {
     ) -> Result<Option<Work>, Error> {
         {
             let mut state = self.settled();
-            if let Some(work) = state.inbox.pop() {
-                state.hand_out(&work);
+            if let Some(work) = state.next_work() {
                 // Replies to calls before this one may wait for more, but not for a long call.
                 state.flush_soon();
                 return Ok(Some(work));
             }
             if timeout.is_some_and(|timeout| timeout.is_zero()) {
                 let _ = rustix::io::read(&*self.notify, &mut [0; 8]);
-                if !state.became_ready.is_empty() {
+                if state.process.has_ready() {
                     // The mark that was cleared stood for this too.
                     state.notify_loop();
                 }
-                if let Some(work) = state.inbox.pop() {
-                    state.hand_out(&work);
+                if let Some(work) = state.next_work() {
                     return Ok(Some(work));
                 }
                 state.flush();
                 return Ok(None);
             }
-            state.drop_unowned_pins();
+            state.process.unpin_unreferenced();
             state.work_waiters += 1;
         }
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
@@ -63,15 +63,11 @@ impl Runtime {
             let seen = self.duty.polls();
             {
                 let mut state = self.settled();
-                if let Some(work) = state.inbox.pop() {
-                    state.hand_out(&work);
+                if let Some(work) = state.next_work() {
                     state.flush_soon();
                     return Ok(work);
                 }
-                if let Some(why) = &state.closed {
-                    return Err(Error::Disconnected(why.clone()));
-                }
-                state.urgent = false;
+                state.check_open()?;
                 state.flush();
             }
             let now = Instant::now();
@@ -83,12 +79,9 @@ impl Runtime {
             let idle = if self.duty.is_polled() { LOOK_EVERY } else { sleep };
             let limit = deadline.map_or(idle, |deadline| (deadline - now).min(idle));
             let (interrupted, work) = self.turn(limit, seen, &mut |state| {
-                let work = state.inbox.pop();
-                if let Some(work) = &work {
-                    state.hand_out(work);
-                }
                 // The end of the session ends the wait as well.
-                work.map(Some).or(state.closed.is_some().then_some(None))
+                let work = state.next_work();
+                work.map(Some).or(state.process.ended().is_some().then_some(None))
             });
             match work {
                 Some(Some(work)) => return Ok(work),
@@ -107,15 +100,11 @@ impl Runtime {
     /// A call is over.
     pub fn finish(&self, task: TaskId, outcome: Outcome) {
         let mut state = self.settled();
-        state.consumed.remove(&task);
-        let Some(caller) = state.inbox.finished(task) else { return };
-        state.current = state.inbox.running.last().map_or(TaskId::NIL, |(task, _)| *task);
-        state.apply(Event::Finished { task, caller, outcome });
+        state.apply(Event::Finished { task, outcome });
         // A task is answered before the next one begins: should that one end the process, this one is
         // not taken for lost, nor run again. Replies of an actor's short calls go out together; a call
         // whose actor died right after it may fail although it ran, and says so.
-        if state.serves_actor && state.inbox.has_work() {
-            state.urgent = false;
+        if state.process.serves_actor() && state.process.has_work() {
             state.flush_soon();
         } else {
             state.flush();
@@ -136,15 +125,7 @@ impl Runtime {
     ) -> Result<(), Error> {
         {
             let mut state = self.settled();
-            let caller = state
-                .inbox
-                .running
-                .iter()
-                .find(|(running, _)| *running == task)
-                .map(|(_, c)| c.clone());
-            let Some(caller) = caller else { return Ok(()) };
-            state.apply(Event::ItemMade { task, caller, index, item });
-            state.urgent = false;
+            state.apply(Event::ItemMade { task, index, item });
             if bound == 0 {
                 // The caller may wait for this one; a burst goes out together.
                 state.flush_soon();
@@ -156,9 +137,7 @@ impl Runtime {
             return Ok(());
         }
         self.wait_until(None, interrupt, |state| {
-            let read = state.consumed.get(&task).copied().unwrap_or(0);
-            let gone = !state.inbox.running.iter().any(|(running, _)| *running == task);
-            (gone || index + 1 - read.min(index + 1) < bound).then_some(())
+            state.process.may_yield(task, index, bound).then_some(())
         })
     }
 
@@ -166,14 +145,14 @@ impl Runtime {
     pub fn actor_ready(&self, actor_id: ActorId, result: Result<(), (Vec<u8>, String)>) {
         let (error, message) = result.err().unwrap_or_default();
         let mut state = self.settled();
-        state.tell_node(helio_proto::node::ActorReady { actor_id, error, message }.into());
+        state.tell_node(ActorReady { actor_id, error, message });
         state.flush();
     }
 
     /// The process is about to end of its own will.
     pub fn leaving(&self, cause: DeathCause) {
         let mut state = self.settled();
-        state.tell_node(helio_proto::node::Leaving { cause, is_needed: false }.into());
+        state.tell_node(Leaving { cause, is_needed: false });
         state.flush();
     }
 
@@ -185,8 +164,8 @@ impl Runtime {
     pub fn linger(&self, cause: DeathCause, interrupt: Interrupt<'_>) -> Result<(), Error> {
         let is_needed = {
             let mut state = self.settled();
-            let is_needed = state.owner.is_needed();
-            state.tell_node(helio_proto::node::Leaving { cause, is_needed }.into());
+            let is_needed = state.process.owner().is_needed();
+            state.tell_node(Leaving { cause, is_needed });
             state.flush();
             is_needed
         };
@@ -194,7 +173,7 @@ impl Runtime {
             return Ok(());
         }
         self.wait_until(None, interrupt, |state| {
-            (state.force_exit || !state.owner.is_needed()).then_some(())
+            (state.force_exit || !state.process.owner().is_needed()).then_some(())
         })
     }
 
@@ -208,20 +187,25 @@ impl Runtime {
     /// Has whoever takes work take [`Work::Exit`] next: a call on another thread asked for the end.
     pub fn ask_exit(&self, reason: &str) {
         let mut state = self.settled();
-        state.add_work(Work::Exit { reason: reason.to_owned(), drain: false });
+        state.apply(Event::AskExit { reason: reason.to_owned() });
         self.changed(state);
     }
 
     /// A call of an actor that runs several at once has found its place.
     pub fn runs(&self, task: TaskId) {
-        let mut state = self.state.lock();
-        let now = state.now();
-        state.inbox.runs(task, now);
+        self.state.lock().apply(Event::Runs(task));
     }
 
     /// Whether the running call was cancelled.
     #[must_use]
     pub fn is_cancelled(&self, task: TaskId) -> bool {
-        self.state.lock().inbox.cancelled.contains(&task)
+        self.state.lock().process.is_cancelled(task)
+    }
+}
+
+impl State {
+    fn next_work(&mut self) -> Option<Work> {
+        let now = self.now();
+        self.process.next_work(now)
     }
 }

@@ -4,8 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use helio_owner_state::Event;
-use helio_proto::node::{Blocked, Unblocked};
+use helio_process_state::Event;
 use parking_lot::MutexGuard;
 use rustix::event::epoll;
 
@@ -13,7 +12,7 @@ use crate::api::{Error, Interrupt};
 use crate::conn::Socket;
 use crate::duty::Turn;
 use crate::runtime::Runtime;
-use crate::state::{State, Watched};
+use crate::state::{FIRST_LINK, State, Watched};
 
 /// How often a wait on the main thread, the only one that signals are handled on, looks for them.
 pub(crate) const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
@@ -53,17 +52,14 @@ impl Runtime {
                     state.flush();
                     break Ok(result);
                 }
-                if let Some(why) = &state.closed {
-                    break Err(Error::Disconnected(why.clone()));
+                if let Err(over) = state.check_open() {
+                    break Err(over);
                 }
                 if !blocked && !self.options.is_driver && began.elapsed() >= BLOCKED_AFTER {
                     blocked = true;
-                    self.block(&mut state);
-                    if let Some(id) = state.lacks.take() {
-                        state.waits.push((std::thread::current().id(), id));
-                    }
+                    let awaited = state.lacks.take();
+                    state.apply(Event::Blocked { thread: thread_id(), awaited });
                 }
-                state.urgent = false;
                 state.flush();
             }
             let now = Instant::now();
@@ -95,29 +91,11 @@ impl Runtime {
         result
     }
 
-    /// The worker waits: its CPU is free, and what it has not begun goes back.
-    pub(crate) fn block(&self, state: &mut State) {
-        if state.inbox.running.is_empty() {
-            return;
-        }
-        state.blocked += 1;
-        if state.blocked == 1 {
-            state.tell_node(Blocked {}.into());
-            state.hand_back(usize::MAX);
-        }
-    }
-
-    pub(crate) fn unblock(&self) {
+    /// The thread that waited goes on.
+    fn unblock(&self) {
         let mut state = self.state.lock();
-        let me = std::thread::current().id();
-        state.waits.retain(|(thread, _)| *thread != me);
-        if state.blocked > 0 {
-            state.blocked -= 1;
-            if state.blocked == 0 {
-                state.tell_node(Unblocked {}.into());
-                state.flush();
-            }
-        }
+        state.apply(Event::Unblocked { thread: thread_id() });
+        state.flush();
     }
 
     /// One turn of a waiter: polls, or sleeps until somebody else has. Returns whether a signal
@@ -178,10 +156,9 @@ impl Runtime {
             state.apply(Event::Tick);
             state.drop_silent_strangers();
         }
-        state.urgent = false;
         state.flush();
         let news = std::mem::take(&mut state.news);
-        let (closed, force) = (state.closed.is_some(), state.force_exit);
+        let (closed, force) = (state.process.ended().is_some(), state.force_exit);
         drop(state);
         if (closed || force) && !self.options.is_driver {
             self.end_worker(force);
@@ -193,7 +170,7 @@ impl Runtime {
     pub(crate) fn due(&self) -> Option<Duration> {
         let state = self.state.lock();
         let now = state.now();
-        let tick = state.owner.next_tick().into_iter().chain(state.strangers_due()).min();
+        let tick = state.process.next_tick().into_iter().chain(state.strangers_due()).min();
         tick.map(|tick| Duration::from_micros(tick.saturating_sub(now)))
     }
 
@@ -270,17 +247,18 @@ impl Runtime {
                 }
             }
             number => {
+                let link = number - FIRST_LINK;
                 if flags.contains(epoll::EventFlags::OUT) {
-                    state.touch(number);
+                    state.process.links().touch(link);
                 }
                 let ends = epoll::EventFlags::IN
                     | epoll::EventFlags::HUP
                     | epoll::EventFlags::ERR
                     | epoll::EventFlags::RDHUP;
                 if flags.intersects(ends)
-                    && let Err(reason) = state.read_conn(number)
+                    && let Err(reason) = state.read_conn(link)
                 {
-                    state.conn_ended(number, &reason);
+                    state.conn_ended(link, &reason);
                 }
             }
         }
@@ -305,7 +283,7 @@ impl Runtime {
 
     /// The daemon is gone, or says so: a worker leaves nothing behind, whatever its main thread does.
     pub(crate) fn end_worker(&self, force: bool) {
-        if !force && self.state.lock().closed.is_none() {
+        if !force && self.state.lock().process.ended().is_none() {
             return;
         }
         let _ = std::fs::remove_file(self.socket_path());
@@ -335,6 +313,10 @@ impl Runtime {
             self.wake_up();
         }
     }
+}
+
+fn thread_id() -> u64 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u64
 }
 
 fn wait_events<'a>(

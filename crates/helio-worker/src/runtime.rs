@@ -1,5 +1,6 @@
 //! Joining and leaving a session, and what a runtime is made of.
 
+use std::collections::VecDeque;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -8,22 +9,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use helio_owner_state::{IdMap, Owner, Stored};
+use helio_owner_state::IdMap;
+use helio_process_state::{Identity, Process};
 use helio_proto::node::{JobConfig, Registered, StopNode, overflow_start};
 use helio_store::Arena;
-use helio_types::id::PUT_INDEX_BASE;
-use helio_types::{ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{ObjectId, WorkerAddress};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
-use crate::api::{Error, Options, Work};
-use crate::conn::{Peer, Socket};
+use crate::api::{Error, Options};
+use crate::conn::{Greeting, Socket};
 use crate::connect;
 use crate::duty::Duty;
-use crate::inbox::Inbox;
-use crate::state::{FIRST_CONN, State, Watched};
-use crate::why::Become;
+use crate::memory::{MappedStore, Released};
+use crate::state::{State, Watched};
+
 /// How long a driver waits for its daemon to end.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(3);
 
@@ -125,11 +126,8 @@ impl Runtime {
         });
         {
             let mut state = runtime.state.lock();
-            let node = state.add_conn(Socket::Unix(socket), Peer::Node)?;
-            state.node = node;
-            if let Some(conn) = state.conns.get_mut(&node) {
-                conn.greeted = true;
-            }
+            let node = state.process.links().own_node();
+            state.add_conn(node, Socket::Unix(socket), Greeting::Done)?;
         }
         let net = Arc::downgrade(&runtime);
         let thread = std::thread::Builder::new().name("heliostat-net".into()).stack_size(256 << 10);
@@ -149,8 +147,8 @@ impl Runtime {
 
     /// Takes milliseconds after a burst of calls: on the net thread, and not under the lock.
     fn give_back_memory(&self) {
-        let slimmed = std::mem::take(&mut self.state.lock().slimmed);
-        if slimmed {
+        let is_due = std::mem::take(&mut self.state.lock().returns_memory);
+        if is_due {
             helio_store::heap::give_back();
         }
     }
@@ -170,7 +168,7 @@ impl Runtime {
     /// The job: a driver's own, or the one a worker serves.
     #[must_use]
     pub fn job(&self) -> JobConfig {
-        self.state.lock().job.clone()
+        self.state.lock().process.job().clone()
     }
 
     /// Leaves the session; a driver that started the cluster ends it and waits until it is gone.
@@ -180,13 +178,14 @@ impl Runtime {
         }
         if self.options.is_driver && self.options.owns_cluster {
             let mut state = self.settled();
-            state.tell_node(StopNode { reason: "its driver has ended".into() }.into());
+            state.tell_node(StopNode { reason: "its driver has ended".into() });
             state.flush();
             drop(state);
             let mut never = || false;
             let deadline = Some(Instant::now() + SHUTDOWN_WAIT);
-            let _ =
-                self.wait_until(deadline, &mut never, |state| state.closed.is_some().then_some(()));
+            let _ = self.wait_until(deadline, &mut never, |state| {
+                state.check_open().is_err().then_some(())
+            });
         }
         self.closed.store(true, Ordering::Release);
         {
@@ -195,7 +194,6 @@ impl Runtime {
             state.flush();
             // Closing the connections tells daemon and peers.
             state.conns.clear();
-            state.peers.clear();
         }
         let _ = std::fs::remove_file(self.socket_path());
         self.wake_up();
@@ -221,148 +219,42 @@ impl State {
         timer: OwnedFd,
         notify: &Arc<OwnedFd>,
     ) -> Result<Self, Error> {
-        let mut owner = Owner::new(address.clone());
-        if let Some(bytes) = options.lineage_bytes_max {
-            owner.limit_lineage(bytes);
-        }
+        let identity = Identity {
+            address: address.clone(),
+            node_port: registered.port,
+            pid: std::process::id(),
+            is_driver: options.is_driver,
+            job,
+            lineage_bytes_max: options.lineage_bytes_max,
+        };
+        let released = Released::default();
+        let memory = MappedStore { arena: arena.clone(), released: released.clone() };
         Ok(Self {
-            owner,
-            actions: Vec::new(),
+            process: Process::new(identity, memory),
+            to_do: VecDeque::new(),
+            is_carrying_out: false,
             conns: IdMap::default(),
-            next_conn: FIRST_CONN,
             epoll: epoll.try_clone()?,
-            peers: IdMap::default(),
-            nodes: IdMap::default(),
-            node: 0,
-            dirty: Vec::new(),
             timer_armed: false,
             timer,
             notify: notify.clone(),
-            inbox: Inbox::default(),
             arena,
-            pins: IdMap::default(),
-            unpinned: Arc::default(),
-            room_wanted: 0,
-            fetches: std::collections::HashMap::new(),
-            fetching: std::collections::HashMap::new(),
-            recovering: std::collections::HashSet::new(),
-            grants: std::collections::HashMap::new(),
-            creating: std::collections::BTreeMap::new(),
-            asked: std::collections::HashMap::new(),
-            answers: std::collections::HashMap::new(),
-            answered: std::collections::HashSet::new(),
-            awaited: None,
-            creations: IdMap::default(),
-            whys: crate::why::Whys::default(),
-            waits: Vec::new(),
+            released,
             lacks: None,
-            inspections: std::collections::HashMap::new(),
-            consumed: IdMap::default(),
-            liveness_asked: std::collections::HashMap::new(),
-            urgent: false,
             force_exit: false,
             on_cancel: None,
-            next_request: 0,
-            next_id: u64::from_le_bytes(seed_of(address.worker_id)),
-            watched: std::collections::HashSet::new(),
-            became_ready: Vec::new(),
-            logs: std::collections::VecDeque::new(),
+            logs: VecDeque::new(),
             logs_dropped: 0,
             notices: Vec::new(),
             unseen: Vec::new(),
-            templates: crate::templates::Known::default(),
-            job_wire: helio_proto::encode(&job),
-            job,
-            blocked: 0,
             work_waiters: 0,
-            serves_actor: false,
-            actor: Become::default(),
-            closed: None,
             news: false,
-            slimmed: false,
-            arrivals: 0,
-            current: TaskId::NIL,
-            strangers: std::collections::VecDeque::new(),
+            returns_memory: false,
+            strangers: VecDeque::new(),
             refusal_logged: None,
-            registered: registered.clone(),
             options: options.clone(),
             sockets_dir,
             clock: Instant::now(),
         })
-    }
-
-    pub(crate) fn seed(&self) -> [u8; 8] {
-        seed_of(self.owner.address().worker_id)
-    }
-
-    pub(crate) fn check_open(&self) -> Result<(), Error> {
-        match &self.closed {
-            Some(why) => Err(Error::Disconnected(why.clone())),
-            None => Ok(()),
-        }
-    }
-
-    pub(crate) fn new_put_id(&mut self) -> ObjectId {
-        self.new_task_id().object(PUT_INDEX_BASE)
-    }
-
-    pub(crate) fn is_ready(&mut self, id: ObjectId, fetch_local: bool) -> bool {
-        match self.owner.object(&id).map(|object| &object.value) {
-            None | Some(Stored::Pending) => false,
-            Some(Stored::Stores { .. }) if fetch_local => self.read(id).is_some(),
-            Some(_) => true,
-        }
-    }
-
-    pub(crate) fn read_or_gone(&mut self, id: ObjectId) -> bool {
-        self.owner.object(&id).is_none() || self.read(id).is_some()
-    }
-
-    pub(crate) fn hand_out(&mut self, work: &Work) {
-        match work {
-            Work::Call(call) => {
-                self.current = call.task;
-                let at = self.now();
-                self.inbox.has_begun(call.task, at, &call.template, !self.actor.is_concurrent);
-            }
-            Work::Cancel(task) => {
-                self.inbox.cancelled.insert(*task);
-            }
-            Work::Construct(construct) => self.actor = Become::of(&construct.spec),
-            Work::Exit { .. } => {}
-        }
-    }
-}
-
-/// Where a process's counter of ids begins: ids of several processes must differ although they count
-/// alike. Some bytes of a worker's id may be the same for all of its node, so all of them go in.
-fn seed_of(worker: WorkerId) -> [u8; 8] {
-    let mut sum = 0u64;
-    for chunk in worker.0.chunks(4) {
-        let mut word = [0; 4];
-        word.copy_from_slice(chunk);
-        sum = (sum.rotate_left(27) ^ u64::from(u32::from_le_bytes(word)))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-    (sum ^ (sum >> 32)).to_le_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn workers_whose_ids_differ_in_few_bytes_count_from_far_apart() {
-        let mut seeds: Vec<[u8; 8]> = (0..28)
-            .flat_map(|place| (0..=255u8).map(move |byte| (place, byte)))
-            .map(|(place, byte)| {
-                let mut id = [7; 28];
-                id[place] = byte;
-                seed_of(WorkerId(id))
-            })
-            .collect();
-        seeds.sort_unstable();
-        seeds.dedup();
-        assert_eq!(seeds.len(), 28 * 255 + 1);
     }
 }

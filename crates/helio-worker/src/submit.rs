@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helio_owner_state::actor::{Creation, handle_object};
-use helio_owner_state::{Event, Owner, Target, TaskSpec};
+use helio_owner_state::{Event as OwnerEvent, Owner, Target, TaskSpec};
+use helio_process_state::{Answer, Event};
 use helio_proto::control::{ActorSpec, ControlRequest, ControlResponse};
 use helio_proto::node::LeaseClass;
 use helio_proto::peer::{STREAMING, Template};
-use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId};
+use helio_types::{ActorId, ObjectId, TaskId};
 
 use crate::api::{ActorCreated, CallArgs, Error, Interrupt, Retry, StreamNext};
 use crate::runtime::Runtime;
-use crate::state::Asked;
 
 impl Runtime {
     /// Calls a function on any worker of a class; one handle of each return is held.
@@ -29,8 +29,8 @@ impl Runtime {
     ) -> Result<Vec<ObjectId>, Error> {
         let mut state = self.settled();
         state.check_open()?;
-        let id = state.new_task_id();
-        let parent = state.current;
+        let id = state.process.new_task();
+        let parent = state.process.current_task();
         let spec = TaskSpec {
             id,
             template: template.clone(),
@@ -41,7 +41,7 @@ impl Runtime {
             parent,
             handle: None,
         };
-        state.apply(Event::Submit { spec: Arc::new(spec) });
+        state.apply(Event::Owner(OwnerEvent::Submit { spec: Arc::new(spec) }));
         self.changed(state);
         Ok(return_ids(id, returns))
     }
@@ -49,11 +49,7 @@ impl Runtime {
     /// A fresh actor id.
     #[must_use]
     pub fn new_actor_id(&self) -> ActorId {
-        let mut state = self.state.lock();
-        let mut unique = [0; 12];
-        unique[..8].copy_from_slice(&state.unique().to_le_bytes());
-        unique[8..].copy_from_slice(&state.owner.address().worker_id.0[..4]);
-        ActorId::new(unique, state.job.job_id)
+        self.state.lock().process.new_actor()
     }
 
     /// Makes an actor. An unnamed one's creation is only begun; for a named one the control service's
@@ -70,35 +66,30 @@ impl Runtime {
     ) -> Result<ActorCreated, Error> {
         let (actor, named, detached) = (spec.actor_id, !spec.name.is_empty(), spec.detached);
         let handle = (!detached).then(|| handle_object(actor));
-        {
+        let request = {
             let mut state = self.settled();
             state.check_open()?;
             let spec = ActorSpec {
                 template: helio_proto::encode::<Template>(template),
                 owner: (*self.address).clone(),
-                job_id: state.job.job_id,
-                job_config: state.job_wire.clone(),
+                job_id: state.process.job().job_id,
+                job_config: state.process.job_wire().to_vec(),
                 ..spec
             };
+            let request = state.process.mint_request();
             if named {
-                state.creations.insert(actor, None);
+                state.apply(Event::AwaitCreation { request, actor });
             }
             let creation = Creation { spec, args, handle };
-            state.apply(Event::CreateActor { creation: Box::new(creation) });
+            state.apply(Event::Owner(OwnerEvent::CreateActor { creation: Box::new(creation) }));
             self.changed(state);
-        }
+            request
+        };
         let created = ActorCreated { actor, handle: handle.unwrap_or_default(), existing: None };
         if !named {
             return Ok(created);
         }
-        let answer = self.wait_until(None, interrupt, |state| match state.creations.get(&actor) {
-            Some(Some(_)) => state.creations.remove(&actor).flatten(),
-            _ => None,
-        });
-        if answer.is_err() {
-            self.state.lock().creations.remove(&actor);
-        }
-        match answer? {
+        match self.control_answer(request, None, interrupt)? {
             ControlResponse::Failed(failure) => {
                 if let Some(handle) = handle {
                     self.drop_ref(handle);
@@ -130,9 +121,10 @@ impl Runtime {
     ) -> Result<Vec<ObjectId>, Error> {
         let mut state = self.settled();
         state.check_open()?;
-        let id = TaskId::new(state.unique() ^ u64::from_le_bytes(state.seed()), actor);
-        let handle = state.owner.actor(&actor).and_then(helio_owner_state::actor::Actor::handle);
-        let parent = state.current;
+        let id = state.process.new_method_call(actor);
+        let handle =
+            state.process.owner().actor(&actor).and_then(helio_owner_state::actor::Actor::handle);
+        let parent = state.process.current_task();
         let spec = TaskSpec {
             id,
             template: template.clone(),
@@ -143,20 +135,20 @@ impl Runtime {
             parent,
             handle,
         };
-        state.apply(Event::Submit { spec: Arc::new(spec) });
+        state.apply(Event::Owner(OwnerEvent::Submit { spec: Arc::new(spec) }));
         self.changed(state);
         Ok(return_ids(id, returns))
     }
 
     /// A handle of an actor arrived, with the object that stands for it (`None`: a weak handle).
     pub fn know_actor(&self, actor: ActorId, handle: Option<ObjectId>) {
-        self.state.lock().apply(Event::KnowActor { actor, handle });
+        self.state.lock().apply(Event::Owner(OwnerEvent::KnowActor { actor, handle }));
     }
 
     /// Whether this is an actor that was made or called here.
     #[must_use]
     pub fn knows_actor(&self, actor: ActorId) -> bool {
-        self.state.lock().owner.actor(&actor).is_some()
+        self.state.lock().process.owner().actor(&actor).is_some()
     }
 
     /// Calls to the actor that have not ended.
@@ -164,7 +156,8 @@ impl Runtime {
     pub fn actor_pending_calls(&self, actor: ActorId) -> usize {
         self.state
             .lock()
-            .owner
+            .process
+            .owner()
             .actor(&actor)
             .map_or(0, helio_owner_state::actor::Actor::pending_calls)
     }
@@ -176,7 +169,7 @@ impl Runtime {
     pub fn kill_actor(&self, actor: ActorId, no_restart: bool) -> Result<(), Error> {
         let mut state = self.settled();
         state.check_open()?;
-        state.apply(Event::KillActor { actor, no_restart });
+        state.apply(Event::Owner(OwnerEvent::KillActor { actor, no_restart }));
         self.changed(state);
         Ok(())
     }
@@ -188,7 +181,7 @@ impl Runtime {
     pub fn cancel(&self, object: ObjectId, force: bool, recursive: bool) -> Result<(), Error> {
         let mut state = self.settled();
         state.check_open()?;
-        state.apply(Event::Cancel { object, force, recursive });
+        state.apply(Event::Owner(OwnerEvent::Cancel { object, force, recursive }));
         self.changed(state);
         Ok(())
     }
@@ -199,20 +192,35 @@ impl Runtime {
     /// [`Error::Timeout`], [`Error::Interrupted`], [`Error::Disconnected`].
     pub fn control(
         &self,
-        request: ControlRequest,
+        message: ControlRequest,
         timeout: Option<Duration>,
         interrupt: Interrupt<'_>,
     ) -> Result<ControlResponse, Error> {
-        let number = {
+        let request = {
             let mut state = self.settled();
             state.check_open()?;
-            state.ask(request, Asked::Thread);
-            state.next_request
+            let request = state.process.mint_request();
+            state.apply(Event::Ask { request, message });
+            request
         };
+        self.control_answer(request, timeout, interrupt)
+    }
+
+    fn control_answer(
+        &self,
+        request: u64,
+        timeout: Option<Duration>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<ControlResponse, Error> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let answer = self.wait_until(deadline, interrupt, |state| state.answers.remove(&number));
+        let answer = self.wait_until(deadline, interrupt, |state| {
+            match state.process.take_answer(request) {
+                Some(Answer::Control(response)) => Some(response),
+                _ => None,
+            }
+        });
         if answer.is_err() {
-            self.state.lock().asked.insert(number, Asked::Nobody);
+            self.state.lock().process.forget_request(request);
         }
         answer
     }
@@ -222,17 +230,11 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Disconnected`].
-    pub fn promise(&self, request: ControlRequest, kept: Vec<u8>) -> Result<ObjectId, Error> {
+    pub fn promise(&self, message: ControlRequest, kept: Vec<u8>) -> Result<ObjectId, Error> {
         let mut state = self.settled();
         state.check_open()?;
-        let id = state.new_put_id();
-        state.apply(Event::Expect { id });
-        let group = match &request {
-            ControlRequest::CreateGroup(spec) => spec.group_id,
-            ControlRequest::AwaitGroup(awaited) => awaited.group_id,
-            _ => PlacementGroupId::NIL,
-        };
-        state.ask(request, Asked::Promise(id, kept, group));
+        let id = state.process.new_put();
+        state.apply(Event::Promise { object: id, message, value: kept });
         self.changed(state);
         Ok(id)
     }
@@ -241,10 +243,10 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Disconnected`].
-    pub fn tell_control(&self, request: ControlRequest) -> Result<(), Error> {
+    pub fn tell_control(&self, message: ControlRequest) -> Result<(), Error> {
         let mut state = self.settled();
         state.check_open()?;
-        state.ask(request, Asked::Nobody);
+        state.apply(Event::Tell(message));
         self.changed(state);
         Ok(())
     }
@@ -263,9 +265,11 @@ impl Runtime {
         let task = generator.task();
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         self.wait_until(deadline, interrupt, |state| {
-            let Some(stream) = state.owner.stream(&task) else { return Some(StreamNext::End) };
+            let Some(stream) = state.process.owner().stream(&task) else {
+                return Some(StreamNext::End);
+            };
             if index < stream.arrived {
-                state.apply(Event::StreamRead { task, index });
+                state.apply(Event::Owner(OwnerEvent::StreamRead { task, index }));
                 return Some(StreamNext::Item(Owner::stream_item(task, index)));
             }
             stream.total.is_some_and(|total| index >= total).then_some(StreamNext::End)
@@ -276,7 +280,7 @@ impl Runtime {
     #[must_use]
     pub fn stream_ready(&self, generator: ObjectId, index: u32) -> Option<bool> {
         let state = self.state.lock();
-        let stream = state.owner.stream(&generator.task())?;
+        let stream = state.process.owner().stream(&generator.task())?;
         if index < stream.arrived {
             return Some(true);
         }
@@ -286,7 +290,7 @@ impl Runtime {
     /// The front reads no more of a stream.
     pub fn stream_drop(&self, generator: ObjectId) {
         let mut state = self.settled();
-        state.apply(Event::StreamDropped { task: generator.task() });
+        state.apply(Event::Owner(OwnerEvent::StreamDropped { task: generator.task() }));
         self.changed(state);
     }
 }

@@ -5,16 +5,16 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helio_owner_state::{Event, Stored};
+use helio_owner_state::{Event as OwnerEvent, Object, Stored};
+use helio_process_state::{Answer, Event, Wish};
 use helio_proto::control::FailureKind;
-use helio_proto::node::{CreateObject, SealObject};
+use helio_proto::node::{AbortObject, SealObject};
 use helio_proto::peer::Reference;
 use helio_store::ArenaSlice;
-use helio_types::{NodeAddress, ObjectId, WorkerAddress};
+use helio_types::{ObjectId, WorkerAddress};
 
 use crate::api::{Bytes, Error, Interrupt, OutgoingValue, Payload};
 use crate::runtime::Runtime;
-use crate::state::State;
 
 /// An extent of the object store that is being written; dropped unsealed, it is given back.
 #[derive(Debug)]
@@ -45,9 +45,9 @@ impl Created {
     pub fn seal(mut self) -> OutgoingValue {
         self.sealed = true;
         let mut state = self.runtime.state.lock();
-        state.tell_node(SealObject { object_id: self.id }.into());
+        state.tell_node(SealObject { object_id: self.id });
         state.flush();
-        OutgoingValue::Stored { size: self.size, location: state.node_address() }
+        OutgoingValue::Stored { size: self.size, location: state.process.node_address() }
     }
 }
 
@@ -55,7 +55,7 @@ impl Drop for Created {
     fn drop(&mut self) {
         if !self.sealed {
             let mut state = self.runtime.state.lock();
-            state.tell_node(helio_proto::node::AbortObject { object_id: self.id }.into());
+            state.tell_node(AbortObject { object_id: self.id });
             state.flush();
         }
     }
@@ -89,50 +89,6 @@ impl Looks {
     }
 }
 
-impl State {
-    /// Asks the owners of borrowed objects whose values are not known yet.
-    fn watch_borrowed(&mut self, ids: &[ObjectId]) {
-        for id in ids {
-            let object = self.owner.object(id);
-            if object.is_some_and(|object| object.owner.is_some() && !object.is_ready()) {
-                self.apply(Event::Watch { id: *id });
-            }
-        }
-    }
-
-    pub(crate) fn node_address(&self) -> NodeAddress {
-        let me = self.owner.address();
-        NodeAddress { node_id: me.node_id, host: me.host.clone(), port: self.registered.port }
-    }
-
-    /// Whether the object is still to be made.
-    fn is_to_come(&self, id: ObjectId) -> bool {
-        self.owner.object(&id).is_some_and(|object| !object.is_ready())
-    }
-
-    /// What reading an object gives, as far as it is known and here. Starts what is missing.
-    pub(crate) fn read(&mut self, id: ObjectId) -> Option<Payload> {
-        let locations = match self.owner.object(&id).map(|object| &object.value) {
-            None | Some(Stored::Pending) => return None,
-            Some(Stored::Inline(bytes)) => {
-                return Some(Payload { bytes: Bytes::Memory(bytes.clone()), is_error: false });
-            }
-            Some(Stored::Error(bytes)) => {
-                return Some(Payload { bytes: Bytes::Memory(bytes.clone()), is_error: true });
-            }
-            Some(Stored::Stores { locations, .. }) => locations,
-        };
-        if let Some(pin) = self.pins.get(&id) {
-            return Some(Payload { bytes: Bytes::Pinned(pin.clone()), is_error: false });
-        }
-        if !self.fetching.contains_key(&id) {
-            let locations = locations.clone();
-            self.fetch(id, locations);
-        }
-        None
-    }
-}
-
 impl Runtime {
     /// Puts a value; one handle is held.
     ///
@@ -140,8 +96,8 @@ impl Runtime {
     /// None at present; a full store shows in [`Runtime::create`].
     pub fn put(&self, value: OutgoingValue, contained: Vec<ObjectId>) -> Result<ObjectId, Error> {
         let mut state = self.settled();
-        let id = state.new_put_id();
-        state.apply(Event::Put { id, value, contained });
+        let id = state.process.new_put();
+        state.apply(Event::Owner(OwnerEvent::Put { id, value, contained }));
         self.changed(state);
         Ok(id)
     }
@@ -158,7 +114,7 @@ impl Runtime {
         let id = created.id();
         let value = created.seal();
         let mut state = self.settled();
-        state.apply(Event::Put { id, value, contained });
+        state.apply(Event::Owner(OwnerEvent::Put { id, value, contained }));
         self.changed(state);
         Ok(id)
     }
@@ -168,7 +124,7 @@ impl Runtime {
     /// # Errors
     /// [`Error::Refused`] when the store is full.
     pub fn create(self: &Arc<Self>, size: u64, interrupt: Interrupt<'_>) -> Result<Created, Error> {
-        let id = self.state.lock().new_put_id();
+        let id = self.state.lock().process.new_put();
         self.create_as(id, size, interrupt)
     }
 
@@ -190,7 +146,7 @@ impl Runtime {
             }
             // An attempt that died had stored it already: readers may have that copy.
             Err(Error::Refused(failure)) if failure.kind == FailureKind::AlreadyExists as u32 => {
-                let location = self.state.lock().node_address();
+                let location = self.state.lock().process.node_address();
                 Ok(OutgoingValue::Stored { size, location })
             }
             Err(error) => Err(error),
@@ -208,21 +164,19 @@ impl Runtime {
             if state.arena.is_none() {
                 return Err(Error::Invalid("this process has no object store".into()));
             }
-            let request_id = state.request();
-            state.grants.insert(request_id, None);
-            state.creating.insert(request_id, (id, size));
-            state.tell_node(CreateObject { request_id, object_id: id, size }.into());
-            request_id
+            let request = state.process.mint_request();
+            state.apply(Event::Create { request, object: id, size });
+            request
         };
-        let grant = self.wait_until(None, interrupt, |state| match state.grants.get(&request) {
-            Some(Some(_)) => state.grants.remove(&request).flatten(),
-            _ => None,
-        });
+        let grant =
+            self.wait_until(None, interrupt, |state| match state.process.take_answer(request) {
+                Some(Answer::Grant(grant)) => Some(grant),
+                _ => None,
+            });
         let arena = {
             let mut state = self.state.lock();
-            state.creating.remove(&request);
             if grant.is_err() {
-                state.grants.remove(&request);
+                state.process.forget_request(request);
             }
             state.arena.clone()
         };
@@ -251,9 +205,9 @@ impl Runtime {
         let mut let_go = Vec::new();
         let mut room_wanted = None;
         let raised = self.wait_until(deadline, interrupt, |state| {
-            let asked = room_wanted.replace(state.room_wanted);
-            if asked.is_some_and(|asked| asked != state.room_wanted)
-                && missing.iter().any(|place| state.is_to_come(ids[*place]))
+            let asked = room_wanted.replace(state.process.room_wanted());
+            if asked.is_some_and(|asked| asked != state.process.room_wanted())
+                && missing.iter().any(|place| state.process.is_pending(ids[*place]))
             {
                 for (place, value) in values.iter_mut().enumerate() {
                     if value.take_if(|payload| matches!(payload.bytes, Bytes::Pinned(_))).is_some()
@@ -261,13 +215,14 @@ impl Runtime {
                         let_go.push(place);
                     }
                 }
-                state.return_spare_pins();
+                state.process.unpin_spare();
+                state.carry_out();
             }
             let mut raised = None;
-            let mut is_missing = |place: usize| match state.read(ids[place]) {
+            let mut is_missing = |place: usize| match state.process.read(ids[place]) {
                 _ if raised.is_some() => true,
                 Some(payload) if payload.is_error => {
-                    state.apply(Event::ErrorRead { id: ids[place] });
+                    state.apply(Event::Owner(OwnerEvent::ErrorRead { id: ids[place] }));
                     raised = Some(payload);
                     true
                 }
@@ -309,22 +264,10 @@ impl Runtime {
     #[must_use]
     pub fn try_get_inline(&self, id: ObjectId) -> Option<Payload> {
         let mut state = self.state.lock();
-        if matches!(state.owner.object(&id)?.value, Stored::Error(_)) {
-            state.apply(Event::ErrorRead { id });
+        if matches!(state.process.owner().object(&id)?.value, Stored::Error(_)) {
+            state.apply(Event::Owner(OwnerEvent::ErrorRead { id }));
         }
-        match &state.owner.object(&id)?.value {
-            Stored::Inline(bytes) => {
-                Some(Payload { bytes: Bytes::Memory(bytes.clone()), is_error: false })
-            }
-            Stored::Error(bytes) => {
-                Some(Payload { bytes: Bytes::Memory(bytes.clone()), is_error: true })
-            }
-            Stored::Stores { .. } => Some(Payload {
-                bytes: Bytes::Pinned(state.pins.get(&id)?.clone()),
-                is_error: false,
-            }),
-            Stored::Pending => None,
-        }
+        state.process.peek(id)
     }
 
     /// Which of the objects are ready, once `count` are or the time is up.
@@ -346,14 +289,14 @@ impl Runtime {
         let mut enough_at = 0;
         let result = self.wait_until(deadline, interrupt, |state| {
             let is_first = looks.is_first();
-            if !is_first && state.arrivals < enough_at && !looks.are_due() {
+            if !is_first && state.process.arrivals() < enough_at && !looks.are_due() {
                 return None;
             }
             let mut n = 0;
             looks.look(|| {
                 for (flag, id) in ready.iter_mut().zip(ids) {
                     if !*flag {
-                        *flag = state.is_ready(*id, fetch_local);
+                        *flag = state.process.is_ready(*id, fetch_local);
                     }
                     n += usize::from(*flag);
                     if n >= count {
@@ -367,7 +310,7 @@ impl Runtime {
             if is_first {
                 state.watch_borrowed(ids);
             }
-            enough_at = state.arrivals + (count - n) as u64;
+            enough_at = state.process.arrivals() + (count - n) as u64;
             state.lacks = ready.iter().position(|ready| !ready).map(|place| ids[place]);
             None
         });
@@ -380,44 +323,41 @@ impl Runtime {
     /// Whether the object's value or error is known.
     #[must_use]
     pub fn is_ready(&self, id: ObjectId) -> bool {
-        self.state.lock().owner.object(&id).is_some_and(helio_owner_state::Object::is_ready)
+        self.state.lock().process.owner().object(&id).is_some_and(Object::is_ready)
     }
 
-    /// Tells [`Runtime::take_ready`] when the object is ready (at once if it is).
-    pub fn watch(&self, id: ObjectId) {
-        let mut state = self.settled();
-        if state.read(id).is_some() {
-            state.became_ready.push(id);
-            state.notify_loop();
-        } else {
-            state.watched.insert(id);
-            state.apply(Event::Watch { id });
+    /// Whether [`Runtime::get`] would return at once; if only the bytes are missing, they are fetched.
+    #[must_use]
+    pub fn is_here(&self, id: ObjectId) -> bool {
+        let mut state = self.state.lock();
+        let is_here = state.process.is_ready(id, true);
+        if !is_here {
+            self.changed(state);
         }
-        self.changed(state);
+        is_here
     }
 
-    /// Watched objects that became ready; clears [`Runtime::notify_fd`].
+    /// Whether the object is as wished; if not, [`Runtime::take_ready`] gives its id once it is.
+    #[must_use]
+    pub fn watch(&self, id: ObjectId, wish: Wish) -> bool {
+        let mut state = self.settled();
+        let is_ready = state.process.watch(id, wish);
+        state.carry_out();
+        self.changed(state);
+        is_ready
+    }
+
+    /// Watched objects that became as wished; clears [`Runtime::notify_fd`]. Memory can run short before
+    /// the caller reads them: a value may have to be fetched again.
     #[must_use]
     pub fn take_ready(&self) -> Vec<ObjectId> {
         let _ = rustix::io::read(&*self.notify, &mut [0; 8]);
         let mut state = self.settled();
-        if state.inbox.has_work() && state.work_waiters == 0 {
+        if state.process.has_work() && state.work_waiters == 0 {
             // The mark that was cleared stood for this too.
             state.notify_loop();
         }
-        let ready = std::mem::take(&mut state.became_ready);
-        // What lies in an object store is ready for its reader when it is here.
-        ready
-            .into_iter()
-            .filter(|id| {
-                let here = state.owner.object(id).is_none_or(|object| object.is_ready())
-                    && state.read_or_gone(*id);
-                if !here {
-                    state.watched.insert(*id);
-                }
-                here
-            })
-            .collect()
+        state.process.take_ready()
     }
 
     /// Readable when a watched object is ready, or work came while nobody waits for it.
@@ -428,7 +368,7 @@ impl Runtime {
 
     /// One more handle in this process.
     pub fn add_ref(&self, id: ObjectId) {
-        self.state.lock().apply(Event::AddRef { id });
+        self.state.lock().apply(Event::Owner(OwnerEvent::AddRef { id }));
     }
 
     /// One handle fewer. Takes effect at the next call or poll; never waits.
@@ -455,26 +395,26 @@ impl Runtime {
     /// The reference as others need it.
     #[must_use]
     pub fn reference(&self, id: ObjectId) -> Reference {
-        self.state.lock().owner.reference(id)
+        self.state.lock().process.owner().reference(id)
     }
 
     /// References to objects of one owner arrived in a value: one handle for each is held, and the
     /// owner is told.
     pub fn adopt(&self, owner: WorkerAddress, ids: Vec<ObjectId>) {
         let mut state = self.settled();
-        state.apply(Event::Adopt { owner: Arc::new(owner), ids });
+        state.apply(Event::Owner(OwnerEvent::Adopt { owner: Arc::new(owner), ids }));
         self.changed(state);
     }
 
     /// For tests and tools: handles here, uses here, borrowers; `None` when it is not held at all.
     #[must_use]
     pub fn holders(&self, id: ObjectId) -> Option<(u32, u32, usize)> {
-        self.settled().owner.object(&id).map(helio_owner_state::Object::holders)
+        self.settled().process.owner().object(&id).map(Object::holders)
     }
 
     /// For tests and tools: objects, unfinished calls and leases that this process knows.
     #[must_use]
     pub fn census(&self) -> (usize, usize, usize) {
-        self.settled().owner.census()
+        self.settled().process.owner().census()
     }
 }

@@ -26,6 +26,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("helio-control-state", Pure, &["helio-proto", "helio-scheduler"]),
     ("helio-node-state", Pure, &["helio-proto", "helio-scheduler"]),
     ("helio-owner-state", Pure, &["helio-proto", "helio-scheduler"]),
+    ("helio-process-state", Pure, &["helio-proto", "helio-owner-state"]),
     ("helio-report", Pure, &["helio-proto", "helio-scheduler"]),
     ("helio-env", Effects, &[]),
     ("helio-rpc", Effects, &["helio-env"]),
@@ -59,12 +60,12 @@ const NEVER: &[(&str, &[&str], &str)] = &[
     ),
     (
         "helio-node",
-        &["helio-owner-state", "helio-control-state"],
+        &["helio-owner-state", "helio-process-state", "helio-control-state"],
         "LAYER-2: that state is another's",
     ),
     (
         "helio-control",
-        &["helio-owner-state", "helio-node-state"],
+        &["helio-owner-state", "helio-process-state", "helio-node-state"],
         "LAYER-2: that state is another's",
     ),
 ];

@@ -524,3 +524,54 @@ fn what_an_ending_detached_actor_made_goes_with_its_job() {
     world.feed(Event::Tick);
     world.assert_nothing_leaked();
 }
+
+/// F3.05: the memory is full of what a reader keeps, or the object is larger than all of it.
+#[test]
+fn what_finds_no_room_in_memory_is_written_on_disk_and_stays_there() {
+    let (mut world, client, kept, _) = pinned_world();
+    let (beside, large) = (object(1, 7, 1), object(1, 8, 1));
+    assert_eq!(world.create(client, beside, STORE / 4), None);
+    world.pass(READ_ROOM_MS_MAX);
+    let first = world.created(client).expect("laid on disk");
+    let second = world.create(client, large, 2 * STORE).expect("at once: it never fits");
+    assert!(first >= overflow_start(STORE) && second > first);
+    for id in [beside, large] {
+        world.say(client, SealObject { object_id: id });
+    }
+    // They stay, read or not, although there is room in memory now, and they are not spilled again.
+    for id in kept {
+        world.say(client, ReleaseObject { object_id: id, pins: 1 });
+        world.say(client, FreeObject { object_id: id, locations: Vec::new() });
+    }
+    let files = world.files.clone();
+    for (n, (id, offset)) in [(beside, first), (large, second)].into_iter().enumerate() {
+        let fetched = world.fetch(client, 20 + n as u64, id, &[]).expect("it is there");
+        assert_eq!(fetched.offset, offset);
+        world.say(client, ReleaseObject { object_id: id, pins: 1 });
+    }
+    assert_eq!(world.files, files);
+    assert!(world.punched.is_empty(), "{:?}", world.punched);
+    for id in [beside, large] {
+        world.say(client, FreeObject { object_id: id, locations: Vec::new() });
+    }
+    assert_eq!(world.punched, [first, second]);
+    world.close(client);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn a_writer_that_is_gone_before_the_disk_answers_leaves_nothing() {
+    let (mut world, client, _, _) = pinned_world();
+    world.disk = Some(DiskError { is_full: true, text: "the disk is full".into() });
+    assert_eq!(world.create(client, object(1, 8, 1), 2 * STORE), None);
+    let (kind, text) = world.refused(client).unwrap();
+    assert_eq!(kind, FailureKind::OutOfDisk as u32, "{text}");
+    world.disk = None;
+    // It aborts while it waits, and closes while another waits.
+    assert_eq!(world.create(client, object(1, 9, 1), STORE / 4), None);
+    world.say(client, AbortObject { object_id: object(1, 9, 1) });
+    assert_eq!(world.create(client, object(1, 10, 1), STORE / 4), None);
+    world.close(client);
+    world.pass(READ_ROOM_MS_MAX);
+    world.assert_nothing_leaked();
+}

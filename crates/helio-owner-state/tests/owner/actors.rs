@@ -5,6 +5,7 @@ use std::sync::Arc;
 use helio_owner_state::actor::{Creation, handle_object};
 use helio_owner_state::{CallArgs, Event, Retry, Target, TaskSpec};
 use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
+use helio_proto::peer::{CallKind, Template};
 use helio_types::{ActorId, DeathCause, DeathKind, JobId, ObjectId};
 
 use super::{Play, call, from, inline, object, reply, worker};
@@ -69,8 +70,92 @@ fn a_restart_runs_again_what_has_retries_before_what_was_never_sent() {
     method(&mut play, 2, 1, &["w2: run t2"]);
     play.check(news(ActorPhase::Restarting, 1, 2), &[]);
     assert_eq!(play.value(object(1, 1)), "ActorUnavailable", "no retries");
-    method(&mut play, 3, 0, &[]);
+    method(&mut play, 3, 1, &[]);
     play.check(news(ActorPhase::Alive, 1, 4), &["w4: run t2 again", "w4: run t3"]);
+}
+
+#[test]
+fn calls_without_retries_do_not_wait_for_a_restart() {
+    let mut play = Play::new();
+    create(&mut play);
+    // The first start is none.
+    method(&mut play, 1, 0, &[]);
+    play.check(news(ActorPhase::Alive, 0, 2), &["w2: run t1"]);
+    awaited(&mut play);
+    let waits = |number| called(number, 0, &[object(9, 1)], Template::default());
+    play.check(Event::Submit { spec: waits(2) }, &[]);
+    method(&mut play, 3, 0, &[]);
+    method(&mut play, 4, -1, &[]);
+    // One waits for an argument and holds back the others; all but it can be judged.
+    play.check(news(ActorPhase::Restarting, 1, 2), &[]);
+    assert_eq!(play.value(object(1, 1)), "ActorUnavailable", "it ran");
+    assert_eq!(play.value(object(3, 1)), "ActorUnavailable", "it would have to wait");
+    method(&mut play, 5, 0, &[]);
+    assert_eq!(play.value(object(5, 1)), "ActorUnavailable");
+    play.check(from(7, reply(9, vec![inline("nine")])), &[]);
+    assert_eq!(play.value(object(2, 1)), "ActorUnavailable", "its argument came meanwhile");
+    play.check(news(ActorPhase::Alive, 1, 4), &["w4: run t4"]);
+    method(&mut play, 6, 0, &["w4: run t6"]);
+}
+
+/// Task 9 runs.
+fn awaited(play: &mut Play) {
+    play.submit(call(9, 0, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 7, &["w7: begin lease", "w7: run t9"]);
+}
+
+fn called(number: u64, retries: i32, deps: &[ObjectId], template: Template) -> Arc<TaskSpec> {
+    Arc::new(TaskSpec {
+        target: Target::Actor(actor()),
+        retry: Retry { max: retries, on_error: false },
+        handle: Some(handle_object(actor())),
+        template: Arc::new(Template { kind: CallKind::Method as u32, ..template }),
+        ..call(number, 0, deps)
+    })
+}
+
+#[test]
+fn a_call_that_lacks_its_argument_holds_back_no_other_of_an_actor_in_any_order() {
+    let unordered = || Template { is_unordered: true, ..Template::default() };
+    let mut play = Play::new();
+    create(&mut play);
+    play.check(news(ActorPhase::Alive, 0, 2), &[]);
+    awaited(&mut play);
+    play.check(Event::Submit { spec: called(1, 1, &[object(9, 1)], unordered()) }, &[]);
+    play.check(Event::Submit { spec: called(2, 1, &[], unordered()) }, &["w2: run t2"]);
+    play.check(from(7, reply(9, vec![inline("nine")])), &["w2: run t1"]);
+    // What was sent goes again in the order in which it was sent.
+    play.check(news(ActorPhase::Restarting, 1, 2), &[]);
+    play.check(news(ActorPhase::Alive, 1, 4), &["w4: run t2 again", "w4: run t1 again"]);
+}
+
+#[test]
+fn a_call_that_lacks_its_argument_holds_back_its_concurrency_group() {
+    let group = |name: &str| Template { concurrency_group: name.to_owned(), ..Template::default() };
+    let mut play = Play::new();
+    create(&mut play);
+    play.check(news(ActorPhase::Alive, 0, 2), &[]);
+    awaited(&mut play);
+    play.check(Event::Submit { spec: called(1, 0, &[object(9, 1)], group("io")) }, &[]);
+    play.check(Event::Submit { spec: called(2, 0, &[], group("")) }, &["w2: run t2"]);
+    play.check(Event::Submit { spec: called(3, 0, &[], group("io")) }, &[]);
+    play.check(Event::Submit { spec: called(4, 0, &[], group("cpu")) }, &["w2: run t4"]);
+    play.check(from(7, reply(9, vec![inline("nine")])), &["w2: run t1", "w2: run t3"]);
+}
+
+#[test]
+fn a_cancelled_call_that_holds_back_no_other_leaves_nothing() {
+    let unordered = Template { is_unordered: true, ..Template::default() };
+    let mut play = Play::new();
+    create(&mut play);
+    play.check(news(ActorPhase::Alive, 0, 2), &[]);
+    awaited(&mut play);
+    play.check(Event::Submit { spec: called(1, 0, &[object(9, 1)], unordered) }, &[]);
+    let cancel = Event::Cancel { object: object(1, 1), force: false, recursive: false };
+    play.check(cancel, &[]);
+    assert_eq!(play.value(object(1, 1)), "TaskCancelled");
+    let left = play.owner.actor(&actor()).map(helio_owner_state::actor::Actor::pending_calls);
+    assert_eq!(left, Some(0));
 }
 
 #[test]

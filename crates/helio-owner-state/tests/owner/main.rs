@@ -4,6 +4,7 @@
 mod actors;
 mod borrows;
 mod calls;
+mod made_again;
 mod rebuild;
 mod streams;
 mod whys;

@@ -33,7 +33,7 @@ pub(crate) struct MethodSlot {
 impl MethodSlot {
     #[new]
     #[pyo3(signature = (name, *, display_name = "", num_returns = None, max_task_retries = 0, retry_exceptions = None,
-        concurrency_group = "", backpressure = 0, max_pending_calls = -1, check = None, min_args = 0, max_args = -1,
+        concurrency_group = "", is_unordered = false, backpressure = 0, max_pending_calls = -1, check = None, min_args = 0, max_args = -1,
         on_options = None, on_bind = None, on_reduce = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class, packed at once")]
     fn new(
@@ -43,6 +43,7 @@ impl MethodSlot {
         max_task_retries: i32,
         retry_exceptions: Option<&Bound<'_, PyAny>>,
         concurrency_group: &str,
+        is_unordered: bool,
         backpressure: u32,
         max_pending_calls: i64,
         check: Option<Py<PyAny>>,
@@ -65,6 +66,7 @@ impl MethodSlot {
             kind: CallKind::Method as u32,
             name: name.to_owned(),
             concurrency_group: concurrency_group.to_owned(),
+            is_unordered,
             is_generator: returns == Returns::Streaming,
             backpressure,
             extra: extra.to_bytes(),

@@ -31,9 +31,8 @@ mod view;
 mod write;
 
 pub(crate) use ndarray::_use_numpy_fast_path;
-pub(crate) use pickle::_buffer_callback;
+pub(crate) use pickle::{_buffer_callback, _use_dispatch_table};
 pub(crate) use read::decode;
-pub(crate) use refs::_serializing;
 pub(crate) use sink::{Piece, Sink};
 pub(crate) use source::Source;
 pub(crate) use view::View;

@@ -1,7 +1,11 @@
 //! Pickle: the C pickler first; `cloudpickle` when that fails, or when the pickle names a module whose
 //! contents the reader will not have.
+//!
+//! Once a class has a serializer of the runtime, the pickler is one with a dispatch table of its own:
+//! picklers that belong to somebody else never see these serializers.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use memchr::memmem;
 use pyo3::exceptions::PyImportError;
@@ -37,6 +41,14 @@ pub(crate) fn _buffer_callback(buffer: &Bound<'_, PyAny>) -> bool {
         }
         None => true,
     })
+}
+
+/// Whether `heliostat.core.serialize` has had a reducer registered; until then `pickle.dumps` is enough.
+static DISPATCH_TABLE: AtomicBool = AtomicBool::new(false);
+
+#[pyfunction]
+pub(crate) fn _use_dispatch_table() {
+    DISPATCH_TABLE.store(true, Ordering::Relaxed);
 }
 
 /// What is looked up once.
@@ -80,7 +92,12 @@ pub(super) fn dumps<'py>(
     prepare_torch(py)?;
     let mark = collected.mark();
     let plain = with_buffers(|| {
-        let data = tools.dumps.bind(py).call((value, 5), Some(tools.keywords.bind(py)))?;
+        let keywords = tools.keywords.bind(py);
+        let data = if DISPATCH_TABLE.load(Ordering::Relaxed) {
+            helper(py, "table_dumps")?.call1((value, keywords))?
+        } else {
+            tools.dumps.bind(py).call((value, 5), Some(keywords))?
+        };
         Ok(data.cast_into::<PyBytes>()?)
     });
     if let Ok(pickled) = &plain

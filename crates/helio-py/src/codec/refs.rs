@@ -67,12 +67,6 @@ pub(crate) fn collect(reference: &Bound<'_, ObjectRef>) -> Option<usize> {
     })
 }
 
-/// Whether this thread is pickling a value for the runtime.
-#[pyfunction]
-pub(crate) fn _serializing() -> bool {
-    COLLECTING.with_borrow(|stack| !stack.is_empty())
-}
-
 /// Appends the table of `refs` and where it begins.
 pub(super) fn write_table(py: Python<'_>, sink: &mut Sink, refs: &[Py<ObjectRef>]) {
     let begin = sink.len() as u64;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use helio_proto::control::ActorSpec;
 use helio_proto::peer::STREAMING;
 use helio_worker::{Call, Error, LoopTurn, Outcome, Outgoing, OutgoingValue, Work};
 use parking_lot::Mutex;
@@ -15,22 +16,28 @@ use super::execute::{self, apply, is_actor_exit};
 use super::failure::{self, Failure};
 use super::functions::{self, Entry};
 use super::main_loop::Flow;
-use super::{results, stream};
+use super::{ending, results, stream};
 use crate::codec::Source;
 use crate::codec::args;
-use crate::current::{self, Running};
+use crate::current::Running;
 use crate::errors;
 use crate::gil::{GilSite, detached};
 use crate::session;
 
-/// Gives the main thread to the event loop, until the process is to end.
-pub(super) fn serve(py: Python<'_>, concurrency: u32) -> PyResult<Flow> {
+/// Makes the event loops, before the constructor asks for one.
+pub(super) fn prepare(py: Python<'_>, spec: &ActorSpec) -> PyResult<()> {
     let groups = PyDict::new(py);
-    for group in current::actor().iter().flat_map(|actor| &actor.spec.concurrency_groups) {
+    for group in &spec.concurrency_groups {
         groups.set_item(&group.name, group.max_concurrency)?;
     }
+    let prepare = py.import("heliostat.core.async_actor")?.getattr("prepare")?;
+    prepare.call1((spec.max_concurrency, groups)).map(drop)
+}
+
+/// Gives the main thread to the event loops, until the process is to end.
+pub(super) fn serve(py: Python<'_>) -> PyResult<Flow> {
     let serve = py.import("heliostat.core.async_actor")?.getattr("serve")?;
-    let code: i32 = serve.call1((concurrency, groups))?.extract()?;
+    let code: i32 = serve.call0()?.extract()?;
     Ok(if code < 0 { Flow::Die(-1 - code) } else { Flow::Leave(code) })
 }
 
@@ -51,14 +58,9 @@ impl RunningCall {
 
     fn make(py: Python<'_>, call: Call) -> PyResult<Self> {
         let entry = functions::method(py, &call.template)?;
-        let running = Running {
-            task: call.task,
-            template: Arc::clone(&call.template),
-            extra: Arc::clone(&entry.extra),
-            lease: None,
-        };
+        let (template, extra) = (Arc::clone(&call.template), Arc::clone(&entry.extra));
         Ok(Self {
-            running: Arc::new(running),
+            running: Running::new(call.task, template, extra, None),
             entry,
             returns: call.returns,
             call: Mutex::new(Some(call)),
@@ -66,7 +68,8 @@ impl RunningCall {
     }
 
     fn finish_with(&self, py: Python<'_>, outcome: Outcome) -> PyResult<()> {
-        session::connected(py)?.runtime.finish(self.running.task, outcome);
+        let left = self.running.has_left().then(|| ending::outcome(&self.running, self.returns));
+        session::connected(py)?.runtime.finish(self.running.task, left.unwrap_or(outcome));
         Ok(())
     }
 }
@@ -147,8 +150,9 @@ impl RunningCall {
         let session = session::connected(py)?;
         let error = PyErr::from_value(error.clone());
         if is_actor_exit(py, &error) {
-            execute::leave_actor(&session, &self.running, 0);
-            return Ok(Some(0));
+            // It may come from another thread.
+            self.running.leave();
+            return self.finish_with(py, Outcome::default()).map(|()| None);
         }
         match failure::judge(py, &session, &self.running, Some(&self.entry), error, self.returns) {
             Failure::Failed(outcome) => self.finish_with(py, outcome).map(|()| None),
@@ -160,13 +164,18 @@ impl RunningCall {
     }
 }
 
-/// What has come, without waiting: a call; the id of one to cancel; whether to drain before the end;
-/// `None` when there is nothing. Raises `ConnectionError` when the daemon is gone.
+/// What has come: a call; the id of one to cancel; whether to drain before the end; `None` when there is
+/// nothing, without `waits` at once. Raises `ConnectionError` when the daemon is gone.
 #[pyfunction]
-pub(crate) fn _next_call(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+#[pyo3(signature = (waits = false))]
+pub(crate) fn _next_call(py: Python<'_>, waits: bool) -> PyResult<Bound<'_, PyAny>> {
     let session = session::connected(py)?;
-    let mut never = || false;
-    match session.runtime.next_work(Some(Duration::ZERO), &mut never) {
+    let work = if waits {
+        detached(py, GilSite::NextWork, |interrupt| session.runtime.next_work(None, interrupt))?
+    } else {
+        session.runtime.next_work(Some(Duration::ZERO), &mut || false)
+    };
+    match work {
         Ok(Some(Work::Call(call))) => Ok(Bound::new(py, RunningCall::make(py, *call)?)?.into_any()),
         Ok(Some(Work::Cancel(task))) => Ok(PyBytes::new(py, &task.0).into_any()),
         Ok(Some(Work::Exit { drain, .. })) => {

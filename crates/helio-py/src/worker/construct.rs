@@ -7,7 +7,9 @@ use helio_worker::Construct;
 use pyo3::prelude::*;
 
 use super::execute::is_actor_exit;
-use super::{ASYNC, devices, failure, functions, job, main_loop, pool, process, threads};
+use super::{
+    ASYNC, THREADED, asynchronous, devices, failure, functions, job, pool, process, threads,
+};
 use crate::calls::Extra;
 use crate::codec::Source;
 use crate::codec::args;
@@ -20,8 +22,8 @@ pub(super) enum Made {
     Plain,
     /// Its calls run in pools of threads.
     Threaded,
-    /// Its calls run on an event loop, so many at a time.
-    Async(u32),
+    /// Its calls run on event loops.
+    Async,
     /// Its constructor raised, which was reported.
     Failed,
 }
@@ -36,14 +38,10 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
     let extra = Extra::from_bytes(&template.extra);
     let (actor_id, concurrency, is_async) = (spec.actor_id, spec.max_concurrency, spec.is_async);
     let threaded = concurrency > 1 || !spec.concurrency_groups.is_empty();
-    let running = Arc::new(Running {
-        task: TaskId::new(0, actor_id),
-        template: Arc::clone(&template),
-        extra: Arc::new(extra.clone()),
-        lease: None,
-    });
+    let task = TaskId::new(0, actor_id);
+    let running = Running::new(task, Arc::clone(&template), Arc::new(extra.clone()), None);
     if is_async {
-        py.import("heliostat.core.async_actor")?.getattr("prepare")?.call0()?;
+        asynchronous::prepare(py, &spec)?;
     }
     current::become_actor(Arc::new(Actor { spec, extra, incarnation, assigned }));
     session::forget_plans();
@@ -51,6 +49,7 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
     let made = instance(py, &template, body, &deps, is_async);
     drop(scope);
     match made {
+        Ok(_) if running.has_left() => Ok(Made::Failed),
         Ok(instance) => {
             current::set_instance(instance.unbind());
             py.import("heliostat.core.worker_main")?.getattr("actor_is_made")?.call0()?;
@@ -59,21 +58,18 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
                 ASYNC.store(true, std::sync::atomic::Ordering::Relaxed);
             } else if threaded {
                 pool::open()?;
+                THREADED.store(true, std::sync::atomic::Ordering::Relaxed);
             }
             session.runtime.actor_ready(actor_id, Ok(()));
             Ok(if is_async {
-                Made::Async(concurrency)
+                Made::Async
             } else if threaded {
                 Made::Threaded
             } else {
                 Made::Plain
             })
         }
-        Err(error) if is_actor_exit(py, &error) => {
-            let message = "exit_actor() was called in the constructor".to_owned();
-            main_loop::leaving(session, helio_types::DeathKind::UserExit, 0, message);
-            Ok(Made::Failed)
-        }
+        Err(error) if is_actor_exit(py, &error) => Ok(Made::Failed),
         Err(error) => {
             let text = error.to_string();
             let payload = failure::payload(py, &running, error, "init_error");

@@ -13,9 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::failure::{self, Failure};
-use super::functions::{self, Entry, Target};
+use super::functions::{self, Callable, Entry, Target};
 use super::main_loop::{Flow, leaving, linger};
-use super::{cancel, job, results, stream};
+use super::{cancel, ending, job, results, stream};
 use crate::codec::Source;
 use crate::codec::args::{self, Unpacked};
 use crate::current::{self, Running};
@@ -33,12 +33,8 @@ pub(super) fn run(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flo
 }
 
 fn running(call: &Call, entry: Option<&Arc<Entry>>) -> Arc<Running> {
-    Arc::new(Running {
-        task: call.task,
-        template: Arc::clone(&call.template),
-        extra: entry.map(|entry| Arc::clone(&entry.extra)).unwrap_or_default(),
-        lease: call.lease.clone(),
-    })
+    let extra = entry.map(|entry| Arc::clone(&entry.extra)).unwrap_or_default();
+    Running::new(call.task, Arc::clone(&call.template), extra, call.lease.clone())
 }
 
 fn run_task(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
@@ -120,13 +116,18 @@ pub(super) fn apply<'py>(
     let Unpacked { args, kwargs } = unpacked;
     match &entry.target {
         Target::Function(function) => function.bind(py).call(args, kwargs.as_ref()),
-        Target::Method(name) => {
+        Target::Method(method) => {
             let instance = current::instance(py).ok_or_else(|| {
                 PyTypeError::new_err("a method call reached a process that is no actor")
             })?;
             let instance = instance.into_bound(py);
-            match instance.getattr(name.bind(py)) {
-                Ok(method) => method.call(args, kwargs.as_ref()),
+            match method.of(&instance) {
+                Ok(Callable::Function(function)) => {
+                    let all = std::iter::once(instance.clone()).chain(args.iter());
+                    let all = PyTuple::new(py, all.collect::<Vec<_>>())?;
+                    function.call(all, kwargs.as_ref())
+                }
+                Ok(Callable::Bound(bound)) => bound.call(args, kwargs.as_ref()),
                 Err(error) if error.is_instance_of::<PyAttributeError>(py) => {
                     built_in(&instance, &entry.template.name, args, unpacked).unwrap_or(Err(error))
                 }
@@ -187,8 +188,14 @@ fn finish(
         Err(error) => (Err((error, Vec::new())), results::Results::default()),
     };
     let mut outcome = match outcome {
+        outcome if running.has_left() || is_exit(py, &outcome) => {
+            // Others may go on for long; without them the end is near and tells all callers.
+            if super::is_concurrent() {
+                session.runtime.finish(call.task, ending::outcome(running, call.returns));
+            }
+            return Flow::Leave(0);
+        }
         Ok(outcome) => outcome,
-        Err((error, _)) if is_actor_exit(py, &error) => return leave_actor(session, running, 0),
         Err((error, before)) => {
             match failure::judge(py, session, running, entry, error, call.returns) {
                 Failure::Failed(outcome) => results::after(before, outcome),
@@ -205,8 +212,19 @@ fn finish(
     Flow::Next
 }
 
+fn is_exit<T, U>(py: Python<'_>, outcome: &Result<T, (PyErr, U)>) -> bool {
+    matches!(outcome, Err((error, _)) if is_actor_exit(py, error))
+}
+
 /// `sys.exit()` in user code.
 pub(super) fn exit(session: &Session, code: i32) -> Flow {
+    let (kind, message) = exit_cause(code);
+    leaving(session, kind, code, message);
+    Flow::Leave(code)
+}
+
+/// Why the process has ended, if it ends with that code.
+pub(super) fn exit_cause(code: i32) -> (DeathKind, String) {
     let is_actor = current::actor().is_some();
     let kind = if is_actor && code == 0 { DeathKind::UserExit } else { DeathKind::Exited };
     let message = if kind == DeathKind::UserExit {
@@ -215,8 +233,7 @@ pub(super) fn exit(session: &Session, code: i32) -> Flow {
         let signal = if code == 128 + libc::SIGTERM { " (SIGTERM)" } else { "" };
         format!("Worker exits unexpectedly. Worker exits with an exit code {code}{signal}.")
     };
-    leaving(session, kind, code, message);
-    Flow::Leave(code)
+    (kind, message)
 }
 
 /// Marks `SystemExit` of `exit_actor()`, which is no error of the process.
@@ -226,19 +243,20 @@ pub(super) fn is_actor_exit(py: Python<'_>, error: &PyErr) -> bool {
     error.value(py).hasattr(ACTOR_EXIT).unwrap_or(false)
 }
 
-/// `exit_actor()` was called: the caller learns that the actor is dead, not a value.
-pub(super) fn leave_actor(session: &Session, running: &Running, code: i32) -> Flow {
-    let message = format!("exit_actor() is called by the user, in {}.", running.template.name);
-    leaving(session, DeathKind::UserExit, code, message);
-    Flow::Leave(code)
-}
-
-/// End this actor after the present call.
+/// End this actor after the calls that run. The caller of the present one learns that the actor has
+/// ended, even if user code catches what is raised here.
 #[pyfunction]
 pub(crate) fn exit_actor(py: Python<'_>) -> PyResult<()> {
     if current::actor().is_none() {
         return Err(PyTypeError::new_err("exit_actor API is called on a non-actor worker."));
     }
+    let running = current::running_here(py);
+    if let Some(running) = &running {
+        running.leave();
+    }
+    let place = running.map_or_else(String::new, |call| format!(", in {}", call.template.name));
+    let message = format!("exit_actor() is called by the user{place}.");
+    ending::ask(&*session::connected(py)?, DeathKind::UserExit, 0, message);
     let class = if super::ASYNC.load(Ordering::Relaxed) {
         py.import("heliostat.exceptions")?.getattr("AsyncioActorExit")?
     } else {

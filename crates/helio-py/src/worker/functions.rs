@@ -1,12 +1,13 @@
 //! What templates call: loaded once, found again by the template's address.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use helio_proto::peer::Template;
 use parking_lot::Mutex;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyFunction, PyString};
 
 use crate::calls::Extra;
 use crate::codec::{self, Source};
@@ -30,8 +31,46 @@ pub(super) struct Entry {
 /// What is called.
 pub(super) enum Target {
     Function(Arc<Py<PyAny>>),
-    /// A method of that name of the actor.
-    Method(Py<PyString>),
+    /// A method of the actor.
+    Method(Method),
+}
+
+/// A method as the actor's class has it: an attribute of the instance that has its name changes nothing.
+pub(super) struct Method {
+    name: Py<PyString>,
+    /// Whether the class has a plain function of that name; known after the first call.
+    is_function: OnceLock<bool>,
+}
+
+/// A method that was found.
+pub(super) enum Callable<'py> {
+    /// Takes the instance as its first argument.
+    Function(Bound<'py, PyAny>),
+    Bound(Bound<'py, PyAny>),
+}
+
+impl Method {
+    /// The method of that instance. What the class does not have is asked of the instance.
+    pub(super) fn of<'py>(&self, instance: &Bound<'py, PyAny>) -> PyResult<Callable<'py>> {
+        let (py, class) = (instance.py(), instance.get_type());
+        let name = self.name.bind(py);
+        if self.is_function.get() == Some(&true) {
+            return class.getattr(name).map(Callable::Function);
+        }
+        let missing = py.None();
+        let find = py.import("inspect")?.getattr("getattr_static")?;
+        let found = find.call1((&class, name, &missing))?;
+        if found.is(&missing) {
+            return instance.getattr(name).map(Callable::Bound);
+        }
+        if *self.is_function.get_or_init(|| found.is_exact_instance_of::<PyFunction>()) {
+            return Ok(Callable::Function(found));
+        }
+        match found.getattr_opt(intern!(py, "__get__"))? {
+            Some(bind) => bind.call1((instance, class)).map(Callable::Bound),
+            None => Ok(Callable::Bound(found)),
+        }
+    }
 }
 
 struct Cache {
@@ -84,7 +123,8 @@ pub(super) fn task(py: Python<'_>, template: &Arc<Template>) -> PyResult<Arc<Ent
 
 /// The entry of a method's template.
 pub(super) fn method(py: Python<'_>, template: &Arc<Template>) -> PyResult<Arc<Entry>> {
-    find(template, || Ok(Target::Method(PyString::intern(py, &template.name).unbind())), py)
+    let name = PyString::intern(py, &template.name).unbind();
+    find(template, || Ok(Target::Method(Method { name, is_function: OnceLock::new() })), py)
 }
 
 fn find(

@@ -9,7 +9,7 @@ use helio_worker::{Error, Options, Work};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 
-use super::{asynchronous, cancel, construct, devices, execute, pool, rehearsal};
+use super::{asynchronous, cancel, construct, devices, ending, execute, pool, rehearsal};
 use crate::errors;
 use crate::gil::{GilSite, detached};
 use crate::session::{self, Session};
@@ -56,7 +56,10 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
     let session = session::begin(py, options)?;
     cancel::listen(&session);
     match serve(py, &session)? {
-        Flow::Leave(code) => Ok(code),
+        Flow::Leave(code) => {
+            ending::announce(&session);
+            Ok(code)
+        }
         Flow::Die(code) => Ok(-1 - code),
         Flow::Next => Ok(0),
     }
@@ -95,15 +98,18 @@ fn serve(py: Python<'_>, session: &Arc<Session>) -> PyResult<Flow> {
                     mode = Mode::Pools;
                     Flow::Next
                 }
-                construct::Made::Async(concurrency) => asynchronous::serve(py, concurrency)?,
+                construct::Made::Async => asynchronous::serve(py)?,
                 construct::Made::Failed => Flow::Leave(0),
             },
             // It was over before the word came, or it is one that is only told by a flag.
             Work::Cancel(_) => Flow::Next,
-            Work::Exit { drain, .. } => match pool::asked_to_leave() {
-                Some(code) => Flow::Leave(code),
+            Work::Exit { drain, .. } => match ending::asked() {
+                Some(code) => {
+                    pool::finish(py)?;
+                    Flow::Leave(code)
+                }
                 None if drain => {
-                    pool::drain(py)?;
+                    pool::finish(py)?;
                     Flow::Leave(0)
                 }
                 None => Flow::Die(0),

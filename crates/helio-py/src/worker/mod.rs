@@ -3,12 +3,13 @@
 //! One loop takes work from the runtime, without the GIL, and runs it: tasks and the calls of a plain
 //! actor right there; the calls of a threaded actor in its pools; those of an async actor on an event
 //! loop, which then takes the main loop's place. Reading order: [`main_loop`], [`execute`],
-//! [`functions`], [`failure`], [`stream`], [`construct`], [`pool`], [`asynchronous`].
+//! [`functions`], [`failure`], [`stream`], [`construct`], [`pool`], [`asynchronous`], [`ending`].
 
 mod asynchronous;
 mod cancel;
 mod construct;
 pub(crate) mod devices;
+mod ending;
 mod execute;
 mod failure;
 mod functions;
@@ -25,6 +26,7 @@ mod threads;
 pub(crate) use asynchronous::{
     _loop_fd, _loop_passes, _loop_sleeps, _loop_woke, _next_call, RunningCall,
 };
+pub(crate) use ending::{_ask_to_leave, _asked_to_leave, _look_again};
 pub(crate) use execute::exit_actor;
 pub(crate) use main_loop::run_worker;
 pub(crate) use pool::_serve_pool;
@@ -35,6 +37,13 @@ use pyo3::prelude::*;
 
 /// Whether this process is an async actor.
 static ASYNC: AtomicBool = AtomicBool::new(false);
+/// Whether it is a threaded one.
+static THREADED: AtomicBool = AtomicBool::new(false);
+
+/// Whether calls run here side by side.
+fn is_concurrent() -> bool {
+    ASYNC.load(Ordering::Relaxed) || THREADED.load(Ordering::Relaxed)
+}
 
 /// A blocking call inside an async actor holds up all its calls: the user is told once.
 pub(crate) fn warn_if_blocking(py: Python<'_>, what: &str, timeout: Option<f64>) -> PyResult<()> {

@@ -3,15 +3,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use helio_worker::Call;
 use parking_lot::{Condvar, Mutex};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use super::execute;
 use super::main_loop::Flow;
+use super::{ending, execute};
 use crate::current;
 use crate::gil::{GilSite, detached};
 use crate::session::{self, Session};
@@ -40,8 +39,6 @@ struct State {
 
 /// By the group's name; the default group's is empty.
 static POOLS: Mutex<Option<HashMap<String, Arc<Pool>>>> = Mutex::new(None);
-/// The exit code, once a call has asked for the process's end; -1 until then.
-static EXIT: AtomicI64 = AtomicI64::new(-1);
 
 /// Opens the pools that the actor was declared with.
 pub(super) fn open() -> PyResult<()> {
@@ -77,6 +74,9 @@ pub(super) fn submit(py: Python<'_>, session: &Session, call: Call) -> PyResult<
     };
     let start = {
         let mut state = pool.state.lock();
+        if state.closed {
+            return Ok(());
+        }
         state.queue.push_back(call);
         let start = state.idle < state.queue.len() && state.threads < pool.max;
         state.threads += usize::from(start);
@@ -106,7 +106,7 @@ pub(crate) fn _serve_pool(py: Python<'_>, group: &str) -> PyResult<()> {
         let flow = execute::run_method(py, &session, call, false);
         pool.done();
         if let Flow::Leave(code) | Flow::Die(code) = flow? {
-            ask_to_leave(&session, code);
+            ending::ask_announced(&session, code);
         }
     }
 }
@@ -152,8 +152,16 @@ impl Pool {
         }
     }
 
+    /// Begins nothing any more.
+    fn close(&self) {
+        let mut state = self.state.lock();
+        state.queue.clear();
+        state.closed = true;
+        self.came.notify_all();
+    }
+
     /// Waits until nothing is queued or runs.
-    fn drain(&self) {
+    fn finish(&self) {
         let mut state = self.state.lock();
         while state.running > 0 || !state.queue.is_empty() {
             self.drained.wait(&mut state);
@@ -163,19 +171,17 @@ impl Pool {
     }
 }
 
-/// Has the main thread end the process.
-fn ask_to_leave(session: &Session, code: i32) {
-    EXIT.store(i64::from(code), Ordering::SeqCst);
-    session.runtime.ask_exit("a call of a threaded actor asked for it");
+fn all() -> Vec<Arc<Pool>> {
+    POOLS.lock().iter().flat_map(|pools| pools.values().cloned()).collect()
 }
 
-/// The code to leave with, if a call asked for it.
-pub(super) fn asked_to_leave() -> Option<i32> {
-    i32::try_from(EXIT.load(Ordering::SeqCst)).ok().filter(|code| *code >= 0)
+/// What is queued never runs, nor what comes.
+pub(super) fn close() {
+    all().iter().for_each(|pool| pool.close());
 }
 
 /// Waits for what the pools have been given.
-pub(super) fn drain(py: Python<'_>) -> PyResult<()> {
-    let pools: Vec<_> = POOLS.lock().iter().flat_map(|pools| pools.values().cloned()).collect();
-    detached(py, GilSite::Pool, |_| pools.iter().for_each(|pool| pool.drain()))
+pub(super) fn finish(py: Python<'_>) -> PyResult<()> {
+    let pools = all();
+    detached(py, GilSite::Pool, |_| pools.iter().for_each(|pool| pool.finish()))
 }

@@ -59,16 +59,37 @@ pub(super) fn of_call(
             let items = dynamic(session, entry, result)?;
             results.add(session, &items, first(1), name)?;
         }
-        1 => results.add(session, result, first(1), name)?,
-        n => {
-            let (given, broken) = several(entry, result, n)?;
-            results.broken = broken;
-            for (index, value) in (1..).zip(&given) {
-                results.add(session, value, first(index), name)?;
+        1 => match results.add(session, result, first(1), name) {
+            // No generator can be pickled, so that nothing has to be asked of other results.
+            Err(_) if is_generator(result)? => {
+                add_several(session, entry, result, &first, 1, &mut results)?;
             }
-        }
+            added => added?,
+        },
+        n => add_several(session, entry, result, &first, n, &mut results)?,
     }
     Ok(results)
+}
+
+fn is_generator(result: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let types = result.py().import(intern!(result.py(), "types"))?;
+    result.is_instance(&types.getattr(intern!(result.py(), "GeneratorType"))?)
+}
+
+fn add_several(
+    session: &Session,
+    entry: &Entry,
+    result: &Bound<'_, PyAny>,
+    first: &impl Fn(u32) -> ObjectId,
+    n: u32,
+    results: &mut Results,
+) -> PyResult<()> {
+    let (given, broken) = several(entry, result, n)?;
+    results.broken = broken;
+    for (index, value) in (1..).zip(&given) {
+        results.add(session, value, first(index), &entry.extra.function_name)?;
+    }
+    Ok(())
 }
 
 /// `n` values of something that can be counted or, as a generator, iterated; of a generator that raises

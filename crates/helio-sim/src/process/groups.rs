@@ -1,12 +1,12 @@
 //! Operations on placement groups.
 
-use helio_owner_state::Event;
+use helio_process_state::Event;
 use helio_proto::control::ControlRequest;
 use helio_proto::group::{AwaitGroup, Bundle, GroupSpec, RemoveGroup};
 use helio_types::{PlacementGroupId, ResourceSet};
 
+use super::Process;
 use super::user::{Frame, Held, Step};
-use super::{Asked, Process};
 use crate::core::Core;
 use crate::program::{GroupWish, Slot};
 use crate::rng::hash;
@@ -19,16 +19,18 @@ impl Process {
         frame: &mut Frame,
         wish: &GroupWish,
     ) -> Step {
+        let Some(machine) = &mut self.machine else { return Step::Next };
+        let job_id = machine.job().job_id;
         let mut group_id = PlacementGroupId::default();
-        group_id.0[..8].copy_from_slice(&self.unique().to_le_bytes());
-        group_id.0[14..].copy_from_slice(&self.job.job_id.0);
+        group_id.0[..8].copy_from_slice(&machine.unique().to_le_bytes());
+        group_id.0[14..].copy_from_slice(&job_id.0);
         let bundle = |amount: &u32| Bundle {
             resources: ResourceSet::from_units([(wish.resource, f64::from(*amount))]),
             labels: Vec::new(),
         };
         let spec = GroupSpec {
             group_id,
-            job_id: self.job.job_id,
+            job_id,
             strategy: wish.strategy as u32,
             detached: wish.detached,
             bundles: wish.bundles.iter().map(bundle).collect(),
@@ -39,15 +41,15 @@ impl Process {
             core.facts.groups_left.insert(group_id);
         }
         core.note(|| format!("p{} makes group {group_id} {wish:?}", self.pid));
-        self.ask(core, ControlRequest::CreateGroup(spec), Asked::Nobody);
+        self.apply(core, Event::Tell(ControlRequest::CreateGroup(spec)));
         frame.slots.insert(wish.to, Held::Group { id: group_id });
 
         let value = Val { hash: hash([u64::from(wish.ready)]), inner: Vec::new() };
         let expect = Expect { hash: value.hash, raises: false };
-        let id = self.new_put_id();
-        self.apply(core, Event::Expect { id });
-        let request = ControlRequest::AwaitGroup(AwaitGroup { group_id });
-        self.ask(core, request, Asked::Promise(id, value.encode(false)));
+        let id = self.new_put();
+        let message = ControlRequest::AwaitGroup(AwaitGroup { group_id });
+        let value = value.encode(false);
+        self.apply(core, Event::Promise { object: id, message, value });
         frame.slots.insert(wish.ready, Held::Ref { id, expect });
         Step::Next
     }
@@ -56,7 +58,8 @@ impl Process {
         if let Some(Held::Group { id }) = frame.slots.get(&slot) {
             let group_id = *id;
             core.facts.groups_removed += 1;
-            self.ask(core, ControlRequest::RemoveGroup(RemoveGroup { group_id }), Asked::Nobody);
+            let remove = ControlRequest::RemoveGroup(RemoveGroup { group_id });
+            self.apply(core, Event::Tell(remove));
         }
         Step::Next
     }
@@ -67,7 +70,7 @@ impl Process {
         group_id: PlacementGroupId,
     ) -> Step {
         core.facts.groups_removed += 1;
-        self.ask(core, ControlRequest::RemoveGroup(RemoveGroup { group_id }), Asked::Nobody);
+        self.apply(core, Event::Tell(ControlRequest::RemoveGroup(RemoveGroup { group_id })));
         Step::Next
     }
 }

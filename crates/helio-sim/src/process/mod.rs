@@ -1,57 +1,30 @@
-//! A driver or worker: the owner machine in a shell that does what `helio-worker` does, and user code.
+//! A driver or worker: the machine that `helio-worker` runs (`helio_process_state::Process`) over simulated
+//! links, and user code.
 //!
-//! Reading order: this file (state and links), `actions` (what the owner wants done), `messages` (what
-//! daemons say), `inbox` (calls that came in), `user` (the user code's operations), `submit` (those that
-//! call), `read` (those that read).
+//! Reading order: this file (the shell), `observe` (what is counted), `user` (the user code's operations),
+//! `submit` (those that call), `read` (those that read), `groups`.
 
-mod actions;
 mod groups;
-mod inbox;
-mod messages;
+mod observe;
 mod read;
 mod submit;
 mod user;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use helio_owner_state::{Action, Event, Owner};
-use helio_proto::control::{ControlResponse, Failure};
-use helio_proto::node::{
-    ClientToNode, Expect, JobConfig, LeaseClass, Register, Registered, ReleaseObject,
-};
-use helio_proto::peer::{Args, Frame, Template, Value};
-use helio_proto::{decode, encode};
-use helio_types::id::PUT_INDEX_BASE;
-use helio_types::{
-    ActorId, JobId, LeaseId, NodeAddress, NodeId, ObjectId, PlacementGroupId, TaskId,
-    WorkerAddress, WorkerId,
-};
+use helio_owner_state::{Event as OwnerEvent, Owner};
+use helio_process_state::{Action, Event, Identity, Memory, Peer};
+use helio_proto::node::{ClientToNode, Expect, JobConfig, LeaseClass, NodeToClient, Register};
+use helio_proto::peer::Template;
+use helio_proto::{decode, encode, frame};
+use helio_types::{ActorId, JobId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId};
 
 use crate::core::{Core, Event as Next};
 use crate::net::{End, Kind, What};
-use inbox::{Inbox, Input, Item, Waiting};
 pub(crate) use user::{ActorState, Frame as Code};
-
-/// Who is at the other end.
-#[derive(Clone, Debug)]
-enum Peer {
-    Node,
-    RemoteNode(NodeAddress),
-    Process(Arc<WorkerAddress>),
-}
-
-#[derive(Debug)]
-struct Conn {
-    peer: Peer,
-    templates_sent: BTreeMap<usize, (u32, Arc<Template>)>,
-    templates: BTreeMap<u32, Arc<Template>>,
-    lease: Option<LeaseId>,
-    /// The other end sends what it has for us here.
-    speaks: bool,
-}
 
 /// Keeps a range of the object store from being reused; tells when it is dropped.
 #[derive(Debug)]
@@ -68,26 +41,36 @@ impl Drop for Pin {
     }
 }
 
-/// A value that can be read.
-#[derive(Clone, Debug)]
-pub(crate) enum Payload {
-    Memory { bytes: Arc<Vec<u8>>, is_error: bool },
-    Pinned(Rc<Pin>),
+/// The node's memory file, as far as its extent goes; the bytes are the daemon's.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    size: u64,
+    returned: Rc<RefCell<Vec<ObjectId>>>,
+    /// Objects that the daemon said to lie outside.
+    outside: Rc<RefCell<Vec<ObjectId>>>,
 }
+
+impl Memory for Arena {
+    type Pin = Rc<Pin>;
+
+    fn pin(&self, id: ObjectId, offset: u64, size: u64) -> Option<Rc<Pin>> {
+        if offset + size > self.size {
+            self.outside.borrow_mut().push(id);
+            return None;
+        }
+        Some(Rc::new(Pin { id, offset, size, returned: self.returned.clone() }))
+    }
+
+    fn is_shared(pin: &Rc<Pin>) -> bool {
+        Rc::strong_count(pin) > 1
+    }
+}
+
+type Machine = helio_process_state::Process<Arena>;
+pub(crate) type Payload = helio_process_state::Payload<Rc<Pin>>;
 
 /// The job, hundredths of a CPU, and the place in a placement group, if there is one.
 type ClassKey = (JobId, u32, Option<(PlacementGroupId, i64)>);
-
-/// Who waits for an answer of the control service.
-#[derive(Debug)]
-enum Asked {
-    Code,
-    Creation(ActorId),
-    News,
-    /// A reference that becomes the bytes unless the answer is no.
-    Promise(ObjectId, Vec<u8>),
-    Nobody,
-}
 
 /// See the module.
 pub(crate) struct Process {
@@ -97,30 +80,22 @@ pub(crate) struct Process {
     pub(crate) is_driver: bool,
     pub(crate) is_alive: bool,
     /// Present once the daemon has answered the registration.
-    pub(crate) owner: Option<Owner>,
-    actions: Vec<Action>,
-    conns: BTreeMap<u64, Conn>,
-    peers: BTreeMap<WorkerId, u64>,
-    nodes: BTreeMap<NodeId, u64>,
+    machine: Option<Machine>,
+    /// The network's link to the daemon.
     node_link: u64,
-    inbox: Inbox,
-    pins: BTreeMap<ObjectId, Rc<Pin>>,
+    /// The network's link for each of the machine's, and back.
+    outer: BTreeMap<u64, u64>,
+    inner: BTreeMap<u64, u64>,
+    /// What arrived on links of others before the daemon's answer.
+    early: Vec<(u64, What)>,
+    /// Actions that are to be carried out.
+    to_do: VecDeque<Action>,
+    /// An action is being carried out.
+    is_busy: bool,
     unpinned: Rc<RefCell<Vec<ObjectId>>>,
-    fetches: BTreeMap<u64, ObjectId>,
-    fetching: BTreeMap<ObjectId, u64>,
-    /// Arguments of waiting calls that their owners make again; one handle of each is held.
-    recovering: BTreeSet<ObjectId>,
-    grants: BTreeMap<u64, Option<Result<u64, Failure>>>,
-    asked: BTreeMap<u64, Asked>,
-    answers: BTreeMap<u64, ControlResponse>,
-    creations: BTreeMap<ActorId, ControlResponse>,
-    consumed: BTreeMap<TaskId, u32>,
-    liveness_asked: BTreeMap<u64, WorkerId>,
-    job: JobConfig,
-    blocked: u32,
-    current: TaskId,
-    next_request: u64,
-    next_id: u64,
+    outside: Rc<RefCell<Vec<ObjectId>>>,
+    /// The request to make workers ready, until it is answered.
+    expecting: Option<u64>,
     tick_at: Option<u64>,
     /// User code that runs.
     pub(crate) code: Vec<Code>,
@@ -131,8 +106,9 @@ pub(crate) struct Process {
     exits: bool,
     /// It ends now.
     pub(crate) dies: Option<&'static str>,
-    orders: BTreeMap<ActorId, u64>,
-    templates: BTreeMap<(u32, u32, u32), Arc<Template>>,
+    orders: BTreeMap<(ActorId, &'static str), u64>,
+    threads: u64,
+    templates: BTreeMap<(u32, bool, &'static str, u32, u32), Arc<Template>>,
     classes: BTreeMap<ClassKey, Arc<LeaseClass>>,
 }
 
@@ -144,50 +120,29 @@ impl Process {
         let node_link = core.connect(Kind::Local, me, End::Node(person.node)).unwrap_or_default();
         let register = Register {
             worker_id: person.id,
-            port: 20_000 + pid as u32,
+            port: port(pid),
             pid: pid as u32 + 1,
             is_driver: person.is_driver,
             namespace: "sim".to_owned(),
             ..Register::default()
         };
         core.send(node_link, me, encode(&ClientToNode::from(register)));
-        let next_id = core.rng.draw();
-        let conn = Conn {
-            peer: Peer::Node,
-            templates_sent: BTreeMap::new(),
-            templates: BTreeMap::new(),
-            lease: None,
-            speaks: false,
-        };
         Self {
             pid,
             node: person.node,
             id: person.id,
             is_driver: person.is_driver,
             is_alive: true,
-            owner: None,
-            actions: Vec::new(),
-            conns: BTreeMap::from([(node_link, conn)]),
-            peers: BTreeMap::new(),
-            nodes: BTreeMap::new(),
+            machine: None,
             node_link,
-            inbox: Inbox::default(),
-            pins: BTreeMap::new(),
+            outer: BTreeMap::new(),
+            inner: BTreeMap::new(),
+            early: Vec::new(),
+            to_do: VecDeque::new(),
+            is_busy: false,
             unpinned: Rc::default(),
-            fetches: BTreeMap::new(),
-            fetching: BTreeMap::new(),
-            recovering: BTreeSet::new(),
-            grants: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            answers: BTreeMap::new(),
-            creations: BTreeMap::new(),
-            consumed: BTreeMap::new(),
-            liveness_asked: BTreeMap::new(),
-            job: JobConfig::default(),
-            blocked: 0,
-            current: TaskId::NIL,
-            next_request: 0,
-            next_id,
+            outside: Rc::default(),
+            expecting: None,
             tick_at: None,
             code: main.into_iter().collect(),
             actor: None,
@@ -195,6 +150,7 @@ impl Process {
             exits: false,
             dies: None,
             orders: BTreeMap::new(),
+            threads: 0,
             templates: BTreeMap::new(),
             classes: BTreeMap::new(),
         }
@@ -204,7 +160,21 @@ impl Process {
         End::Process(self.pid)
     }
 
-    fn registered(&mut self, core: &mut Core, registered: Registered) {
+    /// The owner machine, once the process is registered.
+    pub(crate) fn owner(&self) -> Option<&Owner> {
+        self.machine.as_ref().map(Machine::owner)
+    }
+
+    /// Requests of the machine that are open, and answers that nobody took.
+    pub(crate) fn open_requests(&self) -> Vec<String> {
+        self.machine.as_ref().map(Machine::open_requests).unwrap_or_default()
+    }
+
+    /// The daemon's first message answers the registration.
+    fn registered(&mut self, core: &mut Core, bytes: &[u8]) {
+        let Ok(NodeToClient::Registered(registered)) = decode(bytes) else {
+            return core.violation("a daemon did not answer a registration".to_owned());
+        };
         if registered.failed {
             self.dies = Some("its registration was refused");
             return;
@@ -213,38 +183,179 @@ impl Process {
             worker_id: self.id,
             node_id: registered.node_id,
             host: registered.host,
-            port: 20_000 + self.pid as u32,
+            port: port(self.pid),
         };
-        self.job.job_id = registered.job_id;
-        self.job.namespace = registered.namespace;
-        self.owner = Some(Owner::new(address));
-        if core.rng.one_in(2) {
+        let identity = Identity {
+            address,
+            node_port: registered.port,
+            pid: self.pid as u32 + 1,
+            is_driver: self.is_driver,
+            job: JobConfig {
+                job_id: registered.job_id,
+                namespace: registered.namespace,
+                ..JobConfig::default()
+            },
+            lineage_bytes_max: None,
+        };
+        let arena = Arena {
+            size: core.daemons[self.node].arena.len() as u64,
+            returned: self.unpinned.clone(),
+            outside: self.outside.clone(),
+        };
+        let mut machine = Machine::new(identity, arena);
+        let own_node = machine.links().own_node();
+        self.outer.insert(own_node, self.node_link);
+        self.inner.insert(self.node_link, own_node);
+        let expect = core.rng.one_in(2).then(|| {
             let workers = core.rng.range(0, 3) as u32;
-            let expect = Expect { workers, request_id: 1, ..Expect::default() };
-            self.to_node(core, expect);
+            let request = machine.mint_request();
+            (request, Expect { workers, request_id: request, ..Expect::default() })
+        });
+        self.machine = Some(machine);
+        if let Some((request, expect)) = expect {
+            self.expecting = Some(request);
+            self.apply(core, Event::Confirm { request, message: expect.into() });
+        }
+        for (link, what) in std::mem::take(&mut self.early) {
+            self.arrived(core, link, what);
         }
         core.after(1, Next::Run { pid: self.pid });
     }
 
-    /// Tells the owner machine, and does what it wants done.
-    pub(crate) fn apply(&mut self, core: &mut Core, event: Event) {
-        if let Some(owner) = &mut self.owner {
-            owner.apply(event, core.now, &mut self.actions);
-            self.perform(core);
+    /// Tells the machine, and does what it wants done.
+    fn apply(&mut self, core: &mut Core, event: Event<'_>) {
+        let Some(machine) = &mut self.machine else { return };
+        machine.apply(event, core.now);
+        self.carry_out(core);
+        self.write_out(core);
+    }
+
+    /// Tells the owner machine inside.
+    fn tell_owner(&mut self, core: &mut Core, event: OwnerEvent) {
+        self.apply(core, Event::Owner(event));
+    }
+
+    /// Carries out the machine's actions in order, also those that follow from carrying one out.
+    fn carry_out(&mut self, core: &mut Core) {
+        self.to_do.extend(self.machine.as_mut().map(Machine::take_actions).unwrap_or_default());
+        if self.is_busy {
+            return;
+        }
+        self.is_busy = true;
+        while let Some(action) = self.to_do.pop_front() {
+            self.execute(core, action);
+        }
+        self.is_busy = false;
+    }
+
+    fn execute(&mut self, core: &mut Core, action: Action) {
+        match action {
+            Action::Connect { link, to } => self.connect(core, link, &to),
+            Action::Close { link, reason } => {
+                if let Some(reason) = reason {
+                    core.violation(format!("WIRE-1: p{} closes a link: {reason}", self.pid));
+                }
+                self.close(core, link);
+            }
+            // What a process sent before it died is behind the news of its end no longer than any other
+            // message: both orders occur.
+            Action::Drain { link } => self.apply(core, Event::Drained { link }),
+            Action::CollectReleased => self.return_pins(core),
+            Action::Interrupt(task) => {
+                self.cancelled.insert(task);
+            }
+            Action::ForceExit { reason } if reason == "a task was cancelled by force" => {
+                core.facts.workers_killed += 1;
+                self.dies = Some("a task was cancelled by force");
+            }
+            Action::ForceExit { reason } => {
+                core.note(|| format!("p{} is to end at once: {reason}", self.pid));
+                self.dies = Some("it was told to end at once");
+            }
+            Action::End { .. } => self.dies = Some("its daemon is gone"),
+            Action::ShowLines(_)
+            | Action::Notify(_)
+            | Action::ShowUnseen(_)
+            | Action::Report(_)
+            | Action::ReturnMemory => {}
+        }
+    }
+
+    fn connect(&mut self, core: &mut Core, link: u64, to: &Peer) {
+        let there = match to {
+            // An address without its node leads nowhere, as in the real shell.
+            Peer::Process(address) => core
+                .person(address.worker_id)
+                .filter(|_| !address.node_id.is_nil())
+                .map(|whom| (Kind::Peer, End::Process(whom))),
+            Peer::RemoteNode(address) => {
+                core.daemon(address.node_id).map(|whom| (Kind::Remote, End::Node(whom)))
+            }
+            Peer::Node => None,
+        };
+        match there.and_then(|(kind, there)| core.connect(kind, self.me(), there)) {
+            Some(outer) => {
+                self.outer.insert(link, outer);
+                self.inner.insert(outer, link);
+                // The network has no greetings; whoever accepts is there.
+                self.apply(core, Event::Greeted { link });
+            }
+            None => self.apply(core, Event::Closed { link }),
+        }
+    }
+
+    fn close(&mut self, core: &mut Core, link: u64) {
+        if let Some(outer) = self.outer.remove(&link) {
+            self.inner.remove(&outer);
+            core.close(outer, self.me());
+        }
+    }
+
+    /// Sends what the machine has written, a frame a message.
+    fn write_out(&mut self, core: &mut Core) {
+        let me = self.me();
+        let Some(machine) = &mut self.machine else { return };
+        let links = machine.links();
+        let mut dirty = links.take_due();
+        dirty.extend(links.take_dirty());
+        for link in dirty {
+            let is_peer = matches!(links.peer(link), Some(Peer::Process(_)));
+            let Some(output) = links.output(link) else { continue };
+            let bytes = output.pending().to_vec();
+            output.advance(bytes.len());
+            // A link that could not be made is closed already, and its output goes nowhere.
+            let Some(outer) = self.outer.get(&link).copied() else { continue };
+            let mut rest = &bytes[..];
+            while let Ok(Some((start, end))) = frame::split(rest, frame::FRAME_MAX) {
+                observe::sent(core, is_peer, &rest[start..end]);
+                core.send(outer, me, rest[start..end].to_vec());
+                rest = &rest[end..];
+            }
         }
     }
 
     fn return_pins(&mut self, core: &mut Core) {
         let returned = std::mem::take(&mut *self.unpinned.borrow_mut());
-        for object_id in returned {
-            self.to_node(core, ReleaseObject { object_id, pins: 1 });
+        if !returned.is_empty() {
+            self.apply(core, Event::Released(returned));
         }
     }
 
     /// After every event: pins that were given back, and when to hear of the time.
     pub(crate) fn settle(&mut self, core: &mut Core) {
         self.return_pins(core);
-        let due = self.owner.as_ref().and_then(Owner::next_tick);
+        if !self.outside.borrow_mut().drain(..).as_slice().is_empty() {
+            core.violation("SHM-1: an object outside the store".to_owned());
+        }
+        let Some(machine) = &mut self.machine else { return };
+        // Nobody waits here: the program goes on whenever something happens.
+        machine.take_signals();
+        if let Some(request) = self.expecting
+            && machine.take_answer(request).is_some()
+        {
+            self.expecting = None;
+        }
+        let due = machine.next_tick();
         if let Some(due) = due.map(|due| due.max(core.now))
             && self.tick_at.is_none_or(|at| due < at)
         {
@@ -261,307 +372,60 @@ impl Process {
         self.apply(core, Event::Tick);
     }
 
-    fn request(&mut self) -> u64 {
-        self.next_request += 1;
-        self.next_request
-    }
-
-    fn unique(&mut self) -> u64 {
-        self.next_id = self.next_id.wrapping_add(1);
-        crate::rng::mix(self.next_id)
-    }
-
-    fn new_task_id(&mut self) -> TaskId {
-        let mut unique = [0; 12];
-        unique.copy_from_slice(&self.id.0[..12]);
-        TaskId::new(self.unique(), ActorId::new(unique, self.job.job_id))
-    }
-
-    fn new_put_id(&mut self) -> ObjectId {
-        self.new_task_id().object(PUT_INDEX_BASE)
-    }
-
-    /// The connection to a process, made now if there is none.
-    fn peer(&mut self, core: &mut Core, address: &Arc<WorkerAddress>) -> Option<u64> {
-        if let Some(link) = self.peers.get(&address.worker_id) {
-            return Some(*link);
-        }
-        // An address without its node leads nowhere, as in the real shell.
-        let whom = core.person(address.worker_id).filter(|_| !address.node_id.is_nil());
-        let link = whom.and_then(|whom| core.connect(Kind::Peer, self.me(), End::Process(whom)));
-        match link {
-            Some(link) => {
-                self.peers.insert(address.worker_id, link);
-                self.add_conn(link, Peer::Process(address.clone()));
-            }
-            None => {
-                let lost = Event::PeerLost { peer: address.clone() };
-                if let Some(owner) = &mut self.owner {
-                    owner.apply(lost, core.now, &mut self.actions);
-                }
-            }
-        }
-        link
-    }
-
-    fn add_conn(&mut self, link: u64, peer: Peer) {
-        let conn = Conn {
-            peer,
-            templates_sent: BTreeMap::new(),
-            templates: BTreeMap::new(),
-            lease: None,
-            speaks: false,
-        };
-        self.conns.insert(link, conn);
-    }
-
-    /// The connection to another node's daemon, made now if there is none.
-    fn remote_node(&mut self, core: &mut Core, address: &NodeAddress) -> Option<u64> {
-        let own = self.owner.as_ref()?.address().node_id;
-        if address.node_id == own {
-            return Some(self.node_link);
-        }
-        if let Some(link) = self.nodes.get(&address.node_id) {
-            return Some(*link);
-        }
-        let whom = core.daemon(address.node_id);
-        let Some(link) =
-            whom.and_then(|whom| core.connect(Kind::Remote, self.me(), End::Node(whom)))
-        else {
-            let lost = Event::NodeLost { node: address.node_id };
-            if let Some(owner) = &mut self.owner {
-                owner.apply(lost, core.now, &mut self.actions);
-            }
-            return None;
-        };
-        self.nodes.insert(address.node_id, link);
-        self.add_conn(link, Peer::RemoteNode(address.clone()));
-        let register = Register {
-            worker_id: self.id,
-            port: 20_000 + self.pid as u32,
-            is_driver: self.is_driver,
-            remote: true,
-            ..Register::default()
-        };
-        core.send(link, self.me(), encode(&ClientToNode::from(register)));
-        Some(link)
-    }
-
     pub(crate) fn arrived(&mut self, core: &mut Core, link: u64, what: What) {
+        if self.machine.is_none() {
+            match what {
+                What::Bytes(bytes) if link == self.node_link => self.registered(core, &bytes),
+                What::Closed if link == self.node_link => self.dies = Some("its daemon is gone"),
+                what => self.early.push((link, what)),
+            }
+            return;
+        }
         match what {
-            What::Opened => self.greeted(core, link),
-            What::Bytes(bytes) => match self.conns.get(&link).map(|conn| conn.peer.clone()) {
-                Some(Peer::Node) => match decode(&bytes) {
-                    Ok(message) => self.own_node_says(core, message),
-                    Err(_) => core.violation("a daemon's message cannot be read".to_owned()),
-                },
-                Some(Peer::RemoteNode(address)) => {
-                    if let Ok(message) = decode(&bytes) {
-                        self.lease_news(core, address.node_id, message);
-                    }
+            What::Opened => self.accept(core, link),
+            What::Bytes(bytes) => {
+                let Some(inner) = self.inner.get(&link).copied() else { return };
+                let machine = self.machine.as_mut();
+                let peer = machine.and_then(|machine| machine.links().peer(inner).cloned());
+                if !matches!(peer, Some(Peer::Process(_))) {
+                    observe::received(core, &bytes);
                 }
-                Some(Peer::Process(from)) => self.peer_says(core, link, &from, &bytes),
-                None => {}
-            },
-            What::Closed => self.link_over(core, link),
+                self.apply(core, Event::Frame { link: inner, bytes: &bytes });
+            }
+            What::Closed => {
+                core.close(link, self.me());
+                if let Some(inner) = self.inner.remove(&link) {
+                    self.outer.remove(&inner);
+                    self.apply(core, Event::Closed { link: inner });
+                }
+            }
         }
     }
 
     /// Somebody connected and said who they are.
-    fn greeted(&mut self, core: &mut Core, link: u64) {
-        let Some(End::Process(from)) = core.net.get(link).map(|link| link.ends[0]) else { return };
+    fn accept(&mut self, core: &mut Core, outer: u64) {
+        let Some(End::Process(from)) = core.net.get(outer).map(|link| link.ends[0]) else { return };
+        let Some(machine) = &mut self.machine else { return };
         let person = core.people[from];
         let daemon = &core.daemons[person.node].address;
-        let address = WorkerAddress {
+        let from = WorkerAddress {
             worker_id: person.id,
             node_id: daemon.node_id,
             host: daemon.host.clone(),
-            port: 20_000 + from as u32,
+            port: port(from),
         };
-        let older = self.peers.get(&person.id).copied().filter(|older| *older != link);
-        if let Some(older) =
-            older.filter(|older| self.conns.get(older).is_some_and(|conn| conn.speaks))
-        {
-            // Its older line broke, and the news of that are still on their way.
-            self.link_over(core, older);
-        }
-        self.peers.entry(person.id).or_insert(link);
-        self.add_conn(link, Peer::Process(Arc::new(address)));
-        if let Some(conn) = self.conns.get_mut(&link) {
-            conn.speaks = true;
-        }
+        let link = machine.links().mint();
+        self.outer.insert(link, outer);
+        self.inner.insert(outer, link);
+        self.apply(core, Event::Accepted { link, from });
     }
 
-    pub(super) fn link_over(&mut self, core: &mut Core, link: u64) {
-        core.close(link, self.me());
-        let Some(conn) = self.conns.remove(&link) else { return };
-        match conn.peer {
-            Peer::Node => self.dies = Some("its daemon is gone"),
-            Peer::RemoteNode(address) => {
-                self.nodes.remove(&address.node_id);
-                self.apply(core, Event::NodeLost { node: address.node_id });
-            }
-            Peer::Process(address) => {
-                if self.peers.get(&address.worker_id) == Some(&link) {
-                    self.peers.remove(&address.worker_id);
-                    self.inbox.caller_gone(&address);
-                    self.apply(core, Event::PeerLost { peer: address });
-                }
-            }
-        }
+    fn new_put(&mut self) -> ObjectId {
+        self.machine.as_mut().map(Machine::new_put).unwrap_or_default()
     }
 
-    fn peer_says(&mut self, core: &mut Core, link: u64, from: &Arc<WorkerAddress>, bytes: &[u8]) {
-        if let Some(conn) = self.conns.get_mut(&link) {
-            conn.speaks = true;
-        }
-        let Ok(frame) = Frame::get(bytes) else {
-            return core.violation("WIRE-1: a peer's frame cannot be read".to_owned());
-        };
-        match frame {
-            Frame::Template { number, body, .. } => {
-                if let (Some(conn), Ok(template)) =
-                    (self.conns.get_mut(&link), decode::<Template>(body))
-                {
-                    conn.templates.insert(number, Arc::new(template));
-                }
-            }
-            Frame::BeginLease { lease, job, .. } => {
-                if let Ok(job) = decode::<JobConfig>(job) {
-                    self.job = job;
-                }
-                if let Some(conn) = self.conns.get_mut(&link) {
-                    conn.lease = Some(lease);
-                }
-            }
-            Frame::Call { .. } => self.call_came(core, link, from, &frame),
-            Frame::Steal { max } => self.hand_back(core, max as usize),
-            Frame::Consumed { task, count } => {
-                self.consumed.insert(task, count);
-            }
-            frame => {
-                if let Some(frame) = frame.into_owned() {
-                    self.apply(core, Event::Frame { from: from.worker_id, frame });
-                }
-            }
-        }
-    }
-
-    fn call_came(
-        &mut self,
-        core: &mut Core,
-        link: u64,
-        from: &Arc<WorkerAddress>,
-        frame: &Frame<'_>,
-    ) {
-        let Frame::Call { task, template, lease, returns, flags, args, .. } = frame else { return };
-        let Some(conn) = self.conns.get(&link) else { return };
-        let Some(template) = conn.templates.get(template).cloned() else {
-            return core.violation("a call names a template that was not sent".to_owned());
-        };
-        if lease.0 != 0 && conn.lease != Some(*lease) {
-            return core.violation(format!(
-                "a call names a lease that was not begun: {lease:?} of {from:?}"
-            ));
-        }
-        let is_task = lease.0 != 0;
-        if is_task && self.blocked > 0 {
-            self.send_frame(core, from, &Frame::Unstarted { tasks: vec![*task] });
-            return;
-        }
-        let Ok(args) = Args::get(args) else {
-            return core.violation("WIRE-1: a call's arguments cannot be read".to_owned());
-        };
-        let body = (!args.stored_body).then(|| Arc::new(args.body));
-        let inputs = self.inputs(core, args.deps);
-        let item = Item::Call {
-            task: *task,
-            caller: from.clone(),
-            template,
-            returns: *returns,
-            is_retry: *flags != 0,
-            is_task,
-        };
-        self.inbox.push(Waiting { item, body, inputs });
-    }
-
-    /// The values of a call's arguments, fetching those in an object store.
-    fn inputs(&mut self, core: &mut Core, deps: Vec<helio_proto::peer::Dependency>) -> Vec<Input> {
-        let mut inputs = Vec::new();
-        for dep in deps {
-            let id = dep.reference.id;
-            inputs.push(match dep.value {
-                Value::Inline(bytes) => {
-                    Input::Here(Payload::Memory { bytes: Arc::new(bytes), is_error: false })
-                }
-                Value::Error(bytes) => {
-                    Input::Here(Payload::Memory { bytes: Arc::new(bytes), is_error: true })
-                }
-                Value::Stored { locations, .. } => match self.pins.get(&id) {
-                    Some(pin) => Input::Here(Payload::Pinned(pin.clone())),
-                    None => {
-                        self.fetch(core, id, locations);
-                        Input::Fetching(dep.reference)
-                    }
-                },
-            });
-        }
-        inputs
-    }
-
-    /// Gives calls that were not begun back to their callers.
-    fn hand_back(&mut self, core: &mut Core, max: usize) {
-        let back = self.inbox.unstarted(max);
-        self.give_back(core, back);
-    }
-
-    fn give_back(&mut self, core: &mut Core, mut back: Vec<(TaskId, Arc<WorkerAddress>)>) {
-        while let Some((_, caller)) = back.first().cloned() {
-            let (own, rest): (Vec<_>, Vec<_>) =
-                back.into_iter().partition(|(_, other)| other.worker_id == caller.worker_id);
-            let tasks: Vec<TaskId> = own.into_iter().map(|(task, _)| task).collect();
-            self.send_frame(core, &caller, &Frame::Unstarted { tasks });
-            back = rest;
-        }
-    }
-
-    /// Nodes do not have an argument that they were said to have.
-    fn recover_input(&mut self, core: &mut Core, id: ObjectId, gone: &[NodeId]) {
-        let back = self.inbox.take_lacking(id);
-        for (place, (_, caller)) in back.iter().enumerate() {
-            core.facts.count("tasks given back for an argument");
-            if back[..place].iter().any(|(_, told)| told.worker_id == caller.worker_id) {
-                continue;
-            }
-            for node in gone {
-                let frame = Frame::LocationLost { object: id, node: *node };
-                self.send_frame(core, caller, &frame);
-            }
-        }
-        self.give_back(core, back);
-        let Some(reference) = self.inbox.lacks(id).cloned() else { return };
-        core.facts.count("arguments recovered");
-        self.apply(core, Event::Recover { reference, gone: gone.to_vec() });
-        if !self.recovering.insert(id) {
-            self.apply(core, Event::DropRef { id });
-        }
-        self.supply(core, id);
-        self.perform(core);
-    }
-
-    /// Gives an argument that was recovered to what waits for it, if it is here by now.
-    fn supply(&mut self, core: &mut Core, id: ObjectId) {
-        if !self.recovering.contains(&id) {
-            return;
-        }
-        if self.inbox.lacks(id).is_some() {
-            let Some(payload) = self.read(core, id) else { return };
-            self.inbox.arrived(id, &payload);
-        }
-        self.recovering.remove(&id);
-        if let Some(owner) = &mut self.owner {
-            owner.apply(Event::DropRef { id }, core.now, &mut self.actions);
-        }
+    fn job(&self) -> JobConfig {
+        self.machine.as_ref().map(|machine| machine.job().clone()).unwrap_or_default()
     }
 
     /// The process is no more.
@@ -569,13 +433,16 @@ impl Process {
         self.is_alive = false;
         core.people[self.pid].is_alive = false;
         core.close_all(self.me());
-        if self.owner.as_ref().is_some_and(|owner| owner.census().0 > 0) {
+        if self.owner().is_some_and(|owner| owner.census().0 > 0) {
             core.facts.owners_ended += 1;
         }
-        self.owner = None;
+        self.machine = None;
         self.code.clear();
         self.actor = None;
-        self.inbox = Inbox::default();
-        self.pins.clear();
     }
+}
+
+/// The port at which a process listens.
+fn port(pid: usize) -> u32 {
+    20_000 + pid as u32
 }

@@ -1,14 +1,13 @@
 //! Operations that read, and the checks on what is read.
 
-use std::sync::Arc;
-
-use helio_owner_state::{Event, Owner, Stored};
+use helio_owner_state::{Event, Owner};
+use helio_process_state::{Answer, Bytes, Event as ProcessEvent};
 use helio_proto::control::{ControlRequest, ControlResponse, GetNamedActor, KvGet, KvPut};
 use helio_proto::error::{ErrorKind, SystemError, came_through};
 use helio_types::ObjectId;
 
 use super::user::{Frame, Held, Step, Wait};
-use super::{Asked, Payload, Process};
+use super::{Payload, Process};
 use crate::core::Core;
 use crate::program::Slot;
 use crate::value::{Body, Expect, RAISED, Val, short};
@@ -16,9 +15,9 @@ use crate::value::{Body, Expect, RAISED, Val, short};
 impl Process {
     /// A payload's bytes, and whether reading it raises.
     pub(super) fn bytes(&self, core: &Core, payload: &Payload) -> (Vec<u8>, bool) {
-        match payload {
-            Payload::Memory { bytes, is_error } => (bytes.to_vec(), *is_error),
-            Payload::Pinned(pin) => {
+        match &payload.bytes {
+            Bytes::Memory(bytes) => (bytes.to_vec(), payload.is_error),
+            Bytes::Pinned(pin) => {
                 let (start, end) = (pin.offset as usize, (pin.offset + pin.size) as usize);
                 (core.daemons[self.node].arena[start..end].to_vec(), false)
             }
@@ -27,20 +26,9 @@ impl Process {
 
     /// What reading an object gives, as far as it is known and here. Starts what is missing.
     pub(super) fn read(&mut self, core: &mut Core, id: ObjectId) -> Option<Payload> {
-        let memory = |bytes: &Arc<Vec<u8>>, is_error| {
-            Some(Payload::Memory { bytes: bytes.clone(), is_error })
-        };
-        let locations = match &self.owner.as_ref()?.object(&id)?.value {
-            Stored::Pending => return None,
-            Stored::Inline(bytes) => return memory(bytes, false),
-            Stored::Error(bytes) => return memory(bytes, true),
-            Stored::Stores { locations, .. } => locations.clone(),
-        };
-        if let Some(pin) = self.pins.get(&id) {
-            return Some(Payload::Pinned(pin.clone()));
-        }
-        self.fetch(core, id, locations);
-        None
+        let payload = self.machine.as_mut()?.read(id);
+        self.write_out(core);
+        payload
     }
 
     /// **OWN-1** An error in place of a value is one that the program asked for, or that something done
@@ -65,6 +53,12 @@ impl Process {
         if !core.facts.explains(kind) {
             core.violation(format!(
                 "OWN-1: p{} reads {what}: {kind:?} without a cause: {}",
+                self.pid, error.message
+            ));
+        }
+        if kind == ErrorKind::ReconstructionFailed && core.facts.must_be_made_again(error.object) {
+            core.violation(format!(
+                "OWN-1: p{} reads {what}, which a call may make again: {}",
                 self.pid, error.message
             ));
         }
@@ -119,7 +113,8 @@ impl Process {
     /// **SHM-1** What a frame holds pinned is at its end what it was at its begin.
     pub(super) fn check_pins(&self, core: &mut Core, frame: &Frame) {
         for (payload, expect) in frame.payloads.iter().zip(&frame.body.deps) {
-            if let (Payload::Pinned(_), (bytes, _)) = (payload, self.bytes(core, payload)) {
+            if matches!(payload.bytes, Bytes::Pinned(_)) {
+                let (bytes, _) = self.bytes(core, payload);
                 self.check_value(core, &bytes, *expect, "a pinned argument, once more,");
             }
         }
@@ -141,20 +136,18 @@ impl Process {
             .collect();
         if !matches!(frame.wait, Wait::News) {
             frame.wait = Wait::News;
-            for (id, _) in &wanted {
-                let is_pending = |owner: &Owner| {
-                    owner.object(id).is_some_and(|o| o.owner.is_some() && !o.is_ready())
-                };
-                if self.owner.as_ref().is_some_and(is_pending) {
-                    self.apply(core, Event::Watch { id: *id });
-                }
+            let ids: Vec<ObjectId> = wanted.iter().map(|(id, _)| *id).collect();
+            if let Some(machine) = &mut self.machine {
+                machine.watch_borrowed(&ids);
             }
+            self.carry_out(core);
+            self.write_out(core);
         }
         let mut payloads = Vec::new();
         for (id, expect) in &wanted {
             if let Some(payload) = self.read(core, *id) {
                 payloads.push((*id, *expect, payload));
-            } else if self.owner.as_ref().is_some_and(|owner| owner.object(id).is_none()) {
+            } else if self.owner().is_some_and(|owner| owner.object(id).is_none()) {
                 core.violation(format!(
                     "p{} holds {} and its owner machine does not know it",
                     self.pid,
@@ -199,10 +192,10 @@ impl Process {
         };
         let task = id.task();
         let state =
-            self.owner.as_ref().and_then(|owner| owner.stream(&task)).map(|s| (s.arrived, s.total));
+            self.owner().and_then(|owner| owner.stream(&task)).map(|s| (s.arrived, s.total));
         let Some((arrived, total)) = state else { return Step::Next };
         if next < arrived {
-            self.apply(core, Event::StreamRead { task, index: next });
+            self.tell_owner(core, Event::StreamRead { task, index: next });
             let item = Owner::stream_item(task, next);
             // An item after the last can only be the error with which the generator ended.
             let expect = Expect { hash: body.result(1000 + next), raises: next >= body.count };
@@ -232,7 +225,7 @@ impl Process {
                 Held::Group { .. } => None,
             };
             if let Some(id) = id {
-                self.apply(core, Event::AddRef { id });
+                self.tell_owner(core, Event::AddRef { id });
             }
             frame.slots.insert(slot, held);
         }
@@ -244,13 +237,18 @@ impl Process {
         &mut self,
         core: &mut Core,
         frame: &mut Frame,
-        request: impl Into<ControlRequest>,
+        message: impl Into<ControlRequest>,
     ) -> Option<ControlResponse> {
-        if let Wait::Answer(number) = frame.wait {
-            return self.answers.remove(&number);
+        let machine = self.machine.as_mut()?;
+        if let Wait::Answer(request) = frame.wait {
+            return match machine.take_answer(request)? {
+                Answer::Control(response) => Some(response),
+                _ => None,
+            };
         }
-        self.ask(core, request, Asked::Code);
-        frame.wait = Wait::Answer(self.next_request);
+        let request = machine.mint_request();
+        self.apply(core, ProcessEvent::Ask { request, message: message.into() });
+        frame.wait = Wait::Answer(request);
         None
     }
 
@@ -314,7 +312,7 @@ impl Process {
         let wanted = core.facts.detached.get(name).copied();
         match answer {
             ControlResponse::NamedActor(found) => {
-                self.apply(core, Event::KnowActor { actor: found.actor_id, handle: None });
+                self.tell_owner(core, Event::KnowActor { actor: found.actor_id, handle: None });
                 frame.slots.insert(to, Held::Actor { id: found.actor_id, handle: None });
             }
             _ if wanted.is_some_and(|actor| !core.facts.may_have_ended(actor)) => {
@@ -329,7 +327,7 @@ impl Process {
     pub(super) fn explain(&self, frame: &Frame) -> String {
         let mut text = frame.whereabouts();
         for held in frame.slots.values() {
-            if let (Held::Ref { id, .. }, Some(owner)) = (held, &self.owner)
+            if let (Held::Ref { id, .. }, Some(owner)) = (held, self.owner())
                 && let Some(object) = owner.object(id)
                 && !object.is_ready()
             {

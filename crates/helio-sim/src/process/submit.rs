@@ -6,9 +6,10 @@ use helio_owner_state::actor::{Creation, handle_object};
 use helio_owner_state::{
     CallArgs, Event, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec,
 };
+use helio_process_state::{Answer, Event as ProcessEvent};
 use helio_proto::control::{ActorSpec, ControlResponse, Strategy, StrategyKind};
 use helio_proto::encode;
-use helio_proto::node::{CreateObject, LeaseClass, SealObject};
+use helio_proto::node::{LeaseClass, SealObject};
 use helio_proto::peer::{STREAMING, Template};
 use helio_types::{ActorId, NodeAddress, ObjectId, ResourceSet, TaskId};
 
@@ -31,6 +32,25 @@ fn strategy(frame: &Frame, place: Option<InGroup>) -> Strategy {
     }
 }
 
+/// Calls that an actor of several places runs side by side: more than any program makes, because a call
+/// that overtook another may read what that one returns.
+pub(super) const PLACES: u32 = 1_000;
+
+/// Whether an actor takes its calls in any order, as everybody knows who knows its id.
+fn is_unordered(actor: ActorId) -> bool {
+    actor.0[0] % 2 == 1
+}
+
+/// Whether an actor has a concurrency group besides the default one.
+fn has_groups(actor: ActorId) -> bool {
+    actor.0[0] % 4 == 2
+}
+
+/// The concurrency group of an actor's call of that salt.
+pub(super) fn group(actor: ActorId, salt: u64) -> &'static str {
+    if has_groups(actor) && salt.is_multiple_of(3) { "group" } else { "" }
+}
+
 impl Process {
     /// Writes bytes into the object store as that object; `None` while it has to wait.
     fn write(
@@ -42,18 +62,16 @@ impl Process {
     ) -> Option<OutgoingValue> {
         let Wait::Room(request) = frame.wait else {
             let bytes = bytes();
-            let request_id = self.request();
-            self.grants.insert(request_id, None);
-            self.to_node(
-                core,
-                CreateObject { request_id, object_id: id, size: bytes.len() as u64 },
-            );
-            frame.wait = Wait::Room(request_id);
+            let request = self.machine.as_mut()?.mint_request();
+            let size = bytes.len() as u64;
+            self.apply(core, ProcessEvent::Create { request, object: id, size });
+            frame.wait = Wait::Room(request);
             frame.writing = Some((id, bytes));
             return None;
         };
-        let grant = self.grants.get(&request)?.clone()?;
-        self.grants.remove(&request);
+        let Answer::Grant(grant) = self.machine.as_mut()?.take_answer(request)? else {
+            return None;
+        };
         let (id, bytes) = frame.writing.take()?;
         frame.wait = Wait::Nothing;
         let size = bytes.len() as u64;
@@ -64,7 +82,8 @@ impl Process {
         match grant {
             Ok(offset) => {
                 daemon.arena[offset as usize..(offset + size) as usize].copy_from_slice(&bytes);
-                self.to_node(core, SealObject { object_id: id });
+                let seal = SealObject { object_id: id };
+                self.apply(core, ProcessEvent::TellNode(seal.into()));
             }
             Err(failure) if failure.message.contains("in the store already") => {}
             Err(failure) => {
@@ -79,7 +98,7 @@ impl Process {
 
     /// References for a value or an argument: those slots that hold one.
     fn inner_of(&self, frame: &Frame, slots: &[Slot]) -> Vec<Inner> {
-        let Some(owner) = &self.owner else { return Vec::new() };
+        let Some(owner) = self.owner() else { return Vec::new() };
         let inner = slots.iter().filter_map(|slot| match frame.slots.get(slot)? {
             Held::Ref { id, expect } if !expect.raises => {
                 Some(Inner { reference: owner.reference(*id), expect: *expect, actor: None })
@@ -105,7 +124,7 @@ impl Process {
         let inner = self.inner_of(frame, slots);
         let contained = inner.iter().map(|inner| inner.reference.id).collect();
         let value = Val { hash: hash([salt]), inner };
-        let id = frame.writing.as_ref().map_or_else(|| self.new_put_id(), |(id, _)| *id);
+        let id = frame.writing.as_ref().map_or_else(|| self.new_put(), |(id, _)| *id);
         let stored = if is_big {
             match self.write(core, frame, id, || value.encode(true)) {
                 Some(stored) => stored,
@@ -115,14 +134,17 @@ impl Process {
             OutgoingValue::Inline(value.encode(false))
         };
         core.facts.count("puts");
-        self.apply(core, Event::Put { id, value: stored, contained });
+        self.tell_owner(core, Event::Put { id, value: stored, contained });
         let expect = Expect { hash: value.hash, raises: false };
         frame.slots.insert(to, Held::Ref { id, expect });
         Step::Next
     }
 
-    fn template(&mut self, job: Job, kind: u32, backpressure: u32) -> Arc<Template> {
-        let key = (job as u32, kind, backpressure);
+    fn template(&mut self, plea: &Plea, actor: Option<ActorId>) -> Arc<Template> {
+        let (job, kind, backpressure) = (plea.job, u32::from(actor.is_some()), plea.backpressure);
+        let is_unordered = actor.is_some_and(is_unordered);
+        let concurrency_group = actor.map_or("", |actor| group(actor, plea.salt));
+        let key = (job as u32, is_unordered, concurrency_group, backpressure, kind);
         let made = self.templates.entry(key).or_insert_with(|| {
             let name = format!("{job:?}");
             let function_id = name.clone().into_bytes();
@@ -133,6 +155,8 @@ impl Process {
                 function_id,
                 is_generator,
                 backpressure,
+                is_unordered,
+                concurrency_group: concurrency_group.to_owned(),
                 ..Template::default()
             })
         });
@@ -140,7 +164,7 @@ impl Process {
     }
 
     fn class(&mut self, frame: &Frame, plea: &Plea) -> Arc<LeaseClass> {
-        let job_id = self.job.job_id;
+        let job_id = self.job().job_id;
         let strategy = strategy(frame, plea.place);
         let place = plea.place.map(|place| (strategy.placement_group, place.bundle));
         let made = self.classes.entry((job_id, plea.cpu, place)).or_insert_with(|| {
@@ -191,27 +215,32 @@ impl Process {
             Some(Some(Held::Actor { id, .. })) => Some(*id),
             Some(_) => return Step::Next,
         };
-        let order = actor.map_or(0, |actor| self.orders.get(&actor).copied().unwrap_or(0) + 1);
+        let order = match actor {
+            Some(actor) if !is_unordered(actor) => {
+                self.orders.get(&(actor, group(actor, plea.salt))).copied().unwrap_or(0) + 1
+            }
+            _ => 0,
+        };
         let (body, deps, raises) = self.arguments(frame, plea, order);
         let contained: Vec<ObjectId> = body.inner.iter().map(|inner| inner.reference.id).collect();
         let mut args = CallArgs { body: Vec::new(), stored_body: None, deps, contained };
         if plea.is_stored {
-            let id = frame.writing.as_ref().map_or_else(|| self.new_put_id(), |(id, _)| *id);
+            let id = frame.writing.as_ref().map_or_else(|| self.new_put(), |(id, _)| *id);
             let Some(value) = self.write(core, frame, id, || body.encode()) else {
                 return Step::Stay;
             };
-            self.apply(core, Event::Put { id, value, contained: Vec::new() });
+            self.tell_owner(core, Event::Put { id, value, contained: Vec::new() });
             args.stored_body = Some(id);
         } else {
             args.body = body.encode();
         }
         if let Some(actor) = actor {
-            self.orders.insert(actor, order);
+            self.orders.insert((actor, group(actor, plea.salt)), order);
         }
         let stored_body = args.stored_body;
         self.send_off(core, frame, plea, &body, args, (actor, raises));
         if let Some(id) = stored_body {
-            self.apply(core, Event::DropRef { id });
+            self.apply(core, ProcessEvent::Dropped(vec![id]));
         }
         Step::Next
     }
@@ -228,16 +257,16 @@ impl Process {
         let n = returns(plea);
         // Exceptions are retried only where the options say so; an actor's process never stands for one.
         let retry = Retry { max: plea.retries, on_error: plea.job == Job::Flaky };
-        let (id, target, template, handle) = match actor {
-            None => {
-                let template = self.template(plea.job, 0, plea.backpressure);
-                (self.new_task_id(), Target::Class(self.class(frame, plea)), template, None)
-            }
-            Some(actor) => {
-                let template = self.template(plea.job, 1, plea.backpressure);
-                let handle = self.owner.as_ref().and_then(|owner| owner.actor(&actor)?.handle());
-                (TaskId::new(self.unique(), actor), Target::Actor(actor), template, handle)
-            }
+        let template = self.template(plea, actor);
+        let target = match actor {
+            None => Target::Class(self.class(frame, plea)),
+            Some(actor) => Target::Actor(actor),
+        };
+        let handle = actor.and_then(|actor| self.owner()?.actor(&actor)?.handle());
+        let Some(machine) = &mut self.machine else { return };
+        let id = match actor {
+            None => machine.new_task(),
+            Some(actor) => machine.new_method_call(actor),
         };
         core.facts.count(if actor.is_some() { "method calls" } else { "tasks" });
         core.facts.submitted.insert(id, plea.retries);
@@ -249,7 +278,7 @@ impl Process {
         });
         let parent = if self.is_driver { TaskId::NIL } else { frame.task() };
         let spec = TaskSpec { id, template, target, args, returns: n, retry, parent, handle };
-        self.apply(core, Event::Submit { spec: Arc::new(spec) });
+        self.tell_owner(core, Event::Submit { spec: Arc::new(spec) });
         if n == STREAMING {
             if let Some(to) = plea.to.first() {
                 let body = Box::new(body.clone());
@@ -264,8 +293,8 @@ impl Process {
     }
 
     pub(super) fn make_actor(&mut self, core: &mut Core, frame: &mut Frame, wish: &Wish) -> Step {
-        if let Wait::Creation(actor) = frame.wait {
-            return self.creation_answered(core, frame, wish, actor);
+        if let Wait::Creation(actor, request) = frame.wait {
+            return self.creation_answered(core, frame, wish, (actor, request));
         }
         let job = if wish.fails { Job::ConstructFails } else { Job::Construct };
         let plea = Plea {
@@ -285,15 +314,14 @@ impl Process {
         };
         let (body, deps, raises) = self.arguments(frame, &plea, 0);
         let contained = body.inner.iter().map(|inner| inner.reference.id).collect();
-        let mut unique = [0; 12];
-        unique[..8].copy_from_slice(&self.unique().to_le_bytes());
-        unique[8..].copy_from_slice(&self.id.0[..4]);
-        let actor = ActorId::new(unique, self.job.job_id);
+        let Some(machine) = &mut self.machine else { return Step::Next };
+        let actor = machine.new_actor();
         if raises || wish.fails {
             core.facts.actors_ended.insert(actor);
         }
-        let Some(owner) = &self.owner else { return Step::Next };
+        let Some(machine) = &mut self.machine else { return Step::Next };
         let is_detached = wish.name.is_some();
+        let request = machine.mint_request();
         let needs = match wish.place {
             Some(place) => {
                 let little = ResourceSet::from_units([(place.resource, 0.1)]);
@@ -306,7 +334,7 @@ impl Process {
         };
         let spec = ActorSpec {
             actor_id: actor,
-            job_id: self.job.job_id,
+            job_id: machine.job().job_id,
             name: wish.name.clone().unwrap_or_default(),
             namespace: "sim".to_owned(),
             detached: is_detached,
@@ -316,9 +344,12 @@ impl Process {
             strategy: strategy(frame, wish.place),
             class_name: "Actor".to_owned(),
             template: encode::<Template>(&Template { kind: 2, ..Template::default() }),
-            owner: (**owner.address()).clone(),
-            max_concurrency: wish.concurrency,
-            job_config: encode(&self.job),
+            owner: (**machine.address()).clone(),
+            max_concurrency: match is_unordered(actor) || has_groups(actor) {
+                true => PLACES,
+                false => wish.concurrency,
+            },
+            job_config: machine.job_wire().to_vec(),
             modules: if core.rng.one_in(3) { vec!["large".to_owned()] } else { Vec::new() },
             ..ActorSpec::default()
         };
@@ -331,14 +362,15 @@ impl Process {
                 self.pid, wish.max_restarts, wish.name
             )
         });
-        self.apply(
-            core,
-            Event::CreateActor { creation: Box::new(Creation { spec, args, handle }) },
-        );
+        if is_detached {
+            self.apply(core, ProcessEvent::AwaitCreation { request, actor });
+        }
+        let creation = Box::new(Creation { spec, args, handle });
+        self.tell_owner(core, Event::CreateActor { creation });
         if is_detached {
             core.facts.detached_sent.insert(actor);
             // Its handle is the caller's only when the control service has answered.
-            frame.wait = Wait::Creation(actor);
+            frame.wait = Wait::Creation(actor, request);
             return Step::Stay;
         }
         frame.slots.insert(wish.to, Held::Actor { id: actor, handle });
@@ -350,12 +382,12 @@ impl Process {
         core: &mut Core,
         frame: &mut Frame,
         wish: &Wish,
-        actor: ActorId,
+        (actor, request): (ActorId, u64),
     ) -> Step {
-        let Some(response) = self.creations.remove(&actor) else {
+        let answer = self.machine.as_mut().and_then(|machine| machine.take_answer(request));
+        let Some(Answer::Control(response)) = answer else {
             let is_over = self
-                .owner
-                .as_ref()
+                .owner()
                 .and_then(|owner| owner.actor(&actor))
                 .is_none_or(|known| known.phase() == helio_proto::control::ActorPhase::Dead);
             return if is_over { Step::Next } else { Step::Stay };
@@ -385,7 +417,7 @@ impl Process {
             let actor = *id;
             core.facts.count("kills");
             core.facts.actors_ended.insert(actor);
-            self.apply(core, Event::KillActor { actor, no_restart });
+            self.tell_owner(core, Event::KillActor { actor, no_restart });
         }
         Step::Next
     }
@@ -400,7 +432,7 @@ impl Process {
         if let Some(Held::Ref { id, .. }) = frame.slots.get(&slot) {
             core.facts.count("cancels");
             core.facts.cancels += 1;
-            self.apply(core, Event::Cancel { object: *id, force, recursive: true });
+            self.tell_owner(core, Event::Cancel { object: *id, force, recursive: true });
         }
         Step::Next
     }
@@ -463,7 +495,7 @@ impl Process {
         is_big: bool,
         give: &[Slot],
     ) -> Step {
-        let Kind::Call { task, caller, backpressure, .. } = frame.kind.clone() else {
+        let Kind::Call { task, backpressure, .. } = frame.kind.clone() else {
             return Step::Leave;
         };
         if !matches!(frame.wait, Wait::News) {
@@ -473,13 +505,13 @@ impl Process {
                 return Step::Stay;
             };
             core.facts.count("items");
-            self.apply(core, Event::ItemMade { task, caller, index, item });
+            self.apply(core, ProcessEvent::ItemMade { task, index, item });
             frame.wait = Wait::News;
         }
-        let read = self.consumed.get(&task).copied().unwrap_or(0);
-        let is_gone = !self.inbox.running.iter().any(|(running, _)| *running == task);
-        let goes_on =
-            backpressure == 0 || is_gone || index + 1 - read.min(index + 1) < backpressure;
+        let may_yield = |bound| {
+            self.machine.as_ref().is_none_or(|machine| machine.may_yield(task, index, bound))
+        };
+        let goes_on = backpressure == 0 || may_yield(backpressure);
         if goes_on { Step::Next } else { Step::Stay }
     }
 }

@@ -5,12 +5,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use helio_owner_state::{Event, Outcome, Outgoing, OutgoingValue};
+use helio_process_state::{Event as ProcessEvent, Work};
 use helio_proto::control::KillActor;
-use helio_proto::node::{ActorReady, Blocked, Unblocked};
-use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId};
+use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::node::ActorReady;
+use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 
-use super::inbox::Item;
-use super::{Asked, Payload, Process};
+use super::submit::{PLACES, group};
+use super::{Payload, Process};
 use crate::core::{Core, Event as Next};
 use crate::plan::WAIT_US_MAX;
 use crate::program::{Op, Slot, script};
@@ -32,7 +34,7 @@ pub(crate) enum Held {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Main,
-    Call { task: TaskId, caller: Arc<WorkerAddress>, returns: u32, backpressure: u32 },
+    Call { task: TaskId, caller: WorkerId, returns: u32, backpressure: u32 },
     Construct { actor: ActorId },
 }
 
@@ -46,8 +48,8 @@ pub(crate) enum Wait {
     Room(u64),
     /// An answer of the control service.
     Answer(u64),
-    /// The control service's word on a named actor.
-    Creation(ActorId),
+    /// The control service's word on a named actor, for that request.
+    Creation(ActorId, u64),
     /// Values, an item, or room for one: looked for at every turn.
     News,
 }
@@ -63,6 +65,8 @@ pub(crate) struct Frame {
     pub(super) slots: BTreeMap<Slot, Held>,
     pub(super) wait: Wait,
     pub(super) since: u64,
+    /// The thread that it runs on.
+    thread: u64,
     is_blocked: bool,
     /// Returns that are made already.
     pub(super) made: Vec<Outgoing>,
@@ -77,8 +81,8 @@ pub(crate) struct ActorState {
     pub(crate) concurrency: usize,
     is_ready: bool,
     pub(super) kept: Vec<Held>,
-    /// The last first attempt of each caller.
-    order: BTreeMap<WorkerId, u64>,
+    /// The last first attempt of each caller in each concurrency group.
+    order: BTreeMap<(WorkerId, &'static str), u64>,
 }
 
 /// What became of an operation.
@@ -107,6 +111,7 @@ impl Frame {
             slots: BTreeMap::new(),
             wait: Wait::Nothing,
             since: 0,
+            thread: 0,
             is_blocked: false,
             made: Vec::new(),
             opened: crate::program::OPENED,
@@ -133,6 +138,12 @@ impl Frame {
     }
 }
 
+/// What a call raises that was cancelled while it ran.
+fn cancelled(task: TaskId) -> Vec<u8> {
+    let error = SystemError::new(ErrorKind::TaskCancelled, "the task was cancelled");
+    SystemError { task, ..error }.to_payload()
+}
+
 fn failed(payload: Vec<u8>, returns: u32, retryable: bool) -> Outcome {
     let n = if returns == helio_proto::peer::STREAMING { 1 } else { returns };
     let one = Outgoing { value: OutgoingValue::Error(payload), contained: Vec::new() };
@@ -142,7 +153,7 @@ fn failed(payload: Vec<u8>, returns: u32, retryable: bool) -> Outcome {
 impl Process {
     /// Runs user code as far as it goes now.
     pub(crate) fn run(&mut self, core: &mut Core) {
-        if self.owner.is_none() {
+        if self.machine.is_none() {
             return;
         }
         while self.dies.is_none() {
@@ -165,7 +176,8 @@ impl Process {
                 break;
             }
         }
-        if self.exits && self.code.is_empty() && !self.inbox.has_work() && self.dies.is_none() {
+        let has_work = self.machine.as_ref().is_some_and(|machine| machine.has_work());
+        if self.exits && self.code.is_empty() && !has_work && self.dies.is_none() {
             self.dies = Some("it was asked to end");
         }
     }
@@ -182,7 +194,7 @@ impl Process {
             if let Kind::Call { returns, .. } = frame.kind
                 && self.cancelled.remove(&frame.task())
             {
-                let error = super::actions::cancelled(frame.task());
+                let error = cancelled(frame.task());
                 self.leave(core, frame, Some(failed(error, returns, false)));
                 return false;
             }
@@ -237,18 +249,11 @@ impl Process {
             core.after(WAIT_US_MAX + 1, Next::Run { pid: self.pid });
         }
         let waited = core.now.saturating_sub(frame.since);
-        if waited >= BLOCKED_AFTER_US
-            && !self.is_driver
-            && !frame.is_blocked
-            && !self.inbox.running.is_empty()
-        {
+        if waited >= BLOCKED_AFTER_US && !self.is_driver && !frame.is_blocked {
             frame.is_blocked = true;
-            self.blocked += 1;
-            if self.blocked == 1 {
-                core.facts.count("blocks");
-                self.to_node(core, Blocked {});
-                self.hand_back(core, usize::MAX);
-            }
+            self.threads += 1;
+            frame.thread = self.threads;
+            self.apply(core, ProcessEvent::Blocked { thread: frame.thread, awaited: None });
         }
         // A generator may wait for its reader as long as that likes.
         let is_bounded = !matches!(frame.script.front(), Some(Op::Item { .. }));
@@ -261,24 +266,23 @@ impl Process {
 
     fn unblock(&mut self, core: &mut Core, frame: &mut Frame) {
         if std::mem::take(&mut frame.is_blocked) {
-            self.blocked -= 1;
-            if self.blocked == 0 {
-                self.to_node(core, Unblocked {});
-            }
+            self.apply(core, ProcessEvent::Unblocked { thread: frame.thread });
         }
     }
 
     /// The frame is over: its caller hears of it, and its variables go.
     fn leave(&mut self, core: &mut Core, frame: &mut Frame, outcome: Option<Outcome>) {
         self.unblock(core, frame);
+        if let (
+            Wait::Room(request) | Wait::Answer(request) | Wait::Creation(_, request),
+            Some(machine),
+        ) = (&frame.wait, &mut self.machine)
+        {
+            machine.forget_request(*request);
+        }
         if let (Kind::Call { task, .. }, Some(outcome)) = (&frame.kind, outcome) {
-            self.consumed.remove(task);
             self.cancelled.remove(task);
-            let caller = self.inbox.finished(*task);
-            self.current = self.inbox.running.last().map_or(TaskId::NIL, |(task, _)| *task);
-            if let Some(caller) = caller {
-                self.apply(core, Event::Finished { task: *task, caller, outcome });
-            }
+            self.apply(core, ProcessEvent::Finished { task: *task, outcome });
         }
         self.check_pins(core, frame);
         for held in std::mem::take(&mut frame.slots).into_values() {
@@ -296,15 +300,12 @@ impl Process {
             Held::Actor { handle, .. } => handle,
             Held::Group { .. } => None,
             Held::Stream { id, .. } => {
-                self.apply(core, Event::StreamDropped { task: id.task() });
+                self.tell_owner(core, Event::StreamDropped { task: id.task() });
                 Some(id)
             }
         };
         if let Some(id) = id {
-            self.apply(core, Event::DropRef { id });
-            if self.owner.as_ref().is_some_and(|owner| owner.object(&id).is_none()) {
-                self.pins.remove(&id);
-            }
+            self.apply(core, ProcessEvent::Dropped(vec![id]));
         }
     }
 
@@ -313,20 +314,22 @@ impl Process {
         if self.exits {
             return false;
         }
-        let Some(waiting) = self.inbox.pop() else {
-            if let (Some(owner), true) = (&self.owner, self.code.is_empty()) {
-                // Pins that were kept only for calls.
-                self.pins.retain(|id, _| owner.object(id).is_some());
+        let Some(machine) = &mut self.machine else { return false };
+        let Some(work) = machine.next_work(core.now) else {
+            if self.code.is_empty() {
+                machine.unpin_unreferenced();
             }
             return false;
         };
-        let (item, body, payloads) = waiting.into_parts();
-        let kind = match item {
-            Item::Exit => {
+        let (kind, is_retry, returns, body, payloads) = match work {
+            // The shell has interrupted the call already.
+            Work::Cancel(_) => return true,
+            Work::Exit { .. } => {
                 self.exits = true;
                 return false;
             }
-            Item::Construct { spec, incarnation } => {
+            Work::Construct(construct) => {
+                let (spec, incarnation) = (&construct.spec, construct.incarnation);
                 core.note(|| {
                     format!("p{} becomes actor {} ({incarnation})", self.pid, spec.actor_id)
                 });
@@ -338,22 +341,21 @@ impl Process {
                     order: BTreeMap::new(),
                 };
                 self.actor = Some(state);
-                (Kind::Construct { actor: spec.actor_id }, false, 0)
+                let kind = Kind::Construct { actor: spec.actor_id };
+                (kind, false, 0, construct.body, construct.deps)
             }
-            Item::Call { task, caller, template, returns, is_retry, .. } => {
-                self.inbox.running.push((task, caller.clone()));
-                self.current = task;
+            Work::Call(call) => {
+                let task = call.task;
                 if let Err(text) = core.facts.begins(task) {
                     core.violation(text);
                 }
-                (
-                    Kind::Call { task, caller, returns, backpressure: template.backpressure },
-                    is_retry,
-                    returns,
-                )
+                let backpressure = call.template.backpressure;
+                let returns = call.returns;
+                let kind = Kind::Call { task, caller: call.caller, returns, backpressure };
+                (kind, call.attempt != 0, returns, call.body, call.deps)
             }
         };
-        self.begin(core, kind, &body, payloads);
+        self.begin(core, (kind, is_retry, returns), &Payload::value(body), payloads);
         true
     }
 
@@ -403,12 +405,14 @@ impl Process {
         }
     }
 
-    /// Calls of one caller come in the order in which they were made.
+    /// Calls of one caller in one concurrency group come in the order in which they were made, unless the
+    /// actor takes its calls in any order: those have no number.
     fn check_order(&mut self, core: &mut Core, frame: &Frame, is_retry: bool) {
         let (Kind::Call { caller, .. }, Some(actor)) = (&frame.kind, &mut self.actor) else {
             return;
         };
-        let last = actor.order.entry(caller.worker_id).or_default();
+        let group = group(frame.task().actor(), frame.body.salt);
+        let last = actor.order.entry((*caller, group)).or_default();
         if !is_retry && frame.body.order > 0 && frame.body.order <= *last {
             let text =
                 format!("calls of one caller out of order: {} after {last}", frame.body.order);
@@ -421,10 +425,10 @@ impl Process {
     pub(super) fn take_over(&mut self, core: &mut Core, inner: &Inner) -> Held {
         let id = inner.reference.id;
         let owner = Arc::new(inner.reference.owner.clone());
-        self.apply(core, Event::Adopt { owner, ids: vec![id] });
+        self.tell_owner(core, Event::Adopt { owner, ids: vec![id] });
         match inner.actor {
             Some(actor) => {
-                self.apply(core, Event::KnowActor { actor, handle: Some(id) });
+                self.tell_owner(core, Event::KnowActor { actor, handle: Some(id) });
                 Held::Actor { id: actor, handle: Some(id) }
             }
             None => Held::Ref { id, expect: inner.expect },
@@ -458,7 +462,7 @@ impl Process {
             Op::RemoveGroupById(group_id) => self.remove_group_by_id(core, group_id),
             Op::KillActorById(actor_id) => {
                 let kill = KillActor { actor_id, no_restart: true, out_of_scope: false };
-                self.ask(core, kill, Asked::Nobody);
+                self.apply(core, ProcessEvent::Tell(kill.into()));
                 Step::Next
             }
             Op::KillActor { slot, no_restart } => self.kill_actor(core, frame, slot, no_restart),
@@ -476,8 +480,11 @@ impl Process {
             Op::Recall(first) => self.recall(core, frame, first),
             Op::Keep => {
                 let held: Vec<Held> = std::mem::take(&mut frame.slots).into_values().collect();
-                if let Some(actor) = &mut self.actor {
-                    actor.kept.extend(held);
+                match &mut self.actor {
+                    // Where a call may overtake another, what is kept could be what a running call makes:
+                    // it would wait for itself.
+                    Some(actor) if actor.concurrency < PLACES as usize => actor.kept.extend(held),
+                    _ => held.into_iter().for_each(|held| self.let_go(core, held)),
                 }
                 Step::Next
             }
@@ -517,10 +524,9 @@ impl Process {
         if fails {
             core.facts.actors_ended.insert(actor);
         }
-        self.to_node(
-            core,
-            ActorReady { actor_id: actor, error, message: "the constructor raised".to_owned() },
-        );
+        let message = "the constructor raised".to_owned();
+        let ready = ActorReady { actor_id: actor, error, message };
+        self.apply(core, ProcessEvent::TellNode(ready.into()));
         Step::Next
     }
 

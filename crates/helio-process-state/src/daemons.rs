@@ -1,0 +1,387 @@
+//! Messages of daemons: this node's, and those of other nodes, which lend workers.
+
+use helio_owner_state::{Event as OwnerEvent, OutgoingValue, sentence};
+use helio_proto::control::{ActorLaunch, ActorPhase, ControlResponse, Failure, FailureKind};
+use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::inspect::{Answer as Rows, Answered, Asked, Topic};
+use helio_proto::node::{
+    AbortObject, Expected, FetchObject, JobConfig, NodeToClient, Notice, ReleaseObject, Stays,
+};
+use helio_proto::peer::{Args, Template};
+use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
+
+use crate::executor::{Construct, Item, Waiting, Work};
+use crate::explain::{Asker, HOPS_OF_NODE};
+use crate::requests::{Answer, Pending};
+use crate::value::{Bytes, Memory, Payload};
+use crate::{Action, Process};
+
+/// What reading a promise raises that the control service refused.
+fn refusal(failure: Failure) -> Vec<u8> {
+    let kind = match FailureKind::from_number(failure.kind) {
+        FailureKind::GroupRemoved => ErrorKind::TaskGroupRemoved,
+        _ => ErrorKind::System,
+    };
+    SystemError::new(kind, failure.message).to_payload()
+}
+
+impl<M: Memory> Process<M> {
+    pub(crate) fn decode_from_daemon(&self, bytes: &[u8]) -> Result<NodeToClient, String> {
+        helio_proto::decode(bytes).map_err(|_| "malformed message".to_owned())
+    }
+
+    pub(crate) fn on_own_node(&mut self, message: NodeToClient) {
+        let node = self.owner.address().node_id;
+        match message {
+            NodeToClient::ObjectCreated(m) => self.on_granted(m.request_id, Ok(m.offset)),
+            NodeToClient::ObjectRefused(m) => self.on_refused(m.request_id, m.failure),
+            NodeToClient::ObjectFetched(m) => self.on_fetched(m.request_id, m.offset, m.size),
+            NodeToClient::ObjectMissing(m) => self.on_missing(m.request_id, &m.gone, &m.reason),
+            NodeToClient::ControlReply(m) => self.on_control_reply(m.request_id, m.response),
+            NodeToClient::LivenessReply(m) => {
+                if let Some(Pending::Liveness { worker }) = self.requests.close(m.request_id) {
+                    self.tell_owner(OwnerEvent::Liveness { worker, dead: m.dead });
+                }
+            }
+            NodeToClient::LogLines(m) => {
+                self.actions.push(Action::ShowLines(m.lines));
+                self.signals.news = true;
+            }
+            NodeToClient::LogsFlushed(m) => self.confirmed(m.request_id),
+            NodeToClient::Expected(m) => self.on_expected(m),
+            NodeToClient::Exit(m) if m.unless_needed && self.owner.is_needed() => {
+                self.links.tell_node(Stays {});
+            }
+            NodeToClient::Exit(m) if m.drain => {
+                self.executor.push_exit(m.reason);
+                self.work_arrived();
+            }
+            NodeToClient::Exit(m) => {
+                self.actions.push(Action::ForceExit { reason: m.reason.clone() });
+                self.executor.push_urgent(Work::Exit { reason: m.reason, drain: false });
+                self.work_arrived();
+            }
+            NodeToClient::StartActor(launch) => self.on_start_actor(launch),
+            NodeToClient::ActorUpdate(info) => {
+                let phase = ActorPhase::from_number(info.phase);
+                let address = self.owner.actor(&info.actor_id).and_then(|actor| actor.address());
+                match address.map(|address| address.worker_id) {
+                    Some(worker) if matches!(phase, ActorPhase::Dead | ActorPhase::Restarting) => {
+                        self.after_last_frames(worker, node, NodeToClient::ActorUpdate(info));
+                    }
+                    _ => self.tell_owner(OwnerEvent::ActorUpdate { info: Box::new(info) }),
+                }
+            }
+            NodeToClient::Notice(notice) => self.notify(notice),
+            NodeToClient::WhyReply(m) => self.explained(m.request_id, &sentence(&m.why)),
+            NodeToClient::Asked(asked) => self.on_asked(asked),
+            NodeToClient::Inspected(m) => {
+                if let Some(Pending::Inspection) = self.requests.close(m.request_id) {
+                    self.requests.answer(m.request_id, Answer::Inspected(Box::new(m)));
+                    self.signals.news = true;
+                }
+            }
+            NodeToClient::NodeDied(m) => self.on_node_died(m.node_id),
+            NodeToClient::RoomWanted(_) => {
+                self.store.give_room();
+                self.actions.push(Action::CollectReleased);
+                self.signals.news = true;
+            }
+            other => self.on_remote_node(node, other),
+        }
+    }
+
+    /// News of leases, from any daemon.
+    pub(crate) fn on_remote_node(&mut self, node: NodeId, message: NodeToClient) {
+        match message {
+            NodeToClient::LeaseGranted(grant) => {
+                self.tell_owner(OwnerEvent::LeaseGranted { grant: Box::new(grant), node });
+            }
+            NodeToClient::LeaseRefused(m) => {
+                let (request, failure) = (m.request_id, m.failure);
+                self.tell_owner(OwnerEvent::LeaseRefused { request, failure });
+            }
+            NodeToClient::LeaseSpillback(m) => {
+                self.tell_owner(OwnerEvent::LeaseSpilled { request: m.request_id, node: m.node });
+            }
+            NodeToClient::LeasePending(m) if m.infeasible => {
+                let name = self.owner.name_of_request(m.request_id).unwrap_or("A task");
+                let text = format!(
+                    "{name} waits for a worker. {} It goes on when a node joins that can run it.",
+                    sentence(&m.why)
+                );
+                self.notify(Notice { is_warning: true, text });
+            }
+            NodeToClient::WhyReply(m) => self.explained(m.request_id, &sentence(&m.why)),
+            NodeToClient::RevokeLease(m) => {
+                self.tell_owner(OwnerEvent::LeaseRevoked { node, lease: m.lease_id });
+            }
+            NodeToClient::LeaseLost(m) => {
+                self.after_last_frames(m.worker_id, node, NodeToClient::LeaseLost(m));
+            }
+            _ => {}
+        }
+    }
+
+    /// A process has ended. The frames that it sent before are still in its connection and come first:
+    /// the news of its end took another way and may have been quicker.
+    fn after_last_frames(&mut self, worker: WorkerId, node: NodeId, message: NodeToClient) {
+        match self.links.to_process(worker) {
+            Some(link) => {
+                self.deferred.push((link, node, message));
+                self.actions.push(Action::Drain { link });
+            }
+            None => self.on_death(node, message),
+        }
+    }
+
+    pub(crate) fn on_drained(&mut self, link: u64) {
+        while let Some(place) = self.deferred.iter().position(|(deferred, ..)| *deferred == link) {
+            let (_, node, message) = self.deferred.remove(place);
+            self.on_death(node, message);
+        }
+    }
+
+    fn on_death(&mut self, node: NodeId, message: NodeToClient) {
+        match message {
+            NodeToClient::LeaseLost(m) => {
+                self.tell_owner(OwnerEvent::LeaseLost { node, lease: m.lease_id, cause: m.cause });
+            }
+            NodeToClient::ActorUpdate(info) => {
+                self.tell_owner(OwnerEvent::ActorUpdate { info: Box::new(info) });
+            }
+            _ => {}
+        }
+    }
+
+    /// A node is dead; the connection to its daemon may live on, if the daemon only hangs.
+    fn on_node_died(&mut self, node: NodeId) {
+        self.tell_owner(OwnerEvent::NodeDied { node });
+        if node == self.owner.address().node_id {
+            return;
+        }
+        if let Some(link) = self.links.to_node(node) {
+            self.on_closed(link);
+            self.actions.push(Action::Close { link, reason: None });
+        }
+    }
+
+    /// A worker is ready for the first call: a connection to it is opened now.
+    fn on_expected(&mut self, Expected { request_id, worker }: Expected) {
+        let link = (!worker.worker_id.is_nil()).then(|| self.open_process(&worker.into()));
+        match link {
+            _ if request_id == 0 => {}
+            Some(link) if !self.links.is_greeted(link) => {
+                self.awaited_greeting = Some((link, request_id));
+            }
+            Some(_) | None => self.confirmed(request_id),
+        }
+    }
+
+    /// The thread that waits for this request goes on.
+    fn confirmed(&mut self, request: u64) {
+        if let Some(Pending::Notice) = self.requests.close(request) {
+            self.requests.answer(request, Answer::Done);
+            self.signals.news = true;
+        }
+    }
+
+    /// The other end of a link has answered the greeting, or is gone.
+    pub(crate) fn greeting_ended(&mut self, link: u64) {
+        if let Some((_, request)) = self.awaited_greeting.take_if(|(awaited, _)| *awaited == link) {
+            self.confirmed(request);
+        }
+    }
+
+    fn on_control_reply(&mut self, request: u64, response: ControlResponse) {
+        match self.requests.close(request) {
+            Some(Pending::Control) => {
+                self.requests.answer(request, Answer::Control(response));
+                self.signals.news = true;
+            }
+            Some(Pending::Creation { actor, awaited }) => {
+                if let Some(thread) = self.awaited_creations.remove(&actor).filter(|_| awaited) {
+                    self.requests.answer(thread, Answer::Control(response.clone()));
+                }
+                self.signals.news = true;
+                self.tell_owner(OwnerEvent::ActorCreated { actor, response });
+            }
+            Some(Pending::ActorNews) => {
+                if let ControlResponse::Actor(info) = response {
+                    self.tell_owner(OwnerEvent::ActorUpdate { info: Box::new(info) });
+                }
+            }
+            Some(Pending::GroupExplanation { explanation }) => {
+                self.group_explained(explanation, &response);
+            }
+            Some(Pending::Promise { object, value, .. }) => {
+                let value = match response {
+                    ControlResponse::Failed(failure) => OutgoingValue::Error(refusal(failure)),
+                    _ => OutgoingValue::Inline(value),
+                };
+                self.tell_owner(OwnerEvent::Resolve { id: object, value });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The object store.
+impl<M: Memory> Process<M> {
+    fn on_granted(&mut self, request: u64, grant: Result<u64, Failure>) {
+        match self.requests.close(request) {
+            Some(Pending::Grant { awaited: true, .. }) => {
+                self.requests.answer(request, Answer::Grant(grant));
+                self.signals.news = true;
+            }
+            Some(Pending::Grant { object, .. }) if grant.is_ok() => {
+                self.links.tell_node(AbortObject { object_id: object });
+            }
+            _ => {}
+        }
+    }
+
+    /// There is no room: for an object that is to be written, or for one that is to be read here.
+    fn on_refused(&mut self, request: u64, failure: Failure) {
+        let Some(Pending::Fetch { object }) = self.requests.get(request) else {
+            return self.on_granted(request, Err(failure));
+        };
+        let id = *object;
+        self.end_fetch(request, id);
+        self.look_at_watched(id);
+        let kind = match FailureKind::from_number(failure.kind) {
+            FailureKind::OutOfDisk => ErrorKind::OutOfDisk,
+            FailureKind::StoreFull => ErrorKind::StoreFull,
+            _ => ErrorKind::ObjectLost,
+        };
+        self.argument_failed(id, kind, &failure.message);
+    }
+
+    /// Brings an object's bytes to this node, once for all that want them.
+    pub(crate) fn fetch(&mut self, id: ObjectId, locations: Vec<NodeAddress>) {
+        if self.store.is_fetching(id) {
+            return;
+        }
+        let request_id = self.requests.begin(Pending::Fetch { object: id });
+        self.store.begin_fetch(id, request_id);
+        self.links.tell_node(FetchObject { request_id, object_id: id, locations });
+    }
+
+    fn end_fetch(&mut self, request: u64, id: ObjectId) {
+        self.requests.close(request);
+        self.store.end_fetch(id);
+        self.signals.news = true;
+    }
+
+    fn fetched_object(&self, request: u64) -> Option<ObjectId> {
+        match self.requests.get(request)? {
+            Pending::Fetch { object } => Some(*object),
+            _ => None,
+        }
+    }
+
+    fn on_fetched(&mut self, request: u64, offset: u64, size: u64) {
+        let Some(id) = self.fetched_object(request) else { return };
+        self.end_fetch(request, id);
+        let Some(payload) = self.store.pin(id, offset, size) else {
+            self.links.tell_node(ReleaseObject { object_id: id, pins: 1 });
+            return;
+        };
+        self.arrivals += 1;
+        self.argument_arrived(id, &payload);
+        self.look_at_watched(id);
+        self.supply(id);
+        self.run_owner();
+    }
+
+    /// The object is on none of the nodes `gone`, or is somewhere and cannot come here.
+    fn on_missing(&mut self, request: u64, gone: &[NodeId], reason: &str) {
+        let Some(id) = self.fetched_object(request) else { return };
+        self.end_fetch(request, id);
+        for node in gone {
+            self.tell_owner(OwnerEvent::LocationLost { id, node: *node });
+        }
+        self.look_at_watched(id);
+        if gone.is_empty() {
+            self.argument_failed(id, ErrorKind::ObjectLost, reason);
+        } else {
+            self.recover_argument(id, gone);
+        }
+    }
+
+    /// Calls that wait for the object run with an error in its place.
+    fn argument_failed(&mut self, id: ObjectId, kind: ErrorKind, reason: &str) {
+        let error = SystemError { object: id, ..SystemError::new(kind, reason) };
+        self.argument_arrived(id, &Payload::error(error.to_payload()));
+    }
+}
+
+/// What this process is, and says of itself.
+impl<M: Memory> Process<M> {
+    fn on_start_actor(&mut self, launch: ActorLaunch) {
+        let ActorLaunch { spec, incarnation, assigned } = launch;
+        let (Ok(template), Ok(args), Ok(job)) = (
+            helio_proto::decode::<Template>(&spec.template),
+            Args::get(&spec.args),
+            helio_proto::decode::<JobConfig>(&spec.job_config),
+        ) else {
+            return self.end("an actor's specification could not be read");
+        };
+        self.set_job(job.clone());
+        self.executor.serve_actor();
+        let body = (!args.stored_body).then(|| Bytes::of(args.body));
+        let inputs = self.inputs(args.deps);
+        let construct = Construct {
+            spec,
+            template: template.into(),
+            incarnation,
+            assigned,
+            job,
+            body: Bytes::of(Vec::new()),
+            deps: Vec::new(),
+        };
+        self.executor.push(Waiting { item: Item::Construct(Box::new(construct)), body, inputs });
+        self.work_arrived();
+    }
+
+    /// The job that this worker serves: what it submits carries the same configuration.
+    pub(crate) fn set_job(&mut self, job: JobConfig) {
+        if self.job != job {
+            self.job_wire = helio_proto::encode(&job);
+            self.job = job;
+        }
+    }
+
+    fn on_asked(&mut self, asked: Asked) {
+        if Topic::from_number(asked.question.topic) != Some(Topic::Why) {
+            return self.actions.push(Action::Report(asked));
+        }
+        match self.subject_of(&asked.question) {
+            Some(subject) => self.explain(subject, HOPS_OF_NODE, Asker::Node(asked.request_id)),
+            None => {
+                let answer = self.signed_rows();
+                self.links.tell_node(Answered { request_id: asked.request_id, answer });
+            }
+        }
+    }
+
+    /// Rows of the state API without any row: who answers.
+    #[must_use]
+    pub fn signed_rows(&self) -> Rows {
+        let me = self.owner.address();
+        Rows {
+            worker_id: me.worker_id,
+            node_id: me.node_id,
+            host: me.host.clone(),
+            pid: self.pid,
+            is_driver: self.is_driver,
+            job_id: self.job.job_id,
+            ..Rows::default()
+        }
+    }
+
+    fn notify(&mut self, notice: Notice) {
+        self.actions.push(Action::Notify(notice));
+        self.signals.news = true;
+    }
+}

@@ -1,0 +1,524 @@
+//! The inbox: work that arrived and was not handed out, and the calls that were handed out.
+//!
+//! Calls are handed out in the order in which they arrived. A call whose arguments are still being
+//! brought to this node holds back the calls behind it: an actor's calls keep their order, and a task's
+//! successor on the same lease was sent ahead only because its predecessor was expected to be short. An
+//! actor's call holds back calls of its concurrency group only. A call of an actor that takes its calls in
+//! any order ([`Template::is_unordered`]) is queued when its arguments are here. An actor's call that runs
+//! once more overtakes calls that lack arguments: they may need the value that it makes again.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use helio_proto::peer::{Reference, Template};
+use helio_types::{ObjectId, TaskId, WorkerAddress};
+
+use super::work::{Call, Construct, Lease, Work};
+use crate::value::{Bytes, Payload};
+
+/// A value that a call needs.
+#[derive(Debug)]
+pub(crate) enum Input<P> {
+    Here(Payload<P>),
+    /// Being fetched into this node's store.
+    Fetching(Reference),
+}
+
+/// What waits for its inputs.
+#[derive(Debug)]
+pub(crate) enum Item<P> {
+    Call {
+        task: TaskId,
+        caller: Arc<WorkerAddress>,
+        template: Arc<Template>,
+        returns: u32,
+        attempt: u32,
+        lease: Option<Arc<Lease>>,
+    },
+    Construct(Box<Construct<P>>),
+    /// Work without inputs.
+    Other(Work<P>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiting<P> {
+    pub(crate) item: Item<P>,
+    /// `None`: the body lies in the object store and is the first input.
+    pub(crate) body: Option<Bytes<P>>,
+    pub(crate) inputs: Vec<Input<P>>,
+}
+
+/// A call that was handed out.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) task: TaskId,
+    pub(crate) caller: Arc<WorkerAddress>,
+    /// When it was handed out, then when it found its place among those that run side by side.
+    pub(crate) at: u64,
+    pub(crate) template: Arc<Template>,
+    /// Where calls run side by side: it has found a place among them.
+    pub(crate) is_running: bool,
+}
+
+/// The calls that were handed out and have not finished, in that order.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    calls: BTreeMap<u64, Begun>,
+    numbers: HashMap<TaskId, u64>,
+    count: u64,
+}
+
+impl Running {
+    fn add(&mut self, begun: Begun) {
+        self.count += 1;
+        self.numbers.insert(begun.task, self.count);
+        self.calls.insert(self.count, begun);
+    }
+
+    fn remove(&mut self, task: TaskId) -> Option<Begun> {
+        let number = self.numbers.remove(&task)?;
+        self.calls.remove(&number)
+    }
+
+    fn get_mut(&mut self, task: TaskId) -> Option<&mut Begun> {
+        self.calls.get_mut(self.numbers.get(&task)?)
+    }
+
+    /// The call, if it runs here.
+    pub(crate) fn get(&self, task: TaskId) -> Option<&Begun> {
+        self.calls.get(self.numbers.get(&task)?)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// The call that was handed out last.
+    pub(crate) fn last(&self) -> Option<&Begun> {
+        self.calls.values().next_back()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Begun> {
+        self.calls.values()
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Inbox<P> {
+    queue: VecDeque<Waiting<P>>,
+    /// Calls that lack arguments and hold back no others, in the order they came.
+    lacking: Vec<Waiting<P>>,
+    /// Some calls run in a concurrency group that has a name.
+    has_groups: bool,
+    /// Calls handed out and not finished.
+    pub(crate) running: Running,
+    /// Running calls that were cancelled.
+    pub(crate) cancelled: HashSet<TaskId>,
+    /// What goes before everything else: cancellations and the end.
+    urgent: VecDeque<Work<P>>,
+}
+
+impl<P> Default for Inbox<P> {
+    fn default() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            lacking: Vec::new(),
+            has_groups: false,
+            running: Running::default(),
+            cancelled: HashSet::new(),
+            urgent: VecDeque::new(),
+        }
+    }
+}
+
+impl<P: Clone> Inbox<P> {
+    pub(crate) fn push(&mut self, waiting: Waiting<P>) {
+        self.has_groups |= waiting.group().is_some_and(|group| !group.is_empty());
+        if waiting.is_unordered() && !waiting.is_complete() {
+            self.lacking.push(waiting);
+        } else {
+            self.queue.push_back(waiting);
+        }
+    }
+
+    pub(crate) fn push_urgent(&mut self, work: Work<P>) {
+        self.urgent.push_back(work);
+    }
+
+    /// Whether [`Inbox::pop`] would give something.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.urgent.is_empty() || self.next_place().is_some()
+    }
+
+    /// The place in the queue of what can be handed out. The end that was ordered comes after all that
+    /// was sent before it.
+    fn next_place(&self) -> Option<usize> {
+        let first = self.queue.front()?;
+        if first.is_complete() {
+            return (self.lacking.is_empty() || !first.is_end()).then_some(0);
+        }
+        if let Some(place) = self.overtaking() {
+            return Some(place);
+        }
+        if !self.has_groups {
+            return None;
+        }
+        let mut blocked = Vec::new();
+        for (place, waiting) in self.queue.iter().enumerate() {
+            let group = waiting.group()?;
+            if blocked.contains(&group) {
+                continue;
+            }
+            if waiting.is_complete() {
+                return Some(place);
+            }
+            blocked.push(group);
+        }
+        None
+    }
+
+    /// The place of a call that runs once more, where nothing but calls stands before it.
+    fn overtaking(&self) -> Option<usize> {
+        let mut calls = self.queue.iter().take_while(|waiting| waiting.group().is_some());
+        calls.position(|waiting| waiting.is_again() && waiting.is_complete())
+    }
+
+    /// What is to be done next; a call counts as running from `now` on, at once if `runs_at_once`.
+    pub(crate) fn pop(&mut self, now: u64, runs_at_once: bool) -> Option<Work<P>> {
+        if let Some(work) = self.urgent.pop_front() {
+            return Some(work);
+        }
+        let waiting = self.queue.remove(self.next_place()?)?;
+        if let Item::Call { task, caller, template, .. } = &waiting.item {
+            self.running.add(Begun {
+                task: *task,
+                caller: caller.clone(),
+                at: now,
+                template: template.clone(),
+                is_running: runs_at_once,
+            });
+        }
+        Some(waiting.into_work())
+    }
+
+    /// Tasks (not methods) that were not handed out, the last `max` of them, to go back.
+    pub(crate) fn unstarted(&mut self, max: usize) -> Vec<(TaskId, Arc<WorkerAddress>)> {
+        let mut back = Vec::new();
+        while back.len() < max {
+            match self.queue.back() {
+                Some(Waiting { item: Item::Call { task, caller, lease: Some(_), .. }, .. }) => {
+                    back.push((*task, caller.clone()));
+                    self.queue.pop_back();
+                }
+                _ => break,
+            }
+        }
+        back.reverse();
+        back
+    }
+
+    /// Takes out the tasks (not methods) that lack the object.
+    pub(crate) fn take_lacking(&mut self, id: ObjectId) -> Vec<(TaskId, Arc<WorkerAddress>)> {
+        let mut taken = Vec::new();
+        self.queue.retain(|waiting| match &waiting.item {
+            Item::Call { task, caller, lease: Some(_), .. } if waiting.lacks(id).is_some() => {
+                taken.push((*task, caller.clone()));
+                false
+            }
+            _ => true,
+        });
+        taken
+    }
+
+    /// The reference by which what waits here knows the object that it lacks.
+    pub(crate) fn lacks(&self, id: ObjectId) -> Option<&Reference> {
+        self.queue.iter().chain(&self.lacking).find_map(|waiting| waiting.lacks(id))
+    }
+
+    /// An object is here (or lost: then `payload` is the error).
+    pub(crate) fn arrived(&mut self, id: ObjectId, payload: &Payload<P>) {
+        for waiting in self.queue.iter_mut().chain(&mut self.lacking) {
+            for input in &mut waiting.inputs {
+                if matches!(input, Input::Fetching(wanted) if wanted.id == id) {
+                    *input = Input::Here(payload.clone());
+                }
+            }
+        }
+        // Before the end, if that was ordered: it waits for them.
+        let place = match self.queue.back() {
+            Some(last) if last.is_end() => self.queue.len() - 1,
+            _ => self.queue.len(),
+        };
+        let complete = self.lacking.extract_if(.., |waiting| waiting.is_complete());
+        for (nth, waiting) in complete.enumerate() {
+            self.queue.insert(place + nth, waiting);
+        }
+    }
+
+    /// It has found its place among the calls that run side by side.
+    pub(crate) fn runs(&mut self, task: TaskId, at: u64) {
+        if let Some(begun) = self.running.get_mut(task) {
+            (begun.at, begun.is_running) = (at, true);
+        }
+    }
+
+    /// The calls of the same group that run, and how many were handed out before this one and do not.
+    pub(crate) fn beside(&self, task: TaskId) -> (Vec<&Begun>, usize) {
+        let Some(own) = self.running.get(task) else { return (Vec::new(), 0) };
+        let group = &own.template.concurrency_group;
+        let of_group =
+            || self.running.iter().filter(|one| one.template.concurrency_group == *group);
+        let before = of_group().take_while(|one| one.task != task).filter(|one| !one.is_running);
+        (of_group().filter(|one| one.is_running).collect(), before.count())
+    }
+
+    /// The call that has run for longest.
+    pub(crate) fn begun_first(&self) -> Option<&Begun> {
+        self.running.iter().find(|begun| begun.is_running)
+    }
+
+    /// How many wait before that call, and the first argument that it lacks.
+    pub(crate) fn place_of(&self, task: TaskId) -> Option<(usize, Option<ObjectId>)> {
+        if let Some(waiting) = self.lacking.iter().find(|waiting| waiting.is_call(task)) {
+            return Some((0, waiting.first_lacked()));
+        }
+        let place = self.queue.iter().position(|waiting| waiting.is_call(task))?;
+        Some((place, self.queue[place].first_lacked()))
+    }
+
+    /// Takes a call out before it was handed out.
+    pub(crate) fn remove(&mut self, task: TaskId) -> Option<Arc<WorkerAddress>> {
+        let removed = match self.lacking.iter().position(|waiting| waiting.is_call(task)) {
+            Some(place) => self.lacking.remove(place),
+            None => {
+                let place = self.queue.iter().position(|waiting| waiting.is_call(task))?;
+                self.queue.remove(place)?
+            }
+        };
+        match removed.item {
+            Item::Call { caller, .. } => Some(caller),
+            Item::Construct(_) | Item::Other(_) => None,
+        }
+    }
+
+    /// The call is over.
+    pub(crate) fn finished(&mut self, task: TaskId) -> Option<Arc<WorkerAddress>> {
+        self.running.remove(task).map(|begun| begun.caller)
+    }
+
+    /// Drops what a lost caller sent. Its running calls go on; their replies go nowhere.
+    pub(crate) fn caller_gone(&mut self, caller: &WorkerAddress) {
+        let is_kept = |waiting: &Waiting<P>| !matches!(&waiting.item, Item::Call { caller: other, .. } if other.worker_id == caller.worker_id);
+        self.queue.retain(is_kept);
+        self.lacking.retain(is_kept);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len() + self.lacking.len()
+    }
+}
+
+impl<P: Clone> Waiting<P> {
+    fn lacks(&self, id: ObjectId) -> Option<&Reference> {
+        self.inputs.iter().find_map(|input| match input {
+            Input::Fetching(wanted) if wanted.id == id => Some(wanted),
+            _ => None,
+        })
+    }
+
+    fn is_call(&self, task: TaskId) -> bool {
+        matches!(&self.item, Item::Call { task: own, .. } if *own == task)
+    }
+
+    /// The concurrency group of a call.
+    fn group(&self) -> Option<&str> {
+        match &self.item {
+            Item::Call { template, .. } => Some(&template.concurrency_group),
+            Item::Construct(_) | Item::Other(_) => None,
+        }
+    }
+
+    /// Whether it is a call of an actor's method that was begun before.
+    fn is_again(&self) -> bool {
+        matches!(self.item, Item::Call { attempt: 1.., lease: None, .. })
+    }
+
+    fn is_unordered(&self) -> bool {
+        matches!(&self.item, Item::Call { template, .. } if template.is_unordered)
+    }
+
+    /// The order to end after what came before.
+    fn is_end(&self) -> bool {
+        matches!(&self.item, Item::Other(Work::Exit { .. }))
+    }
+
+    fn first_lacked(&self) -> Option<ObjectId> {
+        self.inputs.iter().find_map(|input| match input {
+            Input::Fetching(wanted) => Some(wanted.id),
+            Input::Here(_) => None,
+        })
+    }
+
+    fn is_complete(&self) -> bool {
+        self.inputs.iter().all(|input| matches!(input, Input::Here(_)))
+    }
+
+    fn into_work(self) -> Work<P> {
+        let mut inputs: VecDeque<Payload<P>> = self
+            .inputs
+            .into_iter()
+            .filter_map(|input| match input {
+                Input::Here(payload) => Some(payload),
+                Input::Fetching(_) => None,
+            })
+            .collect();
+        let body = match self.body {
+            Some(body) => body,
+            None => inputs
+                .pop_front()
+                .map_or_else(|| Bytes::Memory(Arc::default()), |payload| payload.bytes),
+        };
+        let deps = inputs.into();
+        match self.item {
+            Item::Call { task, caller, template, returns, attempt, lease } => {
+                Work::Call(Box::new(Call {
+                    task,
+                    caller: caller.worker_id,
+                    template,
+                    body,
+                    deps,
+                    returns,
+                    attempt,
+                    lease,
+                }))
+            }
+            Item::Construct(construct) => {
+                Work::Construct(Box::new(Construct { body, deps, ..*construct }))
+            }
+            Item::Other(work) => work,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use helio_types::{ActorId, JobId};
+
+    use super::*;
+
+    fn task(number: u64) -> TaskId {
+        TaskId::new(number, ActorId::new([7; 12], JobId::default()))
+    }
+
+    fn payload() -> Payload<()> {
+        Payload { bytes: Bytes::Memory(Arc::default()), is_error: false }
+    }
+
+    /// A call that lacks the object of that number; 0: nothing.
+    fn call(number: u64, lacks: u64, is_unordered: bool, group: &str) -> Waiting<()> {
+        let template =
+            Template { is_unordered, concurrency_group: group.to_owned(), ..Template::default() };
+        let wanted = Reference { id: task(lacks).object(1), ..Reference::default() };
+        let inputs = if lacks == 0 { Vec::new() } else { vec![Input::Fetching(wanted)] };
+        let item = Item::Call {
+            task: task(number),
+            caller: Arc::default(),
+            template: Arc::new(template),
+            returns: 1,
+            attempt: 0,
+            lease: None,
+        };
+        Waiting { item, body: Some(Bytes::Memory(Arc::default())), inputs }
+    }
+
+    fn end() -> Waiting<()> {
+        let exit = Work::Exit { reason: String::new(), drain: true };
+        Waiting { item: Item::Other(exit), body: None, inputs: Vec::new() }
+    }
+
+    /// What can be handed out: the numbers of the calls, 0 for the end.
+    fn all(inbox: &mut Inbox<()>) -> Vec<u64> {
+        let mut found = Vec::new();
+        while let Some(work) = inbox.pop(0, true) {
+            found.push(match work {
+                Work::Call(call) => (1..100).find(|n| task(*n) == call.task).unwrap(),
+                _ => 0,
+            });
+        }
+        assert!(!inbox.has_work());
+        found
+    }
+
+    #[test]
+    fn a_call_whose_argument_is_on_its_way_holds_back_those_behind_it() {
+        let mut inbox = Inbox::<()>::default();
+        inbox.push(call(1, 50, false, ""));
+        inbox.push(call(2, 0, false, ""));
+        assert_eq!(all(&mut inbox), []);
+        assert_eq!(inbox.place_of(task(2)), Some((1, None)));
+        inbox.arrived(task(50).object(1), &payload());
+        assert_eq!(all(&mut inbox), [1, 2]);
+    }
+
+    #[test]
+    fn in_any_order_it_holds_back_none_and_the_end_waits_for_it() {
+        let mut inbox = Inbox::<()>::default();
+        inbox.push(call(1, 50, true, ""));
+        inbox.push(call(2, 51, true, ""));
+        inbox.push(call(3, 0, true, ""));
+        inbox.push(end());
+        assert_eq!(all(&mut inbox), [3]);
+        assert_eq!(inbox.len(), 3);
+        assert_eq!(inbox.place_of(task(1)), Some((0, Some(task(50).object(1)))));
+        inbox.arrived(task(51).object(1), &payload());
+        assert_eq!(all(&mut inbox), [2]);
+        inbox.arrived(task(50).object(1), &payload());
+        assert_eq!(all(&mut inbox), [1, 0]);
+    }
+
+    #[test]
+    fn a_call_holds_back_those_of_its_group_only() {
+        let mut inbox = Inbox::<()>::default();
+        inbox.push(call(1, 50, false, "io"));
+        inbox.push(call(2, 0, false, "io"));
+        inbox.push(call(3, 51, false, ""));
+        inbox.push(call(4, 0, false, "cpu"));
+        inbox.push(end());
+        assert_eq!(all(&mut inbox), [4]);
+        inbox.arrived(task(51).object(1), &payload());
+        assert_eq!(all(&mut inbox), [3]);
+        inbox.arrived(task(50).object(1), &payload());
+        assert_eq!(all(&mut inbox), [1, 2, 0]);
+    }
+
+    #[test]
+    fn calls_that_wait_aside_can_be_removed_and_go_with_their_caller() {
+        let mut inbox = Inbox::<()>::default();
+        inbox.push(call(1, 50, true, ""));
+        inbox.push(call(2, 50, true, ""));
+        assert!(inbox.lacks(task(50).object(1)).is_some());
+        assert!(inbox.remove(task(1)).is_some());
+        inbox.caller_gone(&WorkerAddress::default());
+        assert_eq!(inbox.len(), 0);
+        assert!(inbox.lacks(task(50).object(1)).is_none());
+    }
+
+    #[test]
+    fn running_calls_are_found_whatever_order_they_finish_in() {
+        let mut inbox = Inbox::<()>::default();
+        for number in 1..=1000 {
+            inbox.push(call(number, 0, true, ""));
+        }
+        assert_eq!(std::iter::from_fn(|| inbox.pop(0, false)).count(), 1000);
+        inbox.runs(task(5), 7);
+        assert_eq!(inbox.begun_first().map(|begun| (begun.task, begun.at)), Some((task(5), 7)));
+        assert_eq!(inbox.beside(task(9)).1, 7);
+        for number in (2..=1000).rev().chain([1]) {
+            assert!(inbox.finished(task(number)).is_some());
+            assert!(inbox.finished(task(number)).is_none());
+        }
+        assert!(inbox.running.is_empty());
+    }
+}

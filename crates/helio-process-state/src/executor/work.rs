@@ -1,0 +1,77 @@
+//! Work that the machine hands out to the front.
+
+use std::sync::Arc;
+
+use helio_proto::control::ActorSpec;
+use helio_proto::node::JobConfig;
+use helio_proto::peer::Template;
+use helio_types::{Assigned, TaskId, WorkerId};
+
+use crate::value::{Bytes, Payload};
+
+/// Something for the main loop of a worker to do.
+#[derive(Debug)]
+pub enum Work<P> {
+    /// Run a call.
+    Call(Box<Call<P>>),
+    /// Become this actor: construct it, then report with `ActorReady`.
+    Construct(Box<Construct<P>>),
+    /// Cancel a call that was handed out.
+    Cancel(TaskId),
+    /// End the process; with `drain` after the calls that were handed out.
+    Exit {
+        /// Why, for the log.
+        reason: String,
+        /// Whether to finish running calls.
+        drain: bool,
+    },
+}
+
+/// A call to run.
+#[derive(Debug)]
+pub struct Call<P> {
+    /// The call.
+    pub task: TaskId,
+    /// The caller.
+    pub caller: WorkerId,
+    /// What it calls. Templates of equal calls are the same allocation: cache by pointer.
+    pub template: Arc<Template>,
+    /// The serialized arguments.
+    pub body: Bytes<P>,
+    /// The values of the arguments that were references, in placeholder order.
+    pub deps: Vec<Payload<P>>,
+    /// How many values to return; [`helio_proto::peer::STREAMING`] for a generator.
+    pub returns: u32,
+    /// Which attempt, from 0.
+    pub attempt: u32,
+    /// The lease it runs under; `None` for methods.
+    pub lease: Option<Arc<Lease>>,
+}
+
+/// A lease that this worker serves.
+#[derive(Debug, Default)]
+pub struct Lease {
+    /// Resources and devices.
+    pub assigned: Assigned,
+    /// The job's configuration.
+    pub job: JobConfig,
+}
+
+/// An actor to become.
+#[derive(Debug)]
+pub struct Construct<P> {
+    /// The specification.
+    pub spec: ActorSpec,
+    /// The class.
+    pub template: Arc<Template>,
+    /// From 0; above it, the process was made again.
+    pub incarnation: u32,
+    /// Resources and devices.
+    pub assigned: Assigned,
+    /// The job's configuration.
+    pub job: JobConfig,
+    /// The constructor's arguments.
+    pub body: Bytes<P>,
+    /// The values of the arguments that were references.
+    pub deps: Vec<Payload<P>>,
+}

@@ -1,0 +1,198 @@
+//! Frames of other processes: the one place where the peer protocol is taken apart.
+
+use std::sync::Arc;
+
+use helio_owner_state::Event as OwnerEvent;
+use helio_proto::node::{JobConfig, LeaseGranted};
+use helio_proto::peer::{Args, Dependency, Frame, Value, flags};
+use helio_types::{NodeId, ObjectId, WorkerAddress};
+
+use crate::executor::{CallOf, Input, Item, Lease, Waiting, here};
+use crate::explain::{Asker, HOPS_MAX, Subject};
+use crate::links::Peer;
+use crate::value::{Bytes, Memory, Payload};
+use crate::{Action, Process};
+
+impl<M: Memory> Process<M> {
+    /// A frame on any link. A frame that cannot be read ends its link.
+    pub(crate) fn on_frame(&mut self, link: u64, bytes: &[u8]) {
+        let result = match self.links.peer(link) {
+            None => Ok(()),
+            Some(Peer::Node) => self.decode_from_daemon(bytes).map(|m| self.on_own_node(m)),
+            Some(Peer::RemoteNode(node)) => {
+                let node = node.node_id;
+                self.decode_from_daemon(bytes).map(|message| self.on_remote_node(node, message))
+            }
+            Some(Peer::Process(from)) => {
+                let from = from.clone();
+                self.on_peer(link, &from, bytes)
+            }
+        };
+        if let Err(reason) = result {
+            self.on_closed(link);
+            self.actions.push(Action::Close { link, reason: Some(reason) });
+        }
+    }
+
+    fn on_peer(
+        &mut self,
+        link: u64,
+        from: &Arc<WorkerAddress>,
+        bytes: &[u8],
+    ) -> Result<(), String> {
+        self.links.has_spoken(link);
+        match Frame::get(bytes).map_err(|error| error.to_string())? {
+            Frame::Function { number, body } => self.links.define_function(link, number, body),
+            Frame::Template { number, function, body } => {
+                self.links.define_template(link, number, function, body)
+            }
+            Frame::BeginLease { lease, grant, job } => {
+                let grant: LeaseGranted =
+                    helio_proto::decode(grant).map_err(|_| "malformed lease".to_owned())?;
+                let job: JobConfig =
+                    helio_proto::decode(job).map_err(|_| "malformed job".to_owned())?;
+                self.set_job(job.clone());
+                self.links.begin_lease(link, lease, Lease { assigned: grant.assigned, job });
+                Ok(())
+            }
+            call @ Frame::Call { .. } => self.on_call(link, from, &call),
+            Frame::Steal { max } => {
+                let unstarted = self.executor.take_unstarted(max as usize);
+                self.hand_back(unstarted);
+                Ok(())
+            }
+            Frame::Consumed { task, count } => {
+                self.executor.was_consumed(task, count);
+                self.signals.news = true;
+                Ok(())
+            }
+            Frame::Why { number, object, is_executor, hops } => {
+                let subject = match is_executor {
+                    true => Subject::Running(object.task()),
+                    false => Subject::Object(object),
+                };
+                self.explain(subject, hops.min(HOPS_MAX), Asker::Peer(from.clone(), number));
+                Ok(())
+            }
+            Frame::Because { number, text } => {
+                self.explained(number, &text);
+                Ok(())
+            }
+            frame => {
+                if matches!(frame, Frame::Reply { .. }) {
+                    self.links.was_answered(link);
+                }
+                if let Some(frame) = frame.into_owned() {
+                    self.tell_owner(OwnerEvent::Frame { from: from.worker_id, frame });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn on_call(
+        &mut self,
+        link: u64,
+        from: &Arc<WorkerAddress>,
+        call: &Frame<'_>,
+    ) -> Result<(), String> {
+        let Frame::Call { task, template, lease, returns, flags, args, .. } = call else {
+            return Ok(());
+        };
+        let template = self.links.template(link, *template)?;
+        let lease = self.links.lease(link, *lease)?;
+        if lease.is_some() && self.executor.refuses_tasks() {
+            // This process waits for something itself, and the call could be what it waits for.
+            self.send_frame(from, &Frame::Unstarted { tasks: vec![*task] });
+            return Ok(());
+        }
+        let args = Args::get(args).map_err(|error| error.to_string())?;
+        let body = (!args.stored_body).then(|| Bytes::of(args.body));
+        let inputs = self.inputs(args.deps);
+        let item = Item::Call {
+            task: *task,
+            caller: from.clone(),
+            template,
+            returns: *returns,
+            attempt: flags & flags::RETRY,
+            lease,
+        };
+        self.executor.push(Waiting { item, body, inputs });
+        self.work_arrived();
+        Ok(())
+    }
+
+    /// The values of a call's arguments; those in an object store are fetched.
+    pub(crate) fn inputs(&mut self, deps: Vec<Dependency>) -> Vec<Input<M::Pin>> {
+        let mut inputs = Vec::with_capacity(deps.len());
+        for dep in deps {
+            let id = dep.reference.id;
+            inputs.push(match dep.value {
+                Value::Inline(bytes) => here(bytes, false),
+                Value::Error(bytes) => here(bytes, true),
+                Value::Stored { locations, .. } => match self.store.payload(id) {
+                    Some(payload) => Input::Here(payload),
+                    None => {
+                        self.fetch(id, locations);
+                        Input::Fetching(dep.reference)
+                    }
+                },
+            });
+        }
+        inputs
+    }
+
+    /// Gives calls that were not begun back to their callers, one frame a caller.
+    pub(crate) fn hand_back(&mut self, mut back: Vec<CallOf>) {
+        while let Some((_, caller)) = back.first().cloned() {
+            let (own, rest): (Vec<_>, Vec<_>) =
+                back.into_iter().partition(|(_, other)| other.worker_id == caller.worker_id);
+            let tasks = own.into_iter().map(|(task, _)| task).collect();
+            self.send_frame(&caller, &Frame::Unstarted { tasks });
+            back = rest;
+        }
+    }
+
+    /// **OWN-1** The nodes `gone` do not have an argument that they were said to have. A task goes back to
+    /// its caller, which waits until the argument is there again, as a `get` would: this worker may be
+    /// the one that has to make it. A method call keeps its place and waits for the argument here.
+    pub(crate) fn recover_argument(&mut self, id: ObjectId, gone: &[NodeId]) {
+        let back = self.executor.take_lacking(id);
+        for (place, (_, caller)) in back.iter().enumerate() {
+            if back[..place].iter().any(|(_, told)| told.worker_id == caller.worker_id) {
+                continue;
+            }
+            for node in gone {
+                self.send_frame(caller, &Frame::LocationLost { object: id, node: *node });
+            }
+        }
+        self.hand_back(back);
+        let Some(reference) = self.executor.lacks(id).cloned() else { return };
+        self.tell_owner(OwnerEvent::Recover { reference, gone: gone.to_vec() });
+        if !self.store.recover(id) {
+            self.tell_owner(OwnerEvent::DropRef { id });
+        }
+        self.supply(id);
+        self.run_owner();
+    }
+
+    /// Gives an argument that was made again to the calls that wait for it, if it is here by now.
+    pub(crate) fn supply(&mut self, id: ObjectId) {
+        if !self.store.is_recovering(id) {
+            return;
+        }
+        if self.executor.lacks(id).is_some() {
+            let Some(payload) = self.read(id) else { return };
+            self.argument_arrived(id, &payload);
+        }
+        self.store.recovered(id);
+        // This may run within a list of the owner's actions: what follows from it comes after them.
+        self.queue_for_owner(OwnerEvent::DropRef { id });
+    }
+
+    /// An argument of waiting calls is here, or `payload` is the error in its place.
+    pub(crate) fn argument_arrived(&mut self, id: ObjectId, payload: &Payload<M::Pin>) {
+        self.executor.arrived(id, payload);
+        self.work_arrived();
+    }
+}

@@ -1,0 +1,586 @@
+//! The machine of a process: everything that a driver or worker decides.
+//!
+//! ```text
+//!   front ──Owner, Create, Ask, Finished, Blocked…─►┌───────────────────────────────┐──Work, Answer──► front
+//!   links ──Accepted, Frame, Closed────────────────►│ links     who is where        │──Output────────► links
+//!   time ───Tick───────────────────────────────────►│ requests  what is asked       │
+//!                                                   │ store     what is pinned here │──Action────────► shell
+//!                                                   │ executor  what runs for others│
+//!                                                   │ owner     what is owned here  │
+//!                                                   └───────────────────────────────┘
+//! ```
+//!
+//! **STATE-1** [`Process::apply`] takes one event at a time and is total and deterministic. Effects come
+//! out in three forms: bytes in the links' [`Output`], [`Action`]s, and [`Signals`] for threads that wait.
+//! The shell carries the actions out before it hands in the next event. **LAYER-1** There is no clock,
+//! socket, thread or randomness here. `helio-worker` is the shell in production; `helio-sim` runs this
+//! same machine in a simulated cluster.
+//!
+//! Each sub-machine owns its fields: [`Links`] (connections and what both ends defined by number),
+//! `requests` (the one table of pending requests), `store` (pins and fetches), `executor` (calls of
+//! others), `watches` (objects that event loops wait for), and [`Owner`] in its own crate. [`Process`]
+//! passes events between them.
+//!
+//! Reading order: [`event`](Event), this file, `links`, `requests`, `frames`, `daemons`, `owner`, `executor`,
+//! `store`, `explain`, `value`, `watches`, `ids`.
+
+#![forbid(unsafe_code)]
+
+mod daemons;
+mod event;
+mod executor;
+mod explain;
+mod frames;
+mod ids;
+mod links;
+mod owner;
+mod requests;
+mod store;
+mod value;
+mod watches;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use helio_owner_state::{Action as OwnerAction, Event as OwnerEvent, Owner, Stored};
+use helio_proto::control::ControlRequest;
+use helio_proto::inspect::{Answered, Inspect};
+use helio_proto::node::{Blocked, ControlCall, CreateObject, JobConfig, ReleaseObject, Unblocked};
+use helio_types::{
+    ActorId, NodeAddress, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerAddress,
+};
+
+pub use event::{Action, Event, Signals};
+pub use executor::{Call, Construct, Lease, Work};
+pub use explain::Subject;
+pub use links::{Links, Output, Peer, Urgency};
+pub use requests::Answer;
+pub use value::{Bytes, Memory, Payload};
+
+use executor::Executor;
+use explain::{Asker, HOPS_MAX};
+use ids::Ids;
+use requests::{Pending, Requests};
+use store::StoreClient;
+use watches::Watches;
+pub use watches::Wish;
+
+/// So many dropped handles are taken into account before what follows from them is done.
+const DROPPED_AT_ONCE: usize = 1 << 10;
+
+/// What a process is when it joins a session.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its address.
+    pub address: WorkerAddress,
+    /// The port of its node's daemon.
+    pub node_port: u32,
+    /// Its operating-system process id.
+    pub pid: u32,
+    /// Whether it is a driver.
+    pub is_driver: bool,
+    /// The job that it begins with.
+    pub job: JobConfig,
+    /// How many bytes the calls may take that are remembered to make lost objects again; `None`: the
+    /// owner machine's default.
+    pub lineage_bytes_max: Option<usize>,
+}
+
+/// The machine of one process. See the crate's documentation.
+#[derive(Debug)]
+pub struct Process<M: Memory> {
+    now: u64,
+    pid: u32,
+    node_port: u32,
+    is_driver: bool,
+    job: JobConfig,
+    /// The job in wire form, as leases and actors of this process need it.
+    job_wire: Vec<u8>,
+    owner: Owner,
+    /// Filled by `owner`; kept to save allocations.
+    owner_actions: Vec<OwnerAction>,
+    links: Links,
+    requests: Requests,
+    executor: Executor<M::Pin>,
+    store: StoreClient<M>,
+    watches: Watches,
+    ids: Ids,
+    /// Creations whose answer a thread waits for, with that thread's request.
+    awaited_creations: BTreeMap<ActorId, u64>,
+    /// The link whose greeting a thread waits for, with that thread's request.
+    awaited_greeting: Option<(u64, u64)>,
+    /// News of a death, which wait until the link's last frames were read.
+    deferred: Vec<(u64, NodeId, helio_proto::node::NodeToClient)>,
+    /// How many values became known or came here so far.
+    arrivals: u64,
+    /// Why the session is over for this process, if it is.
+    ended: Option<String>,
+    signals: Signals,
+    actions: Vec<Action>,
+}
+
+impl<M: Memory> Process<M> {
+    /// A process that has just joined its node.
+    #[must_use]
+    pub fn new(identity: Identity, memory: M) -> Self {
+        let Identity { address, node_port, pid, is_driver, job, lineage_bytes_max } = identity;
+        let (node_id, worker_id) = (address.node_id, address.worker_id);
+        let mut owner = Owner::new(address);
+        if let Some(bytes) = lineage_bytes_max {
+            owner.limit_lineage(bytes);
+        }
+        Self {
+            now: 0,
+            pid,
+            node_port,
+            is_driver,
+            job_wire: helio_proto::encode(&job),
+            job,
+            owner,
+            owner_actions: Vec::new(),
+            links: Links::new(node_id),
+            requests: Requests::default(),
+            executor: Executor::default(),
+            store: StoreClient::new(memory),
+            watches: Watches::default(),
+            ids: Ids::new(worker_id),
+            awaited_creations: BTreeMap::new(),
+            awaited_greeting: None,
+            deferred: Vec::new(),
+            arrivals: 0,
+            ended: None,
+            signals: Signals::default(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Takes in one event at `now` (microseconds of any steady clock that never goes back).
+    pub fn apply(&mut self, event: Event<'_>, now: u64) {
+        self.now = now;
+        match event {
+            Event::Owner(event) => self.tell_owner(event),
+            Event::Frame { link, bytes } => self.on_frame(link, bytes),
+            Event::Finished { task, outcome } => {
+                if let Some(caller) = self.executor.finish(task) {
+                    self.tell_owner(OwnerEvent::Finished { task, caller, outcome });
+                }
+            }
+            Event::ItemMade { task, index, item } => {
+                if let Some(caller) = self.executor.caller_of(task).cloned() {
+                    self.tell_owner(OwnerEvent::ItemMade { task, caller, index, item });
+                }
+            }
+            Event::Runs(task) => self.executor.runs(task, now),
+            Event::Dropped(ids) => self.on_dropped(&ids),
+            Event::Released(ids) => {
+                for object_id in ids {
+                    self.links.tell_node(ReleaseObject { object_id, pins: 1 });
+                }
+            }
+            Event::Blocked { thread, awaited } => {
+                if self.executor.block(thread, awaited) {
+                    self.links.tell_node(Blocked {});
+                    let unstarted = self.executor.take_unstarted(usize::MAX);
+                    self.hand_back(unstarted);
+                }
+            }
+            Event::Unblocked { thread } => {
+                if self.executor.unblock(thread) {
+                    self.links.tell_node(Unblocked {});
+                }
+            }
+            Event::Accepted { link, from } => self.on_accepted(link, from),
+            Event::Greeted { link } => {
+                self.links.greeted(link);
+                self.greeting_ended(link);
+            }
+            Event::Closed { link } => self.on_closed(link),
+            Event::Drained { link } => self.on_drained(link),
+            Event::AskExit { reason } => {
+                self.executor.push_urgent(Work::Exit { reason, drain: false });
+                self.work_arrived();
+            }
+            Event::Tick => self.tell_owner(OwnerEvent::Tick),
+            request => self.on_request(request),
+        }
+    }
+
+    /// The front asks daemons, the control service or peers for something.
+    fn on_request(&mut self, event: Event<'_>) {
+        match event {
+            Event::Ask { request, message } => {
+                self.requests.insert(request, Pending::Control);
+                self.links.tell_node(ControlCall { request_id: request, request: message });
+            }
+            Event::Tell(message) => self.tell_control(message),
+            Event::Promise { object, message, value } => {
+                self.tell_owner(OwnerEvent::Expect { id: object });
+                let group = match &message {
+                    ControlRequest::CreateGroup(spec) => spec.group_id,
+                    ControlRequest::AwaitGroup(awaited) => awaited.group_id,
+                    _ => PlacementGroupId::NIL,
+                };
+                self.ask_control(message, Pending::Promise { object, value, group });
+            }
+            Event::AwaitCreation { request, actor } => {
+                self.awaited_creations.insert(actor, request);
+            }
+            Event::Create { request, object, size } => {
+                self.requests.insert(request, Pending::Grant { object, size, awaited: true });
+                let create = CreateObject { request_id: request, object_id: object, size };
+                self.links.tell_node(create);
+            }
+            Event::Inspect { request, question, own_node_only } => {
+                self.requests.insert(request, Pending::Inspection);
+                self.links.tell_node(Inspect { request_id: request, question, own_node_only });
+            }
+            Event::Explain { request, subject } => {
+                self.explain(subject, HOPS_MAX, Asker::Thread(request));
+            }
+            Event::Confirm { request, message } => {
+                self.requests.insert(request, Pending::Notice);
+                self.links.tell_node(message);
+            }
+            Event::Report { request, answer } => {
+                self.links.tell_node(Answered { request_id: request, answer: *answer });
+            }
+            Event::TellNode(message) => self.links.tell_node(message),
+            _ => {}
+        }
+    }
+
+    /// Handles were dropped. Pins of objects that nobody knows any more go with them.
+    fn on_dropped(&mut self, ids: &[ObjectId]) {
+        for batch in ids.chunks(DROPPED_AT_ONCE) {
+            for id in batch {
+                self.queue_for_owner(OwnerEvent::DropRef { id: *id });
+                if self.store.is_pinned(*id) && self.owner.object(id).is_none() {
+                    self.store.unpin(*id);
+                }
+            }
+            self.run_owner();
+        }
+    }
+}
+
+/// Links.
+impl<M: Memory> Process<M> {
+    fn on_accepted(&mut self, link: u64, from: WorkerAddress) {
+        let worker = from.worker_id;
+        if let Some(broken) = self.links.accepted(link, from.into()) {
+            // The peer sends on one link at a time, so its older one broke: an answer on that one would
+            // go nowhere.
+            self.on_closed(broken);
+            self.actions.push(Action::Close { link: broken, reason: None });
+        }
+        self.links.prefer(worker, link);
+    }
+
+    pub(crate) fn on_closed(&mut self, link: u64) {
+        self.greeting_ended(link);
+        let Some(peer) = self.links.closed(link) else { return };
+        self.signals.news = true;
+        match peer {
+            Peer::Node => self.end("the node's daemon has ended"),
+            Peer::RemoteNode(node) => self.tell_owner(OwnerEvent::NodeLost { node: node.node_id }),
+            Peer::Process(peer) => {
+                self.executor.caller_gone(&peer);
+                self.explainer_gone(peer.worker_id);
+                self.tell_owner(OwnerEvent::PeerLost { peer });
+            }
+        }
+    }
+
+    /// The session is over for this process.
+    pub fn end(&mut self, reason: &str) {
+        if self.ended.is_none() {
+            self.ended = Some(reason.to_owned());
+            self.signals = Signals { news: true, wake_loop: true, ..self.signals };
+            self.actions.push(Action::End { reason: reason.to_owned() });
+        }
+    }
+}
+
+/// Values, as the front reads them.
+impl<M: Memory> Process<M> {
+    /// What reading an object gives, if it is known and here. Otherwise fetches what is known and not
+    /// here.
+    pub fn read(&mut self, id: ObjectId) -> Option<Payload<M::Pin>> {
+        let locations = match self.owner.object(&id).map(|object| &object.value) {
+            None | Some(Stored::Pending) => return None,
+            Some(Stored::Inline(bytes)) => {
+                return Some(Payload::value(Bytes::Memory(bytes.clone())));
+            }
+            Some(Stored::Error(bytes)) => {
+                return Some(Payload { bytes: Bytes::Memory(bytes.clone()), is_error: true });
+            }
+            Some(Stored::Stores { locations, .. }) => locations,
+        };
+        if let Some(payload) = self.store.payload(id) {
+            return Some(payload);
+        }
+        if !self.store.is_fetching(id) {
+            let locations = locations.clone();
+            self.fetch(id, locations);
+        }
+        None
+    }
+
+    /// What reading an object gives, if it is in this process's memory or pinned; starts nothing.
+    #[must_use]
+    pub fn peek(&self, id: ObjectId) -> Option<Payload<M::Pin>> {
+        match &self.owner.object(&id)?.value {
+            Stored::Pending => None,
+            Stored::Inline(bytes) => Some(Payload::value(Bytes::Memory(bytes.clone()))),
+            Stored::Error(bytes) => {
+                Some(Payload { bytes: Bytes::Memory(bytes.clone()), is_error: true })
+            }
+            Stored::Stores { .. } => self.store.payload(id),
+        }
+    }
+
+    /// Whether `wait` counts the object as ready; with `fetch_local` its bytes have to be here.
+    pub fn is_ready(&mut self, id: ObjectId, fetch_local: bool) -> bool {
+        match self.owner.object(&id).map(|object| &object.value) {
+            None | Some(Stored::Pending) => false,
+            Some(Stored::Stores { .. }) if fetch_local => self.read(id).is_some(),
+            Some(_) => true,
+        }
+    }
+
+    /// Whether the object is still to be made.
+    #[must_use]
+    pub fn is_pending(&self, id: ObjectId) -> bool {
+        self.owner.object(&id).is_some_and(|object| !object.is_ready())
+    }
+
+    /// Asks the owners of borrowed objects whose values are not known yet.
+    pub fn watch_borrowed(&mut self, ids: &[ObjectId]) {
+        for id in ids {
+            let object = self.owner.object(id);
+            if object.is_some_and(|object| object.owner.is_some() && !object.is_ready()) {
+                self.tell_owner(OwnerEvent::Watch { id: *id });
+            }
+        }
+    }
+
+    /// Whether the object is as wished; if not, [`Process::take_ready`] gives its id once it is.
+    pub fn watch(&mut self, id: ObjectId, wish: Wish) -> bool {
+        let is_ready = self.is_ready(id, wish == Wish::Here);
+        if !is_ready {
+            self.watches.add(id, wish);
+            self.tell_owner(OwnerEvent::Watch { id });
+        }
+        is_ready
+    }
+
+    /// Something happened to the object: event loops hear of it if it is as they wish. Otherwise it stays
+    /// watched, and its bytes are fetched if only they are missing.
+    pub(crate) fn look_at_watched(&mut self, id: ObjectId) {
+        let Some(wish) = self.watches.wish(id) else { return };
+        if self.is_ready(id, wish == Wish::Here) {
+            self.watches.fulfil(id);
+            self.signals.wake_loop = true;
+        }
+    }
+
+    /// Watched objects that became as wished, each once. Memory can run short before the caller reads
+    /// them: a value may have to be fetched again.
+    pub fn take_ready(&mut self) -> Vec<ObjectId> {
+        self.watches.take()
+    }
+
+    /// Whether [`Process::take_ready`] would give something.
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
+        self.watches.has_ready()
+    }
+
+    /// How many values became known or came here so far.
+    #[must_use]
+    pub fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
+    /// How often the daemon has asked for room in the object store.
+    #[must_use]
+    pub fn room_wanted(&self) -> u64 {
+        self.store.room_wanted()
+    }
+
+    /// Drops pins that no value or waiting call shares.
+    pub fn unpin_spare(&mut self) {
+        self.store.unpin_spare();
+        self.actions.push(Action::CollectReleased);
+    }
+
+    /// Drops pins that were kept only for calls which have ended.
+    pub fn unpin_unreferenced(&mut self) {
+        let owner = &self.owner;
+        self.store.unpin_unreferenced(|id| owner.object(&id).is_some());
+    }
+
+    /// Whether the object is pinned in this process.
+    #[must_use]
+    pub fn is_pinned(&self, id: ObjectId) -> bool {
+        self.store.is_pinned(id)
+    }
+}
+
+/// Work for the front.
+impl<M: Memory> Process<M> {
+    /// The next thing to do, if one is complete.
+    pub fn next_work(&mut self, now: u64) -> Option<Work<M::Pin>> {
+        self.executor.next(now)
+    }
+
+    /// Whether [`Process::next_work`] has something.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.executor.has_work()
+    }
+
+    /// Whether this process is, or is about to become, an actor.
+    #[must_use]
+    pub fn serves_actor(&self) -> bool {
+        self.executor.serves_actor()
+    }
+
+    /// The call handed out last that has not ended.
+    #[must_use]
+    pub fn current_task(&self) -> TaskId {
+        self.executor.current()
+    }
+
+    /// Whether the running call was cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self, task: TaskId) -> bool {
+        self.executor.is_cancelled(task)
+    }
+
+    /// Whether a generator that made the item `index` may go on, when its caller allows `bound` unread
+    /// items.
+    #[must_use]
+    pub fn may_yield(&self, task: TaskId, index: u32, bound: u32) -> bool {
+        self.executor.may_yield(task, index, bound)
+    }
+
+    fn work_arrived(&mut self) {
+        self.signals.news = true;
+        self.signals.work = true;
+    }
+}
+
+/// Requests, ids and effects.
+impl<M: Memory> Process<M> {
+    /// A number for a request of the front.
+    pub fn mint_request(&mut self) -> u64 {
+        self.requests.mint()
+    }
+
+    /// The answer to a request, once.
+    pub fn take_answer(&mut self, request: u64) -> Option<Answer> {
+        self.requests.take(request)
+    }
+
+    /// Nobody waits for the request any more.
+    pub fn forget_request(&mut self, request: u64) {
+        self.awaited_creations.retain(|_, waiting| *waiting != request);
+        self.requests.forget(request);
+    }
+
+    /// A fresh task.
+    pub fn new_task(&mut self) -> TaskId {
+        self.ids.task(self.job.job_id)
+    }
+
+    /// A fresh call of an actor's method.
+    pub fn new_method_call(&mut self, actor: ActorId) -> TaskId {
+        self.ids.method(actor)
+    }
+
+    /// A fresh object of `put`.
+    pub fn new_put(&mut self) -> ObjectId {
+        self.ids.put(self.job.job_id)
+    }
+
+    /// A fresh actor.
+    pub fn new_actor(&mut self) -> ActorId {
+        self.ids.actor(self.job.job_id)
+    }
+
+    /// A number that no other process of the session mints.
+    pub fn unique(&mut self) -> u64 {
+        self.ids.unique()
+    }
+
+    /// The actions since the shell took them last, in order.
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Whether there are actions.
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
+    /// What changed for waiting threads since the shell looked last.
+    pub fn take_signals(&mut self) -> Signals {
+        std::mem::take(&mut self.signals)
+    }
+
+    /// The links, whose output the shell writes.
+    pub fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+
+    /// The owner machine, to be read.
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The job that this process serves; a driver's own.
+    #[must_use]
+    pub fn job(&self) -> &JobConfig {
+        &self.job
+    }
+
+    /// The job in wire form.
+    #[must_use]
+    pub fn job_wire(&self) -> &[u8] {
+        &self.job_wire
+    }
+
+    /// Why the session is over for this process, if it is.
+    #[must_use]
+    pub fn ended(&self) -> Option<&str> {
+        self.ended.as_deref()
+    }
+
+    /// When the next [`Event::Tick`] is due, in microseconds.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<u64> {
+        self.owner.next_tick()
+    }
+
+    /// This node's daemon.
+    #[must_use]
+    pub fn node_address(&self) -> NodeAddress {
+        let me = self.owner.address();
+        NodeAddress { node_id: me.node_id, host: me.host.clone(), port: self.node_port }
+    }
+
+    /// This process.
+    #[must_use]
+    pub fn address(&self) -> &Arc<WorkerAddress> {
+        self.owner.address()
+    }
+
+    /// Requests without an answer and answers that no thread took, in words; none at rest.
+    #[must_use]
+    pub fn open_requests(&self) -> Vec<String> {
+        self.requests.open()
+    }
+}

@@ -1,0 +1,376 @@
+//! Links to other processes and daemons: who is at the other end, what is to be written there, and what
+//! both ends have defined by number.
+//!
+//! A link is a number that the shell gives a connection. The shell hands in the frames that arrive and
+//! writes out what [`Output`] holds; nothing here knows a socket. One link carries everything that this
+//! process has for a peer, so that it arrives in order.
+
+mod definitions;
+mod output;
+
+use std::sync::Arc;
+
+use helio_owner_state::{IdMap, TaskSpec};
+use helio_proto::frame;
+use helio_proto::node::ClientToNode;
+use helio_proto::peer::{Frame, Template, flags};
+use helio_types::{LeaseId, NodeAddress, NodeId, WorkerAddress, WorkerId};
+
+use crate::executor::Lease;
+use definitions::{Known, Received, Sent};
+pub use output::Output;
+
+/// Output of this size is written at once, in bytes.
+const OUTPUT_AT_ONCE: usize = 16 << 10;
+/// With more calls than this unanswered the receiver is busy: further calls may be written together.
+const UNANSWERED_AT_ONCE: usize = 1;
+
+/// Who is at the other end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Peer {
+    /// This node's daemon.
+    Node,
+    /// Another node's daemon, which lends workers to this process.
+    RemoteNode(NodeAddress),
+    /// A driver or worker.
+    Process(Arc<WorkerAddress>),
+}
+
+/// How soon output is to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    /// When the calling thread waits next: somebody may wait for the output.
+    Now,
+    /// Within a fraction of a millisecond: more output may join it.
+    Soon,
+}
+
+#[derive(Debug)]
+struct Link {
+    peer: Peer,
+    output: Output,
+    /// The other end has greeted, so it is there and reads what is sent.
+    is_greeted: bool,
+    /// Calls sent that were not answered.
+    unanswered: usize,
+    /// The other end sends its frames on this link, not only answers: when the other end opens another
+    /// link to send on, this one broke.
+    speaks: bool,
+    sent: Sent,
+    received: Received,
+    /// Leases under which the other end sends tasks.
+    leases: IdMap<LeaseId, Arc<Lease>>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Links {
+    own_node: NodeId,
+    by_number: IdMap<u64, Link>,
+    processes: IdMap<WorkerId, u64>,
+    nodes: IdMap<NodeId, u64>,
+    newest: u64,
+    /// Links with output.
+    dirty: Vec<u64>,
+    /// Links whose output is to be written before anything else happens.
+    due: Vec<u64>,
+    urgency: Urgency,
+    known: Known,
+}
+
+/// The link to this node's daemon: the first.
+const OWN_NODE: u64 = 1;
+
+impl Links {
+    pub(crate) fn new(own_node: NodeId) -> Self {
+        let mut links = Self {
+            own_node,
+            by_number: IdMap::default(),
+            processes: IdMap::default(),
+            nodes: IdMap::default(),
+            newest: OWN_NODE,
+            dirty: Vec::new(),
+            due: Vec::new(),
+            urgency: Urgency::Soon,
+            known: Known::default(),
+        };
+        links.by_number.insert(OWN_NODE, Link::new(Peer::Node));
+        links
+    }
+
+    /// The link to this node's daemon.
+    #[must_use]
+    pub fn own_node(&self) -> u64 {
+        OWN_NODE
+    }
+
+    /// A number for a connection that somebody opened to this process.
+    pub fn mint(&mut self) -> u64 {
+        self.newest += 1;
+        self.newest
+    }
+
+    /// Who is at the other end.
+    #[must_use]
+    pub fn peer(&self, link: u64) -> Option<&Peer> {
+        self.by_number.get(&link).map(|link| &link.peer)
+    }
+
+    /// The link on which this process sends to a process, if there is one.
+    #[must_use]
+    pub fn to_process(&self, worker: WorkerId) -> Option<u64> {
+        self.processes.get(&worker).copied()
+    }
+
+    /// The link to a node's daemon, if there is one.
+    #[must_use]
+    pub fn to_node(&self, node: NodeId) -> Option<u64> {
+        if node == self.own_node { Some(OWN_NODE) } else { self.nodes.get(&node).copied() }
+    }
+
+    /// The link to the process and whether it is new: then a connection has to be opened.
+    pub(crate) fn open_process(&mut self, address: &Arc<WorkerAddress>) -> (u64, bool) {
+        if let Some(link) = self.to_process(address.worker_id) {
+            return (link, false);
+        }
+        let link = self.add(Peer::Process(address.clone()));
+        self.processes.insert(address.worker_id, link);
+        (link, true)
+    }
+
+    /// The link to the daemon and whether it is new: then a connection has to be opened.
+    pub(crate) fn open_node(&mut self, address: &NodeAddress) -> (u64, bool) {
+        if let Some(link) = self.to_node(address.node_id) {
+            return (link, false);
+        }
+        let link = self.add(Peer::RemoteNode(address.clone()));
+        self.nodes.insert(address.node_id, link);
+        (link, true)
+    }
+
+    fn add(&mut self, peer: Peer) -> u64 {
+        let link = self.mint();
+        self.by_number.insert(link, Link::new(peer));
+        link
+    }
+
+    /// A process opened a connection and said who it is. Returns an older link on which the process
+    /// spoke: it broke, and its end is not known here yet.
+    pub(crate) fn accepted(&mut self, link: u64, from: Arc<WorkerAddress>) -> Option<u64> {
+        let worker = from.worker_id;
+        let broken = self.to_process(worker).filter(|older| {
+            *older != link && self.by_number.get(older).is_some_and(|older| older.speaks)
+        });
+        let accepted = Link { speaks: true, is_greeted: true, ..Link::new(Peer::Process(from)) };
+        self.by_number.insert(link, accepted);
+        broken
+    }
+
+    /// Sends to the process go over this link, unless there is another. When both ends connect at once,
+    /// each goes on sending on the link that it has: order is kept for each sender, which is all that
+    /// is promised.
+    pub(crate) fn prefer(&mut self, worker: WorkerId, link: u64) {
+        self.processes.entry(worker).or_insert(link);
+    }
+
+    /// The connection is over. Returns who was at its end, unless another link serves that process.
+    pub(crate) fn closed(&mut self, link: u64) -> Option<Peer> {
+        let closed = self.by_number.remove(&link)?;
+        self.dirty.retain(|dirty| *dirty != link);
+        self.due.retain(|due| *due != link);
+        match &closed.peer {
+            Peer::Node => {}
+            Peer::RemoteNode(address) => {
+                self.nodes.remove(&address.node_id);
+            }
+            Peer::Process(address) => {
+                if self.to_process(address.worker_id) != Some(link) {
+                    return None;
+                }
+                self.processes.remove(&address.worker_id);
+            }
+        }
+        Some(closed.peer)
+    }
+
+    pub(crate) fn greeted(&mut self, link: u64) {
+        if let Some(link) = self.by_number.get_mut(&link) {
+            link.is_greeted = true;
+        }
+    }
+
+    pub(crate) fn is_greeted(&self, link: u64) -> bool {
+        self.by_number.get(&link).is_some_and(|link| link.is_greeted)
+    }
+
+    pub(crate) fn has_spoken(&mut self, link: u64) {
+        if let Some(link) = self.by_number.get_mut(&link) {
+            link.speaks = true;
+        }
+    }
+
+    pub(crate) fn was_answered(&mut self, link: u64) {
+        if let Some(link) = self.by_number.get_mut(&link) {
+            link.unanswered = link.unanswered.saturating_sub(1);
+        }
+    }
+}
+
+/// What goes out.
+impl Links {
+    pub(crate) fn send_frame(&mut self, number: u64, message: &Frame<'_>) {
+        let Some(link) = self.by_number.get_mut(&number) else { return };
+        frame::put(link.output.buffer(), |bytes| message.put(bytes));
+        self.touch(number);
+        if !matches!(message, Frame::RemoveBorrow { .. }) {
+            self.urgency = Urgency::Now;
+        }
+    }
+
+    pub(crate) fn send_node(&mut self, number: u64, message: &ClientToNode) {
+        let Some(link) = self.by_number.get_mut(&number) else { return };
+        let bytes = helio_proto::encode(message);
+        frame::put(link.output.buffer(), |body| body.extend_from_slice(&bytes));
+        // Whoever asks a daemon waits for the answer, now or soon.
+        self.touch(number);
+        self.urgency = Urgency::Now;
+    }
+
+    /// A message for this node's daemon.
+    pub(crate) fn tell_node(&mut self, message: impl Into<ClientToNode>) {
+        self.send_node(OWN_NODE, &message.into());
+    }
+
+    /// A call, after the definition of its template if the other end lacks that.
+    pub(crate) fn send_call(
+        &mut self,
+        number: u64,
+        spec: &TaskSpec,
+        args: &[u8],
+        lease: LeaseId,
+        sequence: u64,
+        attempt: u32,
+    ) {
+        let Some(link) = self.by_number.get_mut(&number) else { return };
+        let output = link.output.buffer();
+        let template = link.sent.template(&spec.template, output);
+        let call = Frame::Call {
+            task: spec.id,
+            template,
+            lease,
+            sequence,
+            returns: spec.returns,
+            flags: if attempt > 0 { flags::RETRY } else { 0 },
+            args,
+        };
+        frame::put(output, |bytes| call.put(bytes));
+        link.unanswered += 1;
+        if link.unanswered <= UNANSWERED_AT_ONCE || link.output.unwritten() >= OUTPUT_AT_ONCE {
+            if !self.due.contains(&number) {
+                self.due.push(number);
+            }
+        } else {
+            self.touch(number);
+        }
+    }
+
+    /// The link's output is to be written.
+    pub fn touch(&mut self, link: u64) {
+        if !self.dirty.contains(&link) {
+            self.dirty.push(link);
+        }
+    }
+
+    /// Links whose output is to be written at once.
+    pub fn take_due(&mut self) -> Vec<u64> {
+        if self.due.is_empty() {
+            return Vec::new();
+        }
+        let due = std::mem::take(&mut self.due);
+        self.dirty.retain(|dirty| !due.contains(dirty));
+        due
+    }
+
+    /// Links with output, all of which the shell writes now.
+    pub fn take_dirty(&mut self) -> Vec<u64> {
+        self.urgency = Urgency::Soon;
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Whether some link has output.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// How soon the output is to be written; asking resets the urgency.
+    pub fn take_urgency(&mut self) -> Urgency {
+        std::mem::replace(&mut self.urgency, Urgency::Soon)
+    }
+
+    /// What is to be written on a link.
+    pub fn output(&mut self, link: u64) -> Option<&mut Output> {
+        self.by_number.get_mut(&link).map(|link| &mut link.output)
+    }
+}
+
+/// What the other end defines by number.
+impl Links {
+    pub(crate) fn define_function(
+        &mut self,
+        number: u64,
+        function: u32,
+        body: &[u8],
+    ) -> Result<(), String> {
+        let Some(link) = self.by_number.get_mut(&number) else { return Ok(()) };
+        link.received.define_function(function, body)
+    }
+
+    pub(crate) fn define_template(
+        &mut self,
+        number: u64,
+        template: u32,
+        function: u32,
+        body: &[u8],
+    ) -> Result<(), String> {
+        let Some(link) = self.by_number.get_mut(&number) else { return Ok(()) };
+        link.received.define_template(&mut self.known, template, function, body)
+    }
+
+    pub(crate) fn template(&self, number: u64, template: u32) -> Result<Arc<Template>, String> {
+        let link = self.by_number.get(&number);
+        let template = link.and_then(|link| link.received.template(template));
+        template.ok_or_else(|| "it names a template that it did not send".to_owned())
+    }
+
+    /// A worker serves one lease at a time: the new one replaces what the link had.
+    pub(crate) fn begin_lease(&mut self, number: u64, id: LeaseId, lease: Lease) {
+        let Some(link) = self.by_number.get_mut(&number) else { return };
+        link.leases.clear();
+        link.leases.insert(id, Arc::new(lease));
+    }
+
+    /// The lease of a task; `None` for methods, which run under none.
+    pub(crate) fn lease(&self, number: u64, id: LeaseId) -> Result<Option<Arc<Lease>>, String> {
+        if id.0 == 0 {
+            return Ok(None);
+        }
+        let lease = self.by_number.get(&number).and_then(|link| link.leases.get(&id));
+        lease.cloned().map(Some).ok_or_else(|| "it names a lease that it did not begin".to_owned())
+    }
+}
+
+impl Link {
+    fn new(peer: Peer) -> Self {
+        Self {
+            peer,
+            output: Output::default(),
+            is_greeted: false,
+            unanswered: 0,
+            speaks: false,
+            sent: Sent::default(),
+            received: Received::default(),
+            leases: IdMap::default(),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Bytes on their way out of a link.
+
+/// Room of this size is kept when everything was written, in bytes.
+const KEPT_MAX: usize = 1 << 20;
+/// What stays of more room than that, in bytes.
+const KEPT: usize = 64 << 10;
+
+/// Frames that wait to be written.
+#[derive(Debug, Default)]
+pub struct Output {
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Output {
+    /// Where frames are appended.
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// The bytes that the shell writes next.
+    #[must_use]
+    pub fn pending(&self) -> &[u8] {
+        &self.bytes[self.written..]
+    }
+
+    /// How many bytes wait.
+    #[must_use]
+    pub fn unwritten(&self) -> usize {
+        self.bytes.len() - self.written
+    }
+
+    /// The shell has written the next `n` bytes.
+    pub fn advance(&mut self, n: usize) {
+        self.written += n;
+        if self.written < self.bytes.len() {
+            return;
+        }
+        self.written = 0;
+        self.bytes.clear();
+        if self.bytes.capacity() > KEPT_MAX {
+            self.bytes.shrink_to(KEPT);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_in_part_goes_on_where_it_stopped() {
+        let mut output = Output::default();
+        output.buffer().extend_from_slice(b"abcdef");
+        output.advance(4);
+        assert_eq!((output.pending(), output.unwritten()), (&b"ef"[..], 2));
+        output.buffer().extend_from_slice(b"gh");
+        assert_eq!(output.pending(), b"efgh");
+        output.advance(4);
+        assert_eq!(output.pending(), b"");
+        output.buffer().extend_from_slice(&vec![0; 2 * KEPT_MAX]);
+        output.advance(2 * KEPT_MAX);
+        assert!(output.bytes.capacity() <= KEPT_MAX, "LIMIT-1");
+    }
+}

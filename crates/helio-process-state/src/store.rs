@@ -1,0 +1,103 @@
+//! The store client: which objects of the node's store this process has pinned, what it fetches, and
+//! which lost arguments their owners make again.
+//!
+//! **SHM-1** A pin outlives every view of its object: the table's own is dropped only when no value or
+//! waiting call needs the object, and the shell releases the daemon's pin with the last view.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use helio_owner_state::IdMap;
+use helio_types::ObjectId;
+
+use crate::value::{Bytes, Memory, Payload};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct StoreClient<M: Memory> {
+    memory: M,
+    /// Pins by object: one view serves all reads.
+    pins: IdMap<ObjectId, M::Pin>,
+    /// Objects that are being brought to this node, each with its request.
+    fetching: BTreeMap<ObjectId, u64>,
+    /// Lost arguments of waiting calls that their owners make again; one handle of each is held.
+    recovering: BTreeSet<ObjectId>,
+    /// How often the daemon has asked for room.
+    room_wanted: u64,
+}
+
+impl<M: Memory> StoreClient<M> {
+    pub(crate) fn new(memory: M) -> Self {
+        Self {
+            memory,
+            pins: IdMap::default(),
+            fetching: BTreeMap::new(),
+            recovering: BTreeSet::new(),
+            room_wanted: 0,
+        }
+    }
+
+    /// The object's value, if it is pinned.
+    pub(crate) fn payload(&self, id: ObjectId) -> Option<Payload<M::Pin>> {
+        self.pins.get(&id).map(|pin| Payload::value(Bytes::Pinned(pin.clone())))
+    }
+
+    pub(crate) fn is_pinned(&self, id: ObjectId) -> bool {
+        self.pins.contains_key(&id)
+    }
+
+    pub(crate) fn unpin(&mut self, id: ObjectId) {
+        self.pins.remove(&id);
+    }
+
+    /// Drops pins that no value or waiting call shares; their objects are fetched again when needed.
+    pub(crate) fn unpin_spare(&mut self) {
+        self.pins.retain(|_, pin| M::is_shared(pin));
+    }
+
+    /// Drops pins that were kept only for calls: those of objects that `is_referenced` denies.
+    pub(crate) fn unpin_unreferenced(&mut self, is_referenced: impl Fn(ObjectId) -> bool) {
+        self.pins.retain(|id, _| is_referenced(*id));
+    }
+
+    pub(crate) fn is_fetching(&self, id: ObjectId) -> bool {
+        self.fetching.contains_key(&id)
+    }
+
+    pub(crate) fn begin_fetch(&mut self, id: ObjectId, request: u64) {
+        self.fetching.insert(id, request);
+    }
+
+    pub(crate) fn end_fetch(&mut self, id: ObjectId) {
+        self.fetching.remove(&id);
+    }
+
+    /// The daemon has pinned the object for this process; `None`: outside the store.
+    pub(crate) fn pin(&mut self, id: ObjectId, offset: u64, size: u64) -> Option<Payload<M::Pin>> {
+        let pin = self.memory.pin(id, offset, size)?;
+        self.pins.insert(id, pin.clone());
+        Some(Payload::value(Bytes::Pinned(pin)))
+    }
+
+    /// The owner of a lost argument was asked for it; `false`: it had been asked before.
+    pub(crate) fn recover(&mut self, id: ObjectId) -> bool {
+        self.recovering.insert(id)
+    }
+
+    pub(crate) fn is_recovering(&self, id: ObjectId) -> bool {
+        self.recovering.contains(&id)
+    }
+
+    pub(crate) fn recovered(&mut self, id: ObjectId) {
+        self.recovering.remove(&id);
+    }
+
+    pub(crate) fn room_wanted(&self) -> u64 {
+        self.room_wanted
+    }
+
+    /// The daemon asks for room: pins that nobody shares go.
+    pub(crate) fn give_room(&mut self) {
+        self.room_wanted += 1;
+        self.unpin_spare();
+    }
+}

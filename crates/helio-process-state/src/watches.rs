@@ -1,0 +1,82 @@
+//! Objects that event loops of this process wait for.
+//!
+//! An object stays watched from [`Watches::add`] until it is readable: each event that may have changed
+//! that (its value became known, its bytes came to this node, or could not come) looks at it again.
+
+use std::collections::BTreeMap;
+
+use helio_types::ObjectId;
+
+/// What a watcher waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wish {
+    /// The object is made; its value may lie on another node.
+    Made,
+    /// The value can be read here without waiting.
+    Here,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    waiting: BTreeMap<ObjectId, Wish>,
+    ready: Vec<ObjectId>,
+}
+
+impl Watches {
+    /// Watches an object; of several wishes the strongest counts.
+    pub(crate) fn add(&mut self, id: ObjectId, wish: Wish) {
+        let entry = self.waiting.entry(id).or_insert(wish);
+        *entry = wish.max(*entry);
+    }
+
+    /// What the watchers of the object wait for; `None` when nobody watches it.
+    pub(crate) fn wish(&self, id: ObjectId) -> Option<Wish> {
+        if self.waiting.is_empty() { None } else { self.waiting.get(&id).copied() }
+    }
+
+    /// The object is as its watchers wish.
+    pub(crate) fn fulfil(&mut self, id: ObjectId) {
+        if self.waiting.remove(&id).is_some() {
+            self.ready.push(id);
+        }
+    }
+
+    /// Whether [`Watches::take`] would give something.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The objects whose watchers have what they wait for, each once.
+    pub(crate) fn take(&mut self) -> Vec<ObjectId> {
+        std::mem::take(&mut self.ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helio_types::{ActorId, JobId, TaskId};
+
+    use super::*;
+
+    fn object(number: u64) -> ObjectId {
+        TaskId::new(number, ActorId::new([0; 12], JobId::default())).object(1)
+    }
+
+    #[test]
+    fn the_strongest_wish_counts_and_each_object_is_given_out_once() {
+        let mut watches = Watches::default();
+        watches.add(object(1), Wish::Here);
+        watches.add(object(1), Wish::Made);
+        watches.add(object(2), Wish::Made);
+        assert_eq!(watches.wish(object(1)), Some(Wish::Here));
+        assert_eq!(watches.wish(object(2)), Some(Wish::Made));
+        assert_eq!(watches.wish(object(3)), None);
+        watches.fulfil(object(1));
+        watches.fulfil(object(1));
+        watches.fulfil(object(3));
+        assert_eq!(watches.take(), [object(1)]);
+        assert!(!watches.has_ready());
+        assert_eq!(watches.wish(object(1)), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! The end that user code or a signal asks for while calls run: nothing more begins, what runs on other
+//! threads or tasks finishes, then the process ends.
+
+use helio_proto::error::{ErrorKind, SystemError};
+use helio_types::{DeathCause, DeathKind};
+use helio_worker::Outcome;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use super::{pool, results};
+use crate::current::{self, Running};
+use crate::session::{self, Session};
+
+/// An end that was asked for.
+struct Ending {
+    cause: DeathCause,
+    /// The daemon knows.
+    is_announced: bool,
+}
+
+static ENDING: Mutex<Option<Ending>> = Mutex::new(None);
+
+/// Has the main thread end the process; the first one who asks says why.
+pub(super) fn ask(session: &Session, kind: DeathKind, code: i32, message: String) {
+    let pid = std::process::id();
+    let cause = DeathCause { kind, code, pid, message, ..DeathCause::default() };
+    ENDING.lock().get_or_insert(Ending { cause, is_announced: false });
+    pool::close();
+    session.runtime.ask_exit("the process was asked to end");
+}
+
+/// Has the main thread end the process, of whose end the daemon knows.
+pub(super) fn ask_announced(session: &Session, code: i32) {
+    let cause = DeathCause { code, ..DeathCause::default() };
+    ENDING.lock().get_or_insert(Ending { cause, is_announced: true });
+    pool::close();
+    session.runtime.ask_exit("the process was asked to end");
+}
+
+/// What the caller of a call that has left is told: the process may live on until others finish.
+pub(super) fn outcome(running: &Running, returns: u32) -> Outcome {
+    let cause = ENDING.lock().as_ref().map(|ending| ending.cause.clone()).unwrap_or_default();
+    let actor = current::actor();
+    let error = SystemError {
+        task: running.task,
+        actor: actor.as_ref().map(|actor| actor.spec.actor_id).unwrap_or_default(),
+        name: actor.map(|actor| actor.spec.class_name.clone()).unwrap_or_default(),
+        cause: cause.clone(),
+        ..SystemError::new(ErrorKind::ActorDied, cause.message)
+    };
+    results::failed(error.to_payload(), returns, false)
+}
+
+/// The code to leave with, if somebody asked for the end.
+pub(super) fn asked() -> Option<i32> {
+    ENDING.lock().as_ref().map(|ending| ending.cause.code)
+}
+
+/// Tells the daemon why the process ends, if somebody asked for it and it was not told yet.
+pub(super) fn announce(session: &Session) {
+    let mut ending = ENDING.lock();
+    let Some(ending) = ending.as_mut().filter(|ending| !ending.is_announced) else { return };
+    ending.is_announced = true;
+    session.runtime.leaving(ending.cause.clone());
+}
+
+/// End with `code` once the calls that run are over, if this is an actor that runs several at once;
+/// whether it is.
+#[pyfunction]
+pub(crate) fn _ask_to_leave(code: i32) -> bool {
+    let (true, Some(session)) = (super::is_concurrent(), session::present()) else { return false };
+    let (kind, message) = super::execute::exit_cause(code);
+    ask(&session, kind, code, message);
+    true
+}
+
+/// The exit code, if the end was asked for from within.
+#[pyfunction]
+pub(crate) fn _asked_to_leave() -> Option<i32> {
+    asked()
+}
+
+/// Has the main thread look whether it is to end.
+#[pyfunction]
+pub(crate) fn _look_again() {
+    if let Some(session) = session::present() {
+        session.runtime.ask_exit("the last call is over");
+    }
+}
