@@ -140,6 +140,7 @@ def test_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         "RAISE_ORIGINAL_MAP_EXCEPTION": "true",
         "EXECUTION_NO_PROGRESS_TIMEOUT_S": "12.5",
         "PUSH_BASED_SHUFFLE": "1",
+        "DEFAULT_WAIT_FOR_MIN_ACTORS_S": "600",
     }.items():
         monkeypatch.setenv(f"RAY_DATA_{name}", value)
     context = DataContext()
@@ -149,6 +150,7 @@ def test_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert context.raise_original_map_exception
     assert context.execution_no_progress_timeout_s == 12.5
     assert context.shuffle_strategy is ShuffleStrategy.SORT_SHUFFLE_PUSH_BASED
+    assert context.wait_for_min_actors_s == 600
     monkeypatch.setenv("RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S", "soon")
     with pytest.raises(ValueError, match="RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S='soon'"):
         DataContext()

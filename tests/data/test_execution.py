@@ -110,7 +110,7 @@ def test_a_slow_consumer_slows_the_tasks(rd: Any, made: Any) -> None:
 )
 def test_large_outputs_are_cut_into_blocks(rd: Any) -> None:
     dataset = rd.range(30, override_num_blocks=1).map_batches(megabytes)
-    sizes = [b.size for b in dataset.iter_internal_ref_bundles()]
+    sizes = [b.size_bytes() for b in dataset.iter_internal_ref_bundles()]
     assert len(sizes) >= 8
     assert max(sizes) <= 5 * MIB
 

@@ -283,3 +283,99 @@ def test_rows_of_files_that_contradict_each_other(rd: Any, tmp_path: Any) -> Non
         with pytest.raises(ValueError, match="max_rows_per_file"):
             rd.range(9).write_parquet(str(tmp_path / "out"), **limits)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.contract("F10.03")
+def test_columns_with_dots_in_their_names(rd: Any, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from ray.data.expressions import col
+
+    table = pa.table({"sepal.length": [1.5, 2.5], "sepal": [7, 8], "s": [{"x": 1}, {"x": 2}]})
+    pq.write_table(table, tmp_path / "x.parquet")
+
+    def read(*columns: str) -> Any:
+        return rd.read_parquet(str(tmp_path), columns=list(columns))
+
+    assert read("sepal.length").take_all() == [{"sepal.length": 1.5}, {"sepal.length": 2.5}]
+    assert read("s", "sepal.length").schema().names == ["s", "sepal.length"]
+    assert read("sepal").take_all() == [{"sepal": 7}, {"sepal": 8}]
+    chosen = read("sepal.length", "sepal").filter(expr=col("sepal.length") > 2)
+    assert chosen.take_all() == [{"sepal.length": 2.5, "sepal": 8}]
+    for missing in ("nothing", "s.y", "sepal.width", "s.x"):  # the whole of a struct can be read
+        with pytest.raises(ValueError, match=missing):
+            read(missing)
+
+
+@pytest.mark.contract("F10.24")
+def test_parquet_with_a_schema(rd: Any, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+    numbers = iter(range(100))
+
+    def written(schema: Any, **options: Any) -> Any:
+        folder = tmp_path / str(next(numbers))
+        rd.from_items(rows).write_parquet(str(folder), schema=schema, **options)
+        found = [pq.ParquetFile(p) for p in sorted(folder.rglob("*.parquet"))]
+        assert sum(f.metadata.num_rows for f in found) == 2
+        (kinds,) = {f.schema_arrow for f in found}
+        return [(f.name, str(f.type)) for f in kinds]
+
+    narrow = pa.schema([("b", pa.large_string()), ("a", pa.int8())])
+    assert written(narrow) == [("b", "large_string"), ("a", "int8")]
+    assert written(narrow, min_rows_per_file=2) == [("b", "large_string"), ("a", "int8")]
+    assert written(narrow, partition_cols=["a"]) == [("b", "large_string")]
+    assert written(None, arrow_parquet_args_fn=lambda: {"schema": narrow})[1] == ("a", "int8")
+    for wrong, kind in (
+        (pa.schema([("a", pa.int64())]), ValueError),
+        (pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.int64())]), KeyError),
+        (pa.schema([("a", pa.int64()), ("b", pa.int64())]), ValueError),
+        (pa.schema([("a", pa.int64()), pa.field("b", pa.string(), nullable=False)]), ValueError),
+    ):
+        with pytest.raises(kind):
+            written(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "rows"),
+    [
+        ("[1, 2]\n[3, 4]\n", True, [{"0": 1, "1": 2}, {"0": 3, "1": 4}]),
+        ("[1, 2]\n[3]\n", True, [{"0": 1, "1": 2}, {"0": 3, "1": None}]),
+        ("[1, 2]", True, [{"0": 1, "1": 2}]),
+        ('[{"a": 1}, {"a": 2}]', True, [{"0": {"a": 1}, "1": {"a": 2}}]),
+        ('[{"a": 1}, {"a": 2}]', False, [{"a": 1}, {"a": 2}]),
+        ("1\n2\n", True, [{"0": 1}, {"0": 2}]),
+        ('{"a": 1}\n\n{"a": 2}\n', False, [{"a": 1}, {"a": 2}]),
+        ('{"a": 1}\n{"b": "x"}', True, [{"a": 1, "b": None}, {"a": None, "b": "x"}]),
+        ('{\n"a": 1,\n"b": [1, 2]\n}', False, [{"a": 1, "b": [1, 2]}]),
+        ('{"a":\n null}\n', False, [{"a": None}]),
+        ('{"a": 1}\n null \n', True, [{"a": 1, "0": None}, {"a": None, "0": None}]),
+        ("null", True, [{"0": None}]),
+        ("", False, []),
+        ("", True, []),
+    ],
+)
+@pytest.mark.contract("F10.03")
+def test_forms_of_json(rd: Any, tmp_path: Path, text: str, lines: bool, rows: list[Any]) -> None:
+    (tmp_path / "x.json").write_text(text)
+    assert rd.read_json(str(tmp_path), lines=lines).take_all() == rows
+
+
+@pytest.mark.contract("F10.03")
+def test_files_packed_with_snappy(rd: Any, tmp_path: Path) -> None:
+    cramjam = pytest.importorskip("cramjam", reason="unpacks Snappy")
+    plain = b"id\n1\n2\n"
+    (tmp_path / "x.csv.snappy").write_bytes(bytes(cramjam.snappy.compress(plain)))
+    (tmp_path / "y.txt.snappy").write_bytes(bytes(cramjam.snappy.compress(b"a\nb\n")))
+    assert ids(rd.read_csv(str(tmp_path / "x.csv.snappy"))) == [1, 2]
+    given = rd.read_csv(
+        str(tmp_path / "x.csv.snappy"), arrow_open_stream_args={"compression": "snappy"}
+    )
+    assert ids(given) == [1, 2]
+    assert [r["text"] for r in rd.read_text(str(tmp_path / "y.txt.snappy")).take_all()] == [
+        "a",
+        "b",
+    ]
+    assert rd.read_binary_files(str(tmp_path / "x.csv.snappy")).take_all() == [{"bytes": plain}]

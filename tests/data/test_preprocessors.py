@@ -186,3 +186,29 @@ def test_preprocessors_show_their_arguments() -> None:
     shown = repr(pre.OneHotEncoder(["d"], max_categories={"d": 1}))
     assert shown == "OneHotEncoder(columns=['d'], max_categories={'d': 1}, output_columns=['d'])"
     assert "tokenization_fn=simple_split_tokenizer," in repr(pre.Tokenizer(["t"]))
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("chain", "Chain"),
+        ("concatenator", "Concatenator"),
+        ("discretizer", "CustomKBinsDiscretizer UniformKBinsDiscretizer"),
+        ("encoder", "Categorizer LabelEncoder MultiHotEncoder OneHotEncoder OrdinalEncoder"),
+        ("hasher", "FeatureHasher"),
+        ("imputer", "SimpleImputer"),
+        ("normalizer", "Normalizer"),
+        ("scaler", "MaxAbsScaler MinMaxScaler RobustScaler StandardScaler"),
+        ("tokenizer", "Tokenizer"),
+        ("torch", "TorchVisionPreprocessor"),
+        ("transformer", "PowerTransformer"),
+        ("vectorizer", "CountVectorizer HashingVectorizer"),
+    ],
+)
+@pytest.mark.contract("F10.30")
+def test_modules_of_preprocessors(module: str, names: str) -> None:
+    import importlib
+
+    found = importlib.import_module(f"ray.data.preprocessors.{module}")
+    for name in names.split():
+        assert getattr(found, name) is getattr(preprocessors, name)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from heliostat.data.plan.operators import ActorPoolStrategy, TaskPoolStrategy
     from heliostat.data.preprocessors.base import Preprocessor
     from heliostat.data.sinks.datasink import Datasink
+    from heliostat.data.sinks.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
     from heliostat.data.sinks.files import FilenameProvider, SaveMode
     from heliostat.data.sources.datasource import (
         Datasource,
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
         read_sql,
     )
     from heliostat.data.sources.files import FileShuffleConfig
+    from heliostat.data.sources.libraries import (
+        from_daft,
+        from_dask,
+        from_mars,
+        from_modin,
+        from_spark,
+        from_tf,
+    )
     from heliostat.data.sources.memory import (
         from_arrow,
         from_arrow_refs,
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
         range_tensor,
     )
     from heliostat.data.sources.read import (
+        read_avro,
         read_binary_files,
         read_csv,
         read_images,
@@ -47,6 +57,8 @@ if TYPE_CHECKING:
         read_numpy,
         read_parquet,
         read_text,
+        read_tfrecords,
+        read_webdataset,
     )
 
 # name: module
@@ -61,18 +73,23 @@ _HOME = {
         "preprocessors.base": "Preprocessor",
         "sinks.files": "FilenameProvider SaveMode",
         "sinks.datasink": "Datasink",
+        "sinks.file_datasink": "BlockBasedFileDatasink RowBasedFileDatasink",
         "sources.datasource": "Datasource ReadTask read_datasource read_sql",
         "sources.files": "FileShuffleConfig",
         "sources.memory": (
             "from_arrow from_arrow_refs from_blocks from_huggingface from_items from_numpy "
             "from_numpy_refs from_pandas from_pandas_refs from_torch range range_tensor"
         ),
+        "sources.libraries": ("from_daft from_dask from_mars from_modin from_spark from_tf"),
         "sources.read": (
-            "read_binary_files read_csv read_images read_json read_numpy read_parquet read_text"
+            "read_avro read_binary_files read_csv read_images read_json read_numpy read_parquet "
+            "read_text read_tfrecords read_webdataset"
         ),
     }.items()
     for name in names.split()
 }
+NodeIdStr = str  # the id of a node, as ``locality_hints`` take it
+
 _ALIASES = {"DatasetContext": "DataContext", "DatasetIterator": "DataIterator"}
 _MODULES = (
     "aggregate",
@@ -84,6 +101,7 @@ _MODULES = (
     "datatype",
     "exceptions",
     "expressions",
+    "extensions",
     "preprocessor",
     "preprocessors",
 )
@@ -99,6 +117,7 @@ __all__ = [
     "SaveMode",
     "TaskPoolStrategy",
     # datasets
+    "BlockBasedFileDatasink",
     "DataIterator",
     "Dataset",
     "DatasetIterator",
@@ -107,8 +126,10 @@ __all__ = [
     "Datasource",
     "FilenameProvider",
     "MaterializedDataset",
+    "NodeIdStr",
     "Preprocessor",
     "ReadTask",
+    "RowBasedFileDatasink",
     "Schema",
     # making them
     "from_arrow",
@@ -132,6 +153,15 @@ __all__ = [
     "read_parquet",
     "read_sql",
     "read_text",
+    "from_daft",
+    "from_dask",
+    "from_mars",
+    "from_modin",
+    "from_spark",
+    "from_tf",
+    "read_avro",
+    "read_tfrecords",
+    "read_webdataset",
     "set_progress_bars",
 ]
 

@@ -175,8 +175,10 @@ class Min(_Kernel):
     kind = "min"
 
     def combine(self, current_accumulator: Any, new: Any) -> Any:
-        """Return the lesser."""
-        return min(current_accumulator, new)
+        """Return the lesser; a number rather than NaN."""
+        if current_accumulator != current_accumulator:
+            return new
+        return new if new < current_accumulator else current_accumulator
 
 
 class Max(_Kernel):
@@ -185,8 +187,10 @@ class Max(_Kernel):
     kind = "max"
 
     def combine(self, current_accumulator: Any, new: Any) -> Any:
-        """Return the greater."""
-        return max(current_accumulator, new)
+        """Return the greater; a number rather than NaN."""
+        if current_accumulator != current_accumulator:
+            return new
+        return new if new > current_accumulator else current_accumulator
 
 
 class AbsMax(_Kernel):
@@ -200,7 +204,8 @@ class AbsMax(_Kernel):
 
     def aggregate_block(self, block: Any) -> Any:
         """Return the block's value."""
-        return pc.max(pc.abs(block.column(self.on))).as_py()
+        greatest = pc.max(pc.abs(block.column(self.on))).as_py()
+        return None if greatest != greatest else greatest  # NaN is no value here
 
     def combine(self, current_accumulator: Any, new: Any) -> Any:
         """Return the greater."""
@@ -608,7 +613,9 @@ def total(found: list[bytes], aggregations: list[Any]) -> dict[str, Any]:
 def by_group(table: Any, keys: list[str], aggregations: list[Any]) -> Any:
     """One row for each group of a table that is sorted by ``keys``."""
     if not table.num_rows:
-        return table.select(keys)
+        nothing = [pa.nulls(0) for _ in aggregations]
+        columns = [*table.select(keys).columns, *nothing]
+        return pa.table(columns, names=[*keys, *(a.name for a in aggregations)])
     kernels = [
         a.kernel if a.on is not None and a.on in table.column_names else None for a in aggregations
     ]

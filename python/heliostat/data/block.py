@@ -5,7 +5,7 @@ Batches and rows are what users see of a block: a dict of arrays, a DataFrame, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,31 @@ from heliostat.data import tensors
 FORMATS = ("pandas", "pyarrow", "numpy", None)
 ITEM = "item"  # the column of values that are no dicts
 DATA = "data"  # the column of arrays
+TEXT_BYTES_MAX = 1 << 31  # of a column of "string", whose offsets have 32 bits
+ROWS_AT_ONCE = 4096  # rows that are collected into a table
+
+
+_OF_ACCESSOR = (
+    "BatchColumn",
+    "BatchFormat",
+    "Block",
+    "BlockAccessor",
+    "BlockColumn",
+    "BlockType",
+    "CallableClass",
+    "DataBatch",
+    "DataBatchColumn",
+    "UserDefinedFunction",
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Names that programs import from here, of a module that builds on this one."""
+    if name not in _OF_ACCESSOR:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from heliostat.data import accessor
+
+    return getattr(accessor, name)
 
 
 @dataclass
@@ -62,8 +87,23 @@ def from_batch(batch: Any, source: str = "the function") -> Any:
     )
 
 
+def check_names(names: Iterable[Any]) -> None:
+    """Refuse columns whose names are no text.
+
+    Raises:
+        ValueError: There is one.
+    """
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        raise ValueError(
+            f"the names of columns must be strings, not {wrong[:5]!r}: rename them, such as with "
+            "`frame.columns = frame.columns.map(str)`."
+        )
+
+
 def _from_columns(batch: Mapping[str, Any], source: str) -> Any:
-    columns = {str(name): _column(name, values, source) for name, values in batch.items()}
+    check_names(batch)
+    columns = {name: _column(name, values, source) for name, values in batch.items()}
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"{source} returned columns of different lengths: {lengths}.")
@@ -94,10 +134,33 @@ def from_pandas(frame: Any) -> Any:
     for name in frame.columns:
         series = frame[name]
         if series.dtype == object:
-            columns[str(name)] = tensors.from_list(series.tolist())
+            missing = series.isna()
+            values = series.where(~missing, None) if missing.any() else series
+            columns[str(name)] = tensors.from_list(values.tolist())
         else:
-            columns[str(name)] = pa.Array.from_pandas(series)
+            columns[str(name)] = _from_series(series)
     return pa.table(columns)
+
+
+def _from_series(series: Any) -> Any:
+    try:
+        if type(series.dtype).__name__ == "TensorDtype":
+            return series.array.__arrow_array__()
+        return _with_short_text(pa.Array.from_pandas(series))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return tensors.from_list(series.tolist())  # complex numbers, and others of numpy's alone
+
+
+def _with_short_text(column: Any) -> Any:
+    """The column with text as "string" rather than "large_string", where it fits."""
+    kind = column.type
+    if pa.types.is_dictionary(kind) and pa.types.is_large_string(kind.value_type):
+        short = pa.dictionary(kind.index_type, pa.string(), kind.ordered)
+    elif pa.types.is_large_string(kind):
+        short = pa.string()
+    else:
+        return column
+    return column.cast(short) if column.nbytes < TEXT_BYTES_MAX else column
 
 
 def from_rows(rows: list[Any]) -> Any:
@@ -107,8 +170,21 @@ def from_rows(rows: list[Any]) -> Any:
     if not all(isinstance(row, Mapping) for row in rows):
         return pa.table({ITEM: tensors.from_list(rows)})
     names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = {str(n): tensors.from_list([row.get(n) for row in rows]) for n in names}
+    check_names(names)
+    columns = {n: tensors.from_list([row.get(n) for row in rows]) for n in names}
     return pa.table(columns) if columns else _no_columns(len(rows))
+
+
+def tables_of(rows: Iterable[Any]) -> Iterator[Any]:
+    """Tables of rows, a few thousand each."""
+    held: list[Any] = []
+    for row in rows:
+        held.append(row)
+        if len(held) >= ROWS_AT_ONCE:
+            yield from_rows(held)
+            held = []
+    if held:
+        yield from_rows(held)
 
 
 def _no_columns(rows: int) -> Any:
@@ -164,6 +240,17 @@ def to_pandas(table: Any) -> Any:
     return pd.DataFrame(columns, columns=table.column_names)
 
 
+def named(columns: Mapping[str, Any], name: str) -> Any:
+    """One of several columns.
+
+    Raises:
+        ValueError: There is none of that name.
+    """
+    if name not in columns:
+        raise ValueError(f"Cannot find column {name}, available columns: {list(columns)}")
+    return columns[name]
+
+
 def rows(table: Any) -> Iterator[dict[str, Any]]:
     """One dict of Python values a row."""
     names = table.column_names
@@ -201,7 +288,7 @@ def _alike(several: list[Any]) -> list[Any]:
         if len(types) < 2:
             continue
         if all(tensors.is_tensor(t) for t in types):
-            change = tensors.as_variable
+            change = tensors.to_common(types)
         elif _fits(types):
             continue
         else:
@@ -220,7 +307,7 @@ def _fits(types: set[Any]) -> bool:
 
 def _replaced(table: Any, name: str, change: Any) -> Any:
     index = table.schema.get_field_index(name)
-    if index < 0:
+    if index < 0 or pa.types.is_null(table.schema.field(index).type):
         return table
     column = table.column(index)
     whole = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
@@ -275,6 +362,16 @@ def take(table: Any, indices: Any) -> Any:
         else:
             columns[name] = column.take(pa.array(indices))
     return pa.table(columns) if columns else table.slice(0, len(indices))
+
+
+def take_or_null(column: Any, indices: Any) -> Any:
+    """The column's rows at ``indices``, a pyarrow array; null where the index is."""
+    if not isinstance(column.type, pa.BaseExtensionType):
+        return column.take(indices)
+    if not indices.null_count:
+        return take(pa.table({"": column}), indices.to_numpy()).column(0)
+    values = tensors.to_list(column)
+    return tensors.from_list([None if i is None else values[i] for i in indices.to_pylist()])
 
 
 def with_columns(table: Any, columns: dict[str, Any]) -> Any:

@@ -117,6 +117,9 @@ class DataContext(UnusedSettings):
         min_parallelism: Its older name.
         execution_no_progress_timeout_s: An execution in which no block has moved and no task has begun
             or ended for so long raises ``ExecutionTimeoutError``, in seconds; 0 or less: never.
+        wait_for_min_actors_s: Start the initial actors of each pool before anything else runs, and raise
+            ``GetTimeoutError`` if they are not ready after so long, in seconds; 0 or less: start them
+            beside the other tasks.
         enable_progress_bars: Show progress of executions that take more than a moment.
         enable_rich_progress_bars: Show it as a table that is drawn again, on a terminal.
         actor_task_retry_on_errors: Errors of a callable class after which its task is begun again, as
@@ -141,6 +144,9 @@ class DataContext(UnusedSettings):
     min_parallelism: int = field(default_factory=_min_parallelism)
     execution_no_progress_timeout_s: float = field(
         default_factory=lambda: settings.number("DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S", 1800)
+    )
+    wait_for_min_actors_s: float = field(
+        default_factory=lambda: settings.number("DATA_DEFAULT_WAIT_FOR_MIN_ACTORS_S", -1)
     )
     enable_progress_bars: bool = field(
         default_factory=lambda: not settings.flag("DATA_DISABLE_PROGRESS_BARS", False)

@@ -46,6 +46,15 @@ class _Mapped:
                 yield block.from_batch(item, fn.name)
 
 
+@dataclass
+class _WithColumn:
+    column: str
+    expr: Any
+
+    def __call__(self, group: Any) -> Any:
+        return with_columns(group, {self.column: self.expr.column(group)})
+
+
 _ALL = "__all_rows__"  # the key of `groupby(None)`, the same in all rows
 
 
@@ -64,6 +73,10 @@ class GroupedData:
 
     def __init__(self, dataset: Base, keys: list[str], num_partitions: int | None) -> None:
         self._dataset, self._keys, self._partitions = dataset, keys, num_partitions
+
+    def __repr__(self) -> str:
+        key = self._keys[0] if len(self._keys) == 1 else self._keys or None
+        return f"GroupedData(dataset={self._dataset!r}, key={key!r})"
 
     def aggregate(self, *aggs: Any) -> Dataset:
         """Return one row for each group: its keys, and a column for each aggregation."""
@@ -105,10 +118,7 @@ class GroupedData:
     def with_column(self, column_name: str, expr: Any) -> Dataset:
         """Return all rows with a column more: an expression, evaluated for each group."""
 
-        def add(group: Any) -> Any:
-            return with_columns(group, {column_name: expr.column(group)})
-
-        return self.map_groups(add, batch_format="pyarrow")
+        return self.map_groups(_WithColumn(column_name, expr), batch_format="pyarrow")
 
     def _of(self, kind: Any, on: Any, **options: Any) -> Dataset:
         columns = [on] if isinstance(on, str) else on

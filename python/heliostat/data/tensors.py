@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 class VariableShapedTensorType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no types
@@ -128,16 +130,35 @@ def from_list(values: list[Any]) -> Any:
     if hasattr(first, "detach") and hasattr(first, "numpy"):  # a torch tensor
         values = [v if v is None else np.asarray(v.detach().cpu()) for v in values]
         first = next(v for v in values if v is not None)
-    if isinstance(first, np.ndarray) and first.ndim > 0:
+    if any(isinstance(v, np.ndarray) and v.ndim == 0 for v in values):
+        values = [v[()] if isinstance(v, np.ndarray) and v.ndim == 0 else v for v in values]
+    elif isinstance(first, np.ndarray):
         made = _from_arrays(values)
         if made is not None:
             return made
     if isinstance(first, set | frozenset):
         values = [sorted(v) if isinstance(v, set | frozenset) else v for v in values]
+    if isinstance(first, np.datetime64) and all(_is_time(v) for v in values):
+        return _from_vector(np.array(values, dtype="datetime64"))
     try:
-        return pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return _from_values(values, first)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return from_objects(values)
+
+
+def _is_time(value: Any) -> bool:
+    return value is None or isinstance(value, np.datetime64)
+
+
+def _from_values(values: list[Any], first: Any) -> Any:
+    """An Arrow array in which NaN stays NaN, and None, NaT and NA are null."""
+    if isinstance(first, list | tuple | dict):
+        with contextlib.suppress(pa.ArrowException, TypeError, ValueError):
+            return pa.array(values)
+    made = pa.array(values, from_pandas=True)
+    if made.null_count and any(isinstance(v, float | np.floating) and v != v for v in values):
+        return pa.array(values)  # raises where NaN is beside values of another type
+    return made
 
 
 def _from_arrays(values: list[Any]) -> Any | None:
@@ -157,7 +178,7 @@ def _from_arrays(values: list[Any]) -> Any | None:
     return _variable(_from_vector(flat), [a.shape for a in arrays])
 
 
-def _variable(values: Any, shapes: list[tuple[int, ...]]) -> Any:
+def _variable(values: Any, shapes: list[tuple[int, ...]], nulls: list[bool] | None = None) -> Any:
     kind = VariableShapedTensorType(values.type, len(shapes[0]))
     sizes = np.array([int(np.prod(shape)) for shape in shapes], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -165,6 +186,7 @@ def _variable(values: Any, shapes: list[tuple[int, ...]]) -> Any:
     storage = pa.StructArray.from_arrays(
         [data, pa.array([list(s) for s in shapes], pa.list_(pa.int64()))],
         fields=list(kind.storage_type),
+        mask=pa.array(nulls) if nulls and any(nulls) else None,
     )
     return pa.ExtensionArray.from_storage(kind, storage)
 
@@ -177,15 +199,32 @@ def from_objects(values: list[Any]) -> Any:
     return pa.ExtensionArray.from_storage(PythonObjectType(), pa.array(data, pa.large_binary()))
 
 
-def as_variable(column: Any) -> Any:
-    """A tensor column as one whose rows may have any shape."""
-    if isinstance(column.type, VariableShapedTensorType):
+def to_common(types: set[Any]) -> Callable[[Any], Any]:
+    """What makes tensor columns of those types columns of one type."""
+    if len(set(map(_dimensions, types))) > 1:
+        return lambda column: from_objects(to_list(column))
+    numbers = np.result_type(*(t.value_type.to_pandas_dtype() for t in types))
+    return functools.partial(as_variable, value_type=pa.from_numpy_dtype(numbers))
+
+
+def _dimensions(kind: Any) -> int:
+    """Dimensions of each row's array of a tensor type."""
+    return kind.ndim if isinstance(kind, VariableShapedTensorType) else len(kind.shape)
+
+
+def as_variable(column: Any, value_type: Any = None) -> Any:
+    """A tensor column as one whose rows may have any shape, of numbers of that type."""
+    value_type = value_type or column.type.value_type
+    if column.type == VariableShapedTensorType(value_type, _dimensions(column.type)):
         return column
     rows = list(to_numpy(column))
-    flat = np.concatenate([r.reshape(-1) for r in rows]) if rows else np.empty(0)
-    if not rows:
-        return pa.array([], VariableShapedTensorType(column.type.value_type, 1))
-    return _variable(_from_vector(flat), [r.shape for r in rows])
+    some = [r for r in rows if r is not None]
+    if not some:
+        return pa.nulls(len(rows), VariableShapedTensorType(value_type, _dimensions(column.type)))
+    flat = np.concatenate([r.reshape(-1) for r in some])
+    nothing = (0,) * some[0].ndim
+    shapes = [nothing if r is None else r.shape for r in rows]
+    return _variable(_from_vector(flat).cast(value_type), shapes, [r is None for r in rows])
 
 
 # --- from Arrow ------------------------------------------------------------------------------------
@@ -203,6 +242,11 @@ def to_numpy(column: Any) -> Any:
     kind = column.type
     if isinstance(kind, pa.FixedShapeTensorType):
         flat = column.storage.flatten().to_numpy(zero_copy_only=False)
+        if column.null_count:  # flatten leaves null rows out
+            rows = iter(flat.reshape(-1, *kind.shape))
+            return _object_array(
+                [next(rows) if valid.as_py() else None for valid in column.is_valid()]
+            )
         return flat.reshape(len(column), *kind.shape)
     if isinstance(kind, VariableShapedTensorType):
         return _object_array(_variable_rows(column))
@@ -213,6 +257,37 @@ def to_numpy(column: Any) -> Any:
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
     return column.to_numpy(zero_copy_only=False)
+
+
+def stacked(column: Any) -> Any:
+    """The column as :func:`to_numpy` gives it, but lists of numbers of one length as rows of a matrix.
+
+    A number that is missing in a list is NaN. A column without any value is NaN as 32-bit floats.
+    """
+    if pa.types.is_null(column.type):
+        return np.full(len(column), np.nan, np.float32)
+    width = _list_width(column)
+    if width is None:
+        return to_numpy(column)
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    flat = _join([c.flatten().to_numpy(zero_copy_only=False) for c in chunks])
+    return flat.reshape(len(column), width)
+
+
+def _list_width(column: Any) -> int | None:
+    """How many numbers each list of a column has; None if they differ, or it is no such column."""
+    kind = column.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not (is_list or pa.types.is_fixed_size_list(kind)) or column.null_count or not len(column):
+        return None
+    inner = kind.value_type
+    if not (
+        pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_boolean(inner)
+    ):
+        return None
+    found = pc.min_max(pc.list_value_length(column))
+    shortest, longest = found["min"].as_py(), found["max"].as_py()
+    return int(longest) if shortest == longest else None
 
 
 def _join(parts: list[Any]) -> Any:

@@ -144,7 +144,6 @@ class UnusedSettings:
     max_map_retries: int = 0
     max_tasks_in_flight_per_actor: int | None = None
     retried_map_errors: bool | list[str] = False
-    wait_for_min_actors_s: int = -1
     write_file_retry_on_errors: tuple[str, ...] = TRANSIENT_S3_ERRORS
 
     # blocks and formats

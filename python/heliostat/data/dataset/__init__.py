@@ -18,7 +18,7 @@ from heliostat.data.dataset.splits import Splits
 from heliostat.data.dataset.summarize import Summarize
 from heliostat.data.dataset.write import Write
 from heliostat.data.plan import known
-from heliostat.data.plan.operators import InputBlocks, describe
+from heliostat.data.plan.operators import InputBlocks
 
 __all__ = ["Dataset", "MaterializedDataset", "Schema"]
 
@@ -88,9 +88,9 @@ class Dataset(Maps, Columns, Reorder, Combine, Summarize, Splits, Consume, Write
         )
 
     def __repr__(self) -> str:
-        schema = known.schema(self._plan)
+        schema = self._schema if self._schema_known else known.schema(self._plan)
         if schema is None or not len(schema):
-            return describe(self._plan)
+            return preview.chain(self._plan, self._name)
         return preview.text(schema, known.rows(self._plan), None, None)
 
     __str__ = __repr__
@@ -105,7 +105,7 @@ class MaterializedDataset(Dataset):
         assert isinstance(self._plan, InputBlocks)
         schema, rows = known.schema(self._plan), known.rows(self._plan) or 0
         if schema is None or not len(schema):
-            return f"MaterializedDataset(num_blocks={len(self._plan.bundles)}, num_rows={rows})"
+            return f"MaterializedDataset(num_rows={rows}, schema=Unknown schema)"
         if rows <= preview.ROWS_MAX:
             return preview.text(schema, rows, self._edge(rows, False), None)
         first, last = self._edge(preview.EDGE, False), self._edge(preview.EDGE, True)

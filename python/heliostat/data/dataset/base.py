@@ -23,6 +23,18 @@ S = TypeVar("S", bound="Base")
 _numbers = itertools.count()
 
 
+def key_names(key: Any) -> list[str]:
+    """The columns of a key: one, or a list of them.
+
+    Raises:
+        ValueError: They are no names.
+    """
+    names = [key] if isinstance(key, str) else key
+    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+        raise ValueError(f"Key must be a string or a list of strings, but got {key!r}.")
+    return list(names)
+
+
 class Base:
     """What the parts of ``Dataset`` share."""
 
@@ -30,7 +42,12 @@ class Base:
 
     def __init__(self, plan: Operator, context: DataContext | None = None) -> None:
         self._plan = plan
-        self._context = context if context is not None else DataContext.get_current().copy()
+        if (
+            context is None
+        ):  # made by a source, after which programs ask for the cluster's resources
+            ray.get_runtime_context()  # begins a session
+            context = DataContext.get_current().copy()
+        self._context = context
         self._stats: ExecutionStats | None = None
         self._schema: Any = None
         self._schema_known = False

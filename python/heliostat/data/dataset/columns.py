@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from heliostat.data import block
 from heliostat.data.dataset.base import Base
 from heliostat.data.dataset.options import options_of, placed
 from heliostat.data.expressions.expr import Expr, Unnest
 from heliostat.data.plan import known
+from heliostat.data.plan.columns import AddColumn, DropColumns, RenameColumns, SelectColumns
 from heliostat.data.plan.operators import Compute, Map
 from heliostat.data.plan.transforms import MapTables, Project
 
@@ -39,20 +39,18 @@ class Columns(Base):
         """Return the dataset with a column more (or another one): what ``fn(batch)`` gives.
 
         Raises:
-            ValueError: ``batch_format`` is none of "pandas", "numpy", "pyarrow".
+            ValueError: ``batch_format`` is none of "pandas", "numpy", "pyarrow", or ``fn`` cannot be
+                called.
         """
         if batch_format not in ("pandas", "numpy", "pyarrow"):
             raise ValueError(
                 f"batch_format argument must be pandas, numpy or pyarrow, got {batch_format!r}."
             )
 
-        def add_column(table: Any) -> Any:
-            made = fn(block.to_batch(table, batch_format))
-            column = block.from_batch({col: _values(made)}, "add_column's function").column(col)
-            return block.with_columns(table, {col: column})
-
+        if not callable(fn):
+            raise ValueError(f"`fn` must be callable, got {fn!r}.")
         made: Dataset = self.map_batches(  # type: ignore[attr-defined] # of Maps
-            add_column,
+            AddColumn(str(col), fn, batch_format),
             batch_format="pyarrow",
             concurrency=concurrency,
             udf_modifying_row_count=False,
@@ -144,16 +142,7 @@ class Columns(Base):
         if len(set(names)) != len(names):
             raise ValueError(f"drop_columns got a name twice: {names}")
 
-        def drop(table: Any) -> Any:
-            missing = [c for c in names if c not in table.column_names]
-            if missing and table.num_columns:
-                raise KeyError(
-                    f"drop_columns: column(s) not found in dataset schema: {missing}. Available "
-                    f"columns: {table.column_names}"
-                )
-            return table.drop_columns([c for c in names if c in table.column_names])
-
-        return self._of_tables("DropColumns", drop, options)
+        return self._of_tables("DropColumns", DropColumns(tuple(names)), options)
 
     def select_columns(
         self,
@@ -181,11 +170,7 @@ class Columns(Base):
         if len(set(names)) != len(names):
             raise ValueError(f"select_columns got a name twice: {names}")
 
-        def select(table: Any) -> Any:
-            _require(table, names, "select_columns")
-            return table.select([c for c in names if c in table.column_names])
-
-        return self._of_tables("SelectColumns", select, options)
+        return self._of_tables("SelectColumns", SelectColumns(tuple(names)), options)
 
     def rename_columns(
         self,
@@ -202,10 +187,15 @@ class Columns(Base):
         ``concurrency`` bounds the tasks at a time; the other options are those of :meth:`map`.
 
         Raises:
+            TypeError: ``names`` is neither a dict nor a list.
             ValueError: Names come twice, or a list has the wrong length.
             KeyError: While executing: there is no such column.
         """
         options = options_of(locals(), "names")
+        if not isinstance(names, dict | list | tuple):
+            raise TypeError(
+                f"rename_columns takes a dict from old to new names or a list, got {type(names)}."
+            )
         if isinstance(names, dict):
             new = list(names.values())
             if not names:
@@ -217,26 +207,8 @@ class Columns(Base):
         if len(set(new)) != len(new):
             raise ValueError(f"rename_columns received duplicate values: {new}")
 
-        def rename(table: Any) -> Any:
-            if isinstance(names, dict):
-                _require(table, names, "rename_columns")
-                return table.rename_columns([names.get(n, n) for n in table.column_names])
-            if len(new) != table.num_columns and table.num_columns:
-                raise ValueError(
-                    f"rename_columns got {len(new)} names for the columns {table.column_names}"
-                )
-            return table.rename_columns(new) if table.num_columns else table
-
-        return self._of_tables("RenameColumns", rename, options)
-
-
-def _require(table: Any, names: Iterable[str], method: str) -> None:
-    """Refuse names that are no columns; a table without columns is one without rows."""
-    missing = [name for name in names if name not in table.column_names]
-    if missing and table.num_columns:
-        raise KeyError(
-            f"{method}: there is no column {missing}; the columns are {table.column_names}"
-        )
+        given = dict(names) if isinstance(names, dict) else tuple(new)
+        return self._of_tables("RenameColumns", RenameColumns(given), options)
 
 
 def _projected(given: list[Any]) -> list[tuple[str, Expr]]:
@@ -261,14 +233,3 @@ def _projected(given: list[Any]) -> list[tuple[str, Expr]]:
                 f"{type(expr).__name__}."
             )
     return items
-
-
-def _values(made: Any) -> Any:
-    """What a function of ``add_column`` returned, as a column: a series, an array, a frame of one."""
-    if hasattr(made, "iloc") and hasattr(made, "to_numpy"):
-        import pyarrow as pa
-
-        if hasattr(made, "columns"):
-            made = made.iloc[:, 0]
-        return made.tolist() if made.dtype == object else pa.Array.from_pandas(made)
-    return made

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
 from heliostat.data import block
+from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset.base import Base
 from heliostat.data.dataset.schema import Schema
 from heliostat.data.iterate.iterator import DataIterator, PlanIterator
 from heliostat.data.plan import known
 from heliostat.data.plan.operators import Bundle, InputBlocks, Limit, Map, Operator, describe
 from heliostat.data.plan.transforms import MapStream
+from heliostat.data.ref_bundle import RefBundle
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import MaterializedDataset
@@ -79,9 +81,11 @@ class Consume(Base):
             pin_memory=pin_memory,
         )
 
-    def iter_internal_ref_bundles(self) -> Iterator[Bundle]:
-        """Return the blocks as references with their sizes."""
-        return self._bundles()
+    def iter_internal_ref_bundles(self) -> Iterator[RefBundle]:
+        """Return the blocks as references, each a whole block, with their numbers of rows and bytes."""
+        for bundle in map(whole, self._bundles()):
+            about = BlockMetadata(bundle.rows, bundle.size, None, list(bundle.files))
+            yield RefBundle(((bundle.ref, about),), bundle.schema, not bundle.given)
 
     # --- a few rows ---
 
@@ -247,10 +251,42 @@ class Consume(Base):
 
         def convert(table: Any) -> Any:
             arrays = block.to_numpy(block.joined(table))
-            return arrays if column is None else arrays[column]
+            return arrays if column is None else block.named(arrays, column)
 
         remote = ray.remote(convert)
         return [remote.remote(ref) for ref in self.to_arrow_refs()]
+
+    # --- other libraries ---
+
+    def to_dask(self, meta: Any = None, verify_meta: bool = True) -> Any:
+        """Return a Dask DataFrame with a partition for each block; ``meta`` is an empty frame like it."""
+        from heliostat.data.sources import libraries
+
+        return libraries.to_dask(self, meta, verify_meta)  # type: ignore[arg-type] # a Dataset
+
+    def to_modin(self) -> Any:
+        """Return a Modin DataFrame with a partition for each block."""
+        from heliostat.data.sources import libraries
+
+        return libraries.to_modin(self)  # type: ignore[arg-type] # a Dataset
+
+    def to_spark(self, spark: Any) -> Any:
+        """Return a Spark DataFrame of a session of RayDP."""
+        from heliostat.data.sources import libraries
+
+        return libraries.to_spark(self, spark)  # type: ignore[arg-type] # a Dataset
+
+    def to_daft(self) -> Any:
+        """Return a Daft DataFrame of all rows."""
+        from heliostat.data.sources import libraries
+
+        return libraries.to_daft(self)  # type: ignore[arg-type] # a Dataset
+
+    def to_mars(self) -> Any:
+        """Return a Mars DataFrame of all rows."""
+        from heliostat.data.sources import libraries
+
+        return libraries.to_mars(self)  # type: ignore[arg-type] # a Dataset
 
     def get_internal_block_refs(self) -> list[Any]:
         """Return references to the blocks."""

@@ -6,14 +6,13 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from heliostat.data import block
 from heliostat.data.dataset.base import Base
 from heliostat.data.dataset.options import options_of, placed
 from heliostat.data.expressions import text
 from heliostat.data.expressions.expr import Expr, Unnest
-from heliostat.data.plan import task
+from heliostat.data.plan import known
+from heliostat.data.plan.columns import RandomSample
 from heliostat.data.plan.operators import Compute, Limit, Map
 from heliostat.data.plan.transforms import (
     FilterExpression,
@@ -140,12 +139,15 @@ class Maps(Base):
             expr: An expression of ``ray.data.expressions``, such as ``col("x") > 5``; much faster.
 
         Raises:
-            ValueError: Not exactly one of ``fn`` and ``expr`` is given.
+            ValueError: Not exactly one of ``fn`` and ``expr`` is given, or ``fn`` is no function.
+            TypeError: ``expr`` is no expression.
         """
         if (fn is None) == (expr is None):
             raise ValueError("Exactly one of 'fn' or 'expr' must be provided.")
         options = options_of(locals(), "expr")
         if fn is not None:
+            if not callable(fn):
+                raise ValueError(f"fn must be a function or a class, but got {type(fn).__name__}.")
             return self._map(FilterRows, fn, options)
         if isinstance(expr, str):
             warnings.warn(
@@ -237,17 +239,13 @@ class Maps(Base):
         """Return each row with probability ``fraction``.
 
         Raises:
-            ValueError: ``fraction`` is not between 0 and 1.
+            ValueError: ``fraction`` is not between 0 and 1, or the dataset is known to be empty.
         """
         if fraction < 0 or fraction > 1:
             raise ValueError("Fraction must be between 0 and 1.")
+        if known.rows(self._plan) == 0:
+            raise ValueError("Cannot sample from an empty Dataset.")
 
-        def sample(tables: Any) -> Any:
-            rng: Any = None
-            for table in tables:
-                if rng is None:
-                    # Blocks must not all draw the same numbers.
-                    rng = np.random.default_rng(None if seed is None else [seed, task.index()])
-                yield table.filter(rng.random(table.num_rows) < fraction)
-
-        return self._derive(Map(self._plan, MapStream(sample, "RandomSample")))
+        return self._derive(
+            Map(self._plan, MapStream(RandomSample(fraction, seed), "RandomSample"))
+        )

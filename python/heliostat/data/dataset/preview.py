@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from heliostat.data.dataset.schema import type_name
+from heliostat.data.plan import known
+from heliostat.data.plan.operators import Exchange, Limit, Operator
 
 EDGE = 5  # rows that are shown at the beginning and at the end
 ROWS_MAX = 2 * EDGE
-CELL_MAX = 24
+CELL_MAX = 40
 
 
 def text(schema: Any, rows: int | None, first: list[Any] | None, last: list[Any] | None) -> str:
     """A box with columns, types and, if given, rows."""
     names = list(schema.names)
-    head = [names, ["---"] * len(names), [type_name(t) for t in schema.types]]
+    kinds = [_short(type_name(t)) for t in schema.types]
+    head = [[_short(n) for n in names], ["---"] * len(names), kinds]
     body = [[_cell(row.get(n)) for n in names] for row in first or []]
     if last:
         body += [["…"] * len(names), *[[_cell(row.get(n)) for n in names] for row in last]]
@@ -32,10 +35,44 @@ def text(schema: Any, rows: int | None, first: list[Any] | None, last: list[Any]
     return "\n".join(lines)
 
 
+def chain(plan: Operator, name: str | None) -> str:
+    """The operators of a plan whose columns are not known, the last one first, down to its source."""
+    steps = []
+    at, branches = plan, False
+    while at.inputs:
+        steps.append(_step(at))
+        branches = branches or len(at.inputs) > 1
+        at = at.inputs[0]
+    schema, rows = (None, None) if branches else (known.schema(at), known.rows(at))
+    lines = [*steps, _source(schema, rows, name)]
+    return "\n".join(
+        f"{'   ' * (depth - 1)}+- {line}" if depth else line for depth, line in enumerate(lines)
+    )
+
+
+def _source(schema: Any, rows: int | None, name: str | None) -> str:
+    columns = "Unknown schema"
+    if schema is not None and len(schema):
+        pairs = zip(schema.names, schema.types, strict=True)
+        columns = "{" + ", ".join(f"{n}: {type_name(t)}" for n, t in pairs) + "}"
+    begin = f"name={name}, " if name else ""
+    return f"Dataset({begin}num_rows={'?' if rows is None else rows}, schema={columns})"
+
+
+def _step(operator: Operator) -> str:
+    if isinstance(operator, Limit):
+        return f"limit={operator.rows}"
+    if not isinstance(operator, Exchange):
+        return operator.name
+    return "Join" if operator.name.startswith("Join(") else operator.name.partition("[")[0]
+
+
 def _cell(value: Any) -> str:
-    said = f"array{value.shape}" if hasattr(value, "shape") and value.shape else str(value)
-    said = said.replace("\n", " ")
-    return said if len(said) <= CELL_MAX else said[: CELL_MAX - 1] + "…"
+    return _short(str(value).replace("\n", " "))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= CELL_MAX else text[: CELL_MAX - 1] + "…"
 
 
 def _rule(widths: list[int], ends: str, fill: str = "─") -> str:

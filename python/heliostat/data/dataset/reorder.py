@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Any
 
-from heliostat.data.dataset.base import Base
+from heliostat.data.dataset.base import Base, key_names
 from heliostat.data.execute import exchanges
 from heliostat.data.plan.operators import Rebundle
 
@@ -28,12 +27,7 @@ class Reorder(Base):
 
     def randomize_block_order(self, *, seed: int | None = None) -> Dataset:
         """Return the blocks in random order; rows within a block stay as they are."""
-
-        def run(inputs: exchanges.Inputs, tasks: Any) -> exchanges.Steps:
-            bundles = list(inputs[0])
-            random.Random(seed).shuffle(bundles)
-            yield from bundles
-
+        run = exchanges.RandomizeBlocks(seed)
         return self._exchange("RandomizeBlockOrder", run, keeps_rows=True)
 
     def repartition(
@@ -97,7 +91,7 @@ class Reorder(Base):
         """
         if not key:
             raise ValueError("The 'key' parameter cannot be None for sorting.")
-        keys = [key] if isinstance(key, str) else list(key)
+        keys = key_names(key)
         flags = [descending] * len(keys) if isinstance(descending, bool) else list(descending)
         if len(flags) != len(keys):
             raise ValueError(

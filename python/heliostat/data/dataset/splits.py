@@ -90,7 +90,8 @@ class Splits(Base):
         """Execute the dataset and return it in parts of these fractions, and the rest.
 
         Raises:
-            ValueError: There are none, they are not positive, or their sum is not below 1.
+            ValueError: There are none, they are not positive, their sum is not below 1, or there are
+                too few rows for a part to have any.
         """
         if len(proportions) < 1:
             raise ValueError("proportions must be at least of length 1")
@@ -104,6 +105,12 @@ class Splits(Base):
         for proportion in proportions:
             done += proportion
             ends.append(int(total * done + 1e-9))
+        for i in reversed(range(len(ends) - 1)):  # no part is empty
+            ends[i] = min(ends[i], ends[i + 1] - 1)
+        if ends[0] <= 0:
+            raise ValueError(
+                f"Couldn't create non-empty splits of {total} rows with the proportions {proportions}."
+            )
         return self._parts(bundles, [*ends, total])
 
     def train_test_split(
@@ -117,7 +124,7 @@ class Splits(Base):
         """Execute the dataset and return its first rows, and its last ones for testing.
 
         Args:
-            test_size: Rows, or a fraction between 0 and 1.
+            test_size: Rows, or a fraction between 0 and 1; the rows for training are rounded down.
             shuffle: Put all rows in random order first.
             seed: Of that.
             stratify: A column whose values are to be in both parts in the same proportions.
@@ -141,7 +148,9 @@ class Splits(Base):
         source: Any = self.random_shuffle(seed=seed) if shuffle else self  # type: ignore[attr-defined] # of Reorder
         bundles = source._have()
         total = sum(b.rows for b in bundles)
-        count = int(total * test_size + 1e-9) if isinstance(test_size, float) else test_size
+        count = test_size
+        if isinstance(test_size, float):
+            count = total - int(total * (1 - test_size) + 1e-9)
         if count >= total:
             raise ValueError(
                 f"`test_size` of {count} rows must be less than the size of the dataset ({total})."

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from heliostat.data.dataset import summary
-from heliostat.data.dataset.base import Base
+from heliostat.data.dataset.base import Base, key_names
 from heliostat.data.dataset.summary import DatasetSummary
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.plan.operators import Exchange
@@ -59,6 +59,8 @@ class Summarize(Base):
         columns = [on] if isinstance(on, str) else on
         if columns is None:
             columns = self._columns_to_aggregate()
+            if not columns:
+                return None
         made = self.aggregate(*(kind(column, **options) for column in columns))
         if len(columns) == 1:
             return next(iter(made.values()))
@@ -66,9 +68,7 @@ class Summarize(Base):
 
     def _columns_to_aggregate(self) -> list[str]:
         schema = self._arrow_schema()
-        if schema is None:
-            raise ValueError("The dataset has no columns to aggregate.")
-        return list(schema.names)
+        return list(schema.names) if schema is not None else []
 
     def sum(self, on: Any = None, ignore_nulls: bool = True) -> Any:
         """Return the sum of a column; of several (default: all), a dict."""
@@ -117,7 +117,7 @@ class Summarize(Base):
         """
         from heliostat.data.grouped import GroupedData
 
-        keys = [] if key is None else [key] if isinstance(key, str) else list(key)
+        keys = [] if key is None else key_names(key)
         schema = self.schema(fetch_if_missing=False)  # type: ignore[attr-defined] # of Consume
         missing = [k for k in keys if schema is not None and k not in schema.names]
         if missing:

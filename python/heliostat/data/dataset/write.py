@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
-from heliostat.data import block
+from heliostat.data import block, tfrecords
 from heliostat.data.dataset.base import Base
 from heliostat.data.plan.operators import Map, TaskPoolStrategy
 from heliostat.data.plan.transforms import MapStream
 from heliostat.data.sinks import files
 from heliostat.data.sinks.datasink import Datasink, WriteResult, Writing
 from heliostat.data.sinks.files import SaveMode, Sink
+from heliostat.data.sinks.sql import SqlSink
 
 logger = logging.getLogger("heliostat.data")
 
@@ -73,7 +75,8 @@ class Write(Base):
             max_rows_per_file: Larger blocks become several files.
             **options: ``filesystem``, ``mode`` (a ``SaveMode``), ``min_rows_per_file``,
                 ``filename_provider``, ``concurrency``, ``ray_remote_args``, ``try_create_dir``,
-                ``arrow_open_stream_args``; the others go to ``pyarrow.parquet.write_table``.
+                ``arrow_open_stream_args``; ``schema``, a ``pyarrow.Schema`` that says the columns'
+                order and types; the others go to ``pyarrow.parquet.write_table``.
 
         Raises:
             ValueError: The folder is there and ``mode`` forbids that, or ``min_rows_per_file`` is
@@ -86,7 +89,7 @@ class Write(Base):
                 f"min_rows_per_file ({least})."
             )
         ours, theirs = _split(options)
-        encode = files.ParquetBytes(theirs, arrow_parquet_args_fn)
+        encode = files.ParquetBytes(theirs, arrow_parquet_args_fn, list(partition_cols or []))
         self._write(
             "Parquet",
             path,
@@ -113,6 +116,57 @@ class Write(Base):
     def write_numpy(self, path: str, *, column: str, **options: Any) -> None:
         """Write a column as ``.npy`` files; for the options see :meth:`write_parquet`."""
         self._write("Numpy", path, options, ending="npy", encode=files.NumpyBytes(column))
+
+    def write_tfrecords(self, path: str, *, tf_schema: Any = None, **options: Any) -> None:
+        """Write TFRecord files, a ``tf.train.Example`` a row; needs no TensorFlow.
+
+        Args:
+            path: The folder, as a path or URI.
+            tf_schema: The ``Schema`` of tensorflow-metadata that says the features and their types.
+            **options: Those of :meth:`write_parquet`.
+
+        Raises:
+            ImportError: While executing: ``protobuf`` or ``google-crc32c`` is not installed.
+            ValueError: While executing: a column is not of numbers, text, bytes or lists of them.
+        """
+        encode = files.TfRecordBytes(tfrecords.kinds_of(tf_schema))
+        self._write("TFRecords", path, options, ending="tfrecords", encode=encode)
+
+    def write_webdataset(self, path: str, *, encoder: Any = True, **options: Any) -> None:
+        """Write tar archives with a file for each value, named by the row's key and the column.
+
+        Args:
+            path: The folder, as a path or URI.
+            encoder: A function of a row that gives bytes or text by ending, or a list of functions.
+                Default: by the columns' names, such as "txt", "cls", "json", "npy", "jpg".
+            **options: Those of :meth:`write_parquet`.
+
+        Raises:
+            ValueError: While executing: a value is neither text nor bytes after the encoder.
+        """
+        encode = files.WebDatasetBytes(encoder)
+        self._write("WebDataset", path, options, ending="tar", encode=encode)
+
+    def write_sql(
+        self,
+        sql: str,
+        connection_factory: Callable[[], Any],
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Run a statement for each row, such as ``INSERT INTO t VALUES(?, ?)``.
+
+        Args:
+            sql: The statement; the columns of a row are its parameters, in order.
+            connection_factory: Makes a connection of Python's database interface, in each task.
+            ray_remote_args: Options of the tasks.
+            concurrency: Tasks at a time.
+        """
+        self.write_datasink(
+            SqlSink(sql, connection_factory),
+            ray_remote_args=ray_remote_args,
+            concurrency=concurrency,
+        )
 
     def write_datasink(
         self,

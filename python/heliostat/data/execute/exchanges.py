@@ -5,6 +5,7 @@ What is called in tasks are functions of this module with plain arguments.
 
 from __future__ import annotations
 
+import random
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from heliostat.data import block
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.plan.operators import Bundle
 
-__all__ = ["Inputs", "RandomShuffle", "Repartition", "Sort", "Steps", "Tasks"]
+__all__ = ["Inputs", "RandomShuffle", "RandomizeBlocks", "Repartition", "Sort", "Steps", "Tasks"]
 
 PARTS_MAX = 200
 SAMPLES_PER_BLOCK = 100
@@ -99,6 +100,19 @@ class Permute:
         whole = block.concat(list(tables))
         rng = np.random.default_rng([self.seed, 1, self.number])
         yield block.take(whole, rng.permutation(whole.num_rows))
+
+
+@dataclass
+class RandomizeBlocks:
+    """The same blocks in random order."""
+
+    seed: int | None
+
+    def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
+        """Run."""
+        bundles = list(inputs[0])
+        random.Random(self.seed).shuffle(bundles)
+        yield from bundles
 
 
 # --- repartition -----------------------------------------------------------------------------------

@@ -49,6 +49,8 @@ class Executor:
             self._operators = planner.operators
             self.stats.operators = [o.stats for o in self._operators if o.name != "Input"]
             self.stats.budget_bytes = int(limits.store_bytes)
+            for operator in self._operators:
+                operator.prepare()
             yield from self._loop(last, progress)
         finally:
             self.stats.ended = time.monotonic()

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from heliostat.data import block
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.execute.exchanges import at_rows, cut_at, part_count, reduced
+from heliostat.data.expressions.namespace import whole
 from heliostat.data.plan.operators import Bundle
 
 KINDS = {
@@ -84,6 +86,8 @@ def hash_parts(table: Any, keys: list[str], count: int) -> list[Any]:
     for name in keys:
         if frame[name].dtype.kind in "iub":  # 1 and 1.0 are equal keys
             frame[name] = frame[name].astype("float64")
+        elif frame[name].dtype.kind == "M":  # so are times of different units
+            frame[name] = frame[name].astype("datetime64[ns]")
     where = pd.util.hash_pandas_object(frame, index=False).to_numpy() % count
     order = np.argsort(where, kind="stable")
     return cut_at(block.take(table, order), np.searchsorted(where[order], range(1, count)))
@@ -100,24 +104,88 @@ class _Joined:
         found = list(tables)
         left = _side(found[: self.boundary], self.left_schema)
         right = _side(found[self.boundary :], self.right_schema)
-        if left is None or right is None:
-            yield pa.table({})
-            return
-        yield left.join(
-            right,
-            keys=self.of.left,
-            right_keys=self.of.right,
-            join_type=self.of.kind,
-            left_suffix=self.of.left_suffix,
-            right_suffix=self.of.right_suffix,
-            use_threads=False,
-        )
+        made = joined(left, right, self.of)
+        # Of a side that nothing came to the columns are not known, so neither are the result's.
+        known = left.num_columns and right.num_columns
+        yield made if made.num_rows or known else pa.table({})
 
 
 def _side(tables: list[Any], schema: Any) -> Any:
     if tables:
         return block.concat(tables)
-    return schema.empty_table() if schema is not None else None
+    return schema.empty_table() if schema is not None else pa.table({})
+
+
+def joined(left: Any, right: Any, how: Join) -> Any:
+    """Two tables joined. Only keys and row numbers go through pyarrow's join, so that the other
+    columns may have any type.
+    """
+    left, right = _with_keys(left, how.left), _with_keys(right, how.right)
+    pairs = _matches(left.select(how.left), right.select(how.right), how)
+    if how.kind.startswith("left ") and not how.kind.endswith("outer"):
+        return block.take(left, pairs.column("left").to_numpy())
+    if how.kind.startswith("right ") and not how.kind.endswith("outer"):
+        return block.take(right, pairs.column("right").to_numpy())
+    ours, theirs = whole(pairs.column("left")), whole(pairs.column("right"))
+    by_right = how.kind == "right outer"  # the keys are those of the right side, under its names
+    mine = [n for n in left.column_names if not by_right or n not in how.left]
+    rest = [n for n in right.column_names if by_right or n not in how.right]
+    both = set(mine) & set(rest)
+    columns = {}
+    for name in mine:
+        column = block.take_or_null(left.column(name), ours)
+        if name in how.left:
+            other = right.column(how.right[how.left.index(name)])
+            columns[name] = _first_of(column, other, ours, theirs)
+        else:
+            columns[name + (how.left_suffix or "" if name in both else "")] = column
+    for name in rest:
+        new = name + (how.right_suffix or "" if name in both else "")
+        columns[new] = block.take_or_null(right.column(name), theirs)
+    return pa.table(columns)
+
+
+def _with_keys(table: Any, keys: list[str]) -> Any:
+    """The table; a side that no block has come to, and whose columns are unknown, gets empty keys."""
+    if table.num_columns:
+        return table
+    return pa.table({key: pa.nulls(table.num_rows) for key in keys})
+
+
+def _matches(left: Any, right: Any, how: Join) -> Any:
+    """The numbers of the rows of each side that come together; null where a side has none."""
+    sides: list[dict[str, Any]] = [{}, {}]
+    for i, (ours, theirs) in enumerate(zip(left.columns, right.columns, strict=True)):
+        kind = _key_type(ours.type, theirs.type, how.left[i])
+        for side, column in zip(sides, (ours, theirs), strict=True):
+            side[f"key{i}"] = column.cast(kind)
+    tables = [
+        pa.table({**side, name: pa.array(np.arange(table.num_rows))})
+        for side, table, name in zip(sides, (left, right), ("left", "right"), strict=True)
+    ]
+    return tables[0].join(tables[1], keys=list(sides[0]), join_type=how.kind, use_threads=False)
+
+
+def _key_type(left: Any, right: Any, name: str) -> Any:
+    """The type that keys of both sides are compared in."""
+    kinds = [k.value_type if pa.types.is_dictionary(k) else k for k in (left, right)]
+    fields = [pa.schema([(name, kind)]) for kind in kinds]
+    try:
+        common = pa.unify_schemas(fields, promote_options="permissive").field(0).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ValueError(
+            f"The keys {name!r} cannot be compared: {left} on the left, {right} on the right."
+        ) from error
+    return pa.int8() if pa.types.is_null(common) else common  # pyarrow joins by no column of nulls
+
+
+def _first_of(taken: Any, theirs: Any, ours_at: Any, theirs_at: Any) -> Any:
+    """A key's column: of the left side, and of the right side for rows that the left lacks."""
+    if not ours_at.null_count:
+        return taken
+    other = block.take_or_null(theirs, theirs_at)
+    kind = _key_type(taken.type, other.type, "")
+    return pc.coalesce(taken.cast(kind), other.cast(kind))
 
 
 class Zip:

@@ -22,7 +22,11 @@ class Limits:
         nodes = [n["Resources"] for n in ray.nodes() if n["Alive"]]
         stores = [n["object_store_memory"] for n in nodes if n.get("object_store_memory")]
         store = sum(stores) or 1e9
-        self.cpus = sum(n.get("CPU", 0.0) for n in nodes)
+        self.resources: dict[str, float] = {}  # of all nodes together
+        for node in nodes:
+            for name, amount in node.items():
+                self.resources[name] = self.resources.get(name, 0.0) + amount
+        self.cpus = self.resources.get("CPU", 0.0)
         self.nodes = len(nodes)
         limit, excluded = options.resource_limits, options.exclude_resources
         self.store_bytes = _least(

@@ -9,7 +9,8 @@ from typing import Any
 
 from heliostat.data.context import DataContext
 from heliostat.data.exceptions import UserCodeException
-from heliostat.data.execute.launch import ActorLauncher, TaskLauncher
+from heliostat.data.execute.actor_pool import ActorLauncher
+from heliostat.data.execute.launch import TaskLauncher
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.taking import next_block
@@ -58,6 +59,10 @@ class MapOperator(Physical):
         self._made_bytes, self._ended_tasks = 0.0, 0
         self._inbox_rows = 0
         self.expected_blocks = len(self._reads)
+
+    def prepare(self) -> None:
+        """Wait for the pool of actors if there is one and the settings say so."""
+        self._launcher.prepare(self._limits.free_cpus(self._launcher.actor_cpus))
 
     # --- what to start next ---
 
@@ -125,17 +130,23 @@ class MapOperator(Physical):
     # --- what comes back ---
 
     def waiting(self) -> list[Any]:
-        """Tasks at work, without those that are far ahead of the one whose blocks are next."""
-        return [
+        """Tasks at work, without those that are far ahead of the one whose blocks are next.
+
+        And actors that are about to be ready.
+        """
+        tasks = [
             t.generator
             for i, t in enumerate(self._tasks)
             if not t.ended and (i == 0 or len(t.outputs) < UNTAKEN_BLOCKS_MAX)
         ]
+        return [*self._launcher.starting(), *tasks]
 
     def on_ready(self, waitable: Any) -> None:
-        """Take a block, or notice the end."""
+        """Take a block, notice the end, or notice that an actor is ready."""
         task = self._by_id.get(id(waitable))
         if task is None:
+            if any(waitable is ready for ready in self._launcher.starting()):
+                self._launcher.on_started(waitable)
             return
         try:
             taken = next_block(waitable)

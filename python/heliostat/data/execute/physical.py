@@ -39,6 +39,9 @@ class Physical:
 
     # --- for the loop ---
 
+    def prepare(self) -> None:
+        """The execution begins."""
+
     def work(self) -> None:
         """Do what needs no task."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from heliostat.data.context import DataContext
+from heliostat.data.execute.actor_pool import ActorLauncher
 from heliostat.data.execute.exchange import ExchangeOperator, Tasks
-from heliostat.data.execute.launch import ActorLauncher, TaskLauncher
+from heliostat.data.execute.launch import TaskLauncher
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.map_operator import MapOperator
 from heliostat.data.execute.physical import (

@@ -164,6 +164,9 @@ class MapWorker:
         except Exception as error:  # told to whoever sends the first task, with its own class
             self._error = error
 
+    def ready(self) -> None:
+        """Answer once the constructor has ended."""
+
     def run(self, index: int, cuts: list[tuple[int, int] | None], *inputs: Any) -> Iterator[Any]:
         """One task."""
         if self._stage is None:

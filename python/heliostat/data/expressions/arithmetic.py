@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,20 @@ import pyarrow.compute as pc
 def apply(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     """``function(a, b)``. pyarrow looks at the first argument to see whether there are references."""
     return function(pc.scalar(a) if _is_open(b) and isinstance(a, pa.Scalar) else a, b)
+
+
+def of(function: Callable[..., Any], *values: Any) -> Any:
+    """``function(*values)``, where a column has no type because all of a block is missing, too."""
+    try:
+        return function(*values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, AttributeError):
+        typed = [v.type for v in values if not _is_open(v) and not pa.types.is_null(v.type)]
+        if len(typed) == len(values) or any(map(_is_open, values)):
+            raise
+    if typed:  # what the values would be, such as truth values beside truth values
+        with contextlib.suppress(pa.ArrowException):
+            return function(*(v.cast(typed[0]) if pa.types.is_null(v.type) else v for v in values))
+    return pa.nulls(max(len(v) for v in values if not isinstance(v, pa.Scalar)))
 
 
 def add(a: Any, b: Any) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import cloudpickle
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +19,14 @@ from heliostat.data.expressions.times import Times
 
 Evaluate = Callable[[Any], Any]
 Text = str  # `Expr.str` hides the name within the class
+
+
+_pickling = threading.local()
+
+
+def _unpickled(data: bytes) -> Expr:
+    made: Expr = pickle.loads(data)
+    return made
 
 
 class Expr:
@@ -38,6 +49,17 @@ class Expr:
         self._keeps_state: bool = keeps_state or any(i._keeps_state for i in inputs)
         self._declared = declared  # the Arrow type, where the expression's author has said it
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # It is made of local functions, which only cloudpickle can pickle: it does so once, for all
+        # parts of the expression together, so that plans with expressions can go anywhere.
+        if getattr(_pickling, "within", False):
+            return super().__reduce_ex__(protocol)
+        _pickling.within = True
+        try:
+            return _unpickled, (cloudpickle.dumps(self),)
+        finally:
+            _pickling.within = False
+
     @property
     def name(self) -> Text | None:
         """The column's name, if the expression is one or has an alias."""
@@ -59,7 +81,10 @@ class Expr:
 
     def mask(self, table: Any) -> Any:
         """The expression as a mask; where it is unknown, false."""
-        return pc.fill_null(self.column(table), False)
+        found = self.column(table)
+        if pa.types.is_null(found.type):
+            return pa.repeat(pa.scalar(False), table.num_rows)
+        return pc.fill_null(found, False)
 
     @property
     def keeps_state(self) -> bool:
@@ -91,14 +116,18 @@ class Expr:
 
     def _call(self, function: Callable[[Any], Any], text: Text) -> Expr:
         made = f"{self._text}.{text}"
-        return Expr(lambda table: function(self._evaluate(table)), made, inputs=(self,))
+        return Expr(
+            lambda table: arithmetic.of(function, self._evaluate(table)), made, inputs=(self,)
+        )
 
     def _with(self, other: Any, function: Callable[[Any, Any], Any], sign: Text) -> Expr:
         right = other if isinstance(other, Expr) else lit(other)
         text = f"({self._text} {sign} {right._text})"
         whole = function if function is arithmetic.add else partial(arithmetic.apply, function)
         return Expr(
-            lambda t: whole(self._evaluate(t), right._evaluate(t)), text, inputs=(self, right)
+            lambda t: arithmetic.of(whole, self._evaluate(t), right._evaluate(t)),
+            text,
+            inputs=(self, right),
         )
 
     def _after(self, other: Any, function: Callable[[Any, Any], Any], sign: Text) -> Expr:

@@ -109,10 +109,11 @@ class DataIterator(abc.ABC):
         drop_last: bool,
         shuffle_buffer: int | None,
         seed: int | None,
+        receive: Callable[[Any], T] | None = None,
     ) -> Repeatable[T]:
         def epoch() -> Iterator[T]:
             bundles, stats = self._epoch()
-            room = prefetch.Room(prefetch_batches)
+            room = prefetch.Room(max(0, prefetch_batches))
 
             def make() -> Iterator[tuple[T, bool]]:
                 try:
@@ -129,7 +130,7 @@ class DataIterator(abc.ABC):
                         close()
 
             made = prefetch.ahead(make(), room) if prefetch_batches > 0 else (b for b, _ in make())
-            return _timed(made, stats)
+            return _timed(made, stats, receive)
 
         return Repeatable(epoch)
 
@@ -158,23 +159,28 @@ class DataIterator(abc.ABC):
     ) -> Iterable[Any]:
         """Return batches of torch tensors; each ``for`` over them is an epoch.
 
-        The loop may write to the tensors; the dataset stays as it is.
+        A column of numbers has the shape (rows,), one of arrays (rows, *shape of each), one of lists of
+        numbers of one length (rows, length). The loop may write to the tensors; the dataset stays as
+        it is.
 
         Args:
             prefetch_batches: Batches made in advance, in a thread.
             batch_size: Rows of a batch; None: a batch is a block.
             dtypes: A torch dtype for all columns, or a dict by column. Default: as the data is.
-            device: Where the tensors go; "auto": the training worker's device.
+            device: Where the tensors go; "auto": the training worker's device. Copies to a GPU run
+                beside the loop's kernels, on a CUDA stream of their own.
             collate_fn: Makes a batch from a dict of arrays (or from what the base class of a
                 ``CollateFn`` says). It may return anything; tensors in it are moved to the device.
             drop_last: Leave out the last batch if it has fewer rows.
             local_shuffle_buffer_size: Draw rows at random from a window of at least this many.
             local_shuffle_seed: Makes that repeatable.
-            pin_memory: Make tensors in pinned memory and move them without waiting.
+            pin_memory: Make tensors in pinned memory, from which a GPU copies faster.
 
         Raises:
             ValueError: ``dtypes`` and ``collate_fn`` are both given.
-            TypeError: While iterating, a column holds what no tensor can.
+            TypeError: While iterating, a column is of strings, bytes or times.
+            RuntimeError: While iterating, a column is of lists or arrays that differ in shape, has
+                missing values among its strings or truth values, or is of other objects.
         """
         from heliostat.data.iterate import torch_batches
 
@@ -190,14 +196,16 @@ class DataIterator(abc.ABC):
         def is_view(table: Any, loan: Loan | None) -> bool:
             return plain and loan is not None and block.has_arrays(table)
 
+        route = torch_batches.route(collate_fn, dtypes, target, pin_memory)
         return self._batches(
-            torch_batches.collator(collate_fn, dtypes, target, pin_memory),
+            route.make,
             is_view,
             prefetch_batches,
             batch_size,
             drop_last,
             local_shuffle_buffer_size,
             local_shuffle_seed,
+            route.receive,
         )
 
     def materialize(self) -> MaterializedDataset:
@@ -219,7 +227,9 @@ def _tables(bundles: Iterator[Bundle], lender: Lender, room: prefetch.Room) -> I
         room.wait()
 
 
-def _timed(items: Iterator[T], stats: ExecutionStats) -> Iterator[T]:
+def _timed(
+    items: Iterator[T], stats: ExecutionStats, receive: Callable[[Any], T] | None
+) -> Iterator[T]:
     try:
         left = time.perf_counter()
         while True:
@@ -228,6 +238,8 @@ def _timed(items: Iterator[T], stats: ExecutionStats) -> Iterator[T]:
                 item = next(items)
             except StopIteration:
                 return
+            if receive is not None:
+                item = receive(item)
             got = time.perf_counter()
             stats.user.add(asked - left)
             stats.wait.add(got - asked)

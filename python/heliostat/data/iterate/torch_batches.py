@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from heliostat.data import block
+from heliostat.data import block, tensors
 from heliostat.data.collate_fn import ArrowBatchCollateFn, PandasBatchCollateFn
 from heliostat.data.iterate.lending import Loan
+from heliostat.data.iterate.transfer import to_gpu
 
 LENT_BYTES_MIN = 64 << 10  # smaller arrays are copied: a kept column of labels keeps no images
 
@@ -32,14 +34,16 @@ def tensor_of(array: Any, dtype: Any, own: bool = True, loan: Loan | None = None
     """A tensor of an array; with ``own`` its memory is not the object store's, unless it is lent.
 
     Raises:
-        TypeError: The array is of strings or objects, which tensors cannot hold.
+        TypeError: The array is of strings, bytes or times, which tensors cannot hold.
+        RuntimeError: It is of arrays that differ in shape, of missing values, or of other objects.
     """
     import torch
 
-    if array.dtype == object or array.dtype.kind in "USMm":
+    if array.dtype == object:
+        array, own = _of_objects(array), False
+    if array.dtype.kind in "USMm":
         raise TypeError(
-            f"can't convert np.ndarray of type {_what(array)} to a tensor. Give iter_torch_batches a "
-            "collate_fn, or select or map the column before."
+            f"can't convert np.ndarray of type numpy.{array.dtype.type.__name__} to a tensor. {_ADVICE}"
         )
     if not array.flags.c_contiguous:
         array, own = np.ascontiguousarray(array), False
@@ -54,19 +58,40 @@ def tensor_of(array: Any, dtype: Any, own: bool = True, loan: Loan | None = None
     return tensor.clone() if own else tensor
 
 
+_ADVICE = "Give iter_torch_batches a collate_fn that makes numbers of it, or drop or map the column before."
+
+
+def _of_objects(array: Any) -> Any:
+    """The objects as an array of numbers, or of strings.
+
+    Raises:
+        RuntimeError: They are neither.
+    """
+    made: Any = None
+    if not any(value is None or isinstance(value, np.ndarray) for value in array):
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            made = np.array(array.tolist())
+    if made is None or made.dtype == object or made.ndim != 1:
+        raise RuntimeError(
+            "Numpy array of object dtype cannot be converted to a Torch Tensor: "
+            f"{_what(array)}. {_ADVICE}"
+        )
+    return made
+
+
 def _what(array: Any) -> str:
-    if array.dtype != object or not len(array):
-        return str(array.dtype)
-    first = type(array[0])
-    if first is np.ndarray:
-        return f"numpy.object_ (arrays of different shapes, such as {array[0].shape})"
-    return "numpy.str_" if first is str else f"numpy.object_ ({first.__name__})"
+    kinds = sorted({type(value).__name__ for value in array})
+    if kinds == ["ndarray"]:
+        shapes = list(dict.fromkeys(value.shape for value in array))
+        return f"its rows are arrays of the shapes {shapes[:3]}"
+    return f"its rows are of the types {kinds[:5]}"
 
 
 def tensors_of(table: Any, dtypes: Any, own: bool, loan: Loan | None = None) -> dict[str, Any]:
     """A dict of tensors for a table."""
     made = {}
-    for name, array in block.to_numpy(table).items():
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        array = tensors.stacked(column)
         dtype = dtypes.get(name) if isinstance(dtypes, Mapping) else dtypes
         made[name] = tensor_of(array, dtype, own, loan)
     return made
@@ -107,10 +132,29 @@ def _all_tensors(values: Any) -> bool:
     )
 
 
+class Route(NamedTuple):
+    """How a table becomes what the loop gets."""
+
+    make: Callable[[Any, Loan | None], Any]  # where batches are made in advance
+    receive: Callable[[Any], Any] | None = None  # in the loop's thread
+
+
+def route(collate_fn: Any, dtypes: Any, device: Any, pin_memory: bool) -> Route:
+    """Batches on a device, copied there beside the loop's work where it is a GPU."""
+    transfer = to_gpu(device, lambda batch, target: moved(batch, target, pin_memory))
+    if transfer is None:
+        return Route(collator(collate_fn, dtypes, device, pin_memory))
+    collate = collator(collate_fn, dtypes, device, pin_memory, stays=True)
+    return Route(lambda table, loan: transfer.send(collate(table, loan)), transfer.receive)
+
+
 def collator(
-    collate_fn: Any, dtypes: Any, device: Any, pin_memory: bool
+    collate_fn: Any, dtypes: Any, device: Any, pin_memory: bool, stays: bool = False
 ) -> Callable[[Any, Loan | None], Any]:
-    """What makes a table into what the loop gets, given a loan of its memory or none."""
+    """What makes a table into a batch for a device, given a loan of its memory or none.
+
+    With ``stays`` the batch is not copied to the device yet.
+    """
     on_cpu = str(device) == "cpu"
 
     def collate(table: Any, loan: Loan | None) -> Any:
@@ -124,6 +168,8 @@ def collator(
             batch = collate_fn(block.to_numpy(table))
         if pin_memory:
             batch = _pinned(batch)
+        if stays:
+            return batch
         return batch if on_cpu and _is_plain(batch) else moved(batch, device, pin_memory)
 
     return collate

@@ -15,6 +15,7 @@ from heliostat.data.plan.operators import (
     Rebundle,
     Union,
 )
+from heliostat.data.plan.transforms import FilterExpression
 
 
 def rows(plan: Operator) -> int | None:
@@ -51,6 +52,8 @@ def schema(plan: Operator) -> Any:
         return block.unify([b.schema for b in plan.bundles if b.schema is not None])
     if isinstance(plan, Read):
         return plan.schema
+    if isinstance(plan, Map) and isinstance(plan.transform, FilterExpression):
+        return schema(plan.source)
     if isinstance(plan, Limit | Rebundle) or (isinstance(plan, Exchange) and plan.keeps_rows):
         return schema(plan.inputs[0])
     if isinstance(plan, Union):

@@ -16,7 +16,6 @@ from heliostat.data.plan.udf import Opened, Udf
 
 Tables = Iterator[Any]
 AUTO_BATCH_BYTES = 16 << 20  # of a batch whose size is "auto"
-ROWS_AT_ONCE = 4096  # rows that a row function's results are collected into a table by
 
 
 class Transform:
@@ -56,7 +55,7 @@ class MapRows(_OfUdf):
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each row."""
-        return _collected(self._results(tables, fn), tables)
+        return block.tables_of(self._results(tables, fn))
 
     def _results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
         for _, result in fn.each(_all_rows(tables)):
@@ -75,7 +74,7 @@ class FlatMapRows(_OfUdf):
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each row and take apart what it returns."""
-        return _collected(self._results(tables, fn), tables)
+        return block.tables_of(self._results(tables, fn))
 
     def _results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
         for _, result in fn.each(_all_rows(tables)):
@@ -146,7 +145,7 @@ class MapBatches(_OfUdf):
                 del item  # so that the next call can have its memory
             del result, items
         if not some and empty:
-            yield empty[0]
+            yield pa.table({})  # what columns the function would have made is not known
 
     def _batches(self, tables: Tables, empty: list[Any]) -> Iterator[Any]:
         whole = _with_rows(tables, empty)
@@ -259,15 +258,3 @@ def _own(batch: Any) -> Any:
 def _all_rows(tables: Tables) -> Iterator[dict[str, Any]]:
     for table in tables:
         yield from block.rows(table)
-
-
-def _collected(results: Iterator[Any], tables: Tables) -> Tables:
-    """Rows gathered into tables."""
-    rows: list[Any] = []
-    for row in results:
-        rows.append(row)
-        if len(rows) >= ROWS_AT_ONCE:
-            yield block.from_rows(rows)
-            rows = []
-    if rows:
-        yield block.from_rows(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -27,8 +28,19 @@ class WriteResult:
     size_bytes: int
     write_returns: list[Any]
 
+    @classmethod
+    def combine(cls, *several: WriteResult) -> WriteResult:
+        """Return what several writes wrote together."""
+        return cls(
+            sum(one.num_rows for one in several),
+            sum(one.size_bytes for one in several),
+            [value for one in several for value in one.write_returns],
+        )
+
 
 T = TypeVar("T")
+WriteReturnType = Any
+WRITE_ID = "write_uuid"  # among the options of a task: the same in all tasks of a write
 
 
 class Datasink(Generic[T]):
@@ -52,9 +64,35 @@ class Datasink(Generic[T]):
         return type(self).__name__.removesuffix("Datasink")
 
     @property
+    def supports_distributed_writes(self) -> bool:
+        """Whether tasks on any node can write to it."""
+        return True
+
+    @property
     def min_rows_per_write(self) -> int | None:
         """Rows that each ``write`` gets at least."""
         return None
+
+
+class DummyOutputDatasink(Datasink[None]):
+    """Writes nothing, and counts what it was given."""
+
+    def __init__(self) -> None:
+        self.num_ok = self.num_failed = self.rows_written = 0
+
+    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> None:
+        """Take the blocks."""
+        for _ in blocks:
+            pass
+
+    def on_write_complete(self, write_result: WriteResult) -> None:
+        """Count the rows."""
+        self.num_ok += 1
+        self.rows_written += write_result.num_rows
+
+    def on_write_failed(self, error: Exception) -> None:
+        """Count the failure."""
+        self.num_failed += 1
 
 
 @dataclass
@@ -62,6 +100,7 @@ class Writing:
     """Runs a sink over the tables of a task; gives a table with what came of it."""
 
     sink: Datasink[Any]
+    write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
         """Run."""
@@ -70,7 +109,8 @@ class Writing:
         given = [t for t in tables if t.num_rows]
         if not given:
             return
-        returned = self.sink.write(given, TaskContext(task.index(), self.sink.get_name()))
+        about = TaskContext(task.index(), self.sink.get_name(), {WRITE_ID: self.write_id})
+        returned = self.sink.write(given, about)
         rows, size = sum(t.num_rows for t in given), sum(t.nbytes for t in given)
         yield pa.table(
             {"rows": [rows], "bytes": [size], "returned": tensors.from_objects([returned])}

@@ -33,13 +33,27 @@ class SaveMode(str, enum.Enum):
 
 
 class FilenameProvider:
-    """Base class of what names files."""
+    """Names files; the name of a task's file is what derived classes override.
+
+    Args:
+        dataset_uuid: What names begin with, if anything.
+        file_format: What they end with, without the dot.
+    """
+
+    def __init__(self, dataset_uuid: str | None = None, file_format: str | None = None) -> None:
+        self.dataset_uuid, self.file_format = dataset_uuid, file_format
+
+    def get_filename_for_task(self, write_uuid: str, task_index: int) -> str:
+        """Return the name of a task's file; it must differ for each task and each write."""
+        begin = f"{self.dataset_uuid}_" if self.dataset_uuid else ""
+        ending = f".{self.file_format}" if self.file_format else ""
+        return f"{begin}{write_uuid}_{task_index:06}{ending}"
 
     def get_filename_for_block(
         self, block: Any, write_uuid: str, task_index: int, block_index: int
     ) -> str:
-        """Return the name of a file with a block; it must differ for each."""
-        raise NotImplementedError
+        """Deprecated: return the name of a file with a block; it must differ for each."""
+        return numbered(self.get_filename_for_task(write_uuid, task_index), block_index)
 
     def get_filename_for_row(
         self,
@@ -49,8 +63,14 @@ class FilenameProvider:
         block_index: int,
         row_index: int,
     ) -> str:
-        """Return the name of a file with a row; it must differ for each."""
-        raise NotImplementedError
+        """Deprecated: return the name of a file with a row; it must differ for each."""
+        return numbered(self.get_filename_for_task(write_uuid, task_index), block_index, row_index)
+
+
+def numbered(name: str, *numbers: int) -> str:
+    """The name with numbers before its ending."""
+    stem, dot, ending = name.partition(".")
+    return stem + "".join(f"_{n:06}" for n in numbers) + dot + ending
 
 
 @dataclass
@@ -98,7 +118,8 @@ class Sink:
                 name = f"{self.write_id}_{number:06}_{index:06}-{at // step}.{self.ending}"
                 piece = part.slice(at, step)
                 if self.names is not None:
-                    name = self.names.get_filename_for_block(piece, self.write_id, number, index)
+                    count = len(written)  # a block may be several files
+                    name = self.names.get_filename_for_block(piece, self.write_id, number, count)
                 self._store(posixpath.join(folder, name), self.encode(piece), written)
 
     def _store(self, name: str, data: bytes, written: list[str]) -> None:
@@ -167,15 +188,36 @@ class ParquetBytes:
 
     options: dict[str, Any]
     options_fn: Callable[[], dict[str, Any]] | None = None
+    partition_cols: list[str] = field(default_factory=list)
 
     def __call__(self, table: Any) -> bytes:
         """Encode."""
         import pyarrow.parquet as pq
 
         options = {**self.options, **(self.options_fn() if self.options_fn else {})}
+        schema = options.pop("schema", None)
+        if schema is not None:
+            table = _as_schema(table, schema, self.partition_cols)
         sink = io.BytesIO()
         pq.write_table(table, sink, **options)
         return sink.getvalue()
+
+
+def _as_schema(table: Any, schema: Any, left_out: list[str]) -> Any:
+    """The table's columns in the order and with the types of a schema.
+
+    Raises:
+        KeyError: The table lacks one of its columns.
+        ValueError: The table has other columns too, a value does not fit its type, or one is missing
+            where the schema allows no null.
+    """
+    wanted = pa.schema([f for f in schema if f.name not in left_out], schema.metadata)
+    others = [name for name in table.column_names if name not in wanted.names]
+    if others:
+        raise ValueError(
+            f"the schema to write with has no columns {others}; it has {schema.names}."
+        )
+    return table.select(wanted.names).cast(wanted)
 
 
 @dataclass
@@ -221,8 +263,35 @@ class NumpyBytes:
         import numpy as np
 
         sink = io.BytesIO()
-        np.save(sink, tensors.to_numpy(table.column(self.column)))
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        np.save(sink, tensors.to_numpy(block.named(columns, self.column)))
         return sink.getvalue()
+
+
+@dataclass
+class TfRecordBytes:
+    """A table as a TFRecord file."""
+
+    kinds: dict[str, str] | None
+
+    def __call__(self, table: Any) -> bytes:
+        """Encode."""
+        from heliostat.data import tfrecords
+
+        return b"".join(tfrecords.framed(r) for r in tfrecords.encode(table, self.kinds))
+
+
+@dataclass
+class WebDatasetBytes:
+    """A table as a tar archive."""
+
+    encoder: Any
+
+    def __call__(self, table: Any) -> bytes:
+        """Encode."""
+        from heliostat.data import webdataset
+
+        return webdataset.archive(block.rows(table), self.encoder)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from heliostat.data import block
@@ -52,14 +53,16 @@ class ReadTask:
 
 
 class Datasource:
-    """Base class of sources."""
+    """Base class of sources: derive from it, implement :meth:`get_read_tasks` and
+    :meth:`estimate_inmemory_data_size`, and pass an instance to ``ray.data.read_datasource``.
+    """
 
     def get_name(self) -> str:
         """Return what plans call it."""
         return type(self).__name__.removesuffix("Datasource")
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Return its size in memory, None if it is not known."""
+        """Return its size in memory in bytes, None if it is not known."""
         return None
 
     def get_read_tasks(
@@ -67,6 +70,49 @@ class Datasource:
     ) -> list[ReadTask]:
         """Return about ``parallelism`` tasks that together read everything."""
         raise NotImplementedError
+
+    # --- the older way ---
+
+    def prepare_read(self, parallelism: int, **read_args: Any) -> list[ReadTask]:
+        """Deprecated: implement :meth:`get_read_tasks`. Used where that is not implemented."""
+        raise NotImplementedError
+
+    def create_reader(self, **read_args: Any) -> Reader:
+        """Deprecated: implement :meth:`get_read_tasks`. Used where that is not implemented."""
+        return _PreparedReader(self, read_args)
+
+    @property
+    def should_create_reader(self) -> bool:
+        """Whether it is of the older kind, which :meth:`create_reader` reads."""
+        return type(self).get_read_tasks is Datasource.get_read_tasks
+
+    @property
+    def supports_distributed_reads(self) -> bool:
+        """Whether tasks on any node can read it."""
+        return True
+
+
+class Reader:
+    """Deprecated: what ``Datasource.create_reader`` gives."""
+
+    def estimate_inmemory_data_size(self) -> int | None:
+        """Return its size in memory in bytes, None if it is not known."""
+        raise NotImplementedError
+
+    def get_read_tasks(self, parallelism: int) -> list[ReadTask]:
+        """Return about ``parallelism`` tasks that together read everything."""
+        raise NotImplementedError
+
+
+class _PreparedReader(Reader):
+    def __init__(self, datasource: Datasource, read_args: dict[str, Any]) -> None:
+        self._datasource, self._read_args = datasource, read_args
+
+    def estimate_inmemory_data_size(self) -> int | None:
+        return self._datasource.estimate_inmemory_data_size()
+
+    def get_read_tasks(self, parallelism: int) -> list[ReadTask]:
+        return self._datasource.prepare_read(parallelism, **self._read_args)
 
 
 def read_datasource(
@@ -79,18 +125,42 @@ def read_datasource(
     ray_remote_args: dict[str, Any] | None = None,
     concurrency: int | None = None,
     override_num_blocks: int | None = None,
-    **_: Any,
+    **read_args: Any,
 ) -> Dataset:
-    """Return a dataset of a source of the program's own."""
+    """Return a dataset of a source of the program's own.
+
+    Args:
+        datasource: The source.
+        parallelism: Deprecated name of ``override_num_blocks``.
+        num_cpus: CPUs of each task. Default 1.
+        num_gpus: GPUs of each task. Default 0.
+        memory: Heap bytes of each task, for scheduling.
+        ray_remote_args: Further options of the tasks.
+        concurrency: Tasks at a time.
+        override_num_blocks: Tasks to ask the source for. Default: by its size and the cluster's CPUs.
+        **read_args: Passed to ``create_reader`` of a source of the older kind.
+    """
     given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory}
     remote = {**(ray_remote_args or {}), **{k: v for k, v in given.items() if v is not None}}
     wanted = override_num_blocks or (parallelism if parallelism > 0 else None)
+    given_source: Datasource | Reader = datasource
+    if datasource.should_create_reader:
+        given_source = datasource.create_reader(**read_args)
+    reads = _DatasourceReads(given_source, wanted)
+    return Dataset(Read(datasource.get_name(), reads, remote_args=remote, concurrency=concurrency))
 
-    def tasks() -> list[ReadPart]:
-        size = datasource.estimate_inmemory_data_size() or 0
-        return [t.part() for t in datasource.get_read_tasks(read_count(1, size, wanted))]
 
-    return Dataset(Read(datasource.get_name(), tasks, remote_args=remote, concurrency=concurrency))
+@dataclass(frozen=True)
+class _DatasourceReads:
+    """The tasks of a source, asked for when it is executed."""
+
+    datasource: Datasource | Reader
+    wanted: int | None
+
+    def __call__(self) -> list[ReadPart]:
+        size = self.datasource.estimate_inmemory_data_size() or 0
+        count = read_count(1, size, self.wanted)
+        return [task.part() for task in self.datasource.get_read_tasks(count)]
 
 
 def read_sql(
@@ -104,30 +174,12 @@ def read_sql(
         sql_params: Parameters of the query.
         **options: Those of :func:`read_datasource`.
     """
-
-    def read() -> Iterator[Any]:
-        connection = connection_factory()
-        try:
-            cursor = connection.cursor()
-            cursor.execute(sql, sql_params) if sql_params is not None else cursor.execute(sql)
-            names = [column[0] for column in cursor.description]
-            while True:
-                rows = cursor.fetchmany(ROWS_AT_ONCE)
-                if not rows:
-                    return
-                yield block.from_rows([dict(zip(names, row, strict=True)) for row in rows])
-        finally:
-            connection.close()
-
-    return read_datasource(_Sql(read), **options)
-
-
-ROWS_AT_ONCE = 10_000
+    return read_datasource(_Sql(sql, connection_factory, sql_params), **options)
 
 
 class _Sql(Datasource):
-    def __init__(self, read: Callable[[], Iterator[Any]]) -> None:
-        self._read = read
+    def __init__(self, sql: str, connect: Callable[[], Any], params: Any) -> None:
+        self._sql, self._connect, self._params = sql, connect, params
 
     def get_name(self) -> str:
         return "SQL"
@@ -136,3 +188,21 @@ class _Sql(Datasource):
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
     ) -> list[ReadTask]:
         return [ReadTask(self._read, BlockMetadata(None, None))]
+
+    def _read(self) -> Iterator[Any]:
+        connection = self._connect()
+        try:
+            cursor = connection.cursor()
+            given = () if self._params is None else (self._params,)
+            cursor.execute(self._sql, *given)
+            names = [column[0] for column in cursor.description]
+            yield from block.tables_of(
+                dict(zip(names, row, strict=True)) for row in _fetched(cursor)
+            )
+        finally:
+            connection.close()
+
+
+def _fetched(cursor: Any) -> Iterator[Any]:
+    while rows := cursor.fetchmany(block.ROWS_AT_ONCE):
+        yield from rows

@@ -82,7 +82,11 @@ def find(
         FileNotFoundError: A path does not exist.
         ValueError: There is no file.
     """
-    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    several = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if not isinstance(several, list | tuple):
+        raise ValueError(
+            f"paths must be a string, a pathlib.Path or a list of them, got {type(paths).__name__}."
+        )
     if not several:
         raise ValueError("Must provide at least one path.")
     endings = tuple(f".{e.lower().lstrip('.')}" for e in extensions or ())

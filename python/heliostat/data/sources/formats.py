@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from heliostat.data import block, tensors
+from heliostat.data.sources.streams import opened
 
 ROWS_AT_ONCE = 4096  # images, lines and files that make up one table
 PARQUET_ROWS_MAX = 131_072
@@ -27,9 +30,12 @@ class Format:
         raise NotImplementedError
 
     def _bytes(self, filesystem: Any, path: str) -> bytes:
-        with filesystem.open_input_stream(path, **self.open_args) as stream:
+        with self._stream(filesystem, path) as stream:
             data: bytes = stream.read()
         return data
+
+    def _stream(self, filesystem: Any, path: str) -> Any:
+        return opened(filesystem, path, self.open_args)
 
 
 @dataclass
@@ -49,11 +55,11 @@ class Parquet(Format):
         import pyarrow.dataset as pads
 
         parquet = pads.ParquetFileFormat()
-        fragment = parquet.make_fragment(path, filesystem, row_groups=row_groups)
-        columns = self.columns
-        if columns is not None:
-            known = fragment.physical_schema.names
-            columns = [c for c in columns if c in known]
+        fragment = parquet.make_fragment(path, filesystem)
+        if row_groups is not None:  # make_fragment takes them as a set, and reads in its order
+            fragment = fragment.subset(row_group_ids=row_groups)
+        schema = self.chosen(fragment.physical_schema)
+        columns = schema.names if self.columns is not None else None
         options = {"batch_size": PARQUET_ROWS_MAX, "use_threads": False, **self.options}
         batches = fragment.to_batches(columns=columns, filter=self.filter, **options)
         some = False
@@ -61,10 +67,13 @@ class Parquet(Format):
             some = True
             yield pa.Table.from_batches([batch])
         if not some:
-            schema = fragment.physical_schema
-            yield (
-                schema if columns is None else pa.schema([schema.field(c) for c in columns])
-            ).empty_table()
+            yield schema.empty_table()
+
+    def chosen(self, schema: Any) -> Any:
+        """The part of a file's schema that is read."""
+        if self.columns is None:
+            return schema
+        return pa.schema([schema.field(c) for c in self.columns if c in schema.names])
 
 
 @dataclass
@@ -77,7 +86,7 @@ class Csv(Format):
         """Yield the tables of a file, in pieces."""
         from pyarrow import csv
 
-        with filesystem.open_input_stream(path, **self.open_args) as stream:
+        with self._stream(filesystem, path) as stream:
             try:
                 reader = csv.open_csv(stream, **self.options)
             except pa.ArrowInvalid as error:
@@ -105,31 +114,47 @@ class Json(Format):
         from pyarrow import json as paj
 
         data = self._bytes(filesystem, path)
-        if not data.strip():
+        begin = data.lstrip()[:1]
+        if not begin:
             return
-        if data.lstrip()[:1] == b"[" and not self.lines:
-            yield _from_json(data)
+        # pyarrow reads lines of objects; it crashes where a line is a null
+        if begin != b"{" or _NULL_LINE.search(data):
+            yield _lines(data) if self.lines else _document(data)
             return
         try:
             yield paj.read_json(io.BytesIO(data), **self.options)
         except pa.ArrowInvalid as error:
             if "straddling" not in str(error):
                 # Lines that pyarrow has no type for, or a single object over several lines.
-                yield _from_json(data)
+                yield _document(data)
                 return
             bigger = paj.ReadOptions(block_size=len(data) + 1)
             yield paj.read_json(io.BytesIO(data), read_options=bigger)
 
 
-def _from_json(data: bytes) -> Any:
-    import json
+_NULL_LINE = re.compile(rb"^\s*null\s*$", re.MULTILINE)
 
+
+def _document(data: bytes) -> Any:
+    """The rows of one object, of a list of rows, or of lines."""
     try:
         found = json.loads(data)
-        rows = found if isinstance(found, list) else [found]
     except json.JSONDecodeError:
-        rows = [json.loads(line) for line in data.splitlines() if line.strip()]
-    return block.from_rows(rows)
+        return _lines(data)
+    return block.from_rows(found if isinstance(found, list) else [found])
+
+
+def _lines(data: bytes) -> Any:
+    """A row a line: the keys of an object are columns, so are the places in a list."""
+    found = [json.loads(line) for line in data.splitlines() if line.strip()]
+    return block.from_rows([_row(value) for value in found])
+
+
+def _row(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    values = value if isinstance(value, list) else [value]
+    return {str(place): one for place, one in enumerate(values)}
 
 
 @dataclass
@@ -142,7 +167,7 @@ class Text(Format):
     def read(self, filesystem: Any, path: str) -> Iterator[Any]:
         """Yield the lines of a file, in pieces."""
         with (
-            filesystem.open_input_stream(path, **self.open_args) as stream,
+            self._stream(filesystem, path) as stream,
             io.TextIOWrapper(stream, encoding=self.encoding) as lines,
         ):
             held: list[str] = []

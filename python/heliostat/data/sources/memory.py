@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,19 +72,21 @@ def from_items(
 
 def from_numpy(ndarrays: Any) -> MaterializedDataset:
     """Return a dataset with the column "data": one block per array, one row per first index."""
-    arrays = ndarrays if isinstance(ndarrays, list) else [ndarrays]
+    arrays = _several(ndarrays, "array", "shape")
     return put_tables([pa.table({block.DATA: tensors.from_numpy(np.asarray(a))}) for a in arrays])
 
 
 def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> MaterializedDataset:
     """Return a dataset of a DataFrame or several; their indexes are left out."""
-    frames = dfs if isinstance(dfs, list) else [dfs]
+    frames = _several(dfs, "DataFrame", "columns")
+    for frame in frames:
+        block.check_names(frame.columns)
     return _resized([block.from_pandas(frame) for frame in frames], override_num_blocks)
 
 
 def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
     """Return a dataset of one table or several, or of their bytes in Arrow's stream format."""
-    several = tables if isinstance(tables, list) else [tables]
+    several = [tables] if isinstance(tables, bytes) else _several(tables, "table", "schema")
     made = [
         pa.ipc.open_stream(t).read_all()
         if isinstance(t, bytes)
@@ -90,6 +94,19 @@ def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> Materi
         for t in several
     ]
     return _resized(made, override_num_blocks)
+
+
+def _several(given: Any, kind: str, attribute: str) -> list[Any]:
+    """The values given, one or a list of them.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    if hasattr(given, attribute):
+        return [given]
+    if not isinstance(given, list | tuple):
+        raise TypeError(f"expected one {kind} or a list of them, got {type(given).__name__}.")
+    return list(given)
 
 
 def _resized(tables: list[Any], blocks: int | None) -> MaterializedDataset:
@@ -166,10 +183,7 @@ def range(  # noqa: A001 # Ray's name
     """Return a dataset with the column "id": the integers from 0 to ``n`` - 1; none below 1."""
     wanted = _blocks(override_num_blocks, parallelism)
 
-    def make(begin: int, end: int) -> Any:
-        return pa.table({"id": pa.array(np.arange(begin, end, dtype=np.int64))})
-
-    return _ranged("Range", n, 8, make, wanted, concurrency)
+    return _ranged("Range", n, 8, _ids, wanted, concurrency)
 
 
 def range_tensor(
@@ -183,12 +197,8 @@ def range_tensor(
     """Return a dataset with the column "data": arrays of ``shape`` filled with the row's number."""
     wanted = _blocks(override_num_blocks, parallelism)
 
-    def make(begin: int, end: int) -> Any:
-        numbers: Any = np.arange(begin, end, dtype=np.int64).reshape(-1, *[1 for _ in shape])
-        filled = np.broadcast_to(numbers, (end - begin, *shape))
-        return pa.table({block.DATA: tensors.from_numpy(np.ascontiguousarray(filled))})
-
-    return _ranged("RangeTensor", n, 8 * int(np.prod(shape)), make, wanted, concurrency)
+    row_bytes = 8 * int(np.prod(shape))
+    return _ranged("RangeTensor", n, row_bytes, _Filled(tuple(shape)), wanted, concurrency)
 
 
 def _ranged(
@@ -199,17 +209,42 @@ def _ranged(
     wanted: int | None,
     concurrency: int | None,
 ) -> Dataset:
-    n = max(0, n)
+    n = max(0, int(n))
 
-    def tasks() -> list[ReadPart]:
-        found = spans(n, read_count(n, row_bytes, wanted))
-        return [
-            ReadPart(_Span(make, a, b, row_bytes), b - a, (b - a) * row_bytes) for a, b in found
-        ]
-
+    reads = _RangeReads(make, n, row_bytes, wanted)
     schema = make(0, 0).schema
-    plan = Read(label, tasks, n, schema, n * row_bytes, concurrency=concurrency)
-    return Dataset(plan)
+    return Dataset(Read(label, reads, n, schema, n * row_bytes, concurrency=concurrency))
+
+
+def _ids(begin: int, end: int) -> Any:
+    return pa.table({"id": pa.array(np.arange(begin, end, dtype=np.int64))})
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """Arrays of one shape, each filled with its row's number."""
+
+    shape: tuple[int, ...]
+
+    def __call__(self, begin: int, end: int) -> Any:
+        numbers: Any = np.arange(begin, end, dtype=np.int64).reshape(-1, *[1 for _ in self.shape])
+        filled = np.broadcast_to(numbers, (end - begin, *self.shape))
+        return pa.table({block.DATA: tensors.from_numpy(np.ascontiguousarray(filled))})
+
+
+@dataclass(frozen=True)
+class _RangeReads:
+    """The rows from 0 to ``rows`` in parts."""
+
+    make: Callable[[int, int], Any]
+    rows: int
+    row_bytes: int
+    wanted: int | None
+
+    def __call__(self) -> list[ReadPart]:
+        found = spans(self.rows, read_count(self.rows, self.row_bytes, self.wanted))
+        size = self.row_bytes
+        return [ReadPart(_Span(self.make, a, b, size), b - a, (b - a) * size) for a, b in found]
 
 
 class _Span:
@@ -231,14 +266,26 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
 
     It is read through once, in one task; with ``local_read`` in this process.
     """
-
-    def read() -> Iterator[Any]:
-        return _chunks(_elements(dataset))
-
+    read = partial(_torch_tables, dataset)
     if local_read:
         return put_tables(list(read()))
     rows = len(dataset) if hasattr(dataset, "__len__") else None
-    return Dataset(Read("Torch", lambda: [ReadPart(read)], rows))
+    return Dataset(Read("Torch", OneRead(read), rows))
+
+
+@dataclass(frozen=True)
+class OneRead:
+    """A source that is read in one task."""
+
+    read: Callable[[], Iterator[Any]]
+
+    def __call__(self) -> list[ReadPart]:
+        """The task."""
+        return [ReadPart(self.read)]
+
+
+def _torch_tables(dataset: Any) -> Iterator[Any]:
+    yield from block.tables_of({block.ITEM: value} for value in _elements(dataset))
 
 
 def _elements(dataset: Any) -> Iterator[Any]:
@@ -247,17 +294,6 @@ def _elements(dataset: Any) -> Iterator[Any]:
             yield dataset[i]
     else:
         yield from dataset
-
-
-def _chunks(values: Iterator[Any]) -> Iterator[Any]:
-    rows: list[Any] = []
-    for value in values:
-        rows.append({block.ITEM: value})
-        if len(rows) >= 4096:
-            yield block.from_rows(rows)
-            rows = []
-    if rows:
-        yield block.from_rows(rows)
 
 
 def from_huggingface(
@@ -287,22 +323,6 @@ def from_huggingface(
         tables = [arrow[a:b] for a, b in spans(rows, wanted or -(-rows // ROWS_PER_READ) or 1)]
         return put_tables(tables)
     if hasattr(dataset, "iter") or hasattr(dataset, "__iter__"):
-        return Dataset(
-            Read(
-                "HuggingFace",
-                lambda: [ReadPart(lambda: _rows_of(dataset))],
-                concurrency=concurrency,
-            )
-        )
+        read = OneRead(partial(block.tables_of, dataset))
+        return Dataset(Read("HuggingFace", read, concurrency=concurrency))
     raise TypeError(f"`dataset` must be a Hugging Face Dataset, got {type(dataset)}.")
-
-
-def _rows_of(dataset: Any) -> Iterator[Any]:
-    rows: list[Any] = []
-    for row in dataset:
-        rows.append(row)
-        if len(rows) >= 4096:
-            yield block.from_rows(rows)
-            rows = []
-    if rows:
-        yield block.from_rows(rows)

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import enum
+import posixpath
 import urllib.parse
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
+
+from heliostat.data.sources.files import resolve
+
+
+class PartitionStyle(str, enum.Enum):
+    """How folders name columns: ``name=value``, or values alone."""
+
+    HIVE = "hive"
+    DIRECTORY = "dir"
 
 
 @dataclass
@@ -13,59 +27,151 @@ class Partitioning:
 
     Args:
         style: "hive" (``name=value``) or "dir" (values alone; ``field_names`` gives the names).
-        base_dir: Where the folders begin.
-        field_names: Names of the columns; for "hive" they are checked.
+        base_dir: Where the folders begin. Default: at the root.
+        field_names: Names of the columns, in the order of the folders; for "hive" they are checked.
         field_types: Python types of the values by name. Default: str.
-        filesystem: Without effect: kept for compatibility.
+        filesystem: Where ``base_dir`` is, if its path does not say so.
     """
 
-    style: str = "hive"
+    style: PartitionStyle | str = PartitionStyle.HIVE
     base_dir: str | None = None
     field_names: list[str] | None = None
     field_types: dict[str, Any] = field(default_factory=dict)
     filesystem: Any = None
 
     def __post_init__(self) -> None:
-        self.style = getattr(self.style, "value", self.style)
-        if self.style not in ("hive", "dir"):
-            raise ValueError(f"Unsupported partition style: {self.style!r}. Use 'hive' or 'dir'.")
-        if self.style == "dir" and not self.field_names:
-            raise ValueError("Directory partitioning needs `field_names`.")
+        self.base_dir = self.base_dir or ""
+        self.field_types = self.field_types or {}
 
-    def parse(self, path: str) -> dict[str, Any]:
-        """The columns that a file's path names."""
-        base = (self.base_dir or "").rstrip("/")
-        if base and path.startswith(base + "/"):
-            path = path[len(base) + 1 :]
-        folders = path.split("/")[:-1]
-        if self.style == "hive":
-            pairs = [f.split("=", 1) for f in folders if "=" in f]
-            found = {k: urllib.parse.unquote(v) for k, v in pairs}
-        else:
-            names = self.field_names or []
-            folders = [f for f in folders if f]
-            found = dict(zip(names, folders[-len(names) :] if not base else folders, strict=False))
-        return {k: self._typed(k, v) for k, v in found.items()}
+    @property
+    def normalized_base_dir(self) -> str:
+        """``base_dir`` as paths of files begin, with a slash at its end; empty if there is none."""
+        if not self.base_dir:
+            return ""
+        return resolve(self.base_dir, self.filesystem)[0].rstrip("/") + "/"
+
+    @property
+    def resolved_filesystem(self) -> Any:
+        """The pyarrow filesystem of ``base_dir``."""
+        return resolve(self.base_dir or "/", self.filesystem)[1]
+
+    def to_pyarrow(self) -> Any:
+        """Return the same as a ``pyarrow.dataset.Partitioning``."""
+        import pyarrow.dataset as pads
+
+        names = self.field_names or list(self.field_types)
+        kinds: dict[Any, Any] = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+        schema = pa.schema([(n, kinds.get(self.field_types.get(n), pa.string())) for n in names])
+        is_hive = PartitionStyle(self.style) is PartitionStyle.HIVE
+        return pads.HivePartitioning(schema) if is_hive else pads.DirectoryPartitioning(schema)
+
+
+class PathPartitionParser:
+    """Finds the columns that a file's path names: ``parser(path)`` gives a dict.
+
+    Raises:
+        ValueError: The style is unknown, or "dir" without ``field_names``.
+    """
+
+    def __init__(self, partitioning: Partitioning) -> None:
+        styles = [style.value for style in PartitionStyle]
+        if partitioning.style not in styles:
+            raise ValueError(
+                f"Unsupported partition style: {partitioning.style!r}. Use one of {styles}."
+            )
+        if partitioning.style == PartitionStyle.DIRECTORY and not partitioning.field_names:
+            raise ValueError(
+                "Directory partitioning needs the names of its columns: give `field_names`."
+            )
+        self._scheme = partitioning
+        self._base = partitioning.normalized_base_dir
+
+    @staticmethod
+    def of(
+        style: PartitionStyle | str = PartitionStyle.HIVE,
+        base_dir: str | None = None,
+        field_names: list[str] | None = None,
+        field_types: dict[str, Any] | None = None,
+        filesystem: Any = None,
+    ) -> PathPartitionParser:
+        """Make one from the arguments of ``Partitioning``."""
+        types = field_types or {}
+        return PathPartitionParser(Partitioning(style, base_dir, field_names, types, filesystem))
+
+    @property
+    def scheme(self) -> Partitioning:
+        """How folders name columns."""
+        return self._scheme
+
+    def __call__(self, path: str) -> dict[str, Any]:
+        """The columns of a file; none for one that lies outside of ``base_dir``, or in no folder.
+
+        Raises:
+            ValueError: The folders are not as many as ``field_names``, or have other names.
+        """
+        if not path.startswith(self._base):
+            return {}
+        folders = [f for f in posixpath.dirname(path[len(self._base) :]).split("/") if f]
+        is_hive = self._scheme.style == PartitionStyle.HIVE
+        found = self._named(folders) if is_hive else self._placed(folders)
+        return {name: self._typed(name, value) for name, value in found.items()}
+
+    def _named(self, folders: list[str]) -> dict[str, str]:
+        pairs = [f.split("=") for f in folders if f.count("=") == 1]
+        found = {name: urllib.parse.unquote(value) for name, value in pairs}
+        names = self._scheme.field_names
+        if names and found and list(found) != list(names):
+            raise ValueError(f"Expected the partition columns {names}, but found {list(found)}.")
+        return found
+
+    def _placed(self, folders: list[str]) -> dict[str, str]:
+        names = self._scheme.field_names or []
+        if folders and len(folders) != len(names):
+            raise ValueError(
+                f"Expected {len(names)} partition value(s) but found {len(folders)}: {folders}. The "
+                "folders above the first one belong into `base_dir`."
+            )
+        return dict(zip(names, folders, strict=False))
 
     def _typed(self, name: str, value: str) -> Any:
-        kind = self.field_types.get(name)
+        kind = self._scheme.field_types.get(name)
         if kind is None or kind is str:
             return value
         return value.lower() in ("1", "true") if kind is bool else kind(value)
 
 
-@dataclass
 class PathPartitionFilter:
-    """Reads only files whose partition columns pass a function of a dict."""
+    """Keeps the files whose partition columns pass a function of a dict; None: all."""
 
-    partitioning: Partitioning
-    keep: Any
+    def __init__(
+        self,
+        path_partition_parser: PathPartitionParser,
+        filter_fn: Callable[[dict[str, Any]], bool] | None,
+    ) -> None:
+        self._parser, self._keep = path_partition_parser, filter_fn
 
-    @classmethod
-    def of(cls, filter_fn: Any, style: str = "hive", **options: Any) -> PathPartitionFilter:
+    @staticmethod
+    def of(
+        filter_fn: Callable[[dict[str, Any]], bool] | None,
+        style: PartitionStyle | str = PartitionStyle.HIVE,
+        base_dir: str | None = None,
+        field_names: list[str] | None = None,
+        field_types: dict[str, Any] | None = None,
+        filesystem: Any = None,
+    ) -> PathPartitionFilter:
         """Make one from a function and the arguments of ``Partitioning``."""
-        return cls(Partitioning(style, **options), filter_fn)
+        parser = PathPartitionParser.of(style, base_dir, field_names, field_types, filesystem)
+        return PathPartitionFilter(parser, filter_fn)
+
+    @property
+    def parser(self) -> PathPartitionParser:
+        """What finds the columns."""
+        return self._parser
+
+    def apply(self, path: str) -> bool:
+        """Whether a file passes."""
+        return self._keep is None or bool(self._keep(self._parser(path)))
 
     def __call__(self, paths: list[str]) -> list[str]:
         """The paths that pass."""
-        return [p for p in paths if self.keep(self.partitioning.parse(p))]
+        return [path for path in paths if self.apply(path)]

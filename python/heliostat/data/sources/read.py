@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from heliostat.data import block
 from heliostat.data.dataset import Dataset
-from heliostat.data.plan.operators import Read, ReadPart
 from heliostat.data.sources import files as listing
 from heliostat.data.sources import formats
-from heliostat.data.sources.memory import read_count
-from heliostat.data.sources.partitioning import Partitioning
-
-FOOTERS_MAX = 64  # files whose footers the driver reads, one after the other
-GROWTH = {"Parquet": 5.0, "Images": 8.0}  # bytes in memory for each byte of a file, about
+from heliostat.data.sources.file_reads import Source, dataset
+from heliostat.data.sources.parquet import parquet
+from heliostat.data.sources.partitioning import Partitioning, PathPartitionParser
+from heliostat.data.sources.record_formats import Avro, TfRecords, WebDataset
+from heliostat.data.tfrecords import kinds_of
 
 REMOTE = (
     "num_cpus",
@@ -37,108 +30,6 @@ _IMAGES = ["png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif"]
 _JSON = [
     f"{kind}{packed}" for packed in ("", ".gz", ".br", ".zst", ".lz4") for kind in ("json", "jsonl")
 ]
-
-
-@dataclass
-class Source:
-    """The options that all kinds of files share."""
-
-    paths: Any
-    filesystem: Any = None
-    extensions: list[str] | None = None
-    ignore_missing: bool = False
-    partitioning: Partitioning | None = None
-    partition_filter: Any = None
-    include_paths: bool = False
-    shuffle: Any = None
-    blocks: int | None = None
-
-    def files(self) -> tuple[list[listing.File], Any]:
-        """The files to read, and their filesystem."""
-        keep = None
-        if self.partition_filter is not None:
-            chosen = self.partition_filter
-
-            def keep(path: str) -> bool:
-                return bool(chosen([path]))
-
-        return listing.find(self.paths, self.filesystem, self.extensions, self.ignore_missing, keep)
-
-
-class ReadFiles:
-    """Reads some files in a task."""
-
-    def __init__(
-        self, source: Source, form: formats.Format, filesystem: Any, parts: list[Any]
-    ) -> None:
-        self._source, self._form, self._filesystem = source, form, filesystem
-        self._parts = parts  # paths, or (path, row groups)
-
-    def __call__(self) -> Iterator[Any]:
-        small: list[Any] = []
-        for part in self._parts:
-            path, groups = part if isinstance(part, tuple) else (part, None)
-            if groups is not None and isinstance(self._form, formats.Parquet):
-                tables = self._form.fragment(self._filesystem, path, groups)
-            else:
-                tables = self._form.read(self._filesystem, path)
-            for table in tables:
-                made = self._with_columns(table, path)
-                if made.num_rows > 1:
-                    yield made
-                    continue
-                small.append(made)  # files of one row: images, binary files
-                if len(small) >= 64:
-                    yield block.concat(small)
-                    small = []
-        if small:
-            yield block.concat(small)
-
-    def _with_columns(self, table: Any, path: str) -> Any:
-        partitioning = self._source.partitioning
-        for name, value in (partitioning.parse(path) if partitioning else {}).items():
-            if name not in table.column_names:
-                table = table.append_column(name, pa.repeat(pa.scalar(value), table.num_rows))
-        if self._source.include_paths:
-            table = table.append_column("path", pa.repeat(pa.scalar(path), table.num_rows))
-        return table
-
-
-def dataset(
-    label: str,
-    source: Source,
-    form: formats.Format,
-    remote_args: dict[str, Any],
-    concurrency: int | None,
-) -> Dataset:
-    """A dataset of files; they are listed now, so that a missing one is told at once."""
-    found, filesystem = source.files()
-    growth = GROWTH.get(label, 1.0)
-    size = int(sum(f.size for f in found) * growth)
-
-    def tasks() -> list[ReadPart]:
-        ordered = listing.in_order(found, source.shuffle)
-        if not ordered:
-            return []
-        count = read_count(len(ordered), size / len(ordered), source.blocks)
-        return [
-            ReadPart(
-                ReadFiles(source, form, filesystem, [f.path for f in group]),
-                -1,
-                int(sum(f.size for f in group) * growth),
-                [f.path for f in group],
-            )
-            for group in listing.grouped(ordered, min(count, len(ordered)))
-        ]
-
-    plan = Read(
-        label,
-        tasks,
-        remote_args=remote_args,
-        concurrency=concurrency,
-        files=lambda: [f.path for f in found],
-    )
-    return Dataset(plan)
 
 
 def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -167,12 +58,13 @@ def _source(
     blocks = options.pop("override_num_blocks", None)
     if options.pop("catalog", None) is not None:
         raise NotImplementedError("catalogs are not in this release; pass paths.")
+    given = options.pop("partitioning", partitioning)
     source = Source(
         paths,
         options.pop("filesystem", None),
         options.pop("file_extensions", extensions),
         options.pop("ignore_missing_paths", False),
-        options.pop("partitioning", partitioning),
+        PathPartitionParser(given) if given is not None else None,
         options.pop("partition_filter", None),
         options.pop("include_paths", False),
         options.pop("shuffle", None),
@@ -263,6 +155,80 @@ def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options:
     return dataset("Numpy", source, form, remote, concurrency)
 
 
+def read_avro(paths: str | list[str], **options: Any) -> Dataset:
+    """Return a dataset of Avro files. For the options see :func:`read_csv`.
+
+    Raises:
+        ImportError: While executing: the package ``fastavro`` is not installed.
+    """
+    source, concurrency = _source(paths, options, ["avro"], None)
+    remote, options = _split(options)
+    form = Avro(_open_args(options))
+    _refuse("read_avro", options)
+    return dataset("Avro", source, form, remote, concurrency)
+
+
+def read_tfrecords(paths: str | list[str], *, tf_schema: Any = None, **options: Any) -> Dataset:
+    """Return a dataset of TFRecord files whose records are ``tf.train.Example``; needs no TensorFlow.
+
+    A column is of numbers or bytes if each record has one value, of lists otherwise.
+
+    Args:
+        paths: A path or URI of a file or folder, or a list of them.
+        tf_schema: The ``Schema`` of tensorflow-metadata that says the features and their types. With
+            it all columns are of lists.
+        **options: Those of all readers, see :func:`read_csv`.
+
+    Raises:
+        ImportError: While executing: ``protobuf`` or ``google-crc32c`` is not installed.
+        ValueError: While executing: a record is no example, or does not agree with the schema.
+    """
+    source, concurrency = _source(paths, options, None, None)
+    remote, options = _split(options)
+    form = TfRecords(_open_args(options), kinds_of(tf_schema))
+    options.pop("tfx_read_options", None)
+    _refuse("read_tfrecords", options)
+    return dataset("TFRecords", source, form, remote, concurrency)
+
+
+def read_webdataset(
+    paths: str | list[str],
+    *,
+    decoder: Any = True,
+    fileselect: Any = None,
+    filerename: Any = None,
+    suffixes: Any = None,
+    verbose_open: bool = False,
+    expand_json: bool = False,
+    **options: Any,
+) -> Dataset:
+    """Return a dataset of tar archives: neighbouring files that differ in their ending are a row.
+
+    Columns are named by ending; "__key__" is the common name, "__url__" the archive. Text, classes
+    (.cls), JSON, arrays (.npy) and pictures are decoded, others are bytes.
+
+    Args:
+        paths: A path or URI of a file or folder, or a list of them.
+        decoder: A function of a row, a list of functions, "PIL" for pictures of PIL, None for bytes.
+            Default: by ending.
+        fileselect: A function of a file's name, or patterns: which files to read.
+        filerename: A function of a file's name, or pairs of a regular expression and a replacement.
+        suffixes: A function of an ending, or patterns: which endings to read.
+        verbose_open: Without effect.
+        expand_json: Make columns of the keys of the "json" file.
+        **options: Those of all readers, see :func:`read_csv`.
+
+    Raises:
+        ValueError: While executing: the files of a row are not next to each other, or a file would be
+            unpickled, see the environment variable that the message names.
+    """
+    source, concurrency = _source(paths, options, ["tar"], None)
+    remote, options = _split(options)
+    form = WebDataset(_open_args(options), decoder, fileselect, filerename, suffixes, expand_json)
+    _refuse("read_webdataset", options)
+    return dataset("WebDataset", source, form, remote, concurrency)
+
+
 def read_images(
     paths: str | list[str],
     *,
@@ -317,92 +283,7 @@ def read_parquet(
     options.pop("arrow_open_file_args", None)
     scan = dict(options.pop("arrow_parquet_args", None) or {}, **options)
     form = formats.Parquet({}, columns, row_filter, scan)
-    return _parquet(source, form, remote, concurrency)
-
-
-def _parquet(
-    source: Source, form: formats.Parquet, remote: dict[str, Any], concurrency: int | None
-) -> Dataset:
-    import pyarrow.parquet as pq
-
-    found, filesystem = source.files()
-    partitions = source.partitioning.parse(found[0].path) if source.partitioning and found else {}
-
-    @functools.cache
-    def footer(path: str) -> Any:
-        with filesystem.open_input_file(path) as file:
-            return pq.ParquetFile(file)
-
-    def schema() -> Any:
-        known = footer(found[0].path).schema_arrow
-        names = (
-            known.names if form.columns is None else [c for c in form.columns if c in known.names]
-        )
-        chosen = pa.schema([known.field(n) for n in names])
-        for name, value in partitions.items():
-            if name not in chosen.names:
-                chosen = chosen.append(pa.field(name, pa.scalar(value).type))
-        return chosen.append(pa.field("path", pa.string())) if source.include_paths else chosen
-
-    size = int(sum(f.size for f in found) * GROWTH["Parquet"])
-
-    def tasks() -> list[ReadPart]:
-        ordered = listing.in_order(found, source.shuffle)
-        if not ordered:
-            return []
-        count = read_count(len(ordered), size / len(ordered), source.blocks)
-        if count <= len(ordered):
-            groups: list[list[Any]] = [[f.path for f in g] for g in listing.grouped(ordered, count)]
-        else:
-            groups = [[p] for p in _row_groups(ordered, count, footer)]
-        sizes = {f.path: f.size for f in ordered}
-        made = []
-        for group in groups:
-            paths = [p[0] if isinstance(p, tuple) else p for p in group]
-            share = sum(sizes[p] for p in paths) * GROWTH["Parquet"] * len(groups)
-            estimate = min(size / len(groups), share)
-            read = ReadFiles(source, form, filesystem, group)
-            made.append(ReadPart(read, -1, int(estimate), paths))
-        return made
-
-    rows = None
-    if len(found) <= FOOTERS_MAX:
-        footers = [footer(f.path) for f in found]
-        there = {name for f in footers for name in f.schema_arrow.names} | set(partitions)
-        missing = [c for c in form.columns or () if c.split(".")[0] not in there]
-        if missing and footers:
-            raise ValueError(
-                f"read_parquet: no file has columns {missing}; there are {sorted(there)}."
-            )
-        if form.filter is None:
-            rows = sum(f.metadata.num_rows for f in footers)
-    plan = Read(
-        "Parquet",
-        tasks,
-        rows,
-        schema() if found else None,
-        remote_args=remote,
-        concurrency=concurrency,
-        files=lambda: [f.path for f in found],
-    )
-    return Dataset(plan)
-
-
-def _row_groups(
-    files: list[listing.File], count: int, footer: Any
-) -> Iterator[tuple[str, list[int] | None]]:
-    """Files cut at row groups, into about ``count`` pieces."""
-    total = sum(max(1, f.size) for f in files)
-    for file in files:
-        pieces = max(1, round(count * max(1, file.size) / total))
-        groups = footer(file.path).metadata.num_row_groups if pieces > 1 else 1
-        pieces = min(pieces, groups)
-        if pieces == 1:
-            yield file.path, None
-            continue
-        for i in range(pieces):
-            chosen = list(range(i * groups // pieces, (i + 1) * groups // pieces))
-            yield file.path, chosen
+    return parquet(source, form, remote, concurrency)
 
 
 def _without(options: dict[str, Any], *names: str) -> dict[str, Any]:

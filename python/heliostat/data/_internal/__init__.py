@@ -1,0 +1,1 @@
+"""Private names of Ray that its documentation of sources uses."""

@@ -1,0 +1,43 @@
+"""What programs derive their own sources and sinks from, and how files are partitioned and named."""
+
+from __future__ import annotations
+
+from heliostat.data.block import BlockMetadata
+from heliostat.data.sinks.datasink import (
+    Datasink,
+    DummyOutputDatasink,
+    WriteResult,
+    WriteReturnType,
+)
+from heliostat.data.sinks.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
+from heliostat.data.sinks.files import FilenameProvider, SaveMode
+from heliostat.data.sources.datasource import Datasource, Reader, ReadTask
+from heliostat.data.sources.file_datasource import FileBasedDatasource
+from heliostat.data.sources.files import FileShuffleConfig
+from heliostat.data.sources.partitioning import (
+    Partitioning,
+    PartitionStyle,
+    PathPartitionFilter,
+    PathPartitionParser,
+)
+
+__all__ = [
+    "BlockBasedFileDatasink",
+    "BlockMetadata",
+    "Datasink",
+    "Datasource",
+    "DummyOutputDatasink",
+    "FileBasedDatasource",
+    "FileShuffleConfig",
+    "FilenameProvider",
+    "PartitionStyle",
+    "Partitioning",
+    "PathPartitionFilter",
+    "PathPartitionParser",
+    "ReadTask",
+    "Reader",
+    "RowBasedFileDatasink",
+    "SaveMode",
+    "WriteResult",
+    "WriteReturnType",
+]

@@ -1,0 +1,7 @@
+"""What names files."""
+
+from __future__ import annotations
+
+from heliostat.data.sinks.files import FilenameProvider
+
+__all__ = ["FilenameProvider"]

@@ -1,0 +1,12 @@
+"""How folders name columns."""
+
+from __future__ import annotations
+
+from heliostat.data.sources.partitioning import (
+    Partitioning,
+    PartitionStyle,
+    PathPartitionFilter,
+    PathPartitionParser,
+)
+
+__all__ = ["PartitionStyle", "Partitioning", "PathPartitionFilter", "PathPartitionParser"]

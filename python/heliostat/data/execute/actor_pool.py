@@ -1,0 +1,181 @@
+"""A pool of actors that runs the tasks of a map.
+
+A task goes only to an actor that has started. One that waits for resources, or loads a model, holds up
+nothing: the others go on, and it joins them when it is ready.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import heliostat as ray
+from heliostat.data.execute.launch import UNTAKEN_MAX, arguments, cpus_of
+from heliostat.data.execute.limits import Limits
+from heliostat.data.execute.work import MapWorker, Stage
+from heliostat.data.plan.operators import ActorPoolStrategy
+from heliostat.exceptions import GetTimeoutError
+
+
+class ActorLauncher:
+    """Groups of blocks go to the actor with the least to do; the pool grows while all are busy."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        remote_args: dict[str, Any],
+        limits: Limits,
+        strategy: ActorPoolStrategy,
+    ) -> None:
+        self._strategy, self._limits = strategy, limits
+        self._holder = [ray.put(stage)]
+        self._default_cpus = remote_args.get("num_cpus") is None
+        self.cpus = cpus_of(remote_args)
+        options = dict(remote_args)
+        options.setdefault("num_cpus", self.cpus)
+        retries = stage.context.max_task_retries_on_death
+        options.setdefault("max_restarts", retries)
+        options.setdefault("max_task_retries", retries)
+        if limits.nodes > 1:
+            options.setdefault("scheduling_strategy", stage.context.scheduling_strategy)
+        options.pop("max_retries", None)
+        options.pop("max_calls", None)
+        self._ready_s = stage.context.wait_for_min_actors_s
+        self._name = "->".join(t.name for t in stage.transforms)
+        self._retry_errors = stage.context.actor_task_retry_on_errors
+        self._options = options
+        self._class = ray.remote(MapWorker)
+        self._starting: dict[Any, Any] = {}  # actors by what says that they are ready
+        self._pool: dict[Any, int] = {}  # tasks of each actor that has started
+        self._cpus_held: dict[Any, float] = {}
+        self._busy: dict[int, Any] = {}
+        self._made = False
+        self.actors = 0
+
+    @property
+    def actor_cpus(self) -> float:
+        """CPUs that the pool holds, or waits for."""
+        return sum(self._cpus_held.values())
+
+    def prepare(self, free_cpus: float) -> None:
+        """Start the initial actors and wait for them, if the settings say so.
+
+        Raises:
+            GetTimeoutError: They are not ready in time.
+        """
+        if self._ready_s <= 0:
+            return
+        self._fill(free_cpus)
+        starting = list(self._starting)
+        try:
+            ray.get(starting, timeout=self._ready_s)
+        except GetTimeoutError as error:
+            raise GetTimeoutError(
+                f"The pool of {len(starting)} actors for {self._name} was not ready after "
+                f"{self._ready_s:g} s (wait_for_min_actors_s). Each needs {self._needs()}: the cluster "
+                "may not have that, or others use it (see ray.available_resources()), or its "
+                "constructor takes longer."
+            ) from error
+        for ready in starting:
+            self.on_started(ready)
+
+    def _needs(self) -> dict[str, float]:
+        """The resources of an actor by the names that the cluster has for them."""
+        named = {"GPU": "num_gpus", "memory": "memory"}
+        needs = {"CPU": self.cpus, **{r: self._options.get(o) or 0.0 for r, o in named.items()}}
+        needs.update(self._options.get("resources") or {})
+        return {name: amount for name, amount in needs.items() if amount}
+
+    def has_room(self, running: int, free_cpus: float, task_s: float | None) -> bool:
+        """Whether an actor can take one more task, after adding one to the pool if that helps."""
+        self._fill(free_cpus)
+        if any(n == 0 for n in self._pool.values()):
+            return True
+        size = len(self._pool) + len(self._starting)
+        wanted = len(self._pool) if self._pool else 1  # as fast as doubling
+        if (
+            size < self._strategy.max_size
+            and len(self._starting) < wanted
+            and self._fits(size + 1, free_cpus)
+        ):
+            self._add(free_cpus)
+        return any(n < self._strategy.max_tasks_in_flight_per_actor for n in self._pool.values())
+
+    def _fill(self, free_cpus: float) -> None:
+        """Start as many actors as there have to be."""
+        least = self._strategy.min_size if self._made else self._strategy.initial_size
+        while len(self._pool) + len(self._starting) < least:
+            self._add(free_cpus)
+
+    def _fits(self, size: int, free_cpus: float) -> bool:
+        """Whether the cluster could have a pool of that many actors."""
+        total = self._limits.resources
+        return all(
+            size * amount <= (free_cpus if name == "CPU" else total.get(name, 0.0))
+            for name, amount in self._needs().items()
+        )
+
+    def _add(self, free_cpus: float) -> None:
+        options = self._options
+        if self._default_cpus and free_cpus < self.cpus:
+            options = {**options, "num_cpus": 0}
+        actor = self._class.options(**options).remote(self._holder)
+        self._starting[actor.ready.remote()] = actor
+        self._cpus_held[actor] = float(options["num_cpus"])
+        self.actors += 1
+        self._made = True
+
+    def starting(self) -> list[Any]:
+        """What says that actors are ready."""
+        return list(self._starting)
+
+    def on_started(self, ready: Any) -> None:
+        """An actor is ready for tasks.
+
+        Raises:
+            RayActorError: It could not start, as often as it was tried.
+        """
+        actor = self._starting.pop(ready)
+        try:
+            ray.get(ready)
+        except Exception:
+            self._lose(actor)
+            raise
+        self._pool[actor] = 0
+
+    def start(self, index: int, inputs: list[Any], free_cpus: float) -> Any:
+        """Send task number ``index`` to an actor; returns its generator."""
+        actor = min(self._pool, key=lambda a: self._pool[a])
+        cuts, given = arguments(inputs)
+        method = actor.run.options(
+            num_returns="streaming",
+            retry_exceptions=self._retry_errors,
+            _generator_backpressure_num_objects=UNTAKEN_MAX,
+        )
+        generator = method.remote(index, cuts, *given)
+        self._pool[actor] += 1
+        self._busy[id(generator)] = actor
+        return generator
+
+    def on_done(self, generator: Any, died: bool = False) -> None:
+        """A task has ended; if its actor is dead for good, another one takes its place."""
+        actor = self._busy.pop(id(generator))
+        if not died:
+            self._pool[actor] -= 1
+        elif self._pool.pop(actor, None) is not None:
+            self._lose(actor)
+
+    def _lose(self, actor: Any) -> None:
+        self._cpus_held.pop(actor, None)
+        self.actors -= 1
+
+    def cancel(self, generator: Any) -> None:
+        """Nobody wants the task's result; the pool ends soon."""
+
+    def close(self) -> None:
+        """End all actors."""
+        for actor in [*self._pool, *self._starting.values()]:
+            with contextlib.suppress(Exception):
+                ray.kill(actor)
+        self._pool.clear()
+        self._starting.clear()

@@ -1,0 +1,203 @@
+"""``TensorArray``: a pandas column of arrays of one shape, which keeps them in one numpy array."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pandas.api.extensions import ExtensionArray, ExtensionDtype, register_extension_dtype, take
+
+from heliostat.data import tensors
+from heliostat.data.tensors import PythonObjectType as ArrowPythonObjectType
+from heliostat.data.tensors import VariableShapedTensorType as ArrowVariableShapedTensorType
+
+__all__ = [
+    "ArrowConversionError",
+    "ArrowPythonObjectType",
+    "ArrowTensorArray",
+    "ArrowTensorType",
+    "ArrowTensorTypeV2",
+    "ArrowVariableShapedTensorType",
+    "TensorArray",
+    "TensorDtype",
+    "create_arrow_fixed_shape_tensor_type",
+    "get_arrow_extension_tensor_types",
+]
+
+_NAME = re.compile(r"numpy\.ndarray\(shape=\(([0-9, ]*)\), dtype=(\w+)\)")
+
+
+class ArrowConversionError(ValueError):
+    """A value that no Arrow column can hold."""
+
+
+def create_arrow_fixed_shape_tensor_type(
+    shape: tuple[int, ...], dtype: Any, **_: Any
+) -> pa.FixedShapeTensorType:
+    """Return the Arrow type of arrays of one shape; ``dtype`` is an Arrow type or numpy's."""
+    inner = dtype if isinstance(dtype, pa.DataType) else pa.from_numpy_dtype(np.dtype(dtype))
+    return pa.fixed_shape_tensor(inner, list(shape))
+
+
+# Arrays of one shape have Arrow's own type here, whatever the name.
+ArrowTensorType = ArrowTensorTypeV2 = create_arrow_fixed_shape_tensor_type
+
+
+def get_arrow_extension_tensor_types() -> tuple[type, ...]:
+    """Return the classes of Arrow types whose values are arrays."""
+    return (pa.FixedShapeTensorType, ArrowVariableShapedTensorType)
+
+
+class ArrowTensorArray:
+    """Makes Arrow columns of arrays."""
+
+    @staticmethod
+    def from_numpy(arr: Any, column_name: str | None = None) -> Any:
+        """Return a column with a row for each entry of the first axis, or of a list of arrays."""
+        if isinstance(arr, list | tuple):
+            return tensors.from_list([np.asarray(one) for one in arr])
+        return tensors.from_numpy(np.asarray(arr))
+
+
+@register_extension_dtype
+class TensorDtype(ExtensionDtype):  # type: ignore[misc] # pandas has no types
+    """The type of a pandas column of arrays of one shape."""
+
+    def __init__(self, shape: Sequence[int], dtype: Any) -> None:
+        self._shape, self._dtype = tuple(shape), np.dtype(dtype)
+
+    @property
+    def element_shape(self) -> tuple[int, ...]:
+        """The shape of each row's array."""
+        return self._shape
+
+    @property
+    def element_dtype(self) -> Any:
+        """The numpy type of the elements."""
+        return self._dtype
+
+    @property
+    def type(self) -> Any:
+        """What a row is."""
+        return np.ndarray
+
+    @property
+    def name(self) -> str:
+        """Its text, which pandas finds it by."""
+        return f"numpy.ndarray(shape={self._shape}, dtype={self._dtype})"
+
+    @classmethod
+    def construct_from_string(cls, string: Any) -> TensorDtype:
+        """Return the type of a text as ``name`` gives it."""
+        found = _NAME.fullmatch(string) if isinstance(string, str) else None
+        if found is None:
+            raise TypeError(f"Cannot construct a 'TensorDtype' from {string!r}")
+        return cls([int(n) for n in found[1].split(",") if n.strip()], found[2])
+
+    @classmethod
+    def construct_array_type(cls) -> Any:
+        """Return the class of columns."""
+        return TensorArray
+
+
+class TensorArray(ExtensionArray):  # type: ignore[misc] # pandas has no types
+    """A pandas column of arrays of one shape: ``pd.DataFrame({"x": TensorArray(array)})``.
+
+    Args:
+        values: An array with a row for each entry of its first axis, or arrays of one shape.
+
+    Raises:
+        TypeError: They are not of numbers, or not of one shape.
+    """
+
+    _values: Any  # the rows
+
+    def __init__(self, values: Any) -> None:
+        found = values._values if isinstance(values, TensorArray) else values
+        if not isinstance(found, np.ndarray):
+            rows = [np.asarray(one) for one in found]
+            if len({row.shape for row in rows}) > 1:
+                raise TypeError("the arrays of a TensorArray must be of one shape.")
+            found = np.stack(rows) if rows else np.empty((0, 0))
+        if found.dtype.kind not in "biuf" or found.ndim == 0:
+            raise TypeError(f"a TensorArray is of numbers, with a row for each; got {found.dtype}.")
+        self._values = found
+
+    @classmethod
+    def _from_sequence(
+        cls, scalars: Iterable[Any], *, dtype: Any = None, copy: bool = False
+    ) -> Any:
+        made = cls(scalars if isinstance(scalars, np.ndarray | TensorArray) else list(scalars))
+        return made.copy() if copy else made
+
+    @classmethod
+    def _from_factorized(cls, values: Any, original: Any) -> Any:
+        raise NotImplementedError("arrays have no order, so a column of them has no categories.")
+
+    @classmethod
+    def _concat_same_type(cls, to_concat: Sequence[Any]) -> Any:
+        return cls(np.concatenate([part._values for part in to_concat]))
+
+    @property
+    def dtype(self) -> TensorDtype:
+        """Shape and type of the rows."""
+        return TensorDtype(self._values.shape[1:], self._values.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return int(self._values.nbytes)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, int | np.integer):
+            return self._values[item]
+        return TensorArray(self._values[pd.api.indexers.check_array_indexer(self, item)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._values[key] = value._values if isinstance(value, TensorArray) else value
+
+    def __eq__(self, other: Any) -> Any:
+        given = other._values if isinstance(other, TensorArray) else other
+        same = self._values == given
+        return same.reshape(len(self), -1).all(axis=1)
+
+    __hash__ = None  # type: ignore[assignment] # as other arrays, it has none
+
+    def isna(self) -> Any:
+        """Return whether each row is all NaN."""
+        flat = self._values.reshape(len(self), -1)
+        if flat.dtype.kind != "f" or not flat.shape[1]:
+            return np.zeros(len(self), dtype=bool)
+        return np.isnan(flat).all(axis=1)
+
+    def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> Any:
+        """Return the rows at these places; with ``allow_fill`` -1 gives NaN."""
+        if not allow_fill:
+            return TensorArray(self._values.take(indices, axis=0))
+        missing = np.nan if fill_value is None else fill_value
+        values = self._values
+        if (np.asarray(indices) < 0).any() and values.dtype.kind != "f":
+            values = values.astype(np.float64)
+        return TensorArray(take(values, indices, allow_fill=True, fill_value=missing))
+
+    def copy(self) -> Any:
+        """Return an independent copy."""
+        return TensorArray(self._values.copy())
+
+    def to_numpy(self, dtype: Any = None, copy: bool = False, na_value: Any = None) -> Any:
+        """Return the array of all rows."""
+        made = self._values if dtype is None else self._values.astype(dtype)
+        return made.copy() if copy else made
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self._values, dtype=dtype) if copy else np.asarray(self._values, dtype)
+
+    def __arrow_array__(self, type: Any = None) -> Any:
+        return tensors.from_numpy(self._values)

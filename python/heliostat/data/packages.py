@@ -1,0 +1,27 @@
+"""Packages that some formats need and that are not installed with the library."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def required(module: str, purpose: str, package: str | None = None) -> Any:
+    """The module, imported.
+
+    Args:
+        module: Its name.
+        purpose: What needs it, for the error.
+        package: What to install. Default: the module's name.
+
+    Raises:
+        ImportError: It is not installed; the message says what to install.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = package or module
+        raise ImportError(
+            f"{purpose} need the package {name!r}, which is not installed ({error}). Install it with "
+            f"`pip install {name}`."
+        ) from error

@@ -1,0 +1,50 @@
+"""``RefBundle``: a block in the object store and what is known of it, as programs see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from heliostat.data.block import BlockMetadata
+
+
+@dataclass(frozen=True)
+class RefBundle:
+    """References to whole blocks, each with its ``BlockMetadata``.
+
+    Args:
+        blocks: Pairs of a reference and metadata.
+        schema: The Arrow schema that they share, None if it is not known.
+        owns_blocks: Whether nobody else has the blocks.
+    """
+
+    blocks: tuple[tuple[Any, BlockMetadata], ...]
+    schema: Any = None
+    owns_blocks: bool = False
+
+    @property
+    def block_refs(self) -> list[Any]:
+        """References to the blocks; ``ray.get`` gives tables."""
+        return [ref for ref, _ in self.blocks]
+
+    @property
+    def metadata(self) -> list[BlockMetadata]:
+        """What is known of each block."""
+        return [about for _, about in self.blocks]
+
+    def num_rows(self) -> int:
+        """Return the number of rows."""
+        rows: int = sum(about.num_rows for about in self.metadata)
+        return rows
+
+    def size_bytes(self) -> int:
+        """Return the size in memory."""
+        size: int = sum(about.size_bytes for about in self.metadata)
+        return size
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __iter__(self) -> Iterator[tuple[Any, BlockMetadata]]:
+        return iter(self.blocks)

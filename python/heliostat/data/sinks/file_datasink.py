@@ -1,0 +1,133 @@
+"""Sinks of files in a format of the user's own: a file for each row, or for each task."""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from collections.abc import Iterable
+from typing import Any
+
+from heliostat.data import block as blocks
+from heliostat.data.accessor import BlockAccessor
+from heliostat.data.sinks import files
+from heliostat.data.sinks.datasink import WRITE_ID, Datasink, TaskContext
+from heliostat.data.sinks.files import FilenameProvider, SaveMode
+from heliostat.data.sources.files import resolve
+
+logger = logging.getLogger("heliostat.data")
+
+
+class _FileDatasink(Datasink[None]):
+    """A folder that tasks write files into.
+
+    Args:
+        path: The folder, as a path or URI.
+        filesystem: Of pyarrow or fsspec. Default: by the path.
+        try_create_dir: Make the folder if it is not there.
+        open_stream_args: Those of ``FileSystem.open_output_stream``.
+        filename_provider: Names the files. Default: by the write and the task.
+        dataset_uuid: What the names begin with.
+        file_format: What the names end with, without the dot.
+        mode: What to do when the folder is there, a ``SaveMode``. Default: add files.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        filesystem: Any = None,
+        try_create_dir: bool = True,
+        open_stream_args: dict[str, Any] | None = None,
+        filename_provider: FilenameProvider | None = None,
+        dataset_uuid: str | None = None,
+        file_format: str | None = None,
+        mode: SaveMode = SaveMode.APPEND,
+    ) -> None:
+        self.unresolved_path, self.try_create_dir, self.mode = path, try_create_dir, mode
+        self.path, self.filesystem = resolve(path, filesystem)
+        self.open_stream_args = dict(open_stream_args or {})
+        self.filename_provider = filename_provider or FilenameProvider(dataset_uuid, file_format)
+        self.dataset_uuid, self.file_format = dataset_uuid, file_format
+        self._skips = False
+
+    def open_output_stream(self, path: str) -> Any:
+        """Return what a file is written to."""
+        return self.filesystem.open_output_stream(path, **self.open_stream_args)
+
+    def on_write_start(self, schema: Any = None) -> None:
+        """Make the folder ready as the mode says.
+
+        Raises:
+            ValueError: It is there, and the mode forbids that.
+        """
+        place = files.prepare(self.path, self.filesystem, self.mode, self.try_create_dir)
+        self._skips = place is None
+        if self._skips:
+            logger.warning("[SaveMode=%s] Skipping %s", SaveMode.IGNORE, self.unresolved_path)
+
+    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> None:
+        """Write the rows of a task."""
+        if self._skips:
+            return
+        block = BlockAccessor.for_block(_joined(blocks))
+        if block.num_rows():
+            self.write_block(block, 0, ctx)
+
+    def write_block(self, block: BlockAccessor, block_index: int, ctx: TaskContext) -> None:
+        """Write a block to its file or files."""
+        raise NotImplementedError
+
+    def _task_name(self, ctx: TaskContext) -> str:
+        return self.filename_provider.get_filename_for_task(ctx.kwargs[WRITE_ID], ctx.task_idx)
+
+
+def _joined(several: Iterable[Any]) -> Any:
+    return blocks.concat(list(several))
+
+
+class RowBasedFileDatasink(_FileDatasink):
+    """Writes each row to a file: implement :meth:`write_row_to_file`."""
+
+    def write_row_to_file(self, row: dict[str, Any], file: Any) -> None:
+        """Write a row to an open file."""
+        raise NotImplementedError
+
+    def write_block(self, block: BlockAccessor, block_index: int, ctx: TaskContext) -> None:
+        """Write each row of a block."""
+        name = self._task_name(ctx)
+        for index, row in enumerate(block.iter_rows(public_row_format=False)):
+            path = posixpath.join(self.path, files.numbered(name, block_index, index))
+            with self.open_output_stream(path) as file:
+                self.write_row_to_file(row, file)
+
+
+class BlockBasedFileDatasink(_FileDatasink):
+    """Writes the rows of a task to a file: implement :meth:`write_block_to_file`.
+
+    Args:
+        path: The folder, as a path or URI.
+        min_rows_per_file: Join blocks until a file has so many rows. Default: a file for each block.
+        **file_datasink_kwargs: ``filesystem``, ``try_create_dir``, ``open_stream_args``,
+            ``filename_provider``, ``dataset_uuid``, ``file_format`` and ``mode``.
+    """
+
+    def __init__(
+        self, path: str, *, min_rows_per_file: int | None = None, **file_datasink_kwargs: Any
+    ) -> None:
+        super().__init__(path, **file_datasink_kwargs)
+        self._min_rows_per_file = min_rows_per_file
+
+    def write_block_to_file(self, block: BlockAccessor, file: Any) -> None:
+        """Write a block to an open file."""
+        raise NotImplementedError
+
+    def write_block(self, block: BlockAccessor, block_index: int, ctx: TaskContext) -> None:
+        """Write a block to the task's file."""
+        path = posixpath.join(self.path, self._task_name(ctx))
+        with self.open_output_stream(path) as file:
+            self.write_block_to_file(block, file)
+
+    @property
+    def min_rows_per_write(self) -> int | None:
+        """Rows that each file gets at least."""
+        return self._min_rows_per_file

@@ -1,0 +1,135 @@
+"""The files of a dataset, and the tasks that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from heliostat.data import block
+from heliostat.data.dataset import Dataset
+from heliostat.data.plan.operators import Read, ReadPart
+from heliostat.data.sources import files as listing
+from heliostat.data.sources import formats
+from heliostat.data.sources.memory import read_count
+from heliostat.data.sources.partitioning import PathPartitionParser
+
+GROWTH = {"Parquet": 5.0, "Images": 8.0}  # bytes in memory for each byte of a file, about
+
+
+@dataclass
+class Source:
+    """The options that all kinds of files share."""
+
+    paths: Any
+    filesystem: Any = None
+    extensions: list[str] | None = None
+    ignore_missing: bool = False
+    partitions: PathPartitionParser | None = None
+    partition_filter: Any = None
+    include_paths: bool = False
+    shuffle: Any = None
+    blocks: int | None = None
+
+    def files(self) -> tuple[list[listing.File], Any]:
+        """The files to read, and their filesystem."""
+        keep = None
+        if self.partition_filter is not None:
+            chosen = self.partition_filter
+
+            def keep(path: str) -> bool:
+                return bool(chosen([path]))
+
+        return listing.find(self.paths, self.filesystem, self.extensions, self.ignore_missing, keep)
+
+
+class ReadFiles:
+    """Reads some files in a task."""
+
+    def __init__(
+        self, source: Source, form: formats.Format, filesystem: Any, parts: list[Any]
+    ) -> None:
+        self._source, self._form, self._filesystem = source, form, filesystem
+        self._parts = parts  # paths, or (path, row groups)
+
+    def __call__(self) -> Iterator[Any]:
+        small: list[Any] = []
+        for part in self._parts:
+            path, groups = part if isinstance(part, tuple) else (part, None)
+            if groups is not None and isinstance(self._form, formats.Parquet):
+                tables = self._form.fragment(self._filesystem, path, groups)
+            else:
+                tables = self._form.read(self._filesystem, path)
+            for table in tables:
+                made = self._with_columns(table, path)
+                if made.num_rows > 1:
+                    if small:  # rows come in the order of the files
+                        yield block.concat(small)
+                        small = []
+                    yield made
+                    continue
+                small.append(made)  # files of one row: images, binary files
+                if len(small) >= 64:
+                    yield block.concat(small)
+                    small = []
+        if small:
+            yield block.concat(small)
+
+    def _with_columns(self, table: Any, path: str) -> Any:
+        partitions = self._source.partitions
+        for name, value in (partitions(path) if partitions else {}).items():
+            if name not in table.column_names:
+                table = table.append_column(name, pa.repeat(pa.scalar(value), table.num_rows))
+        if self._source.include_paths:
+            table = table.append_column("path", pa.repeat(pa.scalar(path), table.num_rows))
+        return table
+
+
+@dataclass
+class FileReads:
+    """The tasks that read some files, cut when the dataset is executed."""
+
+    source: Source
+    form: formats.Format
+    filesystem: Any
+    found: list[listing.File]
+    growth: float = 1.0
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory, about."""
+        return int(sum(f.size for f in self.found) * self.growth)
+
+    def paths(self) -> list[str]:
+        """The files."""
+        return [f.path for f in self.found]
+
+    def __call__(self) -> list[ReadPart]:
+        """The tasks."""
+        ordered = listing.in_order(self.found, self.source.shuffle)
+        if not ordered:
+            return []
+        count = read_count(len(ordered), self.size / len(ordered), self.source.blocks)
+        return [self._part(group) for group in listing.grouped(ordered, min(count, len(ordered)))]
+
+    def _part(self, group: list[listing.File]) -> ReadPart:
+        paths = [f.path for f in group]
+        size = int(sum(f.size for f in group) * self.growth)
+        return ReadPart(ReadFiles(self.source, self.form, self.filesystem, paths), -1, size, paths)
+
+
+def dataset(
+    label: str,
+    source: Source,
+    form: formats.Format,
+    remote_args: dict[str, Any],
+    concurrency: int | None,
+) -> Dataset:
+    """A dataset of files; they are listed now, so that a missing one is told at once."""
+    found, filesystem = source.files()
+    reads = FileReads(source, form, filesystem, found, GROWTH.get(label, 1.0))
+    return Dataset(
+        Read(label, reads, remote_args=remote_args, concurrency=concurrency, files=reads.paths)
+    )

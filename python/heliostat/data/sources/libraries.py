@@ -1,0 +1,92 @@
+"""Datasets of other libraries' DataFrames, and back: Dask, Modin, Spark, Daft, Mars, TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import heliostat as ray
+from heliostat.data.dataset import Dataset, MaterializedDataset
+from heliostat.data.packages import required
+from heliostat.data.sources.memory import from_arrow, from_items, from_pandas, from_pandas_refs
+
+
+def from_dask(df: Any) -> MaterializedDataset:
+    """Return a dataset of a Dask DataFrame; each partition is computed in a task."""
+    required("dask.dataframe", "Dask DataFrames", "dask[dataframe]")
+    compute = ray.remote(_computed)
+    return from_pandas_refs([compute.remote([part]) for part in df.to_delayed()])
+
+
+def _computed(holder: list[Any]) -> Any:
+    return holder[0].compute(scheduler="synchronous")
+
+
+def to_dask(dataset: Dataset, meta: Any = None, verify_meta: bool = True) -> Any:
+    """A Dask DataFrame with a partition for each block."""
+    frames = required("dask.dataframe", "Dask DataFrames", "dask[dataframe]")
+    refs = [[ref] for ref in dataset.to_pandas_refs()]
+    if meta is None and refs:
+        meta = ray.get(refs[0][0]).head(0)
+    return frames.from_map(_fetched, refs, meta=meta)
+
+
+def _fetched(holder: list[Any]) -> Any:
+    return ray.get(holder[0])
+
+
+def from_modin(df: Any) -> MaterializedDataset:
+    """Return a dataset of a Modin DataFrame whose engine is Ray."""
+    partitions = required("modin.distributed.dataframe.pandas", "Modin DataFrames", "modin[ray]")
+    return from_pandas_refs(partitions.unwrap_partitions(df, axis=0))
+
+
+def to_modin(dataset: Dataset) -> Any:
+    """A Modin DataFrame with a partition for each block."""
+    partitions = required("modin.distributed.dataframe.pandas", "Modin DataFrames", "modin[ray]")
+    return partitions.from_partitions(dataset.to_pandas_refs(), axis=0)
+
+
+def from_spark(
+    df: Any, *, parallelism: int | None = None, override_num_blocks: int | None = None
+) -> MaterializedDataset:
+    """Return a dataset of a Spark DataFrame of RayDP."""
+    raydp = required("raydp", "Spark DataFrames")
+    blocks = override_num_blocks if override_num_blocks is not None else parallelism
+    made: MaterializedDataset = raydp.spark.spark_dataframe_to_ray_dataset(df, blocks)
+    return made
+
+
+def to_spark(dataset: Dataset, spark: Any) -> Any:
+    """A Spark DataFrame of RayDP."""
+    raydp = required("raydp", "Spark DataFrames")
+    schema = dataset.schema()
+    refs = dataset.to_arrow_refs()
+    return raydp.spark.ray_dataset_to_spark_dataframe(
+        spark, schema.base_schema if schema is not None else None, refs
+    )
+
+
+def from_daft(df: Any) -> MaterializedDataset:
+    """Return a dataset of a Daft DataFrame, which is computed now."""
+    return from_arrow(df.to_arrow())
+
+
+def to_daft(dataset: Dataset) -> Any:
+    """A Daft DataFrame of all rows."""
+    daft = required("daft", "Daft DataFrames")
+    return daft.from_arrow(ray.get(dataset.to_arrow_refs()))
+
+
+def from_mars(df: Any) -> MaterializedDataset:
+    """Return a dataset of a Mars DataFrame, which is computed now."""
+    return from_pandas(df.execute().fetch())
+
+
+def to_mars(dataset: Dataset) -> Any:
+    """A Mars DataFrame of all rows."""
+    return required("mars.dataframe", "Mars DataFrames", "pymars").DataFrame(dataset.to_pandas())
+
+
+def from_tf(dataset: Any) -> MaterializedDataset:
+    """Return a dataset of a ``tf.data.Dataset``, which is read now, row by row."""
+    return from_items(list(dataset.as_numpy_iterator()))

@@ -1,0 +1,74 @@
+"""Formats of records that are read with packages of their own: Avro, TFRecord, WebDataset."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from heliostat.data import block, tfrecords, webdataset
+from heliostat.data.packages import required
+from heliostat.data.sources.formats import Format
+
+
+@dataclass
+class Avro(Format):
+    """Records with a schema in the file."""
+
+    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+        """Yield the tables of a file, in pieces."""
+        fastavro = required("fastavro", "Avro files")
+        with self._stream(filesystem, path) as stream:
+            try:
+                found = fastavro.reader(stream)
+            except OSError:
+                raise
+            except Exception as error:  # of several classes, by where the header breaks off
+                raise ValueError(f"{path} cannot be read as an Avro file: {error}") from error
+            yield from block.tables_of(found)
+
+
+@dataclass
+class TfRecords(Format):
+    """Records that are each a ``tf.train.Example``."""
+
+    kinds: dict[str, str] | None = None
+
+    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+        """Yield the tables of a file, in pieces."""
+        with self._stream(filesystem, path) as stream:
+            found = tfrecords.records(stream, path)
+            while some := list(itertools.islice(found, block.ROWS_AT_ONCE)):
+                yield tfrecords.to_table(some, self.kinds, path)
+
+
+@dataclass
+class WebDataset(Format):
+    """Archives of files, of which those with the same name are a row."""
+
+    decoder: Any = True
+    fileselect: Any = None
+    filerename: Any = None
+    suffixes: Any = None
+    expand_json: bool = False
+
+    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+        """Yield the tables of an archive, in pieces."""
+        with self._stream(filesystem, path) as stream:
+            yield from block.tables_of(self._rows(stream, path))
+
+    def _rows(self, stream: Any, path: str) -> Iterator[dict[str, Any]]:
+        chosen = (self.fileselect, self.filerename, self.suffixes)
+        for sample in webdataset.samples(stream, path, *chosen):
+            row = webdataset.applied(self.decoder, sample, webdataset.decoded)
+            if self.expand_json:
+                row = {**_object(row["json"]), **row}
+            yield {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in row.items()}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    import json
+
+    found: dict[str, Any] = value if isinstance(value, dict) else json.loads(value)
+    return found

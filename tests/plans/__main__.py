@@ -1,0 +1,7 @@
+"""``python -m plans``: see ``run``."""
+
+import sys
+
+from .run import main
+
+sys.exit(main())

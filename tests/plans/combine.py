@@ -1,0 +1,223 @@
+"""Operators of two datasets: union, zip, join."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from . import sources, values
+from .known import Known, Row, need
+from .operator import Args, Operator, operator
+from .sources import Source
+from .values import sort_key
+
+IN_MEMORY = ("from_items", "from_arrow", "from_pandas")
+
+
+def other_source(
+    rng: random.Random, kinds: dict[str, str], rows: int, name: str | None = None
+) -> Source:
+    """A second source with those columns."""
+    allowed = [n for n in IN_MEMORY if set(kinds.values()) <= set(sources.MAKERS[n].allowed)]
+    name = name or rng.choice(allowed or ["from_items"])
+    layout = sources.random_layout(rng, rows, 3)
+    maker = sources.MAKERS[name]
+    table = sources.random_table(rng, kinds, layout, maker.fix, maker.no_nulls)
+    return Source(name, kinds, table, layout, maker.options(rng, kinds))
+
+
+class Combine(Operator):
+    """An operator of ``ds`` and another dataset, or ``ds`` itself."""
+
+    def other(self, args: Args, known: Known) -> Known:
+        """What is known of the second dataset."""
+        found: Known = known if args["other"] is None else args["other"].known()
+        return found
+
+    def other_lines(self, args: Args, number: int) -> tuple[list[str], str]:
+        """Statements that make the second dataset, and its name."""
+        if args["other"] is None:
+            return [], "ds"
+        return args["other"].lines(f"other{number}"), f"other{number}"
+
+    def simpler(self, args: Args) -> list[Args]:
+        if args["other"] is None:
+            return []
+        return [{**args, "other": source} for source in args["other"].smaller()]
+
+
+@operator("union")
+class Union(Combine):
+    """The rows of one, then those of the other."""
+
+    weight = 3.0
+
+    def draw(self, rng: random.Random, known: Known) -> Args:
+        need(not known.some, "some rows only")
+        if rng.random() < 0.3:
+            return {"other": None}
+        kinds = {n: c.kind for n, c in known.columns.items()}
+        need(len(kinds) < 20 and kinds, "too many columns")
+        return {"other": other_source(rng, kinds, sources.random_size(rng))}
+
+    def lines(self, args: Args, number: int) -> list[str]:
+        made, name = self.other_lines(args, number)
+        return [*made, f"ds = ds.union({name})"]
+
+    def apply(self, args: Args, known: Known) -> Known:
+        other = self.other(args, known)
+        need(not known.some, "some rows only")
+        need(
+            {n: c.kind for n, c in other.columns.items()}
+            == {n: c.kind for n, c in known.columns.items()},
+            "other columns",
+        )
+        columns = {
+            n: replace(c, exact=c.exact and other.columns[n].exact)
+            for n, c in known.columns.items()
+        }
+        ranks = [(0, r) for r in known.ranks] + [(1, r) for r in other.ranks]
+        numbers = {rank: i for i, rank in enumerate(dict.fromkeys(ranks))}
+        return known.derive(known.rows + other.rows, columns, [numbers[r] for r in ranks])
+
+
+@operator("zip")
+class Zip(Combine):
+    """Rows side by side; a name that both have gets _1."""
+
+    def draw(self, rng: random.Random, known: Known) -> Args:
+        need(known.total_order and known.columns and not known.some, "order is not certain")
+        if rng.random() < 0.3:
+            return {"other": None}
+        kinds = sources.random_kinds(rng, values.KINDS)
+        need(len(kinds) < 20, "too many columns")
+        source = other_source(rng, kinds, len(known), "from_items")
+        return {
+            "other": replace(source, kinds={n: "int" if k == "id" else k for n, k in kinds.items()})
+        }
+
+    def lines(self, args: Args, number: int) -> list[str]:
+        made, name = self.other_lines(args, number)
+        return [*made, f"ds = ds.zip({name})"]
+
+    def apply(self, args: Args, known: Known) -> Known:
+        other = self.other(args, known)
+        need(known.total_order and other.total_order and not known.some, "order is not certain")
+        need(len(known) == len(other), "rows of another number")
+        need(known.columns and other.columns, "no columns")
+        names: dict[str, str] = {}
+        for name in other.columns:
+            new, number = name, 0
+            while new in known.columns or new in names.values():
+                number += 1
+                new = f"{name}_{number}"
+            names[name] = new
+        rows: list[Row] = [
+            {**a, **{names[n]: v for n, v in b.items()}}
+            for a, b in zip(known.rows, other.rows, strict=True)
+        ]
+        columns = {**known.columns, **{names[n]: c for n, c in other.columns.items()}}
+        return known.derive(rows, columns)
+
+
+JOINS = [
+    "inner",
+    "left_outer",
+    "right_outer",
+    "full_outer",
+    "left_semi",
+    "right_semi",
+    "left_anti",
+    "right_anti",
+]
+
+
+@operator("join")
+class Join(Combine):
+    """Rows whose keys are equal, of each type of join; a null key equals no other."""
+
+    weight = 3.0
+
+    def draw(self, rng: random.Random, known: Known) -> Args:
+        need(not known.some, "some rows only")
+        keys = [n for n in known.certain_names("int", "str") if len(known.columns) < 12]
+        need(keys, "no key")
+        left = rng.sample(keys, min(len(keys), rng.choice([1, 1, 2])))
+        right = [n if rng.random() < 0.6 else f"k_{n}" for n in left]
+        need(not {r for r in right if r not in left} & set(known.columns), "names")
+        kinds = {r: known.columns[n].kind for n, r in zip(left, right, strict=True)}
+        kinds["right value"] = rng.choice(["int", "str", "float", "list"])
+        need("right value" not in known.columns, "a join before")
+        source = other_source(rng, kinds, sources.random_size(rng), "from_items")
+        for row in source.rows:  # values that are in the dataset, too
+            for name, key in zip(left, right, strict=True):
+                if known.rows and rng.random() < 0.7:
+                    row[key] = rng.choice(known.rows)[name]
+        how = rng.choice(JOINS)
+        return {
+            "other": source,
+            "how": how,
+            "left": left,
+            "right": right,
+            "parts": rng.randint(1, 3),
+        }
+
+    def lines(self, args: Args, number: int) -> list[str]:
+        made, name = self.other_lines(args, number)
+        on = f"on={tuple(args['left'])!r}"
+        if args["left"] != args["right"]:
+            on += f", right_on={tuple(args['right'])!r}"
+        return [
+            *made,
+            f'ds = ds.join({name}, "{args["how"]}", num_partitions={args["parts"]}, {on})',
+        ]
+
+    def apply(self, args: Args, known: Known) -> Known:
+        other = self.other(args, known)
+        need(not known.some and known.columns, "some rows only")
+        left, right, how = args["left"], args["right"], args["how"]
+        for name, key in zip(left, right, strict=True):
+            need(known.column(name, "int", "str").kind == other.column(key).kind, "kinds of keys")
+            need(known.certain(name), "keys are not certain")
+        rest = {n: c for n, c in other.columns.items() if n not in right}
+        need(not set(rest) & set(known.columns), "names of both")
+        need(not {r for r in right if r not in left} & set(known.columns), "names of both")
+        pairs = _pairs(known, other, left, right)
+        matched_left, matched_right = {i for i, _ in pairs}, {j for _, j in pairs}
+        if how.endswith(("semi", "anti")):
+            side, matched = (known, matched_left) if how[0] == "l" else (other, matched_right)
+            wanted = how.endswith("semi")
+            return side.pick([i for i in range(len(side)) if (i in matched) == wanted]).unordered()
+        need(how in ("inner", "left_outer") or len(known), "columns of no rows may be unknown")
+        rows = [{**known.rows[i], **{n: other.rows[j][n] for n in rest}} for i, j in pairs]
+        if how in ("left_outer", "full_outer"):
+            lonely = [r for i, r in enumerate(known.rows) if i not in matched_left]
+            rows += [{**row, **dict.fromkeys(rest)} for row in lonely]
+        if how in ("right_outer", "full_outer"):
+            for j, row in enumerate(other.rows):
+                if j not in matched_right:
+                    keys = {n: row[k] for n, k in zip(left, right, strict=True)}
+                    rows.append(
+                        {**dict.fromkeys(known.columns), **{n: row[n] for n in rest}, **keys}
+                    )
+        columns = {**known.columns, **rest}
+        if how == "right_outer":  # the keys have the right side's names
+            names = dict(zip(left, right, strict=True))
+            rows = [{names.get(n, n): v for n, v in row.items()} for row in rows]
+            columns = {names.get(n, n): c for n, c in columns.items()}
+        return known.derive(rows, columns, [0] * len(rows))
+
+    def simpler(self, args: Args) -> list[Args]:
+        return [{**args, "parts": 1}, *super().simpler(args)]
+
+
+def _pairs(known: Known, other: Known, left: list[str], right: list[str]) -> list[tuple[int, int]]:
+    places: dict[object, list[int]] = {}
+    for j, row in enumerate(other.rows):
+        places.setdefault(tuple(sort_key(row[k]) for k in right), []).append(j)
+    return [
+        (i, j)
+        for i, row in enumerate(known.rows)
+        if all(row[n] is not None for n in left)
+        for j in places.get(tuple(sort_key(row[n]) for n in left), [])
+    ]
