@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -127,3 +128,57 @@ def test_frames_for_lightgbm() -> None:
     assert [str(found[c]) for c in ("i", "u", "f", "b")] == ["Int32", "UInt8", "Float64", "boolean"]
     assert isinstance(found["s"], pd.ArrowDtype)
     assert str(found["plain"]) == "float64"
+
+
+@pytest.mark.contract("F9.38")
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_checkpoints_of_boosters(library: str, tmp_path: Path) -> None:
+    boosters = pytest.importorskip(library)
+    import numpy as np
+    from ray.data.preprocessors import StandardScaler
+
+    inputs, labels = np.arange(40.0).reshape(-1, 1), np.arange(40) > 19
+    if library == "xgboost":
+        from ray.train.xgboost import XGBoostCheckpoint as OfBoosters
+
+        rows = boosters.DMatrix(inputs, label=labels)
+        booster = boosters.train({"nthread": 1}, rows, num_boost_round=2)
+    else:
+        from ray.train.lightgbm import LightGBMCheckpoint as OfBoosters
+
+        rows = boosters.Dataset(inputs, label=labels)
+        booster = boosters.train({"verbosity": -1, "num_threads": 1}, rows, num_boost_round=2)
+    with pytest.warns(DeprecationWarning, match="Checkpoint is deprecated"):
+        kept = OfBoosters.from_model(
+            booster, preprocessor=StandardScaler(["x"]), path=str(tmp_path)
+        )
+    assert type(kept) is OfBoosters
+    assert (tmp_path / OfBoosters.MODEL_FILENAME).exists()
+    again = OfBoosters.from_directory(str(tmp_path))
+    if library == "xgboost":
+        assert np.array_equal(again.get_model().predict(rows), booster.predict(rows))
+    else:
+        assert np.array_equal(again.get_model().predict(inputs), booster.predict(inputs))
+    assert again.get_preprocessor().columns == ["x"]
+    assert isinstance(again, train.Checkpoint)
+    with (
+        pytest.warns(DeprecationWarning, match="deprecated"),
+        pytest.raises(ValueError, match="directory"),
+    ):
+        OfBoosters.from_model(booster, path=str(tmp_path / "missing"))
+    with pytest.warns(DeprecationWarning, match="deprecated"):
+        assert OfBoosters.from_model(booster).get_preprocessor() is None
+
+
+@pytest.mark.contract("F9.01", "F9.38")
+def test_names_of_the_first_generation() -> None:
+    from ray.train.torch import TorchTrainer
+    from ray.train.trainer import BaseTrainer
+    from ray.train.v2.api.callback import UserCallback
+
+    assert UserCallback is train.UserCallback
+    with pytest.raises(TypeError, match="abstract"):
+        BaseTrainer()  # type: ignore[abstract]
+    for call in (TorchTrainer.restore, TorchTrainer.can_restore, BaseTrainer.restore):
+        with pytest.raises(DeprecationWarning, match="storage_path"):
+            call("/somewhere")

@@ -8,10 +8,11 @@ import os
 import uuid
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from heliostat.train.arguments import expect
 from heliostat.train.backend import BackendConfig
+from heliostat.train.base_trainer import GONE, BaseTrainer
 from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig
 from heliostat.train.validation import ValidationConfig
@@ -21,10 +22,8 @@ if TYPE_CHECKING:
     from heliostat.train.result import Result
     from heliostat.train.storage.base import Storage
 
-_GONE = "`{name}` belongs to the first generation of Ray Train and is not available. {instead}"
 
-
-class DataParallelTrainer:
+class DataParallelTrainer(BaseTrainer):
     """Runs ``train_loop_per_worker`` on a group of workers.
 
     Args:
@@ -60,7 +59,7 @@ class DataParallelTrainer:
 
         if resume_from_checkpoint is not None:
             raise DeprecationWarning(
-                _GONE.format(
+                GONE.format(
                     name="resume_from_checkpoint",
                     instead="Pass the checkpoint's path in train_loop_config, or run again with "
                     "the same RunConfig(name=..., storage_path=...) to resume.",
@@ -68,7 +67,7 @@ class DataParallelTrainer:
             )
         if metadata is not None:
             raise DeprecationWarning(
-                _GONE.format(name="metadata", instead="Put it into train_loop_config.")
+                GONE.format(name="metadata", instead="Put it into train_loop_config.")
             )
         expect("backend_config", backend_config, BackendConfig)
         expect("scaling_config", scaling_config, ScalingConfig)
@@ -168,19 +167,3 @@ class DataParallelTrainer:
         if self.train_loop_config is None and self._takes_config:
             return {}
         return self.train_loop_config
-
-    @classmethod
-    def restore(cls, path: str | os.PathLike[str], *_: Any, **__: Any) -> NoReturn:
-        """Refused (DeprecationWarning): run again with the same name and storage path."""
-        raise DeprecationWarning(
-            _GONE.format(
-                name="restore",
-                instead="Run again with the same RunConfig(name=..., storage_path=...): the run "
-                "resumes from its latest checkpoint.",
-            )
-        )
-
-    @classmethod
-    def can_restore(cls, path: str | os.PathLike[str], *_: Any, **__: Any) -> NoReturn:
-        """Refused (DeprecationWarning), like ``restore``."""
-        cls.restore(path)

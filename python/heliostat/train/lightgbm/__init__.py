@@ -16,11 +16,13 @@ from heliostat.train import lazy
 
 if TYPE_CHECKING:
     from heliostat.train.lightgbm.callback import RayTrainReportCallback
+    from heliostat.train.lightgbm.checkpoint import LightGBMCheckpoint
     from heliostat.train.lightgbm.config import LightGBMConfig, get_network_params
     from heliostat.train.lightgbm.frames import normalize_pandas_for_lightgbm
     from heliostat.train.lightgbm.trainer import LightGBMTrainer
 
 _HOME = {
+    "LightGBMCheckpoint": "checkpoint",
     "LightGBMConfig": "config",
     "LightGBMTrainer": "trainer",
     "RayTrainReportCallback": "callback",
@@ -29,6 +31,7 @@ _HOME = {
 }
 
 __all__ = [
+    "LightGBMCheckpoint",
     "LightGBMConfig",
     "LightGBMTrainer",
     "RayTrainReportCallback",

@@ -15,15 +15,17 @@ from heliostat.train import lazy
 
 if TYPE_CHECKING:
     from heliostat.train.xgboost.callback import RayTrainReportCallback
+    from heliostat.train.xgboost.checkpoint import XGBoostCheckpoint
     from heliostat.train.xgboost.config import XGBoostConfig
     from heliostat.train.xgboost.trainer import XGBoostTrainer
 
 _HOME = {
     "RayTrainReportCallback": "callback",
+    "XGBoostCheckpoint": "checkpoint",
     "XGBoostConfig": "config",
     "XGBoostTrainer": "trainer",
 }
 
-__all__ = ["RayTrainReportCallback", "XGBoostConfig", "XGBoostTrainer"]
+__all__ = ["RayTrainReportCallback", "XGBoostCheckpoint", "XGBoostConfig", "XGBoostTrainer"]
 
 __getattr__, __dir__ = lazy.names(__name__, _HOME)

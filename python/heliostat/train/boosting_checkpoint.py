@@ -1,0 +1,71 @@
+"""What ``XGBoostCheckpoint`` and ``LightGBMCheckpoint`` share: a model in a folder, a preprocessor beside."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from typing import Any, ClassVar, TypeVar
+
+import heliostat as ray
+from heliostat.train.checkpoint import Checkpoint
+
+PREPROCESSOR = "preprocessor_pkl"  # in the checkpoint's metadata, as hexadecimal digits
+
+C = TypeVar("C", bound="BoostingCheckpoint")
+
+
+class BoostingCheckpoint(Checkpoint):
+    """A checkpoint that holds a booster. Deprecated: save the model into a ``Checkpoint``'s folder."""
+
+    MODEL_FILENAME: ClassVar[str]
+
+    @classmethod
+    def from_model(
+        cls: type[C], booster: Any, *, preprocessor: Any = None, path: str | None = None
+    ) -> C:
+        """Save a booster.
+
+        Args:
+            booster: The model.
+            preprocessor: A fitted preprocessor that the model's inputs go through.
+            path: An empty folder for the checkpoint. Default: a temporary one.
+
+        Raises:
+            ValueError: ``path`` is no folder.
+        """
+        warnings.warn(
+            f"{cls.__name__} is deprecated: save the model into a folder and use "
+            "`ray.train.Checkpoint.from_directory`.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        folder = path or tempfile.mkdtemp(prefix="checkpoint_")
+        if not os.path.isdir(folder):
+            raise ValueError(f"`path` must be a directory, but got: {folder}")
+        booster.save_model(os.path.join(folder, cls.MODEL_FILENAME))
+        made = cls(folder)
+        if preprocessor is not None:
+            made.set_preprocessor(preprocessor)
+        return made
+
+    def get_model(self) -> Any:
+        """Return the booster."""
+        with self.as_directory() as folder:
+            return self._load(os.path.join(folder, self.MODEL_FILENAME))
+
+    @staticmethod
+    def _load(path: str) -> Any:
+        raise NotImplementedError
+
+    def get_preprocessor(self) -> Any:
+        """Return the preprocessor, None if there is none.
+
+        It is unpickled: load a checkpoint only from where you trust.
+        """
+        found = self.get_metadata().get(PREPROCESSOR)
+        return None if found is None else ray.cloudpickle.loads(bytes.fromhex(found))
+
+    def set_preprocessor(self, preprocessor: Any) -> None:
+        """Keep a preprocessor with the checkpoint."""
+        self.update_metadata({PREPROCESSOR: ray.cloudpickle.dumps(preprocessor).hex()})

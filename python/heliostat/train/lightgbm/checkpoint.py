@@ -1,0 +1,19 @@
+"""``LightGBMCheckpoint``: a model of LightGBM in a checkpoint."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from heliostat.train.boosting_checkpoint import BoostingCheckpoint
+
+
+class LightGBMCheckpoint(BoostingCheckpoint):
+    """A checkpoint whose file ``model.txt`` holds a ``lightgbm.Booster``. Deprecated."""
+
+    MODEL_FILENAME = "model.txt"
+
+    @staticmethod
+    def _load(path: str) -> Any:
+        lightgbm: Any = importlib.import_module("lightgbm")
+        return lightgbm.Booster(model_file=path)
