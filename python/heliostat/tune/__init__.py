@@ -1,0 +1,145 @@
+"""Searches over configurations: many trials of a function or class, the bad ones stopped early.
+
+Names are exported lazily, so importing this package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heliostat.train.checkpoint import Checkpoint
+    from heliostat.train.result import Result
+    from heliostat.tune.callback import Callback
+    from heliostat.tune.config import (
+        CheckpointConfig,
+        FailureConfig,
+        ResumeConfig,
+        RunConfig,
+        SyncConfig,
+        TuneConfig,
+    )
+    from heliostat.tune.context import TuneContext, get_checkpoint, get_context, report
+    from heliostat.tune.error import TuneError
+    from heliostat.tune.execution.placement_groups import PlacementGroupFactory
+    from heliostat.tune.result_grid import ResultGrid
+    from heliostat.tune.schedulers import create_scheduler
+    from heliostat.tune.search import create_searcher, grid_search
+    from heliostat.tune.search.sample import (
+        choice,
+        lograndint,
+        loguniform,
+        qlograndint,
+        qloguniform,
+        qrandint,
+        qrandn,
+        quniform,
+        randint,
+        randn,
+        sample_from,
+        uniform,
+    )
+    from heliostat.tune.stopper import Stopper
+    from heliostat.tune.trainable import Trainable, with_parameters, with_resources
+    from heliostat.tune.tuner import Tuner
+
+_HOME = {
+    "Checkpoint": "heliostat.train.checkpoint",
+    "Result": "heliostat.train.result",
+    "Callback": "callback",
+    "CheckpointConfig": "config",
+    "FailureConfig": "config",
+    "ResumeConfig": "config",
+    "RunConfig": "config",
+    "SyncConfig": "config",
+    "TuneConfig": "config",
+    "TuneContext": "context",
+    "get_checkpoint": "context",
+    "get_context": "context",
+    "report": "context",
+    "TuneError": "error",
+    "PlacementGroupFactory": "execution.placement_groups",
+    "ResultGrid": "result_grid",
+    "create_scheduler": "schedulers",
+    "create_searcher": "search",
+    "grid_search": "search",
+    "choice": "search.sample",
+    "lograndint": "search.sample",
+    "loguniform": "search.sample",
+    "qlograndint": "search.sample",
+    "qloguniform": "search.sample",
+    "qrandint": "search.sample",
+    "qrandn": "search.sample",
+    "quniform": "search.sample",
+    "randint": "search.sample",
+    "randn": "search.sample",
+    "sample_from": "search.sample",
+    "uniform": "search.sample",
+    "Stopper": "stopper",
+    "Trainable": "trainable",
+    "with_parameters": "trainable",
+    "with_resources": "trainable",
+    "Tuner": "tuner",
+}
+
+# `tune.schedulers.ASHAScheduler` works after `from ray import tune` alone.
+_PACKAGES = ("schedulers", "search", "stopper", "trainable")
+
+__all__ = [
+    # the search
+    "Callback",
+    "CheckpointConfig",
+    "FailureConfig",
+    "PlacementGroupFactory",
+    "Result",
+    "ResultGrid",
+    "ResumeConfig",
+    "RunConfig",
+    "Stopper",
+    "SyncConfig",
+    "TuneConfig",
+    "TuneError",
+    "Tuner",
+    "create_scheduler",
+    "create_searcher",
+    # trainables
+    "Checkpoint",
+    "Trainable",
+    "TuneContext",
+    "get_checkpoint",
+    "get_context",
+    "report",
+    "with_parameters",
+    "with_resources",
+    # search spaces
+    "choice",
+    "grid_search",
+    "lograndint",
+    "loguniform",
+    "qlograndint",
+    "qloguniform",
+    "qrandint",
+    "qrandn",
+    "quniform",
+    "randint",
+    "randn",
+    "sample_from",
+    "uniform",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = home if home.startswith("heliostat.") else f"{__name__}.{home}"
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_PACKAGES])

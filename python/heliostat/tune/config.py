@@ -1,0 +1,187 @@
+"""How a search is run, and where its files go."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from heliostat.train.arguments import check_folder_name, whole
+from heliostat.train.config.run import SyncConfig
+
+__all__ = [
+    "CheckpointConfig",
+    "FailureConfig",
+    "ResumeConfig",
+    "RunConfig",
+    "SyncConfig",
+    "TuneConfig",
+]
+
+
+@dataclass
+class FailureConfig:
+    """What happens when a trial fails.
+
+    Attributes:
+        max_failures: How many times a trial is tried again, from its last checkpoint; -1: without
+            end. Default 0.
+        fail_fast: True: the first failure ends the search. "raise": ``fit()`` raises it.
+    """
+
+    max_failures: int = 0
+    fail_fast: bool | str = False
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.fail_fast, bool) or self.fail_fast == "raise"):
+            raise ValueError(f"fail_fast={self.fail_fast!r} must be True, False or 'raise'.")
+        if self.fail_fast and self.max_failures != 0:
+            raise ValueError(
+                f"max_failures must be 0 if fail_fast={self.fail_fast!r}: the first failure ends the search."
+            )
+
+
+@dataclass
+class CheckpointConfig:
+    """Which checkpoints are made and kept.
+
+    Attributes:
+        num_to_keep: How many of a trial; None (default): all.
+        checkpoint_score_attribute: The metric that ranks them. Default: the latest are best.
+        checkpoint_score_order: "max" (default) or "min".
+        checkpoint_frequency: A class trainable is saved after so many steps; 0: not.
+        checkpoint_at_end: A class trainable is saved at its end.
+    """
+
+    num_to_keep: int | None = None
+    checkpoint_score_attribute: str | None = None
+    checkpoint_score_order: str | None = "max"
+    checkpoint_frequency: int | None = 0
+    checkpoint_at_end: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_to_keep is not None and (whole(self.num_to_keep) or 0) < 1:
+            raise ValueError(
+                f"num_to_keep={self.num_to_keep!r} must be a whole number from 1 up, or None to keep "
+                "every checkpoint."
+            )
+        if self.checkpoint_score_order not in ("max", "min"):
+            raise ValueError(
+                f"checkpoint_score_order={self.checkpoint_score_order!r} must be 'max' or 'min'."
+            )
+        if (self.checkpoint_frequency or 0) < 0:
+            raise ValueError("checkpoint_frequency must be 0 or more.")
+
+
+@dataclass
+class RunConfig:
+    """Where a search keeps its files, when trials end, what happens on failures.
+
+    Attributes:
+        name: Of the search and its folder. Default: the trainable's name and the time.
+        storage_path: Folder that holds searches. Default ``~/ray_results``.
+        storage_filesystem: Refused so far.
+        failure_config, checkpoint_config: See there.
+        sync_config: Kept, without an effect: files are written where they belong.
+        verbose: 0: nothing is printed; 1 and more: the state of the search.
+        stop: A dict of bounds such as ``{"training_iteration": 10}``, a ``Stopper``, or a function of
+            trial id and result.
+        callbacks: Objects with ``on_trial_result`` and the like; see ``tune.Callback``.
+        progress_reporter, log_to_file: Kept, without an effect so far.
+    """
+
+    name: str | None = None
+    storage_path: str | None = None
+    storage_filesystem: Any | None = None
+    failure_config: FailureConfig | None = None
+    checkpoint_config: CheckpointConfig | None = None
+    sync_config: SyncConfig | None = None
+    verbose: int | Any | None = None
+    stop: Any = None
+    callbacks: list[Any] | None = None
+    progress_reporter: Any | None = None
+    log_to_file: bool | str | tuple[str, str] = False
+    local_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_folder_name("RunConfig(name)", self.name)
+        if self.local_dir is not None:
+            raise DeprecationWarning("`RunConfig(local_dir)` is gone: pass `storage_path`.")
+        if self.storage_path is not None:
+            self.storage_path = os.fspath(self.storage_path)
+        remote = self.storage_filesystem is not None or "://" in (self.storage_path or "")
+        if remote and not str(self.storage_path).startswith("file://"):
+            raise NotImplementedError(
+                "A search keeps its files in a folder so far: give storage_path a path that all nodes see."
+            )
+        self.failure_config = self.failure_config or FailureConfig()
+        self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
+        self.sync_config = self.sync_config or SyncConfig()
+
+    @property
+    def folder(self) -> str:
+        """The folder that holds searches, as an absolute path."""
+        path = (self.storage_path or "~/ray_results").removeprefix("file://")
+        return os.path.abspath(os.path.expanduser(path))
+
+
+@dataclass
+class TuneConfig:
+    """What is searched for, and how.
+
+    Attributes:
+        mode: "min" or "max".
+        metric: The name of what is optimized.
+        search_alg: What suggests configurations. Default: grids and random values.
+        scheduler: What stops bad trials early. Default: nothing does.
+        num_samples: How many times the space is sampled (each grid whole); -1: without end.
+        max_concurrent_trials: How many trials run at a time. Default: as many as fit.
+        time_budget_s: Seconds, or a ``timedelta``, after which the search ends.
+        reuse_actors: Class trainables go on in the same process if their ``reset_config`` returns
+            True. Functions that use no GPU always do.
+        trial_name_creator, trial_dirname_creator: Functions of a trial that return its name, and
+            its folder's.
+    """
+
+    mode: str | None = None
+    metric: str | None = None
+    search_alg: Any | None = None
+    scheduler: Any | None = None
+    num_samples: int = 1
+    max_concurrent_trials: int | None = None
+    time_budget_s: int | float | datetime.timedelta | None = None
+    reuse_actors: bool = False
+    trial_name_creator: Callable[[Any], str] | None = None
+    trial_dirname_creator: Callable[[Any], str] | None = None
+    chdir_to_trial_dir: bool | str = "DEPRECATED"
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("min", "max", None):
+            raise ValueError(f"mode={self.mode!r} must be 'min' or 'max'.")
+        if self.chdir_to_trial_dir != "DEPRECATED":
+            raise DeprecationWarning(
+                "`chdir_to_trial_dir` is gone: set the environment variable RAY_CHDIR_TO_TRIAL_DIR."
+            )
+
+
+class ResumeType(str, Enum):
+    """What a restored search does with a trial."""
+
+    SKIP = "skip"
+    RESTART = "restart"
+    RESUME = "resume"
+
+
+@dataclass
+class ResumeConfig:
+    """What a restored search does with its trials, by how they ended."""
+
+    finished: str = field(default=ResumeType.SKIP)
+    unfinished: str = field(default=ResumeType.RESUME)
+    errored: str = field(default=ResumeType.SKIP)
+
+    ResumeType = ResumeType

@@ -1,0 +1,113 @@
+"""What a running trial knows of itself: its context, its checkpoint, its reports."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from heliostat.train.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from heliostat.tune.trainable.function_run import FunctionRun
+
+logger = logging.getLogger("heliostat")
+
+# One trial runs in a process at a time.
+_running: list[Any] = []
+
+
+def enter(run: Any) -> None:
+    """The trial that this process runs."""
+    _running[:] = [run]
+
+
+def leave() -> None:
+    """No trial runs here any more."""
+    _running.clear()
+
+
+def _run() -> Any:
+    return _running[0] if _running else None
+
+
+def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> None:
+    """Report metrics of the running trial, perhaps with a checkpoint. Elsewhere it does nothing.
+
+    Args:
+        metrics: Names and values.
+        checkpoint: A folder of files. They are copied before this returns.
+
+    Raises:
+        TypeError: ``metrics`` is no dict, or ``checkpoint`` no ``Checkpoint``.
+    """
+    run: FunctionRun | None = _run()
+    if run is None or not hasattr(run, "report"):
+        logger.warning(
+            "`tune.report` does nothing here: it is for functions that a Tuner runs. A class trainable "
+            "returns its metrics from step()."
+        )
+        return
+    if not isinstance(metrics, dict):
+        raise TypeError(f"tune.report takes a dict of metrics, not {type(metrics).__name__}.")
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        raise TypeError(f"checkpoint must be a tune.Checkpoint, not {type(checkpoint).__name__}.")
+    run.report(metrics, checkpoint)
+
+
+def get_checkpoint() -> Checkpoint | None:
+    """Return the checkpoint that the trial begins from, or that it reported last; None without one."""
+    run = _run()
+    path = run.checkpoint if run is not None else None
+    return Checkpoint(path) if path else None
+
+
+class TuneContext:
+    """The running trial's names and places; None outside of a trial."""
+
+    def get_experiment_name(self) -> str | None:
+        """Return the name of the search."""
+        return _text(self._of("experiment_name"))
+
+    def get_trial_name(self) -> str | None:
+        """Return the trial's name."""
+        return _text(self._of("trial_name"))
+
+    def get_trial_id(self) -> str | None:
+        """Return the trial's id."""
+        return _text(self._of("trial_id"))
+
+    def get_trial_resources(self) -> Any:
+        """Return the ``PlacementGroupFactory`` of the trial."""
+        return self._of("resources")
+
+    def get_trial_dir(self) -> str | None:
+        """Return the trial's folder."""
+        return _text(self._of("folder"))
+
+    def get_metadata(self) -> NoReturn:
+        """Trainers have metadata; trials do not."""
+        raise RuntimeError(_OF_TRAINERS.format("get_metadata"))
+
+    def get_world_size(self) -> NoReturn:
+        """Training workers have ranks; trials do not."""
+        raise RuntimeError(_OF_TRAINERS.format("get_world_size"))
+
+    get_world_rank = get_local_rank = get_local_world_size = get_node_rank = get_world_size
+
+    @staticmethod
+    def _of(name: str) -> Any:
+        run = _run()
+        return None if run is None else getattr(run.spec, name)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+_OF_TRAINERS = "`{}` is of training workers: call it on ray.train.get_context() in one."
+_context = TuneContext()
+
+
+def get_context() -> TuneContext:
+    """Return what is known of the running trial."""
+    return _context

@@ -1,0 +1,1 @@
+"""What trials take of the cluster."""

@@ -1,0 +1,191 @@
+"""What ``Tuner.fit()`` returns: a result for each trial."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from heliostat.train.checkpoint import Checkpoint
+from heliostat.train.result import Result
+from heliostat.tune.runner.store import read_results
+from heliostat.tune.runner.trial import ERROR, TERMINATED, Trial, rank
+from heliostat.tune.stopper import flattened
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCOPES = ("all", "last", "avg", "last-5-avg", "last-10-avg")
+
+
+class ResultGrid:
+    """The results of a search, one for each trial, in the order of the trials."""
+
+    def __init__(
+        self, trials: list[Trial], folder: str, metric: str | None = None, mode: str | None = None
+    ) -> None:
+        self._trials, self._folder = trials, folder
+        self._metric, self._mode = metric, mode
+        self._results: list[Result | None] = [None] * len(trials)
+
+    @property
+    def experiment_path(self) -> str:
+        """The folder of the search."""
+        return self._folder
+
+    @property
+    def filesystem(self) -> Any:
+        """The ``pyarrow.fs.FileSystem`` that holds it (needs pyarrow)."""
+        from heliostat.train.storage.filesystems import local_filesystem
+
+        return local_filesystem()
+
+    @property
+    def errors(self) -> list[BaseException]:
+        """The errors of the trials that failed."""
+        return [t.error for t in self._trials if t.status == ERROR and t.error is not None]
+
+    @property
+    def num_errors(self) -> int:
+        """How many trials failed."""
+        return sum(trial.status == ERROR for trial in self._trials)
+
+    @property
+    def num_terminated(self) -> int:
+        """How many trials ended well."""
+        return sum(trial.status == TERMINATED for trial in self._trials)
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def __getitem__(self, index: int) -> Result:
+        trial = self._trials[index]
+        position = index % len(self._trials)
+        found = self._results[position]
+        if found is None:
+            found = self._results[position] = self._result(trial)
+        return found
+
+    def __iter__(self) -> Iterator[Result]:
+        return (self[index] for index in range(len(self)))
+
+    def _result(self, trial: Trial) -> Result:
+        folder = os.path.join(self._folder, trial.folder)
+        kept = [(Checkpoint(path), metrics) for path, metrics in trial.checkpoints]
+        return Result(
+            metrics=trial.last_result,
+            checkpoint=Checkpoint(trial.checkpoint) if trial.checkpoint else None,
+            error=trial.error if trial.status == ERROR else None,  # type: ignore[arg-type] # any error
+            path=folder,
+            best_checkpoints=kept,
+            config=trial.config,
+            _rows=_rows_of(folder),
+        )
+
+    def get_best_result(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        scope: str = "last",
+        filter_nan_and_inf: bool = True,
+    ) -> Result:
+        """Return the result of the best trial.
+
+        Args:
+            metric, mode: Which is best. Default: what ``TuneConfig`` said.
+            scope: Which reports count: "last", "all" (the best of each trial), "avg", "last-5-avg" or
+                "last-10-avg".
+            filter_nan_and_inf: Leave out trials whose value is no finite number.
+
+        Raises:
+            ValueError: Metric or mode is not known, or ``scope`` is another.
+            RuntimeError: No trial reported the metric.
+        """
+        if len(self) == 1:
+            return self[0]
+        metric, mode = metric or self._metric, mode or self._mode
+        if not metric:
+            raise ValueError(
+                "No metric is provided. Pass the `metric` argument, or `metric` to `tune.TuneConfig()`."
+            )
+        if mode not in ("min", "max"):
+            raise ValueError(
+                "No mode is provided. Pass the `mode` argument ('min' or 'max'), or `mode` to "
+                "`tune.TuneConfig()`."
+            )
+        if scope not in SCOPES:
+            raise ValueError(f"scope={scope!r} must be one of {SCOPES}.")
+        best, best_value = None, math.nan
+        for index, trial in enumerate(self._trials):
+            value = self._value(trial, metric, mode, scope)
+            if math.isnan(value) or (filter_nan_and_inf and math.isinf(value)):
+                continue
+            if best is None or (value > best_value if mode == "max" else value < best_value):
+                best, best_value = index, value
+        if best is None:
+            named = sorted({name for trial in self._trials for name in trial.last_result})
+            raise RuntimeError(
+                f"No best trial found for the given metric: {metric}. This means that no trial has reported "
+                f"this metric, or all values reported for this metric are NaN. Reported were: {named}"
+            )
+        return self[best]
+
+    def _value(self, trial: Trial, metric: str, mode: str, scope: str) -> float:
+        if scope == "last":
+            return rank(trial, metric, trial.last_result)
+        rows = read_results(os.path.join(self._folder, trial.folder))
+        values = [v for row in rows if not math.isnan(v := rank(trial, metric, row))]
+        if not values:
+            return math.nan
+        if scope == "all":
+            return max(values) if mode == "max" else min(values)
+        count = {"avg": len(values), "last-5-avg": 5, "last-10-avg": 10}[scope]
+        return sum(values[-count:]) / len(values[-count:])
+
+    def get_dataframe(
+        self, filter_metric: str | None = None, filter_mode: str | None = None
+    ) -> pd.DataFrame:
+        """Return a table with a row for each trial: its last report, configuration and folder.
+
+        Args:
+            filter_metric, filter_mode: Instead of the last report, the one with the best value.
+        """
+        import pandas
+
+        if bool(filter_metric) != bool(filter_mode):
+            raise ValueError("filter_metric and filter_mode go together.")
+        rows = []
+        for trial in self._trials:
+            folder = os.path.join(self._folder, trial.folder)
+            result = trial.last_result
+            if filter_metric and filter_mode:
+                result = self._best_row(trial, folder, filter_metric, filter_mode) or result
+            row = flattened(
+                {k: v for k, v in result.items() if k not in ("config", "experiment_tag")}
+            )
+            row.update(flattened(trial.config, "config/"))
+            rows.append({**row, "logdir": folder})
+        return pandas.DataFrame(rows)
+
+    @staticmethod
+    def _best_row(trial: Trial, folder: str, metric: str, mode: str) -> dict[str, Any] | None:
+        rows = [(rank(trial, metric, row), row) for row in read_results(folder)]
+        known = [pair for pair in rows if not math.isnan(pair[0])]
+        if not known:
+            return None
+        choose: Any = max if mode == "max" else min
+        found: tuple[float, dict[str, Any]] = choose(known, key=lambda pair: pair[0])
+        return found[1]
+
+    def __repr__(self) -> str:
+        results = ",\n  ".join(
+            repr(one).replace("\n", "\n  ") for one in (self[i] for i in range(min(len(self), 10)))
+        )
+        more = ",\n  ..." if len(self) > 10 else ""
+        return f"ResultGrid<[\n  {results}{more}\n]>"
+
+
+def _rows_of(folder: str) -> Callable[[], list[dict[str, Any]]]:
+    """The reports of a trial as rows of a table, read when they are asked for."""
+    return lambda: [flattened(row) for row in read_results(folder)]

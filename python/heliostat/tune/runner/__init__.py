@@ -1,0 +1,1 @@
+"""How a search runs: trials as state, the loop that drives them, and the files that it leaves."""

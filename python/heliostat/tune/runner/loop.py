@@ -1,0 +1,326 @@
+"""The loop that drives a search: it starts actors, passes results to the search, and does what it says.
+
+An actor runs trials one after the other where the trainable allows it, so that a trial costs a call and
+not a process. Each running trial has one call under way, whose answer brings the next reports.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import heliostat as ray
+from heliostat.exceptions import RayError, RayTaskError
+from heliostat.tune.callback import Callback
+from heliostat.tune.config import CheckpointConfig
+from heliostat.tune.execution.placement_groups import PlacementGroupFactory
+from heliostat.tune.progress import Progress
+from heliostat.tune.runner.search import CONTINUE, PAUSE, STOP, Search
+from heliostat.tune.runner.store import SEARCHER, Store
+from heliostat.tune.runner.trial import RUNNING, Trial, rank
+from heliostat.tune.trainable.actor import TrialActor
+from heliostat.tune.trainable.spec import Batch, Spec
+from heliostat.tune.trainable.util import is_class, resources_of
+
+WAIT_S = 0.5  # the longest sleep: the time budget is looked at in between
+SEARCHER_WAIT_S = 0.05  # between questions to a searcher that has nothing now
+SAVE_EVERY_S = 10.0
+CONCURRENT_MAX = 10_000
+
+
+class Place:
+    """A trial that runs: its actor and the call that is under way."""
+
+    def __init__(
+        self, trial: Trial, actor: Any, resources: PlacementGroupFactory, group: Any
+    ) -> None:
+        self.trial, self.actor, self.resources, self.group = trial, actor, resources, group
+        self.decision: str | None = None  # what the call under way was about, when it ends the run
+
+
+class Loop:
+    """Runs a search to its end."""
+
+    def __init__(
+        self,
+        search: Search,
+        store: Store,
+        trainable: Any,
+        experiment_name: str,
+        checkpoints: CheckpointConfig,
+        callbacks: list[Callback],
+        progress: Progress,
+        reuse_actors: bool,
+        max_concurrent: int,
+        save_searcher: Callable[[str], None] | None,
+    ) -> None:
+        self._search, self._store, self._name = search, store, experiment_name
+        self._trainable = trainable
+        self._trainable_ref: Any = None
+        self._checkpoints, self._callbacks, self._progress = checkpoints, callbacks, progress
+        self._reuse = reuse_actors
+        self._max_concurrent = max_concurrent or CONCURRENT_MAX
+        self._save_searcher, self._saved_at = save_searcher, time.monotonic()
+        self._places: dict[Any, Place] = {}
+        self._idle: dict[PlacementGroupFactory, list[tuple[Any, Any]]] = defaultdict(list)
+        self._turn = 0
+        self._cluster: dict[str, float] = {}
+        self._looked_at = -math.inf
+        self._is_class = is_class(trainable)
+        self._lockstep = (
+            self._is_class
+            or search.scheduler.decides
+            or type(search.stopper).__name__ not in ("NoopStopper", "TimeoutStopper")
+        )
+        search.on_added = store.added
+
+    def run(self) -> None:
+        """Run until the search is over."""
+        self._trainable_ref = ray.put(self._trainable)
+        try:
+            while not self._search.is_over:
+                self._turn += 1
+                self._tell("on_step_begin")
+                self._fill()
+                self._wait()
+                self._tell("on_step_end")
+                self._progress.show(self._search)
+                self._save()
+                if self._search.stopper.stop_all():
+                    self._search.is_stopping = True
+                if self._search.is_stopping:
+                    self._interrupt()
+        finally:
+            for place in list(self._places.values()):
+                self._end_actor(place.actor, place.group)
+            for actors in self._idle.values():
+                for actor, group in actors:
+                    self._end_actor(actor, group)
+            self._save(at_once=True)
+
+    # --- starting trials ---
+
+    def _fill(self) -> None:
+        while len(self._places) < self._max_concurrent and self._has_room():
+            trial = self._search.choose()
+            if trial is None:
+                return
+            self._start(trial)
+
+    def _has_room(self) -> bool:
+        """Whether another trial like those that run would fit; the first always may begin."""
+        if not self._places:
+            return True
+        last = next(reversed(self._places.values())).resources
+        now = time.monotonic()
+        if now - self._looked_at > WAIT_S:
+            self._cluster, self._looked_at = ray.cluster_resources(), now
+        needs = last.required_resources
+        fits = [
+            self._cluster.get(name, 0) // amount for name, amount in needs.items() if amount > 0
+        ]
+        return len(self._places) < min(fits, default=math.inf)
+
+    def _start(self, trial: Trial) -> None:
+        resources = resources_of(self._trainable, trial.config)
+        idle = self._idle[resources]
+        actor, group = idle.pop() if idle else self._make_actor(resources)
+        config, last = self._checkpoints, trial.last_result
+        spec = Spec(
+            trial_id=trial.trial_id,
+            trial_name=str(trial),
+            experiment_name=self._name,
+            config=trial.config,
+            folder=os.path.join(self._store.folder, trial.folder),
+            resources=resources,
+            is_lockstep=self._lockstep,
+            checkpoint=trial.checkpoint,
+            checkpoints=trial.checkpoint_count,
+            iteration=trial.restore_iteration,
+            total_s=float(last.get("time_total_s", 0.0)) if trial.checkpoint else 0.0,
+            checkpoint_frequency=config.checkpoint_frequency or 0,
+            checkpoint_at_end=bool(config.checkpoint_at_end),
+        )
+        self._search.started(trial)
+        self._store.status(trial)
+        self._tell("on_trial_restore" if trial.checkpoint else "on_trial_start", trial=trial)
+        place = Place(trial, actor, resources, group)
+        self._places[actor.start.remote(spec)] = place
+
+    def _make_actor(self, resources: PlacementGroupFactory) -> tuple[Any, Any]:
+        bundles = resources.bundles
+        head = {} if resources.head_bundle_is_empty else dict(bundles[0])
+        options: dict[str, Any] = {
+            "num_cpus": head.pop("CPU", 0),
+            "num_gpus": head.pop("GPU", 0),
+            "memory": int(head.pop("memory", 0)) or None,
+            "resources": head,
+        }
+        group = None
+        if len(bundles) > 1:
+            from heliostat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+            group = resources.to_placement_group()
+            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+                group, 0, placement_group_capture_child_tasks=True
+            )
+        actor = ray.remote(TrialActor).options(**options).remote(self._trainable_ref)
+        return actor, group
+
+    # --- what comes back ---
+
+    def _wait(self) -> None:
+        if not self._places:
+            if not self._search.is_over:
+                time.sleep(SEARCHER_WAIT_S)  # the searcher has nothing now
+            return
+        ready, _ = ray.wait(list(self._places), num_returns=1, timeout=WAIT_S)
+        for ref in ready:
+            place = self._places.pop(ref)
+            try:
+                batch: Batch = ray.get(ref)
+            except RayError as error:
+                self._lost(place, error)
+            else:
+                self._take(place, batch)
+
+    def _take(self, place: Place, batch: Batch) -> None:
+        trial = place.trial
+        decision = CONTINUE
+        for result in batch.results:
+            decision = self._reported(trial, result)
+            if decision != CONTINUE:
+                break  # what came behind it was made in vain
+        self._store.flush()
+        if batch.checkpoint:
+            self._checkpointed(trial, batch.checkpoint)
+        if batch.end == "failed":
+            error = RayTaskError(str(trial), batch.error_text, pickle.loads(batch.error))
+            return self._failed(place, error.as_instanceof_cause(), batch.error_text)
+        if batch.end is None and decision == STOP:
+            place.decision = STOP
+            self._places[place.actor.stop.remote()] = place
+            return None
+        if batch.end is None and decision == PAUSE:
+            place.decision = PAUSE
+            self._places[place.actor.pause.remote()] = place
+            return None
+        if batch.end is None:
+            told = CONTINUE if self._lockstep else None
+            self._places[place.actor.next.remote(told)] = place
+            return None
+        self._release(place, batch.is_clean)
+        if place.decision == PAUSE or decision == PAUSE:
+            self._search.paused(trial)
+        else:
+            if not trial.last_result:  # it ended without a report
+                named = {"trial_id": trial.trial_id, "experiment_tag": trial.experiment_tag}
+                trial.last_result = {**named, "config": trial.config}
+            self._search.completed(trial)
+            self._tell("on_trial_complete", trial=trial)
+        self._store.status(trial)
+        return None
+
+    def _reported(self, trial: Trial, result: dict[str, Any]) -> str:
+        result["config"] = trial.config
+        result["experiment_tag"] = trial.experiment_tag
+        decision = self._search.reported(trial, result)
+        self._store.reported(trial, result)
+        self._tell("on_trial_result", trial=trial, result=dict(result))
+        if result.get("checkpoint_dir_name"):
+            self._checkpointed(trial, result["checkpoint_dir_name"])
+        return decision
+
+    def _checkpointed(self, trial: Trial, name: str) -> None:
+        path = os.path.join(self._store.folder, trial.folder, name)
+        trial.checkpoint_count += 1
+        if path != trial.checkpoint:
+            trial.checkpoint = path
+            trial.restore_iteration = int(trial.last_result.get("training_iteration", 0))
+            trial.checkpoints.append((path, dict(trial.last_result)))
+            self._keep_best(trial)
+        self._store.checkpointed(trial)
+        self._tell("on_checkpoint", trial=trial, checkpoint=path)
+
+    def _keep_best(self, trial: Trial) -> None:
+        """Remove the checkpoints that are too many; the latest stays, a restart begins from it."""
+        most, metric = self._checkpoints.num_to_keep, self._checkpoints.checkpoint_score_attribute
+        while most is not None and len(trial.checkpoints) > most:
+            old = trial.checkpoints[:-1] if len(trial.checkpoints) > 1 else trial.checkpoints
+            worst = old[0]
+            if metric is not None:
+                sign = 1 if self._checkpoints.checkpoint_score_order == "max" else -1
+                worst = min(old, key=lambda pair: _score(sign * rank(trial, metric, pair[1])))
+            trial.checkpoints.remove(worst)
+            shutil.rmtree(worst[0], ignore_errors=True)
+
+    def _lost(self, place: Place, error: RayError) -> None:
+        """The actor died, or its constructor raised."""
+        self._failed(place, error, f"{type(error).__name__}: {error}")
+
+    def _failed(self, place: Place, error: BaseException, text: str) -> None:
+        trial = place.trial
+        self._end_actor(place.actor, place.group)
+        again = self._search.failed(trial, error, text)
+        self._store.failed(trial)
+        self._store.status(trial)
+        self._tell("on_trial_recover" if again else "on_trial_error", trial=trial)
+
+    # --- ending ---
+
+    def _release(self, place: Place, is_usable: bool) -> None:
+        uses_gpu = place.resources.required_resources.get("GPU", 0) > 0
+        may_stay = self._reuse if self._is_class else not uses_gpu or self._reuse
+        if is_usable and may_stay:
+            self._idle[place.resources].append((place.actor, place.group))
+        else:
+            self._end_actor(place.actor, place.group)
+
+    def _end_actor(self, actor: Any, group: Any) -> None:
+        if self._is_class:
+            actor.close.remote()
+            actor.__ray_terminate__.remote()
+        else:
+            ray.kill(actor)
+        if group is not None:
+            from heliostat.util.placement_group import remove_placement_group
+
+            remove_placement_group(group)
+
+    def _interrupt(self) -> None:
+        """The search ends before its trials do."""
+        for place in self._places.values():
+            ray.kill(place.actor)
+            self._search.interrupted(place.trial)
+            self._store.status(place.trial)
+        self._places.clear()
+        for trial in self._search.get_live_trials():
+            if trial.status != RUNNING:
+                self._search.interrupted(trial)
+                self._store.status(trial)
+
+    # --- the rest ---
+
+    def _save(self, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if not at_once and now - self._saved_at < SAVE_EVERY_S:
+            return
+        self._saved_at = now
+        if self._save_searcher is not None:
+            self._save_searcher(os.path.join(self._store.folder, SEARCHER))
+
+    def _tell(self, method: str, **about: Any) -> None:
+        for callback in self._callbacks:
+            getattr(callback, method)(
+                iteration=self._turn, trials=self._search.get_trials(), **about
+            )
+
+
+def _score(value: float) -> float:
+    return -math.inf if math.isnan(value) else value

@@ -1,0 +1,211 @@
+"""A search as a state machine: what happened goes in, what is to be done comes out.
+
+There are no files, processes or clocks here. It calls the scheduler, the searcher and the stopper, which
+are the user's: what they raise ends the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from heliostat.tune.error import TuneError
+from heliostat.tune.runner.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial
+from heliostat.tune.schedulers.trial_scheduler import TrialScheduler
+from heliostat.tune.stopper import Stopper
+
+# What a running trial is told after a result.
+CONTINUE, STOP, PAUSE = "CONTINUE", "STOP", "PAUSE"
+
+
+class Source(Protocol):
+    """Where new trials come from."""
+
+    total: int | None  # how many there will be; None: unknown
+
+    def next(self) -> Trial | None:
+        """A new trial; None when there is none now."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there will be no more."""
+
+    def on_result(self, trial: Trial, result: dict[str, Any]) -> None:
+        """A trial has reported."""
+
+    def on_complete(self, trial: Trial, failed: bool) -> None:
+        """A trial has ended."""
+
+
+@dataclass
+class Limits:
+    """What ends trials and searches."""
+
+    max_failures: int = 0  # of a trial; -1: without end
+    fail_fast: bool = False
+    metric: str | None = None
+    check_metric: bool = True  # that the metric is in each result
+
+
+@dataclass
+class Search:
+    """All trials, and what becomes of each."""
+
+    source: Source
+    scheduler: TrialScheduler
+    stopper: Stopper
+    limits: Limits
+    trials: list[Trial] = field(default_factory=list)
+    on_added: Callable[[Trial], None] = lambda trial: None
+    is_stopping: bool = False
+    _live: dict[str, Trial] = field(default_factory=dict)  # those that have not ended
+
+    def __post_init__(self) -> None:
+        self._live = {trial.trial_id: trial for trial in self.trials if not trial.is_finished()}
+
+    # --- what schedulers may ask ---
+
+    def get_trials(self) -> list[Trial]:
+        """All trials, finished ones included."""
+        return self.trials
+
+    def get_live_trials(self) -> list[Trial]:
+        """The trials that have not ended."""
+        return list(self._live.values())
+
+    # --- what is to run next ---
+
+    def choose(self) -> Trial | None:
+        """The trial that is to run in a free place; None when there is none now."""
+        if self.is_stopping:
+            return None
+        waiting = self.scheduler.choose_trial_to_run(self)
+        if waiting is not None and waiting.status == PENDING:
+            return waiting
+        new = self.source.next()
+        if new is None:
+            return waiting
+        self.add(new)
+        return new
+
+    def add(self, trial: Trial) -> None:
+        """Take in a new trial."""
+        self.trials.append(trial)
+        self._live[trial.trial_id] = trial
+        self.on_added(trial)
+        self.scheduler.on_trial_add(self, trial)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing runs or will run."""
+        if any(trial.status == RUNNING for trial in self._live.values()):
+            return False
+        return self.is_stopping or (self.source.is_finished and not self._live)
+
+    # --- what happened ---
+
+    def started(self, trial: Trial) -> None:
+        """The trial runs."""
+        trial.status = RUNNING
+
+    def reported(self, trial: Trial, result: dict[str, Any]) -> str:
+        """What becomes of the trial after a result."""
+        trial.last_result = result
+        self._check(result)
+        if result.get("done"):
+            return STOP
+        if self.stopper(trial.trial_id, result):
+            result["done"] = True
+            decision = STOP
+        else:
+            decision = self.scheduler.on_trial_result(self, trial, result)
+            if decision == STOP:
+                result["done"] = True
+        if decision != STOP:
+            self.source.on_result(trial, result)
+        if self.stopper.stop_all():
+            self.is_stopping = True
+        return decision
+
+    def _check(self, result: dict[str, Any]) -> None:
+        metric = self.limits.metric
+        if metric is None or not self.limits.check_metric or _has(result, metric):
+            return
+        own = sorted(name for name in result if name not in ADDED)
+        raise TuneError(
+            f"Trial returned a result which did not include the metric {metric!r}. It reported: "
+            f"{', '.join(own) or 'nothing'}. Report it with tune.report({{{metric!r}: ...}}), or set "
+            "TUNE_DISABLE_STRICT_METRIC_CHECKING=1 to go on without it."
+        )
+
+    def completed(self, trial: Trial) -> None:
+        """The trial ended well, by itself or because it was told to."""
+        trial.status = TERMINATED
+        self._live.pop(trial.trial_id, None)
+        trial.last_result["done"] = True
+        self.scheduler.on_trial_complete(self, trial, trial.last_result)
+        self.source.on_complete(trial, failed=False)
+
+    def paused(self, trial: Trial) -> None:
+        """The trial gave up its place, to go on later from its checkpoint."""
+        trial.status = PAUSED
+
+    def failed(self, trial: Trial, error: BaseException, text: str) -> bool:
+        """The trial failed; whether it is tried again."""
+        trial.num_failures += 1
+        trial.error, trial.error_text = error, text
+        most = self.limits.max_failures
+        if (
+            not self.is_stopping
+            and not self.limits.fail_fast
+            and (most < 0 or trial.num_failures <= most)
+        ):
+            trial.status = PENDING
+            return True
+        trial.status = ERROR
+        self._live.pop(trial.trial_id, None)
+        self.scheduler.on_trial_error(self, trial)
+        self.source.on_complete(trial, failed=True)
+        if self.limits.fail_fast:
+            self.is_stopping = True
+        return False
+
+    def interrupted(self, trial: Trial) -> None:
+        """The search ends before the trial: it counts as ended with what it has."""
+        trial.status = TERMINATED
+        self._live.pop(trial.trial_id, None)
+        self.source.on_complete(trial, failed=False)
+
+
+# What is added to each report.
+ADDED = frozenset(
+    (
+        "checkpoint_dir_name",
+        "config",
+        "date",
+        "done",
+        "experiment_tag",
+        "hostname",
+        "iterations_since_restore",
+        "node_ip",
+        "pid",
+        "time_since_restore",
+        "time_this_iter_s",
+        "time_total_s",
+        "timestamp",
+        "training_iteration",
+        "trial_id",
+    )
+)
+
+
+def _has(result: dict[str, Any], metric: str) -> bool:
+    value: Any = result
+    if metric in result:
+        return True
+    for key in metric.split("/"):
+        if not isinstance(value, dict) or key not in value:
+            return False
+        value = value[key]
+    return True

@@ -1,0 +1,230 @@
+"""The files of a search: a journal that everything can be read back from, and a folder for each trial.
+
+The journal is a sequence of pickles, written before anything else is done about what they say. Its last
+record may be torn when the process died: reading stops there. A trial's folder has, as on Ray, its
+configuration (params.json, params.pkl), its reports (result.json, a line each) and its error (error.txt).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import pickle
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from heliostat.tune.runner.trial import Trial
+
+logger = logging.getLogger("heliostat")
+
+JOURNAL = "experiment_log.pkl"
+TUNER = "tuner.pkl"
+SEARCHER = "searcher-state.pkl"
+
+
+class Store:
+    """Writes the files of one search."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._journal: Any = None
+        self._results: dict[str, Any] = {}
+
+    def begin(self, settings: dict[str, Any], goes_on: bool) -> None:
+        """Begin a journal, or go on with the one that is there."""
+        import cloudpickle
+
+        os.makedirs(self.folder, exist_ok=True)
+        journal = os.path.join(self.folder, JOURNAL)
+        if goes_on:
+            _cut_torn_end(journal)
+        elif os.path.exists(journal):
+            # An earlier search of the same name: what it found stays beside.
+            stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(os.path.getmtime(journal)))
+            os.replace(journal, f"{journal}.{stamp}")
+        _write(os.path.join(self.folder, TUNER), cloudpickle.dumps(settings))
+        self._journal = open(journal, "ab")  # noqa: SIM115 # closed by close()
+
+    def _record(self, kind: str, trial_id: str, value: Any) -> None:
+        pickle.dump((kind, trial_id, value), self._journal)
+
+    def flush(self) -> None:
+        """Hand what was written to the operating system."""
+        self._journal.flush()
+        for file in self._results.values():
+            file.flush()
+
+    def added(self, trial: Trial) -> None:
+        """A trial is new."""
+        import cloudpickle
+
+        folder = os.path.join(self.folder, trial.folder)
+        os.makedirs(folder, exist_ok=True)
+        config = cloudpickle.dumps(trial.config)
+        about = (
+            config,
+            cloudpickle.dumps(trial.evaluated_params),
+            trial.trainable_name,
+            trial.experiment_tag,
+            trial.folder,
+            trial.custom_name,
+        )
+        self._record("trial", trial.trial_id, about)
+        _write(os.path.join(folder, "params.pkl"), config)
+        _write(os.path.join(folder, "params.json"), _json(trial.config).encode())
+
+    def reported(self, trial: Trial, result: dict[str, Any]) -> None:
+        """A trial has reported."""
+        kept = {name: value for name, value in result.items() if name != "config"}
+        try:
+            self._record("result", trial.trial_id, kept)
+        except Exception:  # a metric that cannot be pickled is kept as text
+            self._record("result", trial.trial_id, json.loads(_json(kept)))
+        file = self._results.get(trial.trial_id)
+        if file is None:
+            path = os.path.join(self.folder, trial.folder, "result.json")
+            file = self._results[trial.trial_id] = open(path, "a")  # noqa: SIM115 # closed at its end
+        file.write(_json(result) + "\n")
+
+    def checkpointed(self, trial: Trial) -> None:
+        """The list of a trial's checkpoints has changed."""
+        self._record("checkpoints", trial.trial_id, (trial.checkpoint, trial.checkpoints))
+
+    def status(self, trial: Trial) -> None:
+        """A trial has begun, failed or ended."""
+        if trial.status in ("TERMINATED", "ERROR", "PENDING", "PAUSED"):
+            file = self._results.pop(trial.trial_id, None)
+            if file is not None:
+                file.close()
+        self._record("status", trial.trial_id, (trial.status, trial.num_failures, trial.error_text))
+        self._journal.flush()
+
+    def failed(self, trial: Trial) -> None:
+        """A trial has failed."""
+        folder = os.path.join(self.folder, trial.folder)
+        _write(os.path.join(folder, "error.txt"), trial.error_text.encode())
+        with contextlib.suppress(Exception):
+            _write(os.path.join(folder, "error.pkl"), pickle.dumps(trial.error))
+
+    def close(self) -> None:
+        """Close every file."""
+        for file in [*self._results.values(), self._journal]:
+            if file is not None:
+                file.close()
+        self._results.clear()
+        self._journal = None
+
+
+def pickled(value: Any) -> bytes:
+    """A setting for the file; empty where it cannot be pickled, so that a restored search lacks it."""
+    import cloudpickle
+
+    try:
+        data: bytes = cloudpickle.dumps(value)
+    except Exception:
+        return b""
+    return data
+
+
+def unpickled(data: bytes, name: str) -> Any:
+    """A setting from the file; None, with a warning, where it was lost."""
+    try:
+        return pickle.loads(data)
+    except Exception as error:
+        logger.warning("%s of the search cannot be restored and is left out: %r", name, error)
+        return None
+
+
+def read_settings(folder: str) -> dict[str, Any]:
+    """What the search was begun with."""
+    with open(os.path.join(folder, TUNER), "rb") as file:
+        settings: dict[str, Any] = pickle.load(file)
+    return settings
+
+
+def read_trials(folder: str) -> list[Trial]:
+    """The trials of a search, as its journal has them."""
+    trials: dict[str, Trial] = {}
+    for kind, trial_id, value in _records(os.path.join(folder, JOURNAL)):
+        trial = trials.get(trial_id)
+        if kind == "trial":
+            config, chosen, name, tag, sub, custom = value
+            trials[trial_id] = Trial(
+                trial_id,
+                name,
+                pickle.loads(config),
+                pickle.loads(chosen),
+                tag,
+                folder=sub,
+                custom_name=custom,
+            )
+        elif trial is None:
+            continue
+        elif kind == "result":
+            trial.last_result = value
+        elif kind == "checkpoints":
+            trial.checkpoint, trial.checkpoints = value
+        elif kind == "status":
+            trial.status, trial.num_failures, trial.error_text = value
+    for trial in trials.values():
+        if trial.last_result:
+            trial.last_result["config"] = trial.config
+        if trial.status == "ERROR":
+            trial.error = _error(os.path.join(folder, trial.folder), trial.error_text)
+    return list(trials.values())
+
+
+def read_results(folder: str) -> list[dict[str, Any]]:
+    """The reports in a trial's folder, the torn end of a killed process left out."""
+    rows = []
+    with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, "result.json")) as file:
+        for line in file:
+            with contextlib.suppress(ValueError):
+                rows.append(json.loads(line))
+    return rows
+
+
+def _records(path: str) -> Iterator[Any]:
+    with open(path, "rb") as file:
+        while True:
+            try:
+                yield pickle.load(file)
+            except (EOFError, pickle.UnpicklingError):
+                return
+
+
+def _cut_torn_end(path: str) -> None:
+    """What comes after a torn record could not be read."""
+    with open(path, "r+b") as file:
+        whole = 0
+        with contextlib.suppress(EOFError, pickle.UnpicklingError):
+            while True:
+                pickle.load(file)
+                whole = file.tell()
+        file.truncate(whole)
+
+
+def _error(folder: str, text: str) -> BaseException:
+    with contextlib.suppress(Exception), open(os.path.join(folder, "error.pkl"), "rb") as file:
+        error: BaseException = pickle.load(file)
+        return error
+    return RuntimeError(text.strip().splitlines()[-1] if text.strip() else "the trial failed")
+
+
+def _write(path: str, data: bytes) -> None:
+    with open(f"{path}.part", "wb") as file:
+        file.write(data)
+    os.replace(f"{path}.part", path)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """numpy's numbers and arrays as Python's; other objects as text."""
+    item = getattr(value, "tolist", None)
+    return item() if callable(item) else str(value)

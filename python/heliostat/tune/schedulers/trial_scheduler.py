@@ -1,0 +1,94 @@
+"""What decides after each result whether a trial goes on."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heliostat.tune.runner.search import Search
+    from heliostat.tune.runner.trial import Trial
+
+
+class TrialScheduler:
+    """Base of schedulers. ``tune_controller`` has ``get_trials()`` and ``get_live_trials()``."""
+
+    CONTINUE = "CONTINUE"
+    PAUSE = "PAUSE"
+    STOP = "STOP"
+    NOOP = "NOOP"
+
+    _metric: str | None = None
+    _mode: str | None = None
+
+    @property
+    def metric(self) -> str | None:
+        """What trials are compared by."""
+        return self._metric
+
+    @property
+    def decides(self) -> bool:
+        """Whether trials have to wait for a decision after each result."""
+        return True
+
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+        """Take over metric and mode of the search; False when they were said twice."""
+        if self._metric and metric:
+            return False
+        self._metric = self._metric or metric
+        self._mode = self._mode or mode
+        return True
+
+    def on_trial_add(self, tune_controller: Search, trial: Trial) -> None:
+        """A trial is new."""
+
+    def on_trial_error(self, tune_controller: Search, trial: Trial) -> None:
+        """A trial has failed for good."""
+
+    def on_trial_result(self, tune_controller: Search, trial: Trial, result: dict[str, Any]) -> str:
+        """Return CONTINUE, PAUSE or STOP."""
+        return self.CONTINUE
+
+    def on_trial_complete(
+        self, tune_controller: Search, trial: Trial, result: dict[str, Any]
+    ) -> None:
+        """A trial has ended."""
+
+    def on_trial_remove(self, tune_controller: Search, trial: Trial) -> None:
+        """A trial was taken out before its end."""
+
+    def choose_trial_to_run(self, tune_controller: Search) -> Trial | None:
+        """Return one of the trials that wait, in the order of their creation."""
+        for status in ("PENDING", "PAUSED"):
+            for trial in tune_controller.get_live_trials():
+                if trial.status == status:
+                    return trial
+        return None
+
+    def debug_string(self) -> str:
+        """The state in a line, for people."""
+        return type(self).__name__
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write the state into a file."""
+        part = f"{checkpoint_path}.part"
+        with open(part, "wb") as file:
+            pickle.dump(self.__dict__, file)
+        os.replace(part, checkpoint_path)
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Read what ``save`` wrote."""
+        with open(checkpoint_path, "rb") as file:
+            self.__dict__.update(pickle.load(file))
+
+
+class FIFOScheduler(TrialScheduler):
+    """Runs every trial to its end."""
+
+    @property
+    def decides(self) -> bool:
+        return type(self).on_trial_result is not TrialScheduler.on_trial_result
+
+    def debug_string(self) -> str:
+        return "Using FIFO scheduling algorithm."

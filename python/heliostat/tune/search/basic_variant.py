@@ -1,0 +1,85 @@
+"""Grid and random search: the default, which learns nothing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from heliostat.tune.error import TuneError
+from heliostat.tune.search.sample import generator
+from heliostat.tune.search.variant_generator import Path, copied, grid_size, unresolved, variants
+
+
+class BasicVariantGenerator:
+    """Grids multiplied out, once per sample; other values drawn at random for each trial.
+
+    Args:
+        points_to_evaluate: Configurations, or parts of them, to begin with. They count as samples.
+        max_concurrent: How many trials may run at a time; 0: as many as fit.
+        constant_grid_search: Draw random values once per sample, the same for its whole grid.
+        random_state: A seed or a numpy generator. Default: numpy's global one.
+    """
+
+    def __init__(
+        self,
+        points_to_evaluate: list[dict[str, Any]] | None = None,
+        max_concurrent: int = 0,
+        constant_grid_search: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.points = list(points_to_evaluate or [])
+        self.max_concurrent = max_concurrent
+        self.constant_grid_search = constant_grid_search
+        self.random_state = random_state
+
+    def count(self, space: Mapping[str, Any], num_samples: int) -> int | None:
+        """How many configurations there are; None: without end."""
+        if num_samples < 0:
+            return None
+        points = self.points[:num_samples]
+        given = sum(grid_size(_with_point(space, point)) for point in points)
+        return given + (num_samples - len(points)) * grid_size(space)
+
+    def configurations(
+        self, space: Mapping[str, Any], num_samples: int
+    ) -> Iterator[tuple[dict[str, Any], dict[Path, Any]]]:
+        """The configurations, in order, with the values that were chosen in each."""
+        rng = generator(self.random_state)
+        samples = itertools.count() if num_samples < 0 else range(num_samples)
+        for sample in samples:
+            point = self.points[sample] if sample < len(self.points) else {}
+            given = _with_point(space, point)
+            for config, chosen in variants(given, rng, self.constant_grid_search):
+                yield config, {**_chosen_by(space, point), **chosen}
+
+
+def _chosen_by(space: Mapping[str, Any], point: Mapping[str, Any]) -> dict[Path, Any]:
+    """The values of a point that stand for something in the space to choose from."""
+    chosen = {}
+    for path, _ in unresolved(space):
+        value: Any = point
+        for key in path:
+            value = value.get(key, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+        if value is not _ABSENT:
+            chosen[path] = value
+    return chosen
+
+
+def _with_point(space: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
+    """The space with some of its choices made already."""
+    merged: dict[str, Any] = copied(space)
+    for key, value in point.items():
+        if key not in space:
+            raise TuneError(
+                f"points_to_evaluate: {key!r} is not in the search space {list(space)}."
+            )
+        inner = merged[key]
+        if isinstance(value, Mapping) and isinstance(inner, Mapping) and len(inner) != 1:
+            merged[key] = _with_point(inner, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+_ABSENT: Any = object()

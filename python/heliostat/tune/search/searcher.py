@@ -1,0 +1,158 @@
+"""What suggests configurations, and learns from their results."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import Any
+
+UNDEFINED_METRIC_MODE = (
+    "Trying to sample a configuration from {cls}, but the `metric` ({metric}) or `mode` ({mode}) parameters "
+    "have not been set. Pass them to `tune.TuneConfig()` or to the search algorithm."
+)
+UNDEFINED_SEARCH_SPACE = (
+    "Trying to sample a configuration from {cls}, but no search space has been defined. Pass the `{space}` "
+    "argument to the search algorithm, or `param_space` to `tune.Tuner()`."
+)
+
+
+class Searcher:
+    """Base of search algorithms: ``suggest`` a configuration, hear what came of it.
+
+    Args:
+        metric: What is optimized. Default: what ``TuneConfig`` says.
+        mode: "min" or "max".
+    """
+
+    FINISHED = "FINISHED"
+    CKPT_FILE_TMPL = "searcher-state-{}.pkl"
+
+    def __init__(self, metric: Any = None, mode: Any = None) -> None:
+        modes = mode if isinstance(mode, list) else [mode]
+        if any(one not in ("min", "max", None) for one in modes):
+            raise ValueError(f"`mode` must be 'min' or 'max', not {mode!r}.")
+        self._metric, self._mode = metric, mode
+
+    @property
+    def metric(self) -> Any:
+        """What is optimized."""
+        return self._metric
+
+    @property
+    def mode(self) -> Any:
+        """ "min" or "max"."""
+        return self._mode
+
+    def set_search_properties(
+        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+    ) -> bool:
+        """Take over what was not said at construction; whether it was taken."""
+        return False
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """Return a configuration, None for not yet, or ``Searcher.FINISHED``."""
+        raise NotImplementedError
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """A trial has reported."""
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """A trial has ended, with its last result or with an error."""
+
+    def add_evaluated_point(
+        self,
+        parameters: dict[str, Any],
+        value: float,
+        error: bool = False,
+        pruned: bool = False,
+        intermediate_values: list[float] | None = None,
+    ) -> None:
+        """Learn from a result that was had elsewhere."""
+        raise NotImplementedError
+
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        """Whether the searcher itself keeps to so many trials at a time."""
+        return False
+
+    def get_state(self) -> dict[str, Any]:
+        """What ``set_state`` takes."""
+        return self.__dict__.copy()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from an earlier state."""
+        self.__dict__.update(state)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write the state into a file."""
+        import cloudpickle
+
+        part = f"{checkpoint_path}.part"
+        with open(part, "wb") as file:
+            cloudpickle.dump(self.get_state(), file)
+        os.replace(part, checkpoint_path)
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Read what ``save`` wrote."""
+        with open(checkpoint_path, "rb") as file:
+            self.set_state(pickle.load(file))
+
+
+class ConcurrencyLimiter(Searcher):
+    """Lets a searcher have so many open suggestions at a time.
+
+    Args:
+        searcher: The searcher.
+        max_concurrent: How many suggestions may be without a result.
+        batch: Suggest again only when all of them have one.
+    """
+
+    def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False) -> None:
+        if max_concurrent < 1:
+            raise ValueError(f"max_concurrent={max_concurrent!r} must be a whole number from 1 up.")
+        if not isinstance(searcher, Searcher):
+            raise TypeError(f"{searcher!r} is no Searcher.")
+        super().__init__(searcher.metric, searcher.mode)
+        self.searcher, self.max_concurrent, self.batch = searcher, max_concurrent, batch
+        self._open: set[str] = set()
+        self._waiting: dict[str, tuple[dict[str, Any] | None, bool]] = {}
+
+    def set_search_properties(
+        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+    ) -> bool:
+        taken = self.searcher.set_search_properties(metric, mode, config, **spec)
+        self._metric, self._mode = self.searcher.metric, self.searcher.mode
+        return taken
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        if len(self._open) >= self.max_concurrent or (self.batch and self._waiting):
+            return None
+        suggestion = self.searcher.suggest(trial_id)
+        if suggestion not in (None, Searcher.FINISHED):
+            self._open.add(trial_id)
+        return suggestion
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        self.searcher.on_trial_result(trial_id, result)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        if not self.batch:
+            self._open.discard(trial_id)
+            return self.searcher.on_trial_complete(trial_id, result=result, error=error)
+        self._waiting[trial_id] = (result, error)
+        if len(self._waiting) < min(self.max_concurrent, len(self._open)):
+            return None
+        for ended, (last, failed) in self._waiting.items():
+            self.searcher.on_trial_complete(ended, result=last, error=failed)
+            self._open.discard(ended)
+        self._waiting.clear()
+        return None
+
+    def get_state(self) -> dict[str, Any]:
+        return {"inner": self.searcher.get_state(), "open": set()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.searcher.set_state(state["inner"])

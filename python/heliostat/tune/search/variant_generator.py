@@ -1,0 +1,170 @@
+"""From a search space to configurations: grids multiplied out, domains drawn, functions called last."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from heliostat.tune.error import TuneError
+from heliostat.tune.search.sample import Domain, Unresolved, generator
+
+GRID = "grid_search"
+Path = tuple[Any, ...]
+
+
+def grid_search(values: Iterable[Any]) -> dict[str, Iterable[Any]]:
+    """Try each of the values, with each combination of other grids."""
+    return {GRID: values}
+
+
+class Spec(dict[str, Any]):
+    """A configuration that functions of ``sample_from`` read, as a dict or by attributes.
+
+    ``config["a"]`` and, as older programs write it, ``spec.config.a``.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "config":
+            return self
+        try:
+            return self[name]
+        except KeyError as missing:
+            raise AttributeError(name) from missing
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        if isinstance(value, Domain):
+            raise Unresolved(name)
+        return Spec(value) if type(value) is dict else value
+
+
+def unresolved(space: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """The grids and domains in a space, with where they are."""
+    if isinstance(space, Domain) or _is_grid(space):
+        yield path, space
+    elif isinstance(space, Mapping):
+        for key, value in space.items():
+            yield from unresolved(value, (*path, key))
+    elif isinstance(space, list | tuple):
+        for index, value in enumerate(space):
+            yield from unresolved(value, (*path, index))
+
+
+def _is_grid(value: Any) -> bool:
+    if not (isinstance(value, Mapping) and len(value) == 1 and GRID in value):
+        return False
+    if not isinstance(value[GRID], Iterable) or isinstance(value[GRID], str | bytes):
+        raise TuneError(f"Grid search expected list of values, got: {value[GRID]!r}")
+    return True
+
+
+def grid_size(space: Any) -> int:
+    """How many configurations one sample of the space makes."""
+    size = 1
+    for _, value in unresolved(space):
+        if not isinstance(value, Domain):
+            size *= len(list(value[GRID]))
+    return size
+
+
+def variants(
+    space: Mapping[str, Any], random_state: Any = None, constant_grid_search: bool = False
+) -> Iterator[tuple[dict[str, Any], dict[Path, Any]]]:
+    """One sample: each combination of the grids, with the values that were chosen in it."""
+    rng = generator(random_state)
+    found = list(unresolved(space))
+    grids = [(path, list(value[GRID])) for path, value in found if not isinstance(value, Domain)]
+    domains = [(path, value) for path, value in found if isinstance(value, Domain)]
+    plain = [(path, domain) for path, domain in domains if not domain.is_function()]
+    shared = (
+        {path: domain.sample(random_state=rng) for path, domain in plain}
+        if constant_grid_search
+        else None
+    )
+    # The first grid changes fastest.
+    for values in itertools.product(*(values for _, values in reversed(grids))):
+        config: dict[str, Any] = copied(space)
+        chosen: dict[Path, Any] = {}
+        for (path, _), value in zip(reversed(grids), values, strict=True):
+            _put(config, path, value)
+            chosen[path] = value
+        for path, domain in plain:
+            value = domain.sample(random_state=rng) if shared is None else shared[path]
+            _put(config, path, value)
+            chosen[path] = value
+        _call_functions(config, [pair for pair in domains if pair[1].is_function()], chosen)
+        yield from _nested(config, chosen, rng)
+
+
+def _call_functions(
+    config: dict[str, Any], waiting: list[tuple[Path, Domain]], chosen: dict[Path, Any]
+) -> None:
+    """Functions may use each other's values: those that lack one are called again."""
+    while waiting:
+        later = []
+        for path, domain in waiting:
+            try:
+                value = domain.sample(Spec(config))
+            except Unresolved as error:
+                later.append((path, domain, error))
+                continue
+            _put(config, path, value)
+            chosen[path] = value
+        if len(later) == len(waiting):
+            path, _, unknown = later[0]
+            raise TuneError(
+                f"sample_from of {'/'.join(map(str, path))!r} asks for a value that is not there: {unknown}"
+            ) from unknown
+        waiting = [(path, domain) for path, domain, _ in later]
+
+
+def _nested(
+    config: dict[str, Any], chosen: dict[Path, Any], rng: Any
+) -> Iterator[tuple[dict[str, Any], dict[Path, Any]]]:
+    """A value that was chosen may be a space of its own."""
+    if next(unresolved(config), None) is None:
+        yield config, chosen
+        return
+    for deeper, more in variants(config, rng):
+        yield deeper, {**chosen, **more}
+
+
+def copied(space: Any) -> Any:
+    """The same containers anew; values stay the same objects."""
+    if isinstance(space, Domain):
+        return space
+    if type(space) is dict:
+        return {key: copied(value) for key, value in space.items()}
+    if type(space) is list:
+        return [copied(value) for value in space]
+    if type(space) is tuple:
+        return tuple(copied(value) for value in space)
+    return copy.copy(space) if isinstance(space, Mapping) else space
+
+
+def _put(config: Any, path: Path, value: Any) -> None:
+    *way, last = path
+    for key in way:
+        inner = config[key]
+        if isinstance(inner, tuple):
+            inner = list(inner)
+            config[key] = inner
+        config = inner
+    config[last] = value
+
+
+def flat_name(path: Path) -> str:
+    return "/".join(map(str, path))
+
+
+def experiment_tag(index: int, chosen: Mapping[Path, Any]) -> str:
+    """A short name of a configuration, such as ``3_lr=0.1000,layers=2``."""
+    parts = []
+    for path in sorted(chosen, key=lambda path: [str(part) for part in path]):
+        value = chosen[path]
+        text = f"{value:.4f}" if isinstance(value, float) else str(value)
+        kept = "".join(letter for letter in text if letter.isalnum() or letter in "_-+.=, ")
+        parts.append(f"{path[-1]}={kept.replace(' ', '_')}")
+    return f"{index}_{','.join(parts)}" if parts else str(index)

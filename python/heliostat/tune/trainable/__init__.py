@@ -1,0 +1,8 @@
+"""What a trial runs: a function of its configuration, or a class with steps."""
+
+from __future__ import annotations
+
+from heliostat.tune.trainable.trainable import Trainable
+from heliostat.tune.trainable.util import with_parameters, with_resources
+
+__all__ = ["Trainable", "with_parameters", "with_resources"]

@@ -1,0 +1,74 @@
+"""The actor that runs trials, one after the other."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from heliostat.tune import context
+from heliostat.tune.trainable.class_run import ClassRun
+from heliostat.tune.trainable.function_run import FunctionRun
+from heliostat.tune.trainable.spec import Batch, Spec, failure
+from heliostat.tune.trainable.util import is_class
+
+
+class TrialActor:
+    """Runs the trials of one trainable."""
+
+    def __init__(self, trainable: Any) -> None:
+        self._trainable = trainable
+        self._home = os.getcwd()
+        self._run: Any = None
+        self._object: Any = None
+
+    def start(self, spec: Spec) -> Batch:
+        """Begin a trial; its first reports."""
+        spec = replace(spec, home=self._home)
+        try:
+            os.makedirs(spec.folder, exist_ok=True)
+            if os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0":
+                os.chdir(spec.folder)
+            context.enter(_Starting(spec))
+            if is_class(self._trainable):
+                self._run = ClassRun(self._trainable, spec, self._object)
+                self._object = self._run.object
+                context.enter(self._run)
+            else:
+                self._run = FunctionRun(self._trainable, spec)
+                context.enter(self._run)
+                self._run.begin()
+        except BaseException as error:
+            return self._ended(failure(error))
+        return self.next(None)
+
+    def next(self, decision: str | None) -> Batch:
+        """Go on after a decision; the next reports."""
+        return self._ended(self._run.next(decision))
+
+    def stop(self) -> Batch:
+        """End the trial."""
+        return self._ended(self._run.stop())
+
+    def pause(self) -> Batch:
+        """End the run of the trial, which goes on later from its last checkpoint."""
+        pause = getattr(self._run, "pause", self._run.stop)
+        return self._ended(pause())
+
+    def _ended(self, batch: Batch) -> Batch:
+        if batch.end is not None and self._run is not None:
+            self._run.close()
+            self._run = None
+        return batch
+
+    def close(self) -> None:
+        """No more trials."""
+        if self._object is not None:
+            self._object.stop()
+
+
+class _Starting:
+    """A trial whose object is being made."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec, self.checkpoint = spec, spec.checkpoint

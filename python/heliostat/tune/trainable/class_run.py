@@ -1,0 +1,80 @@
+"""A class trainable that runs as a trial: one step for each call."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+from heliostat.tune import context
+from heliostat.tune.trainable.spec import Batch, Spec, failure
+from heliostat.tune.trainable.timing import Timing
+from heliostat.tune.trainable.trainable import Trainable
+
+
+class ClassRun:
+    """One run of a ``Trainable``; another one may take over its object."""
+
+    def __init__(self, trainable: Any, spec: Spec, earlier: Trainable | None = None) -> None:
+        self.spec, self.checkpoint = spec, spec.checkpoint
+        self._saved = spec.checkpoints
+        self._fresh = True
+        self._ended = False
+        # Set before setup() is called, which may ask for the trial's name.
+        trainable._spec = spec
+        self.object: Trainable
+        if earlier is not None and earlier.reset(dict(spec.config)):
+            self.object = earlier
+        else:
+            if earlier is not None:
+                earlier.stop()
+            self.object = trainable(config=dict(spec.config))
+        self.object._spec = spec
+        self.object._timing = Timing(spec.iteration, spec.total_s)
+        if spec.checkpoint:
+            self.object.restore(spec.checkpoint)
+
+    def next(self, decision: str | None) -> Batch:
+        """One more step."""
+        try:
+            result = self.object.train()
+            every = self.spec.checkpoint_frequency
+            is_last = bool(result.get("done"))
+            at_end = is_last and self.spec.checkpoint_at_end
+            if at_end or (every and self.object.iteration % every == 0):
+                result["checkpoint_dir_name"] = self._save()
+        except BaseException as error:
+            return failure(error)
+        return Batch([result], end="finished" if is_last else None)
+
+    def pause(self) -> Batch:
+        """Save, to go on elsewhere."""
+        try:
+            return Batch(end="stopped", checkpoint=self._save())
+        except BaseException as error:
+            return failure(error)
+
+    def stop(self) -> Batch:
+        """End after the last step."""
+        try:
+            saved = self._save() if self.spec.checkpoint_at_end else None
+        except BaseException as error:
+            return failure(error)
+        return Batch(end="stopped", checkpoint=saved)
+
+    def _save(self) -> str:
+        name = f"checkpoint_{self._saved:06d}"
+        target = os.path.join(self.spec.folder, name)
+        if self.checkpoint == target and self._was_saved_at == self.object.iteration:
+            return name
+        shutil.rmtree(target, ignore_errors=True)
+        self.object.save(target)
+        self._saved += 1
+        self.checkpoint, self._was_saved_at = target, self.object.iteration
+        return name
+
+    _was_saved_at = -1
+
+    def close(self) -> None:
+        """Leave the process to the next trial."""
+        context.leave()

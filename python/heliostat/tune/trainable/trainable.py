@@ -1,0 +1,148 @@
+"""The class whose steps a trial runs."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from typing import Any
+
+from heliostat.train.checkpoint import Checkpoint
+from heliostat.tune.trainable.timing import Timing
+
+DICT_FILE = "_dict_checkpoint.pkl"
+
+
+class Trainable:
+    """Base of class trainables: ``setup`` once, then ``step`` until the trial ends.
+
+    Attributes:
+        config: The trial's configuration.
+    """
+
+    def __init__(self, config: dict[str, Any] | None = None, storage: Any = None) -> None:
+        self.config = config or {}
+        self._spec: Any = None
+        self._timing = Timing()
+        self.setup(dict(self.config))
+
+    # --- what users write ---
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Prepare the first step."""
+
+    def step(self) -> dict[str, Any]:
+        """Return the metrics of one step. ``"done": True`` among them ends the trial."""
+        raise NotImplementedError
+
+    def save_checkpoint(self, checkpoint_dir: str) -> Any:
+        """Write files into a folder, or return a dict; None or the folder: the files."""
+        raise NotImplementedError
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Go on from a dict, or from a folder of files."""
+        raise NotImplementedError
+
+    def cleanup(self) -> None:
+        """The trial has ended."""
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Make this object fit for another trial; whether that is done."""
+        return False
+
+    def log_result(self, result: dict[str, Any]) -> None:
+        """Called with each result, in the trial's process."""
+
+    def export_model(self, export_formats: Any, export_dir: str | None = None) -> dict[str, str]:
+        """Write the model in other formats; nothing by default."""
+        return {}
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> Any:
+        """Return a ``PlacementGroupFactory``, or None for one CPU."""
+        return None
+
+    @classmethod
+    def resource_help(cls, config: dict[str, Any]) -> str:
+        """Return a hint for those who ask for resources."""
+        return ""
+
+    # --- what is called ---
+
+    def train(self) -> dict[str, Any]:
+        """Run one step; its metrics with what is added to them."""
+        metrics = self.step()
+        if not isinstance(metrics, dict):
+            raise ValueError(f"step() needs to return a dict, not {type(metrics).__name__}.")
+        result = self._timing.fill(dict(metrics), self.trial_id)
+        self.log_result(result)
+        return result
+
+    def save(self, checkpoint_dir: str | None = None) -> Checkpoint:
+        """Save into a folder (default: a new temporary one)."""
+        folder = checkpoint_dir or tempfile.mkdtemp(prefix="checkpoint_")
+        os.makedirs(folder, exist_ok=True)
+        saved = self.save_checkpoint(folder)
+        if isinstance(saved, dict):
+            with open(os.path.join(folder, DICT_FILE), "wb") as file:
+                pickle.dump(saved, file)
+        elif saved is not None and os.path.abspath(str(saved)) != os.path.abspath(folder):
+            raise ValueError(
+                f"save_checkpoint() must return None, a dict or the folder {folder}, not {saved!r}."
+            )
+        return Checkpoint(folder)
+
+    def restore(self, checkpoint_path: Any) -> None:
+        """Go on from what ``save`` wrote."""
+        folder = os.fspath(checkpoint_path)
+        try:
+            with open(os.path.join(folder, DICT_FILE), "rb") as file:
+                self.load_checkpoint(pickle.load(file))
+        except FileNotFoundError:
+            self.load_checkpoint(folder)
+
+    def reset(self, new_config: dict[str, Any]) -> bool:
+        """Take over the configuration of another trial; whether that is done."""
+        if not self.reset_config(dict(new_config)):
+            return False
+        self.config, self._timing = new_config, Timing()
+        return True
+
+    def stop(self) -> None:
+        """End."""
+        self.cleanup()
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the configuration."""
+        return self.config
+
+    def get_auto_filled_metrics(self) -> dict[str, Any]:
+        """Return what is added to each result."""
+        return self._timing.fill({}, self.trial_id)
+
+    @property
+    def iteration(self) -> int:
+        """How many steps the trial has made."""
+        return self._timing.iteration
+
+    training_iteration = iteration
+
+    @property
+    def trial_id(self) -> str:
+        """The trial's id."""
+        return str(self._spec.trial_id) if self._spec else "default"
+
+    @property
+    def trial_name(self) -> str:
+        """The trial's name."""
+        return str(self._spec.trial_name) if self._spec else "default"
+
+    @property
+    def trial_resources(self) -> Any:
+        """The ``PlacementGroupFactory`` of the trial."""
+        return self._spec.resources if self._spec else None
+
+    @property
+    def logdir(self) -> str | None:
+        """The trial's folder."""
+        return str(self._spec.folder) if self._spec else None

@@ -1,0 +1,123 @@
+"""What is bound to a trainable: large values, and resources."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import heliostat as ray
+from heliostat.tune.error import TuneError
+from heliostat.tune.execution.placement_groups import PlacementGroupFactory
+
+
+def is_class(trainable: Any) -> bool:
+    """Whether a trainable is a class with steps."""
+    from heliostat.tune.trainable.trainable import Trainable
+
+    return inspect.isclass(trainable) and issubclass(trainable, Trainable)
+
+
+def check(trainable: Any) -> None:
+    """Raise for what cannot be a trainable."""
+    if is_class(trainable):
+        return
+    if inspect.isclass(trainable) or not callable(trainable):
+        raise TuneError(
+            f"A trainable is a function of a config, or a subclass of tune.Trainable, not {trainable!r}."
+        )
+    try:
+        inspect.signature(trainable).bind({})
+    except ValueError:
+        return  # nothing is known of its parameters
+    except TypeError as error:
+        raise ValueError(
+            "Unknown argument found in the Trainable function. The function args must include a single "
+            f"'config' positional parameter.\nFound: {inspect.signature(trainable)}"
+        ) from error
+
+
+def name_of(trainable: Any) -> str:
+    """The name under which trials are shown."""
+    return str(getattr(trainable, "__name__", None) or type(trainable).__name__)
+
+
+def with_parameters(trainable: Any, **kwargs: Any) -> Any:
+    """Give a trainable large values, which go through the object store once.
+
+    A function gets them as keyword arguments, a class as arguments of ``setup``.
+
+    Raises:
+        ValueError: ``trainable`` is not one.
+    """
+    if not callable(trainable):
+        raise ValueError(
+            f"`tune.with_parameters() only works with functions or classes, not {trainable!r}"
+        )
+    refs = {name: ray.put(value) for name, value in kwargs.items()}
+    if is_class(trainable):
+        return _class_with(trainable, refs)
+
+    @functools.wraps(trainable)
+    def function(config: dict[str, Any]) -> Any:
+        return trainable(config, **dict(zip(refs, ray.get(list(refs.values())), strict=True)))
+
+    # The signature is that of a function of a config alone.
+    del function.__wrapped__
+    return function
+
+
+def _class_with(trainable: Any, refs: dict[str, Any]) -> Any:
+    def setup(self: Any, config: dict[str, Any]) -> None:
+        values = dict(zip(refs, ray.get(list(refs.values())), strict=True))
+        trainable.setup(self, config, **values)
+
+    return type(trainable.__name__, (trainable,), {"setup": setup})
+
+
+def with_resources(
+    trainable: Any,
+    resources: Mapping[str, float] | PlacementGroupFactory | Callable[[dict[str, Any]], Any],
+) -> Any:
+    """Say what each trial of a trainable takes.
+
+    Args:
+        trainable: A function or a class.
+        resources: Such as ``{"cpu": 2, "gpu": 0.5}``, a ``PlacementGroupFactory``, or a function of the
+            trial's config that returns one.
+
+    Raises:
+        ValueError: ``resources`` is something else.
+    """
+    if not (callable(resources) or isinstance(resources, Mapping | PlacementGroupFactory)):
+        raise ValueError(
+            f"resources={resources!r} must be a dict such as {{'cpu': 1}}, a PlacementGroupFactory or a "
+            "function of a config."
+        )
+    if is_class(trainable):
+        made = type(trainable.__name__, (trainable,), {})
+    else:
+
+        @functools.wraps(trainable)
+        def made(config: dict[str, Any]) -> Any:
+            return trainable(config)
+
+    made._tune_resources = resources  # type: ignore[attr-defined] # ours
+    return made
+
+
+def resources_of(trainable: Any, config: dict[str, Any]) -> PlacementGroupFactory:
+    """What a trial takes."""
+    wanted = getattr(trainable, "_tune_resources", None)
+    if wanted is None and is_class(trainable):
+        wanted = trainable.default_resource_request(config)
+    if callable(wanted):
+        wanted = wanted(config)
+    if wanted is None:
+        wanted = {"cpu": 1}
+    if isinstance(wanted, PlacementGroupFactory):
+        return wanted
+    renamed = {"cpu": "CPU", "gpu": "GPU"}
+    bundle = {renamed.get(name, name): float(amount) for name, amount in wanted.items()}
+    return PlacementGroupFactory([bundle])

@@ -1,0 +1,387 @@
+"""``Tuner``: a search over configurations."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import heliostat as ray
+from heliostat.train.config import RunConfig as TrainRunConfig
+from heliostat.tune.callback import Callback
+from heliostat.tune.config import (
+    CheckpointConfig,
+    FailureConfig,
+    ResumeConfig,
+    ResumeType,
+    RunConfig,
+    TuneConfig,
+)
+from heliostat.tune.error import TuneError
+from heliostat.tune.progress import Progress
+from heliostat.tune.result_grid import ResultGrid
+from heliostat.tune.runner.loop import Loop
+from heliostat.tune.runner.search import Limits, Search
+from heliostat.tune.runner.sources import Names, SearcherSource, VariantSource, evaluated
+from heliostat.tune.runner.store import (
+    JOURNAL,
+    SEARCHER,
+    TUNER,
+    Store,
+    pickled,
+    read_settings,
+    read_trials,
+    unpickled,
+)
+from heliostat.tune.runner.trial import ERROR, PENDING, TERMINATED, Trial
+from heliostat.tune.schedulers import FIFOScheduler, TrialScheduler, create_scheduler
+from heliostat.tune.search import (
+    BasicVariantGenerator,
+    ConcurrencyLimiter,
+    Searcher,
+    create_searcher,
+)
+from heliostat.tune.search.variant_generator import unresolved
+from heliostat.tune.stopper import stopper_of
+from heliostat.tune.trainable.util import check, name_of
+
+logger = logging.getLogger("heliostat")
+
+STRICT = "TUNE_DISABLE_STRICT_METRIC_CHECKING"
+
+
+class Tuner:
+    """Runs a trainable with many configurations.
+
+    Args:
+        trainable: A function of a config that calls ``tune.report``, or a subclass of ``Trainable``.
+        param_space: Names and values; domains such as ``tune.uniform(0, 1)`` and grids are searched.
+        tune_config: What is searched for, and how.
+        run_config: Where its files go, when trials end, what happens on failures.
+
+    Raises:
+        TuneError: ``trainable`` is none.
+        ValueError: ``param_space`` is no dict, or a function takes no config.
+    """
+
+    def __init__(
+        self,
+        trainable: Any = None,
+        *,
+        param_space: dict[str, Any] | None = None,
+        tune_config: TuneConfig | None = None,
+        run_config: RunConfig | TrainRunConfig | None = None,
+        _restored: tuple[str, list[Trial], dict[str, Any]] | None = None,
+    ) -> None:
+        if trainable is None:
+            raise TuneError("You need to provide a trainable to tune.")
+        check(trainable)
+        if param_space is not None and not isinstance(param_space, Mapping):
+            raise ValueError(
+                f"param_space must be a dict of names and values, not {type(param_space).__name__}."
+            )
+        if isinstance(run_config, TrainRunConfig):
+            run_config = _from_train(run_config)
+        self._trainable = trainable
+        self._space = dict(param_space or {})
+        self._tune = tune_config or TuneConfig()
+        self._run = run_config or RunConfig()
+        self._restored = _restored
+        self._grid: ResultGrid | None = None
+
+    # --- running ---
+
+    def fit(self) -> ResultGrid:
+        """Run the search to its end; a result for each trial.
+
+        A trial that fails is an error in the grid; it raises nothing. Ctrl-C ends the search, and what
+        was done is kept.
+
+        Raises:
+            TuneError: The search itself cannot go on: a searcher, a scheduler or a callback raised, or
+                a trial did not report the metric.
+        """
+        if not ray.is_initialized():
+            ray.init()
+        folder, store = self._open()
+        search, searcher = self._search(store)
+        config, run = self._tune, self._run
+        assert run.checkpoint_config is not None
+        callbacks: list[Callback] = list(run.callbacks or [])
+        verbose = 1 if run.verbose is None else int(run.verbose)
+        progress = Progress(verbose, config.metric, config.mode, search.source.total)
+        limited = getattr(config.search_alg, "max_concurrent", 0) or 0
+        loop = Loop(
+            search,
+            store,
+            self._trainable,
+            os.path.basename(folder),
+            run.checkpoint_config,
+            callbacks,
+            progress,
+            config.reuse_actors,
+            config.max_concurrent_trials or (0 if searcher else limited),
+            searcher.save if searcher else None,
+        )
+        for callback in callbacks:
+            callback.setup(stop=run.stop, num_samples=config.num_samples)
+        try:
+            with _Interruptible():
+                loop.run()
+        except KeyboardInterrupt:
+            print(  # noqa: T201 # for the person who pressed the keys
+                f"The search was interrupted. To go on: tune.Tuner.restore({folder!r}, trainable=...).fit()"
+            )
+        except TuneError:
+            raise
+        except Exception as error:
+            raise TuneError(f"The search ended with {type(error).__name__}: {error}") from error
+        finally:
+            store.close()
+        for callback in callbacks:
+            callback.on_experiment_end(trials=search.get_trials())
+        progress.end(search.get_trials(), folder)
+        self._grid = ResultGrid(search.get_trials(), folder, config.metric, config.mode)
+        assert run.failure_config is not None
+        if run.failure_config.fail_fast == "raise" and self._grid.errors:
+            raise self._grid.errors[0]
+        return self._grid
+
+    def _open(self) -> tuple[str, Store]:
+        if self._restored is not None:
+            folder = self._restored[0]
+        else:
+            stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+            name = self._run.name or f"{name_of(self._trainable)}_{stamp}"
+            folder = os.path.join(self._run.folder, name)
+        return folder, Store(folder)
+
+    def _search(self, store: Store) -> tuple[Search, Searcher | None]:
+        config, run = self._tune, self._run
+        _, trials, settings = self._restored or ("", [], {})
+        names = Names(settings.get("prefix"))
+        scheduler = self._scheduler()
+        algorithm = config.search_alg
+        if isinstance(algorithm, str):
+            algorithm = create_searcher(algorithm)
+        searcher: Searcher | None = None
+        source: Any
+        if algorithm is None or isinstance(algorithm, BasicVariantGenerator):
+            source = VariantSource(
+                algorithm or BasicVariantGenerator(),
+                self._space,
+                config.num_samples,
+                names,
+                self._make_trial,
+                len(trials),
+            )
+        elif isinstance(algorithm, Searcher):
+            searcher = self._prepared(algorithm, store)
+            source = SearcherSource(
+                searcher, self._space, config.num_samples, names, self._make_trial, len(trials)
+            )
+        else:
+            raise TuneError(f"search_alg={algorithm!r} is neither a Searcher nor the name of one.")
+        if not trials and source.is_finished:
+            logger.warning(
+                "There is nothing to try: num_samples=%s of this space makes no trial.",
+                config.num_samples,
+            )
+        failure = run.failure_config
+        assert failure is not None
+        limits = Limits(
+            failure.max_failures,
+            bool(failure.fail_fast),
+            config.metric if searcher or scheduler.metric or config.metric else None,
+            os.environ.get(STRICT, "0") in ("", "0"),
+        )
+        stopper = stopper_of(run.stop, config.time_budget_s)
+        search = Search(source, scheduler, stopper, limits, list(trials))
+        store.begin(self._settings(names), goes_on=self._restored is not None)
+        for trial in trials:
+            store.status(trial)
+            scheduler.on_trial_add(search, trial)
+        return search, searcher
+
+    def _scheduler(self) -> TrialScheduler:
+        config = self._tune
+        scheduler = config.scheduler or FIFOScheduler()
+        if isinstance(scheduler, str):
+            scheduler = create_scheduler(scheduler)
+        if not isinstance(scheduler, TrialScheduler):
+            raise TuneError(f"scheduler={scheduler!r} is neither a scheduler nor the name of one.")
+        if not scheduler.set_search_properties(config.metric, config.mode):
+            raise ValueError(
+                "The metric was given to TuneConfig and to the scheduler: pass it to one of them."
+            )
+        return scheduler
+
+    def _prepared(self, searcher: Searcher, store: Store) -> Searcher:
+        config = self._tune
+        if config.max_concurrent_trials and not isinstance(searcher, ConcurrencyLimiter):
+            searcher = ConcurrencyLimiter(searcher, config.max_concurrent_trials)
+        saved = os.path.join(store.folder, SEARCHER)
+        if self._restored is not None and os.path.exists(saved):
+            searcher.restore(saved)
+            return searcher
+        taken = searcher.set_search_properties(config.metric, config.mode, self._space)
+        if not taken and next(unresolved(self._space), None) is not None:
+            raise ValueError(
+                "The search space was given to the Tuner and to the search algorithm: pass it to one of "
+                "them. (param_space may hold constants for an algorithm with a space of its own.)"
+            )
+        return searcher
+
+    def _make_trial(self, trial_id: str, config: dict[str, Any], chosen: Any, tag: str) -> Trial:
+        trial = Trial(trial_id, name_of(self._trainable), config, evaluated(chosen), tag)
+        if self._tune.trial_name_creator is not None:
+            trial.custom_name = str(self._tune.trial_name_creator(trial))
+        make_folder = self._tune.trial_dirname_creator
+        trial.folder = str(make_folder(trial)) if make_folder else trial.default_folder()
+        return trial
+
+    # --- restoring ---
+
+    def _settings(self, names: Names) -> dict[str, Any]:
+        return {
+            "prefix": names.prefix,
+            "param_space": pickled(self._space),
+            "tune_config": {name: pickled(value) for name, value in vars(self._tune).items()},
+            "run_config": {name: pickled(value) for name, value in vars(self._run).items()},
+        }
+
+    @classmethod
+    def restore(
+        cls,
+        path: str,
+        trainable: Any,
+        resume_unfinished: bool = True,
+        resume_errored: bool = False,
+        restart_errored: bool = False,
+        param_space: dict[str, Any] | None = None,
+        storage_filesystem: Any | None = None,
+        _resume_config: ResumeConfig | None = None,
+    ) -> Tuner:
+        """Return a tuner that goes on where a search ended.
+
+        Args:
+            path: Folder of the search.
+            trainable: As the search had.
+            resume_unfinished: Trials that had not ended go on from their last checkpoint. False: they
+                stay as they are.
+            resume_errored: Failed trials go on from their last checkpoint.
+            restart_errored: Failed trials begin anew.
+            param_space: The space, where it holds values that must be made anew.
+
+        Raises:
+            ValueError: There is no search in that folder, or both ways to go on after errors are asked for.
+        """
+        folder = os.path.abspath(os.path.expanduser(os.fspath(path).removeprefix("file://")))
+        if not cls.can_restore(folder):
+            raise ValueError(
+                f"There is no search in {folder}: {TUNER} or {JOURNAL} is missing. Give the folder of a "
+                "search, which Tuner.fit() prints."
+            )
+        if resume_errored and restart_errored:
+            raise ValueError("Pass one of resume_errored and restart_errored.")
+        settings, trials = read_settings(folder), read_trials(folder)
+        resume = _resume_config or ResumeConfig(
+            unfinished=ResumeType.RESUME if resume_unfinished else ResumeType.SKIP,
+            errored=ResumeType.RESUME
+            if resume_errored
+            else ResumeType.RESTART
+            if restart_errored
+            else ResumeType.SKIP,
+        )
+        for trial in trials:
+            _resume(trial, resume)
+        tuner = cls(
+            trainable,
+            param_space=param_space or unpickled(settings["param_space"], "param_space"),
+            tune_config=TuneConfig(**_fields(settings["tune_config"])),
+            run_config=RunConfig(**_fields(settings["run_config"])),
+            _restored=(folder, trials, settings),
+        )
+        tuner._grid = ResultGrid(trials, folder, tuner._tune.metric, tuner._tune.mode)
+        return tuner
+
+    @classmethod
+    def can_restore(
+        cls, path: str | os.PathLike[str], storage_filesystem: Any | None = None
+    ) -> bool:
+        """Return whether there is a search in that folder."""
+        folder = os.path.expanduser(os.fspath(path).removeprefix("file://"))
+        return all(os.path.exists(os.path.join(folder, name)) for name in (TUNER, JOURNAL))
+
+    def get_results(self) -> ResultGrid:
+        """Return the results of the search that ran, or that was restored.
+
+        Raises:
+            RuntimeError: It did not run.
+        """
+        if self._grid is None:
+            raise RuntimeError(
+                "Can't return results as experiment has not been run, yet. Call fit()."
+            )
+        return self._grid
+
+
+def _from_train(given: TrainRunConfig) -> RunConfig:
+    """What a training run's configuration means for a search; programs pass it to tuners, too."""
+    assert given.failure_config is not None
+    assert given.checkpoint_config is not None
+    return RunConfig(
+        name=given.name,
+        storage_path=given.storage_path,
+        storage_filesystem=given.storage_filesystem,
+        failure_config=FailureConfig(max_failures=given.failure_config.max_failures),
+        checkpoint_config=CheckpointConfig(
+            num_to_keep=given.checkpoint_config.num_to_keep,
+            checkpoint_score_attribute=given.checkpoint_config.checkpoint_score_attribute,
+            checkpoint_score_order=given.checkpoint_config.checkpoint_score_order,
+        ),
+    )
+
+
+def _resume(trial: Trial, resume: ResumeConfig) -> None:
+    """What becomes of a trial of a restored search."""
+    if trial.status == TERMINATED:
+        way = resume.finished
+    elif trial.status == ERROR:
+        way = resume.errored
+    else:
+        way = resume.unfinished
+    if way == ResumeType.SKIP:
+        if trial.status not in (TERMINATED, ERROR):
+            trial.status = TERMINATED
+        return
+    trial.status, trial.error, trial.error_text, trial.num_failures = PENDING, None, "", 0
+    trial.checkpoint_count = len(trial.checkpoints)
+    trial.restore_iteration = (
+        int(trial.checkpoints[-1][1].get("training_iteration", 0)) if trial.checkpoints else 0
+    )
+    if way == ResumeType.RESTART:
+        trial.checkpoint, trial.restore_iteration = None, 0
+
+
+def _fields(pickles: dict[str, bytes]) -> dict[str, Any]:
+    return {name: unpickled(data, name) for name, data in pickles.items()}
+
+
+class _Interruptible:
+    """Makes Ctrl-C a KeyboardInterrupt also where a program ignores it, as shells' background jobs do."""
+
+    def __enter__(self) -> None:
+        self._old: Any = None
+        if threading.current_thread() is threading.main_thread():
+            if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+                return
+            self._old = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def __exit__(self, *error: Any) -> None:
+        if self._old is not None:
+            signal.signal(signal.SIGINT, self._old)
