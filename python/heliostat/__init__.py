@@ -5,7 +5,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+from heliostat.core import foreign
+
+# A worker does what its driver does; that one has said it.
+if sys.argv[:1] != ["heliostat-worker"]:
+    foreign.warn()
 
 if TYPE_CHECKING:
     from heliostat import _heliostat, actor, cloudpickle, cluster_utils, exceptions, util
@@ -54,6 +61,7 @@ if TYPE_CHECKING:
         java_function,
     )
     from heliostat.core.runtime_context import get_runtime_context
+    from heliostat.core.session import logger
     from heliostat.core.state import available_resources, cluster_resources, nodes, timeline
     from heliostat.core.version import COMMIT as __commit__
 
@@ -81,6 +89,7 @@ _EXPORTS = {
     for name in names.split()
 }
 _EXPORTS["ObjectID"] = ("heliostat._heliostat", "ObjectRef")
+_EXPORTS["logger"] = ("heliostat.core.session", "logger")
 _EXPORTS["__commit__"] = ("heliostat.core.version", "COMMIT")
 
 # Loads the rest itself, while it waits.
@@ -88,12 +97,14 @@ _QUICK = ("init",)
 
 # Modules that are there without being imported; the others want `import heliostat.x`.
 _MODULES = (
+    "_private",
     "actor",
     "cloudpickle",
     "cluster_utils",
     "cross_language",
     "data",
     "exceptions",
+    "experimental",
     "job_config",
     "remote_function",
     "runtime_context",

@@ -2,7 +2,7 @@
 
 Everything here is Rust. ``heliostat.get``, ``put``, ``wait``, ``cancel``, ``kill`` are these functions
 themselves, so that the hot path has no Python frame in it; they validate their arguments and, when
-no session runs, call the hook of :func:`set_auto_init` first.
+no session runs, begin one with ``heliostat.core.session.ensure`` first.
 
 What it calls in Python, by name:
 
@@ -195,9 +195,6 @@ def session() -> Session:
 def session_epoch() -> int:
     """Changes whenever a session begins or ends; 0: there never was one."""
 
-def set_auto_init(hook: Callable[[], object]) -> None:
-    """Called when a function that needs a session finds none; it starts one or raises."""
-
 # --- objects ---------------------------------------------------------------------------------------
 
 def put(value: Any, *, _owner: Any = None, _tensor_transport: str = "object_store") -> ObjectRef:
@@ -287,6 +284,7 @@ class MethodSlot:
         max_task_retries: int = 0,
         retry_exceptions: bool | Sequence[type[BaseException]] = False,
         concurrency_group: str = "",
+        is_unordered: bool = False,
         backpressure: int = 0,
         max_pending_calls: int = -1,
         check: Callable[[tuple[Any, ...], dict[str, Any]], object] | None = None,
@@ -470,11 +468,14 @@ def run_worker() -> int:
     """Serve this worker process until it is told to end; the exit code."""
 
 def notify_fd() -> int: ...
-def watch(ref: ObjectRef) -> bool:
-    """Ask to hear when it is ready; whether it is already (then nothing is told)."""
+def watch(ref: ObjectRef, reads: bool = True) -> bool:
+    """Whether ``get`` would return at once, or without `reads` whether the object is made.
+
+    If not, ``take_ready`` gives its id once that is so.
+    """
 
 def take_ready() -> list[bytes]:
-    """Ids of watched objects that became ready."""
+    """Ids of watched objects that became as their watchers wish."""
 
 def gil_counts() -> dict[str, int]:
     """How often each named site took the GIL; `io` must stay 0 (GIL-1)."""
@@ -494,10 +495,10 @@ def _loop_woke(slept: float, is_readable: bool) -> None: ...
 def _loop_passes() -> None:
     """The event loop looks around between two pieces of work."""
 
-def _next_call() -> _RunningCall | bytes | bool | None:
+def _next_call(waits: bool = False) -> _RunningCall | bytes | bool | None:
     """For async actors: a call, the id of one to cancel, whether to drain before the end, or nothing.
 
-    Raises `ConnectionError` when the daemon is gone.
+    Without `waits` nothing is waited for. Raises `ConnectionError` when the daemon is gone.
     """
 
 class _RunningCall:
@@ -523,12 +524,19 @@ class _RunningCall:
 def _serve_pool(group: str) -> None:
     """A pool thread's life in a threaded actor."""
 
+def _ask_to_leave(code: int) -> bool:
+    """End with `code` after the calls that run, if this is an async or threaded actor; whether it is."""
+
+def _asked_to_leave() -> int | None:
+    """The exit code, if the end was asked for from within."""
+
+def _look_again() -> None:
+    """Has whoever waits in `_next_call` look whether the process is to end."""
+
 def _display_name() -> str:
     """Whose lines are printed now."""
 
 def _buffer_callback(buffer: Any) -> bool: ...
-def _serializing() -> bool:
-    """Whether this thread is pickling a value for the runtime."""
 
 class _View:
     """Bytes of an object, for the buffer protocol; read-only."""
@@ -537,4 +545,5 @@ class _View:
 
 def _restore_ref(data: bytes) -> ObjectRef: ...
 def _take_ref(position: int) -> ObjectRef: ...
+def _use_dispatch_table() -> None: ...
 def _use_numpy_fast_path(enabled: bool) -> None: ...

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import atexit
 import time
+from pathlib import Path
 from typing import Any
 
 import heliostat
-from heliostat.core import auth, daemon, settings
+from heliostat.core import auth, daemon, knobs, settings
 from heliostat.core.daemon import Daemon, NodeOptions
-from heliostat.core.init import check_node_options
-from heliostat.core.labels import check_labels
+from heliostat.core.init import check_node_options, store_bytes
+from heliostat.core.labels import check_labels, override_labels
 
 OBJECT_STORE_BYTES = 150 << 20
 GRACE_S = 10.0
@@ -28,15 +29,15 @@ _KNOWN = (
     "node_name",
     "temp_dir",
     "env_vars",
+    "_system_config",
+    "object_spilling_directory",
 )
 _IGNORED = (
     "include_dashboard",
     "dashboard_host",
     "dashboard_port",
-    "_system_config",
     "redis_password",
     "enable_object_reconstruction",
-    "object_spilling_directory",
     "ray_client_server_port",
     "min_worker_port",
     "max_worker_port",
@@ -88,6 +89,7 @@ class Cluster:
         self.worker_nodes: set[ClusterNode] = set()
         self.connected = False
         self._shutdown_at_exit = shutdown_at_exit
+        self._config: dict[str, Any] = {}
         if initialize_head:
             self.add_node(**(head_node_args or {}))
             if connect:
@@ -129,20 +131,24 @@ class Cluster:
 
     def _options(self, args: dict[str, Any]) -> NodeOptions:
         head = self.head_node is None
+        if head:
+            self._config = knobs.check(args.get("_system_config"))
+        config, spill = self._config, args.get("object_spilling_directory")
         options = NodeOptions(
             head=head,
             address=None if head else self.address,
             num_cpus=args.get("num_cpus", 1),
             num_gpus=args.get("num_gpus", 0),
             memory=args.get("memory"),
-            object_store_memory=args.get("object_store_memory", OBJECT_STORE_BYTES),
+            object_store_memory=store_bytes(args.get("object_store_memory", OBJECT_STORE_BYTES)),
             resources=args.get("resources") or {},
-            labels=check_labels(args.get("labels")),
+            labels=check_labels(args.get("labels")) | override_labels(),
             port=args.get("port", 0) if head else None,
             node_ip_address=args.get("node_ip_address"),
             node_name=args.get("node_name"),
             temp_dir=settings.temp_dir(args.get("temp_dir")),
-            env=args.get("env_vars") or {},
+            spill_dir=Path(spill).absolute() if spill else knobs.spilling_folder(config),
+            env=knobs.environment(config) | (args.get("env_vars") or {}),
         )
         check_node_options(options)
         return options

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import heliostat
+from heliostat import _private
 
 if TYPE_CHECKING:
     from heliostat import *  # noqa: F403 - the table is the same
@@ -22,8 +23,15 @@ if TYPE_CHECKING:
 _OURS, _THEIRS = "heliostat", __name__
 __all__ = heliostat.__all__
 
-# The release of Ray whose API this is, which is what programs look at it for.
-_OWN = {"__version__": ("heliostat.core.version", "RAY_VERSION")}
+_OWN = {
+    # The release of Ray whose API this is, which is what programs look at it for.
+    "__version__": ("heliostat.core.version", "RAY_VERSION"),
+    # Paths of old, which warn.
+    **{
+        name: ("heliostat._private.moved", name)
+        for name in ("ray_constants", "serialization", "state", "worker")
+    },
+}
 
 # Parts of Ray that are gone from Ray itself: importing them says so.
 _GONE: dict[str, Exception] = {
@@ -36,6 +44,11 @@ _GONE: dict[str, Exception] = {
         for name in ("horovod", "lightgbm", "xgboost")
     },
 }
+
+
+def _ours(part: str) -> str:
+    """The module of ours that ``ray.<part>`` is."""
+    return f"{_OURS}.{_private.PLACES.get(part, part)}"
 
 
 class _Alias:
@@ -52,15 +65,15 @@ class _Alias:
         part = name[len(_THEIRS) + 1 :]
         if part in _GONE:
             raise _GONE[part]
-        ours = f"{_OURS}.{part}"
-        if importlib.util.find_spec(ours) is None:
-            raise ModuleNotFoundError(
-                f"No module named {name!r}: this release of Heliostat has no {part!r}", name=name
-            )
+        if importlib.util.find_spec(_ours(part)) is None:
+            say = f"No module named {name!r}: this release of Heliostat has no {part!r}"
+            if _private.is_private(part):
+                say = _private.missing(name)
+            raise ModuleNotFoundError(say, name=name)
         return ModuleSpec(name, self)  # type: ignore[arg-type] # a loader by its two methods
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = importlib.import_module(_OURS + spec.name[len(_THEIRS) :])
+        module = importlib.import_module(_ours(spec.name[len(_THEIRS) + 1 :]))
         self._specs[spec.name] = (module.__spec__, getattr(module, "__loader__", None))
         return module
 
@@ -82,9 +95,12 @@ def __getattr__(name: str) -> Any:
         try:
             value = getattr(heliostat, name)
         except AttributeError:
-            raise AttributeError(
-                f"module {_THEIRS!r} has no attribute {name!r} (nor has {_OURS!r})"
-            ) from None
+            if name in _private.PLACES:
+                return importlib.import_module(f"{_THEIRS}.{name}")
+            say = f"module {_THEIRS!r} has no attribute {name!r} (nor has {_OURS!r})"
+            if name.startswith("_") and not name.startswith("__"):
+                say = _private.missing(f"{_THEIRS}.{name}")
+            raise AttributeError(say) from None
         if isinstance(value, ModuleType) and value.__name__ == f"{_OURS}.{name}":
             value = importlib.import_module(f"{_THEIRS}.{name}")
     globals()[name] = value

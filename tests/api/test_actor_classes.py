@@ -200,3 +200,66 @@ def test_handles_in_the_state_of_other_actors_and_in_circles() -> None:
     names = [first._actor_id.hex(), second._actor_id.hex()]
     # One after the other: each is busy while it asks.
     assert [ray.get(node.others_name.remote()) for node in (second, first)] == names
+
+
+@pytest.mark.contract("F2.03")
+@pytest.mark.parametrize("kind", ["plain", "threaded", "async", "groups"])
+def test_an_attribute_that_has_a_methods_name_changes_no_call(kind: str) -> None:
+    class Base:
+        def inherited(self) -> str:
+            return f"inherited {self.n}"
+
+    class Plain(Base):
+        def __init__(self) -> None:
+            self.n, self.total, self.inherited = 1, 7, 8  # type: ignore[method-assign,assignment]
+            self.other = lambda: "instance"  # type: ignore[method-assign,assignment]
+            self.alias = self.other  # type: ignore[method-assign]
+
+        def total(self, more: int = 0) -> str:
+            return f"total {self.n + more}"
+
+        def other(self) -> str:
+            return "class"
+
+        def alias(self) -> str:
+            return "alias"
+
+        @staticmethod
+        def static(x: int) -> int:
+            return x
+
+        @classmethod
+        def of_class(cls, x: int) -> tuple[str, int]:
+            return cls.__name__, x
+
+        partial = functools.partialmethod(total, 2)
+
+        def __call__(self, x: int) -> int:
+            return self.n + x
+
+        def change(self) -> None:
+            """What is put on the class later counts."""
+            type(self).other = lambda self: "changed"  # type: ignore[method-assign,assignment]
+
+    class Async(Plain):
+        async def total(self, more: int = 0) -> str:  # type: ignore[override]
+            return f"total {self.n + more}"
+
+    options: dict[str, Any] = {"threaded": {"max_concurrency": 2}}.get(kind, {})
+    if kind == "groups":
+        options["concurrency_groups"] = {"io": 1}
+    actor = ray.remote(num_cpus=0, **options)(Async if kind == "async" else Plain).remote()
+    for _ in range(2):
+        assert ray.get(actor.total.remote()) == "total 1"
+        assert ray.get(actor.total.remote(more=1)) == "total 2"
+        assert ray.get(actor.inherited.remote()) == "inherited 1"
+        assert ray.get([actor.other.remote(), actor.alias.remote()]) == ["class", "alias"]
+        assert ray.get(actor.static.remote(3)) == 3
+        assert ray.get(actor.of_class.remote(4)) == (
+            (Async if kind == "async" else Plain).__name__,
+            4,
+        )
+        assert ray.get(actor.partial.remote()) == "total 3"
+        assert ray.get(actor.__call__.remote(5)) == 6
+    ray.get(actor.change.remote())
+    assert ray.get(actor.other.remote()) == "changed"

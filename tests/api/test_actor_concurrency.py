@@ -214,7 +214,7 @@ def test_an_async_actor_runs_a_thousand_calls_at_once_and_no_more() -> None:
     class Crowd:
         def __init__(self) -> None:
             self.inside = self.most = 0
-            self.open = asyncio.Event()
+            self.open, self.loop = asyncio.Event(), asyncio.get_running_loop()
 
         async def enter(self) -> None:
             self.inside += 1
@@ -228,7 +228,8 @@ def test_an_async_actor_runs_a_thousand_calls_at_once_and_no_more() -> None:
 
         @ray.method(concurrency_group="control")
         async def release(self) -> None:
-            self.open.set()
+            # Each group has a loop of its own.
+            self.loop.call_soon_threadsafe(self.open.set)
 
         async def peak(self) -> int:
             return self.most

@@ -455,6 +455,90 @@ def test_the_call_that_a_restart_cut_short_may_or_may_not_have_run() -> None:
     assert "temporarily unavailable" in str(caught.value)
 
 
+class Phoenix:
+    """Its second process waits for a file before it takes calls."""
+
+    def __init__(self, folder: str, crashes: bool = False) -> None:
+        self.calls = 0
+        first = Path(folder) / "first"
+        if not first.exists():
+            first.touch()
+            if not crashes:
+                return
+            os._exit(1)
+        while not (Path(folder) / "go").exists():
+            time.sleep(0.01)
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def count(self, _argument: Any = None) -> int:
+        self.calls += 1
+        return self.calls
+
+    def wait(self, path: str) -> str:
+        Path(path).touch()
+        while not Path(path).with_suffix(".go").exists():
+            time.sleep(0.01)
+        return "waited"
+
+
+def _unavailable(ref: Any) -> None:
+    with pytest.raises(ActorUnavailableError, match="may or may not have been executed"):
+        ray.get(ref, timeout=30)
+
+
+@pytest.mark.contract("F2.18", "F2.11", "F5.05")
+@pytest.mark.parametrize("max_concurrency", [1, 3])
+@pytest.mark.parametrize("end", ["signal", "kill"])
+def test_a_call_without_retries_does_not_wait_for_a_restart(
+    tmp_path: Path, end: str, max_concurrency: int
+) -> None:
+    cls = ray.remote(num_cpus=0, max_restarts=-1, max_concurrency=max_concurrency)(Phoenix)
+    actor = cls.options(name=f"phoenix {end} {max_concurrency}").remote(str(tmp_path))
+    pid = ray.get(actor.pid.remote())
+    running = actor.wait.remote(str(tmp_path / "running"))
+    wait_until((tmp_path / "running").exists, within=30)
+    (tmp_path / "gate").mkdir()
+    gate = ray.remote(num_cpus=0)(Phoenix).remote(str(tmp_path / "gate"))
+    lacking = actor.count.remote(gate.wait.remote(str(tmp_path / "argument")))
+    if end == "signal":
+        os.kill(pid, signal.SIGKILL)
+    else:
+        ray.kill(actor, no_restart=False)
+    _unavailable(running)
+    for _ in range(3):
+        _unavailable(actor.count.remote())
+    # Who looks it up now hears the same; what has retries waits.
+    _unavailable(ray.get_actor(f"phoenix {end} {max_concurrency}").count.remote())
+    patient = actor.count.options(max_task_retries=1).remote()
+    endless = actor.count.options(max_task_retries=-1).remote()
+    wait_until((tmp_path / "argument").exists, within=30)
+    (tmp_path / "argument.go").touch()
+    _unavailable(lacking)
+    assert ray.wait([patient, endless], timeout=0)[0] == []
+    (tmp_path / "go").touch()
+    assert sorted(ray.get([patient, endless], timeout=30)) == [1, 2]
+    # Nothing that was refused ran later.
+    assert ray.get(actor.count.remote(), timeout=30) == 3
+
+
+@pytest.mark.contract("F2.18", "F2.10")
+def test_the_first_start_is_waited_for_and_one_after_a_crash_is_not(tmp_path: Path) -> None:
+    (tmp_path / "first").touch()
+    starts = ray.remote(num_cpus=0, max_restarts=1)(Phoenix).remote(str(tmp_path))
+    early = starts.count.remote()
+    assert ray.wait([early], timeout=0.3)[0] == []
+    (tmp_path / "go").touch()
+    assert ray.get(early, timeout=30) == 1
+    folder = tmp_path / "crashes"
+    folder.mkdir()
+    crashes = ray.remote(num_cpus=0, max_restarts=1)(Phoenix).remote(str(folder), True)
+    _unavailable(crashes.count.remote())
+    (folder / "go").touch()
+    assert wait_until(lambda: _try(crashes.count), within=30) == 1
+
+
 @pytest.mark.contract("F2.18")
 def test_minus_one_restarts_for_ever_and_no_restart_is_the_default() -> None:
     lasting = Counter.options(max_restarts=-1, max_task_retries=-1).remote(2)
@@ -561,7 +645,7 @@ def test_what_was_queued_when_an_actor_left_fails(kind: str) -> None:
             await asyncio.sleep(60)
 
     if kind == "async":
-        leaver = ray.remote(AsyncLeaver).remote()
+        leaver = ray.remote(AsyncLeaver).options(max_concurrency=1).remote()
         refs = [leaver.leave.remote(), leaver.wait.remote()]
     else:
         leaver = ray.remote(Leaver).options(max_concurrency=1 + (kind == "threads")).remote()

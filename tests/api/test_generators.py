@@ -6,6 +6,7 @@ import os
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 import ray
 from harness import IS_HELIOSTAT, wait_until
@@ -214,3 +215,50 @@ def test_a_generator_whose_reader_leaves_it_is_cancelled() -> None:
         return bool(ray.get(tally.get.remote()) == before)
 
     wait_until(stands_still, within=20)
+
+
+@pytest.mark.contract("F1.09", "F1.08", "F2.15")
+@pytest.mark.parametrize("maker", ["task", "actor", "threads", "async"])
+def test_a_generator_with_one_return_gives_its_first_value(maker: str) -> None:
+    def items() -> Any:
+        yield np.full(300_000, 7)
+        raise ValueError("later")
+
+    def none() -> Any:
+        return
+        yield
+
+    def fails() -> Any:
+        raise ValueError("at once")
+        yield
+
+    def returned() -> Any:
+        return (i for i in range(4, 9))
+
+    def iterator() -> Any:
+        return iter([7, 8])
+
+    functions = [items, none, fails, returned, iterator]
+    if maker == "task":
+        made = [ray.remote(f).options(num_returns=1).remote() for f in functions]
+    else:
+
+        class Maker:
+            def call(self, place: int) -> Any:
+                return functions[place]()
+
+        class Async:
+            async def call(self, place: int) -> Any:
+                return functions[place]()
+
+        cls: Any = ray.remote(Async if maker == "async" else Maker)
+        actor = cls.options(max_concurrency=2 if maker == "threads" else 1).remote()
+        made = [actor.call.remote(place) for place in range(len(functions))]
+    first, nothing, error, of_returned, whole = made
+    assert int(ray.get(first, timeout=30)[0]) == 7
+    with pytest.raises(ValueError, match=r"returned 0 objects, but num_returns=1"):
+        ray.get(nothing, timeout=30)
+    with pytest.raises(ValueError, match="at once"):
+        ray.get(error, timeout=30)
+    assert ray.get(of_returned, timeout=30) == 4
+    assert list(ray.get(whole, timeout=30)) == [7, 8], "an iterator that can be pickled is a value"

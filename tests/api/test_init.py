@@ -310,6 +310,17 @@ def test_what_starts_a_cluster_by_itself_and_what_does_not(run_driver: Any, ray_
         "ray.cancel(3)",
         "ray.get_actor('x')",
         "ray.remote(lambda: 1).remote()",
+        "ray.get_gpu_ids()",
+        "ray.get_runtime_context()",
+        "ray.util.list_named_actors()",
+        "ray.util.placement_group([{'CPU': 1}])",
+        "from ray.util.placement_group import placement_group; placement_group([{'CPU': 1}])",
+        "ray.util.placement_group_table()",
+        "ray.util.get_placement_group('none')",
+        "ray.util.get_current_placement_group()",
+        "from ray.util.placement_group import *; remove_placement_group(PlacementGroup.empty())",
+        "from ray.util.queue import Queue; Queue()",
+        "import ray.data; ray.data.range(1)",
     ],
 )
 def test_each_begins_a_session(run_driver: Any, call: str) -> None:

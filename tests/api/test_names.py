@@ -149,6 +149,24 @@ NAMES = {
         CloudPickler Pickler dump dumps load loads register_pickle_by_value
         unregister_pickle_by_value
     """,
+    "ray.tune": """
+        Callback Checkpoint CheckpointConfig FailureConfig PlacementGroupFactory Result ResultGrid
+        ResumeConfig RunConfig Stopper SyncConfig Trainable TuneConfig TuneContext TuneError Tuner
+        choice create_scheduler create_searcher get_checkpoint get_context grid_search lograndint
+        loguniform qlograndint qloguniform qrandint qrandn quniform randint randn report sample_from
+        uniform with_parameters with_resources
+    """,
+    "ray.tune.schedulers": """
+        ASHAScheduler AsyncHyperBandScheduler FIFOScheduler MedianStoppingRule TrialScheduler
+        create_scheduler
+    """,
+    "ray.tune.search": """
+        BasicVariantGenerator ConcurrencyLimiter Searcher create_searcher grid_search
+    """,
+    "ray.tune.stopper": """
+        CombinedStopper ExperimentPlateauStopper FunctionStopper MaximumIterationStopper NoopStopper
+        Stopper TimeoutStopper TrialPlateauStopper
+    """,
     "ray.util.multiprocessing.pool": "AsyncResult Pool PoolTaskError",
     "ray.util.placement_group": """
         PlacementGroup get_current_placement_group get_placement_group placement_group
@@ -157,8 +175,8 @@ NAMES = {
 }
 
 # Parts of Ray that are not in this release: asking for one names it.
-ABSENT_MODULES = ["ray.tune", "ray.serve", "ray.rllib", "ray.job_submission", "ray.util.collective"]
-ABSENT_NAMES = [("ray", "tune"), ("ray", "rllib"), ("ray.util", "collective")]
+ABSENT_MODULES = ["ray.serve", "ray.rllib", "ray.job_submission", "ray.util.collective"]
+ABSENT_NAMES = [("ray", "serve"), ("ray", "rllib"), ("ray.util", "collective")]
 
 PAIRS = [(module, name) for module, names in NAMES.items() for name in names.split()]
 

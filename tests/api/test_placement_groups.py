@@ -66,6 +66,40 @@ def test_create_use_and_remove() -> None:
     wait_until(lambda: cpus_free() == 4.0, what="the reservation is gone")
 
 
+@pytest.mark.contract("F4.12", "F4.13")
+def test_the_default_group_is_that_of_the_caller_if_it_captures() -> None:
+    @ray.remote(num_cpus=0)
+    def is_inside() -> bool:
+        return ray.util.get_current_placement_group() is not None
+
+    @ray.remote(num_cpus=0)
+    class Member:
+        def is_inside(self) -> bool:
+            return ray.util.get_current_placement_group() is not None
+
+    default = PlacementGroupSchedulingStrategy("default")
+
+    @ray.remote(num_cpus=0)
+    def asks() -> list[bool]:
+        member = Member.options(scheduling_strategy=default).remote()
+        none = PlacementGroupSchedulingStrategy(None)
+        places = [is_inside.options(scheduling_strategy=s).remote() for s in (default, none)]
+        return list(ray.get([*places, member.is_inside.remote()]))
+
+    assert ray.get(asks.remote(), timeout=30) == [False, False, False]
+    group = placement_group([{"CPU": 1}])
+    for captures, expected in [(True, [True, False, True]), (False, [False, False, False])]:
+        strategy = PlacementGroupSchedulingStrategy(
+            group, placement_group_capture_child_tasks=captures
+        )
+        found = ray.get(asks.options(scheduling_strategy=strategy).remote(), timeout=30)
+        assert found == expected
+    remove_placement_group(group)
+    wrong = PlacementGroupSchedulingStrategy("default", placement_group_bundle_index=0)
+    with pytest.raises(ValueError, match="bundle index must be -1"):
+        is_inside.options(scheduling_strategy=wrong).remote()
+
+
 @pytest.mark.contract("F4.12")
 @pytest.mark.parametrize("strategy", ["PACK", "SPREAD", "STRICT_PACK"])
 def test_strategies_that_fit_one_node(strategy: str) -> None:

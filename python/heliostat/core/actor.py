@@ -275,6 +275,9 @@ def plan_of(definition: _Definition, options: Mapping[str, Any]) -> tuple[Interf
         max_task_retries=options.get("max_task_retries") or 0,
         max_pending_calls=options.get("max_pending_calls") or -1,
         backpressure=options.get("_actor_generator_backpressure_num_objects"),
+        is_unordered=definition.is_async
+        or concurrency > 1
+        or bool(options.get("allow_out_of_order_execution")),
     )
     needs = {"run": held, "start": placement}
     strategy = scheduling.strategy_plan(options, needs, definition.cls.__name__)

@@ -41,6 +41,8 @@ class Interface(NamedTuple):
     max_task_retries: int = 0
     max_pending_calls: int = -1
     backpressure: int | None = None
+    # A call whose arguments are not there yet does not hold back the caller's later ones.
+    is_unordered: bool = False
 
 
 class ActorHandle(_heliostat.ActorHandleBase):
@@ -154,6 +156,7 @@ def make_slot(
         max_task_retries=interface.max_task_retries if retries is None else retries,
         retry_exceptions=method.retry_exceptions,
         concurrency_group=method.concurrency_group,
+        is_unordered=interface.is_unordered,
         backpressure=max(0, backpressure or 0),
         max_pending_calls=interface.max_pending_calls,
         check=signature.checker(method.parameters),

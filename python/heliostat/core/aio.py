@@ -50,8 +50,7 @@ class _Waiters:
         with self.lock:
             _, others, wanted = self.waiting.get(key, (ref, [], False))
             self.waiting[key] = (ref, [*others, waiter], wanted or reads)
-        if _heliostat.watch(ref):
-            self.settle(key)
+        self.look(key)
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hand out on that loop from now on."""
@@ -92,14 +91,21 @@ class _Waiters:
     def hand_out(self) -> None:
         """Settle whatever has become ready."""
         for key in _heliostat.take_ready():
-            self.settle(key)
+            self.look(key)
 
-    def settle(self, key: bytes) -> None:
-        """Give an object's value to those who wait for it."""
+    def look(self, key: bytes) -> None:
+        """Give an object's value to those who wait for it, or watch it if it is not here.
+
+        A value that was here a moment ago may have made room for others.
+        """
         with self.lock:
-            entry = self.waiting.pop(key, None)
-        if entry is None:
+            entry = self.waiting.get(key)
+        if entry is None or not _heliostat.watch(entry[0], entry[2]):
             return
+        with self.lock:
+            if self.waiting.get(key) is not entry:
+                return  # who changed it looks, too
+            del self.waiting[key]
         ref, waiters, reads = entry
         value, error = _outcome(ref) if reads else (None, None)
         for waiter in waiters:
@@ -133,7 +139,7 @@ def as_future(ref: ObjectRef) -> asyncio.Future[Any]:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     if _heliostat.is_ready(ref):
-        # The common case in a worker: no watching, no wake-up.
+        # The common case in a worker: nothing to watch, no wake-up.
         _settle(future, *_outcome(ref))
         return future
     thread = threading.get_ident()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import sys
+import warnings
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, TypeVar
@@ -22,16 +25,45 @@ class RayDeprecationWarning(DeprecationWarning):
     """Something that is used here will go; shown by default, unlike its base."""
 
 
+if not sys.warnoptions:
+    # Once for each module that uses something deprecated.
+    warnings.filterwarnings("module", category=RayDeprecationWarning)
+
+
+def _warning(target: Any, message: str | None) -> Any:
+    """A deprecated function, or class, that says so whenever it is called."""
+    text = (
+        "This API is deprecated and may be removed in future releases. The warning is suppressed by "
+        'PYTHONWARNINGS="ignore::DeprecationWarning".'
+    )
+    if message is not None:
+        text += f"\n{message}"
+
+    def warned(call: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            warnings.warn(text, RayDeprecationWarning, stacklevel=2)
+            return call(*args, **kwargs)
+
+        return functools.wraps(call)(wrapper) if callable(call) else wrapper
+
+    if isinstance(target, type):
+        target.__init__ = warned(target.__init__)  # type: ignore[misc]
+        return target
+    return warned(target)
+
+
 def _marker(kind: AnnotationType, keywords: tuple[str, ...]) -> Callable[..., Any]:
     def mark(*args: Any, **kwargs: Any) -> Any:
         unknown = set(kwargs) - set(keywords)
         if unknown:
             raise ValueError(f"Unknown kwargs: {sorted(unknown)}")
 
-        def wrap(target: F) -> F:
+        def wrap(target: F) -> Any:
             target._annotated = getattr(target, "__name__", None)  # type: ignore[attr-defined]
             target._annotated_type = kind  # type: ignore[attr-defined]
             target._annotated_api_group = kwargs.get("api_group", "Others")  # type: ignore[attr-defined]
+            if kwargs.get("warning"):
+                return _warning(target, kwargs.get("message"))
             return target
 
         if len(args) == 1 and not kwargs and callable(args[0]):

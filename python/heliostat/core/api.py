@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from heliostat._heliostat import cancel, get, put, wait
-from heliostat.core import session
 from heliostat.core.actor import ActorClass, get_actor, kill, method
 from heliostat.core.init import init, shutdown
 from heliostat.core.logging_config import LoggingConfig
@@ -58,6 +57,3 @@ def _make_remote(target: Any, options: Mapping[str, Any]) -> Any:
 def _is_compiled(target: Any) -> bool:
     """Whether it is a function of an extension module, such as Cython makes."""
     return type(target).__name__ in ("cython_function_or_method", "builtin_function_or_method")
-
-
-session.set_start(init)

@@ -1,7 +1,9 @@
-"""Async actors: their calls run on an event loop on the main thread.
+"""Async actors: their calls run on event loops.
 
-The runtime marks an eventfd when work has come; the loop reads it and starts what is there, in order,
-so many at a time per concurrency group. A method that is no coroutine runs on the loop too, at once.
+Without concurrency groups there is one loop, on the main thread: the runtime marks an eventfd when work
+has come; the loop reads it and starts what is there, in order, so many at a time. With groups each has a
+loop on a thread of its own, so that a method that blocks its thread holds up its group only, and the main
+thread hands calls out. A method that is no coroutine runs on its group's loop too, at once.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ import contextvars
 import inspect
 import logging
 import os
+import threading
+import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
@@ -28,62 +32,229 @@ logger = logging.getLogger("heliostat")
 _WORK_MAX = 256
 
 _call: contextvars.ContextVar[_RunningCall | None] = contextvars.ContextVar("call", default=None)
-_loop: asyncio.AbstractEventLoop | None = None
+_server: _Server | None = None
 _warned: set[str] = set()
 
 
-def prepare() -> None:
-    """Make the loop, before the constructor asks for it."""
-    global _loop
-    _loop = asyncio.SelectorEventLoop(PollingSelector())
-    asyncio.set_event_loop(_loop)
+def prepare(max_concurrency: int, groups: Mapping[str, int]) -> None:
+    """Make the loops, before the constructor asks for one."""
+    global _server
+    kind = _ThreadedServer if groups else _LoopServer
+    _server = kind(max_concurrency, groups)
     _heliostat._set_call_variable(_call)
 
 
 def construct(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-    """The actor; its constructor may be a coroutine."""
-    kwargs = kwargs or {}
-    if not inspect.iscoroutinefunction(cls.__init__):  # type: ignore[misc] # looked at, not called
-        return cls(*args, **kwargs)
-    assert _loop is not None
-    made = cls.__new__(cls, *args, **kwargs)
-    _loop.run_until_complete(made.__init__(*args, **kwargs))
+    """The actor, constructed on the loop of the default group; its constructor may be a coroutine."""
+    assert _server is not None
+    made, error = _server.run(_construct(cls, args, kwargs or {}))
+    if error is not None:
+        raise error
     return made
+
+
+async def _construct(
+    cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, BaseException | None]:
+    # An exception that ends the process is not to end the loop.
+    try:
+        if not inspect.iscoroutinefunction(cls.__init__):  # type: ignore[misc] # looked at, not called
+            return cls(*args, **kwargs), None
+        made = cls.__new__(cls, *args, **kwargs)
+        await made.__init__(*args, **kwargs)
+        return made, None
+    except BaseException as error:
+        return None, error
 
 
 def run(awaitable: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine when the calls are over."""
-    assert _loop is not None
-    return _loop.run_until_complete(awaitable)
+    assert _server is not None
+    return _server.run(awaitable)
 
 
-def serve(max_concurrency: int, groups: dict[str, int]) -> int:
-    """Run the loop until the process is to end; the exit code, as ``run_worker`` gives it."""
-    assert _loop is not None
-    server = _Server(_loop, max_concurrency, groups)
-    return _loop.run_until_complete(server.run())
+def serve() -> int:
+    """Run calls until the process is to end; the exit code, as ``run_worker`` gives it."""
+    assert _server is not None
+    return _server.serve()
 
 
 class _Group:
-    """The calls that share a bound."""
+    """The calls that share a bound, on one event loop; used on that loop's thread only."""
 
-    def __init__(self, max_concurrency: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, max_concurrency: int, server: _Server
+    ) -> None:
+        self.loop = loop
         self.free = max_concurrency
+        self.server = server
         self.waiting: deque[_RunningCall] = deque()
+        self.tasks: dict[bytes, asyncio.Task[None]] = {}
+
+    def accept(self, call: _RunningCall) -> None:
+        """Begin a call, or keep it until it has a place."""
+        if self.free > 0:
+            self.free -= 1
+            self.start(call)
+        else:
+            self.waiting.append(call)
+
+    def start(self, call: _RunningCall) -> None:
+        """Begin a call that has a place."""
+        context = contextvars.copy_context()
+        context.run(_call.set, call)
+        try:
+            result = context.run(call.invoke)
+            if call.is_streaming:
+                steps = self.stream(call, result)
+            elif inspect.isawaitable(result):
+                steps = self.answer(call, result)
+            else:
+                call.finish(result)
+                self.done()
+                return
+        except BaseException as error:
+            self.failed(call, error)
+            self.done()
+            return
+        task = context.run(self.loop.create_task, self.finish(call, steps))
+        self.tasks[call.task] = task
+
+    async def finish(self, call: _RunningCall, steps: Any) -> None:
+        try:
+            await steps
+        except BaseException as error:
+            self.failed(call, error)
+        finally:
+            self.tasks.pop(call.task, None)
+            self.done()
+
+    async def answer(self, call: _RunningCall, result: Any) -> None:
+        call.finish(await result)
+
+    async def stream(self, call: _RunningCall, items: Any) -> None:
+        """Send what a generator yields. Where the caller bounds it, sending waits in a thread."""
+        index = 0
+        async for item in _each(items):
+            if call.backpressure:
+                await self.loop.run_in_executor(None, call.send, index, item)
+            else:
+                call.send(index, item)
+            index += 1
+        call.finish_items(index)
+
+    def failed(self, call: _RunningCall, error: BaseException) -> None:
+        code = call.fail(error)
+        if code is not None:
+            self.server.leave(code)
+
+    def done(self) -> None:
+        """A call is over, and its place is free."""
+        self.free += 1
+        if self.waiting and _heliostat._asked_to_leave() is not None:
+            self.stop()
+        while self.waiting and self.free > 0:
+            self.free -= 1
+            self.loop.call_soon(self.start, self.waiting.popleft())
+        self.server.over(1)
+
+    def cancel(self, task_id: bytes) -> None:
+        """Cancel the call, if it is one of this group."""
+        running = self.tasks.get(task_id)
+        if running is not None:
+            running.cancel()
+            return
+        for call in self.waiting:
+            if call.task == task_id:
+                self.waiting.remove(call)
+                self.failed(call, asyncio.CancelledError())
+                self.server.over(1)
+                return
+
+    def stop(self) -> None:
+        """Begin nothing any more."""
+        dropped = len(self.waiting)
+        self.waiting.clear()
+        self.server.over(dropped)
 
 
 class _Server:
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, max_concurrency: int, groups: dict[str, int]
-    ) -> None:
-        self.loop = loop
-        self.groups = {"": _Group(max_concurrency)}
-        self.groups.update((name, _Group(bound)) for name, bound in groups.items())
-        self.tasks: dict[bytes, asyncio.Task[None]] = {}
-        self.ended: asyncio.Future[int] = loop.create_future()
-        self.draining = False
+    """Takes work from the runtime and hands it to the groups."""
 
-    async def run(self) -> int:
+    groups: dict[str, _Group]
+
+    def __init__(self) -> None:
+        # The exit code, once the process is to end when no call is left.
+        self.code: int | None = None
+
+    def run(self, awaitable: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine on the loop of the default group, while no call runs."""
+        raise NotImplementedError
+
+    def serve(self) -> int:
+        """Run calls until the process is to end."""
+        raise NotImplementedError
+
+    def tell(self, group: _Group, what: Callable[..., None], *args: Any) -> None:
+        """Call a method of a group on its thread."""
+        raise NotImplementedError
+
+    def opened(self) -> None:
+        """A call is about to go to its group."""
+        raise NotImplementedError
+
+    def over(self, calls: int) -> None:
+        """So many calls are over; from any group's thread."""
+        raise NotImplementedError
+
+    def leave(self, code: int) -> None:
+        """End at once; from any group's thread."""
+        raise NotImplementedError
+
+    def handle(self, work: Any) -> None:
+        """A call, the id of one to cancel, or whether to drain before the end."""
+        if isinstance(work, bytes):
+            for group in self.groups.values():
+                self.tell(group, group.cancel, work)
+        elif isinstance(work, bool):
+            self.end(work)
+        elif self.code is None:
+            group = self.groups.get(work.group) or self.groups[""]
+            self.opened()
+            self.tell(group, group.accept, work)
+
+    def end(self, drain: bool) -> None:
+        """Somebody wants the end, or the last call is over."""
+        asked = _heliostat._asked_to_leave()
+        if self.code is None:
+            if asked is None and not drain:
+                self.leave(-1)
+                return
+            self.code = asked or 0
+            if asked is not None:
+                for group in self.groups.values():
+                    self.tell(group, group.stop)
+        self.over(0)
+
+
+class _LoopServer(_Server):
+    """The calls of an actor without concurrency groups, on the main thread."""
+
+    def __init__(self, max_concurrency: int, _groups: Mapping[str, int]) -> None:
+        super().__init__()
+        self.loop = asyncio.SelectorEventLoop(PollingSelector())
+        asyncio.set_event_loop(self.loop)
+        self.groups = {"": _Group(self.loop, max_concurrency, self)}
+        self.open = 0
+        self.ended: asyncio.Future[int] = self.loop.create_future()
+
+    def run(self, awaitable: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(awaitable)
+
+    def serve(self) -> int:
+        return self.loop.run_until_complete(self._serve())
+
+    async def _serve(self) -> int:
         fd = _heliostat.notify_fd()
         # One reader for both kinds of news: who reads the mark has to look at everything.
         aio.serve_on(self.loop, self.on_readable)
@@ -107,102 +278,85 @@ class _Server:
             return
         self.loop.call_soon(self.on_readable)
 
-    def handle(self, work: Any) -> None:
-        """A call, the id of one to cancel, or whether to drain before the end."""
-        if isinstance(work, bytes):
-            self.cancel(work)
-        elif isinstance(work, bool):
-            self.draining = work
-            if not work:
-                self.leave(-1)
-            else:
-                self.leave_if_drained()
-        else:
-            group = self.groups.get(work.group) or self.groups[""]
-            if group.free > 0:
-                group.free -= 1
-                self.start(work, group)
-            else:
-                group.waiting.append(work)
+    def tell(self, group: _Group, what: Callable[..., None], *args: Any) -> None:
+        what(*args)
 
-    def start(self, call: _RunningCall, group: _Group) -> None:
-        """Begin a call that has a place in its group."""
-        context = contextvars.copy_context()
-        context.run(_call.set, call)
-        try:
-            result = context.run(call.invoke)
-            if call.is_streaming:
-                steps = self.stream(call, result)
-            elif inspect.isawaitable(result):
-                steps = self.answer(call, result)
-            else:
-                call.finish(result)
-                self.done(call, group)
-                return
-        except BaseException as error:
-            self.failed(call, error)
-            self.done(call, group)
-            return
-        task = context.run(self.loop.create_task, self.finish(call, group, steps))
-        self.tasks[call.task] = task
+    def opened(self) -> None:
+        self.open += 1
 
-    async def finish(self, call: _RunningCall, group: _Group, steps: Any) -> None:
-        try:
-            await steps
-        except BaseException as error:
-            self.failed(call, error)
-        finally:
-            self.tasks.pop(call.task, None)
-            self.done(call, group)
-
-    async def answer(self, call: _RunningCall, result: Any) -> None:
-        call.finish(await result)
-
-    async def stream(self, call: _RunningCall, items: Any) -> None:
-        """Send what a generator yields. Where the caller bounds it, sending waits in a thread."""
-        index = 0
-        async for item in _each(items):
-            if call.backpressure:
-                await self.loop.run_in_executor(None, call.send, index, item)
-            else:
-                call.send(index, item)
-            index += 1
-        call.finish_items(index)
-
-    def failed(self, call: _RunningCall, error: BaseException) -> None:
-        code = call.fail(error)
-        if code is not None:
-            self.leave(code)
-
-    def done(self, call: _RunningCall, group: _Group) -> None:
-        """A place in the group is free."""
-        group.free += 1
-        while group.waiting and group.free > 0:
-            group.free -= 1
-            self.loop.call_soon(self.start, group.waiting.popleft(), group)
-        if self.draining:
-            self.leave_if_drained()
-
-    def cancel(self, task_id: bytes) -> None:
-        running = self.tasks.get(task_id)
-        if running is not None:
-            running.cancel()
-            return
-        for group in self.groups.values():
-            for call in group.waiting:
-                if call.task == task_id:
-                    group.waiting.remove(call)
-                    self.failed(call, asyncio.CancelledError())
-                    return
-
-    def leave_if_drained(self) -> None:
-        busy = self.tasks or any(group.waiting for group in self.groups.values())
-        if not busy:
-            self.leave(0)
+    def over(self, calls: int) -> None:
+        self.open -= calls
+        if self.code is not None and self.open == 0:
+            self.leave(self.code)
 
     def leave(self, code: int) -> None:
         if not self.ended.done():
             self.ended.set_result(code)
+
+
+class _ThreadedServer(_Server):
+    """The calls of an actor with concurrency groups: a thread with a loop for each."""
+
+    def __init__(self, max_concurrency: int, groups: Mapping[str, int]) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+        self.open = 0
+        self.at_once: int | None = None
+        bounds = {"": max_concurrency, **groups}
+        self.groups = {name: self._group(name, bound) for name, bound in bounds.items()}
+
+    def _group(self, name: str, bound: int) -> _Group:
+        loop = asyncio.new_event_loop()
+        title = f"heliostat-{name or 'loop'}"
+        threading.Thread(target=_run_loop, args=(loop,), name=title, daemon=True).start()
+        return _Group(loop, bound, self)
+
+    def run(self, awaitable: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(awaitable, self.groups[""].loop).result()
+
+    def serve(self) -> int:
+        while self.at_once is None and not self._is_drained():
+            try:
+                work = _heliostat._next_call(True)
+            except ConnectionError:
+                return -1  # the daemon is gone
+            if work is not None:
+                self.handle(work)
+        code = self.code if self.at_once is None else self.at_once
+        assert code is not None
+        return code
+
+    def _is_drained(self) -> bool:
+        with self.lock:
+            return self.code is not None and self.open == 0
+
+    def tell(self, group: _Group, what: Callable[..., None], *args: Any) -> None:
+        group.loop.call_soon_threadsafe(what, *args)
+
+    def opened(self) -> None:
+        with self.lock:
+            self.open += 1
+
+    def over(self, calls: int) -> None:
+        with self.lock:
+            self.open -= calls
+            is_last = calls > 0 and self.open == 0 and self.code is not None
+        if is_last:
+            _heliostat._look_again()
+
+    def leave(self, code: int) -> None:
+        self.at_once = code
+        _heliostat._look_again()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    except BaseException:
+        # Not a call's error, which goes to its caller: the group is broken, and so is the actor.
+        traceback.print_exc()
+        os._exit(1)
 
 
 async def _each(items: Any) -> AsyncIterator[Any]:
@@ -231,6 +385,19 @@ def drive(items: Any) -> Iterator[Any]:
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+def warned(what: str) -> bool:
+    """Whether a blocking call of this kind (``get``, ``wait``) has warned, or is not to."""
+    return what in _warned
+
+
+def set_warned(what: str, value: bool) -> None:
+    """Have it not warn, or warn once again."""
+    if value:
+        _warned.add(what)
+    else:
+        _warned.discard(what)
 
 
 def warn_blocking(what: str) -> None:

@@ -7,17 +7,18 @@ needed before it is started; the rest of the package is loaded while it starts.
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heliostat.core import address as addresses
+from heliostat.core import knobs, session, settings
 from heliostat.core import logging_config as logs
-from heliostat.core import session, settings
 from heliostat.core.daemon import NodeOptions
 from heliostat.core.job import JobConfig
-from heliostat.core.labels import check_labels
+from heliostat.core.labels import check_labels, override_labels
 from heliostat.core.runtime_env import check_runtime_env
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ _OF_THE_DAEMON = (
     "_memory",
     "_metrics_export_port",
     "object_spilling_directory",
+    "_system_config",
 )
 _WITHOUT_EFFECT = (
-    "_system_config",
     "_tracing_startup_hook",
     "_plasma_directory",
 )
@@ -62,7 +63,7 @@ def init(
     num_gpus: float | None = None,
     resources: dict[str, float] | None = None,
     labels: dict[str, str] | None = None,
-    object_store_memory: int | None = None,
+    object_store_memory: float | None = None,
     local_mode: bool = False,
     ignore_reinit_error: bool = False,
     include_dashboard: bool | None = None,
@@ -110,10 +111,11 @@ def init(
         job.set_py_logging_config(logging_config)
     elif encoding and job.py_logging_config is None:
         job.set_py_logging_config(logs.LoggingConfig(encoding=encoding))
-    options = _node_options(num_cpus, num_gpus, resources, labels, object_store_memory, kwargs)
-    found = addresses.resolve(address, options.temp_dir)
+    found = addresses.resolve(address, settings.temp_dir(kwargs.get("_temp_dir")))
     if found is None:
-        begun = session.begin(options, job, _log_to_driver(log_to_driver))
+        options = _node_options(num_cpus, num_gpus, resources, labels, object_store_memory, kwargs)
+        with knobs.set_for_this_process(options.env):
+            begun = session.begin(options, job, _log_to_driver(log_to_driver))
         logger.info("Started a local Heliostat instance: %s", begun.address.session_dir)
     else:
         given = {
@@ -198,26 +200,38 @@ def _node_options(
     num_gpus: float | None,
     resources: Mapping[str, float] | None,
     labels: Mapping[str, str] | None,
-    object_store_memory: int | None,
+    object_store_memory: float | None,
     hidden: Mapping[str, Any],
 ) -> NodeOptions:
     spill = hidden.get("object_spilling_directory")
+    config = knobs.check(hidden.get("_system_config"))
+    knobs.warn_of_variables()
     wanted = NodeOptions(
         owned=True,
         num_cpus=num_cpus,
         num_gpus=num_gpus,
         memory=hidden.get("_memory"),
-        object_store_memory=object_store_memory,
+        object_store_memory=store_bytes(object_store_memory),
         resources=dict(resources or {}),
-        labels=check_labels(labels),
+        labels=check_labels(labels) | override_labels(),
         node_ip_address=hidden.get("_node_ip_address"),
         node_name=hidden.get("_node_name"),
         metrics_export_port=hidden.get("_metrics_export_port"),
         temp_dir=settings.temp_dir(hidden.get("_temp_dir")),
-        spill_dir=Path(spill).absolute() if spill else None,
+        spill_dir=Path(spill).absolute() if spill else knobs.spilling_folder(config),
+        env=knobs.environment(config),
     )
     check_node_options(wanted)
     return wanted
+
+
+def store_bytes(given: Any) -> int | None:
+    """``object_store_memory``: a number of bytes, of which a fraction is cut."""
+    if given is None:
+        return None
+    if not isinstance(given, int | float) or not math.isfinite(given):
+        raise TypeError(f"object_store_memory is a number of bytes, got {given!r}")
+    return int(given)
 
 
 def check_node_options(options: NodeOptions) -> None:
@@ -248,21 +262,14 @@ def check_node_options(options: NodeOptions) -> None:
                 f"Resource quantities must be nonnegative. Violated by resource '{name}' in "
                 f"{ {n: q for n, q in named.items() if q is not None} }."
             )
-    if options.object_store_memory is not None:
-        if not isinstance(options.object_store_memory, int):
-            raise TypeError(
-                f"object_store_memory is a number of bytes, got {options.object_store_memory!r}"
-            )
-        if options.object_store_memory < OBJECT_STORE_BYTES_MIN:
-            raise ValueError(
-                f"Attempting to cap object store memory usage at {options.object_store_memory} bytes, "
-                f"but the minimum allowed is {OBJECT_STORE_BYTES_MIN} bytes."
-            )
+    size = options.object_store_memory
+    if size is not None and size < OBJECT_STORE_BYTES_MIN:
+        raise ValueError(
+            f"Attempting to cap object store memory usage at {size} bytes, "
+            f"but the minimum allowed is {OBJECT_STORE_BYTES_MIN} bytes."
+        )
 
 
 def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
     """Leave the cluster; end it if ``init`` started it. Nothing happens where there is no session."""
     session.end()
-
-
-session.set_start(init)

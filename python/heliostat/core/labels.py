@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from heliostat.core import settings
+
+NODE_ID = "ray.io/node-id"
 
 _NAME = r"[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?"
 _VALUE = re.compile(rf"({_NAME})?")
@@ -28,9 +33,21 @@ def check_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
         _check_key(key)
         if not _VALUE.fullmatch(str(value)) or type(value) is not str:
             raise ValueError(f"Invalid label value `{value}` of key `{key}`: it must be {_SHAPE}.")
-        if key.startswith("ray.io/"):
-            raise ValueError(f"Invalid label key `{key}`: the prefix `ray.io/` is reserved.")
+        if key == NODE_ID:
+            raise ValueError(f"Invalid label key `{key}`: the system itself sets it.")
     return dict(labels)
+
+
+def override_labels() -> dict[str, str]:
+    """Labels of RAY_OVERRIDE_LABELS, JSON: they take the place of a node's own of the same key."""
+    text = settings.text("OVERRIDE_LABELS")
+    if not text:
+        return {}
+    try:
+        labels = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"RAY_OVERRIDE_LABELS is no JSON: {error}") from error
+    return check_labels(labels)
 
 
 def _check_key(key: Any) -> None:

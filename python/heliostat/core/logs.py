@@ -18,6 +18,7 @@ from typing import NamedTuple, TextIO
 
 from heliostat import _heliostat
 from heliostat.core import settings
+from heliostat.core.bars import bars
 
 _NUMBERS = re.compile(r"\d+|0x[0-9a-fA-F]+")
 _COLOURS = (32, 35, 36, 33, 34, 92, 95, 96, 93, 94)
@@ -155,6 +156,7 @@ class LogPrinter:
             self._take(0.0)
         with self._lock:
             self._show(self._folder.due(time.monotonic(), everything=True))
+        bars.close()
 
     def join(self, seconds: float) -> None:
         """After the end of the session: wait for the thread."""
@@ -170,8 +172,9 @@ class LogPrinter:
         lines = _heliostat.take_logs(seconds)
         with self._lock:
             now = time.monotonic()
-            for fields in lines:
-                self._show(self._folder.take(Line(*fields), now))
+            for line in (Line(*fields) for fields in lines):
+                if not bars.take(line.text, line.prefix if self._prefixed else ""):
+                    self._show(self._folder.take(line, now))
             self._show(self._folder.due(now))
             for is_warning, text in _heliostat.take_notices():
                 _write(sys.stderr, "(heliostat)", _YELLOW if is_warning else _CYAN, text)
@@ -183,7 +186,8 @@ class LogPrinter:
         for line in lines:
             stream = sys.stderr if line.is_stderr else sys.stdout
             prefix = line.prefix if self._prefixed else ""
-            _write(stream, prefix, self._colour(line.pid), line.text)
+            with bars.hidden():
+                _write(stream, prefix, self._colour(line.pid), line.text)
 
     def _colour(self, pid: int) -> int | None:
         if not self._coloured:

@@ -292,11 +292,16 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
     ``RESCHEDULING``, ``REMOVED``), ``stats``, and ``why``: what it waits for, in a sentence. Some
     removed groups are remembered.
     """
+    return table_of(None if placement_group is None else placement_group.id)
+
+
+def table_of(group_id: PlacementGroupID | None) -> dict[str, Any]:
+    """As :func:`placement_group_table`, by the group's id."""
     from heliostat import _heliostat
 
-    if placement_group is None:
+    if group_id is None:
         return {row["group_id"].hex(): _entry(row) for row in _heliostat.list_groups()}
-    row = _heliostat.get_group(placement_group.id)
+    row = _heliostat.get_group(group_id)
     return {} if row is None else _entry(row)
 
 
@@ -325,9 +330,9 @@ def _entry(row: GroupRow) -> dict[str, Any]:
 def get_current_placement_group() -> PlacementGroup | None:
     """The group that the caller runs in; ``None`` on a driver."""
     from heliostat import _heliostat
+    from heliostat.core import session
 
-    if not _heliostat.is_connected():
-        return None
+    session.ensure()
     hexed = _heliostat.current().placement_group_id
     if hexed is None:
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from heliostat import _heliostat
 from heliostat.core import session
 from heliostat.core.annotations import RayDeprecationWarning
+from heliostat.core.language import SCRIPT_MODE, WORKER_MODE
 from heliostat.core.runtime_env import RuntimeEnv, of_user
 
 if TYPE_CHECKING:
@@ -27,6 +28,17 @@ _OTHER_ACCELERATORS = (
 )
 
 _WORKERS_ONLY = "This method is only available when the process is a worker."
+
+
+class Process:
+    """What kind of process this is, for programs that ask ``get_runtime_context().worker``."""
+
+    @property
+    def mode(self) -> int | None:
+        """``SCRIPT_MODE`` in a driver, ``WORKER_MODE`` in a worker, ``None`` without a session."""
+        if not _heliostat.is_connected():
+            return None
+        return SCRIPT_MODE if _heliostat.current().is_driver else WORKER_MODE
 
 
 class RuntimeContext:
@@ -140,6 +152,11 @@ class RuntimeContext:
         """The runtime environment."""
         return RuntimeEnv.deserialize(_current().runtime_env)
 
+    @property
+    def worker(self) -> Process:
+        """This process; its ``mode`` says whether it is a driver."""
+        return _process
+
     # --- older names ---
 
     def get(self) -> dict[str, Any]:
@@ -227,6 +244,7 @@ def _deprecated(what: str, instead: str) -> None:
 
 
 _context = RuntimeContext()
+_process = Process()
 
 
 def get_runtime_context() -> RuntimeContext:

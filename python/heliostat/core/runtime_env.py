@@ -15,7 +15,6 @@ UNSUPPORTED = (
     "conda",
     "container",
     "image_uri",
-    "py_executable",
     "nsight",
     "_nsight",
     "rocprof_sys",
@@ -101,6 +100,11 @@ def check_runtime_env(env: Mapping[str, Any] | None) -> None:
     for tool in installers:
         _packages(tool, env[tool])
     _check_env_vars(env.get("env_vars"))
+    if not isinstance(env.get("py_executable") or "", str):
+        raise TypeError(
+            "runtime_env['py_executable'] must be a command as one string, "
+            f"got {type(env['py_executable'])}"
+        )
     if env.get("working_dir"):
         _check_folder("working_dir", env["working_dir"])
     if env.get("py_modules"):

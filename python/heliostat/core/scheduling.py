@@ -22,13 +22,14 @@ _DEFAULT, _SPREAD, _NODE_AFFINITY, _PLACEMENT_GROUP = range(4)
 class PlacementGroupSchedulingStrategy:
     """In a placement group: in the bundle of that index, or in any (-1).
 
+    ``placement_group="default"``: in the caller's, where that captures its children;
     ``placement_group=None``: in no group, also where the caller's captures its children.
     ``placement_group_capture_child_tasks``: whether what runs there submits into the group too.
     """
 
     def __init__(
         self,
-        placement_group: PlacementGroup | None,
+        placement_group: PlacementGroup | str | None,
         placement_group_bundle_index: int = -1,
         placement_group_capture_child_tasks: bool | None = None,
     ) -> None:
@@ -163,8 +164,14 @@ def _in_group(
     group, index = strategy.placement_group, strategy.placement_group_bundle_index
     if group is None:
         group = PlacementGroup.empty()
+    if group == "default":
+        # As without a strategy: the caller's own group, if that captures what the caller submits.
+        check_placement_group_index(PlacementGroup.empty(), index)
+        return {}
     if not isinstance(group, PlacementGroup):
-        raise ValueError(f"placement_group must be a PlacementGroup or None, got {group!r}")
+        raise ValueError(
+            f'placement_group must be a PlacementGroup, None or "default", got {group!r}'
+        )
     check_placement_group_index(group, index)
     if group.is_empty:
         return {"captured": False}

@@ -1,12 +1,14 @@
 """The parts of serialization that are Python: cloudpickle, custom serializers, torch, and blame.
 
-The codec itself is Rust (``crates/helio-py/src/codec``); it calls in here only when the C pickler is not
-enough. Serializers are registered with ``copyreg``, which every pickler reads, but they act only while a
-value is pickled for the runtime: elsewhere an object is pickled as if nothing were registered.
+The codec itself is Rust (``crates/helio-py/src/codec``); it calls in here only when ``pickle.dumps`` is
+not enough. Serializers live in a dispatch table of the runtime's own picklers, never in ``copyreg``: another
+pickler, also one that runs inside a ``__getstate__`` while a value is pickled for the runtime, pickles as if
+nothing were registered.
 """
 
 from __future__ import annotations
 
+import collections
 import copyreg
 import functools
 import importlib
@@ -21,8 +23,14 @@ from heliostat import _heliostat
 
 T = TypeVar("T")
 
-# Classes with a serializer of their own, and what copyreg had for them before.
-_registered: dict[type, Any] = {}
+
+class _DispatchTable(dict[type, Callable[[Any], Any]]):
+    """The reducers of the runtime's own picklers; for all other classes what ``copyreg`` has."""
+
+    __missing__ = copyreg.dispatch_table.__getitem__
+
+
+_reducers = _DispatchTable()
 _register_lock = threading.Lock()
 
 
@@ -49,11 +57,28 @@ def pickle_function(definition: Any) -> bytes:
         raise TypeError(f"Could not serialize the {kind} {name}:\n{_blame(definition)}") from error
 
 
-def cloud_dumps(value: Any, keywords: Mapping[str, Any]) -> bytes:
-    """Pickle with cloudpickle; `keywords` name the callback for buffers."""
+def table_dumps(value: Any, keywords: Mapping[str, Any]) -> bytes:
+    """Pickle with the C pickler and the runtime's reducers; `keywords` name the callback for buffers."""
     with io.BytesIO() as file:
-        _cloudpickle().Pickler(file, protocol=5, **keywords).dump(value)
+        pickler = pickle.Pickler(file, 5, **keywords)
+        pickler.dispatch_table = _reducers
+        pickler.dump(value)
         return file.getvalue()
+
+
+def cloud_dumps(value: Any, keywords: Mapping[str, Any]) -> bytes:
+    """Pickle with cloudpickle and the runtime's reducers; `keywords` as in :func:`table_dumps`."""
+    with io.BytesIO() as file:
+        _cloud_pickler()(file, protocol=5, **keywords).dump(value)
+        return file.getvalue()
+
+
+@functools.cache
+def _cloud_pickler() -> Any:
+    base = _cloudpickle().Pickler
+    # A class attribute: the C pickler of a subclass looks the table up once, when it is made.
+    table = collections.ChainMap(_reducers, base.dispatch_table)
+    return type("Pickler", (base,), {"dispatch_table": table})
 
 
 def unserializable(value: Any, error: BaseException, what: str, name: str) -> BaseException:
@@ -91,33 +116,20 @@ def register_serializer(
     cls: type[T], *, serializer: Callable[[T], Any], deserializer: Callable[[Any], T]
 ) -> None:
     """Send objects of exactly this class as what `serializer` makes of them."""
-
-    def reduce(value: T) -> Any:
-        if not _heliostat._serializing():
-            return value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-        return deserializer, (serializer(value),)
-
-    _register(cls, reduce)
+    _register(cls, lambda value: (deserializer, (serializer(value),)))
 
 
 def deregister_serializer(cls: type) -> None:
     """Forget :func:`register_serializer` of that class."""
     with _register_lock:
-        if cls not in _registered:
-            return
-        before = _registered.pop(cls)
-        if before is None:
-            copyreg.dispatch_table.pop(cls, None)
-        else:
-            copyreg.dispatch_table[cls] = before
-        if _is_ndarray(cls):
+        if _reducers.pop(cls, None) is not None and _is_ndarray(cls):
             _heliostat._use_numpy_fast_path(True)
 
 
 def _register(cls: type, reduce: Callable[[Any], Any]) -> None:
     with _register_lock:
-        _registered.setdefault(cls, copyreg.dispatch_table.get(cls))
-        copyreg.dispatch_table[cls] = reduce
+        _reducers[cls] = reduce
+        _heliostat._use_dispatch_table()
         if _is_ndarray(cls):
             _heliostat._use_numpy_fast_path(False)
 
@@ -136,7 +148,7 @@ def register_torch() -> bool:
     tensor = getattr(torch, "Tensor", None)
     if torch is None or tensor is None or not hasattr(torch, "frombuffer"):
         return False
-    if tensor not in _registered:
+    if tensor not in _reducers:
         _register(tensor, _reduce_tensor)
     return True
 
@@ -145,8 +157,7 @@ def _reduce_tensor(tensor: Any) -> Any:
     import torch
 
     plain = (
-        _heliostat._serializing()
-        and tensor.device.type == "cpu"
+        tensor.device.type == "cpu"
         and tensor.layout is torch.strided
         and not tensor.requires_grad
         and not tensor.is_quantized
@@ -157,8 +168,11 @@ def _reduce_tensor(tensor: Any) -> Any:
     )
     if not plain:
         return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-    flat = tensor.reshape(-1).view(torch.uint8)
-    return _load_tensor, (pickle.PickleBuffer(flat.numpy()), tensor.dtype, tuple(tensor.shape))
+    try:
+        array = tensor.reshape(-1).view(torch.uint8).numpy()
+    except RuntimeError:  # numpy is not installed, without which torch gives no buffers
+        return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    return _load_tensor, (pickle.PickleBuffer(array), tensor.dtype, tuple(tensor.shape))
 
 
 def _load_tensor(data: Any, dtype: Any, shape: tuple[int, ...]) -> Any:

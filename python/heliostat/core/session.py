@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -58,11 +58,14 @@ class Session:
         if self.daemon is not None and not self.daemon.wait(DAEMON_ENDS_S):
             logger.warning("The node daemon did not end by itself; see %s", self.daemon.log)
             self.daemon.stop()
+        if self.daemon is not None and (self.job.runtime_env or {}).get("working_dir"):
+            from heliostat.core import working_dir
+
+            working_dir.remove_all(self.address.session_dir)
 
 
 _lock = threading.RLock()
 _session: Session | None = None
-_start: Callable[[], object] | None = None  # how a session begins by itself
 
 
 def current() -> Session | None:
@@ -134,7 +137,7 @@ def _connect(
 ) -> None:
     code = driver_code(job.first_on_path())
     records = dataclasses.asdict(job.py_logging_config) if job.py_logging_config else None
-    environment = to_json(job.runtime_env, records)
+    environment = to_json(_with_snapshot(job.runtime_env, address.session_dir), records)
     _heliostat.connect(
         node_socket=address.node_socket,
         token=token,
@@ -154,6 +157,16 @@ def _connect(
     _heliostat.expect(environment, WORKERS_AHEAD, preload.expected(), wait)
     if owned:
         rehearsal.calling()
+
+
+def _with_snapshot(env: Mapping[str, Any] | None, session_dir: str) -> Mapping[str, Any] | None:
+    """The job's environment with its ``working_dir`` as that is now."""
+    if not env or not env.get("working_dir"):
+        return env
+    from heliostat.core import working_dir
+
+    folder, excludes = os.fspath(env["working_dir"]), env.get("excludes") or ()
+    return {**env, "working_dir": working_dir.snapshot(folder, excludes, session_dir)}
 
 
 def end() -> None:
@@ -184,20 +197,15 @@ def _leave(number: int, _: object) -> None:
     sys.exit(number)
 
 
-def set_start(start: Callable[[], object]) -> None:
-    """How a session begins when something needs one and there is none."""
-    global _start
-    _start = start
-    _heliostat.set_auto_init(_begin_by_itself)
-
-
 def _begin_by_itself() -> None:
     with _lock:
         if _heliostat.is_connected():
             return
-        if _start is None or not begins_by_itself():
+        if not begins_by_itself():
             raise not_started()
-        _start()
+        from heliostat.core.init import init
+
+        init()
 
 
 def begins_by_itself() -> bool:

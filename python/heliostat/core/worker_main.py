@@ -78,6 +78,8 @@ def main() -> NoReturn:
 def _listen_to_sigterm() -> None:
     """SIGTERM ends this process as `sys.exit()` does, so that an actor's hooks run.
 
+    The calls that an async or threaded actor runs finish first; a second signal cuts them short.
+
     What user code forks is ended by it as any program is. A signal that comes while it is forked
     waits: the interpreter would forget it in the copy.
     """
@@ -100,7 +102,8 @@ def _listen_to_sigterm() -> None:
 
 def _on_sigterm(number: int, _: Any) -> None:
     signal.signal(number, signal.SIG_DFL)
-    raise SystemExit(_TERMINATED)
+    if not _heliostat._ask_to_leave(_TERMINATED):
+        raise SystemExit(_TERMINATED)
 
 
 def _end(code: int) -> NoReturn:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 VARIABLE = "HELIOSTAT_WORKER_SETUP"
@@ -19,7 +21,10 @@ WORKING_DIR = "RAY_RUNTIME_ENV_CREATE_WORKING_DIR"
 
 # The fields of an environment that are acted on here. `_logging` is the job's, not the user's.
 # `working_dir` is the daemon's to enter; packages may be named by where it is.
-FIELDS = ("_logging", "pip", "uv", "py_modules", "worker_process_setup_hook")
+FIELDS = ("_logging", "pip", "uv", "py_executable", "py_modules", "worker_process_setup_hook")
+
+# Set by :func:`change_python`: the version of Python that the node's workers have.
+NODE_PYTHON = "HELIOSTAT_NODE_PYTHON"
 
 
 def packed(env: Mapping[str, Any]) -> str:
@@ -35,6 +40,44 @@ def packed(env: Mapping[str, Any]) -> str:
             found[tool] = {**found[tool], "packages": names}
             found["working_dir"] = env["working_dir"]
     return json.dumps(found, sort_keys=True, separators=(",", ":")) if found else ""
+
+
+def change_python(worker: Sequence[str]) -> None:
+    """Become the worker that ``py_executable`` starts, if the environment names one; else return.
+
+    ``worker``: the script that is a worker, and its arguments. The process keeps its id, its folder and
+    its environment.
+    """
+    setup: dict[str, Any] = json.loads(os.environ.get(VARIABLE) or "{}")
+    wanted = setup.pop("py_executable", None)
+    if wanted is None:
+        return
+    if setup:
+        os.environ[VARIABLE] = json.dumps(setup, sort_keys=True, separators=(",", ":"))
+    else:
+        del os.environ[VARIABLE]
+    os.environ[NODE_PYTHON] = _python()
+    for number in (signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)  # what is ignored stays so in another program
+    command = shlex.split(wanted)
+    try:
+        os.execvp(command[0], [*command, *worker])
+    except OSError as error:
+        sys.exit(f"runtime_env['py_executable'] = {wanted!r} cannot be started: {error}")
+
+
+def check_python() -> None:
+    """In a worker that :func:`change_python` started: end it unless its Python is the node's."""
+    version = os.environ.pop(NODE_PYTHON)
+    if version != _python():
+        sys.exit(
+            f"runtime_env['py_executable'] is Python {_python()}, and the node's is {version}: "
+            "they must be the same version"
+        )
+
+
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def apply(text: str) -> None:

@@ -209,8 +209,13 @@ def _work() -> None:
     # A line is seen when it is written, though the stream is a pipe.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    if cwd := os.environ.pop(_CWD, None):
+    if cwd := os.environ.get(_CWD):
         os.chdir(cwd)
+    if '"py_executable"' in os.environ.get("HELIOSTAT_WORKER_SETUP", ""):
+        from heliostat.core import worker_setup
+
+        worker_setup.change_python([os.path.abspath(__file__), "worker"])
+    if cwd := os.environ.pop(_CWD, None):
         sys.path.insert(0, cwd)
     from heliostat.core import worker_main
 
@@ -248,8 +253,14 @@ def main() -> None:
     """Run the zygote and, in each child, the worker."""
     if sys.path and os.path.abspath(sys.path[0] or ".") == _HERE:
         del sys.path[0]
+    other = "HELIOSTAT_NODE_PYTHON" in os.environ  # started by an environment's `py_executable`
     if _PACKAGE_PATH not in sys.path:
-        sys.path.insert(0, _PACKAGE_PATH)
+        # Around the package other packages may lie, which that Python has in versions of its own.
+        sys.path.insert(len(sys.path) if other else 0, _PACKAGE_PATH)
+    if other:
+        from heliostat.core import worker_setup
+
+        worker_setup.check_python()
     if sys.argv[1] == "worker":
         sys.argv = ["heliostat-worker"]
         _work()

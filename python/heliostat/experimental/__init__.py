@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 __all__ = ["set_resource"]
+
+_MODULES = ("internal_kv", "tqdm_ray")
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in _MODULES:
+        return importlib.import_module(f"heliostat.experimental.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def set_resource(resource_name: str, capacity: float, node_id: str | None = None) -> NoReturn:

@@ -53,7 +53,11 @@ _EXPORTS = {
 
 _MODULES = (
     "accelerators",
+    "actor_group",
     "annotations",
+    "client",
+    "dask",
+    "iter",
     "joblib",
     "metrics",
     "multiprocessing",

@@ -1,0 +1,59 @@
+"""Names that Ray keeps private and that libraries use all the same: all of them are here.
+
+Nothing of Heliostat imports this package. Each name does what its user needs of it, and no more; a
+name that no library was seen to use is not here.
+
+================================================  ==========================================================
+name under ``ray.``                               who uses it, and for what
+================================================  ==========================================================
+``_private.services.get_node_ip_address``         modin: names the node of a partition
+``_private.worker.global_worker.mode``            daft, prefect-ray: "am I a driver or a worker?"
+``_private.worker.blocking_get_inside_async_…``   daft: silences a warning
+``worker.get_dashboard_url``                      daft: a link in its log
+``_private.state.actors``                         daft: the node of an actor
+``_private.state.available_resources_per_node``   verl: are there GPUs enough?
+``_private.state.state.placement_group_table``    verl: the node of a bundle
+``_private.ray_option_utils``                     daft: does ``.options()`` take ``label_selector``?
+``_private.internal_api``                         memory reports of many programs
+``_private.runtime_env.constants``                verl: reads the job's runtime environment
+``_raylet``                                       many: ``from ray._raylet import ObjectRefGenerator``
+``experimental.state.api``                        verl: the state of a worker (deprecated path)
+``train._internal.session.get_session``           xgboost_ray, lightgbm_ray: does Tune run this?
+================================================  ==========================================================
+
+:data:`PLACES` says which module is imported for a path outside of ``ray._private``. A name that is missing
+says so in one line: :func:`missing`.
+"""
+
+from __future__ import annotations
+
+# Module below `ray`: module below `heliostat`.
+PLACES = {
+    "_raylet": "_private.raylet",
+    "experimental.state": "_private.experimental_state",
+    "experimental.state.api": "_private.experimental_state.api",
+    "train._internal": "_private.train_internal",
+    "train._internal.session": "_private.train_internal.session",
+}
+
+
+def is_private(module: str) -> bool:
+    """Whether a module path below ``ray`` is one of Ray's own: ``_private.utils``, ``tune._internal``."""
+    return any(part.startswith("_") for part in module.split("."))
+
+
+def missing(name: str) -> str:
+    """What to say of a private name that is not here. ``name`` begins with ``ray.``."""
+    return (
+        f"{name} is private to Ray and Heliostat does not have it: ask for it in an issue of Heliostat, "
+        "naming the library that uses it"
+    )
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+    import importlib.util
+
+    if not name.startswith("__") and importlib.util.find_spec(f"{__name__}.{name}") is not None:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(missing(f"ray._private.{name}"))

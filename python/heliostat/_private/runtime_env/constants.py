@@ -1,0 +1,15 @@
+"""``ray._private.runtime_env.constants``: where a job finds its configuration."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from heliostat._private import missing
+
+__all__ = ["RAY_JOB_CONFIG_JSON_ENV_VAR"]
+
+RAY_JOB_CONFIG_JSON_ENV_VAR = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise AttributeError(missing(f"ray._private.runtime_env.constants.{name}"))

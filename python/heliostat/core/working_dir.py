@@ -1,0 +1,156 @@
+"""The ``working_dir`` of a job: a copy of the folder as it was at ``init``.
+
+Workers run in the copy, which lies in the session's folder: what is edited or deleted afterwards
+changes nothing for them. Left out is what ``.gitignore`` and ``.rayignore`` name, at any depth, what
+``excludes`` names in the same syntax, and :data:`EXCLUDED`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from heliostat.core import settings
+
+EXCLUDED = (".git", ".venv", "venv", "__pycache__")
+SIZE_MAX = 512 << 20  # bytes, unless RAY_max_grpc_message_size says otherwise
+_FILES = (".gitignore", ".rayignore")
+_FOLDER = "working_dirs"  # in the session's folder
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A line of an ignore file, for paths below the folder it stands in."""
+
+    base: str
+    pattern: re.Pattern[str]
+    folders_only: bool
+    includes: bool  # `!`: what earlier lines left out is taken after all
+
+
+def snapshot(folder: str, excludes: Iterable[str], session_dir: str | Path) -> str:
+    """Copy the folder into the session's; where the copy is.
+
+    Raises ``ValueError`` when what is to be copied takes more than :data:`SIZE_MAX`.
+    """
+    rules = _rules("", [*_excluded(), *excludes])
+    shelf = Path(session_dir) / _FOLDER
+    shelf.mkdir(parents=True, exist_ok=True)
+    copy = tempfile.mkdtemp(prefix=f"{Path(folder).resolve().name}-", dir=shelf)
+    os.chmod(copy, 0o755)
+    try:
+        _copy(Path(folder), Path(copy), "", rules, [_size_max()], frozenset())
+    except BaseException:
+        shutil.rmtree(copy, ignore_errors=True)
+        raise
+    return copy
+
+
+def remove_all(session_dir: str | Path) -> None:
+    """The session is over: its copies go."""
+    shutil.rmtree(Path(session_dir) / _FOLDER, ignore_errors=True)
+
+
+def _excluded() -> list[str]:
+    given = settings.text("OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES")
+    return list(EXCLUDED) if given is None else [name for name in given.split(",") if name.strip()]
+
+
+def _size_max() -> int:
+    return int(settings.number("max_grpc_message_size", SIZE_MAX))
+
+
+def _copy(
+    source: Path,
+    target: Path,
+    at: str,
+    rules: list[_Rule],
+    left: list[int],
+    above: frozenset[str],
+) -> None:
+    """`left` holds how many bytes may still be copied; `above` are the folders on the way here."""
+    real = os.path.realpath(source)
+    if real in above:
+        return  # a link to a folder that it lies in
+    use_gitignore = not settings.flag("RUNTIME_ENV_IGNORE_GITIGNORE", False)
+    for name in _FILES[0 if use_gitignore else 1 :]:
+        if (source / name).is_file():
+            rules = rules + _rules(at, (source / name).read_text().splitlines())
+    with os.scandir(source) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        path = f"{at}{entry.name}"
+        if _is_left_out(path, entry.is_dir(), rules):
+            continue
+        if entry.is_dir():
+            (target / entry.name).mkdir()
+            _copy(Path(entry.path), target / entry.name, f"{path}/", rules, left, above | {real})
+        elif entry.is_file():
+            left[0] -= entry.stat().st_size
+            if left[0] < 0:
+                raise ValueError(
+                    f"runtime_env['working_dir']: the folder has more than {_size_max() >> 20} MiB. "
+                    "Leave files out with a .gitignore or .rayignore file in it, or with the "
+                    "field 'excludes' of the runtime_env."
+                )
+            shutil.copy2(entry.path, target / entry.name)
+
+
+def _is_left_out(path: str, is_folder: bool, rules: list[_Rule]) -> bool:
+    left_out = False
+    for rule in rules:
+        if rule.folders_only and not is_folder:
+            continue
+        if path.startswith(rule.base) and rule.pattern.fullmatch(path[len(rule.base) :]):
+            left_out = not rule.includes
+    return left_out
+
+
+def _rules(base: str, lines: Iterable[str]) -> list[_Rule]:
+    rules = []
+    for raw in lines:
+        line = raw.rstrip("\n\r ")
+        if not line or line.startswith("#"):
+            continue
+        includes, line = line.startswith("!"), line.removeprefix("!")
+        folders_only, line = line.endswith("/"), line.rstrip("/")
+        if not line:
+            continue
+        # With a slash before its end a pattern counts from the folder of its file; else at any depth.
+        anywhere = "" if "/" in line else "(?:.*/)?"
+        pattern = re.compile(anywhere + _expression(line.removeprefix("/")), re.DOTALL)
+        rules.append(_Rule(base, pattern, folders_only, includes))
+    return rules
+
+
+def _expression(pattern: str) -> str:
+    """A pattern of gitignore as a regular expression."""
+    parts = []
+    at = 0
+    while at < len(pattern):
+        rest = pattern[at:]
+        if rest.startswith("**/"):
+            parts.append("(?:.*/)?")
+            at += 3
+        elif rest.startswith("**"):
+            parts.append(".*")
+            at += 2
+        elif rest[0] == "*":
+            parts.append("[^/]*")
+            at += 1
+        elif rest[0] == "?":
+            parts.append("[^/]")
+            at += 1
+        elif found := re.match(r"\[(!?)([^\]]+)\]", rest):
+            parts.append(f"[{'^' if found[1] else ''}{found[2]}]".replace("\\", "\\\\"))
+            at += found.end()
+        else:
+            at += rest[0] == "\\" and len(rest) > 1
+            parts.append(re.escape(pattern[at]))
+            at += 1
+    return "".join(parts)

@@ -1,0 +1,171 @@
+"""A group of actors of one class that are called together. Deprecated, as it is in Ray."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import heliostat
+from heliostat.util.annotations import Deprecated
+
+__all__ = ["ActorConfig", "ActorGroup", "ActorGroupMethod", "ActorWrapper"]
+
+
+@dataclass
+class ActorWrapper:
+    """An actor of the group, and what its ``get_actor_metadata()`` returned (``None``: it has none)."""
+
+    actor: Any
+    metadata: Any
+
+
+@dataclass
+class ActorConfig:
+    """How the actors of a group are made."""
+
+    num_cpus: float
+    num_gpus: float
+    resources: Mapping[str, float] | None
+    init_args: tuple[Any, ...]
+    init_kwargs: dict[str, Any]
+
+
+class ActorGroupMethod:
+    """A method of all actors of a group."""
+
+    def __init__(self, actor_group: ActorGroup, method_name: str) -> None:
+        self.actor_group = weakref.ref(actor_group)
+        self._method_name = method_name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            "ActorGroup methods cannot be called directly. Instead of "
+            f"running 'object.{self._method_name}()', try 'object.{self._method_name}.remote()'."
+        )
+
+    def remote(self, *args: Any, **kwargs: Any) -> list[heliostat.ObjectRef]:
+        """Call it on every actor; a reference for each, in the group's order."""
+        group = self.actor_group()
+        if group is None:
+            raise RuntimeError(
+                "The ActorGroup of this method is gone: keep a reference to the group."
+            )
+        return [
+            getattr(wrapper.actor, self._method_name).remote(*args, **kwargs)
+            for wrapper in group.actors
+        ]
+
+
+@Deprecated(
+    message="Use heliostat.util.multiprocessing.Pool for functions, and "
+    "Dataset.map_batches(Class, compute=ActorPoolStrategy(...)) for classes.",
+    warning=True,
+)
+class ActorGroup:
+    """So many actors of one class; ``group.method.remote(…)`` calls all, ``group[i].actor`` is one.
+
+    ``num_actors`` is 1 or more (``ValueError``). Each actor holds ``num_cpus_per_actor`` (1),
+    ``num_gpus_per_actor`` (0) and ``resources_per_actor``; ``init_args`` and ``init_kwargs`` go to their
+    constructors. The constructor of the group waits for the actors whose class has
+    ``get_actor_metadata``.
+    """
+
+    def __init__(
+        self,
+        actor_cls: type,
+        num_actors: int = 1,
+        num_cpus_per_actor: float = 1,
+        num_gpus_per_actor: float = 0,
+        resources_per_actor: Mapping[str, float] | None = None,
+        init_args: Sequence[Any] | None = None,
+        init_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if num_actors <= 0:
+            raise ValueError(
+                "The provided `num_actors` must be greater than 0. "
+                f"Received num_actors={num_actors} instead."
+            )
+        if num_cpus_per_actor < 0 or num_gpus_per_actor < 0:
+            raise ValueError(
+                "The number of CPUs and GPUs per actor must not be negative. Received "
+                f"num_cpus_per_actor={num_cpus_per_actor} and num_gpus_per_actor={num_gpus_per_actor}."
+            )
+        self.actors: list[ActorWrapper] = []
+        self.num_actors = num_actors
+        self.actor_config = ActorConfig(
+            num_cpus=num_cpus_per_actor,
+            num_gpus=num_gpus_per_actor,
+            resources=resources_per_actor,
+            init_args=tuple(init_args or ()),
+            init_kwargs=dict(init_kwargs or {}),
+        )
+        self._remote_cls = heliostat.remote(
+            num_cpus=num_cpus_per_actor,
+            num_gpus=num_gpus_per_actor,
+            resources=dict(resources_per_actor) if resources_per_actor is not None else None,
+        )(actor_cls)
+        self.start()
+
+    def __getattr__(self, item: str) -> ActorGroupMethod:
+        # Neither what copiers and picklers look for, nor fields before `__init__` has set them.
+        if item.startswith("__") or "actors" not in self.__dict__:
+            raise AttributeError(item)
+        if not self.actors:
+            raise RuntimeError("This ActorGroup has been shutdown. Please start it again.")
+        return ActorGroupMethod(self, item)
+
+    def __len__(self) -> int:
+        return len(self.actors)
+
+    def __getitem__(self, item: Any) -> Any:
+        return self.actors[item]
+
+    def start(self) -> None:
+        """Make ``num_actors`` actors; ``RuntimeError`` while there are some."""
+        if self.actors:
+            raise RuntimeError(
+                "The actors have already been started. "
+                "Please call `shutdown` first if you want to restart them."
+            )
+        self.add_actors(self.num_actors)
+
+    def shutdown(self, patience_s: float = 5) -> None:
+        """End all actors: after the calls that were made, but killed ``patience_s`` seconds from now."""
+        actors = [wrapper.actor for wrapper in self.actors]
+        ended: list[Any] = []
+        if patience_s > 0 and actors:
+            ends = {actor.__ray_terminate__.remote(): actor for actor in actors}
+            done, _ = heliostat.wait(list(ends), num_returns=len(ends), timeout=patience_s)
+            ended = [ends[ref] for ref in done]
+        for actor in actors:
+            if actor not in ended:
+                heliostat.kill(actor)
+        self.actors = []
+
+    def remove_actors(self, actor_indexes: Sequence[int]) -> None:
+        """Take the actors of these indexes out of the group; they end when nobody else has a handle."""
+        self.actors = [
+            wrapper for index, wrapper in enumerate(self.actors) if index not in actor_indexes
+        ]
+
+    def add_actors(self, num_actors: int) -> None:
+        """Make so many more."""
+        config = self.actor_config
+        actors = [
+            self._remote_cls.remote(*config.init_args, **config.init_kwargs)
+            for _ in range(num_actors)
+        ]
+        asked = [
+            actor.get_actor_metadata.remote() if hasattr(actor, "get_actor_metadata") else None
+            for actor in actors
+        ]
+        known = iter(heliostat.get([ref for ref in asked if ref is not None]))
+        metadata = [None if ref is None else next(known) for ref in asked]
+        self.actors += map(ActorWrapper, actors, metadata)
+
+    @property
+    def actor_metadata(self) -> list[Any]:
+        """What each actor's ``get_actor_metadata()`` returned."""
+        return [wrapper.metadata for wrapper in self.actors]

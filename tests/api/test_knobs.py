@@ -1,0 +1,118 @@
+"""Knobs of Ray's runtime: ``_system_config`` and ``RAY_x``, labels of the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+
+MIB = 1 << 20
+
+
+def files(folder: Path) -> list[str]:
+    return [name for _, _, names in os.walk(folder) for name in names]
+
+
+@pytest.mark.contract("F0.11", "F3.06")
+@pytest.mark.parametrize("by", ["text", "dictionary", "variable", "list"])
+@pytest.mark.heliostat_only("Ray takes the JSON only, and makes a folder of its own there")
+def test_object_spilling_config_names_the_folder(
+    ray_fresh: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    path: Any = [str(tmp_path)] if by == "list" else str(tmp_path)
+    config: Any = {"type": "filesystem", "params": {"directory_path": path}}
+    given: dict[str, Any] = {"object_spilling_config": json.dumps(config)}
+    if by == "dictionary":
+        given = {"object_spilling_config": config}
+    if by == "variable":
+        monkeypatch.setenv("RAY_object_spilling_config", given.popitem()[1])
+    ray_fresh(num_cpus=1, object_store_memory=80 * MIB, _system_config=given or None)
+    refs = [ray.put(np.full(20 * MIB, i, np.uint8)) for i in range(8)]
+    assert [int(ray.get(ref)[5]) for ref in refs] == list(range(8))
+    assert files(tmp_path)
+
+
+@pytest.mark.contract("F0.11")
+@pytest.mark.heliostat_only("Ray's node does not start, and says so in its log")
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"a": 1}, "'a' is no knob"),
+        ({"object_spilling_config": '{"type": "tape"}'}, "Unknown external storage type: tape"),
+        ({"object_spilling_config": "{"}, "directory_path"),
+        ({"object_spilling_config": '{"type": "filesystem"}'}, "directory_path is a folder"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_meant_is_refused(ray_down: None, config: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ray.init(address="local", _system_config=config)
+    assert not ray.is_initialized()
+
+
+@pytest.mark.contract("F0.11")
+@pytest.mark.heliostat_only("Ray's own knobs")
+def test_a_knob_without_effect_is_named_with_the_reason(
+    ray_fresh: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_health_check_period_ms", "1")
+    ray_fresh(num_cpus=1, _system_config={"max_io_workers": 4, "memory_usage_threshold": 0.9})
+    assert "max_io_workers (the daemon itself spills" in caplog.text
+    assert "health_check_period_ms (the heartbeat is fixed" in caplog.text
+    assert "memory_usage_threshold" not in caplog.text
+
+
+@pytest.mark.contract("F0.11", "F15.09")
+@pytest.mark.parametrize("by", ["config", "variable"])
+def test_what_acts_reaches_the_daemon_and_this_process(
+    ray_fresh: Any, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    config = {"memory_usage_threshold": 1.5}
+    if by == "variable":
+        monkeypatch.setenv("RAY_memory_usage_threshold", "1.5")
+    with pytest.raises(Exception, match=r"memory_usage_threshold|startup|start"):
+        ray_fresh(num_cpus=1, _system_config=config if by == "config" else None)
+    assert not any(name.startswith("HELIOSTAT_memory") for name in os.environ)
+
+
+@pytest.mark.contract("F4.17")
+def test_labels_with_the_prefix_of_ray_and_of_the_environment(
+    ray_fresh: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_OVERRIDE_LABELS", json.dumps({"zone": "b", "team": "x"}))
+    ray_fresh(num_cpus=1, labels={"zone": "a", "ray.io/market-type": "spot"})
+    labels = ray.nodes()[0]["Labels"]
+    expected = {"zone": "b", "team": "x", "ray.io/market-type": "spot"}
+    assert expected.items() <= labels.items()
+    pinned = ray.remote(lambda: 1).options(label_selector={"ray.io/market-type": "spot"})
+    assert ray.get(pinned.remote(), timeout=30) == 1
+
+
+@pytest.mark.contract("F4.17")
+@pytest.mark.heliostat_only("Ray's node does not start")
+@pytest.mark.parametrize("text", ["no json", '{"a": 1}', '{"ray.io/node-id": "x"}', "[]"])
+def test_wrong_labels_of_the_environment_are_refused(
+    ray_down: None, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("RAY_OVERRIDE_LABELS", text)
+    with pytest.raises((ValueError, TypeError)):
+        ray.init(address="local", num_cpus=1)
+
+
+@pytest.mark.contract("F0.06")
+@pytest.mark.parametrize("size", [1e8, 1e8 + 0.5])
+def test_the_size_of_the_store_may_be_a_float(ray_fresh: Any, size: float) -> None:
+    ray_fresh(num_cpus=1, object_store_memory=size)
+    assert ray.cluster_resources()["object_store_memory"] == 100_000_000
+
+
+@pytest.mark.contract("F0.06")
+@pytest.mark.parametrize("size", ["100000000", float("nan"), True])
+def test_what_is_no_size_of_a_store_is_refused(ray_down: None, size: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        ray.init(address="local", num_cpus=1, object_store_memory=size)
