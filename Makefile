@@ -1,6 +1,16 @@
 # Every target is one task of the runner in xtask/; `cargo xtask` lists them. ARGS is passed on.
-TASKS := setup dev wheel demo test lint tidy bench differential
+TASKS := setup dev wheel demo test lint tidy gpu-check bench differential libraries
 
 .PHONY: $(TASKS)
 $(TASKS):
 	@cargo xtask $@ $(ARGS)
+
+# Random plans of datasets against known answers; tests/plans says which arguments there are.
+.PHONY: plans
+plans:
+	@PYTHONPATH=tests .venv/bin/python -m plans $(ARGS)
+
+# Random programs with known answers; `make programs ARGS=--help` says which arguments there are.
+.PHONY: programs
+programs:
+	@PYTHONPATH=tests .venv/bin/python -m programs $(ARGS)

@@ -1,7 +1,8 @@
-"""The actor that most tests of actors use."""
+"""Actors that many tests use."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import ray
@@ -32,3 +33,18 @@ class Counter:
 
     def crash(self) -> None:
         os._exit(1)
+
+
+@ray.remote(num_cpus=0)
+class Gate:
+    """Calls that wait for `opened` give their value once somebody opens."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    async def opened(self) -> int:
+        await self.event.wait()
+        return 1
+
+    async def open(self) -> None:
+        self.event.set()

@@ -37,6 +37,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 LIMIT_S = float(os.environ.get("TEST_LIMIT_S", 60 if harness.IS_HELIOSTAT else 120))
 
 
+# Packages from PyPI, in an environment of their own: `make libraries`.
+collect_ignore = [] if os.environ.get("HELIOSTAT_LIBRARIES") else ["libraries"]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "contract(*ids): lines of the contract that the test shows")
     config.addinivalue_line("markers", "heliostat_only(reason): what Ray does not do or promise")

@@ -4,8 +4,10 @@ One wheel carries three things that no ready backend puts together: the extensio
 helio-py), the daemon binary (crate helio-cli, at heliostat/bin/heliostat) and two packages.
 `docs/decisions/0002-one-wheel.md` says why.
 
-    python xtask/heliostat_build.py place PROFILE    build, and put both files into python/heliostat
-    python xtask/heliostat_build.py wheel FOLDER     build with the release profile, and pack
+    python xtask/heliostat_build.py place PROFILE              build, and put both files into python/heliostat
+    python xtask/heliostat_build.py wheel FOLDER [VERSION …]   build with the release profile, and pack
+
+A wheel is for the running CPython, or for each VERSION such as 3.12, whose interpreter need not be here.
 """
 
 from __future__ import annotations
@@ -22,14 +24,74 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / "python"
-PACKAGES = ("heliostat", "ray")
-EXTENSION = "_heliostat" + sysconfig.get_config_var("EXT_SUFFIX")
+# Package, and the folder of a wheel that holds it. The alias `ray` has a folder of its own, which a path
+# file puts on sys.path: no file of the wheel lies where the real Ray has one (decision 0018).
+ALIAS = "heliostat/_alias"
+PACKAGES = {"heliostat": "", "ray": f"{ALIAS}/"}
 BINARY = "bin/heliostat"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # equal inputs make equal bytes
+
+
+# ---- the Python it is for ----
+
+
+class Python(NamedTuple):
+    """A version of CPython, with its GIL, on this machine's kind of system."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def parse(cls, text: str) -> Python:
+        """The version that a text such as "3.12" names."""
+        parts = text.split(".")
+        if len(parts) != 2 or not all(part.isdecimal() for part in parts):
+            sys.exit(f"{text!r} is no version of Python: write it as 3.12")
+        version = cls(int(parts[0]), int(parts[1]))
+        if not OLDEST <= version < cls(4, 0):
+            sys.exit(f"Heliostat needs CPython 3.10 or newer, not {text}")
+        return version
+
+    @property
+    def extension(self) -> str:
+        """The name under which this Python imports the extension module."""
+        suffix: str = sysconfig.get_config_var("EXT_SUFFIX")
+        if self != RUNNING:
+            here = f"cpython-{RUNNING.major}{RUNNING.minor}{getattr(sys, 'abiflags', '')}-"
+            if here not in suffix:
+                sys.exit(f"extension modules end in {suffix} here: run this with CPython on Linux")
+            suffix = suffix.replace(here, f"cpython-{self.major}{self.minor}-")
+        return "_heliostat" + suffix
+
+    @property
+    def tag(self) -> str:
+        """The tag of wheels for this Python."""
+        python = f"cp{self.major}{self.minor}"
+        flags = getattr(sys, "abiflags", "") if self == RUNNING else ""
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        return f"{python}-{python}{flags}-{platform}"
+
+    def pyo3_config(self, folder: Path) -> Path:
+        """A file that says what PyO3 would otherwise ask the interpreter for."""
+        text = (
+            f"implementation=CPython\nversion={self.major}.{self.minor}\nshared=true\n"
+            f"pointer_width={sys.maxsize.bit_length() + 1}\n"
+            "build_flags=\nsuppress_build_script_link_lines=true\n"
+        )
+        path = folder / "pyo3" / f"cpython-{self.major}.{self.minor}.txt"
+        # Cargo looks at its time: an unchanged file is not written again.
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return path
+
+
+OLDEST = Python(3, 10)
+RUNNING = Python(*sys.version_info[:2])
 
 
 # ---- what is packed ----
@@ -53,8 +115,7 @@ def project() -> dict[str, Any]:
     return {**table, "version": load_toml(ROOT / "Cargo.toml")["workspace"]["package"]["version"]}
 
 
-def metadata() -> str:
-    table = project()
+def metadata(table: dict[str, Any]) -> str:
     lines = [
         "Metadata-Version: 2.4",
         f"Name: {table['name']}",
@@ -69,35 +130,39 @@ def metadata() -> str:
     for extra, needs in table["optional-dependencies"].items():
         lines.append(f"Provides-Extra: {extra}")
         lines += [f"Requires-Dist: {need}; extra == '{extra}'" for need in needs]
-    lines += ["Description-Content-Type: text/markdown", "", (ROOT / table["readme"]).read_text()]
+    if table["readme"] is not None:
+        text = (ROOT / table["readme"]).read_text()
+        lines += ["Description-Content-Type: text/markdown", "", text]
     return "\n".join(lines)
 
 
 def python_sources() -> Iterator[tuple[str, Path]]:
     """(name in the wheel, file) of what is pure Python; what `place` left in the tree is not."""
-    for package in PACKAGES:
+    for package, folder in PACKAGES.items():
         for path in sorted((PYTHON / package).rglob("*")):
             name = path.relative_to(PYTHON)
             built = path.suffix in (".so", ".pyc") or name.parts[:2] == ("heliostat", "bin")
             if path.is_file() and not built:
-                yield name.as_posix(), path
+                yield folder + name.as_posix(), path
 
 
 # ---- what cargo makes ----
 
 
-def cargo(profile: str) -> tuple[Path, Path]:
+def cargo(profile: str, python: Python = RUNNING) -> tuple[Path, Path]:
     """Build both artefacts with one call, so that they share every dependency; where they lie."""
     command = ["cargo", "build", "--profile", profile, "-p", "helio-py", "-p", "helio-cli"]
-    # The interpreter itself, not the environment's link to it: that one's name stays the same when
-    # it comes to mean another version, and PyO3 would not be built again.
-    python = os.path.realpath(sys.executable)
-    environment = {**os.environ, "PYO3_PYTHON": python}
-    if subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode:
+    target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")  # absolute one wins
+    if python == RUNNING:
+        # The interpreter itself, not the environment's link to it: that one's name stays the same
+        # when it comes to mean another version, and PyO3 would not be built again.
+        told = {"PYO3_PYTHON": os.path.realpath(sys.executable)}
+    else:
+        told = {"PYO3_CONFIG_FILE": str(python.pyo3_config(target))}
+    if subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, **told}).returncode:
         sys.exit("cargo could not build the extension module and the daemon")
-    target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / profile  # absolute one wins
     library = "lib_heliostat.dylib" if sys.platform == "darwin" else "lib_heliostat.so"
-    built = target / library, target / "heliostat"
+    built = target / profile / library, target / profile / "heliostat"
     for path in built:
         if not path.exists():
             sys.exit(f"cargo built no {path}: is its crate's target named so?")
@@ -111,7 +176,7 @@ def stamp(path: Path) -> tuple[int, int]:
 def place(profile: str) -> None:
     """Put both artefacts where the package looks for them in a checkout."""
     extension, binary = cargo(profile)
-    for source, name in ((extension, EXTENSION), (binary, BINARY)):
+    for source, name in ((extension, RUNNING.extension), (binary, BINARY)):
         goal = PYTHON / "heliostat" / name
         if goal.exists() and stamp(goal) == stamp(source):
             continue
@@ -128,8 +193,8 @@ def place(profile: str) -> None:
 class Wheel:
     """A wheel being written; closes with its RECORD."""
 
-    def __init__(self, folder: str, tag: str) -> None:
-        table = project()
+    def __init__(self, folder: str, tag: str, table: dict[str, Any] | None = None) -> None:
+        table = table or project()
         stem = f"{table['name']}-{table['version']}"
         self.info = f"{stem}.dist-info"
         self.name = f"{stem}-{tag}.whl"
@@ -139,7 +204,7 @@ class Wheel:
         self.zip = zipfile.ZipFile(self.part, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
         self.record: list[str] = []
         commands = [f"{name} = {entry}" for name, entry in table["scripts"].items()]
-        self.add(f"{self.info}/METADATA", metadata().encode())
+        self.add(f"{self.info}/METADATA", metadata(table).encode())
         self.add(
             f"{self.info}/WHEEL",
             f"Wheel-Version: 1.0\nGenerator: heliostat_build\nRoot-Is-Purelib: false\n"
@@ -168,24 +233,23 @@ class Wheel:
         return self.name
 
 
-def tag() -> str:
-    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    abi = python + getattr(sys, "abiflags", "")
-    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    return f"{python}-{abi}-{platform}"
+def pack(folder: str, python: Python) -> str:
+    """Build for this Python, write its wheel into the folder; the wheel's name."""
+    extension, binary = cargo("release", python)
+    wheel = Wheel(folder, python.tag)
+    for name, path in python_sources():
+        wheel.add(name, path.read_bytes())
+    wheel.add("heliostat-alias.pth", f"{ALIAS}\n".encode())
+    wheel.add(f"heliostat/{python.extension}", extension.read_bytes(), 0o755)
+    wheel.add(f"heliostat/{BINARY}", binary.read_bytes(), 0o755)
+    return wheel.close()
 
 
 def build_wheel(
     wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None
 ) -> str:
     """PEP 517: the wheel that users install."""
-    extension, binary = cargo("release")
-    wheel = Wheel(wheel_directory, tag())
-    for name, path in python_sources():
-        wheel.add(name, path.read_bytes())
-    wheel.add(f"heliostat/{EXTENSION}", extension.read_bytes(), 0o755)
-    wheel.add(f"heliostat/{BINARY}", binary.read_bytes(), 0o755)
-    return wheel.close()
+    return pack(wheel_directory, RUNNING)
 
 
 def build_editable(
@@ -207,7 +271,7 @@ def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
     name = f"{stem}.tar.gz"
     with tarfile.open(Path(sdist_directory) / name, "w:gz") as archive:
         info = tarfile.TarInfo(f"{stem}/PKG-INFO")
-        data = metadata().encode()
+        data = metadata(table).encode()
         info.size = len(data)
         archive.addfile(info, io.BytesIO(data))
         for path in sorted(filter(None, listed.split("\0"))):
@@ -220,7 +284,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["place", profile]:
             place(profile)
-        case ["wheel", folder]:
-            print(build_wheel(folder))
+        case ["wheel", folder, *versions]:
+            for version in [Python.parse(text) for text in versions] or [RUNNING]:
+                print(pack(folder, version), flush=True)
         case _:
             sys.exit(__doc__)

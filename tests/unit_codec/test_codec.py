@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import copy
+import copyreg
+import functools
+import io
 import pickle
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 from random import Random
 from typing import Any
 
@@ -429,5 +434,71 @@ def test_tensors_come_back_writable_and_equal() -> None:
     large = back({"w": torch.ones(100_000)})["w"]
     large += 1
     assert float(large.sum()) == 200_000
-    # Elsewhere tensors are pickled as ever.
-    assert torch.equal(pickle.loads(pickle.dumps(torch.ones(3))), torch.ones(3))
+
+
+class _Nested:
+    """A value that pickles another one while it is pickled itself."""
+
+    def __init__(self, value: Any, save: Callable[[Any], bytes]) -> None:
+        self.value = value
+        self.save = save
+
+    def __reduce__(self) -> Any:
+        return bytes, (self.save(self.value),)
+
+
+def _torch_save(value: Any) -> bytes:
+    torch = pytest.importorskip("torch")
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.getvalue()
+
+
+def _torch_load(data: bytes) -> Any:
+    return pytest.importorskip("torch").load(io.BytesIO(data))
+
+
+@pytest.mark.parametrize("size", [3, 100_000])
+@pytest.mark.parametrize(
+    ("save", "load"),
+    [
+        *((functools.partial(pickle.dumps, protocol=n), pickle.loads) for n in range(6)),
+        (cloudpickle.dumps, cloudpickle.loads),
+        (lambda value: bytes(ForkingPickler.dumps(value)), ForkingPickler.loads),
+        (lambda value: pickle.dumps(copy.deepcopy(value)), pickle.loads),
+        (_torch_save, _torch_load),
+    ],
+)
+def test_picklers_of_others_never_meet_the_reducer_of_tensors(
+    save: Callable[[Any], bytes], load: Callable[[bytes], Any], size: int
+) -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.arange(size)
+    back(tensor)  # registers the reducer
+    assert torch.equal(load(save(tensor)), tensor)
+    found = back({"outer": tensor, "inner": _Nested(tensor, save)})
+    assert torch.equal(found["outer"], tensor)
+    assert torch.equal(load(found["inner"]), tensor)
+    assert torch.Tensor not in copyreg.dispatch_table
+
+
+def test_reducers_of_copyreg_act_beside_registered_serializers() -> None:
+    register_serializer(Handmade, serializer=lambda h: h.secret, deserializer=Handmade)
+    copyreg.pickle(Grumpy, lambda _: (Handmade, ("kept",)))
+    try:
+        assert back([Grumpy(), Handmade("s")])[0].secret == "kept"
+        assert back([Grumpy(), lambda: 7])[1]() == 7
+    finally:
+        deregister_serializer(Handmade)
+        del copyreg.dispatch_table[Grumpy]
+
+
+def test_serializers_reach_values_that_only_cloudpickle_can_pickle() -> None:
+    register_serializer(
+        Handmade, serializer=lambda h: f"<{h.secret}>", deserializer=lambda text: Handmade(text)
+    )
+    try:
+        handmade, function = back([Handmade("s"), lambda: 7])
+        assert (handmade.secret, function()) == ("<s>", 7)
+    finally:
+        deregister_serializer(Handmade)

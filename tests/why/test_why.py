@@ -365,7 +365,7 @@ def test_a_constructor_that_runs_says_since_when_and_where(tmp_path: Path) -> No
 
 
 def test_an_actor_that_is_restarted_says_what_ended_it(tmp_path: Path) -> None:
-    @ray.remote(num_cpus=0, max_restarts=1)
+    @ray.remote(num_cpus=0, max_restarts=1, max_task_retries=1)
     class Phoenix:
         def __init__(self, path: str) -> None:
             again = (Path(path) / "first").exists()

@@ -1,5 +1,7 @@
 //! `lint`, `test` and `demo`.
 
+use std::process::ExitCode;
+
 use crate::python;
 use crate::sh::{self, Outcome, command, have};
 
@@ -35,6 +37,24 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     sh::run(command("cargo").args(["test", "--workspace"]))?;
     let venv = python::tested()?;
     sh::run(command(venv.program("python")).args(["-m", "pytest"]).args(arguments))
+}
+
+/// What only a GPU can show; the program's own exit code, which says whether there is one.
+pub(crate) fn gpu(arguments: &[String]) -> ExitCode {
+    let run = |venv: python::Venv| {
+        let mut program = command(venv.program("python"));
+        program.arg("tests/gpu/check.py").args(arguments);
+        program.status().map_err(|error| format!("cannot start tests/gpu/check.py: {error}"))
+    };
+    match python::tested().and_then(run) {
+        Ok(status) => {
+            status.code().and_then(|code| code.try_into().ok()).map_or(ExitCode::FAILURE, u8::into)
+        }
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The main job, on real input.

@@ -1,11 +1,12 @@
 //! The task runner behind the Makefile: `cargo xtask <task>`.
 //!
 //! One file per task family: [`python`] (environments and the package in them), [`check`] (lint and
-//! tests), [`bench`] (speed and results against Ray), and [`tidy`] (what no off-the-shelf linter knows about this repository).
+//! tests), [`bench`] (speed and results against Ray), [`libraries`] (third-party packages), and [`tidy`] (what no off-the-shelf linter knows about this repository).
 //! No dependencies: every task begins by building this crate.
 
 mod bench;
 mod check;
+mod libraries;
 mod python;
 mod sh;
 mod stamp;
@@ -18,13 +19,16 @@ usage: cargo xtask <task>
 
   setup   .venv with a release build of Heliostat, the `ray` alias and the training extras
   dev     .venv with a quick build used in place: Python edits need no rebuild
-  wheel   dist/heliostat-*.whl for the running Python
+  wheel   dist/heliostat-*.whl for the running Python, or for each in PYTHON_VERSIONS=\"3.11 3.12\"
+          beside them dist/ray-*.whl, which stands for Ray
   demo    the main example, on real input
   test    lint, cargo test, pytest
   lint    rustfmt, clippy, ruff, mypy, tidy; cargo deny where it is installed
   tidy    layers, invariants, imports, stub, import time, banned words
+  gpu-check  what only a GPU can show; exits 77 where there is none; arguments go to tests/gpu/check.py
   bench   the table against Ray; further arguments go to bench/compare.py
-  differential  the same snippets on Ray and here; arguments go to tests/differential/compare.py";
+  differential  the same snippets on Ray and here; arguments go to tests/differential/compare.py
+  libraries  packages from PyPI that run on Ray, each with its quick start; arguments go to pytest";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,13 +39,19 @@ fn main() -> ExitCode {
     let outcome = match task {
         "setup" => python::setup(),
         "dev" => python::dev(),
-        "wheel" => python::wheel().map(|path| println!("{}", path.display())),
+        "wheel" => python::ray_wheel().and_then(|ray| {
+            let wheels = python::wheels_asked_for()?;
+            [ray].iter().chain(&wheels).for_each(|path| println!("{}", path.display()));
+            Ok(())
+        }),
         "demo" => check::demo(rest),
         "test" => check::test(rest),
         "lint" => check::lint(),
         "tidy" => tidy::run(),
+        "gpu-check" => return check::gpu(rest),
         "bench" => bench::run(rest),
         "differential" => bench::differential(rest),
+        "libraries" => libraries::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

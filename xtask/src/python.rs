@@ -7,6 +7,7 @@
 use crate::sh::{self, Outcome, command, root};
 use crate::stamp::{self, Inputs};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 const OLDEST: (u32, u32) = (3, 10);
 
@@ -63,10 +64,26 @@ impl Venv {
 
     /// Installs this wheel as the environment's Heliostat.
     pub(crate) fn wheel(&self, wheel: &Path) -> Outcome {
+        self.put(INSTALL, wheel)
+    }
+
+    /// Installs the distribution `ray`, which stands for Ray.
+    pub(crate) fn ray(&self) -> Outcome {
+        self.put("ray", &ray_wheel()?)
+    }
+
+    fn put(&self, name: &str, wheel: &Path) -> Outcome {
         let digest = Inputs::new().files(&[wheel.to_owned()])?.digest();
-        stamp::step(&self.stamp(INSTALL), &digest, || {
+        stamp::step(&self.stamp(name), &digest, || {
             self.pip(&["--force-reinstall".as_ref(), "--no-deps".as_ref(), wheel.as_os_str()])
         })
+    }
+
+    /// Where its packages lie.
+    pub(crate) fn packages(&self) -> Outcome<PathBuf> {
+        let asked = "import sysconfig; print(sysconfig.get_path('purelib'))";
+        let said = sh::read(command(self.program("python")).args(["-c", asked]))?;
+        Ok(PathBuf::from(said.trim()))
     }
 }
 
@@ -82,17 +99,40 @@ fn checkout() -> Outcome<Venv> {
 pub(crate) fn setup() -> Outcome {
     let venv = checkout()?;
     need(&venv, &["train", "data"])?;
-    venv.wheel(&wheel()?)
+    venv.wheel(&wheel()?)?;
+    venv.ray()
 }
 
 /// `.venv` as a developer wants it.
 pub(crate) fn dev() -> Outcome {
     let venv = tools()?;
-    let digest = format!("{IN_PLACE} {}", Inputs::new().files(&manifests())?.digest());
     backend(&venv, &["place", "dev-opt"])?;
+    in_place(&venv)
+}
+
+/// Installs a path into this checkout, and the distribution `ray`.
+fn in_place(venv: &Venv) -> Outcome {
+    let manifests = Inputs::new().files(&manifests())?.digest();
+    // An environment outside of the checkout may have had another one's.
+    let digest = format!("{IN_PLACE} {manifests} {}", root().display());
     stamp::step(&venv.stamp(INSTALL), &digest, || {
         venv.pip(&["--no-build-isolation", "--no-deps", "--editable", "."])
-    })
+    })?;
+    venv.ray()
+}
+
+/// Installs into another environment the Heliostat that `.venv` has.
+pub(crate) fn install(venv: &Venv) -> Outcome {
+    if is_in_place(&tested()?) {
+        in_place(venv)
+    } else {
+        venv.wheel(&wheel()?)?;
+        venv.ray()
+    }
+}
+
+fn is_in_place(venv: &Venv) -> bool {
+    std::fs::read_to_string(venv.stamp(INSTALL)).is_ok_and(|said| said.starts_with(IN_PLACE))
 }
 
 /// `.venv` with the linters, whatever Heliostat is in it.
@@ -105,8 +145,7 @@ pub(crate) fn tools() -> Outcome<Venv> {
 /// `.venv` as tests want it: the install that is there, up to date, and all that tests import.
 pub(crate) fn tested() -> Outcome<Venv> {
     let venv = checkout()?;
-    let installed = std::fs::read_to_string(venv.stamp(INSTALL)).unwrap_or_default();
-    if installed.starts_with(IN_PLACE) {
+    if is_in_place(&venv) {
         need(&venv, &["train", "data"])?;
         dev()?;
     } else {
@@ -116,13 +155,31 @@ pub(crate) fn tested() -> Outcome<Venv> {
     tools()
 }
 
-/// The wheel, packed again only when something in it changed.
+/// The wheel for the running Python.
 pub(crate) fn wheel() -> Outcome<PathBuf> {
-    let venv = checkout()?;
-    backend(&venv, &["wheel", "dist"])?;
-    let mut wheels = sh::files(&root().join("dist"), ".whl");
-    wheels.sort_by_key(|path| path.metadata().and_then(|data| data.modified()).ok());
-    wheels.pop().ok_or_else(|| String::from("no wheel in dist/"))
+    wheels(&[])?.pop().ok_or_else(|| String::from("no wheel was made"))
+}
+
+/// A wheel for each of the versions that `PYTHON_VERSIONS` names, such as "3.11 3.12", whether or not
+/// their interpreters are here; for the running Python where it names none.
+pub(crate) fn wheels_asked_for() -> Outcome<Vec<PathBuf>> {
+    let versions = std::env::var("PYTHON_VERSIONS").unwrap_or_default();
+    wheels(&versions.split([' ', ',']).filter(|word| !word.is_empty()).collect::<Vec<_>>())
+}
+
+fn wheels(versions: &[&str]) -> Outcome<Vec<PathBuf>> {
+    let script = root().join("xtask/heliostat_build.py");
+    let mut backend = command(checkout()?.program("python"));
+    backend.arg(script).args(["wheel", "dist"]).args(versions).stderr(Stdio::inherit());
+    let names = sh::read(&mut backend)?;
+    Ok(names.lines().map(|name| root().join("dist").join(name)).collect())
+}
+
+/// The distribution `ray`: metadata alone, so that nothing is built.
+pub(crate) fn ray_wheel() -> Outcome<PathBuf> {
+    let mut pack = command(checkout()?.program("python"));
+    let name = sh::read(pack.arg(root().join("xtask/ray_wheel.py")).arg("dist"))?;
+    Ok(root().join("dist").join(name.trim()))
 }
 
 /// Installs what the package itself and these extras of it require.

@@ -55,24 +55,6 @@ pub(crate) fn have(program: &str, version_flag: &[&str]) -> bool {
     Command::new(program).args(version_flag).output().is_ok_and(|output| output.status.success())
 }
 
-/// Every file below a folder whose name ends so, sorted; none where there is no such folder.
-pub(crate) fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.to_string_lossy().ends_with(ending) {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
 /// A file's text, or an error that names it.
 pub(crate) fn text(path: &Path) -> Outcome<String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import warnings
 from typing import Any
 
 import ray
@@ -592,7 +593,26 @@ def odds_and_ends() -> Any:
     def old() -> None:
         """Old."""
 
+    @annotations.Deprecated(message="use another", warning=True)
+    def older(n: int) -> int:
+        return n
+
+    @annotations.Deprecated(warning=True)
+    class Oldest:
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+        @annotations.Deprecated(warning=True)
+        def method(self) -> int:
+            return self.n
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        called = [older(3), Oldest(4).n, Oldest(5).method(), older.__name__, Oldest.__name__]
+    warned = [(one.category.__name__, "use another" in str(one.message)) for one in caught]
+
     return {
+        "deprecated": plain([called, warned, all(one.filename == __file__ for one in caught)]),
         "cloudpickle": [
             cloudpickle.loads(cloudpickle.dumps(lambda x: x + 1))(1),
             hasattr(cloudpickle, "register_pickle_by_value"),

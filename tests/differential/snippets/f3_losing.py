@@ -36,7 +36,22 @@ def with_a_node() -> Any:
         def puts() -> Any:
             return [ray.put(np.full(300_000, 9))]
 
+        @ray.remote(resources={"away": 0.1})
+        def items(n: int, fails: bool = False) -> Any:
+            for i in range(n):
+                yield np.full(300_000, i)
+            if fails:
+                raise ValueError(n)
+
+        @ray.remote(resources={"away": 0.1}, num_returns=2)
+        def small_and_large() -> Any:
+            return 1, np.full(300_000, 6)
+
         maker = Maker.options(resources={"away": 0.1}).remote()
+        kept = Maker.options(resources={"away": 0.1}, max_restarts=-1, max_task_retries=-1).remote()
+        small, large = small_and_large.remote()
+        ray.get(small)
+        del small
         of_actor = ray.get(maker.put.remote())
         start = ray.put(np.full(300_000, 1))
         refs = {
@@ -48,6 +63,11 @@ def with_a_node() -> Any:
             "put in a task": ray.get(puts.remote())[0],
             "put by an actor": of_actor,
             "result of an actor": maker.result.remote(),
+            "result of an actor that restarts": kept.result.remote(),
+            "beside a small one that is gone": large,
+            **{f"item {i}": ref for i, ref in enumerate(items.remote(2))},
+            **{f"item {i} of one that raises": ref for i, ref in enumerate(items.remote(1, True))},
+            "item without retries": next(items.options(max_retries=0).remote(1)),
         }
         del start
         everything = list(refs.values())

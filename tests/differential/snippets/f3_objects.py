@@ -332,6 +332,16 @@ def full_stores() -> Any:
             """,
             timeout=90,
         ),
+        "arguments and results": driver(
+            """
+            import numpy as np, ray
+            ray.init(num_cpus=3, object_store_memory=100 << 20, include_dashboard=False)
+            more = ray.remote(lambda x: np.full(30 << 20, x[-1] + 1, np.uint8))
+            refs = [more.remote(np.full(30 << 20, i, np.uint8)) for i in range(6)]
+            print(">", [int(ray.get(r)[5]) for r in refs])
+            """,
+            timeout=90,
+        ),
     }
 
 

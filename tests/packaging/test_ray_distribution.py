@@ -1,0 +1,152 @@
+"""The distribution `ray` satisfies what requires it, and the real Ray can come and go beside Heliostat."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import heliostat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+XTASK = ROOT / "xtask"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.heliostat_only("it is about our wheels"),
+]
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def pack(folder: Path) -> list[Path]:
+    """Both wheels, around the extension module and the daemon that are there: nothing is built."""
+    package = Path(heliostat.__path__[0])
+    (extension,) = package.glob("_heliostat*.so")
+    program = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(XTASK)!r})
+sys.dont_write_bytecode = True
+import heliostat_build
+import ray_wheel
+heliostat_build.cargo = lambda *_: (Path({str(extension)!r}), Path({str(package / "bin/heliostat")!r}))
+print(heliostat_build.build_wheel({str(folder)!r}))
+print(ray_wheel.pack({str(folder)!r}))
+"""
+    return [folder / name for name in run(sys.executable, "-c", program).split()]
+
+
+def made_up(folder: Path, name: str, version: str, requires: str = "", code: str = "") -> Path:
+    """A wheel of one package."""
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    needs = f"Requires-Dist: {requires}\n" if requires else ""
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr(f"{name}/__init__.py", code)
+        wheel.writestr(f"{name}/util/__init__.py", "")
+        wheel.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
+        )
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+    return path
+
+
+class Environment:
+    """A virtual environment with Heliostat, this test's to change."""
+
+    def __init__(self, home: Path) -> None:
+        run(sys.executable, "-m", "venv", home)
+        self.python = home / "bin/python"
+
+    def pip(self, *arguments: str | Path) -> str:
+        return run(self.python, "-m", "pip", "--disable-pip-version-check", *arguments)
+
+    def install(self, *what: str | Path) -> str:
+        # Without an index: whatever is not there already cannot be fetched.
+        return self.pip("install", "--no-index", *what)
+
+    def says(self, program: str) -> str:
+        return run(self.python, "-c", program)
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return pack(tmp_path_factory.mktemp("wheels"))
+
+
+@pytest.fixture
+def environment(tmp_path: Path, wheels: list[Path]) -> Environment:
+    made = Environment(tmp_path / "environment")
+    made.pip("install", "--quiet", wheels[0])
+    return made
+
+
+VERSION = "import importlib.metadata as m, ray; print(m.version('ray'), ray.__version__)"
+WHOSE = "import ray; print(ray.__file__, getattr(ray, 'REAL', False))"
+
+
+@pytest.mark.contract("F0.01")
+def test_what_requires_ray_is_satisfied(
+    environment: Environment, wheels: list[Path], tmp_path: Path
+) -> None:
+    environment.install(wheels[1])
+    environment.install(made_up(tmp_path, "library", "1.0", "ray[default]>=2.40,<3"))
+    distribution, package = environment.says(VERSION).split()
+    assert distribution.split("+")[0] == package
+    assert "heliostat" in distribution
+    asked = environment.says("import importlib.metadata as m; print(m.requires('ray'))")
+    assert "heliostat[data]" in asked  # what the extra `data` of Ray brings
+    assert "heliostat[train]" not in asked  # which would bring torch
+    environment.pip("check")
+    assert "heliostat" in environment.says(WHOSE)
+
+
+@pytest.mark.contract("F0.01")
+def test_the_distribution_owns_no_module(environment: Environment, wheels: list[Path]) -> None:
+    environment.install(wheels[1])
+    environment.pip("uninstall", "--yes", "ray")
+    program = "import ray; ray.init(num_cpus=1); print(ray.get(ray.remote(lambda: 6 * 7).remote()))"
+    assert environment.says(program).splitlines()[0] == "42"
+
+
+@pytest.mark.contract("F0.01")
+def test_the_real_ray_comes_and_goes(
+    environment: Environment, wheels: list[Path], tmp_path: Path
+) -> None:
+    environment.install(wheels[1])
+    assert "RuntimeWarning" not in environment.says("import heliostat")
+    real = made_up(tmp_path, "ray", "2.99.0", code="REAL = True\n")
+    environment.install(real)
+    assert environment.says(WHOSE).split()[-1] == "True"
+    said = environment.says("import heliostat; print(heliostat.is_initialized())")
+    assert "False" in said
+    assert "pip uninstall ray" in said
+    assert "site-packages/ray/__init__.py" in said
+    environment.pip("uninstall", "--yes", "ray")
+    assert environment.says(WHOSE).split()[-1] == "False"
+    assert "RuntimeWarning" not in environment.says("import heliostat, ray, ray.util")
+    environment.install(wheels[1])
+    assert "heliostat" in environment.says(VERSION)
+
+
+def test_a_wheel_of_heliostat_beside_a_ray_that_was_there(
+    tmp_path: Path, wheels: list[Path]
+) -> None:
+    made = Environment(tmp_path / "environment")
+    made.install(made_up(tmp_path, "ray", "2.99.0", code="REAL = True\n"))
+    made.pip("install", "--quiet", wheels[0])
+    assert made.says(WHOSE).split()[-1] == "True"
+    assert "RuntimeWarning" in made.says("import heliostat")
+    made.pip("uninstall", "--yes", "heliostat")
+    assert made.says(WHOSE).split()[-1] == "True"

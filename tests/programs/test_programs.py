@@ -1,0 +1,74 @@
+"""Three hundred random programs with known answers (``make programs`` runs more of them)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from harness import IS_HELIOSTAT, clean_env
+
+from programs.draw import draw
+from programs.emit import script_of, text_of
+from programs.hunt import Hunt
+from programs.model import from_json, to_json
+from programs.shrink import Shrinker
+
+N_PROGRAMS = 300
+
+
+@pytest.mark.skipif(
+    "HELIOSTAT_PROGRAMS" not in os.environ,
+    reason="some programs still meet faults of the runtime; HELIOSTAT_PROGRAMS=1 runs them",
+)
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.contract("F1.05", "F3.02", "F3.03", "F3.09")
+def test_random_programs_give_what_they_must() -> None:
+    hunt = Hunt(shrink_s=60.0)
+    hunt.run([draw(seed) for seed in range(N_PROGRAMS)])
+    report = "\n\n".join(f"{failure.error}\n\n{failure.script}" for failure in hunt.failures)
+    assert not hunt.failures, report
+    assert hunt.coverage.n_programs == N_PROGRAMS
+
+
+def test_a_seed_always_gives_the_same_program() -> None:
+    for seed in range(20):
+        program = draw(seed)
+        assert to_json(draw(seed)) == to_json(program)
+        assert text_of(from_json(to_json(program))) == text_of(program)
+
+
+def test_a_script_needs_nothing_but_ray() -> None:
+    program = next(p for p in map(draw, range(100)) if p.session == "usual" and len(p.ops) > 8)
+    ended = subprocess.run(
+        [sys.executable, "-c", script_of(program)],
+        env={**clean_env(), "PYTHONPATH": ""},
+        cwd="/tmp",
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "every reading gave what it must" in ended.stdout
+
+
+@pytest.mark.heliostat_only("the pool of hosts runs on this interpreter either way")
+def test_a_wrong_expectation_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks can fail: an oracle that is wrong about one kind of value disagrees."""
+    assert IS_HELIOSTAT
+    from programs import graph
+
+    right = graph.put_key
+    monkeypatch.setattr("programs.emit.put_key", lambda tag, value: right(tag, value) + 1)
+    program = next(
+        p
+        for p in map(draw, range(100))
+        if p.session == "usual" and any("ray.put" in line for line in text_of(p).splitlines())
+    )
+    shrinker = Shrinker(program, "wrong", seconds=30.0)
+    assert "expected" in shrinker.fails(program)
+    small = shrinker.run()
+    assert len(small.ops) < len(program.ops)
+    assert len(small.ops) <= 3
