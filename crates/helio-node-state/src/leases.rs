@@ -435,6 +435,10 @@ impl Node {
             client.leases.remove(&returned.lease_id);
             client.requests.remove(&request_id);
         }
+        if self.pool.is_killed(worker_id) {
+            // What it holds is free, and its place in the pool too, when its process has ended.
+            return;
+        }
         if returned.discard && self.lingers(worker_id) {
             return self.end_lingering(worker_id, returned.lease_id);
         }

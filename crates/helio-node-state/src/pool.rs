@@ -58,6 +58,8 @@ pub(crate) struct Worker {
     pub(crate) is_blocked: bool,
     /// It was asked to end, and is killed if it has not by then.
     exit_by: Option<u64>,
+    /// Its process was killed and may not have ended yet.
+    is_killed: bool,
     /// It ends when nobody needs it any more, however long that takes.
     lingers: bool,
     /// Why it will have ended, when that is known before it ends.
@@ -190,6 +192,11 @@ impl Pool {
             .get(&worker_id)
             .is_none_or(|worker| worker.conn.is_none() || worker.exited.is_some())
     }
+
+    /// Whether the worker's process is about to end whatever it says.
+    pub(crate) fn is_killed(&self, worker_id: WorkerId) -> bool {
+        self.workers.get(&worker_id).is_some_and(|worker| worker.is_killed)
+    }
 }
 
 impl Node {
@@ -265,6 +272,7 @@ impl Node {
             is_ahead,
             is_blocked: false,
             exit_by: None,
+            is_killed: false,
             lingers: false,
             cause: None,
             exited: None,
@@ -464,6 +472,7 @@ impl Node {
         if worker.cause.is_none() {
             worker.cause = cause;
         }
+        worker.is_killed = true;
         if matches!(worker.usage, Use::Starting | Use::Idle { .. }) {
             self.pool.set_usage(worker_id, Use::Ending);
         }

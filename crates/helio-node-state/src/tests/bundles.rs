@@ -10,7 +10,7 @@ use helio_types::{DeathKind, PlacementGroupId};
 
 use super::{World, resources};
 use crate::limits::GROUP_ASK_MS;
-use crate::{Conn, Event};
+use crate::{Conn, Event, Exit};
 
 const GROUP: PlacementGroupId = PlacementGroupId([7; PlacementGroupId::LEN]);
 
@@ -127,6 +127,35 @@ fn users_end_with_their_group_before_its_resources_come_back() {
     assert_eq!(lost.cause.kind, DeathKind::GroupRemoved);
     assert!(world.forgotten.contains(&runs.worker.worker_id));
     assert_eq!(world.cpus_free(), 2.0);
+    world.close(driver);
+    world.assert_nothing_leaked();
+}
+
+/// Its lessee may give the lease back before the news of the group reach it.
+#[test]
+fn a_worker_that_is_killed_with_its_group_serves_nobody_until_its_process_has_ended() {
+    let mut world = World::new(&[("CPU", 2.0)]);
+    let driver = world.driver();
+    world.reserve(1, &[1.0], true);
+    let class = world.inside(0, 1.0);
+    world.request(driver, 1, class);
+    let lease = world.granted(driver).unwrap();
+    // Its process takes its time.
+    let worker_id = lease.worker.worker_id;
+    let conn = world.workers.remove(&worker_id).unwrap();
+    world.give_bundles_back(&[0], true);
+    world.give_back(driver, &lease);
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 2, class);
+    let next = world.granted(driver).unwrap();
+    assert_ne!(next.worker.worker_id, worker_id, "it would crash the next call");
+    assert_eq!(world.cpus_free(), 0.0, "what it holds comes back with its process");
+    world.workers.insert(worker_id, conn);
+    world.worker_ends(worker_id, Exit::Signal(9));
+    world.pass(0);
+    assert!(world.forgotten.contains(&worker_id));
+    assert_eq!(world.cpus_free(), 1.0);
+    world.node.check().unwrap();
     world.close(driver);
     world.assert_nothing_leaked();
 }
