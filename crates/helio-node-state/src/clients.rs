@@ -48,6 +48,11 @@ impl Client {
     pub(crate) fn pid(&self) -> u32 {
         self.register.pid
     }
+
+    /// Whether it is a driver, of this node or another.
+    pub(crate) fn is_driver(&self) -> bool {
+        self.register.is_driver
+    }
 }
 
 #[derive(Debug, Default)]
@@ -316,7 +321,7 @@ impl Node {
         self.clients.all.get(&conn).map_or(0, |client| client.register.pid)
     }
 
-    /// Takes back all that the client had. Its leases' workers run its tasks, so they end, too.
+    /// Takes back all that the client had. Workers that run its tasks end, too.
     pub(crate) fn client_closed(&mut self, conn: Conn) {
         let Some(client) = self.clients.all.remove(&conn) else { return };
         if self.clients.local.get(&client.worker_id) == Some(&conn) {

@@ -14,9 +14,7 @@ use helio_proto::node::{
     RevokeLease, Why, WhyReply,
 };
 use helio_scheduler::{InGroup, Placement, fails_when_infeasible, taken};
-use helio_types::{
-    Assigned, DeathCause, DeathKind, LeaseId, NodeId, PlacementGroupId, ResourceSet, WorkerId,
-};
+use helio_types::{Assigned, DeathCause, LeaseId, NodeId, PlacementGroupId, ResourceSet, WorkerId};
 
 use crate::clients::Client;
 use crate::holders::with_env;
@@ -455,13 +453,14 @@ impl Node {
         }
     }
 
-    /// Frees the lease of a worker that is to end and is still needed.
+    /// Frees the lease of a worker that does not end with it at once.
     pub(crate) fn end_lingering(&mut self, worker_id: WorkerId, lease_id: LeaseId) {
         let is_blocked = self.is_blocked(worker_id);
         self.release_lease(lease_id, is_blocked);
     }
 
-    /// A client is gone: the workers that run its tasks end, and their resources come back with them.
+    /// A client is gone: the workers that run its tasks end, and their resources come back with them. With a
+    /// driver end all that it has leased, for its job is over.
     pub(crate) fn reclaim_leases(&mut self, conn: Conn, client: &Client) {
         for request_id in &client.requests {
             self.queue.remove(conn, *request_id);
@@ -471,13 +470,7 @@ impl Node {
             lease.lessee = None;
             match lease.worker {
                 None => self.drop_unserved_lease(*lease_id),
-                Some(worker_id) => {
-                    let cause = DeathCause::new(
-                        DeathKind::Intended,
-                        "The process that owned its task has ended.",
-                    );
-                    self.kill_worker(worker_id, Some(cause));
-                }
+                Some(worker_id) => self.lessee_gone(worker_id, *lease_id, client),
             }
         }
         self.is_dirty = true;

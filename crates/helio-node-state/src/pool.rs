@@ -17,16 +17,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::cluster::ClientGone;
 use helio_proto::control::{Failure, FailureKind};
-use helio_proto::node::{Exit as ExitMessage, LeaseGranted, Leaving};
+use helio_proto::node::{Exit as ExitMessage, LeaseGranted, Leaving, LesseeGone};
 use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerAddress, WorkerId};
 
 use crate::actors::ActorKey;
+use crate::clients::Client;
 use crate::limits::{
     WORKER_AHEAD_MS_MAX, WORKER_DRAIN_MS_MAX, WORKER_EXIT_MS_MAX, WORKER_IDLE_MS_MAX,
     WORKER_INSTALL_MS_MAX, WORKER_START_FAILURES_MAX, WORKER_START_MS_MAX, WORKERS_MAX,
 };
 use crate::timers::Timer;
 use crate::{Action, Conn, Exit, Node, Spawn, deaths};
+
+/// Why workers end whose call's owner has ended.
+const LESSEE_GONE: &str = "The process that owned its task has ended.";
 
 /// What workers can stand in for each other: the job and the runtime environment, JSON.
 pub(crate) type PoolKey = (JobId, String);
@@ -60,6 +64,8 @@ pub(crate) struct Worker {
     exit_by: Option<u64>,
     /// Its process was killed and may not have ended yet.
     is_killed: bool,
+    /// It has said that it ends.
+    is_leaving: bool,
     /// It ends when nobody needs it any more, however long that takes.
     lingers: bool,
     /// Why it will have ended, when that is known before it ends.
@@ -273,6 +279,7 @@ impl Node {
             is_blocked: false,
             exit_by: None,
             is_killed: false,
+            is_leaving: false,
             lingers: false,
             cause: None,
             exited: None,
@@ -425,14 +432,53 @@ impl Node {
         }
     }
 
-    /// An idle worker was asked to end, and others need it.
+    /// An idle worker was asked to end, and others need it; or its lessee is gone, and nothing of that
+    /// lessee runs in it.
     pub(crate) fn worker_stays(&mut self, conn: Conn) {
         let Some(client) = self.clients.get(conn) else { return };
         let worker_id = client.worker_id;
         let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
-        if worker.usage == Use::Ending && worker.exit_by.take().is_some() {
-            worker.cause = None;
+        if worker.is_killed || worker.is_leaving || worker.exit_by.is_none() {
+            return;
+        }
+        match worker.usage {
+            Use::Ending => {}
+            // Its objects are gone with its job, and it may have calls that need them.
+            Use::Leased(_) if self.jobs.is_finished(worker.key.0) => {
+                return self.kill_worker(worker_id, None);
+            }
+            Use::Leased(lease_id)
+                if self.leases.get(&lease_id).is_some_and(|lease| lease.lessee.is_none()) =>
+            {
+                self.end_lingering(worker_id, lease_id);
+            }
+            _ => return,
+        }
+        if let Some(worker) = self.pool.workers.get_mut(&worker_id) {
+            (worker.exit_by, worker.cause) = (None, None);
             self.worker_is_free(worker_id);
+        }
+    }
+
+    /// The process that leased a worker is gone. What the worker runs for it ends; a worker that runs
+    /// nothing for it is free, because others may hold what it owns, unless its job is over.
+    pub(crate) fn lessee_gone(&mut self, worker_id: WorkerId, lease_id: LeaseId, lessee: &Client) {
+        let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
+        let cause = DeathCause::new(DeathKind::Intended, LESSEE_GONE);
+        let is_over = lessee.is_driver() || self.jobs.is_finished(worker.key.0);
+        match worker.conn {
+            _ if worker.is_killed || worker.exited.is_some() => {}
+            Some(_) if worker.lingers => self.end_lingering(worker_id, lease_id),
+            Some(conn) if !is_over => {
+                let by = self.now + WORKER_EXIT_MS_MAX;
+                worker.exit_by = Some(by);
+                worker.cause.get_or_insert(cause);
+                let gone =
+                    LesseeGone { worker_id: lessee.worker_id, reason: LESSEE_GONE.to_owned() };
+                self.send(conn, gone);
+                self.timers.set(by, Timer::WorkerExit(worker_id));
+            }
+            _ => self.kill_worker(worker_id, Some(cause)),
         }
     }
 
@@ -485,6 +531,7 @@ impl Node {
         let worker_id = client.worker_id;
         let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
         worker.cause.get_or_insert(leaving.cause);
+        worker.is_leaving = true;
         worker.lingers |= leaving.is_needed;
         // Its lease may have been given back before, and may be waited for by the calls it waits for.
         if let (true, Use::Leased(lease_id)) = (leaving.is_needed, worker.usage)

@@ -5,7 +5,8 @@ use helio_proto::control::{ActorLaunch, ActorPhase, ControlResponse, Failure, Fa
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::inspect::{Answer as Rows, Answered, Asked, Topic};
 use helio_proto::node::{
-    AbortObject, Expected, FetchObject, JobConfig, NodeToClient, Notice, ReleaseObject, Stays,
+    AbortObject, Expected, FetchObject, JobConfig, LesseeGone, NodeToClient, Notice, ReleaseObject,
+    Stays,
 };
 use helio_proto::peer::{Args, Template};
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
@@ -57,10 +58,9 @@ impl<M: Memory> Process<M> {
                 self.work_arrived();
             }
             NodeToClient::Exit(m) => {
-                self.actions.push(Action::ForceExit { reason: m.reason.clone() });
-                self.executor.push_urgent(Work::Exit { reason: m.reason, drain: false });
-                self.work_arrived();
+                self.end_at_once(m.reason);
             }
+            NodeToClient::LesseeGone(m) => self.on_lessee_gone(m),
             NodeToClient::StartActor(launch) => self.on_start_actor(launch),
             NodeToClient::ActorUpdate(info) => {
                 let phase = ActorPhase::from_number(info.phase);
@@ -152,6 +152,26 @@ impl<M: Memory> Process<M> {
             }
             _ => {}
         }
+    }
+
+    /// The process whose tasks this one runs is gone. Without a running one this process is free for others;
+    /// what it was sent and has not begun goes with the link, also what still lies in the connection.
+    fn on_lessee_gone(&mut self, gone: LesseeGone) {
+        if self.executor.runs_for(gone.worker_id) {
+            return self.end_at_once(gone.reason);
+        }
+        if let Some(link) = self.links.to_process(gone.worker_id) {
+            self.on_closed(link);
+            self.actions.push(Action::Close { link, reason: None });
+        }
+        self.links.tell_node(Stays {});
+    }
+
+    /// Ends this process whatever its threads do.
+    pub(crate) fn end_at_once(&mut self, reason: String) {
+        self.actions.push(Action::ForceExit { reason: reason.clone() });
+        self.executor.push_urgent(Work::Exit { reason, drain: false });
+        self.work_arrived();
     }
 
     /// A node is dead; the connection to its daemon may live on, if the daemon only hangs.

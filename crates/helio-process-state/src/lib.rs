@@ -452,6 +452,12 @@ impl<M: Memory> Process<M> {
         self.executor.current()
     }
 
+    /// Whether calls were handed out that have not ended.
+    #[must_use]
+    pub fn runs_calls(&self) -> bool {
+        self.executor.runs_calls()
+    }
+
     /// Whether the running call was cancelled.
     #[must_use]
     pub fn is_cancelled(&self, task: TaskId) -> bool {

@@ -11,7 +11,7 @@ use helio_proto::node::{
 use helio_proto::peer::{Frame, Returned, Value};
 use helio_types::{NodeAddress, NodeId, TaskId, WorkerAddress};
 
-use crate::executor::{Cancelled, Work};
+use crate::executor::Cancelled;
 use crate::links::Peer;
 use crate::requests::Pending;
 use crate::value::Memory;
@@ -138,10 +138,7 @@ impl<M: Memory> Process<M> {
                 self.send_frame(&caller, &reply);
             }
             Cancelled::Running if force => {
-                let reason = "a task was cancelled by force".to_owned();
-                self.actions.push(Action::ForceExit { reason: reason.clone() });
-                self.executor.push_urgent(Work::Exit { reason, drain: false });
-                self.work_arrived();
+                self.end_at_once("a task was cancelled by force".to_owned());
             }
             Cancelled::Running => {
                 self.executor.interrupt(task);

@@ -130,7 +130,8 @@ messages! {
     /// The process is about to end of its own will; once nobody needs it any more, if `is_needed`: others
     /// hold what it owns, or calls that it made have not ended. It takes no work meanwhile.
     pub struct Leaving { 1 cause: DeathCause, 2 is_needed: bool }
-    /// It was asked to end unless it is needed, and it is: it may have work.
+    /// It was asked to end unless it is needed, and it is; or its lessee is gone, and nothing of that lessee
+    /// runs here. It may have work.
     pub struct Stays {}
     pub struct Blocked {}
     pub struct Unblocked {}
@@ -224,6 +225,9 @@ messages! {
     /// End now: finish what runs if `drain`, else at once. With `unless_needed` the answer may be
     /// [`Stays`].
     pub struct Exit { 1 reason: String, 2 drain: bool, 3 unless_needed: bool }
+    /// The process that leased this worker is gone: end at once if a call of that process runs here, else
+    /// forget that process and answer [`Stays`].
+    pub struct LesseeGone { 1 worker_id: WorkerId, 2 reason: String }
     /// A sentence for the driver's terminal (an infeasible request, a lost node).
     pub struct Notice { 1 is_warning: bool, 2 text: String }
     pub struct WhyReply { 1 request_id: u64, 2 why: String }
@@ -258,6 +262,7 @@ messages! {
         20 WhyReply(WhyReply),
         21 RoomWanted(RoomWanted),
         22 NodeDied(NodeDied),
+        23 LesseeGone(LesseeGone),
         30 Asked(Asked),
         31 Inspected(Inspected),
         40 Expected(Expected),

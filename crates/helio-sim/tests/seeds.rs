@@ -91,6 +91,7 @@ fn the_first_seeds_reach_everything() {
         "groups",
         "items",
         "kills",
+        "lessees gone",
         "method calls",
         "nodes declared dead",
         "puts",
@@ -99,6 +100,7 @@ fn the_first_seeds_reach_everything() {
         "spills",
         "tasks",
         "values",
+        "workers that stayed",
         "written to disk",
     ] {
         assert!(

@@ -4,7 +4,7 @@ use helio_proto::control::{FailureKind, Strategy, StrategyKind};
 use helio_proto::node::{
     Blocked, CancelLease, LeaseLost, NodeToClient, RequestLease, ReturnLease, Unblocked, Why,
 };
-use helio_types::DeathKind;
+use helio_types::{DeathCause, DeathKind};
 
 use super::{World, address, node_id};
 use crate::limits::{SPILL_AGAIN_MS, VIEW_LAG_MS_MAX};
@@ -285,6 +285,77 @@ fn a_lessee_that_dies_takes_its_workers_along_link_by_link() {
     for lease in [outer, inner] {
         assert!(world.forgotten.contains(&lease.worker.worker_id));
     }
+    world.assert_nothing_leaked();
+}
+
+/// OWN-1: what it made for others lives as long as it does.
+#[test]
+fn a_worker_that_runs_nothing_for_its_lessee_outlives_it() {
+    let mut world = World::new(&[("CPU", 4.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    for says in [true, false] {
+        world.request(driver, 1, class.clone());
+        let outer = world.granted(driver).unwrap();
+        let lessee = world.conn_of(&outer);
+        world.request(lessee, 1, class.clone());
+        let inner = world.granted(lessee).unwrap();
+        let worker_id = inner.worker.worker_id;
+        // It answers for itself.
+        let conn = world.workers.insert(worker_id, None).unwrap().unwrap();
+        world.worker_ends(outer.worker.worker_id, Exit::Signal(9));
+        world.pass(0);
+        let asked = |message: &NodeToClient| matches!(message, NodeToClient::LesseeGone(gone) if gone.worker_id == outer.worker.worker_id);
+        assert!(world.took(conn, asked));
+        assert_eq!(world.cpus_free(), 3.0, "it may run something");
+        world.workers.insert(worker_id, Some(conn));
+        if says {
+            world.say(conn, helio_proto::node::Stays {});
+            assert_eq!(world.cpus_free(), 4.0);
+            world.node.check().unwrap();
+            world.pass(crate::limits::WORKER_EXIT_MS_MAX);
+            world.request(driver, 2, class.clone());
+            let next = world.granted(driver).unwrap();
+            assert_eq!(next.worker.worker_id, worker_id);
+            world.give_back(driver, &next);
+        } else {
+            world.pass(crate::limits::WORKER_EXIT_MS_MAX);
+            assert!(world.forgotten.contains(&worker_id), "who does not answer is killed");
+        }
+    }
+    world.close(driver);
+    world.assert_nothing_leaked();
+}
+
+/// It has said that it ends: its answer to another question changes nothing.
+#[test]
+fn a_worker_that_leaves_is_not_free_when_its_lessee_goes() {
+    let mut world = World::new(&[("CPU", 4.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    for is_needed in [true, false] {
+        world.request(driver, 1, class.clone());
+        let outer = world.granted(driver).unwrap();
+        let lessee = world.conn_of(&outer);
+        world.request(lessee, 1, class.clone());
+        let inner = world.granted(lessee).unwrap();
+        let worker_id = inner.worker.worker_id;
+        let conn = world.workers.insert(worker_id, None).unwrap().unwrap();
+        world.worker_ends(outer.worker.worker_id, Exit::Signal(9));
+        world.pass(0);
+        let cause = DeathCause::new(DeathKind::Intended, "it has run its last task");
+        world.say(conn, helio_proto::node::Leaving { cause, is_needed });
+        world.say(conn, helio_proto::node::Stays {});
+        world.request(driver, 2, class.clone());
+        let next = world.granted(driver).unwrap();
+        assert_ne!(next.worker.worker_id, worker_id);
+        world.give_back(driver, &next);
+        world.workers.insert(worker_id, Some(conn));
+        world.worker_ends(worker_id, Exit::Code(0));
+        world.pass(0);
+        assert!(world.forgotten.contains(&worker_id));
+    }
+    world.close(driver);
     world.assert_nothing_leaked();
 }
 

@@ -259,7 +259,12 @@ fn lines_go_to_the_driver_wherever_it_is() {
     let remote = world.open(Role::Driver, node_id(2), false);
     world.say(
         remote,
-        Register { worker_id: WorkerId([8; 28]), remote: true, ..Register::default() },
+        Register {
+            worker_id: WorkerId([8; 28]),
+            remote: true,
+            is_driver: true,
+            ..Register::default()
+        },
     );
     let (here, there) = (world.class(1, &[("CPU", 1.0)]), world.class(9, &[("CPU", 1.0)]));
     world.request(driver, 1, here);

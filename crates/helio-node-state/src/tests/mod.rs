@@ -211,7 +211,8 @@ impl World {
     }
 
     fn deliver(&mut self, conn: Conn, message: NodeToClient) {
-        if let NodeToClient::Exit(_) = &message {
+        // Whose lessee is gone runs something for it.
+        if let NodeToClient::Exit(_) | NodeToClient::LesseeGone(_) = &message {
             let worker = self.workers.iter().find(|(_, c)| **c == Some(conn)).map(|(id, _)| *id);
             if let Some(worker_id) = worker {
                 self.worker_ends(worker_id, Exit::Code(0));

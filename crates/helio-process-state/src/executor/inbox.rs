@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use helio_proto::peer::{Reference, Template};
-use helio_types::{ObjectId, TaskId, WorkerAddress};
+use helio_types::{ObjectId, TaskId, WorkerAddress, WorkerId};
 
 use super::work::{Call, Construct, Lease, Work};
 use crate::value::{Bytes, Payload};
@@ -96,6 +96,11 @@ impl Running {
     /// The call that was handed out last.
     pub(crate) fn last(&self) -> Option<&Begun> {
         self.calls.values().next_back()
+    }
+
+    /// Whether one of that caller's calls is among them.
+    pub(crate) fn of_caller(&self, caller: WorkerId) -> bool {
+        self.calls.values().any(|begun| begun.caller.worker_id == caller)
     }
 
     fn iter(&self) -> impl Iterator<Item = &Begun> {

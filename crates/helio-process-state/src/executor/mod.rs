@@ -11,7 +11,7 @@ use std::sync::Arc;
 use helio_owner_state::IdMap;
 use helio_proto::control::ActorSpec;
 use helio_proto::peer::{Reference, Template};
-use helio_types::{ObjectId, TaskId, WorkerAddress};
+use helio_types::{ObjectId, TaskId, WorkerAddress, WorkerId};
 
 use crate::value::{Bytes, Payload};
 pub(crate) use explain::Awaited;
@@ -154,6 +154,16 @@ impl<P: Clone> Executor<P> {
 
     pub(crate) fn is_cancelled(&self, task: TaskId) -> bool {
         self.inbox.cancelled.contains(&task)
+    }
+
+    /// Whether any call runs here.
+    pub(crate) fn runs_calls(&self) -> bool {
+        !self.inbox.running.is_empty()
+    }
+
+    /// Whether a call of that process runs here.
+    pub(crate) fn runs_for(&self, caller: WorkerId) -> bool {
+        self.inbox.running.of_caller(caller)
     }
 
     /// A caller is gone: what it sent and did not begin is dropped. Running calls go on; nobody hears

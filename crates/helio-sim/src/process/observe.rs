@@ -14,6 +14,7 @@ pub(super) fn received(core: &mut Core, bytes: &[u8]) {
         NodeToClient::RevokeLease(_) => "revocations",
         NodeToClient::NodeDied(_) => "nodes declared dead",
         NodeToClient::RoomWanted(_) => "pins asked for",
+        NodeToClient::LesseeGone(_) => "lessees gone",
         NodeToClient::ObjectMissing(_) => "missing",
         NodeToClient::ObjectRefused(_) => "refused",
         _ => return,
