@@ -533,6 +533,11 @@ def _asked_to_leave() -> int | None:
 def _look_again() -> None:
     """Has whoever waits in `_next_call` look whether the process is to end."""
 
+def object_places(
+    refs: list[ObjectRef], own_view: bool, timeout: float | None
+) -> list[tuple[list[str], int | None, bool] | None]:
+    """(nodes, bytes, whether it is on disk) of each; `None`: its owner says nothing."""
+
 def _display_name() -> str:
     """Whose lines are printed now."""
 

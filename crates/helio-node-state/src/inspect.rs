@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::cluster::NodeToNode;
 use helio_proto::inspect::{
-    Answer, Answered, Asked, Inspect, Inspected, Metric, MetricKind, Question, Series, Tag, Topic,
-    WorkerRow,
+    Answer, Answered, Asked, Inspect, Inspected, Metric, MetricKind, ObjectRow, Question, Series,
+    Tag, Topic, WorkerRow,
 };
-use helio_types::{NodeId, Quantity};
+use helio_types::{NodeId, ObjectId, Quantity};
 
 use crate::clients::Kind;
 use crate::limits::{INSPECTION_MS_MAX, INSPECTIONS_MAX};
+use crate::objects::File;
 use crate::pool::Use;
 use crate::timers::Timer;
 use crate::{Action, Conn, Node, gpus};
@@ -190,10 +191,24 @@ impl Node {
         match Topic::from_number(question.topic) {
             Some(Topic::Workers) => answer.workers = self.worker_rows(),
             Some(Topic::Metrics) => answer.metrics = self.measurements(),
+            Some(Topic::Places) => answer.objects = self.place_rows(&question.objects),
             Some(Topic::Tasks | Topic::Objects | Topic::Why) | None => {}
         }
         answer.total = answer.workers.len() as u64;
         answer
+    }
+
+    fn place_rows(&self, ids: &[ObjectId]) -> Vec<ObjectRow> {
+        let here = |id: &ObjectId| Some((*id, self.objects.sealed.get(id)?));
+        let rows = ids.iter().filter_map(here).map(|(object_id, object)| ObjectRow {
+            object_id,
+            size: object.size,
+            is_ready: true,
+            is_stored: true,
+            is_on_disk: matches!(object.file, File::Written | File::Reading),
+            ..ObjectRow::default()
+        });
+        rows.collect()
     }
 
     fn worker_rows(&self) -> Vec<WorkerRow> {

@@ -7,10 +7,11 @@ use helio_proto::error::{ErrorKind, SystemError, came_through, cut, line};
 use helio_proto::inspect::{ObjectRow, TaskPhase, TaskRow};
 use helio_proto::node::LeaseClass;
 use helio_proto::peer::{Returned, Template, Value};
-use helio_types::{ActorId, TaskId, WorkerAddress};
+use helio_types::id::PUT_INDEX_BASE;
+use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress};
 
 use crate::Owner;
-use crate::object::Stored;
+use crate::object::{Object, Stored};
 use crate::task::{State, Target, Task};
 
 /// How many calls that ended are remembered; the oldest are forgotten.
@@ -199,30 +200,52 @@ impl Owner {
             self.objects.iter().filter(|(_, object)| object.is_listed()).collect();
         all.sort_unstable_by_key(|(id, _)| **id);
         let total = all.len();
-        let rows = all.into_iter().take(limit).map(|(id, object)| {
-            let (local, uses, borrowers) = object.holders();
-            let size = match &object.value {
-                Stored::Pending => 0,
-                Stored::Inline(bytes) | Stored::Error(bytes) => bytes.len() as u64,
-                Stored::Stores { size, .. } => *size,
-            };
-            ObjectRow {
-                object_id: *id,
-                size,
-                local,
-                uses,
-                borrowers: borrowers as u32,
-                is_borrowed: object.owner.is_some(),
-                is_ready: object.is_ready(),
-                is_error: matches!(object.value, Stored::Error(_)),
-                is_stored: matches!(object.value, Stored::Stores { .. }),
-                is_handle: object.ties.handle_of.is_some()
-                    || crate::actor::actor_of_handle(*id).is_some(),
-                is_pinned: false,
-                attempt: self.tasks.get(&id.task()).map_or(0, |task| task.attempt),
-            }
-        });
+        let rows = all.into_iter().take(limit).map(|(id, object)| self.object_row(*id, object));
         (rows.collect(), total)
+    }
+
+    /// Rows of those objects that this process knows, with the nodes that have their values.
+    #[must_use]
+    pub fn place_rows(&self, ids: &[ObjectId]) -> Vec<ObjectRow> {
+        let known = |id: &ObjectId| Some((*id, self.objects.get(id)?));
+        let rows = ids.iter().filter_map(known).map(|(id, object)| {
+            let nodes = match &object.value {
+                Stored::Stores { locations, .. } => {
+                    locations.iter().map(|location| location.node_id).collect()
+                }
+                // What was put lies with who put it; a small return travels with its answer.
+                Stored::Inline(_) if object.owner.is_none() && id.index() >= PUT_INDEX_BASE => {
+                    vec![self.address().node_id]
+                }
+                Stored::Inline(_) | Stored::Error(_) | Stored::Pending => Vec::new(),
+            };
+            ObjectRow { nodes, ..self.object_row(id, object) }
+        });
+        rows.collect()
+    }
+
+    fn object_row(&self, id: ObjectId, object: &Object) -> ObjectRow {
+        let (local, uses, borrowers) = object.holders();
+        let size = match &object.value {
+            Stored::Pending => 0,
+            Stored::Inline(bytes) | Stored::Error(bytes) => bytes.len() as u64,
+            Stored::Stores { size, .. } => *size,
+        };
+        ObjectRow {
+            object_id: id,
+            size,
+            local,
+            uses,
+            borrowers: borrowers as u32,
+            is_borrowed: object.owner.is_some(),
+            is_ready: object.is_ready(),
+            is_error: matches!(object.value, Stored::Error(_)),
+            is_stored: matches!(object.value, Stored::Stores { .. }),
+            is_handle: object.ties.handle_of.is_some()
+                || crate::actor::actor_of_handle(id).is_some(),
+            attempt: self.tasks.get(&id.task()).map_or(0, |task| task.attempt),
+            ..ObjectRow::default()
+        }
     }
 }
 

@@ -23,13 +23,16 @@ pub enum Topic {
     Why = 4,
     /// Measurements.
     Metrics = 5,
+    /// Where the objects of the question are; their owners answer, and daemons of what they have.
+    Places = 6,
 }
 
 impl Topic {
     /// The topic of that number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::Tasks, Self::Objects, Self::Workers, Self::Why, Self::Metrics]
+        use Topic::{Metrics, Objects, Places, Tasks, Why, Workers};
+        [Tasks, Objects, Workers, Why, Metrics, Places]
             .into_iter()
             .find(|topic| *topic as u32 == number)
     }
@@ -46,6 +49,8 @@ messages! {
         2 id: Vec<u8>,
         /// Rows of each process at most; 0: [`ROWS_MAX`].
         3 limit: u32,
+        /// For [`Topic::Places`].
+        4 objects: Vec<ObjectId>,
     }
     /// A client asks.
     pub struct Inspect {
@@ -130,6 +135,10 @@ messages! {
         /// Mapped by the process.
         11 is_pinned: bool,
         12 attempt: u32,
+        /// The nodes that have the value, as far as the process knows.
+        13 nodes: Vec<NodeId>,
+        /// A daemon speaks: it has the value on disk.
+        14 is_on_disk: bool,
     }
     /// A process of a node.
     pub struct WorkerRow {

@@ -1,8 +1,9 @@
 //! What things wait for (WHY-1), what there is, and what the application measures.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use helio_proto::inspect::{Inspected, MetricKind, Question, Topic};
+use helio_proto::inspect::{Inspected, MetricKind, ObjectRow, Question, Topic};
 use helio_report::trace::chrome;
 use helio_report::{Resource, Row, rows, summary};
 use helio_types::{ActorId, ObjectId, TaskId};
@@ -11,6 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::gil::{GilSite, detached};
+use crate::object_ref::ObjectRef;
 use crate::session::{self, Session};
 use crate::{control, errors, groups, worker};
 
@@ -33,6 +35,9 @@ pub(crate) fn why(py: Python<'_>, id: &[u8], seconds: f64) -> PyResult<String> {
     let timeout = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
     detached(py, GilSite::Control, |_| session.runtime.why(subject, timeout))
 }
+
+/// So many objects are asked for in one question.
+const PLACES_MAX: usize = 10_000;
 
 /// The values of objects, without the GIL; a time that is up says what for the first that is missing
 /// waits.
@@ -99,8 +104,77 @@ fn ask_all(py: Python<'_>, topic: Topic, limit: usize) -> PyResult<Inspected> {
     // 0 stands for as many as may be.
     let limit = u32::try_from(limit).unwrap_or(0);
     let question = Question { topic: topic as u32, limit, ..Question::default() };
-    detached(py, GilSite::Control, |interrupt| session.runtime.inspect(question, false, interrupt))?
-        .map_err(|error| errors::raise(py, error))
+    inspect(py, &session, question, false, None)?.map_err(|error| errors::raise(py, error))
+}
+
+fn inspect(
+    py: Python<'_>,
+    session: &Session,
+    question: Question,
+    own_node_only: bool,
+    timeout: Option<Duration>,
+) -> PyResult<Result<Inspected, Error>> {
+    detached(py, GilSite::Control, |interrupt| {
+        session.runtime.inspect(question, own_node_only, timeout, interrupt)
+    })
+}
+
+/// Nodes as hex; bytes, `None` while there is no value; whether it is on disk.
+type PlaceRow = (Vec<String>, Option<u64>, bool);
+
+/// What was said of an object.
+#[derive(Default)]
+struct Place {
+    /// The row of the owner, or, where only this process is asked, of this process.
+    row: Option<ObjectRow>,
+    is_on_disk: bool,
+}
+
+/// The row of each object, `None` where the owner says nothing. `own_view`: as this process and its node know, nobody
+/// else is asked.
+#[pyfunction]
+pub(crate) fn object_places(
+    py: Python<'_>,
+    refs: Vec<Bound<'_, ObjectRef>>,
+    own_view: bool,
+    timeout: Option<f64>,
+) -> PyResult<Vec<Option<PlaceRow>>> {
+    let session = session::active(py)?;
+    let me = session.runtime.address().worker_id;
+    let ids: Vec<ObjectId> =
+        refs.iter().map(|one| one.get().known(&session)).collect::<PyResult<_>>()?;
+    let timeout = crate::objects::timeout(timeout)?;
+    let mut places: HashMap<ObjectId, Place> = HashMap::new();
+    for part in ids.chunks(PLACES_MAX) {
+        let question =
+            Question { topic: Topic::Places as u32, objects: part.to_vec(), ..Question::default() };
+        let told = match inspect(py, &session, question, own_view, timeout)? {
+            Ok(told) => told,
+            Err(Error::Timeout) => {
+                let text = "The owners of the objects did not say in time where they are.";
+                return Err(errors::named(py, "GetTimeoutError", text));
+            }
+            Err(error) => return Err(errors::raise(py, error)),
+        };
+        for answer in told.answers {
+            let is_mine = !answer.is_daemon && answer.worker_id == me;
+            for row in answer.objects {
+                let place = places.entry(row.object_id).or_default();
+                place.is_on_disk |= row.is_on_disk;
+                let is_asked = if own_view { is_mine } else { !row.is_borrowed };
+                if !answer.is_daemon && is_asked {
+                    place.row = Some(row);
+                }
+            }
+        }
+    }
+    let place = |id: &ObjectId| {
+        let place = places.get(id)?;
+        let row = place.row.as_ref()?;
+        let nodes = row.nodes.iter().map(|node| node.hex()).collect();
+        Some((nodes, row.is_ready.then_some(row.size), place.is_on_disk))
+    };
+    Ok(ids.iter().map(place).collect())
 }
 
 struct Found {

@@ -59,7 +59,9 @@ mod _heliostat {
         TaskID, UniqueID, WorkerID,
     };
     #[pymodule_export]
-    use crate::inspect::{declare_metric, record_metric, state_rows, state_summary, trace, why};
+    use crate::inspect::{
+        declare_metric, object_places, record_metric, state_rows, state_summary, trace, why,
+    };
     #[pymodule_export]
     use crate::object_ref::ObjectRef;
     #[pymodule_export]

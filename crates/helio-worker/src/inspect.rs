@@ -39,6 +39,7 @@ impl State {
                 (answer.objects, answer.total) = (rows, total as u64);
             }
             Some(Topic::Metrics) => answer.metrics = self.measurements(),
+            Some(Topic::Places) => answer.objects = owner.place_rows(&asked.question.objects),
             Some(Topic::Why | Topic::Workers) | None => {}
         }
         self.apply(Event::Report { request: asked.request_id, answer: Box::new(answer) });
@@ -92,6 +93,7 @@ impl Runtime {
         &self,
         question: Question,
         own_node_only: bool,
+        timeout: Option<Duration>,
         interrupt: Interrupt<'_>,
     ) -> Result<Inspected, Error> {
         let request = {
@@ -102,7 +104,8 @@ impl Runtime {
             self.changed(state);
             request
         };
-        let deadline = Some(Instant::now() + ANSWER_MAX);
+        let limit = timeout.map_or(ANSWER_MAX, |timeout| timeout.min(ANSWER_MAX));
+        let deadline = Some(Instant::now() + limit);
         let answer = self.wait_until(deadline, interrupt, |state| {
             match state.process.take_answer(request) {
                 Some(Answer::Inspected(inspected)) => Some(*inspected),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-__all__ = ["set_resource"]
+from heliostat.experimental.locations import get_local_object_locations, get_object_locations
+
+__all__ = ["get_local_object_locations", "get_object_locations", "set_resource"]
 
 _MODULES = ("internal_kv", "tqdm_ray")
 
