@@ -538,6 +538,9 @@ def object_places(
 ) -> list[tuple[list[str], int | None, bool] | None]:
     """(nodes, bytes, whether it is on disk) of each; `None`: its owner says nothing."""
 
+def _line_is_open() -> None:
+    """What was printed last has no end of its line."""
+
 def _display_name() -> str:
     """Whose lines are printed now."""
 

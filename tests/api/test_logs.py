@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from harness import IS_HELIOSTAT, Finished
+from harness import IS_HELIOSTAT, Finished, wait_until
 
 # The last lines of a driver wait until the lines of the workers have come.
 PRELUDE = """
@@ -274,3 +274,89 @@ settle()
     ).check()
     assert any("from a child" in line for line in said(done))
     assert any("from logging" in line for line in said(done))
+
+
+@pytest.mark.contract("F0.17")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_line_without_an_end_is_shown_when_its_call_is_over(
+    start_driver: Any, stream: str
+) -> None:
+    """And not when the next line comes: the actor prints nothing more."""
+    driver = start_driver(
+        PRELUDE
+        + f"""
+ray.init(**options)
+out = lambda text: print(text, end="", file=sys.{stream})
+
+@ray.remote
+class Plain:
+    def __init__(self): out("constructed")
+    def say(self, what): out(what)
+
+@ray.remote
+class Loop:
+    async def say(self, what): out(what)
+
+@ray.remote(max_concurrency=2)
+class Threads:
+    def say(self, what): out(what)
+
+@ray.remote
+def task(what): out(what)
+
+@ray.remote
+def stream():
+    out("of a stream")
+    yield 1
+
+@ray.remote(max_retries=0)
+def fail():
+    out("before the error")
+    raise ValueError
+
+actors = [Plain.remote(), Loop.remote(), Threads.remote()]
+ray.get([actor.say.remote(what) for actor, what in zip(actors, ["plain", "loop", "threads"])])
+ray.get(task.remote("of a task"))
+ray.get(list(stream.remote()))
+ray.wait([fail.remote()])
+print("done=yes", flush=True)
+time.sleep(1000)
+"""
+    )
+    wanted = {"plain", "loop", "threads", "of a task", "of a stream", "before the error"}
+    wanted |= {"constructed"}
+    driver.wait_line("done")
+
+    def shown() -> bool:
+        found = re.findall(r"^\(\w+ pid=\d+\) (.*)$", driver.stdout() + driver.stderr(), re.M)
+        return wanted <= set(found)
+
+    wait_until(shown, within=30, what="every line of a call that is over")
+
+
+@pytest.mark.contract("F0.17")
+@pytest.mark.heliostat_only("on Ray all of it is printed, or pieces of it")
+def test_of_a_progress_bar_its_last_state_is_shown(run_driver: Any) -> None:
+    done = run_driver(
+        PRELUDE
+        + """
+context = ray.init(**options)
+
+@ray.remote
+def work(kind):
+    out = sys.stderr
+    for step in range(50):
+        out.write(f"\\r{kind}: {step * 2}%|{'#' * step}")
+        out.flush()
+    out.write(f"\\r{kind}: 100%" + {"ended": "\\n", "open": "", "wiped": "\\r" + " " * 60 + "\\r"}[kind])
+    return os.getpid()
+
+pids = {kind: ray.get(work.remote(kind)) for kind in ("ended", "open", "wiped")}
+logs = os.path.join(context.address_info["session_dir"], "logs")
+ray.shutdown()
+kept = "".join(open(os.path.join(logs, n), newline="").read() for n in os.listdir(logs) if n.endswith(".err"))
+print("kept=" + str(kept.count("\\r")))
+"""
+    ).check()
+    assert [line for line in said(done) if "%" in line] == ["ended: 100%", "open: 100%"]
+    assert int(done.value("kept")) >= 3 * 51

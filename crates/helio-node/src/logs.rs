@@ -1,15 +1,20 @@
 //! What workers write: from their pipes into files and, line by line, to the driver.
 //!
 //! A line `\x01:name:<text>` is not shown; it names what runs from now on (a task's function, an
-//! actor) for the lines that follow. A line longer than [`LINE_MAX`] is split. The pipes are read by
-//! the core alone, so a flush only has to read what is there.
+//! actor) for the lines that follow. `\x01:end:` before the end of a line says that neither is the
+//! worker's: its call is over, and its last line is to be seen. A line longer than [`LINE_MAX`] is split.
+//! Of a line that was written over and over, as progress bars do with carriage returns, the last state is
+//! shown; the file keeps them all. The pipes are read by the core alone, so a flush only has to read what
+//! is there.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::Write;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use helio_env::descriptor::{AsyncFd, register};
 use helio_proto::node::LogLine;
@@ -34,6 +39,10 @@ const TAIL_LINES: usize = 20;
 const TAIL_LINE_MAX: usize = 500;
 
 const NAME_MARK: &[u8] = b"\x01:name:";
+const END_MARK: &[u8] = b"\x01:end:";
+
+/// How often a progress bar is shown while it is under way.
+const BAR_EVERY: Duration = Duration::from_secs(10);
 
 /// One stream of a worker.
 #[derive(Debug)]
@@ -42,6 +51,8 @@ pub(crate) struct Stream {
     pipe: Arc<AsyncFd<OwnedFd>>,
     watcher: AbortHandle,
     partial: Vec<u8>,
+    /// The line is written over and over; when it was shown last, or began.
+    bar: Option<Instant>,
     name: String,
     file: Option<LogFile>,
 }
@@ -67,8 +78,15 @@ impl Stream {
         let pipe = Arc::new(register(ours)?);
         let watcher = tokio::spawn(watch(Arc::clone(&pipe), worker_id, is_stderr, inputs.clone()))
             .abort_handle();
-        let stream =
-            Self { is_stderr, pipe, watcher, partial: Vec::new(), name: String::new(), file: None };
+        let stream = Self {
+            is_stderr,
+            pipe,
+            watcher,
+            partial: Vec::new(),
+            bar: None,
+            name: String::new(),
+            file: None,
+        };
         Ok((stream, theirs))
     }
 
@@ -120,6 +138,9 @@ impl Stream {
 
     fn add(&mut self, bytes: &[u8], pid: u32, kept: &mut Vec<u8>, lines: &mut Vec<LogLine>) {
         self.partial.extend_from_slice(bytes);
+        if bytes.contains(&b'\r') {
+            self.fold(pid, kept, lines);
+        }
         while self.partial.len() > LINE_MAX {
             let rest = self.partial.split_off(LINE_MAX);
             self.line(pid, kept, lines);
@@ -127,15 +148,45 @@ impl Stream {
         }
     }
 
+    /// Forgets all states of the line but the last one, which is shown now and then.
+    fn fold(&mut self, pid: u32, kept: &mut Vec<u8>, lines: &mut Vec<LogLine>) {
+        // The end mark is no state.
+        let text = self.partial.split(|byte| *byte == END_MARK[0]).next().unwrap_or_default();
+        let state = last_state(text);
+        if state.start == 0 {
+            return;
+        }
+        let before = state.start - 1;
+        kept.extend(self.partial.drain(..before));
+        let now = Instant::now();
+        if now.duration_since(*self.bar.get_or_insert(now)) >= BAR_EVERY {
+            self.bar = Some(now);
+            self.show(&self.partial[state.start - before..state.end - before], pid, lines);
+        }
+    }
+
     fn line(&mut self, pid: u32, kept: &mut Vec<u8>, lines: &mut Vec<LogLine>) {
         let line = std::mem::take(&mut self.partial);
+        let was_bar = self.bar.take().is_some();
         if let Some(name) = line.strip_prefix(NAME_MARK) {
             self.name = String::from_utf8_lossy(name).into_owned();
             return;
         }
-        kept.extend_from_slice(&line);
-        kept.push(b'\n');
-        let text = String::from_utf8_lossy(&line).into_owned();
+        let (line, end) = match line.strip_suffix(END_MARK) {
+            Some(line) => (line, &b""[..]),
+            None => (&line[..], &b"\n"[..]),
+        };
+        kept.extend_from_slice(line);
+        kept.extend_from_slice(end);
+        let state = &line[last_state(line)];
+        // A bar that has wiped itself out is not to be seen any more.
+        if !was_bar || !state.trim_ascii().is_empty() {
+            self.show(state, pid, lines);
+        }
+    }
+
+    fn show(&self, text: &[u8], pid: u32, lines: &mut Vec<LogLine>) {
+        let text = String::from_utf8_lossy(text).into_owned();
         let name = self.name.clone();
         lines.push(LogLine { pid, host: String::new(), name, is_stderr: self.is_stderr, text });
     }
@@ -152,6 +203,14 @@ impl Stream {
             file.write(bytes);
         }
     }
+}
+
+/// Where in a line the text is that a terminal would show last: behind the last carriage return that has
+/// something behind it.
+fn last_state(line: &[u8]) -> Range<usize> {
+    let end = line.iter().rposition(|byte| *byte != b'\r').map_or(0, |at| at + 1);
+    let start = line[..end].iter().rposition(|byte| *byte == b'\r').map_or(0, |at| at + 1);
+    start..end
 }
 
 impl Drop for Stream {
@@ -275,6 +334,54 @@ mod tests {
             "early\none\n\ntwo\nlast without end\n",
         );
         check(b"", &[], "");
+    }
+
+    #[test]
+    fn a_line_whose_call_is_over_is_shown_and_its_file_goes_on() {
+        check(
+            b"one \x01:end:\nand more\x01:end:\n\x01:name:f\nthree\n",
+            &[("", "one "), ("", "and more"), ("f", "three")],
+            "one and morethree\n",
+        );
+    }
+
+    #[test]
+    fn of_a_progress_bar_the_last_state_is_shown_and_the_file_keeps_all() {
+        check(
+            b"\r 0%\r 50%\r100%\nnext\n",
+            &[("", "100%"), ("", "next")],
+            "\r 0%\r 50%\r100%\nnext\n",
+        );
+        check(b"\r 0%\r50%\r\x01:end:\n", &[("", "50%")], "\r 0%\r50%\r");
+        check(b"of DOS\r\n\r\n", &[("", "of DOS"), ("", "")], "of DOS\r\n\r\n");
+        // It has wiped itself out, and something else is written there.
+        check(b"\r100%\r    \r\x01:end:\n", &[], "\r100%\r    \r");
+        check(b"\r100%\r    \rdone\n", &[("", "done")], "\r100%\r    \rdone\n");
+        let long = (0..20_000).map(|n| format!("\r{n} of many")).collect::<String>() + "\n";
+        check(long.as_bytes(), &[("", "19999 of many")], &long);
+    }
+
+    #[test]
+    fn a_bar_is_shown_while_it_is_under_way() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (inputs, _receiver) = tokio::sync::mpsc::channel(16);
+            let (mut stream, end) = Stream::new(WorkerId([1; 28]), true, &inputs).unwrap();
+            let path = std::env::temp_dir().join(format!("heliostat-bar-{}", std::process::id()));
+            let mut end = File::from(end);
+            let mut lines = Vec::new();
+            end.write_all(b"\r 0%\r10%").unwrap();
+            stream.drain(7, &|| path.clone(), &mut lines);
+            assert!(lines.is_empty());
+            stream.bar = stream.bar.map(|shown| shown - BAR_EVERY);
+            for state in [b"\r20%", b"\r30%"] {
+                end.write_all(state).unwrap();
+                stream.drain(7, &|| path.clone(), &mut lines);
+            }
+            let shown: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+            assert_eq!(shown, ["20%"], "one of the two, then not for a while");
+            let _ = fs::remove_file(&path);
+        });
     }
 
     #[test]

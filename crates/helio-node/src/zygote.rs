@@ -32,6 +32,10 @@ use crate::core::{Input, Inputs};
 const LIFE_MIN: Duration = Duration::from_secs(1);
 const STILLBORN_MAX: u32 = 3;
 
+/// Blanks at the end of the zygote's command line: workers write their titles there, and must not write on
+/// into the environment behind it.
+const TITLE_ROOM: usize = 128;
+
 /// The longest answer.
 const ANSWER_MAX: usize = 64 << 10;
 
@@ -167,6 +171,7 @@ impl Zygote {
         let child = Command::new(&self.options.python)
             .arg(&self.options.script)
             .arg("0")
+            .arg(" ".repeat(TITLE_ROOM))
             .envs(&self.options.env)
             .stdin(Stdio::from(theirs))
             .stdout(log.try_clone()?)

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import operator
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
@@ -128,15 +129,16 @@ class ActorClass(Generic[T]):
         cls = self.__dict__.get("__ray_actor_class__")
         if cls is None or (name.startswith("__") and name.endswith("__")):
             raise AttributeError(name)
-        value = getattr(cls, name)
-        if isinstance(inspect.getattr_static(cls, name), staticmethod | classmethod):
-            return value
-        if callable(value):
-            # Were `A.method` found here, picklers would send methods by this name.
-            raise AttributeError(
-                f"'{name}' of actor class '{self.__name__}' can only be called through a handle"
-            )
-        return value
+        found = inspect.getattr_static(cls, name, None)
+        if isinstance(found, types.FunctionType | property):
+            # Bound, as on Ray: were the function itself found here, picklers would send it by this name.
+            return found.__get__(self)
+        if not hasattr(cls, name):
+            raise AttributeError(f"'ActorClass({self.__name__})' object has no attribute '{name}'")
+        return getattr(cls, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self.__ray_actor_class__)})
 
     def __repr__(self) -> str:
         return f"ActorClass({self.__name__})"
@@ -342,10 +344,10 @@ def _elsewhere(name: str) -> str:
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
     """The actor of that name; its handle does not keep it alive. Raises ``ValueError``."""
-    if not isinstance(name, str):
-        raise TypeError(f"the name of an actor is a string, not {type(name)}")
     if not name:
         raise ValueError("Please supply a non-empty value to get_actor")
+    if not isinstance(name, str):
+        raise TypeError(f"the name of an actor is a string, not {type(name)}")
     _check_namespace(namespace)
     session.ensure()
     found = _heliostat.get_named_actor(name, namespace or "")

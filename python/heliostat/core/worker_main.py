@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import inspect
 import io
 import os
@@ -18,11 +19,17 @@ from heliostat.core import worker_setup
 # Starts a line that says whose the lines after it are; the daemon takes it out.
 _NAME_MARK = "\x01:name:"
 
+# Ends a line that has no end of its own, so that it is shown; the daemon takes it out, too.
+_END_MARK = "\x01:end:"
+
 # The exit code after a SIGTERM, as shells count it.
 _TERMINATED = 128 + signal.SIGTERM
 
 # What the log calls this process once it is an actor.
 _actor_name: str | None = None
+
+# The process's output and error output, whatever user code puts into their place.
+_outputs: tuple[_NamedOutput, ...] = ()
 
 
 class _NamedOutput(io.TextIOWrapper):
@@ -38,20 +45,28 @@ class _NamedOutput(io.TextIOWrapper):
         if name != self._said:
             self.say(name)
         self._at_line_start = text.endswith("\n")
+        if not self._at_line_start:
+            _heliostat._line_is_open()
         return super().write(text)
 
     def say(self, name: str) -> None:
         """Lines from here on are of that name."""
         self._said = name
-        end_of_line = "" if self._at_line_start else "\n"
-        super().write(f"{end_of_line}{_NAME_MARK}{_one_line(name)}\n")
+        self.end_line()
+        super().write(f"{_NAME_MARK}{_one_line(name)}\n")
+
+    def end_line(self) -> None:
+        """Have the last line shown, though more of it may come."""
+        if not self._at_line_start:
+            self._at_line_start = True
+            super().write(f"{_END_MARK}\n")
 
 
 def _one_line(name: str) -> str:
     return " ".join(name.split())
 
 
-def _named(stream: TextIO) -> TextIO:
+def _named(stream: TextIO) -> _NamedOutput:
     stream.flush()
     buffer = io.BufferedWriter(io.FileIO(stream.fileno(), "wb", closefd=False))
     return _NamedOutput(buffer, encoding="utf-8", errors="backslashreplace", line_buffering=True)
@@ -63,7 +78,9 @@ def main() -> NoReturn:
         # What the set-up starts ends with this process.
         os.setsid()
         worker_setup.apply(setup)
-    sys.stdout, sys.stderr = _named(sys.stdout), _named(sys.stderr)
+    global _outputs
+    _outputs = (_named(sys.stdout), _named(sys.stderr))
+    sys.stdout, sys.stderr = _outputs
     _listen_to_sigterm()
     code = -2
     try:
@@ -162,6 +179,13 @@ def actor_is_made() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, _NamedOutput):
             stream.say(_actor_name)
+
+
+def end_lines() -> None:
+    """A call is over: show what it has printed."""
+    for stream in _outputs:
+        with contextlib.suppress(OSError, ValueError):  # closed by user code
+            stream.end_line()
 
 
 def start_pool_thread(group: str) -> None:

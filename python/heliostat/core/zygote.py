@@ -38,6 +38,9 @@ _MESSAGE_MAX = 1 << 20
 _LATER_MS = 1_500
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
+# The last argument of a worker that is started afresh: it leaves room for the worker's title.
+_TITLE_ROOM = " " * 128
+
 # Where a worker is to run, on its way through the environment.
 _CWD = "HELIOSTAT_WORKER_CWD"
 
@@ -197,7 +200,7 @@ def _start_afresh(request: dict[str, Any], fds: list[int]) -> int:
     moves = [(os.POSIX_SPAWN_DUP2, fds[0], 1), (os.POSIX_SPAWN_DUP2, fds[1], 2)]
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, os.path.abspath(__file__), "worker"],
+        [sys.executable, os.path.abspath(__file__), "worker", _TITLE_ROOM],
         {**os.environ, **_environment(request)},
         file_actions=moves,
         setsigdef=[signal.SIGINT, signal.SIGCHLD],
@@ -214,7 +217,7 @@ def _work() -> None:
     if '"py_executable"' in os.environ.get("HELIOSTAT_WORKER_SETUP", ""):
         from heliostat.core import worker_setup
 
-        worker_setup.change_python([os.path.abspath(__file__), "worker"])
+        worker_setup.change_python([os.path.abspath(__file__), "worker", _TITLE_ROOM])
     if cwd := os.environ.pop(_CWD, None):
         sys.path.insert(0, cwd)
     from heliostat.core import worker_main

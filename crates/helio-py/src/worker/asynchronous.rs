@@ -16,6 +16,7 @@ use super::execute::{self, apply, is_actor_exit};
 use super::failure::{self, Failure};
 use super::functions::{self, Entry};
 use super::main_loop::Flow;
+use super::title::{self, Shown};
 use super::{ending, results, stream};
 use crate::codec::Source;
 use crate::codec::args;
@@ -49,6 +50,8 @@ pub(crate) struct RunningCall {
     returns: u32,
     /// What to unpack, until it is.
     call: Mutex<Option<Call>>,
+    /// While it runs.
+    shown: Mutex<Option<Shown>>,
 }
 
 impl RunningCall {
@@ -64,12 +67,15 @@ impl RunningCall {
             entry,
             returns: call.returns,
             call: Mutex::new(Some(call)),
+            shown: Mutex::default(),
         })
     }
 
     fn finish_with(&self, py: Python<'_>, outcome: Outcome) -> PyResult<()> {
+        super::end_lines(py);
         let left = self.running.has_left().then(|| ending::outcome(&self.running, self.returns));
         session::connected(py)?.runtime.finish(self.running.task, left.unwrap_or(outcome));
+        *self.shown.lock() = None;
         Ok(())
     }
 }
@@ -106,6 +112,7 @@ impl RunningCall {
         let call = self.call.lock().take();
         let call = call.ok_or_else(|| PyRuntimeError::new_err("the call was invoked already"))?;
         session::connected(py)?.runtime.runs(call.task);
+        *self.shown.lock() = Some(title::show_of_loop(&self.entry.title));
         let unpacked = args::unpack(py, Source::Shared(call.body), &call.deps)?;
         apply(py, &self.entry, &unpacked)
     }

@@ -7,8 +7,9 @@ use helio_worker::Construct;
 use pyo3::prelude::*;
 
 use super::execute::is_actor_exit;
+use super::title::Title;
 use super::{
-    ASYNC, THREADED, asynchronous, devices, failure, functions, job, pool, process, threads,
+    ASYNC, THREADED, asynchronous, devices, failure, functions, job, pool, process, threads, title,
 };
 use crate::calls::Extra;
 use crate::codec::Source;
@@ -40,14 +41,20 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
     let threaded = concurrency > 1 || !spec.concurrency_groups.is_empty();
     let task = TaskId::new(0, actor_id);
     let running = Running::new(task, Arc::clone(&template), Arc::new(extra.clone()), None);
+    title::become_actor(&spec.class_name);
+    // Threads that are started from here on have that name.
+    title::rest();
     if is_async {
         asynchronous::prepare(py, &spec)?;
     }
+    let shown = title::show(&Title::new(&format!("{}.__init__", spec.class_name)));
     current::become_actor(Arc::new(Actor { spec, extra, incarnation, assigned }));
     session::forget_plans();
     let scope = current::enter(Arc::clone(&running), true);
     let made = instance(py, &template, body, &deps, is_async);
-    drop(scope);
+    super::end_lines(py);
+    drop((scope, shown));
+    title::rest();
     match made {
         Ok(_) if running.has_left() => Ok(Made::Failed),
         Ok(instance) => {

@@ -15,7 +15,7 @@ use pyo3::types::PyTuple;
 use super::failure::{self, Failure};
 use super::functions::{self, Callable, Entry, Target};
 use super::main_loop::{Flow, leaving, linger};
-use super::{cancel, ending, job, results, stream};
+use super::{cancel, ending, job, results, stream, title};
 use crate::codec::Source;
 use crate::codec::args::{self, Unpacked};
 use crate::current::{self, Running};
@@ -46,6 +46,7 @@ fn run_task(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
     let running = running(&call, entry.as_ref());
     capture(&running);
     let scope = current::enter(Arc::clone(&running), true);
+    let shown = entry.as_ref().map(|entry| title::show(&entry.title));
     let (outcome, was_interrupted) =
         cancel::interruptible(py, call.task, || match (&entry, problem) {
             (Some(entry), None) => invoke(py, session, &call, entry),
@@ -55,7 +56,7 @@ fn run_task(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
     // else is to run there.
     let last = functions::is_last(&call.template) || was_interrupted;
     let flow = finish(py, session, &call, &running, entry.as_deref(), outcome, last);
-    drop(scope);
+    drop((scope, shown));
     Ok(flow)
 }
 
@@ -78,9 +79,10 @@ pub(super) fn run_method(
     let entry = functions::method(py, &call.template)?;
     let running = running(&call, Some(&entry));
     let scope = current::enter(Arc::clone(&running), on_main);
+    let shown = title::show(&entry.title);
     let outcome = invoke(py, session, &call, &entry);
     let flow = finish(py, session, &call, &running, Some(&entry), outcome, false);
-    drop(scope);
+    drop((scope, shown));
     Ok(flow)
 }
 
@@ -179,6 +181,7 @@ fn finish(
             Err(_) => 1,
         });
     }
+    super::end_lines(py);
     let (outcome, held) = match outcome {
         Ok((outcome, mut held)) => match held.broken.take() {
             None => (Ok(outcome), held),

@@ -12,6 +12,7 @@ use pyo3::types::{PyBytes, PyFunction, PyString};
 use crate::calls::Extra;
 use crate::codec::{self, Source};
 use crate::worker::recent::Recent;
+use crate::worker::title::Title;
 
 /// How many templates and functions are surely kept, and how many bytes of their pickles; one that was not
 /// used for long is forgotten, and loaded again when it is called.
@@ -26,6 +27,8 @@ pub(super) struct Entry {
     pub(super) target: Target,
     /// The tuple of exception classes that are retried.
     pub(super) retry: Option<Py<PyAny>>,
+    /// What the process is called while it runs.
+    pub(super) title: Title,
 }
 
 /// What is called.
@@ -143,9 +146,13 @@ fn find(
     } else {
         Some(codec::decode(py, Source::copied(&extra.retry))?.unbind())
     };
-    let entry =
-        Arc::new(Entry { template: Arc::clone(template), extra: Arc::new(extra), target, retry });
-    let bytes = template.function.len();
+    let title = Title::new(match &target {
+        Target::Method(_) if !extra.function_name.is_empty() => &extra.function_name,
+        Target::Method(_) | Target::Function(_) => &template.name,
+    });
+    let (template, extra) = (Arc::clone(template), Arc::new(extra));
+    let entry = Arc::new(Entry { template, extra, target, retry, title });
+    let bytes = entry.template.function.len();
     drop(with(|cache| cache.entries.add(address, Arc::clone(&entry), bytes)));
     Ok(entry)
 }

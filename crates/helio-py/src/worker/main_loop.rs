@@ -9,7 +9,7 @@ use helio_worker::{Error, Options, Work};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 
-use super::{asynchronous, cancel, construct, devices, ending, execute, pool, rehearsal};
+use super::{asynchronous, cancel, construct, devices, ending, execute, pool, rehearsal, title};
 use crate::errors;
 use crate::gil::{GilSite, detached};
 use crate::session::{self, Session};
@@ -42,6 +42,7 @@ fn environment(name: &str) -> PyResult<String> {
 #[pyfunction]
 pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
     devices::remember();
+    title::begin();
     let worker_id = WorkerId::from_hex(&environment("HELIOSTAT_WORKER_ID")?)
         .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     let options = Options {
@@ -124,8 +125,12 @@ fn serve(py: Python<'_>, session: &Arc<Session>) -> PyResult<Flow> {
 /// The next piece of work; `None` when the daemon is gone. A late cancellation is no reason to stop.
 fn next(py: Python<'_>, session: &Session) -> PyResult<Option<Work>> {
     loop {
-        let work =
-            detached(py, GilSite::NextWork, |interrupt| session.runtime.next_work(None, interrupt));
+        let work = detached(py, GilSite::NextWork, |interrupt| {
+            session.runtime.next_work(None, &mut || {
+                title::rest();
+                interrupt()
+            })
+        });
         match work {
             Ok(Ok(Some(work))) => return Ok(Some(work)),
             Ok(Ok(None)) => {}

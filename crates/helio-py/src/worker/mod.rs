@@ -22,6 +22,7 @@ mod rehearsal;
 mod results;
 mod stream;
 mod threads;
+mod title;
 
 pub(crate) use asynchronous::{
     _loop_fd, _loop_passes, _loop_sleeps, _loop_woke, _next_call, RunningCall,
@@ -51,6 +52,25 @@ pub(crate) fn warn_if_blocking(py: Python<'_>, what: &str, timeout: Option<f64>)
         py.import("heliostat.core.async_actor")?.getattr("warn_blocking")?.call1((what,))?;
     }
     Ok(())
+}
+
+/// Something was printed that does not end its line.
+static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// What was printed last has no end of its line.
+#[pyfunction]
+pub(crate) fn _line_is_open() {
+    LINE_IS_OPEN.store(true, Ordering::Relaxed);
+}
+
+/// A call is over: its last line is shown, also without an end.
+fn end_lines(py: Python<'_>) {
+    if LINE_IS_OPEN.load(Ordering::Relaxed) && LINE_IS_OPEN.swap(false, Ordering::Relaxed) {
+        let end = || py.import("heliostat.core.worker_main")?.getattr("end_lines")?.call0();
+        if let Err(error) = end() {
+            error.write_unraisable(py, None);
+        }
+    }
 }
 
 /// What is printed now comes from a call of this name; empty: from none.

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use helio_worker::Call;
 use parking_lot::{Condvar, Mutex};
@@ -10,10 +11,13 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use super::main_loop::Flow;
-use super::{ending, execute};
+use super::{ending, execute, title};
 use crate::current;
 use crate::gil::{GilSite, detached};
 use crate::session::{self, Session};
+
+/// A thread that was idle for so long is called what the actor is.
+const REST_AFTER: Duration = Duration::from_millis(100);
 
 /// A concurrency group.
 struct Pool {
@@ -121,6 +125,7 @@ impl Pool {
 
     fn next(&self) -> Option<Call> {
         let mut state = self.state.lock();
+        let mut is_resting = false;
         loop {
             if let Some(call) = state.queue.pop_front() {
                 state.running += 1;
@@ -131,9 +136,19 @@ impl Pool {
                 return None;
             }
             state.idle += 1;
-            self.came.wait(&mut state);
+            let was_woken = if is_resting {
+                self.came.wait(&mut state);
+                true
+            } else {
+                !self.came.wait_for(&mut state, REST_AFTER).timed_out()
+            };
             state.idle -= 1;
-            state.waking = false;
+            if was_woken {
+                state.waking = false;
+            } else {
+                title::rest();
+                is_resting = true;
+            }
         }
     }
 
