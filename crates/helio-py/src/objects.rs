@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use helio_types::ObjectId;
 use helio_worker::{Payload, Wish};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -32,6 +32,19 @@ pub(crate) fn timeout(seconds: Option<f64>) -> PyResult<Option<Duration>> {
         return Err(PyValueError::new_err("the timeout is not a number"));
     }
     Ok(Duration::try_from_secs_f64(seconds.max(0.0)).ok())
+}
+
+/// Flags may be anything that is true or false.
+fn truth(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    value.is_truthy()
+}
+
+/// A number that is too large is one that there cannot be.
+fn count(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    match value.extract::<i64>() {
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(i64::MAX),
+        result => result,
+    }
 }
 
 /// Values of one ref or a list of them.
@@ -129,9 +142,9 @@ pub(crate) fn store<'py>(
 pub(crate) fn wait<'py>(
     py: Python<'py>,
     ray_waitables: &Bound<'py, PyAny>,
-    num_returns: i64,
+    #[pyo3(from_py_with = count)] num_returns: i64,
     timeout: Option<f64>,
-    fetch_local: bool,
+    #[pyo3(from_py_with = truth)] fetch_local: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let session = session::active(py)?;
     if ray_waitables.is_instance_of::<ObjectRef>()
@@ -295,8 +308,8 @@ fn split<'py>(
 pub(crate) fn cancel(
     py: Python<'_>,
     ray_waitable: &Bound<'_, PyAny>,
-    force: bool,
-    recursive: bool,
+    #[pyo3(from_py_with = truth)] force: bool,
+    #[pyo3(from_py_with = truth)] recursive: bool,
 ) -> PyResult<()> {
     let session = session::active(py)?;
     let id = if let Ok(reference) = ray_waitable.cast::<ObjectRef>() {

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from heliostat.core.runtime_env import RuntimeEnv
 
 OBJECT_STORE_BYTES_MIN = 75 << 20
+# Of one resource of a node, as on Ray.
+QUANTITY_MAX = 1e14
 
 # Keywords beside the documented ones: those that a daemon takes, those that would change something
 # that it does not have, and those that make no difference to anybody.
@@ -257,6 +259,11 @@ def check_node_options(options: NodeOptions) -> None:
             continue
         if isinstance(quantity, bool) or not isinstance(quantity, int | float):
             raise AssertionError(f"{name} ({type(quantity)}): {quantity}")
+        if not quantity <= QUANTITY_MAX:  # as it is for NaN
+            raise ValueError(
+                f"Resource quantities must be at most {QUANTITY_MAX:g}. Violated by resource "
+                f"'{name}': {quantity}."
+            )
         if quantity < 0:
             raise ValueError(
                 f"Resource quantities must be nonnegative. Violated by resource '{name}' in "

@@ -204,8 +204,14 @@ ACTOR: dict[str, Option] = {
     "_preload": Option(_optional(list)),
 }
 
+
+def _not_negative(keyword: str, value: int | str | None) -> None:
+    if isinstance(value, int) and value < 0:
+        raise ValueError(f"{keyword} must be >= 0, but got {value}.")
+
+
 METHOD: dict[str, Option] = {
-    "num_returns": Option((int, str, NONE)),
+    "num_returns": Option((int, str, NONE), _not_negative),
     "concurrency_group": Option(_optional(str)),
     "max_task_retries": Option(_optional(int), _count(infinite=True)),
     "retry_exceptions": Option((bool, list, tuple), check_retry_exceptions),

@@ -146,13 +146,14 @@ def placement_group(
 
     Raises:
         ValueError: an argument makes no sense.
+        TypeError: the name is no text.
         RaySystemError: the name is taken.
     """
     from heliostat import _heliostat
     from heliostat.core import session
 
     if not isinstance(name, str):
-        raise ValueError(f"The name of a placement group is a str, not {name!r}.")
+        raise TypeError(f"The name of a placement group is a str, not {name!r}.")
     if strategy is None:
         strategy = "PACK"
     selectors = check_arguments(

@@ -22,6 +22,13 @@ UNSUPPORTED = (
 )
 
 
+_TYPES = (
+    ("working_dir", "the path of a folder", str | os.PathLike | None),
+    ("py_modules", "a list of folders or modules", list | None),
+    ("excludes", "a list of patterns", list | None),
+    ("config", "a dictionary or a RuntimeEnvConfig", Mapping | None),
+)
+
 ARCHIVES = (".zip", ".whl")  # what Python imports from as it is
 
 
@@ -94,26 +101,24 @@ def check_runtime_env(env: Mapping[str, Any] | None) -> None:
     for field in UNSUPPORTED:
         if env.get(field):
             raise NotImplementedError(f"runtime_env[{field!r}] is not supported by this release")
-    installers = [tool for tool in ("pip", "uv") if env.get(tool)]
-    if len(installers) > 1:
+    if env.get("pip") and env.get("uv"):
         raise ValueError("runtime_env: 'pip' and 'uv' cannot both be given")
-    for tool in installers:
-        _packages(tool, env[tool])
+    for tool in ("pip", "uv"):
+        if env.get(tool) is not None:
+            _packages(tool, env[tool])
     _check_env_vars(env.get("env_vars"))
     if not isinstance(env.get("py_executable") or "", str):
         raise TypeError(
             "runtime_env['py_executable'] must be a command as one string, "
             f"got {type(env['py_executable'])}"
         )
+    for field, wanted, types in _TYPES:
+        if not isinstance(env.get(field), types):
+            raise TypeError(f"runtime_env[{field!r}] must be {wanted}, got {type(env[field])}")
     if env.get("working_dir"):
         _check_folder("working_dir", env["working_dir"])
-    if env.get("py_modules"):
-        if not isinstance(env["py_modules"], list):
-            raise TypeError(
-                f"runtime_env['py_modules'] must be a list, got {type(env['py_modules'])}"
-            )
-        for place in env["py_modules"]:
-            _check_module(module_folder(place))
+    for place in env.get("py_modules") or ():
+        _check_module(module_folder(place))
 
 
 def _packages(tool: str, given: Any) -> dict[str, Any]:

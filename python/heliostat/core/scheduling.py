@@ -94,17 +94,23 @@ class NodeLabelSchedulingStrategy:
     """On a node whose labels fit."""
 
     def __init__(self, hard: _Operators, *, soft: _Operators | None = None) -> None:
+        for side, given in (("hard", hard), ("soft", soft)):
+            if given and not isinstance(given, Mapping):
+                raise ValueError(
+                    f'The {side} parameter must be a map (e.g. {{"key1": In("value1")}}) but got type '
+                    f"{type(given)}."
+                )
         if not hard and not soft:
             raise ValueError(
                 "The `hard` and `soft` parameter of NodeLabelSchedulingStrategy cannot both be empty."
             )
-        for side in (hard, soft or {}):
-            for key, operator in side.items():
+        for side_of in (hard or {}, soft or {}):
+            for key, operator in side_of.items():
                 if not isinstance(operator, In | NotIn | Exists | DoesNotExist):
                     raise ValueError(
                         f"The value of key {key!r} must be In, NotIn, Exists, DoesNotExist"
                     )
-        self.hard = dict(hard)
+        self.hard = dict(hard or {})
         self.soft = dict(soft or {})
 
 
@@ -147,7 +153,7 @@ def _chosen(
     if strategy == "SPREAD":
         return {"kind": _SPREAD}
     if isinstance(strategy, NodeAffinitySchedulingStrategy):
-        return {"kind": _NODE_AFFINITY, "node_id": strategy.node_id, "soft": strategy.soft}
+        return {"kind": _NODE_AFFINITY, "node_id": strategy.node_id, "soft": bool(strategy.soft)}
     if isinstance(strategy, PlacementGroupSchedulingStrategy):
         return _in_group(strategy, needs, name)
     if isinstance(strategy, NodeLabelSchedulingStrategy):

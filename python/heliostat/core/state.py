@@ -107,7 +107,7 @@ def node_ip_address(address: str | None = None) -> str:
 def named_actors(all_namespaces: bool = False) -> list[Any]:
     """Names; with ``all_namespaces``, dictionaries of name and namespace."""
     session.ensure()
-    found = _heliostat.list_named_actors(all_namespaces)
+    found = _heliostat.list_named_actors(bool(all_namespaces))
     if all_namespaces:
         return [{"name": name, "namespace": namespace} for name, namespace in found]
     return [name for name, _ in found]

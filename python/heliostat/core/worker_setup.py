@@ -119,9 +119,16 @@ def hook_text(hook: Any) -> str:
         )
     import base64
 
+    from heliostat.core.errors import RuntimeEnvSetupError
     from heliostat.core.serialize import pickle_function
 
-    return "pickled:" + base64.b64encode(pickle_function(hook)).decode()
+    try:
+        pickled = pickle_function(hook)
+    except Exception as error:
+        raise RuntimeEnvSetupError(
+            f"runtime_env['worker_process_setup_hook'] = {hook!r} cannot be sent to workers: {error}"
+        ) from error
+    return "pickled:" + base64.b64encode(pickled).decode()
 
 
 def _hook(text: str) -> Any:

@@ -34,10 +34,10 @@ class Metric:
     def __init__(
         self, name: str, description: str = "", tag_keys: tuple[str, ...] | None = None
     ) -> None:
+        if not name:
+            raise ValueError("Empty name is not allowed. Please provide a metric name.")
         if not isinstance(name, str):
             raise TypeError(f"A metric's name must be a str, got {type(name)}.")
-        if name == "":
-            raise ValueError("Empty name is not allowed. Please provide a metric name.")
         if not isinstance(description, str):
             raise TypeError(f"A metric's description must be a str, got {type(description)}.")
         keys: tuple[str, ...] = tag_keys or ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from heliostat._heliostat import ObjectRef
@@ -232,11 +232,10 @@ def _list(
     is_strict: bool,
     explain: bool,
 ) -> list[Any]:
-    chosen: Iterable[Any] | None = filters
     options = ListApiOptions(
         limit=limit,
         timeout=timeout,
-        filters=None if chosen is None else list(chosen),
+        filters=filters,
         detail=detail,
     )
     return StateApiClient(address=address).list(resource, options, is_strict, explain)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum, unique
 from typing import Any, TypeVar
@@ -95,7 +95,7 @@ class ListApiOptions:
     limit: Any = DEFAULT_LIMIT
     timeout: float = DEFAULT_RPC_TIMEOUT
     detail: bool = False
-    filters: list[Filter] | None = field(default_factory=list)
+    filters: Sequence[Filter] | None = field(default_factory=list)
     exclude_driver: bool = True
     server_timeout_multiplier: float = 0.8
 
@@ -103,6 +103,10 @@ class ListApiOptions:
         _check_timeout(self.timeout)
         if not isinstance(self.limit, int):
             raise ValueError(f"limit is how many rows at most, an integer: {self.limit!r}")
+        if not isinstance(self.filters, Iterable | None):
+            raise ValueError(
+                f"filters is a list of (column, predicate, value), not {self.filters!r}."
+            )
         given: list[Any] = [] if self.filters is None else list(self.filters)
         for one in given:
             if not isinstance(one, tuple | list) or len(one) != 3:
@@ -139,7 +143,7 @@ class SummaryApiOptions:
     """How rows are counted."""
 
     timeout: float = DEFAULT_RPC_TIMEOUT
-    filters: list[Filter] | None = field(default_factory=list)
+    filters: Sequence[Filter] | None = field(default_factory=list)
     summary_by: str | None = None
 
 
