@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
 from harness import wait_until
+from ray.exceptions import TaskCancelledError
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 
@@ -16,6 +20,71 @@ LONG_S = 50.0
 
 def is_alive(pid: int) -> bool:
     return os.path.exists(f"/proc/{pid}")
+
+
+def load_slowly(path: str) -> None:
+    open(path, "w").close()
+    time.sleep(1.0)
+
+
+class SlowToLoad:
+    """A value that takes its time to arrive, and says that it is about to."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return load_slowly, (self.path,)
+
+
+@pytest.mark.contract("F1.16")
+@pytest.mark.parametrize("where", ["in the function", "in an argument"])
+def test_a_task_that_is_cancelled_while_it_is_loaded_ends(tmp_path: Path, where: str) -> None:
+    path = tmp_path / "loading"
+    slow = SlowToLoad(str(path))
+    captured = slow if where == "in the function" else None
+
+    @ray.remote
+    def endless(_argument: Any) -> None:
+        assert captured is None
+        while True:
+            time.sleep(0.01)
+
+    ref = endless.remote(slow if captured is None else None)
+    wait_until(path.exists, within=LONG_S, what="the task is loaded")
+    ray.cancel(ref)
+    with pytest.raises(TaskCancelledError):
+        ray.get(ref, timeout=LONG_S)
+
+
+@pytest.mark.contract("F1.16", "F2.21")
+@pytest.mark.parametrize("places", [1, 8])
+def test_an_async_method_that_is_cancelled_before_its_first_step_ends(places: int) -> None:
+    @ray.remote(max_concurrency=places)
+    class Busy:
+        async def block(self) -> None:
+            time.sleep(1.0)
+
+        async def wait(self) -> None:
+            await asyncio.sleep(3600)
+
+        async def items(self) -> Any:
+            yield 1
+            await asyncio.sleep(3600)
+
+        async def ready(self) -> str:
+            return "ready"
+
+    actor = Busy.remote()
+    assert ray.get(actor.ready.remote(), timeout=LONG_S) == "ready"
+    actor.block.remote()
+    refs = [actor.wait.remote() for _ in range(4)]
+    for ref in refs:
+        ray.cancel(ref)
+    for ref in refs:
+        with pytest.raises(TaskCancelledError):
+            ray.get(ref, timeout=LONG_S)
+    assert ray.get(actor.ready.remote(), timeout=LONG_S) == "ready", "their places are free"
 
 
 @pytest.mark.contract("F3.09")

@@ -17,7 +17,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heliostat import _heliostat
 from heliostat.core import aio
@@ -79,6 +79,22 @@ def serve() -> int:
     return _server.serve()
 
 
+class _Begun(NamedTuple):
+    """A call whose steps a loop takes."""
+
+    task: asyncio.Task[None]
+    whole: Coroutine[Any, Any, None]
+    call: _RunningCall
+    steps: Coroutine[Any, Any, None]
+    result: Any
+
+    def forget(self) -> None:
+        """Let go of coroutines that nobody is going to await."""
+        self.steps.close()
+        if inspect.iscoroutine(self.result):
+            self.result.close()
+
+
 class _Group:
     """The calls that share a bound, on one event loop; used on that loop's thread only."""
 
@@ -89,11 +105,11 @@ class _Group:
         self.free = max_concurrency
         self.server = server
         self.waiting: deque[_RunningCall] = deque()
-        self.tasks: dict[bytes, asyncio.Task[None]] = {}
+        self.tasks: dict[bytes, _Begun] = {}
 
     def accept(self, call: _RunningCall) -> None:
         """Begin a call, or keep it until it has a place."""
-        if self.free > 0:
+        if self.free > 0 and not self.waiting:
             self.free -= 1
             self.start(call)
         else:
@@ -117,8 +133,9 @@ class _Group:
             self.failed(call, error)
             self.done()
             return
-        task = context.run(self.loop.create_task, self.finish(call, steps))
-        self.tasks[call.task] = task
+        whole = self.finish(call, steps)
+        task = context.run(self.loop.create_task, whole)
+        self.tasks[call.task] = _Begun(task, whole, call, steps, result)
 
     async def finish(self, call: _RunningCall, steps: Any) -> None:
         try:
@@ -153,16 +170,27 @@ class _Group:
         self.free += 1
         if self.waiting and _heliostat._asked_to_leave() is not None:
             self.stop()
-        while self.waiting and self.free > 0:
-            self.free -= 1
-            self.loop.call_soon(self.start, self.waiting.popleft())
+        if self.waiting:
+            self.loop.call_soon(self.start_next)
         self.server.over(1)
+
+    def start_next(self) -> None:
+        """Give a place that became free to the call that has waited longest."""
+        if self.waiting and self.free > 0:
+            self.free -= 1
+            self.start(self.waiting.popleft())
 
     def cancel(self, task_id: bytes) -> None:
         """Cancel the call, if it is one of this group."""
-        running = self.tasks.get(task_id)
-        if running is not None:
-            running.cancel()
+        begun = self.tasks.get(task_id)
+        if begun is not None:
+            begun.task.cancel()
+            if inspect.getcoroutinestate(begun.whole) == inspect.CORO_CREATED:
+                # Its first step has not come, and will not come to ``finish``.
+                begun.forget()
+                del self.tasks[task_id]
+                self.failed(begun.call, asyncio.CancelledError())
+                self.done()
             return
         for call in self.waiting:
             if call.task == task_id:

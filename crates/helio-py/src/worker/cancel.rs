@@ -32,12 +32,22 @@ pub(super) fn listen(session: &Session) {
     }));
 }
 
-/// Runs `f`, which a cancellation of `task` interrupts; whether one did.
-pub(super) fn interruptible<T>(py: Python<'_>, task: TaskId, f: impl FnOnce() -> T) -> (T, bool) {
+/// Runs `f`, which a cancellation of `task` interrupts; whether one did. A task that was cancelled
+/// before does not begin.
+pub(super) fn interruptible<T>(
+    py: Python<'_>,
+    session: &Session,
+    task: TaskId,
+    f: impl FnOnce() -> PyResult<T>,
+) -> (PyResult<T>, bool) {
     // SAFETY: only asks who we are.
     let me = unsafe { libc::pthread_self() };
     *TARGET.lock() = Some((task, me));
-    let value = f();
+    // From here on a signal is sent. The word may have come before.
+    let value = match session.runtime.is_cancelled(task) {
+        true => Err(PyKeyboardInterrupt::new_err(())),
+        false => f(),
+    };
     *TARGET.lock() = None;
     // Nobody sends from here on. What was sent has reached this thread, so its handler can be run.
     let was_sent = SENT.swap(false, Ordering::SeqCst);

@@ -48,7 +48,7 @@ fn run_task(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
     let scope = current::enter(Arc::clone(&running), true);
     let shown = entry.as_ref().map(|entry| title::show(&entry.title));
     let (outcome, was_interrupted) =
-        cancel::interruptible(py, call.task, || match (&entry, problem) {
+        cancel::interruptible(py, session, call.task, || match (&entry, problem) {
             (Some(entry), None) => invoke(py, session, &call, entry),
             (_, problem) => Err(problem.unwrap_or_else(|| PyTypeError::new_err("no function"))),
         });
@@ -64,7 +64,8 @@ fn run_task(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
 pub(super) fn rehearse(py: Python<'_>, session: &Session, call: &Call) -> PyResult<()> {
     let entry = functions::task(py, &call.template)?;
     let scope = current::enter(running(call, Some(&entry)), true);
-    let (outcome, _) = cancel::interruptible(py, call.task, || invoke(py, session, call, &entry));
+    let run = || invoke(py, session, call, &entry);
+    let (outcome, _) = cancel::interruptible(py, session, call.task, run);
     drop(scope);
     outcome.map(drop)
 }
