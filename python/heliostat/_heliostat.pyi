@@ -541,6 +541,12 @@ def object_places(
 def _line_is_open() -> None:
     """What was printed last has no end of its line."""
 
+def _note_error() -> None:
+    """An error was raised here that may keep references; the end of the next call has it seen to."""
+
+def _runs_calls() -> bool:
+    """Whether calls run in this process."""
+
 def _display_name() -> str:
     """Whose lines are printed now."""
 

@@ -101,3 +101,58 @@ def test_what_a_worker_made_outlives_the_process_that_leased_it() -> None:
         pid, [ref] = ray.get(outer.remote(), timeout=LONG_S)
         wait_until(lambda pid=pid: not is_alive(pid), within=LONG_S, what="its worker has ended")
         assert ray.get(ref, timeout=LONG_S) == b"x" * 200_000
+
+
+@pytest.mark.contract("F3.09")
+@pytest.mark.heliostat_only("on Ray objects stay until the worker collects of itself")
+def test_an_idle_worker_lets_go_of_what_its_errors_refer_to() -> None:
+    from ray.util.state import list_objects
+
+    @ray.remote
+    def fails() -> None:
+        raise ValueError("by intent")
+
+    def keep(refs: list[Any]) -> None:
+        found: list[Any] = []
+
+        def read() -> None:
+            try:
+                ray.get(fails.remote())
+            except ValueError as error:
+                found.append((error, refs))
+
+        read()
+
+    @ray.remote
+    class Actor:
+        def keep(self, refs: list[Any]) -> None:
+            keep(refs)
+
+        async def keep_async(self, refs: list[Any]) -> None:
+            found: list[Any] = []
+            try:
+                await fails.remote()
+            except ValueError as error:
+                found.append((error, refs))
+
+    @ray.remote
+    class Plain:
+        def keep(self, refs: list[Any]) -> None:
+            keep(refs)
+
+    refs = [ray.put(bytes(200_000)) for _ in range(3)]
+    kept = {ref.hex() for ref in refs}
+    async_actor, plain = Actor.remote(), Plain.remote()
+    calls = [
+        ray.remote(keep).remote([refs[0]]),
+        async_actor.keep_async.remote([refs[1]]),
+        plain.keep.remote([refs[2]]),
+    ]
+    ray.get(calls, timeout=LONG_S)
+    del refs
+
+    def all_gone() -> bool:
+        rows = list_objects(limit=10_000, raise_on_missing_output=False)
+        return kept.isdisjoint(row.object_id for row in rows)
+
+    wait_until(all_gone, within=LONG_S, what="no worker holds the objects")

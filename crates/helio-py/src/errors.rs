@@ -62,6 +62,7 @@ pub(crate) fn from_payload(py: Python<'_>, payload: &Payload) -> PyErr {
 
 /// What the stored exception raises when it is read: an instance of its cause's class too.
 pub(crate) fn from_bytes(py: Python<'_>, source: Source) -> PyErr {
+    crate::worker::_note_error();
     let as_cause = exception_of(py, source).and_then(|stored| {
         let convert = stored.getattr_opt(pyo3::intern!(py, "as_instanceof_cause"))?;
         convert.map_or(Ok(stored), |convert| convert.call0())

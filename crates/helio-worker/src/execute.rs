@@ -196,6 +196,12 @@ impl Runtime {
         self.state.lock().apply(Event::Runs(task));
     }
 
+    /// Whether calls were handed out that have not ended.
+    #[must_use]
+    pub fn runs_calls(&self) -> bool {
+        self.state.lock().process.runs_calls()
+    }
+
     /// Whether the running call was cancelled.
     #[must_use]
     pub fn is_cancelled(&self, task: TaskId) -> bool {

@@ -17,7 +17,7 @@ use super::failure::{self, Failure};
 use super::functions::{self, Entry};
 use super::main_loop::Flow;
 use super::title::{self, Shown};
-use super::{ending, results, stream};
+use super::{ending, leftovers, results, stream};
 use crate::codec::Source;
 use crate::codec::args;
 use crate::current::Running;
@@ -76,6 +76,7 @@ impl RunningCall {
         let left = self.running.has_left().then(|| ending::outcome(&self.running, self.returns));
         session::connected(py)?.runtime.finish(self.running.task, left.unwrap_or(outcome));
         *self.shown.lock() = None;
+        leftovers::call_ended(py);
         Ok(())
     }
 }

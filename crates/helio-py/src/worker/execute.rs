@@ -15,7 +15,7 @@ use pyo3::types::PyTuple;
 use super::failure::{self, Failure};
 use super::functions::{self, Callable, Entry, Target};
 use super::main_loop::{Flow, leaving, linger};
-use super::{cancel, ending, job, results, stream, title};
+use super::{cancel, ending, job, leftovers, results, stream, title};
 use crate::codec::Source;
 use crate::codec::args::{self, Unpacked};
 use crate::current::{self, Running};
@@ -210,6 +210,7 @@ fn finish(
     outcome.leaving = last;
     session.runtime.finish(call.task, outcome);
     drop(held);
+    leftovers::call_ended(py);
     if last {
         return linger(py, session, "it has run its last task");
     }

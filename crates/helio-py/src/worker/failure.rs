@@ -5,7 +5,7 @@ use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 
 use super::functions::Entry;
-use super::results;
+use super::{leftovers, results};
 use crate::codec::{self, Purpose};
 use crate::current::Running;
 use crate::session::Session;
@@ -31,6 +31,7 @@ pub(super) fn judge(
     if error.is_instance_of::<PySystemExit>(py) {
         return Failure::Exit(exit_code(py, &error));
     }
+    leftovers::_note_error();
     let cancelled = session.runtime.is_cancelled(running.task);
     if cancelled && (error.is_instance_of::<PyKeyboardInterrupt>(py) || is_cancellation(py, &error))
     {

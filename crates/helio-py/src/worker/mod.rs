@@ -3,7 +3,8 @@
 //! One loop takes work from the runtime, without the GIL, and runs it: tasks and the calls of a plain
 //! actor right there; the calls of a threaded actor in its pools; those of an async actor on an event
 //! loop, which then takes the main loop's place. Reading order: [`main_loop`], [`execute`],
-//! [`functions`], [`failure`], [`stream`], [`construct`], [`pool`], [`asynchronous`], [`ending`].
+//! [`functions`], [`failure`], [`stream`], [`construct`], [`pool`], [`asynchronous`], [`ending`],
+//! [`leftovers`].
 
 mod asynchronous;
 mod cancel;
@@ -14,6 +15,7 @@ mod execute;
 mod failure;
 mod functions;
 mod job;
+mod leftovers;
 mod main_loop;
 mod pool;
 mod process;
@@ -29,6 +31,7 @@ pub(crate) use asynchronous::{
 };
 pub(crate) use ending::{_ask_to_leave, _asked_to_leave, _look_again};
 pub(crate) use execute::exit_actor;
+pub(crate) use leftovers::{_note_error, _runs_calls};
 pub(crate) use main_loop::run_worker;
 pub(crate) use pool::_serve_pool;
 
