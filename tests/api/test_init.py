@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -461,6 +462,34 @@ def test_the_session_directory(ray_start: Any) -> None:
 def test_the_sockets_are_the_users_own(ray_start: Any) -> None:
     sockets = Path(ray_start.address_info["session_dir"]) / "sockets"
     assert sockets.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.contract("F0.18")
+@pytest.mark.heliostat_only("Ray keeps the folders of all sessions")
+def test_folders_of_old_sessions_are_removed(start_driver: Any, tmp_path: Path) -> None:
+    def ended(name: str, days: float) -> Path:
+        folder = tmp_path / "ray" / name
+        (folder / "logs").mkdir(parents=True)
+        (folder / "auth_token").touch()
+        os.utime(folder, (time.time() - days * 86_400,) * 2)
+        return folder
+
+    old = [ended(f"session_old_{n}", 8) for n in range(3)]
+    many = [ended(f"session_{n:02}", 1 + n / 100) for n in range(30)]
+    driver = start_driver(
+        """
+        import time
+        import ray
+        context = ray.init(num_cpus=1, include_dashboard=False)
+        print("session=" + context.address_info["session_dir"], flush=True)
+        time.sleep(600)
+        """,
+        env={"HELIOSTAT_TMPDIR": str(tmp_path)},
+    )
+    session = Path(driver.wait_line("session"))
+    wait_until(lambda: not any(folder.exists() for folder in [*old, *many[20:]]), what="removal")
+    assert all(folder.exists() for folder in many[:20])
+    assert (session / "logs").is_dir()
 
 
 @pytest.mark.contract("F0.14")

@@ -13,23 +13,24 @@
 //! sockets and the lock file go. Should the control service fail, the daemon sends itself SIGTERM and so
 //! ends in the same order.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use helio_config::session::{CONTROL_FILE, CURRENT_CLUSTER_FILE, START_S_MAX};
+use helio_config::session::{CONTROL_FILE, START_S_MAX, TOKEN_FILE};
 use helio_storage::{Embedded, Memory, Storage};
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::args::Node;
-use crate::session::{self, Session};
-use crate::{observer, settings, values};
+use crate::old_sessions::Kept;
+use crate::session::Session;
+use crate::{folder, observer, old_sessions, settings, values};
 
 /// How long the control service may take to end after the node has.
 const CONTROL_END_MAX: Duration = Duration::from_secs(2);
@@ -75,7 +76,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     };
     let token = token.map_err(|error| format!("the authentication token: {error}"))?;
     let host = args.host.clone().unwrap_or_else(|| own_ip().to_string());
-    let temp_dir = session::temp_dir(args.offer.temp_dir.as_deref());
+    let kept = settings::kept_sessions()?;
+    let temp_dir = folder::temp_dir(args.offer.temp_dir.as_deref());
     let failed =
         |what: &str, error: std::io::Error| format!("{what} in {}: {error}", temp_dir.display());
     let session = Session::create(&temp_dir, args.session_name.as_deref())
@@ -143,12 +145,13 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         if is_started {
             redirect_output(&session.dir.join("logs"));
         }
+        remove_old_sessions(temp_dir.clone(), kept);
     });
     // What a daemon that served has logged is kept.
     cleaner.discards &= !is_ready;
     control.end();
     if args.head {
-        forget_current_cluster(&temp_dir, &control_address);
+        folder::forget_current_cluster(&temp_dir, &control_address);
     }
     outcome.map_err(|error| error.to_string())
 }
@@ -239,6 +242,16 @@ impl Control {
     }
 }
 
+/// In the background: nobody waits for it, and it may be cut short by the end of the daemon.
+fn remove_old_sessions(temp_dir: PathBuf, kept: Kept) {
+    let remove = move || {
+        old_sessions::remove(&temp_dir, kept, Duration::from_micros(helio_env::clock::unix_us()));
+    };
+    if let Err(error) = std::thread::Builder::new().name("old sessions".to_owned()).spawn(remove) {
+        eprintln!("heliostat: old sessions stay: {error}");
+    }
+}
+
 fn end_own_process() {
     // The system refuses no signal from a process to itself.
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
@@ -292,18 +305,10 @@ fn redirect_output(logs: &Path) {
 /// A copy of the token beside the socket that it opens, for processes whose home is another.
 fn keep_token(session_dir: &Path, token: &str) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    let path = session_dir.join("auth_token");
+    let path = session_dir.join(TOKEN_FILE);
     let mut file =
         OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
     file.write_all(token.as_bytes())
-}
-
-/// `start` named this cluster as the machine's; nobody is to look for it any more.
-fn forget_current_cluster(temp_dir: &Path, control_address: &str) {
-    let path = temp_dir.join(CURRENT_CLUSTER_FILE);
-    if fs::read_to_string(&path).is_ok_and(|named| named.trim() == control_address) {
-        let _ = fs::remove_file(path);
-    }
 }
 
 /// The address that this machine sends from; no packet is sent to find out.

@@ -1,14 +1,11 @@
 //! Which daemon of this machine speaks for a cluster.
 
-use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use helio_config::session::CURRENT_CLUSTER_FILE;
-
 use crate::session::{self, Found};
-use crate::{daemon, names, observer, output, values};
+use crate::{daemon, folder, names, observer, output, values};
 
 /// How long a node that was started a moment ago may take to join.
 const JOIN_MAX: Duration = Duration::from_secs(1);
@@ -16,7 +13,7 @@ const JOIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// `locate`: what drivers need to know of that daemon.
 pub(crate) fn run(address: &str) -> Result<(), String> {
-    let found = choose(&session::temp_dir(None), Some(address))?;
+    let found = choose(&folder::temp_dir(None), Some(address))?;
     output::line(&found.ready().to_string());
     Ok(())
 }
@@ -32,14 +29,13 @@ pub(crate) fn choose(temp_dir: &Path, address: Option<&str>) -> Result<Found, St
     let named = named.filter(|address| !matches!(address.as_str(), "" | "auto" | "local"));
     let mut alive = session::find(temp_dir);
     alive.retain(|found| found.is_alive() && !found.text("node_socket").is_empty());
-    let current = || fs::read_to_string(temp_dir.join(CURRENT_CLUSTER_FILE)).ok();
-    let wanted = named.clone().or_else(current);
+    let wanted = named.clone().or_else(|| folder::current_cluster(temp_dir));
     // The head knows most: it answers even when the way between the nodes is broken.
     alive.sort_by_key(|found| !found.is_head());
     let of_wanted = |wanted: &str| {
         alive.iter().position(|found| is_same(found.text("control_address"), wanted))
     };
-    let index = match wanted.as_deref().and_then(|wanted| of_wanted(wanted.trim())) {
+    let index = match wanted.as_deref().and_then(of_wanted) {
         Some(index) => Some(index),
         None => match &named {
             Some(named) => return elsewhere(named),

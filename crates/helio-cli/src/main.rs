@@ -4,16 +4,18 @@
 //! on another ([`daemon`]). It is internal: `start` and the driver's `init` run it. The commands talk to
 //! it through its session's folder ([`session`]) and its socket ([`observer`]), as any client could.
 //!
-//! Reading order: `args`, `session`, `daemon`, then one file a command.
+//! Reading order: `args`, `folder`, `session`, `daemon`, then one file a command.
 
 #![forbid(unsafe_code)]
 
 mod args;
 mod clock;
 mod daemon;
+mod folder;
 mod locate;
 mod names;
 mod observer;
+mod old_sessions;
 mod output;
 mod report;
 mod session;

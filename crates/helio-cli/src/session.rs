@@ -1,7 +1,7 @@
 //! A session's folder: how it is made, found again, and cleaned.
 //!
 //! ```text
-//! <temp dir>/                         for all users; sticky
+//! <temp dir>/                         see `folder`
 //!   session_latest                  → the session that began last
 //!   ray_current_cluster               the address of the cluster that `start` made or joined
 //!   session_<date>_<pid>/             one daemon's, its owner's alone
@@ -13,28 +13,20 @@
 //! Whether a daemon lives is asked of the lock, never of the process id, which may have gone to another
 //! program since.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use helio_config::session::{CONTROL_FILE, LATEST_LINK, PID_FILE, READY_FILE, TEMP_DIR};
+use helio_config::session::{CONTROL_FILE, PID_FILE, READY_FILE};
 use helio_types::NodeId;
 use serde_json::Value;
 
 use crate::clock::Moment;
+use crate::folder;
 
-/// The folder of all sessions: as given, or `$RAY_TMPDIR/ray`, or `/tmp/ray`.
-pub(crate) fn temp_dir(given: Option<&Path>) -> PathBuf {
-    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let root = || {
-        named("HELIOSTAT_TMPDIR")
-            .or_else(|| named("RAY_TMPDIR"))
-            .map(|root| PathBuf::from(root).join("ray"))
-    };
-    let path = given.map(Path::to_owned).or_else(root).unwrap_or_else(|| PathBuf::from(TEMP_DIR));
-    std::path::absolute(&path).unwrap_or(path)
-}
+/// In a session's folder: objects that the store has no room for, or a link to where they are.
+pub(crate) const SPILL: &str = "spill";
 
 /// A session that this process is the daemon of.
 #[derive(Debug)]
@@ -53,11 +45,7 @@ impl Session {
     pub(crate) fn create(temp_dir: &Path, name: Option<&str>) -> io::Result<Self> {
         let pid = std::process::id();
         let fresh = || format!("session_{}_{pid}", Moment::now().file_name());
-        if !temp_dir.exists() {
-            DirBuilder::new().recursive(true).create(temp_dir)?;
-            // Several users may share the machine. When it is not ours to change, it is there already.
-            let _ = fs::set_permissions(temp_dir, Permissions::from_mode(0o1777));
-        }
+        folder::make(temp_dir)?;
         let name = name.map_or_else(fresh, str::to_owned);
         match Self::take(temp_dir, &name) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -69,8 +57,8 @@ impl Session {
 
     fn take(temp_dir: &Path, name: &str) -> io::Result<Self> {
         let dir = temp_dir.join(name);
-        for folder in [dir.clone(), dir.join("logs"), dir.join("sockets")] {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        for own in [&dir, &dir.join("logs"), &dir.join("sockets")] {
+            folder::make_own(own)?;
         }
         let mut lock = OpenOptions::new()
             .read(true)
@@ -90,19 +78,17 @@ impl Session {
 
     /// Names this session as the latest.
     pub(crate) fn is_latest(&self, temp_dir: &Path) -> io::Result<()> {
-        let draft = temp_dir.join(format!(".{LATEST_LINK}.{}", std::process::id()));
-        symlink(&self.dir, &draft)?;
-        fs::rename(&draft, temp_dir.join(LATEST_LINK))
+        folder::name_latest(temp_dir, &self.dir)
     }
 
     /// Where objects go that the store has no room for: in the session's folder, or in one of its own
     /// within another, to which a link here leads whoever cleans up after a daemon that was killed.
     pub(crate) fn spill_dir(&self, given: Option<&Path>) -> Result<PathBuf, String> {
-        let usual = self.dir.join("spill");
-        let Some(folder) = given else { return Ok(usual) };
-        let own = folder.join(self.dir.file_name().unwrap_or_default());
+        let usual = self.dir.join(SPILL);
+        let Some(given) = given else { return Ok(usual) };
+        let own = given.join(self.dir.file_name().unwrap_or_default());
         let failed = |error| format!("`--object-spilling-directory` {}: {error}", own.display());
-        DirBuilder::new().recursive(true).mode(0o700).create(&own).map_err(failed)?;
+        fs::create_dir_all(given).and_then(|()| folder::make_own(&own)).map_err(failed)?;
         match symlink(&own, usual) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
             _ => Ok(own),
@@ -111,7 +97,7 @@ impl Session {
 
     /// Keeps what the daemon says when it is ready, for those who look for it.
     pub(crate) fn keep_ready(&self, line: &str) -> io::Result<()> {
-        write_whole(&self.dir.join(READY_FILE), line)
+        folder::write_whole(&self.dir.join(READY_FILE), line)
     }
 
     /// The daemon ends in order: what only a living one has goes, and so does state that nobody is to
@@ -176,19 +162,14 @@ impl Found {
 
 /// The sessions of this user, the latest first; also those elsewhere to which `start` left a link.
 pub(crate) fn find(temp_dir: &Path) -> Vec<Found> {
-    let Ok(entries) = fs::read_dir(temp_dir) else { return Vec::new() };
     let mut found = Vec::new();
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with("session_") && name != LATEST_LINK {
-            let seen = look_at(&entry.path());
-            if seen.is_none() && entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-                // A link to a session elsewhere that is over.
-                let _ = fs::remove_file(entry.path());
-            }
-            found.extend(seen.map(|seen| (name.into_owned(), seen)));
+    for (path, entry) in folder::own_sessions(temp_dir) {
+        let seen = look_at(&path);
+        if seen.is_none() && entry.is_symlink() {
+            // A link to a session elsewhere that is over.
+            let _ = fs::remove_file(&path);
         }
+        found.extend(seen.map(|seen| (path, seen)));
     }
     found.sort_by(|a, b| b.0.cmp(&a.0));
     found.into_iter().map(|(_, found)| found).collect()
@@ -197,7 +178,7 @@ pub(crate) fn find(temp_dir: &Path) -> Vec<Found> {
 /// What a session's folder tells; `None` when there never was a daemon, or it has ended in order, or it
 /// is another user's.
 pub(crate) fn look_at(dir: &Path) -> Option<Found> {
-    let dir = dir.canonicalize().ok()?;
+    let dir = dir.canonicalize().ok().filter(|dir| folder::is_own(dir))?;
     let mut file = File::open(dir.join(PID_FILE)).ok()?;
     let is_alive = file.try_lock_shared().is_err();
     let mut text = String::new();
@@ -214,42 +195,15 @@ fn clean(dir: &Path) {
     let _ = fs::remove_file(dir.join(CONTROL_FILE));
 }
 
-/// Leaves a link to a session in another folder, so that `stop` and `status` find it.
-pub(crate) fn link_from(temp_dir: &Path, session_dir: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).create(temp_dir)?;
-    let Some(name) = session_dir.file_name() else { return Ok(()) };
-    match symlink(session_dir, temp_dir.join(name)) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Writes a file that is there wholly or not at all.
-pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let draft = path.with_extension(format!("{}.part", std::process::id()));
-    fs::write(&draft, text)?;
-    fs::rename(&draft, path)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use helio_config::session::LATEST_LINK;
+
     use super::*;
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path =
-                std::env::temp_dir().join(format!("helio-cli-{name}-{}", std::process::id()));
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::folder::link_from;
+    use crate::folder::tests::Folder;
 
     /// AUTH-1: a session's folder is its owner's alone.
     #[test]

@@ -1,6 +1,14 @@
 //! Environment variables that a daemon reads when it starts: `HELIOSTAT_x`, or `RAY_x` for those who
 //! come from there.
 
+use std::time::Duration;
+
+use helio_config::session::{SESSIONS_KEPT_DAYS, SESSIONS_KEPT_MAX};
+
+use crate::old_sessions::Kept;
+
+const SECONDS_OF_A_DAY: f64 = 86_400.0;
+
 /// How full the memory may be before the memory monitor acts.
 const MEMORY_USAGE_THRESHOLD: f64 = 0.95;
 
@@ -34,4 +42,18 @@ pub(crate) fn memory_monitor_refresh_ms() -> Result<u64, String> {
     let is_off = text("DISABLE_MEMORY_MONITOR")
         .is_some_and(|text| !matches!(text.to_ascii_lowercase().as_str(), "0" | "false" | "no"));
     if is_off { Ok(0) } else { number("memory_monitor_refresh_ms", MEMORY_MONITOR_REFRESH_MS) }
+}
+
+/// Which folders of sessions that are over stay.
+pub(crate) fn kept_sessions() -> Result<Kept, String> {
+    let sessions = number("SESSIONS_KEPT_MAX", SESSIONS_KEPT_MAX)?;
+    let days = number("SESSIONS_KEPT_DAYS", SESSIONS_KEPT_DAYS)?;
+    if days.is_nan() || days < 0.0 {
+        return Err(format!("SESSIONS_KEPT_DAYS is a number of days, not {days}"));
+    }
+    let age = match Duration::try_from_secs_f64(days * SECONDS_OF_A_DAY) {
+        Ok(age) if !age.is_zero() => age,
+        _ => Duration::MAX,
+    };
+    Ok(Kept { sessions: if sessions == 0 { usize::MAX } else { sessions }, age })
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use helio_config::session::{CONTROL_PORT, CURRENT_CLUSTER_FILE, START_S_MAX};
+use helio_config::session::{CONTROL_PORT, START_S_MAX};
 use helio_proto::control::ListNodes;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Ignored, Start};
 use crate::session::{self, Found};
-use crate::{daemon, locate, names, observer, output, values};
+use crate::{daemon, folder, locate, names, observer, output, values};
 
 /// How much of the daemon's log is shown when it ends unexpectedly, in bytes.
 const LOG_TAIL: usize = 4000;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
         eprintln!("Note: `--{name}` has no effect in this release.");
     }
     let host = args.node_ip_address.clone().unwrap_or_else(|| daemon::own_ip().to_string());
-    let temp_dir = session::temp_dir(args.offer.temp_dir.as_deref());
+    let temp_dir = folder::temp_dir(args.offer.temp_dir.as_deref());
     let sessions = session::find(&temp_dir);
     output::line(&format!("Local node IP: {host}"));
     let mut arguments = arguments(args, &host, &temp_dir)?;
@@ -130,7 +130,7 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
 /// `auto` is the cluster that runs on this machine.
 fn resolve(address: &str) -> Result<String, String> {
     if address == "auto" {
-        let found = locate::choose(&session::temp_dir(None), None)?;
+        let found = locate::choose(&folder::temp_dir(None), None)?;
         return Ok(found.text("control_address").to_owned());
     }
     values::address(address).map(|(host, port)| format!("{host}:{port}"))
@@ -222,13 +222,13 @@ fn explain(error: &str, args: &Start, host: &str) -> String {
 fn announce(args: &Start, ready: &Value, temp_dir: &Path) {
     let text = |name: &str| ready[name].as_str().unwrap_or_default();
     let address = text("control_address");
-    let usual = session::temp_dir(None);
+    let usual = folder::temp_dir(None);
     let session_dir = PathBuf::from(text("session_dir"));
-    let elsewhere = (temp_dir != usual).then(|| session::link_from(&usual, &session_dir));
+    let elsewhere = (temp_dir != usual).then(|| folder::link_from(&usual, &session_dir));
     let kept = [Some(temp_dir), (temp_dir != usual).then_some(usual.as_path())]
         .into_iter()
         .flatten()
-        .map(|folder| session::write_whole(&folder.join(CURRENT_CLUSTER_FILE), address));
+        .map(|kept_in| folder::name_current_cluster(kept_in, address));
     for error in kept.chain(elsewhere).filter_map(Result::err) {
         eprintln!("Warning: `address=\"auto\"` may not find the cluster: {error}");
     }

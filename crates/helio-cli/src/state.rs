@@ -10,7 +10,7 @@ use helio_report::{Resource, Row, rows, summary, trace};
 use serde_json::Value;
 
 use crate::args::{Format, Get, List, Summary, Timeline};
-use crate::{locate, observer, output, session};
+use crate::{folder, locate, observer, output};
 
 /// How a cluster is asked: through the daemon of this machine.
 pub(crate) struct Cluster {
@@ -20,7 +20,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn find(address: Option<&str>) -> Result<Self, String> {
-        let found = locate::choose(&session::temp_dir(None), address)?;
+        let found = locate::choose(&folder::temp_dir(None), address)?;
         let socket = Path::new(found.text("node_socket")).to_owned();
         Ok(Self { socket, token: locate::token()? })
     }

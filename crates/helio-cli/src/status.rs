@@ -6,10 +6,10 @@ use helio_proto::control::{ControlResponse, ListNodes};
 
 use crate::args::Status;
 use crate::clock::Moment;
-use crate::{locate, observer, output, report, session};
+use crate::{folder, locate, observer, output, report};
 
 pub(crate) fn run(args: &Status) -> Result<(), String> {
-    let temp_dir = session::temp_dir(None);
+    let temp_dir = folder::temp_dir(None);
     let found = locate::choose(&temp_dir, args.address.as_deref())?;
     let token = locate::token()?;
     let socket = Path::new(found.text("node_socket"));

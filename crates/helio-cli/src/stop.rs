@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use crate::args::Stop;
-use crate::output;
 use crate::session::{self, Found};
+use crate::{folder, output};
 
 /// How often it is looked whether they have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const KILLED_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Stop) -> Result<(), String> {
-    let temp_dir = session::temp_dir(None);
+    let temp_dir = folder::temp_dir(None);
     let (alive, dead): (Vec<Found>, Vec<Found>) =
         session::find(&temp_dir).into_iter().partition(Found::is_alive);
     for found in &dead {

@@ -18,6 +18,9 @@ pub const READY_FILE: &str = "node.json";
 /// In a session's folder: the control service's durable state.
 pub const CONTROL_FILE: &str = "control.redb";
 
+/// In a session's folder: a copy of the token, for processes whose home is another.
+pub const TOKEN_FILE: &str = "auth_token";
+
 /// In a session's folder: the daemon's socket.
 pub const NODE_SOCKET: &str = "sockets/node.sock";
 
@@ -32,3 +35,11 @@ pub const GRACE_S: u64 = 16;
 
 /// How long a daemon that belongs to a driver waits for it to register, in seconds.
 pub const OWNER_DRIVER_S_MAX: u64 = 30;
+
+/// How many sessions that are over keep their folders, unless HELIOSTAT_SESSIONS_KEPT_MAX says another
+/// number; 0: all.
+pub const SESSIONS_KEPT_MAX: usize = 20;
+
+/// For how many days they keep them, unless HELIOSTAT_SESSIONS_KEPT_DAYS says another number; 0: without
+/// end.
+pub const SESSIONS_KEPT_DAYS: f64 = 7.0;

@@ -41,8 +41,9 @@ def resolve(address: str | None, temp_dir: Path) -> NodeAddress | None:
 
 def _latest(temp_dir: Path) -> NodeAddress | None:
     """The cluster that ``heliostat start`` made last on this machine, if it still runs."""
+    path = temp_dir / settings.CURRENT_CLUSTER_FILE
     try:
-        named = (temp_dir / settings.CURRENT_CLUSTER_FILE).read_text().strip()
+        named = path.read_text().strip() if settings.is_own(path) else ""
     except OSError:
         return None
     return _local_daemon(named, temp_dir) if named else None

@@ -228,11 +228,11 @@ def _tail(output: int) -> str:
 
 
 def running(temp_dir: Path) -> Iterator[NodeAddress]:
-    """The daemons of this machine that say that they are ready, the latest first."""
+    """This user's daemons on this machine that say that they are ready, the latest first."""
     found: list[tuple[float, Path]] = []
     for path in temp_dir.glob(f"session_*/{settings.READY_FILE}"):
         with contextlib.suppress(OSError):
-            if not path.parent.is_symlink():
+            if settings.is_own(path.parent):
                 found.append((path.stat().st_mtime, path))
     for _, path in sorted(found, reverse=True):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
