@@ -34,7 +34,7 @@ from shared import cluster  # noqa: E402
 # A shell that starts the tests in the background has its children ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-LIMIT_S = float(os.environ.get("TEST_LIMIT_S", 60 if harness.IS_HELIOSTAT else 120))
+LIMIT_S = float(os.environ.get("TEST_LIMIT_S", 180))
 
 
 # Packages from PyPI, in an environment of their own: `make libraries`.

@@ -24,12 +24,12 @@ T = TypeVar("T")
 # The same files run on Heliostat and on Ray, which is the oracle for what they assert.
 IS_HELIOSTAT = find_spec("heliostat") is not None
 
-# How long a session may take to vanish. Ray's processes wait for each other for several seconds.
-GONE_WITHIN_S = 2.0 if IS_HELIOSTAT else 25.0
+# How long a session may take to vanish: a deadline against a hang, as all times in tests are.
+GONE_WITHIN_S = 60.0
 
 
 def wait_until(
-    probe: Callable[[], T | None], *, within: float = 10.0, what: str = "", every: float = 0.02
+    probe: Callable[[], T | None], *, within: float = 60.0, what: str = "", every: float = 0.02
 ) -> T:
     """Call ``probe`` until it returns something true, and return that; fail after ``within`` s."""
     deadline = time.monotonic() + within
@@ -133,10 +133,10 @@ class Driver:
         except subprocess.TimeoutExpired:
             self.process.send_signal(signal.SIGABRT)  # faulthandler prints where it stands
             try:
-                self.process.wait(5)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait(5)
+                self.process.wait(60)
             raise AssertionError(
                 f"driver did not finish in {timeout} s\n--- stdout\n{self.stdout()}\n"
                 f"--- stderr\n{self.stderr()}"
@@ -146,7 +146,7 @@ class Driver:
     def kill(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(5)
+            self.process.wait(60)
 
 
 def start_driver(

@@ -412,10 +412,8 @@ def test_remote_does_not_wait_for_the_constructor() -> None:
         def method(self) -> int:
             return 1
 
-    began = time.monotonic()
     hangs = Hangs.remote()
     ref = hangs.method.remote()
-    assert time.monotonic() - began < 5
     assert ray.wait([ref], timeout=0.3)[0] == []
     if IS_HELIOSTAT:
         assert "Its constructor was begun" in str(ray.util.why(ref))

@@ -232,11 +232,9 @@ def test_the_first_error_is_raised_without_waiting_for_the_rest() -> None:
     def fail() -> None:
         raise KeyError("now")
 
-    slow = after.remote(5, 1)
-    started = time.monotonic()
+    slow = after.remote(3600, 1)
     with pytest.raises(KeyError):
         ray.get([slow, fail.remote()])
-    assert time.monotonic() - started < 4
     ray.cancel(slow, force=True)
 
 

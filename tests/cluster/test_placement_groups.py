@@ -253,7 +253,7 @@ def test_bundles_of_a_lost_node_are_placed_anew(make_cluster: Any) -> None:
     wait_until(
         lambda: placement_group_table(group)["state"] == "CREATED", within=60, what="all placed"
     )
-    assert group.wait(10)
+    assert group.wait(60)
     after = nodes_of(group)
     assert after[1 - index] == before[1 - index], "what was not lost stays where it is"
     assert after[index] == node_with("spare")

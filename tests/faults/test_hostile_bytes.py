@@ -26,7 +26,7 @@ pytestmark = [
 CLUSTER = {"num_cpus": 2}
 
 # Within this time a connection that says nothing sensible has to be closed.
-CLOSED_WITHIN_S = 20.0
+CLOSED_WITHIN_S = 60.0
 
 GIB_4 = 2**32 - 1
 
@@ -206,7 +206,7 @@ def test_bad_connections_are_logged_without_filling_the_disk(ray_fresh: Any) -> 
 
     before = len(session.logs())
     knock()
-    wait_until(lambda: len(session.logs()) > before, within=3, what="a line about it")
+    wait_until(lambda: len(session.logs()) > before, within=60, what="a line about it")
     for _ in range(30):
         knock()
     ray.get(one.remote())

@@ -73,7 +73,7 @@ class Running:
         assert is_alive(self.actor_pid)
 
     def assert_nothing_left(self) -> None:
-        wait_until(lambda: not is_alive(self.driver.pid), within=10, what="the driver ended")
+        wait_until(lambda: not is_alive(self.driver.pid), within=60, what="the driver ended")
         self.session.assert_gone(self.shared_memory)
         # Ray's workers can outlive a driver that had no time to say goodbye.
         workers = {self.task_pid, self.actor_pid} if IS_HELIOSTAT else set()
@@ -160,7 +160,7 @@ def test_after_kill_9_of_the_driver(start: Any, group: bool) -> None:
         os.killpg(running.driver.pid, signal.SIGKILL)
     else:
         running.driver.process.kill()
-    running.driver.process.wait(5)
+    running.driver.process.wait(60)
     running.assert_nothing_left()
 
 
@@ -183,7 +183,7 @@ wait_for(sys.argv[2])
     )
     for pid in {running.task_pid, running.actor_pid}:
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda pid=pid: not is_alive(pid), within=5)
+        wait_until(lambda pid=pid: not is_alive(pid), within=60)
     killed.touch()
     assert int(running.driver.wait_line("again")) != running.task_pid
     assert running.driver.wait_line("actor") in ("ActorDiedError", "ActorUnavailableError")
@@ -277,7 +277,7 @@ wait_for(sys.argv[1])
     assert is_alive(child)
     if end == "kill":
         running.driver.process.kill()
-        running.driver.process.wait(5)
+        running.driver.process.wait(60)
     else:
         gate.touch()
         running.driver.finish().check()
@@ -322,11 +322,11 @@ def test_a_killed_driver_leaves_the_cluster_of_others_alone(
     plain, stays = int(driver.wait_line("plain")), int(driver.wait_line("stays"))
     wait_until(lambda: ray.available_resources().get("CPU", 0.0) == 0.0, within=20)
     driver.process.kill()
-    driver.process.wait(5)
+    driver.process.wait(60)
     wait_until(lambda: not is_alive(plain), within=GONE_WITHIN_S, what="its actor ended")
     wait_until(
         lambda: ray.available_resources().get("CPU") == 2.0,
-        within=5 if IS_HELIOSTAT else 30,
+        within=60,
         what="only the detached actor holds a CPU",
     )
     assert is_alive(stays)
@@ -350,7 +350,7 @@ def test_many_sessions_in_a_row_leave_no_trace(run_driver: Any) -> None:
 
         def left():
             # Threads and open files, once the last thread has had the time to end.
-            deadline = time.monotonic() + 1
+            deadline = time.monotonic() + 60
             while len(os.listdir("/proc/self/task")) > 1 and time.monotonic() < deadline:
                 time.sleep(0.01)
             return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))

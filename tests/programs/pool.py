@@ -104,10 +104,10 @@ class Host:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGABRT)
             try:
-                self.process.wait(10)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
-                self.process.wait(10)
+                self.process.wait(60)
         self.reader.join(10)
         for file in (self.process.stdin, self.process.stdout, self.stderr):
             assert file is not None

@@ -59,13 +59,13 @@ def test_a_group_whose_room_went_to_somebody_else_starts_smaller(
     def loop() -> int:
         return train.get_context().get_world_size()
 
-    began = time.monotonic()
+    # Who waits for the limit of a start waits longer than the test may take.
+    monkeypatch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "3600")
     try:
         assert fit(loop, (1, 4), name="late").return_value == 2
     finally:
         for other in others:
             ray.kill(other)
-    assert time.monotonic() - began < 30, "it waited for the limit of a start"
 
 
 @pytest.fixture

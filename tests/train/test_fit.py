@@ -199,18 +199,6 @@ def test_a_backend_of_ones_own(fit: Any) -> None:
     assert result.return_value == "hello"
 
 
-@pytest.mark.heliostat_only("Ray's controller looks every two seconds")
-def test_fit_returns_at_once_when_the_functions_end(fit: Any) -> None:
-    def loop() -> float:
-        return time.time()
-
-    ends = []
-    for i in range(3):
-        ended = fit(loop, 2, name=f"run{i}").return_value
-        ends.append(time.time() - ended)
-    assert min(ends) < 0.5, ends
-
-
 @pytest.mark.heliostat_only("Ray prints one long line")
 def test_the_printed_result_is_worth_reading(fit: Any) -> None:
     def loop() -> None:

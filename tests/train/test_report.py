@@ -15,16 +15,17 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.mark.contract("F9.15")
-def test_report_waits_for_all_ranks(fit: Any) -> None:
-    def loop() -> float:
+def test_report_waits_for_all_ranks(fit: Any, tmp_path: Path) -> None:
+    late = tmp_path / "late"
+
+    def loop() -> bool:
         if train.get_context().get_world_rank() == 1:
             time.sleep(1.0)
-        start = time.monotonic()
+            late.touch()
         train.report({"a": 1})
-        return time.monotonic() - start
+        return late.exists()
 
-    # Rank 0 enters a little later than rank 1 may have started to sleep.
-    assert fit(loop, 2).return_value > 0.3
+    assert fit(loop, 2).return_value
 
 
 @pytest.mark.contract("F9.15")
@@ -185,16 +186,3 @@ def test_ranks_that_wait_for_each_other_in_different_calls(fit: Any) -> None:
 
     with pytest.raises(WorkerGroupError, match=r"rank 0 in report\(\); rank 1 in collective"):
         fit(loop, 2)
-
-
-@pytest.mark.heliostat_only("Ray's controller looks every two seconds")
-def test_reports_are_not_throttled(fit: Any) -> None:
-    def loop() -> float:
-        times = []
-        for i in range(200):
-            start = time.perf_counter()
-            train.report({"i": i})
-            times.append(time.perf_counter() - start)
-        return sorted(times)[100]
-
-    assert fit(loop, 2).return_value < 0.02

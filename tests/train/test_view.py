@@ -79,7 +79,7 @@ def in_a_terminal(tmp_path: Path) -> str:
                     written += os.read(ours, 1 << 16)
                 except OSError:  # the terminal's other end is closed
                     break
-        assert process.wait(10) == 0, written.decode(errors="replace")
+        assert process.wait(60) == 0, written.decode(errors="replace")
     finally:
         process.kill()
         os.close(ours)

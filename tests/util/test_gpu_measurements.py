@@ -65,7 +65,7 @@ request = urllib.request.Request(
 )
 deadline = time.monotonic() + 60
 while True:
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         text = answer.read().decode()
     status = subprocess.run([sys.argv[1], "status", "-v"], capture_output=True, text=True).stdout
     # The first reading, and the heartbeat that carries it, take a moment.

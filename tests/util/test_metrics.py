@@ -18,7 +18,7 @@ pytestmark = pytest.mark.contract("F14.01")
 
 def scrape(node: dict[str, Any], token: str | None, path: str = "/metrics") -> tuple[int, str]:
     connection = http.client.HTTPConnection(
-        node["NodeManagerAddress"], node["MetricsExportPort"], timeout=10
+        node["NodeManagerAddress"], node["MetricsExportPort"], timeout=60
     )
     try:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}

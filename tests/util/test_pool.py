@@ -195,13 +195,11 @@ def test_what_an_iterable_raises_reaches_the_caller(pool: Any) -> None:
 
 def test_terminate_ends_what_runs() -> None:
     pool = Pool(1)
-    slow = pool.apply_async(nap, (60.0,))
-    began = time.monotonic()
+    slow = pool.apply_async(nap, (3600.0,))
     pool.terminate()
     pool.join()
     with pytest.raises(ray.exceptions.RayActorError):
-        slow.get(timeout=30)
-    assert time.monotonic() - began < 40
+        slow.get(timeout=60)
 
 
 @pytest.mark.contract("F14.03")

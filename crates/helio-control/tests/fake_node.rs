@@ -4,7 +4,8 @@
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,11 +20,25 @@ use helio_proto::control::{
 use helio_proto::hello::{Hello, Role};
 use helio_proto::node::{ControlCall, NodeToClient};
 use helio_rpc::service::{Reader, Writer, connect_tcp};
-use helio_storage::{Embedded, Memory, Storage};
+use helio_storage::{Change, Embedded, Entry, Memory, Storage};
 use helio_types::{ActorId, JobId, NodeAddress, NodeId, ResourceSet, WorkerAddress, WorkerId};
 
 const TOKEN: &str = "secret";
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Counts what it makes durable.
+struct Counting(Embedded, Arc<AtomicUsize>);
+
+impl Storage for Counting {
+    fn load(&self) -> Result<Vec<Entry>, helio_storage::Error> {
+        self.0.load()
+    }
+
+    fn commit(&mut self, changes: &[Change]) -> Result<(), helio_storage::Error> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.commit(changes)
+    }
+}
 
 struct Running {
     ready: Ready,
@@ -194,8 +209,9 @@ fn an_actor_is_made_on_another_node() {
             ControlToNode::View(view) => view.nodes.iter().find(|info| !info.alive).cloned(),
             _ => None,
         };
-        let gone = tokio::time::timeout(Duration::from_secs(4), one.until(gone)).await.unwrap();
+        let gone = one.until(gone).await;
         assert_eq!(gone.address.node_id, NodeId([2; 28]));
+        assert!(!gone.cause.contains("silent"), "{}", gone.cause);
     });
     running.stop();
 }
@@ -304,16 +320,17 @@ fn what_was_acknowledged_is_there_after_a_restart() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// A burst of durable creations shares its syncs.
 #[test]
-fn a_burst_of_creations_is_quick() {
+fn a_burst_of_creations_shares_its_syncs() {
     let path =
         std::env::temp_dir().join(format!("helio-control-burst-{}.redb", std::process::id()));
-    let running = Running::start(Box::new(Embedded::open(&path).unwrap()));
+    let commits = Arc::new(AtomicUsize::new(0));
+    let storage = Counting(Embedded::open(&path).unwrap(), Arc::clone(&commits));
+    let running = Running::start(Box::new(storage));
     block_on(async {
         let mut one = FakeNode::join(running.ready.address, 1, 0.0).await;
         one.start_job().await;
-        let began = std::time::Instant::now();
+        let before = commits.load(Ordering::Relaxed);
         for number in 0..200u8 {
             let request = ControlRequest::CreateActor(one.spec(number, &format!("a{number}")));
             let call = ControlCall { request_id: u64::from(number), request };
@@ -328,8 +345,8 @@ fn a_burst_of_creations_is_quick() {
             })
             .await;
         }
-        let took = began.elapsed();
-        assert!(took < Duration::from_secs(2), "200 creations took {took:?}");
+        let n = commits.load(Ordering::Relaxed) - before;
+        assert!(n <= 100, "200 creations were made durable in {n} commits");
     });
     running.stop();
     std::fs::remove_file(&path).unwrap();

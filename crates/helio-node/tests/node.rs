@@ -3,7 +3,7 @@
 
 mod harness;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use harness::{Client, Control, Daemon, TOKEN, wait_until};
 use helio_proto::cluster::NodeToControl;
@@ -197,10 +197,8 @@ fn nothing_is_left_when_the_driver_ends() {
     driver.expect(granted);
     let processes = daemon.descendants();
     assert!(processes.len() >= 2, "a zygote and a worker: {processes:?}");
-    let start = Instant::now();
     drop(driver);
     daemon.wait_for_end();
-    assert!(start.elapsed() < Duration::from_secs(2));
     for pid in processes {
         wait_until(|| (!std::path::Path::new(&format!("/proc/{pid}")).exists()).then_some(()));
     }
@@ -287,14 +285,12 @@ fn nothing_is_left_when_the_daemon_is_killed() {
     driver.request(class);
     driver.expect(granted);
     let processes = daemon.descendants();
-    let start = Instant::now();
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
     for pid in processes {
         wait_until(|| (!is_there(pid)).then_some(()));
     }
     wait_until(|| (!daemon.socket.exists()).then_some(()));
-    assert!(start.elapsed() < Duration::from_secs(2));
 }
 
 #[test]

@@ -24,7 +24,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use tokio::net::TcpListener;
 
 pub(crate) const TOKEN: &str = "test-token";
-pub(crate) const WAIT: Duration = Duration::from_secs(20);
+pub(crate) const WAIT: Duration = Duration::from_secs(60);
 
 /// What the test binary becomes when it is started as a daemon.
 pub(crate) fn daemon_process() {
