@@ -16,6 +16,7 @@ class Coverage:
 
     def __init__(self) -> None:
         self.n_programs = 0
+        self.seconds = 0.0
         self.counts: Counter[tuple[int, int, str, str]] = Counter()
 
     def add(self, readings: list[tuple[str, str, str, str, str]]) -> None:
@@ -30,12 +31,14 @@ class Coverage:
         if path.exists():
             found = json.loads(path.read_text())
             self.n_programs += found["programs"]
+            self.seconds += found["seconds"]
             for i, j, one, other, count in found["pairs"]:
                 self.counts[i, j, one, other] += count
 
     def save(self, path: Path) -> None:
         pairs = [[*pair, count] for pair, count in sorted(self.counts.items())]
-        path.write_text(json.dumps({"programs": self.n_programs, "pairs": pairs}))
+        found = {"programs": self.n_programs, "seconds": self.seconds, "pairs": pairs}
+        path.write_text(json.dumps(found))
 
     def values(self, dimension: int) -> list[str]:
         """What was seen of one dimension."""
@@ -65,7 +68,9 @@ class Coverage:
 
     def page(self, head: str) -> str:
         """The tables, as a page of the documentation."""
-        lines = [head.rstrip(), "", self.summary() + ".", ""]
+        rate = self.n_programs / max(self.seconds, 1.0)
+        pace = f"They ran at {rate:.1f} programs a second, beside whatever else the machine did."
+        lines = [head.rstrip(), "", f"{self.summary()}. {pace}", ""]
         for i, j in PAIRS:
             columns, rows = self.values(i), self.values(j)
             if len(columns) > len(rows):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from programs import exclusions, model, ways
+from programs import model, ways
 from programs.graph import Actor, Ref, Stream
 from programs.model import Class, Fn, Op, Param, Program, Return, Trouble, Value
 from programs.oracle import Invalid, Oracle
@@ -32,11 +33,14 @@ class Drawer:
         self.has_errors = self.one_in(3)
         self.has_cancels = self.one_in(5)
         self.has_kills = self.one_in(5)
-        self.has_groups = self.one_in(8) and not exclusions.NO_GROUPS
+        self.has_groups = self.one_in(8)
         # Whoever works for a group ends with it, and so does what its process made before.
         self.crashes = self.has_groups or self.one_in(6)
+        # Who works for an actor ends with it, if it still works.
+        self.actors_call = self.one_in(3)
+        ends_workers = self.crashes or self.has_kills or self.actors_call
         self.has_arrays = self.one_in(8)
-        self.program = Program(seed, session or drawn, self.crashes, ())
+        self.program = Program(seed, session or drawn, self.crashes, (), ends_workers)
         self.oracle = Oracle(self.program)
         self.ops: list[Op] = []
         self.n_names = 0
@@ -51,8 +55,7 @@ class Drawer:
             tries += 1
             self.propose(getattr(self, self.random.choices(names, weights)[0]))
         self.finish()
-        seed, session = self.program.seed, self.program.session
-        return Program(seed, session, self.crashes, tuple(self.ops))
+        return dataclasses.replace(self.program, ops=tuple(self.ops))
 
     def proposals(self) -> dict[str, int]:
         found = {
@@ -182,7 +185,7 @@ class Drawer:
                 found.append(Param(f"p{i}", mode, way))
         return tuple(found)
 
-    def body(self, is_async: bool, depth: int, actor: str = "") -> tuple[Op, ...]:
+    def body(self, is_async: bool, depth: int, is_method: bool = False) -> tuple[Op, ...]:
         """Operations of a body: puts, calls of functions of its own, and readings."""
         ops: list[Op] = []
         refs: list[str] = []
@@ -190,6 +193,8 @@ class Drawer:
             return ()
         for _ in range(self.random.randint(1, 3)):
             what = self.pick(("put", "call", "call", "read"))
+            if what == "call" and is_method and not self.actors_call:
+                what = "put"
             if what == "put":
                 out = self.name("x")
                 holds = (self.pick(refs),) if refs and self.one_in(3) else ()
@@ -351,7 +356,7 @@ class Drawer:
     def method_of(self, kind: str, is_async: bool, restarts: bool) -> Fn:
         is_async = is_async and not self.one_in(4)
         is_stream = self.one_in(4)
-        body = self.body(is_async, 1)
+        body = self.body(is_async, 1, is_method=True)
         returns = self.returns(body, (1, 2, 4) if is_stream else (1, 1, 1, 2))
         trouble = self.trouble(len(returns) if is_stream else 0, is_method=True)
         if restarts and self.one_in(2) and not is_stream:

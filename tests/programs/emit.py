@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from programs import exclusions, model
+from programs import model
 from programs.graph import literal_key, put_key
 from programs.model import Class, Fn, Op, Program, Value
 from programs.oracle import Oracle
@@ -133,9 +133,6 @@ class Emitter:
         elif isinstance(op, model.Drop):
             write(f"del {', '.join(op.names)}")
         elif isinstance(op, model.Cancel):
-            call = self.oracle.ref(op.ref).call
-            if exclusions.CANCEL_ONLY_WHAT_RUNS and call is not None and call.hangs:
-                write(f'until_runs(LOG, "{call.tag}", {op.ref})')
             write(f"ray.cancel({op.ref}, force={op.force}, recursive={op.recursive})")
         elif isinstance(op, model.Kill):
             write(f"ray.kill({op.actor}, no_restart={op.no_restart})")

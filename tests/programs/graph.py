@@ -75,11 +75,6 @@ class Running:
     is_done: bool = False
     place: str = ""
 
-    @property
-    def hangs(self) -> bool:
-        """Whether it runs until it is cancelled."""
-        return self.fn.trouble is not None and self.fn.trouble.what == "hang"
-
     def uses(self) -> Iterator[Running]:
         """This call and every call on whose result it waits."""
         yield self

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import json
 import os
 import queue
@@ -20,9 +21,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from programs import emit, exclusions, kit
+from programs import emit, kit
 
-GONE_WITHIN_S = 30.0
+GONE_WITHIN_S = 120.0
 
 
 class Host:
@@ -34,13 +35,16 @@ class Host:
         self.todo: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self.n_threads = n_threads
         self.running: dict[str, float] = {}
+        self.lock = threading.Lock()
         # Whatever programs print must not end up among the results.
         self.out = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
+        self.numbers = itertools.count()
         self.folder = Path(tempfile.mkdtemp(prefix="programs-"))
 
     def say(self, **line: Any) -> None:
-        print(json.dumps(line), file=self.out, flush=True)
+        with self.lock:  # `print` writes the end of a line by itself
+            print(json.dumps(line), file=self.out, flush=True)
 
     def run(self) -> int:
         kit.start(self.kind)
@@ -88,7 +92,8 @@ class Host:
             self.say(id=given["id"], error=error, s=time.monotonic() - self.running.pop(name))
 
     def one(self, name: str, text: str) -> str:
-        log = self.folder / f"{name}.runs"
+        # Calls of a program that failed may run on: they must not write into the log of a later run.
+        log = self.folder / f"{name}-{next(self.numbers)}.runs"
         log.touch()
         names: dict[str, Any] = {"__name__": f"program_{name}"}
         try:
@@ -126,18 +131,13 @@ class Host:
 
 def leftovers() -> list[str]:
     """What is still there although every program has ended and dropped its names."""
-    import ray
 
     end = time.monotonic() + GONE_WITHIN_S
-    tries = 0
     while True:
         gc.collect()
         left = look()
         if not left or time.monotonic() > end:
             return left
-        tries += 1
-        if tries % 20 == 0:  # errors whose frames hold them wait for a collection in the workers
-            ray.get([ray.remote(collect).remote() for _ in range(32)])
         time.sleep(0.05)
 
 
@@ -155,12 +155,6 @@ def dead_workers() -> list[str]:
     return []
 
 
-def collect() -> None:
-    """Runs in many workers at a time."""
-    gc.collect()
-    time.sleep(0.1)
-
-
 def look() -> list[str]:
     import ray
 
@@ -171,9 +165,6 @@ def look() -> list[str]:
 
     pinned = sys.__dict__.get("_pinned_by_programs", set())
     rows = list_objects(limit=10_000, raise_on_missing_output=False)
-    held = [row for row in rows if (row.reference_type, row.type) == ("LOCAL_REFERENCE", "WORKER")]
-    if held and exclusions.WORKERS_KEEP_REFERENCES:
-        rows = []
     left += [
         f"an object: {row.object_id} {row.object_size} {row.reference_type} {row.type} {row.pid}"
         for row in rows

@@ -142,7 +142,8 @@ HEAD = """\
 `make programs` writes random programs with known answers, runs them and compares
 ([decision 0030](decisions/0030-random-programs.md)). This page counts the readings of programs that
 gave what they must, by every pair of: who made the value, how large it is, where it was read, how,
-and which fault it met. `make programs ARGS="--coverage FILE --page"` writes it.
+and which fault it met. `make programs ARGS="--programs 0 --coverage FILE --page"` writes it from
+what earlier runs have added to the file.
 """
 
 
@@ -170,6 +171,7 @@ def main(arguments: list[str]) -> int:
             f"seeds {given.seed}..{seed - 1}: {len(hunt.failures)} failures, {rate:.1f} a second",
             flush=True,
         )
+    hunt.coverage.seconds = time.monotonic() - began
     print(hunt.coverage.summary())
     if given.coverage:
         hunt.coverage.merge(given.coverage)

@@ -125,16 +125,6 @@ def ran(log: str, tag: str) -> int:
         return sum(line.split()[0] == tag.encode() for line in file.read().splitlines())
 
 
-def until_runs(log: str, tag: str, ref: Any) -> None:
-    """Wait until the call runs, or has an outcome already."""
-    end = time.monotonic() + LONG_S
-    while time.monotonic() < end and not ray.wait([ref], timeout=0)[0]:
-        with open(log, "rb") as file:
-            if any(line.split()[0] == tag.encode() for line in file.read().splitlines()):
-                return
-        time.sleep(0.002)
-
-
 def check_runs(log: str, most: dict[str, int]) -> None:
     """No call may have run more often than its retries allow."""
     with open(log, "rb") as file:

@@ -237,12 +237,16 @@ class RemoveGroup(Op):
 
 @dataclass(frozen=True)
 class Program:
-    """``session``: usual, small (store of 100 MB) or nodes; ``crashes``: tasks end processes."""
+    """``session``: usual, small (store of 100 MB) or nodes; ``crashes``: tasks end processes.
+
+    ``ends_workers``: processes of tasks may end, and take along what they own, of any program.
+    """
 
     seed: int
     session: str
     crashes: bool
     ops: tuple[Op, ...]
+    ends_workers: bool = False
 
 
 _TYPES = {

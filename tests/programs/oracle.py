@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from programs import exclusions, model
+from programs import model
 from programs.graph import (
     ACTOR_ERROR,
     MAX_RETRIES,
@@ -109,15 +109,17 @@ class Oracle:
         if ref.owner == "driver":
             return set()
         if ref.owner == "task":
-            is_lost = self.program.crashes or self.has_dead_node
-            return set(OWNER_ERRORS) if is_lost or exclusions.TASKS_LOSE_WHAT_THEY_OWN else set()
+            is_lost = self.program.ends_workers or self.has_dead_node
+            return set(OWNER_ERRORS) if is_lost else set()
         actor = self.actors[ref.owner]
         return set(OWNER_ERRORS) if actor.is_dead or actor.taints or actor.is_dropped else set()
 
     def _of_call(self, call: Running, index: int) -> Outcome:
         errors = set(call.taints)
         if call.is_certain_error:
-            return Outcome(None, frozenset(errors | call.is_certain_error))
+            # The error of an argument may be known before.
+            of_inputs = {error for ref in call.first for error in self.outer(ref).errors}
+            return Outcome(None, frozenset(errors | call.is_certain_error | of_inputs))
         for ref in call.first:
             found = self.outer(ref)
             errors |= found.errors
@@ -193,6 +195,8 @@ class Oracle:
         if op.fn not in fns:
             raise Invalid(f"no function {op.fn}")
         fn, captured = fns[op.fn]
+        if self.names.get(op.place) == "group" and fn.options.get("num_cpus", 1) > 1:
+            raise Invalid("no bundle is that large")
         known = dict(self.names)
         call = self._start(op, fn, actor, known, captured, op.outs[0], "driver", 1)
         self._finish_call(call, op.outs, fn, "driver")
@@ -258,10 +262,11 @@ class Oracle:
             return 1 + retries
         if self.program.session == "nodes" and self.nodes:
             return 1 + max(retries, 0)
+        if call.actor is not None and call.actor.cls.options.get("max_restarts"):
+            # The crash of another call may take along an answer that had not left yet.
+            return 1 + retries
         if trouble is not None and trouble.what in ("crash", "leave"):
             return needed or 1 + retries
-        if call.actor is not None and call.actor.cls.options.get("max_restarts"):
-            return 1 + retries
         return 1
 
     def _bind(
@@ -319,6 +324,8 @@ class Oracle:
                 actor = local.get(op.actor) if op.actor else None
                 if op.actor and not isinstance(actor, Actor):
                     raise Invalid("no such actor")
+                if owner != "task" and not self.program.ends_workers:
+                    raise Invalid("who works for an actor may end with it")
                 known = {f.name: (f, {}) for f in actor.cls.methods} if actor else fns
                 if op.fn not in known or known[op.fn][0].is_stream:
                     raise Invalid("no such function")
@@ -563,6 +570,8 @@ class Oracle:
 
     def _kill(self, op: model.Kill) -> None:
         actor = self.actor(op.actor)
+        if not self.program.ends_workers:
+            raise Invalid("who works for it ends with it")
         if actor.is_dead or any(call.is_hung for call in actor.calls):
             raise Invalid("the actor cannot be killed now")
         if any(call.fn.is_stream and not call.is_done for call in actor.calls):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,10 @@ class Host:
         env = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
         path = os.pathsep.join([str(TESTS), *filter(None, [env.get("PYTHONPATH")])])
         env |= {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONWARNINGS": "ignore"}
+        # Nodes of a cluster outlive the process that started them: they are found by this.
+        env["PROGRAMS_HOST"] = uuid.uuid4().hex
+        self.mark = f"PROGRAMS_HOST={env['PROGRAMS_HOST']}"
+        self.limit_s = limit_s
         self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the host)
         self.process = subprocess.Popen(
             [
@@ -80,7 +85,7 @@ class Host:
     def receive(self) -> dict[str, Any] | None:
         """The next result; None when the process has ended or says nothing any more."""
         try:
-            return self.lines.get(timeout=4 * HANG_S)
+            return self.lines.get(timeout=4 * self.limit_s)
         except queue.Empty:
             return None
 
@@ -93,7 +98,7 @@ class Host:
         assert self.process.stdin is not None
         try:
             self.process.stdin.close()
-            code: Any = self.process.wait(HANG_S)
+            code: Any = self.process.wait(2 * self.limit_s)
         except (OSError, subprocess.TimeoutExpired):
             code = "a hang"
         errors = "" if code == 0 else f"the session ended with {code}\n{self.errors()}"
@@ -108,11 +113,24 @@ class Host:
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait(60)
+            for pid in with_variable(self.mark):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self.reader.join(10)
         for file in (self.process.stdin, self.process.stdout, self.stderr):
             assert file is not None
             with contextlib.suppress(OSError):
                 file.close()
+
+
+def with_variable(mark: str) -> list[int]:
+    """The processes that have the variable in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
 
 
 def run_batch(host: Host, programs: list[Program]) -> tuple[list[Result], str]:
@@ -151,8 +169,8 @@ def run_alone(program: Program, python: str = sys.executable, limit_s: float = H
 
 
 def sessions_of(programs: Iterable[Program]) -> dict[tuple[str, bool], list[Program]]:
-    """Programs by what may run side by side: those that end processes are by themselves."""
+    """Programs by what may run side by side: those that end processes of tasks are apart."""
     found: dict[tuple[str, bool], list[Program]] = {}
     for program in programs:
-        found.setdefault((program.session, program.crashes), []).append(program)
+        found.setdefault((program.session, program.ends_workers), []).append(program)
     return found

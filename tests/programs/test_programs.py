@@ -1,8 +1,7 @@
-"""Three hundred random programs with known answers (``make programs`` runs more of them)."""
+"""Random programs with known answers (``make programs`` runs more of them)."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -15,22 +14,21 @@ from programs.hunt import Hunt
 from programs.model import from_json, to_json
 from programs.shrink import Shrinker
 
-N_PROGRAMS = 300
+# As many as run within a minute on two cores that do nothing else.
+SEEDS = range(200)
+# Seconds after which a program counts as hanging, and so does the test.
+HANG_S = 300.0
 
 
-@pytest.mark.skipif(
-    "HELIOSTAT_PROGRAMS" not in os.environ,
-    reason="some programs still meet faults of the runtime; HELIOSTAT_PROGRAMS=1 runs them",
-)
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3000)
 @pytest.mark.contract("F1.05", "F3.02", "F3.03", "F3.09")
 def test_random_programs_give_what_they_must() -> None:
-    hunt = Hunt(shrink_s=60.0)
-    hunt.run([draw(seed) for seed in range(N_PROGRAMS)])
+    hunt = Hunt(shrink_s=0.0, limit_s=HANG_S)
+    hunt.run([draw(seed) for seed in SEEDS])
     report = "\n\n".join(f"{failure.error}\n\n{failure.script}" for failure in hunt.failures)
     assert not hunt.failures, report
-    assert hunt.coverage.n_programs == N_PROGRAMS
+    assert hunt.coverage.n_programs == len(SEEDS)
 
 
 def test_a_seed_always_gives_the_same_program() -> None:
