@@ -530,7 +530,17 @@ impl Node {
         let Some(client) = self.clients.get(conn) else { return };
         let worker_id = client.worker_id;
         let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
-        worker.cause.get_or_insert(leaving.cause);
+        match &mut worker.exited {
+            // The news of its end were quicker, and say less.
+            Some(exited) if exited.kind == DeathKind::Exited => {
+                let log_tail = std::mem::take(&mut exited.log_tail);
+                *exited = deaths::cause(Some(leaving.cause), worker.pid, Exit::Unknown, log_tail);
+            }
+            Some(_) => {}
+            None => {
+                worker.cause.get_or_insert(leaving.cause);
+            }
+        }
         worker.is_leaving = true;
         worker.lingers |= leaving.is_needed;
         // Its lease may have been given back before, and may be waited for by the calls it waits for.

@@ -233,7 +233,12 @@ fn what_a_worker_said_last_is_heard_before_its_death_counts() {
         world.forgotten.contains(&worker_id),
         "a child that keeps the socket open does not matter"
     );
-    assert!(world.took(driver, |message| matches!(message, NodeToClient::LeaseLost(_))));
+    let lost = world.take(driver, |message| match message {
+        NodeToClient::LeaseLost(lost) => Some(lost.cause.clone()),
+        _ => None,
+    });
+    let cause = lost.unwrap();
+    assert_eq!((cause.kind, cause.message.as_str()), (DeathKind::UserExit, "bye"));
 }
 
 #[test]
