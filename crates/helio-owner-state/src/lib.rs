@@ -109,13 +109,20 @@ impl Owner {
         (self.objects.len(), self.tasks.len(), self.leases.count())
     }
 
-    /// Whether others need this process though it runs nothing: they hold what it owns, or calls that it
-    /// made have not ended.
+    /// Whether others need this process though it runs nothing: they hold what it owns, calls that it made
+    /// have not ended, or answers of its own have not left.
     #[must_use]
     pub fn is_needed(&self) -> bool {
         !self.tasks.is_empty()
+            || self.has_unsent()
             || !self.borrows.returned.is_empty()
             || self.objects.values().any(Object::is_held_elsewhere)
+    }
+
+    /// Whether frames, answers among them, wait until borrows are confirmed.
+    #[must_use]
+    pub fn has_unsent(&self) -> bool {
+        self.borrows.waiting().1 > 0
     }
 
     /// Takes in one event at `now` (microseconds of any steady clock) and appends what is to be done.

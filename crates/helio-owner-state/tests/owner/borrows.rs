@@ -73,6 +73,19 @@ fn a_reply_waits_until_a_third_partys_object_is_known_to_be_borrowed() {
     play.check(from(2, added(1)), &["w3: Reply t5", "w3: Reply t7"]);
 }
 
+/// Its caller would take the call for lost, and run it again.
+#[test]
+fn a_process_is_needed_until_its_answers_have_left() {
+    let mut play = Play::new();
+    play.check(adopt(1, 2), &["w2: AddBorrow t1.1 as 1"]);
+    play.check(finished(5, 3, &[]), &[]);
+    play.drop_ref(object(1, 1), &["w2: RemoveBorrow t1.1 as 1"]);
+    assert!(play.owner.is_needed());
+    play.check(from(2, added(1)), &["w3: Reply t5"]);
+    assert!(!play.owner.is_needed());
+    play.is_empty();
+}
+
 #[test]
 fn a_dead_owner_opens_the_gate_and_ends_its_objects() {
     let mut play = Play::new();
