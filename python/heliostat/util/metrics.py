@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -34,7 +34,8 @@ class Metric:
     def __init__(
         self, name: str, description: str = "", tag_keys: tuple[str, ...] | None = None
     ) -> None:
-        if not name:
+        given: object = name
+        if isinstance(given, Sized) and not given:
             raise ValueError("Empty name is not allowed. Please provide a metric name.")
         if not isinstance(name, str):
             raise TypeError(f"A metric's name must be a str, got {type(name)}.")
