@@ -285,6 +285,7 @@ class MethodSlot:
         retry_exceptions: bool | Sequence[type[BaseException]] = False,
         concurrency_group: str = "",
         is_unordered: bool = False,
+        is_unlisted: bool = False,
         backpressure: int = 0,
         max_pending_calls: int = -1,
         check: Callable[[tuple[Any, ...], dict[str, Any]], object] | None = None,
@@ -549,6 +550,9 @@ def _runs_calls() -> bool:
 
 def _display_name() -> str:
     """Whose lines are printed now."""
+
+def _printing_task() -> str:
+    """The id of the call that prints now, as hex; empty: none."""
 
 def _buffer_callback(buffer: Any) -> bool: ...
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -221,6 +224,46 @@ def test_logs_are_listed_and_read() -> None:
         state.list_logs()
 
 
+def test_the_log_of_a_task_has_its_own_lines_only(tmp_path: Path) -> None:
+    @ray.remote(num_cpus=0)
+    class Speaker:
+        async def talk(self, name: str) -> None:
+            for n in range(3):
+                print(f"{name} says {n}", flush=True)
+                print(f"{name} warns", file=sys.stderr, flush=True)
+                await asyncio.sleep(0.01)
+
+        async def pid(self) -> int:
+            return os.getpid()
+
+    @ray.remote(max_calls=0)
+    def speak(text: str) -> int:
+        if text:
+            print(text)
+        return os.getpid()
+
+    def log(ref: Any, **options: Any) -> str:
+        return "".join(state.get_log(task_id=ref.task_id().hex(), **options))
+
+    speaker = Speaker.remote()
+    talks = [speaker.talk.remote(name) for name in ("one", "two")]
+    ray.get(talks)
+    for name, talk in zip(("one", "two"), talks, strict=True):
+        said = [f"{name} says {n}" for n in range(3)]
+        assert wait_until(lambda talk=talk: len(log(talk).splitlines()) >= 3 and log(talk)).split(
+            "\n"
+        ) == [*said, ""]
+        assert log(talk, tail=1) == said[-1] + "\n"
+        assert wait_until(lambda talk=talk: log(talk, suffix="err")).startswith(f"{name} warns\n")
+        assert set(log(talk, suffix="err").splitlines()) == {f"{name} warns"}
+    refs = [speak.remote(text) for text in ("first", "", "third")]
+    ray.get(refs)
+    assert wait_until(lambda: log(refs[2])) == "third\n"
+    assert [log(ref) for ref in refs] == ["first\n", "", "third\n"]
+    names = state.list_logs(node_id=ray.get_runtime_context().get_node_id())
+    assert not [name for kind in names.values() for name in kind if "tasks" in name]
+
+
 def test_another_process_asks_without_a_session(run_driver: Any) -> None:
     counter = Counter.options(name="seen from afar").remote()
     ray.get(counter.up.remote())
@@ -286,6 +329,184 @@ def test_summaries_count_by_name_and_state() -> None:
     objects = state.summarize_objects()["cluster"]
     assert objects["total_size_mb"] >= 1
     assert kept is not None
+
+
+def states(name: str) -> list[tuple[str, str | None]]:
+    return sorted((row.state, row.error_type) for row in of_name(name))
+
+
+def test_a_call_that_ends_its_process_well_has_finished() -> None:
+    class Leaver:
+        def leave(self) -> None:
+            ray.actor.exit_actor()
+
+        def end(self, code: int) -> None:
+            sys.exit(code)
+
+        def after(self) -> None: ...
+
+    class Async(Leaver):
+        async def leave(self) -> None:
+            ray.actor.exit_actor()
+
+        async def end(self, code: int) -> None:
+            sys.exit(code)
+
+    @ray.remote(max_retries=0)
+    def task_end(code: int) -> None:
+        sys.exit(code)
+
+    @ray.remote(max_retries=0)
+    def task_cut() -> None:
+        os._exit(0)
+
+    def lost(ref: Any) -> None:
+        with pytest.raises((ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError)):
+            ray.get(ref, timeout=60)
+
+    kinds = {
+        "Plain": ray.remote(num_cpus=0)(type("Plain", (Leaver,), {})),
+        "Threaded": ray.remote(num_cpus=0, max_concurrency=2)(type("Threaded", (Leaver,), {})),
+        "Async": ray.remote(num_cpus=0)(Async),
+    }
+    for name, kind in kinds.items():
+        leaves, ends, fails = kind.remote(), kind.remote(), kind.remote()
+        lost(leaves.leave.remote())
+        lost(leaves.after.remote())
+        lost(ends.end.remote(0))
+        lost(fails.end.remote(3))
+        assert states(f"{name}.leave") == [("FINISHED", None)]
+        assert states(f"{name}.after") == [("FAILED", "ACTOR_DIED")], "a call of a dead actor"
+        assert states(f"{name}.end") == [("FAILED", "ACTOR_DIED"), ("FINISHED", None)]
+    lost(task_end.remote(0))
+    lost(task_end.remote(1))
+    lost(task_cut.remote())
+    assert states("task_end") == [("FAILED", "WORKER_DIED"), ("FINISHED", None)]
+    assert states("task_cut") == [("FAILED", "WORKER_DIED")], "nobody knows that it was meant"
+
+
+def test_what_is_not_to_be_told_is_not_listed() -> None:
+    @ray.remote(enable_task_events=False)
+    def secret() -> int:
+        return 1
+
+    @ray.remote(num_cpus=0, enable_task_events=False)
+    class Secret:
+        def hidden(self) -> int:
+            return 1
+
+        @ray.method(enable_task_events=True)
+        def shown(self) -> int:
+            return 1
+
+    @ray.remote(num_cpus=0)
+    class Partly:
+        @ray.method(enable_task_events=False)
+        def hidden(self) -> int:
+            return 1
+
+        def shown(self) -> int:
+            return 1
+
+    one, other = Secret.remote(), Partly.remote()
+    told = secret.options(enable_task_events=True, name="told").remote()
+    calls = [secret.remote(), one.hidden.remote(), one.shown.remote()]
+    calls += [other.hidden.remote(), other.shown.remote()]
+    calls += [other.hidden.options(enable_task_events=True).remote()]
+    calls += [other.shown.options(enable_task_events=False).remote()]
+    assert ray.get([told, *calls]) == [1] * 8
+    names = [row.name for row in state.list_tasks(limit=10_000)]
+    assert [name for name in names if "secret" in name or name == "told"] == ["told"]
+    assert sorted(n for n in names if n.startswith("Secret.")) == ["Secret.shown"]
+    partly = ["Partly.__init__", "Partly.hidden", "Partly.shown"]
+    assert sorted(n for n in names if n.startswith("Partly.")) == partly
+
+
+@ray.remote(num_cpus=0)
+class Keeper:
+    def wait(self, path: str) -> int:
+        while not os.path.exists(path):
+            time.sleep(0.01)
+        return os.getpid()
+
+
+@ray.remote(num_cpus=0)
+class Caller:
+    def call(self, keeper: Any, folder: str) -> int:
+        done, go = f"{folder}/done", f"{folder}/go"
+        ray.get([keeper.wait.remote(done), until.options(name="inner done").remote(done)])
+        self.calls = [keeper.wait.remote(go), until.options(name="inner runs").remote(go)]
+        return os.getpid()
+
+
+def test_calls_of_a_process_that_was_killed_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "done").touch()
+    keeper, caller = Keeper.options(max_concurrency=2).remote(), Caller.remote()
+    pid = ray.get(caller.call.remote(keeper, str(tmp_path)))
+    wait_until(lambda: states("inner runs") == [("RUNNING", None)])
+    wait_until(lambda: states("Keeper.wait") == [("FINISHED", None), ("RUNNING", None)])
+    before = {row.task_id: row.worker_pid for row in of_name("wait")}
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: states("inner runs") == [("FAILED", "WORKER_DIED")])
+    assert states("inner done") == [("FINISHED", None)]
+    assert states("Keeper.wait") == [("FINISHED", None), ("RUNNING", None)]
+    rows = of_name("wait")
+    assert {row.task_id: row.worker_pid for row in rows} == before
+    assert {row.job_id for row in rows} == {ray.get_runtime_context().get_job_id()}
+    assert {row.actor_id for row in rows} == {keeper._actor_id.hex()}
+    (tmp_path / "go").touch()
+    wait_until(lambda: states("Keeper.wait") == [("FINISHED", None)] * 2)
+
+
+def test_calls_of_processes_that_have_ended_are_listed(run_driver: Any, tmp_path: Path) -> None:
+    """A worker that left, and a driver with its workers."""
+    (tmp_path / "done").touch()
+
+    @ray.remote(num_cpus=0)
+    class Parent:
+        def run(self, path: str) -> None:
+            ray.get(until.options(name="of the parent").remote(path))
+
+        def leave(self) -> None:
+            ray.actor.exit_actor()
+
+    parent = Parent.remote()
+    ray.get(parent.run.remote(str(tmp_path / "done")))
+    parent.leave.remote()
+    wait_until(lambda: _dead(parent._actor_id.hex()))
+    (row,) = of_name("of the parent")
+    assert (row.state, row.start_time_ms > 0) == ("FINISHED", True)
+    keeper = Keeper.options(name="keeper", namespace="state", max_concurrency=2).remote()
+    ray.get(keeper.__ray_ready__.remote())
+    done = run_driver(
+        f"""
+        import time
+        import ray
+        ray.init({ray.get_runtime_context().gcs_address!r}, namespace="state")
+        print("job=" + ray.get_runtime_context().get_job_id())
+
+        @ray.remote(num_cpus=0, name="of the driver")
+        def other(seconds):
+            time.sleep(seconds)
+
+        keeper = ray.get_actor("keeper")
+        ray.get([other.remote(0), keeper.wait.remote({str(tmp_path / "done")!r})])
+        kept = [other.remote(3600), keeper.wait.remote({str(tmp_path / "go")!r})]
+        ready, _ = ray.wait(kept, timeout=1)
+        assert not ready
+        """
+    ).check()
+    job = done.value("job")
+    rows = of_name("of the driver") + [row for row in of_name("wait") if row.job_id == job]
+    found = sorted((row.name, row.state, row.error_type) for row in rows)
+    assert found == [
+        ("Keeper.wait", "FINISHED", None),
+        ("Keeper.wait", "RUNNING", None),
+        ("of the driver", "FAILED", "OWNER_DIED"),
+        ("of the driver", "FINISHED", None),
+    ]
+    assert {row.job_id for row in rows} == {job}
+    (tmp_path / "go").touch()
 
 
 def test_what_ended_is_forgotten_in_time() -> None:

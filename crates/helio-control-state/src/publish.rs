@@ -33,6 +33,7 @@ impl Actor {
             max_task_retries: self.spec.max_task_retries,
             node_id: self.node_id().unwrap_or_default(),
             resources: self.spec.resources.clone(),
+            is_unlisted: self.spec.is_unlisted,
         }
     }
 }

@@ -128,6 +128,7 @@ impl Kind {
             | M::FreeObject(_)
             | M::Expect(_)
             | M::Leaving(_)
+            | M::LastWords(_)
             | M::Stays(_) => matches!(self, Self::Driver | Self::Worker),
         }
     }
@@ -187,6 +188,7 @@ impl Node {
             ClientToNode::Stays(_) => self.worker_stays(conn),
             ClientToNode::StopNode(stop) => self.stop_node(conn, stop.reason),
             ClientToNode::Why(why) => self.answer_why(conn, &why),
+            ClientToNode::LastWords(words) => self.client_says_last_words(conn, words),
             ClientToNode::Expect(expect) => self.expect(conn, expect),
             ClientToNode::Inspect(inspect) => self.client_inspects(conn, &inspect),
             ClientToNode::Answered(answered) => self.client_answered(conn, answered),

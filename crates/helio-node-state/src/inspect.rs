@@ -1,6 +1,7 @@
 //! Questions to the processes of this node and of the others, put together into one answer.
 //!
-//! Nothing is kept here between questions: a process makes its rows when it is asked. One that does
+//! Nothing but last words ([`crate::last_words`]) is kept here between questions: a process makes its rows
+//! when it is asked. One that does
 //! not answer in time counts as silent, and the answer goes out without it. **LIMIT-1**
 //! [`INSPECTIONS_MAX`] questions are open at a time; more are answered at once, by nobody.
 
@@ -39,6 +40,8 @@ struct Inspection {
     nodes: BTreeSet<NodeId>,
     silent: u32,
     until: u64,
+    /// What processes that have ended said last belongs into the answer.
+    of_the_ended: bool,
 }
 
 #[derive(Debug, Default)]
@@ -79,6 +82,7 @@ impl Node {
             nodes: BTreeSet::new(),
             silent: 0,
             until: self.now + wait_ms,
+            of_the_ended: Topic::from_number(question.topic) == Some(Topic::Tasks),
         };
         if self.inspections.open.len() >= INSPECTIONS_MAX {
             inspection.silent = 1;
@@ -166,7 +170,11 @@ impl Node {
     }
 
     fn end_inspection(&mut self, open: Inspection) {
-        let Inspection { asker, answers, silent, .. } = open;
+        let Inspection { asker, mut answers, silent, of_the_ended, .. } = open;
+        if of_the_ended {
+            // After those who live, should there be more rows than are wanted.
+            answers.extend(self.last_words.answers());
+        }
         match asker {
             Asker::Client(conn, request_id) => {
                 self.send(conn, Inspected { request_id, answers, silent })

@@ -31,6 +31,7 @@ mod gpus;
 mod holders;
 mod inspect;
 mod jobs;
+mod last_words;
 mod leases;
 mod ledger;
 mod loaded;
@@ -130,6 +131,7 @@ pub struct Node {
     cluster: cluster::Cluster,
     control: control::Control,
     inspections: inspect::Inspections,
+    last_words: last_words::Remembered,
     memory: memory::Memory,
     /// The last reading of the machine's GPUs.
     gpus: Vec<GpuUse>,
@@ -165,6 +167,7 @@ impl Node {
             cluster: cluster::Cluster::new(&setup),
             control: control::Control::default(),
             inspections: inspect::Inspections::default(),
+            last_words: last_words::Remembered::default(),
             memory: memory::Memory::default(),
             gpus: Vec::new(),
             setup,

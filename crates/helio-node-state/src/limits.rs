@@ -56,6 +56,11 @@ pub const ACTORS_ENDED_MAX: usize = 4_000;
 /// node seems to hold.
 pub const GROUP_ASK_MS: u64 = 1_000;
 
+/// How many ended processes are remembered with what they knew of calls, and with how many rows together;
+/// the oldest are forgotten.
+pub const LAST_WORDS_MAX: usize = 1_000;
+pub const LAST_WORDS_ROWS_MAX: usize = 10_000;
+
 /// How many ended processes are remembered with their cause; the oldest are forgotten.
 pub const DEATHS_MAX: usize = 1_000;
 

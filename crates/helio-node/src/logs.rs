@@ -1,13 +1,16 @@
 //! What workers write: from their pipes into files and, line by line, to the driver.
 //!
 //! A line `\x01:name:<text>` is not shown; it names what runs from now on (a task's function, an
-//! actor) for the lines that follow. `\x01:end:` before the end of a line says that neither is the
+//! actor) for the lines that follow. Nor is `\x01:task:<id>`, which says whose the lines are; beside the file
+//! `x.out`, the file `x.out.tasks` has a line `<offset> <id>` for each place from which on the text is of
+//! another call. `\x01:end:` before the end of a line says that neither is the
 //! worker's: its call is over, and its last line is to be seen. A line longer than [`LINE_MAX`] is split.
 //! Of a line that was written over and over, as progress bars do with carriage returns, the last state is
 //! shown; the file keeps them all. The pipes are read by the core alone, so a flush only has to read what
 //! is there.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write;
 use std::ops::Range;
@@ -39,6 +42,7 @@ const TAIL_LINES: usize = 20;
 const TAIL_LINE_MAX: usize = 500;
 
 const NAME_MARK: &[u8] = b"\x01:name:";
+const TASK_MARK: &[u8] = b"\x01:task:";
 const END_MARK: &[u8] = b"\x01:end:";
 
 /// How often a progress bar is shown while it is under way.
@@ -54,6 +58,8 @@ pub(crate) struct Stream {
     /// The line is written over and over; when it was shown last, or began.
     bar: Option<Instant>,
     name: String,
+    /// Where in what is to be kept the text of other calls begins, and whose.
+    turns: Vec<(usize, String)>,
     file: Option<LogFile>,
 }
 
@@ -85,6 +91,7 @@ impl Stream {
             partial: Vec::new(),
             bar: None,
             name: String::new(),
+            turns: Vec::new(),
             file: None,
         };
         Ok((stream, theirs))
@@ -172,6 +179,12 @@ impl Stream {
             self.name = String::from_utf8_lossy(name).into_owned();
             return;
         }
+        if let Some(task) = line.strip_prefix(TASK_MARK) {
+            // Who printed nothing has no text.
+            self.turns.retain(|(offset, _)| *offset != kept.len());
+            self.turns.push((kept.len(), String::from_utf8_lossy(task).into_owned()));
+            return;
+        }
         let (line, end) = match line.strip_suffix(END_MARK) {
             Some(line) => (line, &b""[..]),
             None => (&line[..], &b"\n"[..]),
@@ -195,12 +208,13 @@ impl Stream {
         if bytes.is_empty() {
             return;
         }
+        let turns = std::mem::take(&mut self.turns);
         // A full disk must not keep lines from the driver.
         if self.file.is_none() {
             self.file = LogFile::open(path()).ok();
         }
         if let Some(file) = &mut self.file {
-            file.write(bytes);
+            file.write(bytes, &turns);
         }
     }
 }
@@ -237,22 +251,44 @@ struct LogFile {
     path: PathBuf,
     file: File,
     length: u64,
+    /// Whose the text is that comes next; empty: nobody's.
+    task: String,
 }
 
 impl LogFile {
     fn open(path: PathBuf) -> std::io::Result<Self> {
         let file = File::options().create(true).append(true).open(&path)?;
         let length = file.metadata()?.len();
-        Ok(Self { path, file, length })
+        Ok(Self { path, file, length, task: String::new() })
     }
 
-    fn write(&mut self, bytes: &[u8]) {
+    fn write(&mut self, bytes: &[u8], turns: &[(usize, String)]) {
+        let mut index = String::new();
         if self.length + bytes.len() as u64 > FILE_MAX && self.length > 0 {
             self.put_aside();
+            if !self.task.is_empty() {
+                let _ = writeln!(index, "0 {}", self.task);
+            }
+        }
+        for (offset, task) in turns {
+            let _ = writeln!(index, "{} {task}", self.length + *offset as u64);
+            self.task.clone_from(task);
+        }
+        if !index.is_empty() {
+            // A full disk; the text comes first.
+            let _ = self.index().and_then(|mut file| file.write_all(index.as_bytes()));
         }
         if self.file.write_all(bytes).is_ok() {
             self.length += bytes.len() as u64;
         }
+    }
+
+    fn index(&self) -> std::io::Result<File> {
+        File::options().create(true).append(true).open(self.index_path())
+    }
+
+    fn index_path(&self) -> PathBuf {
+        Path::new(&format!("{}.tasks", self.path.display())).to_owned()
     }
 
     fn put_aside(&mut self) {
@@ -263,8 +299,10 @@ impl LogFile {
             let _ = fs::rename(numbered(number), numbered(number + 1));
         }
         let _ = fs::rename(&self.path, numbered(1));
+        // Of what was put aside nobody asks any more whose it is.
+        let _ = fs::remove_file(self.index_path());
         if let Ok(fresh) = Self::open(self.path.clone()) {
-            *self = fresh;
+            *self = Self { task: std::mem::take(&mut self.task), ..fresh };
         }
     }
 }
@@ -385,6 +423,34 @@ mod tests {
     }
 
     #[test]
+    fn beside_the_text_stands_whose_it_is() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (inputs, _receiver) = tokio::sync::mpsc::channel(16);
+            let (mut stream, end) = Stream::new(WorkerId([1; 28]), false, &inputs).unwrap();
+            let mut end = File::from(end);
+            let path = std::env::temp_dir().join(format!("heliostat-tasks-{}", std::process::id()));
+            let index = Path::new(&format!("{}.tasks", path.display())).to_owned();
+            let mut lines = Vec::new();
+            for written in [
+                "none\n\x01:task:a\none\n",
+                "\x01:task:b\n",
+                "\x01:task:c\ntwo\n",
+                "three\n\x01:task:a\n",
+            ] {
+                end.write_all(written.as_bytes()).unwrap();
+                stream.drain(7, &|| path.clone(), &mut lines);
+            }
+            end.write_all(b"four\n").unwrap();
+            stream.drain(7, &|| path.clone(), &mut lines);
+            assert_eq!(fs::read_to_string(&path).unwrap(), "none\none\ntwo\nthree\nfour\n");
+            assert_eq!(fs::read_to_string(&index).unwrap(), "5 a\n9 c\n19 a\n");
+            assert!(lines.iter().all(|line| !line.text.contains("task")));
+            let _ = (fs::remove_file(&path), fs::remove_file(&index));
+        });
+    }
+
+    #[test]
     fn the_end_of_a_stream_is_told_once() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -410,7 +476,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let mut file = LogFile::open(folder.join("log")).unwrap();
         for round in 0..8 {
-            file.write(format!("{round}").as_bytes());
+            file.write(format!("{round}").as_bytes(), &[]);
             file.length = FILE_MAX;
         }
         let mut names: Vec<_> =

@@ -50,11 +50,14 @@ pub(crate) struct History {
 impl History {
     /// A call is over; `error` stands in place of its values.
     pub(crate) fn add(&mut self, task: &Task, error: Option<&Returned>, now: u64) {
-        let error = error.map(|returned| Box::new(described(&returned.value)));
+        let error = error.and_then(|returned| described(task.spec.id, &returned.value));
         if error.is_some() {
             self.failed += 1;
         } else {
             self.finished += 1;
+        }
+        if task.spec.template.is_unlisted {
+            return;
         }
         if self.ended.len() >= ENDED_MAX {
             self.ended.pop_front();
@@ -95,7 +98,8 @@ impl History {
 
 /// What rows say of a template. A session that defines functions for ever does not keep the latest ten
 /// thousand with what they hold.
-fn without_large_function(template: &Arc<Template>) -> Arc<Template> {
+#[must_use]
+pub fn without_large_function(template: &Arc<Template>) -> Arc<Template> {
     if template.function.len() <= FUNCTION_KEPT_MAX {
         return template.clone();
     }
@@ -103,14 +107,19 @@ fn without_large_function(template: &Arc<Template>) -> Arc<Template> {
     Arc::new(Template { name: name.clone(), kind: *kind, ..Template::default() })
 }
 
-/// An error's name in Ray's state API, and its text as far as the core can read it.
-fn described(value: &Value) -> (&'static str, String) {
-    let Value::Error(bytes) = value else { return ("TASK_EXECUTION_EXCEPTION", String::new()) };
+/// An error's name in Ray's state API, and its text as far as the core can read it. `None`: the call was to
+/// end its process, and did.
+fn described(task: TaskId, value: &Value) -> Option<Box<(&'static str, String)>> {
+    let raised = |text: String| Some(Box::new(("TASK_EXECUTION_EXCEPTION", text)));
+    let Value::Error(bytes) = value else { return raised(String::new()) };
     let inner = came_through(bytes).map_or(&bytes[..], |(_, inner)| inner);
     let text = cut(&line(bytes), ERROR_TEXT_MAX).to_owned();
     let Some(error) = SystemError::from_payload(inner) else {
-        return ("TASK_EXECUTION_EXCEPTION", text);
+        return raised(text);
     };
+    if error.cause.is_good_end_of(task) {
+        return None;
+    }
     let kind = match ErrorKind::from_number(error.kind) {
         ErrorKind::System => "TASK_EXECUTION_EXCEPTION",
         ErrorKind::WorkerCrashed => "WORKER_DIED",
@@ -131,7 +140,7 @@ fn described(value: &Value) -> (&'static str, String) {
         ErrorKind::TaskGroupRemoved => "TASK_PLACEMENT_GROUP_REMOVED",
         ErrorKind::ActorGroupRemoved => "ACTOR_PLACEMENT_GROUP_REMOVED",
     };
-    (kind, text)
+    Some(Box::new((kind, text)))
 }
 
 impl Owner {
@@ -150,7 +159,8 @@ impl Owner {
         now: u64,
         wall: impl Fn(u64) -> u64,
     ) -> (Vec<TaskRow>, usize) {
-        let mut open: Vec<&Task> = self.tasks.values().collect();
+        let is_listed = |task: &&Task| !task.spec.template.is_unlisted;
+        let mut open: Vec<&Task> = self.tasks.values().filter(is_listed).collect();
         open.sort_unstable_by_key(|task| (task.past.created, task.spec.id));
         let total = open.len() + self.history.ended.len();
         let open = open.into_iter().map(|task| self.open_row(task, now, &wall));
@@ -279,7 +289,7 @@ fn ended_row(ended: &Ended, wall: &impl Fn(u64) -> u64) -> TaskRow {
         ended_us: wall(ended.ended),
         error_type,
         error_message,
-        why: String::new(),
         resources: ended.class.as_ref().map(|class| class.resources.clone()).unwrap_or_default(),
+        ..TaskRow::default()
     }
 }

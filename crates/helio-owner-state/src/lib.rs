@@ -47,6 +47,7 @@ use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 pub use event::{Action, Event};
 pub use hash::IdMap;
+pub use history::without_large_function;
 pub use object::{Object, Stored};
 pub use task::{CallArgs, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec};
 pub use why::{Next, Why, join, sentence, time};

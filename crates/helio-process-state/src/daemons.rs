@@ -169,6 +169,7 @@ impl<M: Memory> Process<M> {
 
     /// Ends this process whatever its threads do.
     pub(crate) fn end_at_once(&mut self, reason: String) {
+        self.actions.push(Action::LastWords);
         self.actions.push(Action::ForceExit { reason: reason.clone() });
         self.executor.push_urgent(Work::Exit { reason, drain: false });
         self.work_arrived();

@@ -202,6 +202,8 @@ pub enum Action {
     ShowUnseen(Arc<Vec<u8>>),
     /// Make the rows that the daemon asks for; [`Event::Report`] follows.
     Report(Asked),
+    /// The process is about to end: tell the daemon what is known of calls.
+    LastWords,
     /// Much memory is free that was in use: the system can have it back.
     ReturnMemory,
 }

@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use helio_owner_state::{Action as OwnerAction, Event as OwnerEvent, Owner, Stored};
 use helio_proto::control::ControlRequest;
-use helio_proto::inspect::{Answered, Inspect};
+use helio_proto::inspect::{Answered, Inspect, TaskRow};
 use helio_proto::node::{Blocked, ControlCall, CreateObject, JobConfig, ReleaseObject, Unblocked};
 use helio_types::{
     ActorId, NodeAddress, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerAddress,
@@ -161,7 +161,7 @@ impl<M: Memory> Process<M> {
             Event::Owner(event) => self.tell_owner(event),
             Event::Frame { link, bytes } => self.on_frame(link, bytes),
             Event::Finished { task, outcome } => {
-                if let Some(caller) = self.executor.finish(task) {
+                if let Some(caller) = self.executor.finish(task, outcome.failed, now) {
                     self.tell_owner(OwnerEvent::Finished { task, caller, outcome });
                 }
             }
@@ -563,6 +563,18 @@ impl<M: Memory> Process<M> {
     #[must_use]
     pub fn ended(&self) -> Option<&str> {
         self.ended.as_deref()
+    }
+
+    /// Rows of calls that ran here for those who cannot tell of them any more; with `all` for every caller
+    /// of tasks, as they may be ending, too. `wall` makes microseconds since 1970 of the machine's time.
+    #[must_use]
+    pub fn rows_of_others(&self, all: bool, wall: impl Fn(u64) -> u64) -> Vec<TaskRow> {
+        let me = self.owner.address();
+        let all = all && !self.executor.serves_actor();
+        let is_gone = |caller: &WorkerAddress| {
+            caller.worker_id != me.worker_id && self.links.to_process(caller.worker_id).is_none()
+        };
+        self.executor.rows(me, |caller| all || is_gone(caller), wall)
     }
 
     /// When the next [`Event::Tick`] is due, in microseconds.

@@ -148,6 +148,8 @@ messages! {
         /// Modules that its code imports and that take long to load: its worker is forked from a process
         /// that has them.
         30 modules: Vec<String>,
+        /// Its constructor is not told to who lists calls (`enable_task_events=False`).
+        31 is_unlisted: bool,
     }
     /// What is known of an actor; published to those who hold its handle.
     pub struct ActorInfo {
@@ -172,6 +174,8 @@ messages! {
         14 max_task_retries: i64,
         15 node_id: NodeId,
         16 resources: ResourceSet,
+        /// As in [`ActorSpec`].
+        17 is_unlisted: bool,
     }
     /// What is known of a node.
     pub struct NodeInfo {

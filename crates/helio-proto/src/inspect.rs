@@ -3,7 +3,8 @@
 //! Nobody tells what nobody asks: rows are made when a [`Question`] arrives. A client asks its own
 //! node's daemon ([`Inspect`]), which asks the processes of its node ([`Asked`]) and, unless told
 //! otherwise, the other nodes' daemons, and puts the answers together ([`Inspected`]). Who does not
-//! answer in time is counted as silent.
+//! answer in time is counted as silent. A process that ends leaves its rows of calls with its daemon
+//! ([`LastWords`]).
 
 use helio_types::{ActorId, JobId, NodeId, ObjectId, ResourceSet, TaskId, WorkerId};
 
@@ -41,6 +42,9 @@ impl Topic {
 /// How many rows a process gives of one kind; how many it has, it says.
 pub const ROWS_MAX: u32 = 10_000;
 
+/// How many rows of calls a process leaves behind when it ends.
+pub const LAST_ROWS_MAX: u32 = 1_000;
+
 messages! {
     pub struct Question {
         /// A [`Topic`].
@@ -59,6 +63,8 @@ messages! {
         /// Only the processes of this node.
         3 own_node_only: bool,
     }
+    /// A process is about to end: what it knows of calls.
+    pub struct LastWords { 1 answer: Answer }
     /// A daemon asks a process, or another daemon.
     pub struct Asked { 1 request_id: u64, 2 question: Question }
     /// A process answers its daemon.
@@ -88,6 +94,8 @@ messages! {
         12 total: u64,
         /// A daemon speaks, of its node.
         13 is_daemon: bool,
+        /// The process has ended, and its daemon tells what it said last.
+        14 is_over: bool,
     }
     /// A call.
     pub struct TaskRow {
@@ -113,6 +121,9 @@ messages! {
         /// What it waits for, as far as its owner knows (WHY-1).
         14 why: String,
         15 resources: ResourceSet,
+        /// Told by the process that runs or ran it, since the one that made it is gone. Who made it in which
+        /// call, and when, is not known.
+        16 is_hearsay: bool,
     }
     /// A reference to an object.
     pub struct ObjectRow {

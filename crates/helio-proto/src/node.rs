@@ -15,7 +15,7 @@ use helio_types::{
 use crate::control::{
     ActorInfo, ActorLaunch, ControlRequest, ControlResponse, Failure, Label, Strategy,
 };
-use crate::inspect::{Answered, Asked, Inspect, Inspected};
+use crate::inspect::{Answered, Asked, Inspect, Inspected, LastWords};
 use crate::wire::messages;
 
 messages! {
@@ -185,6 +185,7 @@ messages! {
         21 Stays(Stays),
         30 Inspect(Inspect),
         31 Answered(Answered),
+        32 LastWords(LastWords),
         40 Expect(Expect),
     }
 

@@ -41,6 +41,8 @@ messages! {
         /// Methods: the actor runs calls side by side or was made to take them in any order, so a call
         /// whose arguments are not there yet does not hold back the caller's later ones.
         11 is_unordered: bool,
+        /// Calls are not told to who lists calls (`enable_task_events=False`).
+        12 is_unlisted: bool,
     }
 }
 

@@ -326,7 +326,7 @@ messages! {
     struct WorkerAddressWire { 1 worker_id: WorkerId, 2 node_id: NodeId, 3 host: String, 4 port: u32 }
     struct DeathCauseWire {
         1 kind: DeathKind, 2 code: i32, 3 pid: u32, 4 message: String, 5 log_tail: String, 6 error: Vec<u8>,
-        7 is_final: bool,
+        7 is_final: bool, 8 by: TaskId,
     }
 }
 
@@ -382,6 +382,7 @@ mirror!(
         log_tail: c.log_tail.clone(),
         error: c.error.clone(),
         is_final: c.is_final,
+        by: c.by,
     },
     |wire| DeathCause {
         kind: wire.kind,
@@ -391,6 +392,7 @@ mirror!(
         log_tail: wire.log_tail,
         error: wire.error,
         is_final: wire.is_final,
+        by: wire.by,
     }
 );
 

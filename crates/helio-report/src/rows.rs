@@ -55,9 +55,17 @@ pub fn tasks<'a>(
         pids.insert(answer.worker_id, answer.pid);
         pids.extend(answer.workers.iter().map(|worker| (worker.worker_id, worker.pid)));
     }
+    let known = Tellers::of(answers);
     let rows =
         answers.iter().flat_map(|answer| answer.tasks.iter().map(move |task| (answer, task)));
-    let rows = rows.map(move |(answer, task)| {
+    let rows = rows.filter_map(move |(answer, task)| {
+        if !known.are_best(answer, task) {
+            return None;
+        }
+        Some((answer, task, known.origin(answer, task)))
+    });
+    let rows = rows.map(move |(answer, task, (job_id, maker, created_ms))| {
+        let (state, error_type, error_message) = outcome(answer, task);
         let is_method = !task.actor_id.is_nil();
         let name = match classes.get(&task.actor_id) {
             Some(class) if is_method && !class.is_empty() => format!("{class}.{}", task.name),
@@ -67,29 +75,104 @@ pub fn tasks<'a>(
             "task_id": task.task_id.hex(),
             "attempt_number": task.attempt,
             "name": name,
-            "state": TaskPhase::from_number(task.phase).name(),
-            "job_id": answer.job_id.hex(),
+            "state": state.name(),
+            "job_id": job_id.hex(),
             "actor_id": hex!(task.actor_id),
             "type": if is_method { "ACTOR_TASK" } else { "NORMAL_TASK" },
             "func_or_class_name": name,
-            "parent_task_id": parent(task.parent, answer.job_id),
+            "parent_task_id": maker.map(|maker| parent(maker, job_id)),
             "node_id": hex!(task.node_id),
             "worker_id": hex!(task.worker_id),
             "worker_pid": pids.get(&task.worker_id).filter(|pid| **pid > 0),
-            "error_type": text(&task.error_type),
+            "error_type": text(error_type),
             "language": "PYTHON",
             "required_resources": resources(&task.resources),
-            "creation_time_ms": task.created_ms,
+            "creation_time_ms": Some(created_ms).filter(|at| *at > 0),
             "start_time_ms": ms(task.started_us),
             "end_time_ms": ms(task.ended_us),
-            "error_message": text(&task.error_message),
-            "events": way(task),
+            "error_message": text(error_message),
+            "events": way(task, state, created_ms),
             "why": text(&task.why),
             "start_us": task.started_us,
             "end_us": task.ended_us,
         }))
     });
-    rows.chain(actors.iter().map(constructor))
+    rows.chain(actors.iter().filter(|actor| !actor.is_unlisted).map(constructor))
+}
+
+/// How a call stands. What a process that has ended did not finish, nobody will.
+fn outcome<'a>(answer: &Answer, task: &'a TaskRow) -> (TaskPhase, &'a str, &'a str) {
+    let phase = TaskPhase::from_number(task.phase);
+    if !answer.is_over || phase.is_over() {
+        return (phase, &task.error_type, &task.error_message);
+    }
+    let (error_type, message) = match task.is_hearsay {
+        true => ("WORKER_DIED", "the process that ran the call has ended"),
+        false => ("OWNER_DIED", "the process that made the call has ended"),
+    };
+    (TaskPhase::Failed, error_type, message)
+}
+
+/// Who tells best of a call that several tell of: whoever made it, alive or dead, if it knows the end; then
+/// who runs it; then a maker that has not seen the end.
+#[derive(Default)]
+struct Tellers<'a> {
+    best: BTreeMap<TaskId, (u8, WorkerId)>,
+    /// What makers that have not seen the end know: who made the call, and when.
+    makers: BTreeMap<TaskId, (&'a Answer, &'a TaskRow)>,
+}
+
+impl<'a> Tellers<'a> {
+    fn of(answers: &'a [Answer]) -> Self {
+        let mut all = Self::default();
+        let is_special =
+            |answer: &Answer| answer.is_over || answer.tasks.iter().any(|task| task.is_hearsay);
+        // Mostly everybody lives and tells of calls of their own.
+        if !answers.iter().any(is_special) {
+            return all;
+        }
+        for answer in answers {
+            for task in &answer.tasks {
+                let rank = Self::rank(answer, task);
+                let known = all.best.entry(task.task_id).or_insert(rank);
+                *known = rank.max(*known);
+                if !task.is_hearsay {
+                    all.makers.insert(task.task_id, (answer, task));
+                }
+            }
+        }
+        all
+    }
+
+    fn rank(answer: &Answer, task: &TaskRow) -> (u8, WorkerId) {
+        let is_over = TaskPhase::from_number(task.phase).is_over();
+        let rank = match (task.is_hearsay, answer.is_over) {
+            (false, false) => 4,
+            (false, true) if is_over => 3,
+            (true, false) => 2,
+            (true, true) => 1,
+            (false, true) => 0,
+        };
+        (rank, answer.worker_id)
+    }
+
+    fn are_best(&self, answer: &Answer, task: &TaskRow) -> bool {
+        self.best.get(&task.task_id).is_none_or(|best| *best == Self::rank(answer, task))
+    }
+
+    /// The job and the parent of a call, and when it was made, in milliseconds since 1970. Hearsay has none of
+    /// them.
+    fn origin(&self, answer: &Answer, task: &TaskRow) -> (JobId, Option<TaskId>, u64) {
+        let maker = if task.is_hearsay {
+            self.makers.get(&task.task_id).copied()
+        } else {
+            Some((answer, task))
+        };
+        match maker {
+            Some((answer, task)) => (answer.job_id, Some(task.parent), task.created_ms),
+            None => (task.task_id.job(), None, 0),
+        }
+    }
 }
 
 /// The call that made it; a driver's code counts as one.
@@ -102,13 +185,15 @@ fn driver_task(job: JobId) -> String {
 }
 
 /// What is known of a call's way: when it was made, sent, and over.
-fn way(task: &TaskRow) -> Value {
-    let phase = TaskPhase::from_number(task.phase);
-    let mut events = vec![json!({ "state": "PENDING_ARGS_AVAIL", "created_ms": task.created_ms })];
+fn way(task: &TaskRow, phase: TaskPhase, created_ms: u64) -> Value {
+    let mut events = Vec::new();
+    if created_ms > 0 {
+        events.push(json!({ "state": "PENDING_ARGS_AVAIL", "created_ms": created_ms }));
+    }
     if task.started_us > 0 {
         events.push(json!({ "state": "RUNNING", "created_ms": task.started_us / 1000 }));
     }
-    if phase.is_over() {
+    if phase.is_over() && task.ended_us > 0 {
         events.push(json!({ "state": phase.name(), "created_ms": task.ended_us / 1000 }));
     }
     json!(events)
@@ -426,6 +511,62 @@ mod tests {
             let row = actor(phase, cause);
             assert_eq!((&row["name"], &row["state"]), (&json!("Counter.__init__"), &json!(state)));
         }
+    }
+
+    #[test]
+    fn of_those_who_tell_of_a_call_the_best_is_heard() {
+        let call = |number: u64, phase: TaskPhase, is_hearsay: bool| TaskRow {
+            task_id: TaskId::new(number, ActorId::default()),
+            phase: phase as u32,
+            is_hearsay,
+            ..TaskRow::default()
+        };
+        let says = |teller: u8, is_over: bool, tasks: Vec<TaskRow>| Answer {
+            worker_id: WorkerId([teller; 28]),
+            is_over,
+            tasks,
+            ..Answer::default()
+        };
+        use TaskPhase::{Finished, Sent};
+        let maker = vec![
+            call(1, Sent, false),
+            call(2, Sent, false),
+            call(3, Sent, false),
+            call(4, Finished, false),
+        ];
+        let gone = vec![call(2, Sent, true), call(5, Sent, true), call(6, Finished, true)];
+        let lives = vec![call(1, Sent, true), call(5, Sent, false), call(4, Sent, true)];
+        let answers = [says(3, false, lives), says(1, true, maker), says(2, true, gone)];
+        let rows: Vec<Row> = tasks(&answers, &[], &[]).collect();
+        let mut found: Vec<(String, &str, Option<&str>)> = rows
+            .iter()
+            .map(|row| {
+                let text = |name: &str| row[name].as_str();
+                (
+                    text("task_id").unwrap()[..2].to_owned(),
+                    text("state").unwrap(),
+                    text("error_type"),
+                )
+            })
+            .collect();
+        found.sort();
+        let expected = [
+            ("01", "RUNNING", None),
+            ("02", "FAILED", Some("WORKER_DIED")),
+            ("03", "FAILED", Some("OWNER_DIED")),
+            ("04", "FINISHED", None),
+            ("05", "RUNNING", None),
+            ("06", "FINISHED", None),
+        ];
+        let found: Vec<_> =
+            found.iter().map(|(id, state, why)| (id.as_str(), *state, *why)).collect();
+        assert_eq!(found, expected);
+        let maker_of = |id: &str| {
+            let row = rows.iter().find(|row| row["task_id"].as_str().unwrap().starts_with(id));
+            row.unwrap()["parent_task_id"].clone()
+        };
+        assert!(maker_of("06").is_null());
+        assert_eq!(maker_of("01"), json!(driver_task(JobId::default())), "its maker has said it");
     }
 
     #[test]

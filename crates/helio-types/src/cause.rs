@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::TaskId;
+
 /// The kind of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DeathKind {
@@ -61,6 +63,8 @@ pub struct DeathCause {
     pub error: Vec<u8>,
     /// For [`DeathKind::OutOfMemory`]: another attempt would end the same way, so there is none.
     pub is_final: bool,
+    /// The call in which the user's code asked for the end; nil: none did.
+    pub by: TaskId,
 }
 
 impl DeathCause {
@@ -68,6 +72,13 @@ impl DeathCause {
     #[must_use]
     pub fn new(kind: DeathKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), ..Self::default() }
+    }
+
+    /// Whether the call asked for the end, and for a good one: it has done what it was to do.
+    #[must_use]
+    pub fn is_good_end_of(&self, task: TaskId) -> bool {
+        let is_exit = matches!(self.kind, DeathKind::Exited | DeathKind::UserExit);
+        is_exit && self.code == 0 && !task.is_nil() && self.by == task
     }
 
     /// Whether the end was asked for, so that nothing should be restarted or retried.

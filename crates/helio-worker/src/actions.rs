@@ -74,6 +74,7 @@ impl State {
                 }
             }
             Action::Report(asked) => self.report(&asked),
+            Action::LastWords => self.say_last_words(true),
             Action::ReturnMemory => self.returns_memory = true,
         }
     }

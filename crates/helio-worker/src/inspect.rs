@@ -4,7 +4,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use helio_process_state::{Answer, Event};
 use helio_proto::inspect::{
-    Asked, Inspected, Metric, MetricKind, Question, ROWS_MAX, Series, Tag, TaskPhase, Topic,
+    Asked, Inspected, LAST_ROWS_MAX, LastWords, Metric, MetricKind, Question, ROWS_MAX, Series,
+    Tag, TaskPhase, Topic,
 };
 
 use crate::api::{Error, Interrupt};
@@ -23,13 +24,16 @@ impl State {
             0 => ROWS_MAX,
             limit => limit.min(ROWS_MAX),
         } as usize;
+        let wall = self.wall();
         let owner = self.process.owner();
         match Topic::from_number(asked.question.topic) {
             Some(Topic::Tasks) => {
-                let (now, unix) = (self.now(), unix_us());
-                let wall = |at: u64| unix.saturating_sub(now.saturating_sub(at));
-                let (rows, total) = owner.task_rows(limit, now, wall);
-                (answer.tasks, answer.total) = (rows, total as u64);
+                let (mut rows, total) = owner.task_rows(limit, self.now(), &wall);
+                let of_others = self.process.rows_of_others(false, &wall);
+                answer.total = (total + of_others.len()) as u64;
+                rows.extend(of_others);
+                rows.truncate(limit);
+                answer.tasks = rows;
             }
             Some(Topic::Objects) => {
                 let (mut rows, total) = owner.object_rows(limit);
@@ -43,6 +47,25 @@ impl State {
             Some(Topic::Why | Topic::Workers) | None => {}
         }
         self.apply(Event::Report { request: asked.request_id, answer: Box::new(answer) });
+    }
+
+    /// The process is about to end: its daemon keeps what it knows of calls. `all`: its callers may be ending,
+    /// too.
+    pub(crate) fn say_last_words(&mut self, all: bool) {
+        let (limit, wall) = (LAST_ROWS_MAX as usize, self.wall());
+        let mut answer = self.process.signed_rows();
+        (answer.tasks, _) = self.process.owner().task_rows(limit, self.now(), &wall);
+        answer.tasks.extend(self.process.rows_of_others(all, &wall));
+        answer.tasks.truncate(limit);
+        if !answer.tasks.is_empty() {
+            self.tell_node(LastWords { answer });
+        }
+    }
+
+    /// Makes microseconds since 1970 of the machine's time.
+    fn wall(&self) -> impl Fn(u64) -> u64 + use<> {
+        let (now, unix) = (self.now(), unix_us());
+        move |at| unix.saturating_sub(now.saturating_sub(at))
     }
 
     /// The application's, and the runtime's own.
@@ -85,6 +108,13 @@ impl State {
 }
 
 impl Runtime {
+    /// The process is about to end: its daemon keeps what it knows of calls, for who asks later.
+    pub fn last_words(&self) {
+        let mut state = self.settled();
+        state.say_last_words(false);
+        state.flush();
+    }
+
     /// Asks the processes of the cluster, or of this node alone.
     ///
     /// # Errors

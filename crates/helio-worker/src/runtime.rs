@@ -186,6 +186,8 @@ impl Runtime {
             let _ = self.wait_until(deadline, &mut never, |state| {
                 state.check_open().is_err().then_some(())
             });
+        } else if self.options.is_driver {
+            self.last_words();
         }
         self.closed.store(true, Ordering::Release);
         {

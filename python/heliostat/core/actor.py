@@ -280,6 +280,7 @@ def plan_of(definition: _Definition, options: Mapping[str, Any]) -> tuple[Interf
         is_unordered=definition.is_async
         or concurrency > 1
         or bool(options.get("allow_out_of_order_execution")),
+        is_unlisted=not options.get("enable_task_events", True),
     )
     needs = {"run": held, "start": placement}
     strategy = scheduling.strategy_plan(options, needs, definition.cls.__name__)
@@ -308,6 +309,7 @@ def plan_of(definition: _Definition, options: Mapping[str, Any]) -> tuple[Interf
         "strategy": strategy,
         "runtime_env": inherited_env(options.get("runtime_env")),
         "handle": _heliostat.serialize(make_handle(interface, actor_id, None)),
+        "is_unlisted": interface.is_unlisted,
         "modules": definition.modules if options.get("_preload") is None else options["_preload"],
     }
     return interface, plan

@@ -31,6 +31,7 @@ class Method(NamedTuple):
     max_task_retries: int | None = None
     retry_exceptions: bool | tuple[type[BaseException], ...] = False
     backpressure: int | None = None
+    enable_task_events: bool | None = None
 
 
 class Interface(NamedTuple):
@@ -43,6 +44,8 @@ class Interface(NamedTuple):
     backpressure: int | None = None
     # A call whose arguments are not there yet does not hold back the caller's later ones.
     is_unordered: bool = False
+    # Its calls are not told to who lists tasks, unless a method says otherwise.
+    is_unlisted: bool = False
 
 
 class ActorHandle(_heliostat.ActorHandleBase):
@@ -157,6 +160,9 @@ def make_slot(
         retry_exceptions=method.retry_exceptions,
         concurrency_group=method.concurrency_group,
         is_unordered=interface.is_unordered,
+        is_unlisted=interface.is_unlisted
+        if method.enable_task_events is None
+        else not method.enable_task_events,
         backpressure=max(0, backpressure or 0),
         max_pending_calls=interface.max_pending_calls,
         check=signature.checker(method.parameters),
@@ -207,6 +213,7 @@ def from_options(options: dict[str, Any]) -> dict[str, Any]:
         "max_task_retries": options.get("max_task_retries"),
         "retry_exceptions": tuple(retry) if isinstance(retry, list) else retry,
         "backpressure": options.get("_generator_backpressure_num_objects"),
+        "enable_task_events": options.get("enable_task_events"),
     }
     return {name: value for name, value in fields.items() if value is not None}
 

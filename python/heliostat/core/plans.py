@@ -58,6 +58,7 @@ class TaskPlan(TypedDict, total=False):
     strategy: StrategyPlan | None
     runtime_env: str  # JSON; "" for the job's
     backpressure: int  # 0: none
+    is_unlisted: bool  # not told to who lists tasks
     per_yield: int  # items of each value that a generator yields; 0: it is one
 
 
@@ -82,6 +83,7 @@ class ActorPlan(TypedDict, total=False):
     strategy: StrategyPlan | None
     runtime_env: str
     handle: bytes  # serialize(handle without its ref), for get_actor; only looked at with a name
+    is_unlisted: bool  # its constructor is not told to who lists tasks
     modules: list[str]  # have these loaded in the process that its worker is forked from
 
 

@@ -232,6 +232,7 @@ def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCal
             "strategy": strategy,
             "runtime_env": inherited_env(options.get("runtime_env")),
             "backpressure": max(0, options.get("_generator_backpressure_num_objects") or 0),
+            "is_unlisted": not options.get("enable_task_events", True),
             "per_yield": per_yield if per_yield > 1 else 0,
         }
 

@@ -81,7 +81,8 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
     """What ran when, as the events of a Chrome trace; with ``filename`` they are written there as JSON.
 
     A task of each process that still lives is there if it is under way or among the latest 10,000 that
-    ended. Times are microseconds since 1970.
+    ended, and so are some that ended processes have made (see ``list_tasks``). Times are microseconds
+    since 1970.
     """
     if not _heliostat.is_connected():
         raise RuntimeError(

@@ -22,6 +22,9 @@ _NAME_MARK = "\x01:name:"
 # Ends a line that has no end of its own, so that it is shown; the daemon takes it out, too.
 _END_MARK = "\x01:end:"
 
+# Starts a line that says which call the lines after it are of; the daemon takes it out, too.
+_TASK_MARK = "\x01:task:"
+
 # The exit code after a SIGTERM, as shells count it.
 _TERMINATED = 128 + signal.SIGTERM
 
@@ -36,6 +39,7 @@ class _NamedOutput(io.TextIOWrapper):
     """Standard output or error: says whose line it is when that has changed since the last one."""
 
     _said = ""
+    _task = ""
     _at_line_start = True
 
     def write(self, text: str) -> int:
@@ -44,6 +48,10 @@ class _NamedOutput(io.TextIOWrapper):
         name = _actor_name or _heliostat._display_name()
         if name != self._said:
             self.say(name)
+        task = _heliostat._printing_task()
+        if task != self._task:
+            self._task = task
+            self._mark(f"{_TASK_MARK}{task}")
         self._at_line_start = text.endswith("\n")
         if not self._at_line_start:
             _heliostat._line_is_open()
@@ -52,14 +60,17 @@ class _NamedOutput(io.TextIOWrapper):
     def say(self, name: str) -> None:
         """Lines from here on are of that name."""
         self._said = name
-        self.end_line()
-        super().write(f"{_NAME_MARK}{_one_line(name)}\n")
+        self._mark(f"{_NAME_MARK}{_one_line(name)}")
 
     def end_line(self) -> None:
         """Have the last line shown, though more of it may come."""
         if not self._at_line_start:
             self._at_line_start = True
             super().write(f"{_END_MARK}\n")
+
+    def _mark(self, line: str) -> None:
+        self.end_line()
+        super().write(f"{line}\n")
 
 
 def _one_line(name: str) -> str:

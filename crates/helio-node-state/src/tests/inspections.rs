@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use helio_proto::cluster::NodeToNode;
 use helio_proto::control::GpuUse;
-use helio_proto::inspect::{Answer, Answered, Asked, Inspect, Inspected, Metric, Question, Topic};
+use helio_proto::inspect::{
+    Answer, Answered, Asked, Inspect, Inspected, LAST_ROWS_MAX, LastWords, Metric, Question,
+    TaskRow, Topic,
+};
 use helio_proto::node::{LeaseLost, NodeToClient};
 use helio_types::DeathKind;
 
 use super::{World, node_id};
-use crate::limits::{INSPECTION_MS_MAX, INSPECTIONS_MAX};
+use crate::limits::{INSPECTION_MS_MAX, INSPECTIONS_MAX, LAST_WORDS_ROWS_MAX};
 use crate::{Conn, Event, MemoryUse};
 
 fn ask(world: &mut World, conn: Conn, request_id: u64, own_node_only: bool) {
@@ -170,4 +173,39 @@ fn a_full_memory_ends_one_worker_and_tells_its_caller_why() {
         assert!(cause.message.contains(part), "{part}: {}", cause.message);
     }
     assert_eq!(world.take(driver, lost), None, "one at a time");
+}
+
+fn rows_of_the_ended(world: &mut World, conn: Conn, topic: Topic) -> Vec<usize> {
+    let question = Question { topic: topic as u32, ..Question::default() };
+    world.say(conn, Inspect { request_id: 1, question, own_node_only: true });
+    if let Some(asked) = asked(world, conn) {
+        world.say(conn, Answered { request_id: asked.request_id, answer: answer(1) });
+    }
+    let told = told(world, conn).unwrap();
+    told.answers.iter().filter(|one| one.is_over).map(|one| one.tasks.len()).collect()
+}
+
+#[test]
+fn what_a_process_said_last_is_told_after_its_end() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let one = world.driver();
+    let words = |rows: usize| LastWords {
+        answer: Answer { tasks: vec![TaskRow::default(); rows], ..Answer::default() },
+    };
+    for rows in [1, 2] {
+        let other = world.driver();
+        world.say(other, words(rows));
+        world.feed(Event::ClientClosed { conn: other });
+    }
+    assert_eq!(rows_of_the_ended(&mut world, one, Topic::Tasks), [2, 1]);
+    assert!(rows_of_the_ended(&mut world, one, Topic::Workers).is_empty());
+    // LIMIT-1: of one process, and of all.
+    let most = LAST_ROWS_MAX as usize;
+    for _ in 0..LAST_WORDS_ROWS_MAX / most {
+        let other = world.driver();
+        world.say(other, words(most + 1));
+        world.feed(Event::ClientClosed { conn: other });
+    }
+    let kept = rows_of_the_ended(&mut world, one, Topic::Tasks);
+    assert_eq!(kept, vec![most; LAST_WORDS_ROWS_MAX / most]);
 }

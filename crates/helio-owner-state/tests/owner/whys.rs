@@ -2,6 +2,7 @@
 
 use helio_owner_state::{Event, Next, TaskSpec};
 use helio_proto::inspect::TaskPhase;
+use helio_proto::peer::Template;
 use helio_types::{DeathCause, DeathKind, LeaseId};
 
 use super::{Play, call, from, inline, node, object, reply, task, worker};
@@ -105,4 +106,38 @@ fn rows_tell_of_calls_from_their_submission_to_their_end() {
     assert_eq!(play.owner.calls_ended(), (1, 0));
     let (rows, _) = play.owner.object_rows(10);
     assert_eq!(rows.iter().filter(|row| row.is_ready).count(), 1);
+}
+
+#[test]
+fn a_call_that_ended_its_process_well_has_finished_and_a_secret_one_is_not_listed() {
+    let mut play = Play::new();
+    let by = |number: u64, code: i32| DeathCause {
+        by: task(number),
+        code,
+        ..DeathCause::new(DeathKind::Exited, "it left")
+    };
+    let lost = |lease: u64, cause: DeathCause| Event::LeaseLost {
+        node: node(1).node_id,
+        lease: LeaseId(lease),
+        cause,
+    };
+    for (number, cause) in [(1, by(1, 0)), (2, by(2, 1)), (3, by(1, 0))] {
+        play.submit(call(number, 0, &[]), &[&format!("ask for lease {number}")]);
+        let run = format!("w2: run t{number}");
+        play.granted(number, number + 4, 2, &["w2: begin lease", &run]);
+        play.check(lost(number + 4, cause), &[]);
+    }
+    let (rows, _) = play.owner.task_rows(10, play.now, |at| at);
+    let ends: Vec<(TaskPhase, &str)> = rows
+        .iter()
+        .map(|row| (TaskPhase::from_number(row.phase), row.error_type.as_str()))
+        .collect();
+    let died = (TaskPhase::Failed, "WORKER_DIED");
+    assert_eq!(ends, [died, died, (TaskPhase::Finished, "")], "the latest first");
+    let template = Template { is_unlisted: true, ..Template::default() };
+    play.submit(TaskSpec { template: template.into(), ..call(4, 0, &[]) }, &["ask for lease 4"]);
+    assert_eq!(play.owner.task_rows(10, play.now, |at| at).1, 3);
+    play.granted(4, 9, 2, &["w2: begin lease", "w2: run t4"]);
+    play.check(from(2, reply(4, vec![inline("one")])), &[]);
+    assert_eq!(play.owner.task_rows(10, play.now, |at| at).1, 3);
 }

@@ -103,7 +103,7 @@ impl Running {
         self.calls.values().any(|begun| begun.caller.worker_id == caller)
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Begun> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Begun> {
         self.calls.values()
     }
 }
@@ -308,8 +308,8 @@ impl<P: Clone> Inbox<P> {
     }
 
     /// The call is over.
-    pub(crate) fn finished(&mut self, task: TaskId) -> Option<Arc<WorkerAddress>> {
-        self.running.remove(task).map(|begun| begun.caller)
+    pub(crate) fn finished(&mut self, task: TaskId) -> Option<Begun> {
+        self.running.remove(task)
     }
 
     /// Drops what a lost caller sent. Its running calls go on; their replies go nowhere.

@@ -3,6 +3,7 @@
 
 mod explain;
 mod inbox;
+mod recent;
 mod work;
 
 use std::collections::BTreeSet;
@@ -11,12 +12,13 @@ use std::sync::Arc;
 use helio_owner_state::IdMap;
 use helio_proto::control::ActorSpec;
 use helio_proto::peer::{Reference, Template};
-use helio_types::{ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 use crate::value::{Bytes, Payload};
 pub(crate) use explain::Awaited;
 use inbox::Inbox;
 pub(crate) use inbox::{Input, Item, Waiting};
+use recent::Recent;
 pub use work::{Call, Construct, Lease, Work};
 
 /// A call and its caller.
@@ -39,6 +41,8 @@ struct Identity {
     class: String,
     /// Whether its calls run side by side.
     is_concurrent: bool,
+    /// Nil: no actor.
+    actor: ActorId,
 }
 
 /// See the module.
@@ -55,6 +59,7 @@ pub(crate) struct Executor<P> {
     waits: Vec<(u64, ObjectId)>,
     identity: Identity,
     serves_actor: bool,
+    recent: Recent,
 }
 
 impl<P> Default for Executor<P> {
@@ -67,6 +72,7 @@ impl<P> Default for Executor<P> {
             waits: Vec::new(),
             identity: Identity::default(),
             serves_actor: false,
+            recent: Recent::default(),
         }
     }
 }
@@ -122,10 +128,17 @@ impl<P: Clone> Executor<P> {
     }
 
     /// The call has ended; its caller, unless the call is not known here.
-    pub(crate) fn finish(&mut self, task: TaskId) -> Option<Arc<WorkerAddress>> {
+    pub(crate) fn finish(
+        &mut self,
+        task: TaskId,
+        failed: bool,
+        now: u64,
+    ) -> Option<Arc<WorkerAddress>> {
         self.consumed.remove(&task);
         self.inbox.cancelled.remove(&task);
-        let caller = self.inbox.finished(task)?;
+        let begun = self.inbox.finished(task)?;
+        let caller = begun.caller.clone();
+        self.recent.add(begun, failed, now);
         self.current = self.inbox.running.last().map_or(TaskId::NIL, |call| call.task);
         Some(caller)
     }
@@ -239,7 +252,7 @@ impl Identity {
     fn of(spec: &ActorSpec) -> Self {
         let groups = !spec.concurrency_groups.is_empty();
         let is_concurrent = spec.is_async || spec.max_concurrency > 1 || groups;
-        Self { class: spec.class_name.clone(), is_concurrent }
+        Self { class: spec.class_name.clone(), is_concurrent, actor: spec.actor_id }
     }
 
     /// A call by the name that users know.

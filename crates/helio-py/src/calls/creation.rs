@@ -119,6 +119,7 @@ fn spec(plan: &Plan<'_, '_>, namespace: &str) -> PyResult<ActorSpec> {
         get_if_exists: plan.or("get_if_exists", false)?,
         max_task_retries: plan.or("max_task_retries", 0)?,
         modules: plan.or("modules", Vec::new())?,
+        is_unlisted: plan.or("is_unlisted", false)?,
         ..ActorSpec::default()
     })
 }

@@ -33,7 +33,7 @@ pub(crate) struct MethodSlot {
 impl MethodSlot {
     #[new]
     #[pyo3(signature = (name, *, display_name = "", num_returns = None, max_task_retries = 0, retry_exceptions = None,
-        concurrency_group = "", is_unordered = false, backpressure = 0, max_pending_calls = -1, check = None, min_args = 0, max_args = -1,
+        concurrency_group = "", is_unordered = false, is_unlisted = false, backpressure = 0, max_pending_calls = -1, check = None, min_args = 0, max_args = -1,
         on_options = None, on_bind = None, on_reduce = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class, packed at once")]
     fn new(
@@ -44,6 +44,7 @@ impl MethodSlot {
         retry_exceptions: Option<&Bound<'_, PyAny>>,
         concurrency_group: &str,
         is_unordered: bool,
+        is_unlisted: bool,
         backpressure: u32,
         max_pending_calls: i64,
         check: Option<Py<PyAny>>,
@@ -67,6 +68,7 @@ impl MethodSlot {
             name: name.to_owned(),
             concurrency_group: concurrency_group.to_owned(),
             is_unordered,
+            is_unlisted,
             is_generator: returns == Returns::Streaming,
             backpressure,
             extra: extra.to_bytes(),

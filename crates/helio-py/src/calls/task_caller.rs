@@ -119,6 +119,7 @@ impl Ready {
             is_generator: returns == Returns::Streaming,
             backpressure: plan.or("backpressure", 0)?,
             extra: extra.to_bytes(),
+            is_unlisted: plan.or("is_unlisted", false)?,
             ..Template::default()
         };
         let class = LeaseClass {

@@ -165,7 +165,7 @@ impl RunningCall {
         match failure::judge(py, &session, &self.running, Some(&self.entry), error, self.returns) {
             Failure::Failed(outcome) => self.finish_with(py, outcome).map(|()| None),
             Failure::Exit(code) => {
-                execute::exit(&session, code);
+                execute::exit(&session, code, self.running.task);
                 Ok(Some(code))
             }
         }

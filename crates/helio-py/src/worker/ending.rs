@@ -2,7 +2,7 @@
 //! threads or tasks finishes, then the process ends.
 
 use helio_proto::error::{ErrorKind, SystemError};
-use helio_types::{DeathCause, DeathKind};
+use helio_types::{DeathCause, DeathKind, TaskId};
 use helio_worker::Outcome;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -20,10 +20,10 @@ struct Ending {
 
 static ENDING: Mutex<Option<Ending>> = Mutex::new(None);
 
-/// Has the main thread end the process; the first one who asks says why.
-pub(super) fn ask(session: &Session, kind: DeathKind, code: i32, message: String) {
+/// Has the main thread end the process; the first one who asks says why, and in which call.
+pub(super) fn ask(session: &Session, kind: DeathKind, code: i32, message: String, by: TaskId) {
     let pid = std::process::id();
-    let cause = DeathCause { kind, code, pid, message, ..DeathCause::default() };
+    let cause = DeathCause { kind, code, pid, message, by, ..DeathCause::default() };
     ENDING.lock().get_or_insert(Ending { cause, is_announced: false });
     pool::close();
     session.runtime.ask_exit("the process was asked to end");
@@ -40,6 +40,8 @@ pub(super) fn ask_announced(session: &Session, code: i32) {
 /// What the caller of a call that has left is told: the process may live on until others finish.
 pub(super) fn outcome(running: &Running, returns: u32) -> Outcome {
     let cause = ENDING.lock().as_ref().map(|ending| ending.cause.clone()).unwrap_or_default();
+    // Several may ask for it, each for its own good.
+    let cause = DeathCause { by: running.task, ..cause };
     let actor = current::actor();
     let error = SystemError {
         task: running.task,
@@ -70,7 +72,7 @@ pub(super) fn announce(session: &Session) {
 pub(crate) fn _ask_to_leave(code: i32) -> bool {
     let (true, Some(session)) = (super::is_concurrent(), session::present()) else { return false };
     let (kind, message) = super::execute::exit_cause(code);
-    ask(&session, kind, code, message);
+    ask(&session, kind, code, message, TaskId::NIL);
     true
 }
 

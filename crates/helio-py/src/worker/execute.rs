@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use helio_proto::peer::STREAMING;
-use helio_types::{DeathKind, PlacementGroupId};
+use helio_types::{DeathKind, PlacementGroupId, TaskId};
 use helio_worker::{Call, Outcome, Outgoing, OutgoingValue};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyAttributeError, PySystemExit, PyTypeError};
@@ -203,7 +203,7 @@ fn finish(
         Err((error, before)) => {
             match failure::judge(py, session, running, entry, error, call.returns) {
                 Failure::Failed(outcome) => results::after(before, outcome),
-                Failure::Exit(code) => return exit(session, code),
+                Failure::Exit(code) => return exit(session, code, call.task),
             }
         }
     };
@@ -221,10 +221,10 @@ fn is_exit<T, U>(py: Python<'_>, outcome: &Result<T, (PyErr, U)>) -> bool {
     matches!(outcome, Err((error, _)) if is_actor_exit(py, error))
 }
 
-/// `sys.exit()` in user code.
-pub(super) fn exit(session: &Session, code: i32) -> Flow {
+/// `sys.exit()` in user code, in the call `by`.
+pub(super) fn exit(session: &Session, code: i32, by: TaskId) -> Flow {
     let (kind, message) = exit_cause(code);
-    leaving(session, kind, code, message);
+    leaving(session, kind, code, message, by);
     Flow::Leave(code)
 }
 
@@ -259,9 +259,11 @@ pub(crate) fn exit_actor(py: Python<'_>) -> PyResult<()> {
     if let Some(running) = &running {
         running.leave();
     }
-    let place = running.map_or_else(String::new, |call| format!(", in {}", call.template.name));
+    let place =
+        running.as_ref().map_or_else(String::new, |call| format!(", in {}", call.template.name));
     let message = format!("exit_actor() is called by the user{place}.");
-    ending::ask(&*session::connected(py)?, DeathKind::UserExit, 0, message);
+    let by = running.map_or(TaskId::NIL, |call| call.task);
+    ending::ask(&*session::connected(py)?, DeathKind::UserExit, 0, message, by);
     let class = if super::ASYNC.load(Ordering::Relaxed) {
         py.import("heliostat.exceptions")?.getattr("AsyncioActorExit")?
     } else {

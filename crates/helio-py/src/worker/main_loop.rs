@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helio_types::{DeathCause, DeathKind, WorkerId};
+use helio_types::{DeathCause, DeathKind, TaskId, WorkerId};
 use helio_worker::{Error, Options, Work};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
@@ -59,6 +59,7 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
     match serve(py, &session)? {
         Flow::Leave(code) => {
             ending::announce(&session);
+            session.runtime.last_words();
             Ok(code)
         }
         Flow::Die(code) => Ok(-1 - code),
@@ -142,10 +143,10 @@ fn next(py: Python<'_>, session: &Session) -> PyResult<Option<Work>> {
     }
 }
 
-/// Tells the daemon that the process ends by its own will.
-pub(super) fn leaving(session: &Session, kind: DeathKind, code: i32, message: String) {
+/// Tells the daemon that the process ends by its own will, and in which call.
+pub(super) fn leaving(session: &Session, kind: DeathKind, code: i32, message: String, by: TaskId) {
     let pid = std::process::id();
-    session.runtime.leaving(DeathCause { kind, code, pid, message, ..DeathCause::default() });
+    session.runtime.leaving(DeathCause { kind, code, pid, message, by, ..DeathCause::default() });
 }
 
 /// Takes no work any more, and ends when nobody needs what the process owns or has begun.

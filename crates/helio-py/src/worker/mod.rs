@@ -76,6 +76,12 @@ fn end_lines(py: Python<'_>) {
     }
 }
 
+/// What is printed now comes from this call; empty: from none.
+#[pyfunction]
+pub(crate) fn _printing_task(py: Python<'_>) -> String {
+    crate::current::running(py).map_or_else(String::new, |running| running.task.hex())
+}
+
 /// What is printed now comes from a call of this name; empty: from none.
 #[pyfunction]
 pub(crate) fn _display_name() -> String {

@@ -277,6 +277,7 @@ impl Process {
             | Action::Notify(_)
             | Action::ShowUnseen(_)
             | Action::Report(_)
+            | Action::LastWords
             | Action::ReturnMemory => {}
         }
     }

@@ -1,8 +1,8 @@
 """What there is in the cluster, asked for when it is asked for: nothing is recorded beforehand.
 
 Tasks and objects are told by the processes that own them, workers by the nodes' daemons, the rest by
-the control service. Of tasks that have ended each process remembers the latest 10,000; they go with
-it when it ends.
+the control service. Of tasks that have ended each process remembers the latest 10,000; when it ends, a
+node's daemon keeps 1,000 of them, and of one that was killed the processes that ran its tasks tell.
 """
 
 from __future__ import annotations

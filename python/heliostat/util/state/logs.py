@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import heliostat
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -15,6 +15,7 @@ from heliostat.util.state.exception import RayStateApiException
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
 _PART = 1 << 20
 _FOLLOW_S = 0.5
+_INDEX = ".tasks"  # ends the name of the file that says whose the text of a worker's file is
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class LogFile:
     name: str | None = None
     part: str | None = None
     suffix: str = "out"
+    task_id: str | None = None  # only what that task has printed
 
 
 def _kind(name: str) -> str:
@@ -55,7 +57,8 @@ def _names(pattern: str) -> list[str]:
 
     folder = _folder()
     found = glob.glob(os.path.join(folder, "**", pattern), recursive=True)
-    return sorted(os.path.relpath(path, folder) for path in found if os.path.isfile(path))
+    kept = (path for path in found if os.path.isfile(path) and not path.endswith(_INDEX))
+    return sorted(os.path.relpath(path, folder) for path in kept)
 
 
 def _read(file: LogFile, offset: int, tail: int) -> tuple[bytes, int] | None:
@@ -69,11 +72,12 @@ def _read(file: LogFile, offset: int, tail: int) -> tuple[bytes, int] | None:
         part = file.part or ""
         fitting = [n for n in _names(f"*.{file.suffix}") if part in os.path.basename(n)]
         if not fitting:
-            return None
+            # A process has a file once it has printed something.
+            return None if file.task_id is None else (b"", 0)
         path = os.path.join(folder, fitting[-1])
     if not path.startswith(folder + os.sep) or not os.path.isfile(path):
         return None
-    with open(path, "rb") as handle:
+    with open(path, "rb") if file.task_id is None else _of_task(path, file.task_id) as handle:
         if offset < 0:
             lines = handle.readlines()
             kept = b"".join(lines[len(lines) - tail :] if tail < len(lines) else lines)
@@ -81,6 +85,28 @@ def _read(file: LogFile, offset: int, tail: int) -> tuple[bytes, int] | None:
         handle.seek(offset)
         data = handle.read(_PART)
         return data, offset + len(data)
+
+
+def _of_task(path: str, task_id: str) -> BinaryIO:
+    """What a task has printed into a worker's file: the daemon writes down where that begins."""
+    import io
+    import os
+
+    try:
+        with open(path + _INDEX) as index:
+            turns = [line.rstrip("\n").partition(" ") for line in index]
+    except OSError:
+        turns = []
+    starts = [int(offset) for offset, _, _ in turns]
+    text = io.BytesIO()
+    with open(path, "rb") as handle:
+        ends = [*starts[1:], os.fstat(handle.fileno()).st_size]
+        for (_, _, task), start, end in zip(turns, starts, ends, strict=True):
+            if task == task_id:
+                handle.seek(start)
+                text.write(handle.read(end - start))
+    text.seek(0)
+    return text
 
 
 def _on(node_id: str, function: Any, *args: Any, timeout: float | None = None) -> Any:
@@ -150,7 +176,8 @@ def which(
     process = rows[-1]["pid" if actor_id else "worker_pid"]
     if not process or not rows[-1]["node_id"]:
         raise RayStateApiException(f"The process of {key} {wanted} is not known (any more).")
-    return LogFile(rows[-1]["node_id"], part=f"-{process}.", suffix=suffix)
+    of_task = None if actor_id else task_id
+    return LogFile(rows[-1]["node_id"], part=f"-{process}.", suffix=suffix, task_id=of_task)
 
 
 def parts(

@@ -1,0 +1,72 @@
+//! The latest calls that ran here, for who asks after their callers have ended.
+//!
+//! The caller of a call knows all of it, and tells it ([`helio_owner_state`]); only where it is gone does
+//! the process that runs the call speak. **LIMIT-1** [`RECENT_MAX`]; the oldest are forgotten.
+
+use std::collections::VecDeque;
+
+use helio_owner_state::without_large_function;
+use helio_proto::inspect::{TaskPhase, TaskRow};
+use helio_types::WorkerAddress;
+
+use super::Executor;
+use super::inbox::Begun;
+
+/// How many calls that ended are remembered.
+const RECENT_MAX: usize = 1_000;
+
+#[derive(Debug)]
+struct Ran {
+    begun: Begun,
+    ended: u64,
+    failed: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Recent(VecDeque<Ran>);
+
+impl Recent {
+    pub(super) fn add(&mut self, mut begun: Begun, failed: bool, now: u64) {
+        begun.template = without_large_function(&begun.template);
+        if self.0.len() >= RECENT_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(Ran { begun, ended: now, failed });
+    }
+}
+
+impl<P: Clone> Executor<P> {
+    /// Rows of the calls that run here, and of the latest that did, the latest first: of those whose caller
+    /// is to be spoken for. `wall` makes microseconds since 1970 of the machine's time.
+    pub(crate) fn rows(
+        &self,
+        me: &WorkerAddress,
+        speaks_for: impl Fn(&WorkerAddress) -> bool,
+        wall: impl Fn(u64) -> u64,
+    ) -> Vec<TaskRow> {
+        let is_told = |begun: &&Begun| !begun.template.is_unlisted && speaks_for(&begun.caller);
+        let row = |begun: &Begun, phase: TaskPhase| TaskRow {
+            task_id: begun.task,
+            name: begun.template.name.clone(),
+            phase: phase as u32,
+            actor_id: self.identity.actor,
+            node_id: me.node_id,
+            worker_id: me.worker_id,
+            started_us: wall(begun.at),
+            is_hearsay: true,
+            ..TaskRow::default()
+        };
+        let runs = self.inbox.running.iter().filter(is_told).map(|one| row(one, TaskPhase::Sent));
+        let ran = self.recent.0.iter().rev().filter(|one| is_told(&&one.begun)).map(|one| {
+            let phase = if one.failed { TaskPhase::Failed } else { TaskPhase::Finished };
+            let raised = if one.failed { "TASK_EXECUTION_EXCEPTION" } else { "" };
+            TaskRow {
+                ended_us: wall(one.ended),
+                error_type: raised.to_owned(),
+                ..row(&one.begun, phase)
+            }
+        });
+        runs.chain(ran).collect()
+    }
+}
