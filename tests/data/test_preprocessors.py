@@ -121,6 +121,20 @@ def test_vectors_and_chains(rd: Any) -> None:
 
 
 @pytest.mark.contract("F10.30")
+@pytest.mark.parametrize("flatten", [False, True])
+@pytest.mark.parametrize("columns", [["c"], ["a", "c"], ["c", "d"]], ids=str)
+@pytest.mark.parametrize(("raises", "kind"), [(True, ValueError), (False, KeyError)])
+def test_vectors_of_columns_that_are_not_there(
+    rd: Any, columns: list[str], raises: bool, kind: type[Exception], flatten: bool
+) -> None:
+    joined = preprocessors.Concatenator(columns, raise_if_missing=raises, flatten=flatten)
+    with pytest.raises(kind, match="c"):
+        joined.transform_batch(pd.DataFrame(NUMBERS))
+    with pytest.raises(kind, match="c"):
+        joined.transform(rd.from_items(NUMBERS)).take_all()
+
+
+@pytest.mark.contract("F10.30")
 def test_pictures(rd: Any) -> None:
     torch = pytest.importorskip("torch")
     preprocessor = preprocessors.TorchVisionPreprocessor(

@@ -130,7 +130,7 @@ class Concatenator(Preprocessor):
         columns: In this order.
         output_column_name: The vector's column.
         dtype: Its type. Default: what fits.
-        raise_if_missing: Raise ``ValueError`` if a column is not there.
+        raise_if_missing: Raise ``ValueError`` if a column is not there; else it is ``KeyError``.
         flatten: Columns may hold vectors, which are put one after the other.
     """
 
@@ -150,15 +150,18 @@ class Concatenator(Preprocessor):
 
     def _transform_pandas(self, df: Any) -> Any:
         missing = [c for c in self.columns if c not in df.columns]
-        if missing and self.raise_if_missing:
-            raise ValueError(f"Missing columns specified in '{self.columns}': {missing}")
-        columns = [c for c in self.columns if c in df.columns]
+        if missing:
+            error = ValueError if self.raise_if_missing else KeyError
+            raise error(
+                f"Missing columns specified in '{self.columns}': {missing}. "
+                f"The batch has {list(df.columns)}."
+            )
         if self.flatten:
-            parts = [np.stack([np.ravel(v) for v in df[c]]) for c in columns]
+            parts = [np.stack([np.ravel(v) for v in df[c]]) for c in self.columns]
             made = np.concatenate(parts, axis=1)
         else:
-            made = df[columns].to_numpy()
-        df = df.drop(columns=columns)
+            made = df[self.columns].to_numpy()
+        df = df.drop(columns=self.columns)
         df[self.output_column_name] = list(made if self.dtype is None else made.astype(self.dtype))
         return df
 
