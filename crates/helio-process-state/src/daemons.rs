@@ -358,7 +358,7 @@ impl<M: Memory> Process<M> {
             incarnation,
             assigned,
             job,
-            body: Bytes::of(Vec::new()),
+            body: Payload::value(Bytes::of(Vec::new())),
             deps: Vec::new(),
         };
         self.executor.push(Waiting { item: Item::Construct(Box::new(construct)), body, inputs });

@@ -25,7 +25,7 @@ impl ControlHost {
     pub(crate) fn start(life: u32, core: &mut Core) -> Self {
         let entries: Vec<(Vec<u8>, Vec<u8>)> =
             core.durable.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        let (control, actions) = Control::recover("session", entries, &[], core.now_ms());
+        let (control, actions) = Control::recover("session", entries, &[], core.control_ms());
         core.control = Some(life);
         let mut host = Self { life, control, open: BTreeMap::new(), ticked: core.now };
         host.perform(core, actions);
@@ -40,7 +40,7 @@ impl ControlHost {
 
     fn apply(&mut self, core: &mut Core, event: Event) {
         let before = self.control.next_tick_ms();
-        let actions = self.control.apply(event, core.now_ms());
+        let actions = self.control.apply(event, core.control_ms());
         self.perform(core, actions);
         if let Err(text) = self.control.check() {
             core.violation(format!("STATE-2: the control service disagrees with itself: {text}"));
@@ -60,8 +60,14 @@ impl ControlHost {
         core.after(self.control.next_tick_ms() * 1000, Next::ControlTick { life: self.life });
     }
 
+    /// One commit, then the sends, as the real shell does.
     fn perform(&mut self, core: &mut Core, actions: Vec<Action>) {
-        for action in actions {
+        if !actions.is_empty() && core.is_torn_at_once(self.me()) {
+            return;
+        }
+        let (changes, rest): (Vec<Action>, Vec<Action>) =
+            actions.into_iter().partition(|action| matches!(action, Action::Persist(_)));
+        for action in changes.into_iter().chain(rest) {
             match action {
                 Action::Persist(change) => {
                     match change.value {

@@ -9,7 +9,7 @@ use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
 
 use crate::facts::Facts;
 use crate::net::{Arrival, End, Kind, Net, What};
-use crate::plan::{Fault, Plan};
+use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::trace::Trace;
 
@@ -53,8 +53,14 @@ pub(crate) enum Event {
     DriverStart { driver: usize },
     /// A driver ends.
     DriverEnd { pid: usize },
-    /// Something breaks.
-    Fault(Fault),
+    /// The fault of that place in the plan happens.
+    Fault { place: usize },
+    /// What a hold kept back is given out.
+    Release { hold: u64 },
+    /// A full disk has room again.
+    DiskHasRoom { node: usize },
+    /// Another machine starts as the head.
+    HeadStart,
 }
 
 struct Entry {
@@ -99,6 +105,8 @@ pub(crate) struct Daemon {
     pub(crate) is_alive: bool,
     /// Its memory file.
     pub(crate) arena: Vec<u8>,
+    /// How far its clock is ahead, in milliseconds.
+    pub(crate) skew_ms: u64,
 }
 
 /// See the module.
@@ -118,6 +126,12 @@ pub(crate) struct Core {
     /// Which life of the control service runs, if one does.
     pub(crate) control: Option<u32>,
     pub(crate) durable: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// How far the clock of the control service's machine is ahead, in milliseconds.
+    control_skew_ms: u64,
+    /// The part that is to die between two of its actions, and after how many sends.
+    tear: Option<(End, u32)>,
+    /// That part has sent so many, and dies before anything else happens.
+    pub(crate) torn: Option<End>,
 }
 
 impl Core {
@@ -137,16 +151,60 @@ impl Core {
             by_id: BTreeMap::new(),
             control: None,
             durable: BTreeMap::new(),
+            control_skew_ms: 0,
+            tear: None,
+            torn: None,
         }
     }
 
-    pub(crate) fn now_ms(&self) -> u64 {
-        DAEMON_CLOCK_MS + self.now / 1000
+    /// The time by the control service's clock. It goes on rising over restarts, on any machine.
+    pub(crate) fn control_ms(&mut self) -> u64 {
+        if self.control_skew_ms == 0 {
+            self.control_skew_ms = self.draw_skew();
+        }
+        DAEMON_CLOCK_MS + self.control_skew_ms + self.now / 1000
+    }
+
+    /// How far another machine's clock is ahead, in milliseconds.
+    pub(crate) fn draw_skew(&mut self) -> u64 {
+        1 + self.rng.below(self.plan.skew_ms_max)
+    }
+
+    /// The time by a daemon's clock.
+    pub(crate) fn daemon_ms(&self, node: usize) -> u64 {
+        DAEMON_CLOCK_MS + self.daemons[node].skew_ms + self.now / 1000
     }
 
     /// The first microsecond of a daemon's millisecond.
-    pub(crate) fn at_ms(&self, ms: u64) -> u64 {
-        (ms.saturating_sub(DAEMON_CLOCK_MS) * 1000).max(self.now)
+    pub(crate) fn at_daemon_ms(&self, node: usize, ms: u64) -> u64 {
+        let began_ms = DAEMON_CLOCK_MS + self.daemons[node].skew_ms;
+        (ms.saturating_sub(began_ms) * 1000).max(self.now)
+    }
+
+    /// That part dies after its next `sends` sends: what comes later in the same `apply` is never done.
+    pub(crate) fn tear_after(&mut self, end: End, sends: u32) {
+        self.tear = Some((end, sends));
+    }
+
+    /// Whether that part dies before its next commit.
+    pub(crate) fn is_torn_at_once(&mut self, end: End) -> bool {
+        if self.tear != Some((end, 0)) {
+            return false;
+        }
+        self.torn = self.tear.take().map(|(end, _)| end);
+        true
+    }
+
+    /// Whether that part is dead already for what it does now, because it died between two actions.
+    fn is_torn(&mut self, end: End) -> bool {
+        match &mut self.tear {
+            Some((whom, 0)) if *whom == end => {
+                self.torn = self.tear.take().map(|(end, _)| end);
+            }
+            Some((whom, left)) if *whom == end => *left -= 1,
+            _ => {}
+        }
+        self.torn == Some(end)
     }
 
     pub(crate) fn at(&mut self, at: u64, event: Event) {
@@ -206,6 +264,9 @@ impl Core {
     }
 
     pub(crate) fn send(&mut self, link: u64, from: End, bytes: Vec<u8>) {
+        if self.is_torn(from) {
+            return;
+        }
         let arrival = self.net.send(link, from, bytes, self.now, &mut self.rng);
         self.arrival(arrival);
     }

@@ -8,7 +8,7 @@ use helio_proto::peer::Frame;
 use crate::net::{Kind, Net, What};
 
 /// How much of a message is shown.
-const SHOWN_MAX: usize = 400;
+const SHOWN_MAX: usize = 1400;
 
 /// One line for what arrives at a side of a link.
 pub(crate) fn arrival(net: &Net, number: u64, side: usize, what: &What) -> String {

@@ -25,6 +25,12 @@ pub struct Facts {
     pub links_cut: u64,
     /// Connections between daemons, or to the control service, that broke.
     pub daemon_links_cut: u64,
+    /// Nodes that were not heard for so long that they may have been taken for dead.
+    pub silenced: BTreeSet<usize>,
+    /// Disks that were full for a while.
+    pub disks_full: u64,
+    /// Times that a machine was short of memory.
+    pub memory_short: u64,
     /// Restarts of the control service.
     pub control_restarts: u64,
     /// Worker processes that could not be made.
@@ -61,8 +67,20 @@ impl Facts {
 
     /// Whether something happened that can end a process.
     fn processes_died(&self) -> bool {
-        let killed = self.workers_killed + self.groups_removed;
-        killed + self.nodes_killed + self.drivers_killed > 0
+        let killed = self.workers_killed + self.groups_removed + self.memory_short;
+        killed + self.nodes_lost() + self.drivers_killed > 0
+    }
+
+    /// Nodes that died, or may have been taken for dead.
+    fn nodes_lost(&self) -> u64 {
+        self.nodes_killed + self.silenced.len() as u64
+    }
+
+    /// Whether a daemon that is told to end has been away: cut off, unheard, or unknown to a control
+    /// service that started again.
+    #[must_use]
+    pub fn was_away(&self, node: usize) -> bool {
+        self.daemon_links_cut + self.control_restarts > 0 || self.silenced.contains(&node)
     }
 
     /// Whether an actor that is always restarted may be over all the same: it was ended, or it was told
@@ -80,7 +98,7 @@ impl Facts {
             ErrorKind::WorkerCrashed => {
                 self.processes_died() || self.links_cut > 0 || self.starts_failed > 0
             }
-            ErrorKind::NodeDied => self.nodes_killed + self.links_cut > 0,
+            ErrorKind::NodeDied => self.nodes_lost() + self.links_cut > 0,
             // An actor also ends with its owner and with the node it was to be placed on.
             ErrorKind::ActorDied => {
                 !self.actors_ended.is_empty()
@@ -98,16 +116,15 @@ impl Facts {
             // The workers of a client whose connection breaks are ended.
             ErrorKind::ReconstructionFailed => self.processes_died() || self.links_cut > 0,
             ErrorKind::TaskGroupRemoved | ErrorKind::ActorGroupRemoved => {
-                self.groups_removed + self.drivers_killed + self.nodes_killed > 0
+                self.groups_removed + self.drivers_killed + self.nodes_lost() > 0
             }
             ErrorKind::TaskCancelled => self.cancels > 0,
             ErrorKind::System => self.starts_failed > 0,
+            ErrorKind::OutOfMemory => self.memory_short > 0,
+            ErrorKind::StoreFull | ErrorKind::OutOfDisk => self.disks_full > 0,
             ErrorKind::TaskUnschedulable
             | ErrorKind::ActorUnschedulable
             | ErrorKind::RuntimeEnvSetup
-            | ErrorKind::OutOfMemory
-            | ErrorKind::StoreFull
-            | ErrorKind::OutOfDisk
             | ErrorKind::ObjectFreed
             | ErrorKind::ObjectLost => false,
         }

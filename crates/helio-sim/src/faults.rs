@@ -1,60 +1,204 @@
 //! Breaking things.
 
-use helio_node_state::Exit;
+use helio_node_state::{Exit, MemoryUse};
 
 use crate::core::Event;
+use crate::holds::Scope;
 use crate::net::{End, Kind};
-use crate::plan::Fault;
+use crate::node::NodeHost;
+use crate::plan::{Fault, SILENCE_US_MIN};
 use crate::world::World;
 
+/// How long a control service that died between two actions is away, in microseconds.
+const TORN_AWAY_US: u64 = 200_000;
+
 impl World {
-    pub(crate) fn fault(&mut self, fault: Fault) {
+    /// The fault of that place in the plan happens.
+    pub(crate) fn fault(&mut self, place: usize) {
+        let (_, fault) = self.core.plan.faults[place];
         self.core.note(|| format!("FAULT {fault:?}"));
         match fault {
             Fault::Worker => self.kill_some(false),
             Fault::Driver => self.kill_some(true),
             Fault::Node => {
-                let alive: Vec<usize> =
-                    (1..self.nodes.len()).filter(|node| self.nodes[*node].is_some()).collect();
-                if let Some(node) = self.core.rng.pick(&alive).copied() {
+                if let Some(node) = self.some_node(true) {
                     self.core.facts.count("faults: node");
                     self.kill_node(node);
                 }
             }
-            Fault::Control { away_us } => self.restart_control(away_us),
+            Fault::Control { away_us } => self.restart_control("faults: control", away_us),
             Fault::Peer => self.cut_some(Kind::Peer),
             Fault::Remote => self.cut_some(Kind::Remote),
             Fault::Daemon => self.cut_some(Kind::Daemon),
             Fault::ControlLink => self.cut_some(Kind::Control),
+            Fault::HangProcess { for_us } => self.hang_process(for_us),
+            Fault::HangNode { for_us } => self.hang_node(for_us),
+            Fault::Partition { for_us, way } => {
+                let is_apart: Vec<bool> = (0..self.nodes.len())
+                    .map(|node| node != self.head && self.core.rng.one_in(2))
+                    .collect();
+                let cut_off: Vec<usize> =
+                    (0..is_apart.len()).filter(|node| is_apart[*node]).collect();
+                if cut_off.is_empty() {
+                    return;
+                }
+                self.core.facts.count("faults: partition");
+                self.silence(&cut_off, for_us);
+                self.hold(Scope::Across { is_apart, way }, for_us);
+            }
+            Fault::Head { away_us } => self.lose_head(away_us),
+            Fault::ControlTorn { after } => {
+                if let Some(life) = self.core.control {
+                    self.core.tear_after(End::Control(life), after);
+                }
+            }
+            Fault::NodeTorn { after } => {
+                if let Some(node) = self.some_node(true) {
+                    self.core.tear_after(End::Node(node), after);
+                }
+            }
+            Fault::ProcessTorn { after } => {
+                if let Some(pid) = self.some_process(None) {
+                    self.core.tear_after(End::Process(pid), after);
+                }
+            }
+            Fault::DiskFull { for_us } => {
+                let Some(node) = self.some_node(false) else { return };
+                if let Some(host) = &mut self.nodes[node] {
+                    host.disk_is_full = true;
+                }
+                self.core.facts.count("faults: disk");
+                self.core.facts.disks_full += 1;
+                self.core.after(for_us, Event::DiskHasRoom { node });
+            }
+            Fault::Memory => {
+                let Some(node) = self.some_node(false) else { return };
+                let memory =
+                    MemoryUse { used: 99, total: 100, threshold: 0.9, ..MemoryUse::default() };
+                self.core.facts.count("faults: memory");
+                self.core.facts.memory_short += 1;
+                self.at_node(node, |host, core| host.memory_read(core, memory));
+            }
         }
     }
 
-    fn kill_some(&mut self, is_driver: bool) {
+    /// A node that lives; with `is_spared` never the head.
+    fn some_node(&mut self, is_spared: bool) -> Option<usize> {
+        let alive: Vec<usize> = (0..self.nodes.len())
+            .filter(|node| self.nodes[*node].is_some() && !(is_spared && *node == self.head))
+            .collect();
+        self.core.rng.pick(&alive).copied()
+    }
+
+    /// A process that lives: a driver, a worker, or either.
+    fn some_process(&mut self, is_driver: Option<bool>) -> Option<usize> {
         let alive: Vec<usize> = self
             .processes
             .iter()
-            .filter(|process| process.is_alive && process.is_driver == is_driver)
+            .filter(|process| process.is_alive)
+            .filter(|process| is_driver.is_none_or(|wanted| process.is_driver == wanted))
             .map(|process| process.pid)
             .collect();
-        let Some(pid) = self.core.rng.pick(&alive).copied() else { return };
+        self.core.rng.pick(&alive).copied()
+    }
+
+    fn kill_some(&mut self, is_driver: bool) {
+        let Some(pid) = self.some_process(Some(is_driver)) else { return };
+        self.core.facts.count(if is_driver { "faults: driver" } else { "faults: worker" });
+        self.kill(pid);
+    }
+
+    fn kill(&mut self, pid: usize) {
         let facts = &mut self.core.facts;
-        if is_driver {
-            facts.count("faults: driver");
-            facts.drivers_killed += 1;
-        } else {
-            facts.count("faults: worker");
-            facts.workers_killed += 1;
+        match self.processes[pid].is_driver {
+            true => facts.drivers_killed += 1,
+            false => facts.workers_killed += 1,
         }
         self.end_process(pid, Exit::Signal(9));
     }
 
-    fn restart_control(&mut self, away_us: u64) {
+    /// A part has died between two of its actions.
+    pub(crate) fn die(&mut self, end: End) {
+        self.core.note(|| format!("{end:?} died between two actions"));
+        match end {
+            End::Control(life) if self.core.control == Some(life) => {
+                self.restart_control("faults: torn control", TORN_AWAY_US);
+            }
+            End::Control(_) => {}
+            End::Node(node) => {
+                self.core.facts.count("faults: torn node");
+                self.kill_node(node);
+            }
+            End::Process(pid) if self.processes[pid].is_alive => {
+                self.core.facts.count("faults: torn process");
+                self.kill(pid);
+            }
+            End::Process(_) => {}
+        }
+    }
+
+    fn restart_control(&mut self, what: &'static str, away_us: u64) {
         let Some(control) = self.control.take() else { return };
-        self.core.facts.count("faults: control");
+        self.core.facts.count(what);
         self.core.facts.control_restarts += 1;
         self.core.control = None;
         self.core.close_all(End::Control(control.life));
         self.core.after(away_us, Event::ControlStart);
+    }
+
+    fn hold(&mut self, scope: Scope, for_us: u64) {
+        let hold = self.holds.begin(scope);
+        self.core.after(for_us, Event::Release { hold });
+    }
+
+    fn hang_process(&mut self, for_us: u64) {
+        let Some(pid) = self.some_process(None) else { return };
+        self.core.facts.count("faults: hanging process");
+        self.hold(Scope::Still(vec![End::Process(pid)]), for_us);
+    }
+
+    fn hang_node(&mut self, for_us: u64) {
+        let Some(node) = self.some_node(false) else { return };
+        self.core.facts.count("faults: hanging node");
+        let mut still = vec![End::Node(node)];
+        if node == self.head {
+            still.extend(self.core.control.map(End::Control));
+            // The others find the control service silent, and it finds that it did not run.
+        }
+        self.silence(&[node], for_us);
+        self.hold(Scope::Still(still), for_us);
+    }
+
+    /// These nodes are not heard for that long: they may be taken for dead.
+    fn silence(&mut self, nodes: &[usize], for_us: u64) {
+        if for_us >= SILENCE_US_MIN {
+            self.core.facts.silenced.extend(nodes);
+        }
+    }
+
+    /// The head's machine is gone; its durable records are not.
+    fn lose_head(&mut self, away_us: u64) {
+        if self.nodes[self.head].is_none() {
+            return;
+        }
+        self.core.facts.count("faults: head");
+        if let Some(control) = self.control.take() {
+            self.core.control = None;
+            self.core.close_all(End::Control(control.life));
+        }
+        self.core.facts.control_restarts += 1;
+        self.kill_node(self.head);
+        self.core.after(away_us, Event::HeadStart);
+    }
+
+    /// Another machine takes the lost head's place.
+    pub(crate) fn start_head(&mut self) {
+        self.head = self.nodes.len();
+        let host = NodeHost::start(&mut self.core, true);
+        self.nodes.push(Some(host));
+        if self.control.is_none() {
+            self.core.after(1, Event::ControlStart);
+        }
     }
 
     /// Breaks a connection of that kind; between processes only one that leaves its node.

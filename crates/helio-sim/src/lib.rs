@@ -33,6 +33,7 @@ mod control;
 mod core;
 mod describe;
 mod faults;
+mod holds;
 mod node;
 mod process;
 mod program;
@@ -43,7 +44,8 @@ use std::collections::BTreeMap;
 
 use crate::core::Core;
 use crate::plan::Plan;
-use crate::rng::Rng;
+use crate::program::Author;
+use crate::rng::{Rng, mix};
 use crate::trace::Trace;
 use crate::world::World;
 
@@ -80,7 +82,10 @@ pub fn run_with(seed: u64, lines_max: usize, change: impl FnOnce(&mut Plan)) -> 
     change(&mut plan);
     let mut trace = if lines_max > 0 { Trace::keeping(lines_max) } else { Trace::default() };
     trace.note(0, || format!("{plan:?}"));
-    let mut world = World::new(Core::new(plan, rng, trace));
+    let scripts = (0..plan.n_drivers as u64)
+        .map(|driver| Author::write(&mut Rng::new(mix(seed) ^ driver), &plan, driver as usize))
+        .collect();
+    let mut world = World::new(Core::new(plan, rng, trace), scripts);
     world.run();
     let core = world.core;
     Report {

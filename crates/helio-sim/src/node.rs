@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{HEARTBEAT_MS, RECONNECT_MS_MAX};
-use helio_node_state::{Action, Conn, DiskError, Event, Exit, Node, Setup};
+use helio_node_state::{Action, Conn, DiskError, Event, Exit, MemoryUse, Node, Setup};
 use helio_proto::cluster::{
     ControlToNode, NodeStatus, NodeToControl, NodeToNode, PullChunk, RegisterNode,
 };
@@ -50,39 +50,45 @@ pub(crate) struct NodeHost {
     pub(crate) is_down: bool,
     /// Objects on disk.
     pub(crate) disk: BTreeMap<ObjectId, Vec<u8>>,
+    /// Nothing more fits on its disk.
+    pub(crate) disk_is_full: bool,
 }
 
 impl NodeHost {
-    pub(crate) fn start(index: usize, core: &mut Core) -> Self {
+    /// A daemon on a machine of its own; its index is the next one.
+    pub(crate) fn start(core: &mut Core, is_head: bool) -> Self {
+        let index = core.daemons.len();
         let mut rng = core.rng.fork();
         let host = format!("host{index}");
         let address = NodeAddress { node_id: NodeId(rng.bytes()), host, port: 1000 + index as u32 };
-        let cpus = f64::from(core.plan.cpus[index]);
+        let cpus = f64::from(core.plan.cpus[if is_head { 0 } else { index }]);
         let setup = Setup {
             address: address.clone(),
             seed: rng.bytes(),
             total: ResourceSet::from_units([
                 ("CPU", cpus),
                 ("slot", 2.0),
-                ("room", core.plan.room(index)),
-                ("keep", if index == 0 { 8.0 } else { 0.0 }),
+                ("room", core.plan.room(is_head)),
+                ("keep", if is_head { 8.0 } else { 0.0 }),
             ]),
             store_size: core.plan.store_size,
             overflow_size: OVERFLOW,
             session_name: "session".to_owned(),
-            is_head: index == 0,
+            is_head,
             starts_max: core.plan.starts_max,
             idle_max: core.plan.idle_max,
             ..Setup::default()
         };
+        let skew_ms = core.draw_skew();
         core.daemons.push(Daemon {
             address,
             is_alive: true,
+            skew_ms,
             arena: vec![0; (overflow_start(core.plan.store_size) + OVERFLOW) as usize],
         });
         let host = Self {
             index,
-            node: Node::new(setup, core.now_ms()),
+            node: Node::new(setup, core.daemon_ms(index)),
             clients: BTreeSet::new(),
             control: None,
             unsent: Vec::new(),
@@ -94,6 +100,7 @@ impl NodeHost {
             workers: BTreeSet::new(),
             is_down: false,
             disk: BTreeMap::new(),
+            disk_is_full: false,
         };
         core.after(rng.range(1, 5_000), Next::Reach { node: index, wait_us: RETRY_US_MIN });
         host
@@ -104,12 +111,12 @@ impl NodeHost {
     }
 
     pub(crate) fn apply(&mut self, core: &mut Core, event: Event) {
-        for action in self.node.apply(event, core.now_ms()) {
+        for action in self.node.apply(event, core.daemon_ms(self.index)) {
             self.carry_out(core, action);
         }
         let due =
-            self.node.deadline().map_or(self.status_at, |ms| core.at_ms(ms).min(self.status_at));
-        let due = due.max(core.now);
+            self.node.deadline().map_or(self.status_at, |ms| core.at_daemon_ms(self.index, ms));
+        let due = due.min(self.status_at).max(core.now);
         if self.tick_at.is_none_or(|at| due < at) {
             self.tick_at = Some(due);
             core.at(due, Next::NodeTick { node: self.index });
@@ -117,7 +124,7 @@ impl NodeHost {
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core) {
-        if self.tick_at != Some(core.now) {
+        if self.tick_at.is_none_or(|at| at > core.now) {
             return; // It was put earlier, and has been.
         }
         self.tick_at = None;
@@ -212,6 +219,11 @@ impl NodeHost {
         }
     }
 
+    /// The machine's memory is used so.
+    pub(crate) fn memory_read(&mut self, core: &mut Core, memory: MemoryUse) {
+        self.apply(core, Event::MemoryRead(memory));
+    }
+
     pub(crate) fn loaded(&mut self, core: &mut Core, is_ready: bool) {
         self.apply(core, Event::Loaded { is_ready });
     }
@@ -231,9 +243,16 @@ impl NodeHost {
         core.after(delay, Next::Disk { node: self.index, object, offset, size, is_write });
     }
 
+    /// What becomes of a write.
+    fn written(&self) -> Result<(), DiskError> {
+        let full = || DiskError { is_full: true, text: "no space left on device".to_owned() };
+        if self.disk_is_full { Err(full()) } else { Ok(()) }
+    }
+
     /// The disk keeps room for a range of the overflow file.
     pub(crate) fn reserved(&mut self, core: &mut Core, offset: u64) {
-        self.apply(core, Event::Reserved { offset, outcome: Ok(()) });
+        let outcome = self.written();
+        self.apply(core, Event::Reserved { offset, outcome });
     }
 
     /// The disk has written or read an object.
@@ -249,8 +268,11 @@ impl NodeHost {
         });
         let arena = &mut core.daemons[self.index].arena[offset as usize..(offset + size) as usize];
         if is_write {
-            self.disk.insert(object_id, arena.to_vec());
-            return self.apply(core, Event::Spilled { object_id, outcome: Ok(()) });
+            let outcome = self.written();
+            if outcome.is_ok() {
+                self.disk.insert(object_id, arena.to_vec());
+            }
+            return self.apply(core, Event::Spilled { object_id, outcome });
         }
         let outcome = match self.disk.get(&object_id) {
             Some(bytes) if bytes.len() == arena.len() => {

@@ -1,5 +1,7 @@
 //! What a run is made of, all of it drawn from its seed.
 
+use helio_config::control::{HEARTBEAT_MS, NODE_SILENCE_MS_MAX};
+
 use crate::rng::Rng;
 
 /// Something that breaks.
@@ -24,6 +26,64 @@ pub enum Fault {
     Daemon,
     /// A connection between a daemon and the control service breaks.
     ControlLink,
+    /// A process stands still for so many microseconds, as under SIGSTOP, and goes on.
+    HangProcess {
+        /// How long it stands still.
+        for_us: u64,
+    },
+    /// A daemon stands still; the head's stands still together with the control service, which shares its
+    /// process.
+    HangNode {
+        /// How long it stands still.
+        for_us: u64,
+    },
+    /// The network between two groups of nodes carries nothing, in one direction or in both, and then
+    /// delivers what was sent, as TCP does.
+    Partition {
+        /// How long it carries nothing.
+        for_us: u64,
+        /// Which direction is blocked.
+        way: Way,
+    },
+    /// The head's machine is lost with everything on it but the durable records; another head starts from
+    /// them after so many microseconds.
+    Head {
+        /// How long there is no head.
+        away_us: u64,
+    },
+    /// The control service dies between two actions of one `apply`, and starts again.
+    ControlTorn {
+        /// After so many sends; 0: before the commit.
+        after: u32,
+    },
+    /// A daemon dies between two actions; never the head's.
+    NodeTorn {
+        /// After so many sends.
+        after: u32,
+    },
+    /// A worker or driver dies between two actions.
+    ProcessTorn {
+        /// After so many sends.
+        after: u32,
+    },
+    /// A node's disk is full for so many microseconds.
+    DiskFull {
+        /// How long every write fails.
+        for_us: u64,
+    },
+    /// A node's machine is short of memory, and its monitor ends a worker.
+    Memory,
+}
+
+/// Which direction of a partition is blocked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Both.
+    Both,
+    /// From the head's side to the other one.
+    Out,
+    /// To the head's side from the other one.
+    In,
 }
 
 /// See the module.
@@ -51,6 +111,8 @@ pub struct Plan {
     pub has_kills: bool,
     /// Programs make placement groups.
     pub has_groups: bool,
+    /// How far the clocks of daemons and of the control service may differ, in milliseconds.
+    pub skew_ms_max: u64,
 }
 
 /// How long a run's drivers have, in microseconds of its own time.
@@ -71,7 +133,7 @@ impl Plan {
         let n_nodes = rng.range(1, 3);
         let cpus: Vec<u32> = (0..n_nodes).map(|_| rng.range(1, 4) as u32).collect();
         let delay_us_max = *rng.pick(&[60, 400, 3_000, 30_000, 200_000]).unwrap_or(&400);
-        let n_drivers = rng.range(1, 2) as usize;
+        let n_drivers = if rng.one_in(12) { rng.range(3, 8) } else { rng.range(1, 2) } as usize;
         let mut plan = Self {
             cpus,
             starts_max: rng.range(1, 4) as usize,
@@ -79,11 +141,12 @@ impl Plan {
             store_size: if rng.one_in(3) { 16 << 10 } else { 128 << 10 },
             delay_us_max,
             n_drivers,
-            n_ops: rng.range(8, 36),
+            n_ops: rng.range(8, if n_drivers > 2 { 12 } else { 36 }),
             faults: Vec::new(),
             start_failures: 0,
             has_kills: rng.one_in(2),
             has_groups: rng.one_in(2),
+            skew_ms_max: if rng.one_in(2) { 0 } else { 40_000_000 },
         };
         // A third of the runs break nothing: there every result must be right, without exception.
         if !rng.one_in(3) {
@@ -95,30 +158,47 @@ impl Plan {
     /// Whether what lies on a node that is not the head may be lost.
     pub(crate) fn may_lose_nodes(&self) -> bool {
         // A daemon that is away for too long is taken for dead.
-        let harmless = |fault: &Fault| {
-            matches!(fault, Fault::Worker | Fault::Driver | Fault::Peer | Fault::Remote)
+        let harmless = |fault: &Fault| match fault {
+            Fault::Worker
+            | Fault::Driver
+            | Fault::Peer
+            | Fault::Remote
+            | Fault::HangProcess { .. }
+            | Fault::ProcessTorn { .. }
+            | Fault::DiskFull { .. }
+            | Fault::Memory => true,
+            Fault::HangNode { for_us } | Fault::Partition { for_us, .. } => {
+                *for_us < SILENCE_US_MIN
+            }
+            Fault::Node
+            | Fault::Control { .. }
+            | Fault::Daemon
+            | Fault::ControlLink
+            | Fault::Head { .. }
+            | Fault::ControlTorn { .. }
+            | Fault::NodeTorn { .. } => false,
         };
         !self.faults.iter().all(|(_, fault)| harmless(fault))
     }
 
     /// What placement groups are made of: enough on the head alone where other nodes may be lost, else so
     /// little that they wait for each other.
-    pub(crate) fn room(&self, node: usize) -> f64 {
-        match node {
-            0 if self.may_lose_nodes() => 12.0,
-            0 => 3.0,
-            _ => 2.0,
+    pub(crate) fn room(&self, is_head: bool) -> f64 {
+        match is_head {
+            true if self.may_lose_nodes() => 12.0,
+            true => 3.0,
+            false => 2.0,
         }
     }
 
     fn draw_faults(&mut self, rng: &mut Rng) {
         let n_faults = rng.range(1, 5);
         // Some runs know one kind of fault only, so that what it causes is not masked by another.
-        let only = rng.one_in(2).then(|| rng.below(8));
+        let only = rng.one_in(2).then(|| rng.below(FAULT_KINDS));
         let latest = if rng.one_in(3) { 2_000_000 } else { 300_000 + self.delay_us_max * 20 };
         for _ in 0..n_faults {
             let at = rng.range(5_000, latest);
-            let fault = match only.unwrap_or_else(|| rng.below(8)) {
+            let fault = match only.unwrap_or_else(|| rng.below(FAULT_KINDS)) {
                 0 => Fault::Worker,
                 1 => Fault::Driver,
                 2 => Fault::Node,
@@ -126,7 +206,19 @@ impl Plan {
                 4 => Fault::Peer,
                 5 => Fault::Remote,
                 6 => Fault::Daemon,
-                _ => Fault::ControlLink,
+                7 => Fault::ControlLink,
+                8 => Fault::HangProcess { for_us: hang(rng) },
+                9 => Fault::HangNode { for_us: hang(rng) },
+                10 => Fault::Partition {
+                    for_us: hang(rng),
+                    way: *rng.pick(&[Way::Both, Way::Out, Way::In]).unwrap_or(&Way::Both),
+                },
+                11 => Fault::Head { away_us: rng.range(1_000, 6_000_000) },
+                12 => Fault::ControlTorn { after: rng.below(6) as u32 },
+                13 => Fault::NodeTorn { after: rng.below(6) as u32 },
+                14 => Fault::ProcessTorn { after: rng.below(6) as u32 },
+                15 => Fault::DiskFull { for_us: rng.range(10_000, 3_000_000) },
+                _ => Fault::Memory,
             };
             self.faults.push((at, fault));
         }
@@ -135,4 +227,16 @@ impl Plan {
         }
         self.faults.sort_by_key(|(at, _)| *at);
     }
+}
+
+/// How many kinds of faults [`Plan::draw`] chooses from.
+const FAULT_KINDS: u64 = 17;
+
+/// A node that is not heard for less than this is never taken for dead, in microseconds: what the control
+/// service allows, less the time from one heartbeat to the next and what a message takes.
+pub(crate) const SILENCE_US_MIN: u64 = (NODE_SILENCE_MS_MAX - 2 * HEARTBEAT_MS) * 1000;
+
+/// How long something stands still: mostly so short that nothing may come of it.
+fn hang(rng: &mut Rng) -> u64 {
+    if rng.one_in(3) { rng.range(5_000_000, 14_000_000) } else { rng.range(10_000, SILENCE_US_MIN) }
 }

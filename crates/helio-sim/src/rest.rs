@@ -9,9 +9,8 @@ impl World {
     /// The whole run.
     pub(crate) fn run(&mut self) {
         let last_fault = self.core.plan.faults.last().map_or(0, |(at, _)| *at);
-        let is_done = |world: &Self| {
-            world.programs_done() && world.core.now > last_fault && world.control.is_some()
-        };
+        let is_done =
+            |world: &Self| world.programs_done() && world.core.now > last_fault && world.is_whole();
         if !self.run_until(RUN_US_MAX, is_done) {
             return self.report_hang("the programs");
         }

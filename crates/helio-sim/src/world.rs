@@ -7,10 +7,11 @@ use helio_types::WorkerId;
 
 use crate::control::ControlHost;
 use crate::core::{Core, Event};
+use crate::holds::Holds;
 use crate::net::{End, What};
 use crate::node::NodeHost;
 use crate::process::{Code, Process};
-use crate::program::{Author, Op};
+use crate::program::Op;
 
 /// See the module.
 pub(crate) struct World {
@@ -19,6 +20,11 @@ pub(crate) struct World {
     /// How many lives the control service has had.
     pub(crate) lives: u32,
     pub(crate) nodes: Vec<Option<NodeHost>>,
+    /// The node that is the head, or was the last one.
+    pub(crate) head: usize,
+    /// What each driver is to do.
+    scripts: Vec<Vec<Op>>,
+    pub(crate) holds: Holds,
     pub(crate) processes: Vec<Process>,
     /// Workers that were killed before they were made.
     stillborn: BTreeSet<WorkerId>,
@@ -32,23 +38,26 @@ pub(crate) struct World {
 const ASK_EVERY: u32 = 97;
 
 impl World {
-    pub(crate) fn new(mut core: Core) -> Self {
+    pub(crate) fn new(mut core: Core, scripts: Vec<Vec<Op>>) -> Self {
         core.at(0, Event::ControlStart);
         let nodes = (0..core.plan.cpus.len())
-            .map(|index| Some(NodeHost::start(index, &mut core)))
+            .map(|index| Some(NodeHost::start(&mut core, index == 0)))
             .collect();
         for driver in 0..core.plan.n_drivers {
             let at = core.rng.range(5_000, 200_000);
             core.at(at, Event::DriverStart { driver });
         }
-        for (at, fault) in core.plan.faults.clone() {
-            core.at(at, Event::Fault(fault));
+        for (place, (at, _)) in core.plan.faults.clone().into_iter().enumerate() {
+            core.at(at, Event::Fault { place });
         }
         Self {
             core,
             control: None,
             lives: 0,
             nodes,
+            head: 0,
+            scripts,
+            holds: Holds::default(),
             processes: Vec::new(),
             stillborn: BTreeSet::new(),
             drivers: Vec::new(),
@@ -95,6 +104,14 @@ impl World {
     }
 
     fn take(&mut self, event: Event) {
+        let Some(event) = self.holds.keep(&self.core, self.head, event) else { return };
+        self.happen(event);
+        if let Some(end) = self.core.torn.take() {
+            self.die(end);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
         match event {
             Event::Arrive { link, side, what } => self.arrive(link, side, what),
             Event::Run { pid } => self.with(pid, |_, _| {}),
@@ -106,6 +123,8 @@ impl World {
                     control.tick(&mut self.core);
                 }
             }
+            // It starts with its machine, and only once.
+            Event::ControlStart if self.control.is_some() || self.nodes[self.head].is_none() => {}
             Event::ControlStart => {
                 self.lives += 1;
                 self.control = Some(ControlHost::start(self.lives, &mut self.core));
@@ -136,13 +155,26 @@ impl World {
                 self.at_node(node, |host, core| host.unreached(core, whom))
             }
             Event::DriverStart { driver } => {
-                let mut rng = self.core.rng.fork();
-                let plan = self.core.plan.clone();
-                let script = Author::write(&mut rng, &plan, driver);
+                if self.nodes.iter().all(Option::is_none) {
+                    // Somebody who finds no cluster tries again.
+                    return self.core.after(500_000, Event::DriverStart { driver });
+                }
+                let script = self.scripts[driver].clone();
                 self.start_driver(script);
             }
             Event::DriverEnd { pid } => self.end_process(pid, Exit::Code(0)),
-            Event::Fault(fault) => self.fault(fault),
+            Event::Fault { place } => self.fault(place),
+            Event::Release { hold } => {
+                for event in self.holds.end(hold) {
+                    self.take(event);
+                }
+            }
+            Event::DiskHasRoom { node } => {
+                if let Some(host) = &mut self.nodes[node] {
+                    host.disk_is_full = false;
+                }
+            }
+            Event::HeadStart => self.start_head(),
         }
     }
 
@@ -172,11 +204,11 @@ impl World {
         }
     }
 
-    fn at_node(&mut self, node: usize, act: impl FnOnce(&mut NodeHost, &mut Core)) {
+    pub(crate) fn at_node(&mut self, node: usize, act: impl FnOnce(&mut NodeHost, &mut Core)) {
         let Some(host) = self.nodes.get_mut(node).and_then(Option::as_mut) else { return };
         act(host, &mut self.core);
         if host.is_down {
-            if self.core.facts.daemon_links_cut + self.core.facts.control_restarts == 0 {
+            if !self.core.facts.was_away(node) {
                 self.core
                     .violation(format!("daemon {node} was told to end although it was never away"));
             }
@@ -206,10 +238,10 @@ impl World {
     pub(crate) fn start_driver(&mut self, script: Vec<Op>) {
         let alive: Vec<usize> =
             (0..self.nodes.len()).filter(|node| self.nodes[*node].is_some()).collect();
-        let node = if self.core.rng.one_in(3) {
-            self.core.rng.pick(&alive).copied().unwrap_or(0)
+        let node = if self.nodes[self.head].is_none() || self.core.rng.one_in(3) {
+            self.core.rng.pick(&alive).copied().unwrap_or(self.head)
         } else {
-            0
+            self.head
         };
         let id = WorkerId(self.core.rng.bytes());
         let pid = self.core.add_person(id, node, true);
@@ -280,6 +312,11 @@ impl World {
         for pid in here {
             self.end_process(pid, Exit::Signal(9));
         }
+    }
+
+    /// The control service and a head are there, and nothing is kept back.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.control.is_some() && self.nodes[self.head].is_some() && self.holds.is_empty()
     }
 
     pub(crate) fn programs_done(&self) -> bool {

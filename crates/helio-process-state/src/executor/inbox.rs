@@ -379,10 +379,8 @@ impl<P: Clone> Waiting<P> {
             })
             .collect();
         let body = match self.body {
-            Some(body) => body,
-            None => inputs
-                .pop_front()
-                .map_or_else(|| Bytes::Memory(Arc::default()), |payload| payload.bytes),
+            Some(body) => Payload::value(body),
+            None => inputs.pop_front().unwrap_or_else(|| Payload::value(Bytes::of(Vec::new()))),
         };
         let deps = inputs.into();
         match self.item {

@@ -7,7 +7,7 @@ use helio_proto::node::JobConfig;
 use helio_proto::peer::Template;
 use helio_types::{Assigned, TaskId, WorkerId};
 
-use crate::value::{Bytes, Payload};
+use crate::value::Payload;
 
 /// Something for the main loop of a worker to do.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ pub struct Call<P> {
     pub caller: WorkerId,
     /// What it calls. Templates of equal calls are the same allocation: cache by pointer.
     pub template: Arc<Template>,
-    /// The serialized arguments.
-    pub body: Bytes<P>,
+    /// The serialized arguments; an error where they lay in the object store and are lost.
+    pub body: Payload<P>,
     /// The values of the arguments that were references, in placeholder order.
     pub deps: Vec<Payload<P>>,
     /// How many values to return; [`helio_proto::peer::STREAMING`] for a generator.
@@ -70,8 +70,8 @@ pub struct Construct<P> {
     pub assigned: Assigned,
     /// The job's configuration.
     pub job: JobConfig,
-    /// The constructor's arguments.
-    pub body: Bytes<P>,
+    /// The constructor's serialized arguments; an error where they are lost.
+    pub body: Payload<P>,
     /// The values of the arguments that were references.
     pub deps: Vec<Payload<P>>,
 }

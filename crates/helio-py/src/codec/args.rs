@@ -116,12 +116,17 @@ pub(crate) struct Unpacked<'py> {
 }
 
 /// Unpacks a body; `deps` are the values of the arguments that were references. The first of them
-/// that failed is the error.
+/// that failed is the error, before them the body itself, where its object was lost.
 pub(crate) fn unpack<'py>(
     py: Python<'py>,
-    body: Source,
+    body: &Payload,
     deps: &[Payload],
 ) -> PyResult<Unpacked<'py>> {
+    let is_lost = body.is_error;
+    let body = Source::Shared(body.bytes.clone());
+    if is_lost {
+        return Err(PyErr::from_value(errors::exception_of(py, body)?));
+    }
     let flags = *body.first().ok_or_else(damaged)?;
     let body = if flags & BUFFERS != 0 { body.aligned() } else { body };
     if flags & REFS == 0 {

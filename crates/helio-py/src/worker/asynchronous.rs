@@ -114,7 +114,7 @@ impl RunningCall {
         let call = call.ok_or_else(|| PyRuntimeError::new_err("the call was invoked already"))?;
         session::connected(py)?.runtime.runs(call.task);
         *self.shown.lock() = Some(title::show_of_loop(&self.entry.title));
-        let unpacked = args::unpack(py, Source::Shared(call.body), &call.deps)?;
+        let unpacked = args::unpack(py, &call.body, &call.deps)?;
         apply(py, &self.entry, &unpacked)
     }
 

@@ -51,7 +51,7 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
     current::become_actor(Arc::new(Actor { spec, extra, incarnation, assigned }));
     session::forget_plans();
     let scope = current::enter(Arc::clone(&running), true);
-    let made = instance(py, &template, body, &deps, is_async);
+    let made = instance(py, &template, &body, &deps, is_async);
     super::end_lines(py);
     drop((scope, shown));
     title::rest();
@@ -89,12 +89,12 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
 fn instance<'py>(
     py: Python<'py>,
     template: &helio_proto::peer::Template,
-    body: helio_worker::Bytes,
+    body: &Payload,
     deps: &[helio_worker::Payload],
     is_async: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let class = functions::function(py, template)?;
-    let unpacked = args::unpack(py, Source::Shared(body), deps)?;
+    let unpacked = args::unpack(py, body, deps)?;
     if is_async {
         let construct = py.import("heliostat.core.async_actor")?.getattr("construct")?;
         return construct.call1((class.bind(py), unpacked.args, unpacked.kwargs));

@@ -94,7 +94,7 @@ fn invoke(
     call: &Call,
     entry: &Entry,
 ) -> PyResult<(Outcome, results::Results)> {
-    let unpacked = args::unpack(py, Source::Shared(call.body.clone()), &call.deps)?;
+    let unpacked = args::unpack(py, &call.body, &call.deps)?;
     let result = apply(py, entry, &unpacked)?;
     if call.returns == STREAMING {
         let items = stream::run(session, call.task, entry, &result)?;

@@ -312,8 +312,12 @@ impl Process {
         }
     }
 
-    /// Sends what the machine has written, a frame a message.
+    /// Sends what the machine has written, a frame a message. Not while actions are carried out: links
+    /// that are still to be made have output already.
     fn write_out(&mut self, core: &mut Core) {
+        if self.is_busy {
+            return;
+        }
         let me = self.me();
         let Some(machine) = &mut self.machine else { return };
         let links = machine.links();
@@ -366,7 +370,7 @@ impl Process {
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core) {
-        if self.tick_at != Some(core.now) {
+        if self.tick_at.is_none_or(|at| at > core.now) {
             return; // It was put earlier, and has been.
         }
         self.tick_at = None;

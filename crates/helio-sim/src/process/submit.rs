@@ -51,6 +51,9 @@ pub(super) fn group(actor: ActorId, salt: u64) -> &'static str {
     if has_groups(actor) && salt.is_multiple_of(3) { "group" } else { "" }
 }
 
+/// How long the user waits before a value for which there was no room is written again.
+const WRITE_AGAIN_US: u64 = 100_000;
+
 impl Process {
     /// Writes bytes into the object store as that object; `None` while it has to wait.
     fn write(
@@ -61,7 +64,7 @@ impl Process {
         bytes: impl FnOnce() -> Vec<u8>,
     ) -> Option<OutgoingValue> {
         let Wait::Room(request) = frame.wait else {
-            let bytes = bytes();
+            let (id, bytes) = frame.writing.take().unwrap_or_else(|| (id, bytes()));
             let request = self.machine.as_mut()?.mint_request();
             let size = bytes.len() as u64;
             self.apply(core, ProcessEvent::Create { request, object: id, size });
@@ -86,6 +89,13 @@ impl Process {
                 self.apply(core, ProcessEvent::TellNode(seal.into()));
             }
             Err(failure) if failure.message.contains("in the store already") => {}
+            // The user tries again, as long as it takes.
+            Err(_) if core.facts.disks_full > 0 => {
+                core.facts.count("refused for a full disk");
+                frame.writing = Some((id, bytes));
+                self.pause(core, frame, core.now + WRITE_AGAIN_US);
+                return None;
+            }
             Err(failure) => {
                 core.violation(format!(
                     "the object store refused {size} bytes: {}",

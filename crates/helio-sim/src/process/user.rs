@@ -355,7 +355,7 @@ impl Process {
                 (kind, call.attempt != 0, returns, call.body, call.deps)
             }
         };
-        self.begin(core, (kind, is_retry, returns), &Payload::value(body), payloads);
+        self.begin(core, (kind, is_retry, returns), &body, payloads);
         true
     }
 
