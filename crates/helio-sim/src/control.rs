@@ -79,6 +79,10 @@ impl ControlHost {
                     if matches!(message, ControlToNode::View(_)) {
                         core.facts.count("views");
                     }
+                    if let ControlToNode::LaunchActor(launch) = &message {
+                        let actor = launch.spec.actor_id;
+                        core.facts.history.actor_placed(actor, node_id);
+                    }
                     if let Some(link) = self.open.get(&node_id) {
                         core.send(*link, self.me(), encode(&message));
                     }

@@ -186,6 +186,11 @@ impl Core {
         self.tear = Some((end, sends));
     }
 
+    /// Nobody is to die any more.
+    pub(crate) fn mend(&mut self) {
+        self.tear = None;
+    }
+
     /// Whether that part dies before its next commit.
     pub(crate) fn is_torn_at_once(&mut self, end: End) -> bool {
         if self.tear != Some((end, 0)) {

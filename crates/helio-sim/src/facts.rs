@@ -4,15 +4,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use helio_proto::error::ErrorKind;
+use helio_proto::error::{ErrorKind, SystemError};
 use helio_types::id::PUT_INDEX_BASE;
-use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId};
+use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerId};
+
+use crate::history::History;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Facts {
     /// What is wrong; empty in a good run.
     pub violations: Vec<String>,
+    /// What happened to each process, call and actor.
+    pub history: History,
     /// How much was done, by name.
     pub counts: BTreeMap<&'static str, u64>,
     /// Worker processes that were killed, or ended on their own.
@@ -93,7 +97,31 @@ impl Facts {
     /// **OWN-1** Whether an error of the system that a reader met is owed to something that was done to
     /// the cluster; without a cause every read gives the value.
     #[must_use]
-    pub fn explains(&self, kind: ErrorKind) -> bool {
+    pub fn explains(&self, error: &SystemError, reader: WorkerId) -> bool {
+        let kind = ErrorKind::from_number(error.kind);
+        self.has_cause(kind) && self.has_own_cause(kind, error, reader)
+    }
+
+    /// Whether what happened to this call, object or actor explains the error.
+    fn has_own_cause(&self, kind: ErrorKind, error: &SystemError, reader: WorkerId) -> bool {
+        let history = &self.history;
+        match kind {
+            ErrorKind::WorkerCrashed if !error.task.is_nil() => {
+                history.call_lost_worker(error.task)
+            }
+            ErrorKind::TaskCancelled if !error.task.is_nil() => history.was_cancelled(error.task),
+            ErrorKind::OwnerDied if !error.object.is_nil() => {
+                history.owner_lost(error.object, reader)
+            }
+            ErrorKind::ActorDied | ErrorKind::ActorUnavailable if !error.actor.is_nil() => {
+                self.may_have_ended(error.actor) || history.actor_lost_process(error.actor)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether anything was done to the cluster that causes errors of this kind.
+    fn has_cause(&self, kind: ErrorKind) -> bool {
         match kind {
             ErrorKind::WorkerCrashed => {
                 self.processes_died() || self.links_cut > 0 || self.starts_failed > 0
@@ -125,8 +153,9 @@ impl Facts {
             ErrorKind::TaskUnschedulable
             | ErrorKind::ActorUnschedulable
             | ErrorKind::RuntimeEnvSetup
-            | ErrorKind::ObjectFreed
-            | ErrorKind::ObjectLost => false,
+            | ErrorKind::ObjectFreed => false,
+            // What borrowers on a node hold that is taken for dead is let go, and they live on for a while.
+            ErrorKind::ObjectLost => !self.silenced.is_empty(),
         }
     }
 

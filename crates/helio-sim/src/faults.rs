@@ -173,6 +173,13 @@ impl World {
     fn silence(&mut self, nodes: &[usize], for_us: u64) {
         if for_us >= SILENCE_US_MIN {
             self.core.facts.silenced.extend(nodes);
+            for node in nodes {
+                let node_id = self.core.daemons[*node].address.node_id;
+                self.core.facts.history.node_lost(node_id);
+            }
+            for process in self.processes.iter().filter(|one| nodes.contains(&one.node)) {
+                self.core.facts.history.process_silent(process.id);
+            }
         }
     }
 
@@ -222,6 +229,16 @@ impl World {
                 facts.count("faults: link of a daemon");
                 facts.daemon_links_cut += 1;
             }
+        }
+        if let Some([End::Process(a), End::Process(b)]) = self.core.net.get(link).map(|l| l.ends) {
+            let (one, other) = (self.core.people[a].id, self.core.people[b].id);
+            self.core.facts.history.link_cut(one, other);
+        }
+        if let Some(End::Node(node)) = self.core.net.get(link).map(|link| link.ends[0])
+            && kind == Kind::Control
+        {
+            let node_id = self.core.daemons[node].address.node_id;
+            self.core.facts.history.node_lost(node_id);
         }
         self.core.note(|| format!("link {link} is cut"));
         self.core.cut(link);

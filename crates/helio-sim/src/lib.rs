@@ -18,11 +18,12 @@
 //! a test runs seeds twice and compares the traces.
 //!
 //! Reading order: [`plan`], [`net`], `core`, `world`, `node`, `control`, `process`, `program`, [`facts`],
-//! `rest`.
+//! [`history`], `rest`.
 
 #![forbid(unsafe_code)]
 
 pub mod facts;
+pub mod history;
 pub mod net;
 pub mod plan;
 pub mod rng;

@@ -141,6 +141,12 @@ impl NodeHost {
     fn carry_out(&mut self, core: &mut Core, action: Action) {
         match action {
             Action::Send { conn, message } => {
+                if let NodeToClient::StartActor(launch) = &message
+                    && let Some(End::Process(pid)) = core.net.get(conn.0).map(|link| link.ends[0])
+                {
+                    let worker = core.people[pid].id;
+                    core.facts.history.actor_lives(launch.spec.actor_id, worker);
+                }
                 core.send(conn.0, self.me(), encode::<NodeToClient>(&message))
             }
             Action::Close { conn, why } => self.close_client(core, conn, &why),

@@ -14,6 +14,8 @@ impl World {
         if !self.run_until(RUN_US_MAX, is_done) {
             return self.report_hang("the programs");
         }
+        // From here on nothing breaks.
+        self.core.mend();
         self.settle();
         self.check_quiet();
         if !self.core.facts.violations.is_empty() {

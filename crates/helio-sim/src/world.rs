@@ -230,7 +230,7 @@ impl World {
         }
         if let Some(why) = dies {
             self.core.note(|| format!("p{pid} ends: {why}"));
-            let is_orderly = why == "it was asked to end";
+            let is_orderly = why == crate::process::ASKED_TO_END;
             self.end_process(pid, Exit::Code(i32::from(!is_orderly)));
         }
     }
@@ -262,6 +262,9 @@ impl World {
         }
         let pid = self.core.add_person(worker, node, false);
         self.core.facts.count("workers");
+        if self.core.facts.silenced.contains(&node) {
+            self.core.facts.history.process_silent(worker);
+        }
         self.core.note(|| format!("worker p{pid} {} starts on node {node}", worker.hex()));
         let process = Process::start(&mut self.core, pid, None);
         self.processes.push(process);
@@ -286,8 +289,12 @@ impl World {
             return;
         };
         self.core.trace.step(self.core.now, 700, &[], || format!("p{pid} is gone: {exit:?}"));
+        let was_idle = process.dies == Some(crate::process::ASKED_TO_END)
+            && !process.is_driver
+            && process.actor.is_none();
         process.end(&mut self.core);
         let (node, worker) = (process.node, process.id);
+        self.core.facts.history.process_ended(worker, was_idle);
         if let Some(driver) = self.drivers.iter_mut().find(|(driver, _)| *driver == pid) {
             driver.1 = true;
         } else {
@@ -301,6 +308,8 @@ impl World {
             return;
         }
         self.core.facts.nodes_killed += 1;
+        let node_id = self.core.daemons[node].address.node_id;
+        self.core.facts.history.node_lost(node_id);
         self.core.daemons[node].is_alive = false;
         self.core.close_all(End::Node(node));
         let here: Vec<usize> = self

@@ -46,7 +46,7 @@ impl Process {
 
         let value = Val { hash: hash([u64::from(wish.ready)]), inner: Vec::new() };
         let expect = Expect { hash: value.hash, raises: false };
-        let id = self.new_put();
+        let id = self.new_put(core);
         let message = ControlRequest::AwaitGroup(AwaitGroup { group_id });
         let value = value.encode(false);
         self.apply(core, Event::Promise { object: id, message, value });

@@ -324,7 +324,10 @@ impl Process {
         let mut dirty = links.take_due();
         dirty.extend(links.take_dirty());
         for link in dirty {
-            let is_peer = matches!(links.peer(link), Some(Peer::Process(_)));
+            let to = match links.peer(link) {
+                Some(Peer::Process(address)) => Some(address.worker_id),
+                _ => None,
+            };
             let Some(output) = links.output(link) else { continue };
             let bytes = output.pending().to_vec();
             output.advance(bytes.len());
@@ -332,7 +335,7 @@ impl Process {
             let Some(outer) = self.outer.get(&link).copied() else { continue };
             let mut rest = &bytes[..];
             while let Ok(Some((start, end))) = frame::split(rest, frame::FRAME_MAX) {
-                observe::sent(core, is_peer, &rest[start..end]);
+                observe::sent(core, (self.id, to), &rest[start..end]);
                 core.send(outer, me, rest[start..end].to_vec());
                 rest = &rest[end..];
             }
@@ -425,8 +428,10 @@ impl Process {
         self.apply(core, Event::Accepted { link, from });
     }
 
-    fn new_put(&mut self) -> ObjectId {
-        self.machine.as_mut().map(Machine::new_put).unwrap_or_default()
+    fn new_put(&mut self, core: &mut Core) -> ObjectId {
+        let id = self.machine.as_mut().map(Machine::new_put).unwrap_or_default();
+        core.facts.history.put(id, self.id);
+        id
     }
 
     fn job(&self) -> JobConfig {
@@ -446,6 +451,9 @@ impl Process {
         self.actor = None;
     }
 }
+
+/// Why a process ends that its daemon, or its own code, asked to end.
+pub(crate) const ASKED_TO_END: &str = "it was asked to end";
 
 /// The port at which a process listens.
 fn port(pid: usize) -> u32 {

@@ -3,6 +3,7 @@
 use helio_proto::decode;
 use helio_proto::node::{ClientToNode, NodeToClient};
 use helio_proto::peer::{Frame, STREAMING, flags};
+use helio_types::WorkerId;
 
 use crate::core::Core;
 
@@ -22,10 +23,14 @@ pub(super) fn received(core: &mut Core, bytes: &[u8]) {
     core.facts.count(what);
 }
 
-/// The process has sent a message to a process (`is_peer`) or a daemon.
-pub(super) fn sent(core: &mut Core, is_peer: bool, bytes: &[u8]) {
-    let what = if is_peer {
-        match Frame::get(bytes) {
+/// The process has sent a message to a process or, `to` being `None`, to a daemon.
+pub(super) fn sent(core: &mut Core, (from, to): (WorkerId, Option<WorkerId>), bytes: &[u8]) {
+    let what = if let Some(to) = to {
+        let frame = Frame::get(bytes);
+        if let Ok(Frame::Call { task, .. }) = &frame {
+            core.facts.history.sent(*task, from, to);
+        }
+        match frame {
             Ok(Frame::LocationLost { .. }) => "arguments recovered",
             Ok(Frame::Unstarted { .. }) => "tasks given back",
             Ok(Frame::Call { returns: STREAMING, flags, .. }) if flags & flags::RETRY != 0 => {

@@ -50,10 +50,10 @@ impl Process {
         };
         let kind = ErrorKind::from_number(error.kind);
         core.note(|| format!("p{} reads {what}: {kind:?} {}", self.pid, error.message));
-        if !core.facts.explains(kind) {
+        if !core.facts.explains(&error, self.id) {
             core.violation(format!(
-                "OWN-1: p{} reads {what}: {kind:?} without a cause: {}",
-                self.pid, error.message
+                "OWN-1: p{} reads {what}: {kind:?} without a cause: {} (task {:?}, object {:?}, actor {:?})",
+                self.pid, error.message, error.task, error.object, error.actor
             ));
         }
         if kind == ErrorKind::ReconstructionFailed && core.facts.must_be_made_again(error.object) {

@@ -134,7 +134,10 @@ impl Process {
         let inner = self.inner_of(frame, slots);
         let contained = inner.iter().map(|inner| inner.reference.id).collect();
         let value = Val { hash: hash([salt]), inner };
-        let id = frame.writing.as_ref().map_or_else(|| self.new_put(), |(id, _)| *id);
+        let id = match &frame.writing {
+            Some((id, _)) => *id,
+            None => self.new_put(core),
+        };
         let stored = if is_big {
             match self.write(core, frame, id, || value.encode(true)) {
                 Some(stored) => stored,
@@ -235,7 +238,10 @@ impl Process {
         let contained: Vec<ObjectId> = body.inner.iter().map(|inner| inner.reference.id).collect();
         let mut args = CallArgs { body: Vec::new(), stored_body: None, deps, contained };
         if plea.is_stored {
-            let id = frame.writing.as_ref().map_or_else(|| self.new_put(), |(id, _)| *id);
+            let id = match &frame.writing {
+                Some((id, _)) => *id,
+                None => self.new_put(core),
+            };
             let Some(value) = self.write(core, frame, id, || body.encode()) else {
                 return Step::Stay;
             };
@@ -280,6 +286,7 @@ impl Process {
         };
         core.facts.count(if actor.is_some() { "method calls" } else { "tasks" });
         core.facts.submitted.insert(id, plea.retries);
+        core.facts.history.submitted(id, self.id, frame.task());
         core.note(|| {
             format!(
                 "p{} submits {id:?} {:?} retries {} args {args:?}",
@@ -366,6 +373,7 @@ impl Process {
         let handle = (!is_detached).then(|| handle_object(actor));
         let args = CallArgs { body: body.encode(), stored_body: None, deps, contained };
         core.facts.count("actors");
+        core.facts.history.actor_made(actor, self.id);
         core.note(|| {
             format!(
                 "p{} makes actor {actor} restarts {} {:?}",
@@ -442,6 +450,7 @@ impl Process {
         if let Some(Held::Ref { id, .. }) = frame.slots.get(&slot) {
             core.facts.count("cancels");
             core.facts.cancels += 1;
+            core.facts.history.cancelled(id.task());
             self.tell_owner(core, Event::Cancel { object: *id, force, recursive: true });
         }
         Step::Next

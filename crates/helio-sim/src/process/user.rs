@@ -178,7 +178,7 @@ impl Process {
         }
         let has_work = self.machine.as_ref().is_some_and(|machine| machine.has_work());
         if self.exits && self.code.is_empty() && !has_work && self.dies.is_none() {
-            self.dies = Some("it was asked to end");
+            self.dies = Some(super::ASKED_TO_END);
         }
     }
 
