@@ -9,6 +9,7 @@ mod check;
 mod libraries;
 mod python;
 mod sh;
+mod simulate;
 mod stamp;
 mod tidy;
 
@@ -28,7 +29,8 @@ usage: cargo xtask <task>
   gpu-check  what only a GPU can show; exits 77 where there is none; arguments go to tests/gpu/check.py
   bench   the table against Ray; further arguments go to bench/compare.py
   differential  the same snippets on Ray and here; arguments go to tests/differential/compare.py
-  libraries  packages from PyPI that run on Ray, each with its quick start; arguments go to pytest";
+  libraries  packages from PyPI that run on Ray, each with its quick start; arguments go to pytest
+  simulate  many histories of the simulator: --seeds N, --minutes M, --jobs J, --first SEED";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(rest),
         "differential" => bench::differential(rest),
         "libraries" => libraries::run(rest),
+        "simulate" => simulate::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

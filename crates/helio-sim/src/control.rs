@@ -52,8 +52,9 @@ impl ControlHost {
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core) {
-        if core.now < self.ticked + self.control.next_tick_ms() * 1000 {
-            return;
+        let due = self.ticked + self.control.next_tick_ms() * 1000;
+        if core.now < due {
+            return core.at(due, Next::ControlTick { life: self.life });
         }
         self.ticked = core.now;
         self.apply(core, Event::Tick);

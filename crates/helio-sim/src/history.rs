@@ -14,6 +14,8 @@ pub struct History {
     silent: BTreeSet<WorkerId>,
     /// Processes between which a connection broke.
     apart: BTreeSet<(WorkerId, WorkerId)>,
+    /// Processes that did not reach a worker that they were given.
+    unreached: BTreeSet<WorkerId>,
     /// Which workers each call was sent to, and by whom.
     sent: BTreeMap<TaskId, BTreeSet<(WorkerId, WorkerId)>>,
     /// Whose each call and each `put` is.
@@ -50,6 +52,11 @@ impl History {
     pub fn link_cut(&mut self, one: WorkerId, other: WorkerId) {
         self.apart.insert((one, other));
         self.apart.insert((other, one));
+    }
+
+    /// A process could not connect to another one.
+    pub fn unreached(&mut self, from: WorkerId) {
+        self.unreached.insert(from);
     }
 
     /// A process made a call, inside another one or in a driver's program.
@@ -99,12 +106,14 @@ impl History {
         self.ended.contains(process) || self.silent.contains(process)
     }
 
-    /// Whether a worker that this call was sent to ended, or was cut off from the call's owner.
+    /// Whether a worker that this call was sent to ended, or was cut off from the call's owner, or was
+    /// gone before the owner had reached it.
     #[must_use]
     pub fn call_lost_worker(&self, task: TaskId) -> bool {
-        self.sent.get(&task).is_some_and(|workers| {
-            workers.iter().any(|(from, to)| self.is_lost(to) || self.apart.contains(&(*from, *to)))
-        })
+        let Some(workers) = self.sent.get(&task) else {
+            return self.owners.get(&task).is_some_and(|owner| self.unreached.contains(owner));
+        };
+        workers.iter().any(|(from, to)| self.is_lost(to) || self.apart.contains(&(*from, *to)))
     }
 
     /// Whether the owner of an object ended, or was cut off from the process that reads it.

@@ -6,7 +6,9 @@
 //! and what breaks when. So a failure is a number, and the same number fails again:
 //!
 //! ```text
-//! cargo run -p helio-sim -- --seed 4711 --trace
+//! cargo run --release -p helio-sim -- --seed 4711 --trace
+//! cargo run --release -p helio-sim -- --seed 4711 --shrink
+//! cargo xtask simulate --minutes 10 --jobs 2
 //! ```
 //!
 //! What is checked: **OWN-1** every read ends with the value that its call makes of its inputs, or with
@@ -17,16 +19,18 @@
 //! **LAYER-1** There is no clock, thread or randomness in here; [`rng`] is the only source of chance, and
 //! a test runs seeds twice and compares the traces.
 //!
-//! Reading order: [`plan`], [`net`], `core`, `world`, `node`, `control`, `process`, `program`, [`facts`],
-//! [`history`], `rest`.
+//! Reading order: [`case`], [`plan`], [`net`], `core`, `world`, `node`, `control`, `process`, `program`, [`facts`],
+//! [`history`], `rest`, [`shrink`].
 
 #![forbid(unsafe_code)]
 
+pub mod case;
 pub mod facts;
 pub mod history;
 pub mod net;
 pub mod plan;
 pub mod rng;
+pub mod shrink;
 pub mod trace;
 pub mod value;
 
@@ -43,9 +47,10 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use crate::case::{Case, Part};
 use crate::core::Core;
 use crate::plan::Plan;
-use crate::program::Author;
+use crate::program::{Author, Op};
 use crate::rng::{Rng, mix};
 use crate::trace::Trace;
 use crate::world::World;
@@ -72,25 +77,54 @@ pub struct Report {
 /// Runs the cluster of a seed and keeps the last `lines_max` lines of what happened.
 #[must_use]
 pub fn run(seed: u64, lines_max: usize) -> Report {
-    run_with(seed, lines_max, |_| {})
+    run_case(&Case::of(seed), lines_max)
+}
+
+/// Runs a case and keeps the last `lines_max` lines of what happened.
+#[must_use]
+pub fn run_case(case: &Case, lines_max: usize) -> Report {
+    run_changed(case, lines_max, |_| {})
 }
 
 /// Runs the cluster of a seed with a changed plan.
 #[must_use]
 pub fn run_with(seed: u64, lines_max: usize, change: impl FnOnce(&mut Plan)) -> Report {
+    run_changed(&Case::of(seed), lines_max, change)
+}
+
+/// The plan of a seed, changed, the programs of its drivers, and the chance that decides the rest.
+fn draw(seed: u64, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<Vec<Op>>, Rng) {
     let mut rng = Rng::new(seed);
     let mut plan = Plan::draw(&mut rng);
     change(&mut plan);
+    let scripts = (0..plan.n_drivers)
+        .map(|driver| Author::write(&mut Rng::new(mix(seed) ^ driver as u64), &plan, driver))
+        .collect();
+    (plan, scripts, rng)
+}
+
+/// All that could be left out of a case.
+fn parts(case: &Case) -> Vec<Part> {
+    let (plan, scripts, _) = draw(case.seed, |_| {});
+    let faults = (0..plan.faults.len()).map(Part::Fault);
+    let of_driver =
+        |(driver, script): (usize, &Vec<Op>)| (0..script.len()).map(move |n| Part::Op(driver, n));
+    faults.chain(scripts.iter().enumerate().flat_map(of_driver)).collect()
+}
+
+fn run_changed(case: &Case, lines_max: usize, change: impl FnOnce(&mut Plan)) -> Report {
+    let (mut plan, mut scripts, mut rng) = draw(case.seed, change);
+    case.reduce(&mut plan, &mut scripts);
+    if case.schedule > 0 {
+        rng = Rng::new(mix(case.seed) ^ case.schedule);
+    }
     let mut trace = if lines_max > 0 { Trace::keeping(lines_max) } else { Trace::default() };
     trace.note(0, || format!("{plan:?}"));
-    let scripts = (0..plan.n_drivers as u64)
-        .map(|driver| Author::write(&mut Rng::new(mix(seed) ^ driver), &plan, driver as usize))
-        .collect();
     let mut world = World::new(Core::new(plan, rng, trace), scripts);
     world.run();
     let core = world.core;
     Report {
-        seed,
+        seed: case.seed,
         violations: core.facts.violations,
         hash: core.trace.hash(),
         steps: core.trace.steps,
@@ -100,12 +134,13 @@ pub fn run_with(seed: u64, lines_max: usize, change: impl FnOnce(&mut Plan)) -> 
     }
 }
 
-/// How to see a failure again, with the end of its trace.
+/// How to see a failure again and how to make it small, with the end of its trace.
 #[must_use]
 pub fn explain(seed: u64, lines_max: usize) -> String {
     let report = run(seed, lines_max);
     format!(
-        "{}\n\nseed {seed} failed:\n{}\nsee it again: cargo run -p helio-sim -- --seed {seed} --trace\n",
+        "{}\n\nseed {seed} failed:\n{}\nsee it again: cargo run --release -p helio-sim -- --seed {seed} --trace\n\
+         make it small: cargo run --release -p helio-sim -- --seed {seed} --shrink\n",
         report.lines.join("\n"),
         report.violations.join("\n")
     )

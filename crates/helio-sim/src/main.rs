@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Parser;
+use helio_sim::case::{Case, Without};
+use helio_sim::shrink::shrink;
 
 /// Runs simulated clusters; a failure prints its seed.
 #[derive(Parser)]
@@ -14,6 +16,18 @@ struct Options {
     /// Print what happens in it.
     #[arg(long)]
     trace: bool,
+    /// Under this schedule: other delays and other victims of the same faults.
+    #[arg(long, default_value_t = 0)]
+    schedule: u64,
+    /// Leave these out, such as `f0,1.3-9`: the first fault and operations 3 to 9 of driver 1.
+    #[arg(long, default_value_t)]
+    without: Without,
+    /// Look for the smallest part of it that fails in the same way.
+    #[arg(long)]
+    shrink: bool,
+    /// How many runs that may take.
+    #[arg(long, default_value_t = 5_000)]
+    shrink_runs: u64,
     /// Run so many seeds.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
@@ -28,7 +42,11 @@ struct Options {
 fn main() -> ExitCode {
     let options = Options::parse();
     if let Some(seed) = options.seed {
-        return one(seed, options.trace);
+        let case = Case { seed, schedule: options.schedule, without: options.without };
+        if options.shrink {
+            return small(&case, options.shrink_runs);
+        }
+        return one(&case, options.trace);
     }
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let (mut steps, mut failed, mut longest) = (0, 0u64, (0, 0));
@@ -54,13 +72,28 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn one(seed: u64, trace: bool) -> ExitCode {
-    let report = helio_sim::run(seed, if trace { 1_000_000 } else { 0 });
+/// Makes a failing case small and says how to run what is left.
+fn small(case: &Case, runs_max: u64) -> ExitCode {
+    let Some(smallest) = shrink(case, runs_max) else {
+        println!("{case} does not fail");
+        return ExitCode::FAILURE;
+    };
+    let report = helio_sim::run_case(&smallest, 0);
+    for violation in &report.violations {
+        println!("VIOLATION {violation}");
+    }
+    println!("{} steps are left; see them:", report.steps);
+    println!("cargo run --release -p helio-sim -- {smallest} --trace");
+    ExitCode::SUCCESS
+}
+
+fn one(case: &Case, trace: bool) -> ExitCode {
+    let report = helio_sim::run_case(case, if trace { 1_000_000 } else { 0 });
     for line in &report.lines {
         println!("{line}");
     }
     println!(
-        "seed {seed}: {} steps, {} ms, trace {:016x}",
+        "{case}: {} steps, {} ms, trace {:016x}",
         report.steps,
         report.took_us / 1000,
         report.hash

@@ -436,6 +436,10 @@ impl<'a> Author<'a> {
                 // Nothing ends a method that always ends its process and is always tried again.
                 retries: if job == Crash {
                     0
+                } else if job == Flaky {
+                    // Without a retry it raises or not, as it happens: a call that is sent again because
+                    // its worker died before it began is a later attempt.
+                    1
                 } else {
                     *self.rng.pick(&[0, 0, 1, 3, -1]).unwrap_or(&0)
                 },

@@ -1,4 +1,4 @@
-//! A thousand clusters, and the same cluster twice.
+//! Two thousand clusters, and the same cluster twice.
 //!
 //! `HELIOSTAT_SIM_SEED=4711 cargo test -p helio-sim` runs one seed and prints how it went.
 
@@ -7,7 +7,7 @@ use std::fmt::Write;
 use helio_sim::plan::Fault;
 
 /// How many seeds every change has to pass.
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 2_000;
 /// How many failures are explained before the rest is only counted.
 const EXPLAINED_MAX: usize = 3;
 
@@ -83,10 +83,19 @@ fn the_first_seeds_reach_everything() {
         "detached actors",
         "errors",
         "faults: control",
+        "faults: disk",
         "faults: driver",
+        "faults: hanging node",
+        "faults: hanging process",
+        "faults: head",
         "faults: link of a daemon",
         "faults: link of a process",
+        "faults: memory",
         "faults: node",
+        "faults: partition",
+        "faults: torn control",
+        "faults: torn node",
+        "faults: torn process",
         "faults: worker",
         "groups",
         "items",

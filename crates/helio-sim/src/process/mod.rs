@@ -301,7 +301,10 @@ impl Process {
                 // The network has no greetings; whoever accepts is there.
                 self.apply(core, Event::Greeted { link });
             }
-            None => self.apply(core, Event::Closed { link }),
+            None => {
+                core.facts.history.unreached(self.id);
+                self.apply(core, Event::Closed { link });
+            }
         }
     }
 
