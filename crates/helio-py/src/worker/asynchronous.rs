@@ -18,7 +18,6 @@ use super::functions::{self, Entry};
 use super::main_loop::Flow;
 use super::title::{self, Shown};
 use super::{ending, leftovers, results, stream};
-use crate::codec::Source;
 use crate::codec::args;
 use crate::current::Running;
 use crate::errors;

@@ -12,7 +12,6 @@ use super::{
     ASYNC, THREADED, asynchronous, devices, failure, functions, job, pool, process, threads, title,
 };
 use crate::calls::Extra;
-use crate::codec::Source;
 use crate::codec::args;
 use crate::current::{self, Actor, Running};
 use crate::session::{self, Session};
@@ -89,7 +88,7 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
 fn instance<'py>(
     py: Python<'py>,
     template: &helio_proto::peer::Template,
-    body: &Payload,
+    body: &helio_worker::Payload,
     deps: &[helio_worker::Payload],
     is_async: bool,
 ) -> PyResult<Bound<'py, PyAny>> {

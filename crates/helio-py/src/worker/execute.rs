@@ -16,7 +16,6 @@ use super::failure::{self, Failure};
 use super::functions::{self, Callable, Entry, Target};
 use super::main_loop::{Flow, leaving, linger};
 use super::{cancel, ending, job, leftovers, results, stream, title};
-use crate::codec::Source;
 use crate::codec::args::{self, Unpacked};
 use crate::current::{self, Running};
 use crate::session::{self, Session};

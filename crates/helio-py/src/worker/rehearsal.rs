@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use helio_proto::peer::{CallKind, Template};
 use helio_types::{TaskId, WorkerId};
-use helio_worker::{Bytes, Call, Work};
+use helio_worker::{Bytes, Call, Payload, Work};
 use pyo3::prelude::*;
 
 use super::{devices, execute};
@@ -42,7 +42,7 @@ fn rehearse(py: Python<'_>, session: &Session) -> PyResult<()> {
     let template = Template { kind: CallKind::Task as u32, function, ..Template::default() };
     devices::show(py, &[])?;
     // No arguments.
-    let body = Bytes::Memory(Arc::new(vec![0; 5]));
+    let body = Payload::value(Bytes::Memory(Arc::new(vec![0; 5])));
     let call = Call {
         task: TaskId::NIL,
         caller: WorkerId::NIL,
