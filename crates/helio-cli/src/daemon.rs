@@ -107,6 +107,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         store_max: values::from_environment("DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES")?,
         memory: args.offer.memory,
         memory_usage_threshold: settings::memory_usage_threshold()?,
+        arguments_part: settings::max_task_args_memory_fraction()?,
+        disk_threshold: settings::local_fs_capacity_threshold()?,
         memory_monitor_refresh_ms: settings::memory_monitor_refresh_ms()?,
         memory_group: settings::text("memory_cgroup").map(Into::into),
         metrics_port: args.offer.metrics_export_port.unwrap_or(0),

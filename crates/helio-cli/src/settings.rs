@@ -12,6 +12,12 @@ const SECONDS_OF_A_DAY: f64 = 86_400.0;
 /// How full the memory may be before the memory monitor acts.
 const MEMORY_USAGE_THRESHOLD: f64 = 0.95;
 
+/// Which part of the object store the arguments of running tasks may have.
+const MAX_TASK_ARGS_MEMORY_FRACTION: f64 = 0.7;
+
+/// How full the disk may become with objects: others need some of it, too.
+const LOCAL_FS_CAPACITY_THRESHOLD: f64 = 0.95;
+
 /// How often it looks.
 const MEMORY_MONITOR_REFRESH_MS: u64 = 250;
 
@@ -28,13 +34,26 @@ fn number<T: std::str::FromStr>(name: &str, default: T) -> Result<T, String> {
     }
 }
 
-pub(crate) fn memory_usage_threshold() -> Result<f64, String> {
-    let part = number("memory_usage_threshold", MEMORY_USAGE_THRESHOLD)?;
+fn part(name: &str, default: f64) -> Result<f64, String> {
+    let part = number(name, default)?;
     if (0.0..=1.0).contains(&part) {
         Ok(part)
     } else {
-        Err(format!("memory_usage_threshold is a part between 0 and 1, not {part}"))
+        Err(format!("{name} is a part between 0 and 1, not {part}"))
     }
+}
+
+pub(crate) fn memory_usage_threshold() -> Result<f64, String> {
+    part("memory_usage_threshold", MEMORY_USAGE_THRESHOLD)
+}
+
+/// Of the object store, for the arguments of running tasks; 0: all of it.
+pub(crate) fn max_task_args_memory_fraction() -> Result<f64, String> {
+    part("max_task_args_memory_fraction", MAX_TASK_ARGS_MEMORY_FRACTION)
+}
+
+pub(crate) fn local_fs_capacity_threshold() -> Result<f64, String> {
+    part("local_fs_capacity_threshold", LOCAL_FS_CAPACITY_THRESHOLD)
 }
 
 /// 0: the monitor is off.

@@ -29,6 +29,8 @@ pub struct Census {
     pub bytes: u64,
     /// Reads that wait, and reads by other daemons.
     pub pulls: usize,
+    /// Tasks that have a place for their arguments or wait for one.
+    pub arguments: usize,
     /// Calls to the control service without an answer.
     pub calls: usize,
     /// Followers of actors.
@@ -66,6 +68,7 @@ impl Node {
             pins,
             bytes,
             pulls: self.pulls.len(),
+            arguments: self.arguments.len(),
             calls: self.control.calls_count(),
             subscriptions: self.control.subscriptions_count(),
             questions: self.deaths.questions_count() + self.inspections.len(),
@@ -127,6 +130,7 @@ impl Node {
                 ));
             }
         }
+        self.arguments.check()?;
         self.check_clients()
     }
 

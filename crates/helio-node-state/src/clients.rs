@@ -127,6 +127,8 @@ impl Kind {
             | M::ReleaseObject(_)
             | M::FreeObject(_)
             | M::Expect(_)
+            | M::AdmitArguments(_)
+            | M::ReleaseArguments(_)
             | M::Leaving(_)
             | M::LastWords(_)
             | M::Stays(_) => matches!(self, Self::Driver | Self::Worker),
@@ -173,6 +175,8 @@ impl Node {
             ClientToNode::ReturnLease(lease) => self.return_lease(conn, &lease),
             ClientToNode::Blocked(_) => self.set_blocked(conn, true),
             ClientToNode::Unblocked(_) => self.set_blocked(conn, false),
+            ClientToNode::AdmitArguments(admit) => self.admit_arguments(conn, admit),
+            ClientToNode::ReleaseArguments(release) => self.release_arguments(conn, &release),
             ClientToNode::CreateObject(create) => self.create_object(conn, create),
             ClientToNode::SealObject(seal) => self.seal_object(conn, seal.object_id),
             ClientToNode::AbortObject(abort) => self.abort_object(conn, abort.object_id),
@@ -331,6 +335,7 @@ impl Node {
         }
         self.reclaim_leases(conn, &client);
         self.reclaim_objects(conn, &client);
+        self.forget_arguments(conn);
         self.forget_questions(conn);
         self.forget_inspections(conn);
         self.control.forget(client.worker_id);

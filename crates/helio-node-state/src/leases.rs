@@ -416,7 +416,7 @@ impl Node {
         }
     }
 
-    fn is_blocked(&self, worker_id: WorkerId) -> bool {
+    pub(crate) fn is_blocked(&self, worker_id: WorkerId) -> bool {
         self.pool.workers.get(&worker_id).is_some_and(|worker| worker.is_blocked)
     }
 
@@ -578,6 +578,10 @@ impl Node {
                 why: self.why_fetch(why.object_id, &why.nodes),
             };
             return self.send(conn, why);
+        }
+        if why.arguments_request_id != 0 {
+            let text = self.why_arguments(conn, why.arguments_request_id);
+            return self.send(conn, WhyReply { request_id: why.request_id, why: text });
         }
         if !why.actor_id.is_nil() {
             let text = self.why_actor(why.actor_id);

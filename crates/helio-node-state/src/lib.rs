@@ -11,7 +11,7 @@
 //!
 //! Reading order: [`event`], then by what each part owns: `clients`, `jobs`, `ledger`, `leases`,
 //! `bundles`, `pool`, `loaded`, `actors`, `deaths`, `memory`, `extents`, `objects`, `spill`, `pulls`,
-//! `cluster`, `inspect`.
+//! `arguments`, `cluster`, `inspect`.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ pub mod extents;
 pub mod limits;
 
 mod actors;
+mod arguments;
 mod bundles;
 mod clients;
 mod cluster;
@@ -75,6 +76,8 @@ pub struct Setup {
     pub overflow_size: u64,
     /// The file, for clients.
     pub overflow_path: String,
+    /// How many bytes of the memory file the arguments of running tasks may have; 0: any number.
+    pub arguments_max: u64,
     /// For those who ask.
     pub name: String,
     /// For those who ask.
@@ -128,6 +131,7 @@ pub struct Node {
     deaths: deaths::Deaths,
     objects: objects::Objects,
     pulls: pulls::Pulls,
+    arguments: arguments::Arguments,
     cluster: cluster::Cluster,
     control: control::Control,
     inspections: inspect::Inspections,
@@ -164,6 +168,7 @@ impl Node {
             deaths: deaths::Deaths::default(),
             objects: objects::Objects::new(setup.store_size, setup.overflow_size),
             pulls: pulls::Pulls::default(),
+            arguments: arguments::Arguments::new(setup.arguments_max),
             cluster: cluster::Cluster::new(&setup),
             control: control::Control::default(),
             inspections: inspect::Inspections::default(),

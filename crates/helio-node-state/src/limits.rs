@@ -89,6 +89,9 @@ pub const ROOM_MS_MAX: u64 = 5_000;
 /// How long an object that is to be read waits for room in memory before it is laid on disk.
 pub const READ_ROOM_MS_MAX: u64 = 500;
 
+/// How many tasks may have a place for their arguments or wait for one; those of more are fetched at once.
+pub const ARGUMENTS_MAX: usize = 100_000;
+
 /// How many may wait for room; creations beyond it are refused.
 pub const ROOM_WAITS_MAX: usize = 10_000;
 

@@ -64,6 +64,11 @@ impl Overflow {
         self.extents.used() > 0
     }
 
+    /// Who waits for the disk, and for which object.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (ObjectId, Wants)> {
+        self.reserving.values().filter_map(|one| Some((one.object_id, one.wants?)))
+    }
+
     /// How many wait for the disk.
     pub(crate) fn waiting(&self) -> usize {
         self.reserving.len()
@@ -133,6 +138,9 @@ impl Node {
             }
             (Err(error), Some(wants)) => {
                 self.objects.give_back(extent);
+                if self.room_will_come(&[(object_id, wants)]) {
+                    return self.want_room_again(object_id, size, wants);
+                }
                 let kind =
                     if error.is_full { FailureKind::OutOfDisk } else { FailureKind::StoreFull };
                 let text = format!(
@@ -148,7 +156,7 @@ impl Node {
 
     /// There is no room for the object anywhere: its readers, or its writer, are told. Other nodes that
     /// read it wait.
-    fn no_place(&mut self, object_id: ObjectId, wants: Wants, failure: &Failure) {
+    pub(crate) fn no_place(&mut self, object_id: ObjectId, wants: Wants, failure: &Failure) {
         if let Wants::Create { conn, request_id } = wants {
             return self.send(conn, ObjectRefused { request_id, failure: failure.clone() });
         }

@@ -398,6 +398,7 @@ impl Node {
 
     /// Lends a waiting worker's CPU to others, or takes it back.
     pub(crate) fn set_blocked(&mut self, conn: Conn, is_blocked: bool) {
+        self.set_arguments_aside(conn, is_blocked);
         let Some(client) = self.clients.get(conn) else { return };
         let Some(worker) = self.pool.workers.get_mut(&client.worker_id) else { return };
         if worker.is_blocked == is_blocked {

@@ -78,6 +78,12 @@ impl Pulls {
         tables.iter().sum::<usize>() + self.serves.len() + self.awaited.len()
     }
 
+    /// The clients here that wait for the object.
+    pub(crate) fn readers(&self, object_id: ObjectId) -> Vec<Conn> {
+        let fetch = self.fetches.get(&object_id);
+        fetch.map_or_else(Vec::new, |fetch| fetch.readers.iter().map(|(conn, _)| *conn).collect())
+    }
+
     /// Reads by other daemons.
     pub(crate) fn served(&self) -> usize {
         self.serves.len()

@@ -6,13 +6,14 @@
 //! memory is four fifths full, so that most who come find room at once: an object that is on disk as
 //! well is forgotten without further ado. Pins keep objects in memory; when that is in the way, clients
 //! are asked for those that they hold only to have the object at hand. When that does not help, what is
-//! to be read or written is laid on disk ([`crate::overflow`]); without such a file, who writes is told
-//! that there is no room.
+//! to be read or written is laid on disk ([`crate::overflow`]). Where the disk takes nothing either, who reads
+//! or writes waits on while tasks run here that read from the store, for they end; else there is no room,
+//! and the one who waits is told so.
 //!
 //! **SHM-1** An object's memory stays its own until its file is whole, and a pinned object is not
 //! written out at all.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{ObjectRefused, RoomWanted};
@@ -100,6 +101,11 @@ impl Room {
         self.waiting.iter().find(is_it).map(|waiting| waiting.size)
     }
 
+    /// Who waits, and for which object.
+    fn all(&self) -> impl Iterator<Item = (ObjectId, Wants)> {
+        self.waiting.iter().map(|waiting| (waiting.object_id, waiting.wants))
+    }
+
     fn disk_error(&self, now: u64) -> Option<&DiskError> {
         self.disk_error.as_ref().filter(|(_, until)| *until > now).map(|(error, _)| error)
     }
@@ -108,14 +114,22 @@ impl Room {
 impl Node {
     /// Queues for room; who is first and finds some has it at once.
     pub(crate) fn want_room(&mut self, object_id: ObjectId, size: u64, wants: Wants) {
-        let is_read = matches!(wants, Wants::Pull | Wants::Restore);
         let until = self.now
-            + match is_read || self.objects.overflow.is_there() {
+            + match self.objects.overflow.is_there() {
                 // Those before it found none either.
                 true if self.objects.overflow.is_used() => PINS_ASK_MS,
                 true => READ_ROOM_MS_MAX,
                 false => ROOM_MS_MAX,
             };
+        self.want_room_until(object_id, size, wants, until);
+    }
+
+    /// The disk has no room either, but there will be some.
+    pub(crate) fn want_room_again(&mut self, object_id: ObjectId, size: u64, wants: Wants) {
+        self.want_room_until(object_id, size, wants, self.now + READ_ROOM_MS_MAX);
+    }
+
+    fn want_room_until(&mut self, object_id: ObjectId, size: u64, wants: Wants, until: u64) {
         self.objects.room.waiting.push_back(Waiting { object_id, size, wants, until });
         self.give_room();
         if self.objects.room.waiting.iter().any(|waiting| waiting.until == until) {
@@ -171,30 +185,59 @@ impl Node {
         }
     }
 
-    /// Those that waited long enough, unless the disk is just making room: what is to be read or written is
-    /// laid on disk, where it can be had while others keep the memory. Without a file for that, creations
-    /// are refused.
+    /// The clients that wait for the object.
+    fn waiters(&self, object_id: ObjectId, wants: Wants) -> Vec<Conn> {
+        match wants {
+            Wants::Create { conn, .. } => vec![conn],
+            Wants::Pull | Wants::Restore => self.pulls.readers(object_id),
+        }
+    }
+
+    /// Whether the client waits for room to write an object.
+    pub(crate) fn waits_to_write(&self, conn: Conn) -> bool {
+        let mut all = self.objects.room.all().chain(self.objects.overflow.all());
+        all.any(|(object_id, wants)| wants.is_creation(conn, None, object_id))
+    }
+
+    /// Whether room will come although nobody gives any now: objects are being written to disk, or tasks
+    /// run that read from the store and do not wait themselves. `lacking`: what finds no room.
+    pub(crate) fn room_will_come(&self, lacking: &[(ObjectId, Wants)]) -> bool {
+        if self.objects.room.spills > 0 {
+            return true;
+        }
+        let all = self.objects.room.all().chain(self.objects.overflow.all());
+        let stuck: BTreeSet<Conn> = all
+            .chain(lacking.iter().copied())
+            .flat_map(|(object_id, wants)| self.waiters(object_id, wants))
+            .collect();
+        self.clients.all.iter().any(|(conn, client)| {
+            !client.pins.is_empty()
+                && self.arguments.has(*conn)
+                && !self.is_blocked(client.worker_id)
+                && !stuck.contains(conn)
+        })
+    }
+
+    /// Those that waited long enough, unless the disk is just making room, are laid on disk, where they can be
+    /// had while others keep the memory. Without a file for that, they are refused when no room will come.
     pub(crate) fn room_is_late(&mut self) {
         let is_coming = self.objects.room.spills > 0;
         let has_disk = self.objects.overflow.is_there();
+        let will_come = is_coming || (!has_disk && self.room_will_come(&[]));
         let mut kept = VecDeque::new();
         for mut waiting in std::mem::take(&mut self.objects.room.waiting) {
             let Waiting { object_id, size, wants, until } = waiting;
             if until > self.now {
                 kept.push_back(waiting);
-                continue;
-            }
-            match wants {
-                _ if !is_coming && has_disk => self.lay_on_disk(object_id, size, wants),
-                Wants::Create { conn, request_id } if !is_coming => {
-                    let failure = Failure::new(FailureKind::StoreFull, self.full(size));
-                    self.send(conn, ObjectRefused { request_id, failure });
-                }
-                _ => {
-                    waiting.until = self.now + READ_ROOM_MS_MAX;
-                    self.timers.set(waiting.until, Timer::Room);
-                    kept.push_back(waiting);
-                }
+            } else if will_come {
+                waiting.until = self.now + READ_ROOM_MS_MAX;
+                self.timers.set(waiting.until, Timer::Room);
+                kept.push_back(waiting);
+            } else if has_disk {
+                self.lay_on_disk(object_id, size, wants);
+            } else {
+                let failure = Failure::new(FailureKind::StoreFull, self.full(size));
+                self.no_place(object_id, wants, &failure);
             }
         }
         kept.append(&mut self.objects.room.waiting);
@@ -205,7 +248,7 @@ impl Node {
     /// Without a disk that takes objects, creations that wait for it are refused at once.
     fn refuse_if_hopeless(&mut self) {
         let Some(error) = self.objects.room.disk_error(self.now).cloned() else { return };
-        if self.objects.room.spills > 0 || self.objects.spillable.is_empty() {
+        if self.objects.spillable.is_empty() || self.room_will_come(&[]) {
             return;
         }
         let kind = if error.is_full { FailureKind::OutOfDisk } else { FailureKind::StoreFull };

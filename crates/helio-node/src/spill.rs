@@ -11,27 +11,27 @@ use helio_types::ObjectId;
 
 use crate::core::{Input, Inputs};
 
-/// A disk that is so full, in percent, takes no more: others need some of it, too.
-const DISK_FULL_PERCENT: u64 = 95;
-
 #[derive(Debug)]
 pub(crate) struct Disk {
     folder: PathBuf,
+    /// How full the disk may become, as a part of it.
+    threshold: f64,
     arena: Arc<Arena>,
     inputs: Inputs,
 }
 
 impl Disk {
-    pub(crate) fn new(folder: PathBuf, arena: Arc<Arena>, inputs: Inputs) -> Self {
-        Self { folder, arena, inputs }
+    pub(crate) fn new(folder: PathBuf, threshold: f64, arena: Arc<Arena>, inputs: Inputs) -> Self {
+        Self { folder, threshold, arena, inputs }
     }
 
     /// Writes an object; the machine keeps its memory until it hears that this is over.
     pub(crate) fn write(&self, object_id: ObjectId, offset: u64, size: u64) {
         let (folder, inputs) = (self.folder.clone(), self.inputs.clone());
+        let threshold = self.threshold;
         let slice = self.slice(offset, size);
         tokio::spawn(async move {
-            let write = move || write_file(&folder, object_id, &slice);
+            let write = move || write_file(&folder, threshold, object_id, &slice);
             let outcome = in_background(write).await;
             let _ = inputs.send(Input::Spilled { object_id, outcome }).await;
         });
@@ -50,12 +50,12 @@ impl Disk {
     /// Has the disk keep room for a range of the overflow file.
     pub(crate) fn reserve(&self, offset: u64, size: u64) {
         let (folder, inputs) = (self.folder.clone(), self.inputs.clone());
-        let arena = Arc::clone(&self.arena);
+        let (arena, threshold) = (Arc::clone(&self.arena), self.threshold);
         tokio::spawn(async move {
             let reserve = move || {
                 let failed = |error: std::io::Error| disk_error(&folder, &error);
                 fs::create_dir_all(&folder).map_err(failed)?;
-                check_room(&folder, size)?;
+                check_room(&folder, threshold, size)?;
                 arena.reserve(offset, size).map_err(failed)
             };
             let outcome = in_background(reserve).await;
@@ -90,10 +90,15 @@ async fn in_background(
     outcome.unwrap_or_else(|error| Err(DiskError { is_full: false, text: error.to_string() }))
 }
 
-fn write_file(folder: &Path, object_id: ObjectId, slice: &ArenaSlice) -> Result<(), DiskError> {
+fn write_file(
+    folder: &Path,
+    threshold: f64,
+    object_id: ObjectId,
+    slice: &ArenaSlice,
+) -> Result<(), DiskError> {
     let failed = |error: std::io::Error| disk_error(folder, &error);
     fs::create_dir_all(folder).map_err(failed)?;
-    check_room(folder, slice.len() as u64)?;
+    check_room(folder, threshold, slice.len() as u64)?;
     let path = path(folder, object_id);
     let written = File::create(&path).and_then(|mut file| file.write_all(slice.as_slice()));
     if written.is_err() {
@@ -110,13 +115,18 @@ fn disk_error(folder: &Path, error: &std::io::Error) -> DiskError {
     }
 }
 
-fn check_room(folder: &Path, size: u64) -> Result<(), DiskError> {
+/// Other users of the disk need some of it, too.
+fn check_room(folder: &Path, threshold: f64, size: u64) -> Result<(), DiskError> {
     let Ok(disk) = rustix::fs::statvfs(folder) else { return Ok(()) };
     let total = disk.f_blocks * disk.f_frsize;
     let used = total - (disk.f_bavail * disk.f_frsize).min(total) + size;
-    if total > 0 && used > total / 100 * DISK_FULL_PERCENT {
+    if total > 0 && used as f64 > total as f64 * threshold {
         let percent = used.min(total) / (total / 100).max(1);
-        let text = format!("{}: the disk would be {percent} % full", folder.display());
+        let text = format!(
+            "{}: the disk would be {percent} % full, and may be {:.0} % (local_fs_capacity_threshold)",
+            folder.display(),
+            threshold * 100.0
+        );
         return Err(DiskError { is_full: true, text });
     }
     Ok(())

@@ -94,7 +94,12 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         hello.clone(),
         inputs.clone(),
     );
-    let disk = Disk::new(options.spill_dir.clone(), Arc::clone(&arena), inputs.clone());
+    let disk = Disk::new(
+        options.spill_dir.clone(),
+        options.disk_threshold,
+        Arc::clone(&arena),
+        inputs.clone(),
+    );
     let daemon = Daemon::new(
         setup,
         Clock::start(),
@@ -149,6 +154,7 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
         gpus,
         store_size,
         overflow_size: OVERFLOW_MAX,
+        arguments_max: (store_size as f64 * options.arguments_part) as u64,
         overflow_path: options.spill_dir.join("overflow").display().to_string(),
         name: if options.node_name.is_empty() {
             address.host.clone()

@@ -55,6 +55,11 @@ pub enum Next {
         /// The actor.
         actor: ActorId,
     },
+    /// Our own daemon, at which a task waits for room for its arguments.
+    Arguments {
+        /// The request.
+        request: u64,
+    },
     /// Our own daemon, which brings the object here.
     Store {
         /// The object.

@@ -38,6 +38,7 @@ impl<M: Memory> Process<M> {
             NodeToClient::ObjectRefused(m) => self.on_refused(m.request_id, m.failure),
             NodeToClient::ObjectFetched(m) => self.on_fetched(m.request_id, m.offset, m.size),
             NodeToClient::ObjectMissing(m) => self.on_missing(m.request_id, &m.gone, &m.reason),
+            NodeToClient::ArgumentsAdmitted(m) => self.on_arguments_admitted(m.request_id),
             NodeToClient::ControlReply(m) => self.on_control_reply(m.request_id, m.response),
             NodeToClient::LivenessReply(m) => {
                 if let Some(Pending::Liveness { worker }) = self.requests.close(m.request_id) {
@@ -269,13 +270,16 @@ impl<M: Memory> Process<M> {
         };
         let id = *object;
         self.end_fetch(request, id);
-        self.look_at_watched(id);
         let kind = match FailureKind::from_number(failure.kind) {
             FailureKind::OutOfDisk => ErrorKind::OutOfDisk,
             FailureKind::StoreFull => ErrorKind::StoreFull,
             _ => ErrorKind::ObjectLost,
         };
-        self.argument_failed(id, kind, &failure.message);
+        let error = SystemError { object: id, ..SystemError::new(kind, failure.message) };
+        let error = error.to_payload();
+        self.argument_arrived(id, &Payload::error(error.clone()));
+        self.store.refuse(id, error, self.now);
+        self.look_at_watched(id);
     }
 
     /// Brings an object's bytes to this node, once for all that want them.

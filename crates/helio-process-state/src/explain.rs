@@ -138,6 +138,10 @@ impl<M: Memory> Process<M> {
                 let ask = AskWhy { object_id: object, nodes, ..AskWhy::default() };
                 self.ask_daemon(Some(self.links.own_node()), ask, asker, why.text, String::new());
             }
+            Next::Arguments { request } => {
+                let ask = AskWhy { arguments_request_id: request, ..AskWhy::default() };
+                self.ask_daemon(Some(self.links.own_node()), ask, asker, why.text, String::new());
+            }
             Next::Daemon { node, request, running } => {
                 let node = node.map_or(self.owner.address().node_id, |node| node.node_id);
                 let ask = AskWhy { lease_request_id: request, ..AskWhy::default() };
@@ -266,7 +270,12 @@ impl<M: Memory> Process<M> {
 
     /// What a call that was sent here does, or waits for.
     fn why_running(&self, task: TaskId) -> Why {
-        let (text, awaited) = self.executor.explain(task, self.now, self.pid);
+        let room = self.executor.room_of(task);
+        let room = room.filter(|request| {
+            // It is asked for even where nothing has to be fetched.
+            matches!(self.requests.get(*request), Some(Pending::Arguments { fetches }) if !fetches.is_empty())
+        });
+        let (text, awaited) = self.executor.explain(task, room, self.now, self.pid);
         if matches!(awaited, Awaited::Running | Awaited::Get(_))
             && let Some((object, size)) = self.awaited_room()
         {
@@ -279,6 +288,7 @@ impl<M: Memory> Process<M> {
             Awaited::Argument(object) => {
                 Why { text, next: Some(Next::Store { object, nodes: Vec::new() }) }
             }
+            Awaited::Room(request) => Why { text, next: Some(Next::Arguments { request }) },
             Awaited::Get(id) => {
                 let inner = self.owner.why_object(id, self.now);
                 let text = format!("{text} It waits in get for ObjectRef({id}).");

@@ -108,7 +108,10 @@ impl<M: Memory> Process<M> {
         }
         let args = Args::get(args).map_err(|error| error.to_string())?;
         let body = (!args.stored_body).then(|| Bytes::of(args.body));
-        let inputs = self.inputs(args.deps);
+        let inputs = match lease {
+            Some(_) => self.inputs_of_task(*task, args.deps),
+            None => self.inputs(args.deps),
+        };
         let item = Item::Call {
             task: *task,
             caller: from.clone(),
@@ -144,6 +147,9 @@ impl<M: Memory> Process<M> {
 
     /// Gives calls that were not begun back to their callers, one frame a caller.
     pub(crate) fn hand_back(&mut self, mut back: Vec<CallOf>) {
+        for (task, _) in &back {
+            self.release_room_of(*task);
+        }
         while let Some((_, caller)) = back.first().cloned() {
             let (own, rest): (Vec<_>, Vec<_>) =
                 back.into_iter().partition(|(_, other)| other.worker_id == caller.worker_id);

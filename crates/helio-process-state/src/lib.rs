@@ -22,10 +22,11 @@
 //! passes events between them.
 //!
 //! Reading order: [`event`](Event), this file, `links`, `requests`, `frames`, `daemons`, `owner`, `executor`,
-//! `store`, `explain`, `value`, `watches`, `ids`.
+//! `arguments`, `store`, `explain`, `value`, `watches`, `ids`.
 
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod daemons;
 mod event;
 mod executor;
@@ -161,6 +162,7 @@ impl<M: Memory> Process<M> {
             Event::Owner(event) => self.tell_owner(event),
             Event::Frame { link, bytes } => self.on_frame(link, bytes),
             Event::Finished { task, outcome } => {
+                self.release_room_of(task);
                 if let Some(caller) = self.executor.finish(task, outcome.failed, now) {
                     self.tell_owner(OwnerEvent::Finished { task, caller, outcome });
                 }
@@ -284,7 +286,9 @@ impl<M: Memory> Process<M> {
             Peer::Node => self.end("the node's daemon has ended"),
             Peer::RemoteNode(node) => self.tell_owner(OwnerEvent::NodeLost { node: node.node_id }),
             Peer::Process(peer) => {
-                self.executor.caller_gone(&peer);
+                for task in self.executor.caller_gone(&peer) {
+                    self.release_room_of(task);
+                }
                 self.explainer_gone(peer.worker_id);
                 self.tell_owner(OwnerEvent::PeerLost { peer });
             }
@@ -319,6 +323,9 @@ impl<M: Memory> Process<M> {
         if let Some(payload) = self.store.payload(id) {
             return Some(payload);
         }
+        if let Some(refusal) = self.store.take_refusal(id, self.now) {
+            return Some(refusal);
+        }
         if !self.store.is_fetching(id) {
             let locations = locations.clone();
             self.fetch(id, locations);
@@ -343,7 +350,9 @@ impl<M: Memory> Process<M> {
     pub fn is_ready(&mut self, id: ObjectId, fetch_local: bool) -> bool {
         match self.owner.object(&id).map(|object| &object.value) {
             None | Some(Stored::Pending) => false,
-            Some(Stored::Stores { .. }) if fetch_local => self.read(id).is_some(),
+            Some(Stored::Stores { .. }) if fetch_local => {
+                self.store.is_refused(id, self.now) || self.read(id).is_some()
+            }
             Some(_) => true,
         }
     }

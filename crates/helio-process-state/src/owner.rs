@@ -123,6 +123,7 @@ impl<M: Memory> Process<M> {
         match self.executor.cancel(task) {
             Cancelled::Unknown => {}
             Cancelled::NotBegun(caller) => {
+                self.release_room_of(task);
                 let text = "the task was cancelled before it began";
                 let error =
                     SystemError { task, ..SystemError::new(ErrorKind::TaskCancelled, text) };

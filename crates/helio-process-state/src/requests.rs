@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use helio_proto::control::{ControlResponse, Failure};
 use helio_proto::inspect::Inspected;
-use helio_types::{ActorId, ObjectId, PlacementGroupId, WorkerId};
+use helio_types::{ActorId, NodeAddress, ObjectId, PlacementGroupId, WorkerId};
 
 use crate::explain::Explanation;
 
@@ -32,6 +32,8 @@ pub(crate) enum Pending {
     Grant { object: ObjectId, size: u64, awaited: bool },
     /// The daemon brings an object's bytes to this node.
     Fetch { object: ObjectId },
+    /// The daemon is to say when there is room for the arguments of a task; these have to be fetched then.
+    Arguments { fetches: Vec<(ObjectId, Vec<NodeAddress>)> },
     /// The daemon is to say whether a process lives.
     Liveness { worker: WorkerId },
     /// A thread waits for rows of the state API.

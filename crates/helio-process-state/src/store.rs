@@ -5,11 +5,24 @@
 //! waiting call needs the object, and the shell releases the daemon's pin with the last view.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use helio_owner_state::IdMap;
 use helio_types::ObjectId;
 
 use crate::value::{Bytes, Memory, Payload};
+
+/// How long a reader is given the error that there was no room for the object, in microseconds; later
+/// readers have it fetched again.
+const REFUSED_US: u64 = 2_000_000;
+
+/// Why an object could not come here.
+#[derive(Debug)]
+struct Refusal {
+    /// The serialized exception.
+    error: Arc<Vec<u8>>,
+    at: u64,
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -19,6 +32,8 @@ pub(crate) struct StoreClient<M: Memory> {
     pins: IdMap<ObjectId, M::Pin>,
     /// Objects that are being brought to this node, each with its request.
     fetching: BTreeMap<ObjectId, u64>,
+    /// Objects for which there was no room here a moment ago.
+    refused: BTreeMap<ObjectId, Refusal>,
     /// Lost arguments of waiting calls that their owners make again; one handle of each is held.
     recovering: BTreeSet<ObjectId>,
     /// How often the daemon has asked for room.
@@ -31,6 +46,7 @@ impl<M: Memory> StoreClient<M> {
             memory,
             pins: IdMap::default(),
             fetching: BTreeMap::new(),
+            refused: BTreeMap::new(),
             recovering: BTreeSet::new(),
             room_wanted: 0,
         }
@@ -69,6 +85,24 @@ impl<M: Memory> StoreClient<M> {
 
     pub(crate) fn end_fetch(&mut self, id: ObjectId) {
         self.fetching.remove(&id);
+    }
+
+    /// There is no room for the object here; older refusals are forgotten.
+    pub(crate) fn refuse(&mut self, id: ObjectId, error: Vec<u8>, now: u64) {
+        self.refused.retain(|_, refusal| now - refusal.at <= REFUSED_US);
+        self.refused.insert(id, Refusal { error: Arc::new(error), at: now });
+    }
+
+    pub(crate) fn is_refused(&self, id: ObjectId, now: u64) -> bool {
+        self.refused.get(&id).is_some_and(|refusal| now - refusal.at <= REFUSED_US)
+    }
+
+    /// What reading the object raises if there was no room for it a moment ago; the next read has it fetched
+    /// again.
+    pub(crate) fn take_refusal(&mut self, id: ObjectId, now: u64) -> Option<Payload<M::Pin>> {
+        let refusal = self.refused.remove(&id)?;
+        let is_fresh = now - refusal.at <= REFUSED_US;
+        is_fresh.then_some(Payload { bytes: Bytes::Memory(refusal.error), is_error: true })
     }
 
     /// The daemon has pinned the object for this process; `None`: outside the store.

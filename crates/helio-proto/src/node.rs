@@ -111,6 +111,13 @@ messages! {
     /// Asks for an object's bytes on this node; brings them here if need be, and pins them.
     pub struct FetchObject { 1 request_id: u64, 2 object_id: ObjectId, 3 locations: Vec<NodeAddress> }
     pub struct CancelFetch { 1 request_id: u64 }
+    /// An argument that is to be read from the object store.
+    pub struct StoredArgument { 1 object_id: ObjectId, 2 size: u64 }
+    /// A task is to run here that has these arguments: asks for a place among those of running tasks.
+    /// Answered with [`ArgumentsAdmitted`]; over with [`ReleaseArguments`].
+    pub struct AdmitArguments { 1 request_id: u64, 2 arguments: Vec<StoredArgument> }
+    /// The task has ended, or does not run here after all.
+    pub struct ReleaseArguments { 1 request_id: u64 }
     /// The client's last view of the object is gone: `pins` of its pins end.
     pub struct ReleaseObject { 1 object_id: ObjectId, 2 pins: u32 }
     /// The owner's last reference is gone.
@@ -147,6 +154,8 @@ messages! {
         4 actor_id: ActorId,
         /// Where the object's owner says that its value is.
         5 nodes: Vec<NodeId>,
+        /// Unless 0: [`AdmitArguments`] of this number is asked about.
+        6 arguments_request_id: u64,
     }
     /// Work of this kind comes soon: what its start needs is made ready. It promises nothing.
     pub struct Expect {
@@ -183,6 +192,8 @@ messages! {
         19 StopNode(StopNode),
         20 Why(Why),
         21 Stays(Stays),
+        22 AdmitArguments(AdmitArguments),
+        23 ReleaseArguments(ReleaseArguments),
         30 Inspect(Inspect),
         31 Answered(Answered),
         32 LastWords(LastWords),
@@ -210,6 +221,8 @@ messages! {
     pub struct ObjectFetched { 1 request_id: u64, 2 offset: u64, 3 size: u64 }
     /// None of the locations has it; `gone` are those that said so or are dead.
     pub struct ObjectMissing { 1 request_id: u64, 2 gone: Vec<NodeId>, 3 reason: String }
+    /// There is room for the task's arguments: they may be fetched.
+    pub struct ArgumentsAdmitted { 1 request_id: u64 }
     pub struct ControlReply { 1 request_id: u64, 2 response: ControlResponse }
     pub struct LivenessReply { 1 request_id: u64, 2 dead: bool, 3 cause: DeathCause }
     pub struct LogLine {
@@ -264,6 +277,7 @@ messages! {
         21 RoomWanted(RoomWanted),
         22 NodeDied(NodeDied),
         23 LesseeGone(LesseeGone),
+        24 ArgumentsAdmitted(ArgumentsAdmitted),
         30 Asked(Asked),
         31 Inspected(Inspected),
         40 Expected(Expected),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod actors;
+mod arguments;
 mod bundles;
 mod inspections;
 mod leases;

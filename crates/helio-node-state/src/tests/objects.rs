@@ -386,8 +386,8 @@ fn what_is_brought_here_waits_for_room() {
     let first = world.pull(2);
     world.peer(2, PullStart { request_id: first, size: 100 });
     assert!(matches!(world.asked.pop(), Some((_, NodeToNode::CancelPull(_)))), "not now");
-    world.pass(ROOM_MS_MAX * 2);
-    assert_eq!(world.missing(client), None, "it waits for as long as its reader");
+    world.pass(ROOM_MS_MAX / 2);
+    assert_eq!((world.missing(client), world.refused(client)), (None, None), "it waits");
     world.say(client, ReleaseObject { object_id: a, pins: 1 });
     let second = world.pull(2);
     world.peer(2, PullStart { request_id: second, size: 100 });

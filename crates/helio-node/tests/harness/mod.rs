@@ -46,6 +46,7 @@ pub(crate) fn daemon_process() {
         control_port: number("TEST_CONTROL").unwrap_or(1.0) as u16,
         owner_driver: std::env::var("TEST_OWNER").is_ok(),
         spill_dir: PathBuf::from(&session).join("spill"),
+        disk_threshold: 1.0,
         ..helio_node::Options::default()
     };
     helio_node::run(options, |ready| {

@@ -14,15 +14,24 @@ pub(crate) enum Awaited {
     Running,
     /// It runs and reads this object.
     Get(ObjectId),
+    /// Room for its arguments, by this request.
+    Room(u64),
     /// This argument is being brought to the node.
     Argument(ObjectId),
 }
 
 impl<P: Clone> Executor<P> {
-    /// A sentence on the call, and what it awaits. `pid`: this process.
-    pub(crate) fn explain(&self, task: TaskId, now: u64, pid: u32) -> (String, Awaited) {
+    /// A sentence on the call, and what it awaits. `room`: its request for room, if it waits for that; `pid`:
+    /// this process.
+    pub(crate) fn explain(
+        &self,
+        task: TaskId,
+        room: Option<u64>,
+        now: u64,
+        pid: u32,
+    ) -> (String, Awaited) {
         let Some(begun) = self.inbox.running.get(task) else {
-            return self.explain_queued(task, now, pid);
+            return self.explain_queued(task, room, now, pid);
         };
         if !begun.is_running {
             return (self.explain_place(task, now, pid), Awaited::Nothing);
@@ -36,7 +45,13 @@ impl<P: Clone> Executor<P> {
     }
 
     /// A call that was not handed out.
-    fn explain_queued(&self, task: TaskId, now: u64, pid: u32) -> (String, Awaited) {
+    fn explain_queued(
+        &self,
+        task: TaskId,
+        room: Option<u64>,
+        now: u64,
+        pid: u32,
+    ) -> (String, Awaited) {
         let Some((before, argument)) = self.inbox.place_of(task) else {
             let text = format!("The process (pid {pid}) does not have it any more, or not yet.");
             return (text, Awaited::Nothing);
@@ -50,6 +65,10 @@ impl<P: Clone> Executor<P> {
             let since = time(now.saturating_sub(begun.at));
             format!("; {} has been running there for {since}", self.identity.title(&begun.template))
         });
+        if let Some(request) = room {
+            let text = format!("It waits in the process (pid {pid}){calls}{running}.");
+            return (text, Awaited::Room(request));
+        }
         let fetched = argument.map_or_else(String::new, |id| {
             format!("; its argument ObjectRef({id}) is being brought to that node")
         });

@@ -312,11 +312,19 @@ impl<P: Clone> Inbox<P> {
         self.running.remove(task)
     }
 
-    /// Drops what a lost caller sent. Its running calls go on; their replies go nowhere.
-    pub(crate) fn caller_gone(&mut self, caller: &WorkerAddress) {
-        let is_kept = |waiting: &Waiting<P>| !matches!(&waiting.item, Item::Call { caller: other, .. } if other.worker_id == caller.worker_id);
-        self.queue.retain(is_kept);
-        self.lacking.retain(is_kept);
+    /// Drops what a lost caller sent; these calls. Its running calls go on; their replies go nowhere.
+    pub(crate) fn caller_gone(&mut self, caller: &WorkerAddress) -> Vec<TaskId> {
+        let mut dropped = Vec::new();
+        let mut is_kept = |waiting: &Waiting<P>| match &waiting.item {
+            Item::Call { task, caller: other, .. } if other.worker_id == caller.worker_id => {
+                dropped.push(*task);
+                false
+            }
+            _ => true,
+        };
+        self.queue.retain(&mut is_kept);
+        self.lacking.retain(&mut is_kept);
+        dropped
     }
 
     pub(crate) fn len(&self) -> usize {

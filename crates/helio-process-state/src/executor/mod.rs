@@ -49,6 +49,8 @@ struct Identity {
 #[derive(Debug)]
 pub(crate) struct Executor<P> {
     inbox: Inbox<P>,
+    /// Tasks that have room for their arguments or wait for it, by the request for it.
+    rooms: IdMap<TaskId, u64>,
     /// How many items callers of our generators have read.
     consumed: IdMap<TaskId, u32>,
     /// The call handed out last that has not ended: the parent of what is submitted meanwhile.
@@ -66,6 +68,7 @@ impl<P> Default for Executor<P> {
     fn default() -> Self {
         Self {
             inbox: Inbox::default(),
+            rooms: IdMap::default(),
             consumed: IdMap::default(),
             current: TaskId::NIL,
             blocked: BTreeSet::new(),
@@ -179,10 +182,10 @@ impl<P: Clone> Executor<P> {
         self.inbox.running.of_caller(caller)
     }
 
-    /// A caller is gone: what it sent and did not begin is dropped. Running calls go on; nobody hears
-    /// their answers.
-    pub(crate) fn caller_gone(&mut self, caller: &WorkerAddress) {
-        self.inbox.caller_gone(caller);
+    /// A caller is gone: what it sent and did not begin is dropped; these calls. Running ones go on; nobody
+    /// hears their answers.
+    pub(crate) fn caller_gone(&mut self, caller: &WorkerAddress) -> Vec<TaskId> {
+        self.inbox.caller_gone(caller)
     }
 }
 
@@ -203,6 +206,21 @@ impl<P: Clone> Executor<P> {
 
 /// Arguments that are brought to this node.
 impl<P: Clone> Executor<P> {
+    /// The task asks for room for its arguments; its request of before, if there is one.
+    pub(crate) fn asks_for_room(&mut self, task: TaskId, request: u64) -> Option<u64> {
+        self.rooms.insert(task, request)
+    }
+
+    /// The request by which the task has room or waits for it.
+    pub(crate) fn room_of(&self, task: TaskId) -> Option<u64> {
+        self.rooms.get(&task).copied()
+    }
+
+    /// The task needs no room any more; its request.
+    pub(crate) fn needs_no_room(&mut self, task: TaskId) -> Option<u64> {
+        if self.rooms.is_empty() { None } else { self.rooms.remove(&task) }
+    }
+
     /// The object is here, or `payload` is the error in its place.
     pub(crate) fn arrived(&mut self, id: ObjectId, payload: &Payload<P>) {
         self.inbox.arrived(id, payload);
