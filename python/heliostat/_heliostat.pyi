@@ -422,6 +422,8 @@ class Current:
     @property
     def gpu_ids(self) -> list[int]: ...
     @property
+    def accelerator_ids(self) -> dict[str, list[str]]: ...
+    @property
     def placement_group_id(self) -> str | None: ...
     @property
     def capture_children(self) -> bool: ...
@@ -547,6 +549,9 @@ def _note_error() -> None:
 
 def _runs_calls() -> bool:
     """Whether calls run in this process."""
+
+def device_kinds() -> list[tuple[str, str, list[str] | None, list[int] | None]]:
+    """Resources whose units are devices: name, variable, visible ones, quantities that can be asked for."""
 
 def _display_name() -> str:
     """Whose lines are printed now."""

@@ -169,7 +169,7 @@ impl Control {
     pub(crate) fn send_launch(&mut self, node_id: NodeId, actor_id: ActorId) {
         let Some(actor) = self.actors.get(&actor_id) else { return };
         // Which devices it gets is the node's to say.
-        let assigned = Assigned { resources: actor.spec.resources.clone(), gpus: Vec::new() };
+        let assigned = Assigned { resources: actor.spec.resources.clone(), ..Assigned::default() };
         let launch =
             ActorLaunch { spec: actor.spec.clone(), incarnation: actor.incarnation, assigned };
         self.send(node_id, ControlToNode::LaunchActor(launch));

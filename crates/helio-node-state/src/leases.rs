@@ -427,7 +427,7 @@ impl Node {
             return;
         }
         lease.lessee = None;
-        let (request_id, has_gpus) = (lease.request_id, !lease.assigned.gpus.is_empty());
+        let (request_id, has_devices) = (lease.request_id, !lease.assigned.devices.is_empty());
         let Some(worker_id) = lease.worker else { return };
         if let Some(client) = self.clients.get_mut(conn) {
             client.leases.remove(&returned.lease_id);
@@ -440,7 +440,7 @@ impl Node {
         if returned.discard && self.lingers(worker_id) {
             return self.end_lingering(worker_id, returned.lease_id);
         }
-        if returned.discard && has_gpus {
+        if returned.discard && has_devices {
             // The devices' memory is free only when the process has ended.
             return self.ask_to_exit(worker_id, "Its lease was given back for good.");
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use helio_proto::control::Strategy;
 use helio_scheduler::{InGroup, lent_by_bundle, taken};
 use helio_types::resources::UNIT;
-use helio_types::{Assigned, PlacementGroupId, Quantity, ResourceSet};
+use helio_types::{Assigned, Devices, PlacementGroupId, Quantity, ResourceSet};
 
 /// The node's resources. Quantities other than CPU never go below zero; CPU does while a worker that
 /// was blocked and whose CPU was lent on runs again.
@@ -16,29 +16,31 @@ use helio_types::{Assigned, PlacementGroupId, Quantity, ResourceSet};
 pub(crate) struct Ledger {
     total: ResourceSet,
     available: ResourceSet,
-    /// The devices by index on the node, and how much of each is free.
-    gpus: Vec<(u32, i64)>,
+    /// The devices of each kind by index on the node, and how much of each is free.
+    devices: BTreeMap<String, Vec<(u32, i64)>>,
     /// The devices of bundles that lend.
-    bundle_gpus: BTreeMap<PlacementGroupId, Vec<Slot>>,
+    bundle_devices: BTreeMap<PlacementGroupId, Vec<Slot>>,
 }
 
 /// A device, or the part of one, that a bundle has.
 #[derive(Debug)]
 struct Slot {
     bundle: u32,
+    kind: String,
     device: u32,
     size: i64,
     free: i64,
 }
 
 impl Ledger {
-    pub(crate) fn new(total: ResourceSet, gpus: &[u32]) -> Self {
+    pub(crate) fn new(total: ResourceSet, devices: &Devices) -> Self {
         let available = total.clone();
+        let whole = |indices: &Vec<u32>| indices.iter().map(|index| (*index, UNIT)).collect();
         Self {
             total,
             available,
-            gpus: gpus.iter().map(|index| (*index, UNIT)).collect(),
-            bundle_gpus: BTreeMap::new(),
+            devices: devices.iter().map(|(kind, all)| (kind.clone(), whole(all))).collect(),
+            bundle_devices: BTreeMap::new(),
         }
     }
 
@@ -50,60 +52,66 @@ impl Ledger {
         &self.available
     }
 
-    /// Takes `need`, and devices for its GPUs: whole ones, or a part of one. `None` when it is not
-    /// free, or no single device has that part free.
+    /// Takes `need`, and devices for what of it is devices: whole ones, or a part of one. `None` when it is
+    /// not free, or no single device has that part free.
     pub(crate) fn take(&mut self, need: &ResourceSet, strategy: &Strategy) -> Option<Assigned> {
         let takes = taken(need, strategy);
         if !self.available.covers(&takes) {
             return None;
         }
-        let amount = need.get("GPU").0;
-        let gpus = match InGroup::of(strategy) {
-            None => self.take_gpus(amount)?,
-            Some(place) => self.take_gpus_of_group(place, amount)?,
-        };
+        let mut assigned = Assigned { resources: need.clone(), devices: Devices::new() };
+        let wanted = self.devices.keys().map(|kind| (kind.clone(), need.get(kind).0));
+        let wanted: Vec<(String, i64)> = wanted.filter(|(_, amount)| *amount > 0).collect();
+        for (kind, amount) in wanted {
+            let indices = match InGroup::of(strategy) {
+                None => self.take_devices(&kind, amount),
+                Some(place) => self.take_devices_of_group(place, &kind, amount),
+            };
+            match indices {
+                Some(indices) => drop(assigned.devices.insert(kind, indices)),
+                None => {
+                    self.give_back_devices(&assigned, strategy);
+                    return None;
+                }
+            }
+        }
         self.available.subtract(&takes);
-        Some(Assigned { resources: need.clone(), gpus })
+        Some(assigned)
     }
 
-    fn take_gpus(&mut self, amount: i64) -> Option<Vec<u32>> {
-        if amount <= 0 {
-            return Some(Vec::new());
-        }
+    fn take_devices(&mut self, kind: &str, amount: i64) -> Option<Vec<u32>> {
+        let devices = self.devices.get_mut(kind)?;
         if amount < UNIT {
             // The fullest device that still has room, so that whole ones stay whole.
-            let device = self
-                .gpus
-                .iter_mut()
-                .filter(|(_, free)| *free >= amount)
-                .min_by_key(|(_, free)| *free)?;
+            let fits = devices.iter_mut().filter(|(_, free)| *free >= amount);
+            let device = fits.min_by_key(|(_, free)| *free)?;
             device.1 -= amount;
             return Some(vec![device.0]);
         }
         let count = usize::try_from(amount / UNIT).ok()?;
         let whole: Vec<&mut (u32, i64)> =
-            self.gpus.iter_mut().filter(|(_, free)| *free == UNIT).take(count).collect();
+            devices.iter_mut().filter(|(_, free)| *free == UNIT).take(count).collect();
         if whole.len() < count || amount % UNIT != 0 {
             return None;
         }
-        Some(
-            whole
-                .into_iter()
-                .map(|device| {
-                    device.1 = 0;
-                    device.0
-                })
-                .collect(),
-        )
+        let take = |device: &mut (u32, i64)| {
+            device.1 = 0;
+            device.0
+        };
+        Some(whole.into_iter().map(take).collect())
     }
 
     /// The same among the devices of a bundle, or of all of the group here.
-    fn take_gpus_of_group(&mut self, place: InGroup, amount: i64) -> Option<Vec<u32>> {
-        if amount <= 0 {
-            return Some(Vec::new());
-        }
-        let slots = self.bundle_gpus.get_mut(&place.group_id)?;
-        let inside = slots.iter_mut().filter(|slot| place.bundle.is_none_or(|b| b == slot.bundle));
+    fn take_devices_of_group(
+        &mut self,
+        place: InGroup,
+        kind: &str,
+        amount: i64,
+    ) -> Option<Vec<u32>> {
+        let slots = self.bundle_devices.get_mut(&place.group_id)?;
+        let inside = slots.iter_mut().filter(|slot| {
+            slot.kind == kind && place.bundle.is_none_or(|bundle| bundle == slot.bundle)
+        });
         if amount < UNIT {
             let slot = inside.filter(|slot| slot.free >= amount).min_by_key(|slot| slot.free)?;
             slot.free -= amount;
@@ -121,12 +129,37 @@ impl Ledger {
         Some(whole.into_iter().map(take).collect())
     }
 
-    fn give_back_gpus_of_group(&mut self, place: InGroup, assigned: &Assigned) {
-        let part = assigned.resources.get("GPU").0.min(UNIT);
-        let Some(slots) = self.bundle_gpus.get_mut(&place.group_id) else { return };
-        for device in &assigned.gpus {
+    fn give_back_devices(&mut self, assigned: &Assigned, strategy: &Strategy) {
+        for (kind, indices) in &assigned.devices {
+            let part = assigned.resources.get(kind).0.min(UNIT);
+            match InGroup::of(strategy) {
+                Some(place) => self.give_back_devices_of_group(place, kind, indices, part),
+                None => {
+                    let devices = self.devices.get_mut(kind).into_iter().flatten();
+                    for (index, free) in devices.filter(|(index, _)| indices.contains(index)) {
+                        *free += part;
+                        assert!(
+                            *free <= UNIT,
+                            "{kind} {index} was given back more often than taken"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn give_back_devices_of_group(
+        &mut self,
+        place: InGroup,
+        kind: &str,
+        indices: &[u32],
+        part: i64,
+    ) {
+        let Some(slots) = self.bundle_devices.get_mut(&place.group_id) else { return };
+        for device in indices {
             let suits = |slot: &&mut Slot| {
-                slot.device == *device
+                slot.kind == kind
+                    && slot.device == *device
                     && slot.free + part <= slot.size
                     && place.bundle.is_none_or(|bundle| bundle == slot.bundle)
             };
@@ -145,11 +178,17 @@ impl Ledger {
         let lends = lent_by_bundle(group_id, bundle, &assigned.resources);
         self.total.add(&lends);
         self.available.add(&lends);
-        let size = assigned.resources.get("GPU").0.min(UNIT);
-        let slots =
-            assigned.gpus.iter().map(|device| Slot { bundle, device: *device, size, free: size });
-        if size > 0 {
-            self.bundle_gpus.entry(group_id).or_default().extend(slots);
+        for (kind, indices) in &assigned.devices {
+            let size = assigned.resources.get(kind).0.min(UNIT);
+            let slot = |device: &u32| Slot {
+                bundle,
+                kind: kind.clone(),
+                device: *device,
+                size,
+                free: size,
+            };
+            let slots = indices.iter().map(slot);
+            self.bundle_devices.entry(group_id).or_default().extend(slots);
         }
     }
 
@@ -171,10 +210,10 @@ impl Ledger {
         assigned: &Assigned,
     ) {
         self.available.subtract(&lent_by_bundle(group_id, bundle, &assigned.resources));
-        if let Some(slots) = self.bundle_gpus.get_mut(&group_id) {
+        if let Some(slots) = self.bundle_devices.get_mut(&group_id) {
             slots.retain(|slot| slot.bundle != bundle);
             if slots.is_empty() {
-                self.bundle_gpus.remove(&group_id);
+                self.bundle_devices.remove(&group_id);
             }
         }
         self.give_back(assigned, &Strategy::default(), false);
@@ -192,16 +231,7 @@ impl Ledger {
             resources.set("CPU", Quantity(0));
         }
         self.available.add(&taken(&resources, strategy));
-        if let Some(place) = InGroup::of(strategy) {
-            return self.give_back_gpus_of_group(place, assigned);
-        }
-        let part = assigned.resources.get("GPU").0.min(UNIT);
-        for (index, free) in &mut self.gpus {
-            if assigned.gpus.contains(index) {
-                *free += part;
-                assert!(*free <= UNIT, "GPU {index} was given back more often than taken");
-            }
-        }
+        self.give_back_devices(assigned, strategy);
     }
 
     /// Lends the CPU of a worker that waits.
@@ -217,7 +247,8 @@ impl Ledger {
     /// Whether everything is free.
     #[cfg(test)]
     pub(crate) fn is_whole(&self) -> bool {
-        self.available == self.total && self.gpus.iter().all(|(_, free)| *free == UNIT)
+        let devices = self.devices.values().flatten();
+        self.available == self.total && devices.into_iter().all(|(_, free)| *free == UNIT)
     }
 }
 
@@ -247,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_bundles_devices_are_lent_only_inside_it() {
-        let mut ledger = Ledger::new(gpu(3.0), &[0, 1, 2]);
+        let mut ledger = Ledger::new(gpu(3.0), &gpus(&[0, 1, 2]));
         let group_id = inside(0).placement_group;
         let bundles: Vec<Assigned> =
             [1.0, 0.5].map(|n| ledger.take(&gpu(n), &anywhere()).unwrap()).into();
@@ -255,11 +286,11 @@ mod tests {
             ledger.add_bundle(group_id, number, assigned);
         }
         let own = ledger.take(&gpu(1.0), &anywhere()).unwrap();
-        assert_eq!(own.gpus, [2]);
+        assert_eq!(own.devices, gpus(&[2]));
         assert_eq!(ledger.take(&gpu(1.0), &inside(1)), None, "bundle 1 has half a device");
         let half = ledger.take(&gpu(0.5), &inside(1)).unwrap();
         let any = ledger.take(&gpu(1.0), &inside(-1)).unwrap();
-        assert_eq!((half.gpus.clone(), any.gpus.clone()), (vec![1], vec![0]));
+        assert_eq!((&half.devices, &any.devices), (&gpus(&[1]), &gpus(&[0])));
         assert_eq!(ledger.take(&gpu(0.5), &inside(0)), None, "its device is lent to the group");
         ledger.give_back(&half, &inside(1), false);
         ledger.give_back(&any, &inside(-1), false);
@@ -271,21 +302,50 @@ mod tests {
         assert!(ledger.is_whole());
     }
 
+    fn gpus(indices: &[u32]) -> Devices {
+        Devices::from([("GPU".to_owned(), indices.to_vec())])
+    }
+
+    #[test]
+    fn who_needs_devices_of_two_kinds_gets_both_or_none() {
+        let total = ResourceSet::from_units([("GPU", 2.0), ("NPU", 1.0), ("TPU", 4.0)]);
+        let all = [("GPU", vec![0, 1]), ("NPU", vec![0]), ("TPU", vec![0, 1, 2, 3])];
+        let all: Devices = all.map(|(kind, indices)| (kind.to_owned(), indices)).into();
+        let mut ledger = Ledger::new(total, &all);
+        let part = ResourceSet::from_units([("NPU", 0.5), ("GPU", 0.5)]);
+        let first = ledger.take(&part, &anywhere()).unwrap();
+        assert_eq!((&first.devices["GPU"], &first.devices["NPU"]), (&vec![0], &vec![0]));
+        let both = ResourceSet::from_units([("GPU", 1.0), ("NPU", 0.6)]);
+        assert_eq!(ledger.take(&both, &anywhere()), None, "0.5 of the NPU is left");
+        let chips = ResourceSet::from_units([("GPU", 1.0), ("TPU", 2.0)]);
+        let second = ledger.take(&chips, &anywhere()).unwrap();
+        assert_eq!((&second.devices["GPU"], &second.devices["TPU"]), (&vec![1], &vec![0, 1]));
+        ledger.add_bundle(inside(0).placement_group, 0, &second);
+        let chip = ResourceSet::from_units([("TPU", 1.0)]);
+        let within = ledger.take(&chip, &inside(0)).unwrap();
+        assert_eq!(within.devices, Devices::from([("TPU".to_owned(), vec![0])]));
+        ledger.give_back(&within, &inside(0), false);
+        ledger.close_bundle(inside(0).placement_group, 0, &second.resources);
+        ledger.remove_bundle(inside(0).placement_group, 0, &second);
+        ledger.give_back(&first, &anywhere(), false);
+        assert!(ledger.is_whole());
+    }
+
     fn gpu(amount: f64) -> ResourceSet {
         ResourceSet::from_units([("GPU", amount)])
     }
 
     #[test]
     fn fractions_share_a_device_and_whole_ones_get_their_own() {
-        let mut ledger = Ledger::new(gpu(3.0), &[0, 2, 5]);
+        let mut ledger = Ledger::new(gpu(3.0), &gpus(&[0, 2, 5]));
         let half = ledger.take(&gpu(0.5), &anywhere()).unwrap();
         let other = ledger.take(&gpu(0.4), &anywhere()).unwrap();
-        assert_eq!((half.gpus.clone(), other.gpus.clone()), (vec![0], vec![0]));
+        assert_eq!((&half.devices, &other.devices), (&gpus(&[0]), &gpus(&[0])));
         let third = ledger.take(&gpu(0.4), &anywhere()).unwrap();
-        assert_eq!(third.gpus, [2], "0.1 is left of device 0");
+        assert_eq!(third.devices, gpus(&[2]), "0.1 is left of device 0");
         assert_eq!(ledger.take(&gpu(2.0), &anywhere()), None, "only device 5 is whole");
         let whole = ledger.take(&gpu(1.0), &anywhere()).unwrap();
-        assert_eq!(whole.gpus, [5]);
+        assert_eq!(whole.devices, gpus(&[5]));
         assert_eq!(
             ledger.take(&gpu(0.7), &anywhere()),
             None,
@@ -300,7 +360,7 @@ mod tests {
     #[test]
     fn a_blocked_workers_cpu_is_lent_and_may_go_below_zero() {
         let one = ResourceSet::from_units([("CPU", 1.0)]);
-        let mut ledger = Ledger::new(one.clone(), &[]);
+        let mut ledger = Ledger::new(one.clone(), &Devices::new());
         let first = ledger.take(&one, &anywhere()).unwrap();
         assert_eq!(ledger.take(&one, &anywhere()), None);
         ledger.lend_cpu(&first, &anywhere());

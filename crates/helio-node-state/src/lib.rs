@@ -52,7 +52,7 @@ use std::collections::BTreeMap;
 use helio_proto::cluster::NodeToControl;
 use helio_proto::control::{GpuUse, Label};
 use helio_proto::node::NodeToClient;
-use helio_types::{LeaseId, NodeAddress, ResourceSet, WorkerId};
+use helio_types::{Devices, LeaseId, NodeAddress, ResourceSet, WorkerId};
 
 pub use event::{Action, Conn, DiskError, Event, Exit, Spawn};
 pub use memory::MemoryUse;
@@ -68,8 +68,8 @@ pub struct Setup {
     pub labels: Vec<Label>,
     /// What it has.
     pub total: ResourceSet,
-    /// Its GPUs, by index.
-    pub gpus: Vec<u32>,
+    /// Its devices.
+    pub devices: Devices,
     /// The length of its memory file.
     pub store_size: u64,
     /// How much may lie in a file on disk when readers need more than the memory file has; 0: nothing.
@@ -145,7 +145,7 @@ impl Node {
     /// A node that has just started.
     #[must_use]
     pub fn new(setup: Setup, now_ms: u64) -> Self {
-        let ledger = ledger::Ledger::new(setup.total.clone(), &setup.gpus);
+        let ledger = ledger::Ledger::new(setup.total.clone(), &setup.devices);
         let mut node = Self {
             now: now_ms,
             out: Vec::new(),

@@ -16,7 +16,7 @@ use helio_proto::node::overflow_start;
 use helio_rpc::service::Gate;
 use helio_store::Arena;
 use helio_types::resources::Quantity;
-use helio_types::{NodeAddress, NodeId, ResourceSet};
+use helio_types::{DEVICE_KINDS, Devices, NodeAddress, NodeId, ResourceSet};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 
@@ -131,6 +131,13 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
     let gpus: Vec<u32> = (0..num_gpus.ceil() as usize)
         .map(|index| found.get(index).copied().unwrap_or(index as u32))
         .collect();
+    let others = DEVICE_KINDS.iter().filter(|kind| kind.resource != "GPU").filter_map(|kind| {
+        let number = options.resources.get(kind.resource)?.ceil() as u32;
+        Some((kind.resource.to_owned(), (0..number).collect()))
+    });
+    let mut devices: Devices = others.collect();
+    devices.insert("GPU".to_owned(), gpus);
+    devices.retain(|_, indices: &mut Vec<u32>| !indices.is_empty());
     let mut total = ResourceSet::from_units(
         options.resources.iter().map(|(name, value)| (name.as_str(), *value)),
     );
@@ -151,7 +158,7 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
         seed: random::bytes(),
         labels: labels.into_iter().map(|(key, value)| Label { key, value }).collect(),
         total,
-        gpus,
+        devices,
         store_size,
         overflow_size: OVERFLOW_MAX,
         arguments_max: (store_size as f64 * options.arguments_part) as u64,

@@ -321,7 +321,8 @@ macro_rules! mirror {
 messages! {
     struct QuantityWire { 1 name: String, 2 amount: i64 }
     struct ResourceSetWire { 1 items: Vec<QuantityWire> }
-    struct AssignedWire { 1 resources: ResourceSet, 2 gpus: Vec<u32> }
+    struct DevicesWire { 1 resource: String, 2 indices: Vec<u32> }
+    struct AssignedWire { 1 resources: ResourceSet, 3 devices: Vec<DevicesWire> }
     struct NodeAddressWire { 1 node_id: NodeId, 2 host: String, 3 port: u32 }
     struct WorkerAddressWire { 1 worker_id: WorkerId, 2 node_id: NodeId, 3 host: String, 4 port: u32 }
     struct DeathCauseWire {
@@ -346,8 +347,21 @@ mirror!(
 mirror!(
     Assigned,
     AssignedWire,
-    |a| AssignedWire { resources: a.resources.clone(), gpus: a.gpus.clone() },
-    |wire| Assigned { resources: wire.resources, gpus: wire.gpus }
+    |a| AssignedWire {
+        resources: a.resources.clone(),
+        devices: a
+            .devices
+            .iter()
+            .map(|(resource, indices)| DevicesWire {
+                resource: resource.clone(),
+                indices: indices.clone()
+            })
+            .collect()
+    },
+    |wire| Assigned {
+        resources: wire.resources,
+        devices: wire.devices.into_iter().map(|kind| (kind.resource, kind.indices)).collect()
+    }
 );
 mirror!(
     NodeAddress,

@@ -280,7 +280,13 @@ impl Current {
 
     #[getter]
     fn gpu_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(devices::shown(py, &self.assigned().gpus)?.into_any())
+        Ok(devices::gpus(py, &self.assigned().devices)?.into_any())
+    }
+
+    /// Devices by their kind.
+    #[getter]
+    fn accelerator_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        devices::by_kind(py, &self.assigned().devices)
     }
 
     #[getter]

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::devices::Devices;
+
 /// Ten-thousandths of a unit: the finest quantity a request can name.
 pub const UNIT: i64 = 10_000;
 
@@ -111,8 +113,8 @@ impl fmt::Display for ResourceSet {
 pub struct Assigned {
     /// The quantities.
     pub resources: ResourceSet,
-    /// Which GPUs, by index on the node; a fraction of a GPU names the one it is on.
-    pub gpus: Vec<u32>,
+    /// Which devices; a fraction of a device names the one it is on.
+    pub devices: Devices,
 }
 
 #[cfg(test)]

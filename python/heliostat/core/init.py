@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heliostat import _heliostat
 from heliostat.core import address as addresses
 from heliostat.core import knobs, session, settings
 from heliostat.core import logging_config as logs
@@ -246,13 +246,12 @@ def check_node_options(options: NodeOptions) -> None:
                 f"{dict(options.resources)} -> `{name}` cannot be a custom resource because it is "
                 f"one of the default resources. Use `{keyword}` instead."
             )
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if options.num_gpus and visible is not None:
-        devices = [name for name in visible.split(",") if name.strip()]
-        if options.num_gpus > len(devices):
+    for kind, variable, visible, _ in _heliostat.device_kinds():
+        number = named.get(kind)
+        if number and visible is not None and number > len(visible):
             raise ValueError(
-                f"Attempting to start a node with {options.num_gpus:g} GPUs, but "
-                f"CUDA_VISIBLE_DEVICES names only {len(devices)}: {devices}."
+                f"Attempting to start a node with {number:g} {kind}s, but "
+                f"{variable} names only {len(visible)}: {visible}."
             )
     for name, quantity in named.items():
         if quantity is None:

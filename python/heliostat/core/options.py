@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from heliostat import _heliostat
 from heliostat.core import labels
 from heliostat.core.placement import PlacementGroup
 from heliostat.core.runtime_env import check_runtime_env
@@ -58,6 +59,20 @@ def _quantity(keyword: str, value: Any) -> None:
         )
 
 
+def _devices(name: str, value: float) -> None:
+    """Most kinds of devices are not shared, and some come in certain numbers only."""
+    if not value:
+        return
+    for kind, _, _, sizes in _heliostat.device_kinds():
+        if kind != name or sizes is None:
+            continue
+        if sizes and value not in sizes:
+            numbers = ", ".join(map(str, sizes))
+            raise ValueError(f"The quantity of resource {name} is one of {numbers}, not {value}.")
+        if value != int(value):
+            raise ValueError(f"The quantity of resource {name} must be whole numbers, not {value}.")
+
+
 def _resources(_: str, value: dict[str, float] | None) -> None:
     if value is None:
         return
@@ -73,6 +88,7 @@ def _resources(_: str, value: dict[str, float] | None) -> None:
         )
     for name, quantity in value.items():
         _quantity(name, quantity)
+        _devices(name, quantity)
 
 
 def _count(infinite: bool) -> Check:

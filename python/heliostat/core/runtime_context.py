@@ -15,18 +15,6 @@ from heliostat.core.runtime_env import RuntimeEnv, of_user
 if TYPE_CHECKING:
     from heliostat.core.actor_handle import ActorHandle
 
-# Kinds that programs ask for by name; only GPUs are assigned here.
-_OTHER_ACCELERATORS = (
-    "TPU",
-    "neuron_cores",
-    "HPU",
-    "NPU",
-    "RBLN",
-    "FURIOSA",
-    "MBLT",
-    "TTNPU",
-)
-
 _WORKERS_ONLY = "This method is only available when the process is a worker."
 
 
@@ -139,9 +127,8 @@ class RuntimeContext:
         return dict(_current().resources)
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """The devices of each kind; empty lists for kinds that no node here can have."""
-        none: dict[str, list[str]] = {kind: [] for kind in _OTHER_ACCELERATORS}
-        return {"GPU": [str(name) for name in _current().gpu_ids], **none}
+        """The devices of the running task or actor by their kind; empty lists for kinds without any."""
+        return _current().accelerator_ids
 
     def get_runtime_env_string(self) -> str:
         """The runtime environment as JSON."""

@@ -33,7 +33,7 @@ fn an_actor_gets_a_process_of_its_own_and_reports_its_start() {
         "a worker that ran tasks is not fresh"
     );
     let gpus = world.take(conn, |message| match message {
-        NodeToClient::StartActor(launch) => Some(launch.assigned.gpus.clone()),
+        NodeToClient::StartActor(launch) => Some(launch.assigned.devices["GPU"].clone()),
         _ => None,
     });
     assert_eq!(gpus.unwrap(), [0]);

@@ -118,7 +118,7 @@ fn a_blocked_worker_lends_its_cpu_and_takes_it_back() {
     let outer = world.class(1, &[("CPU", 1.0), ("GPU", 1.0)]);
     world.request(driver, 1, outer);
     let lease = world.granted(driver).unwrap();
-    assert_eq!(lease.assigned.gpus, [0]);
+    assert_eq!(lease.assigned.devices["GPU"], [0]);
     let worker = world.conn_of(&lease);
     let inner = world.class(1, &[("CPU", 1.0)]);
     world.request(worker, 1, inner);

@@ -82,11 +82,12 @@ struct World {
 impl World {
     fn new(total: &[(&str, f64)]) -> Self {
         let gpus = resources(total).get("GPU").to_f64() as u32;
+        let devices = if gpus == 0 { None } else { Some(("GPU".to_owned(), (0..gpus).collect())) };
         let setup = Setup {
             address: address(1),
             seed: [9; 28],
             total: resources(total),
-            gpus: (0..gpus).collect(),
+            devices: devices.into_iter().collect(),
             store_size: STORE,
             starts_max: 4,
             idle_max: 2,

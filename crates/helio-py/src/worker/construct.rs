@@ -33,7 +33,7 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
     process::serve_actor();
     job::apply(py, &construct.job)?;
     threads::limit(py, &construct.assigned.resources)?;
-    devices::show(py, &construct.assigned.gpus)?;
+    devices::show(py, &construct.assigned.devices)?;
     let Construct { spec, template, incarnation, assigned, body, deps, .. } = construct;
     let extra = Extra::from_bytes(&template.extra);
     let (actor_id, concurrency, is_async) = (spec.actor_id, spec.max_concurrency, spec.is_async);

@@ -28,7 +28,7 @@ pub(super) fn serve(py: Python<'_>, lease: &Arc<Lease>) -> PyResult<()> {
     }
     apply(py, &lease.job)?;
     threads::limit(py, &lease.assigned.resources)?;
-    devices::show(py, &lease.assigned.gpus)
+    devices::show(py, &lease.assigned.devices)
 }
 
 /// Makes the driver's modules importable and its working directory ours.

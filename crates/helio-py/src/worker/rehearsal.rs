@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helio_proto::peer::{CallKind, Template};
-use helio_types::{TaskId, WorkerId};
+use helio_types::{Devices, TaskId, WorkerId};
 use helio_worker::{Bytes, Call, Payload, Work};
 use pyo3::prelude::*;
 
@@ -40,7 +40,7 @@ fn rehearse(py: Python<'_>, session: &Session) -> PyResult<()> {
         .extract::<Vec<u8>>()?
         .into();
     let template = Template { kind: CallKind::Task as u32, function, ..Template::default() };
-    devices::show(py, &[])?;
+    devices::show(py, &Devices::new())?;
     // No arguments.
     let body = Payload::value(Bytes::Memory(Arc::new(vec![0; 5])));
     let call = Call {
