@@ -60,11 +60,50 @@ def test_what_cannot_be_meant_is_refused(ray_down: None, config: dict[str, Any],
 def test_a_knob_without_effect_is_named_with_the_reason(
     ray_fresh: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RAY_health_check_period_ms", "1")
-    ray_fresh(num_cpus=1, _system_config={"max_io_workers": 4, "memory_usage_threshold": 0.9})
-    assert "max_io_workers (the daemon itself spills" in caplog.text
-    assert "health_check_period_ms (the heartbeat is fixed" in caplog.text
-    assert "memory_usage_threshold" not in caplog.text
+    monkeypatch.setenv("RAY_num_heartbeats_timeout", "1")
+    ray_fresh(num_cpus=1, _system_config={"min_spilling_size": 4, "max_io_workers": 2})
+    assert "min_spilling_size (spilled objects are one file each" in caplog.text
+    assert "num_heartbeats_timeout (health_check_failure_threshold says" in caplog.text
+    assert "max_io_workers" not in caplog.text
+
+
+@pytest.mark.contract("F0.11")
+@pytest.mark.heliostat_only("Ray's node takes them, and works or not")
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("max_io_workers", 0, "max_io_workers is at least 1"),
+        ("max_io_workers", "two", "max_io_workers is no number"),
+        ("health_check_period_ms", 0, "health_check_period_ms is at least 1"),
+        ("health_check_failure_threshold", 0, "health_check_failure_threshold is at least 1"),
+        ("health_check_timeout_ms", -1, "health_check_timeout_ms is no number"),
+        ("health_check_initial_delay_ms", "1 s", "health_check_initial_delay_ms is no number"),
+        ("local_fs_capacity_threshold", 95, "local_fs_capacity_threshold is a part between 0"),
+        ("max_task_args_memory_fraction", 70, "max_task_args_memory_fraction is a part between 0"),
+    ],
+)
+def test_values_that_no_node_can_have_are_refused(
+    ray_fresh: Any, name: str, value: Any, says: str
+) -> None:
+    with pytest.raises(Exception, match=says):
+        ray_fresh(num_cpus=1, _system_config={name: value})
+    assert not ray.is_initialized()
+
+
+@pytest.mark.contract("F0.11", "F3.06")
+@pytest.mark.parametrize("workers", [1, 8])
+def test_any_number_of_objects_may_be_spilled_at_a_time(
+    ray_fresh: Any, tmp_path: Path, workers: int
+) -> None:
+    ray_fresh(
+        num_cpus=1,
+        object_store_memory=80 * MIB,
+        object_spilling_directory=str(tmp_path),
+        _system_config={"max_io_workers": workers},
+    )
+    refs = [ray.put(np.full(10 * MIB, i, np.uint8)) for i in range(16)]
+    assert [int(ray.get(ref)[5]) for ref in refs] == list(range(16))
+    assert files(tmp_path)
 
 
 @pytest.mark.contract("F0.11", "F15.09")

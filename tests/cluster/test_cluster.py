@@ -375,6 +375,26 @@ def test_a_node_that_stops_answering_is_dead_for_good(
     assert not is_alive(node_id)
 
 
+@pytest.mark.contract("F0.11", "F5.06")
+@pytest.mark.heliostat_only("the daemon is stopped by its pid")
+def test_how_long_a_node_may_hang_is_a_setting_of_the_head(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_health_check_period_ms", "1500")
+    monkeypatch.setenv("RAY_health_check_failure_threshold", "2")
+    monkeypatch.setenv("RAY_health_check_timeout_ms", "500")
+    cluster = make_cluster({"num_cpus": 1, "resources": {"doomed": 2}})
+    (doomed,) = cluster.worker_nodes
+    resident = Resident.options(resources={"doomed": 1}).remote()
+    ray.get(resident.pid.remote())
+    os.kill(doomed.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(ActorDiedError, match=r"silent for \d+ s, and may be for 3\.5 s"):
+            ray.get(resident.where.remote(), timeout=60)
+    finally:
+        os.kill(doomed.pid, signal.SIGCONT)
+
+
 @pytest.mark.contract("F5.06", "F5.02")
 @pytest.mark.heliostat_only("the daemon is stopped by its pid")
 @pytest.mark.timeout(120)

@@ -109,6 +109,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         memory_usage_threshold: settings::memory_usage_threshold()?,
         arguments_part: settings::max_task_args_memory_fraction()?,
         disk_threshold: settings::local_fs_capacity_threshold()?,
+        spills_max: settings::max_io_workers()?,
         memory_monitor_refresh_ms: settings::memory_monitor_refresh_ms()?,
         memory_group: settings::text("memory_cgroup").map(Into::into),
         metrics_port: args.offer.metrics_export_port.unwrap_or(0),
@@ -197,6 +198,7 @@ impl Control {
             listen: SocketAddr::new(listen, args.port),
             token: token.to_owned(),
             session_name: session.name.clone(),
+            health: settings::health()?,
             storage,
             gone: session.before.into_iter().collect(),
         };

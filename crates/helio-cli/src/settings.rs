@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
+use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX};
 use helio_config::session::{SESSIONS_KEPT_DAYS, SESSIONS_KEPT_MAX};
+use helio_control::Health;
+use helio_node::SPILLS_MAX;
 
 use crate::old_sessions::Kept;
 
@@ -54,6 +57,31 @@ pub(crate) fn max_task_args_memory_fraction() -> Result<f64, String> {
 
 pub(crate) fn local_fs_capacity_threshold() -> Result<f64, String> {
     part("local_fs_capacity_threshold", LOCAL_FS_CAPACITY_THRESHOLD)
+}
+
+/// How many objects are written to disk at a time.
+pub(crate) fn max_io_workers() -> Result<usize, String> {
+    at_least_one("max_io_workers", SPILLS_MAX)
+}
+
+/// How the control service tells whether nodes are alive.
+pub(crate) fn health() -> Result<Health, String> {
+    let heartbeat_ms = at_least_one("health_check_period_ms", HEARTBEAT_MS)?;
+    let missed = at_least_one("health_check_failure_threshold", HEARTBEATS_MISSED_MAX)?;
+    let timeout_ms: u64 = number("health_check_timeout_ms", 0)?;
+    Ok(Health {
+        heartbeat_ms,
+        silence_ms_max: heartbeat_ms.saturating_mul(missed).saturating_add(timeout_ms),
+        first_silence_ms: number("health_check_initial_delay_ms", 0)?,
+    })
+}
+
+fn at_least_one<T>(name: &str, default: T) -> Result<T, String>
+where
+    T: std::str::FromStr + PartialOrd + From<u8>,
+{
+    let value = number(name, default)?;
+    if value < T::from(1) { Err(format!("{name} is at least 1")) } else { Ok(value) }
 }
 
 /// 0: the monitor is off.

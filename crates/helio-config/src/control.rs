@@ -3,13 +3,12 @@
 /// How often a node says that it is there, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 1_000;
 
-/// A node that was silent for so long is dead, in milliseconds: five heartbeats, so that a machine
-/// that stalls for a moment is not given up.
-pub const NODE_SILENCE_MS_MAX: u64 = 5_000;
+/// A node that missed so many heartbeats is dead: a machine that stalls for a moment is not given up.
+pub const HEARTBEATS_MISSED_MAX: u64 = 5;
 
-/// A control service that was told nothing for so long, not even the time, did not run (its process was
-/// stopped, its machine suspended), in milliseconds: that nobody was heard is no sign of them.
-pub const STALL_MS: u64 = 2 * HEARTBEAT_MS;
+/// A control service that was told nothing for so many heartbeats, not even the time, did not run (its process
+/// was stopped, its machine suspended): that nobody was heard is no sign of them.
+pub const STALL_HEARTBEATS: u64 = 2;
 
 /// How long a node whose connection broke may take to come back, in milliseconds.
 pub const RECONNECT_MS_MAX: u64 = 1_000;

@@ -39,7 +39,7 @@ mod requests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use helio_config::control::{HEARTBEAT_MS, LOOK_AGAIN_MS, STALL_MS};
+use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX, LOOK_AGAIN_MS, STALL_HEARTBEATS};
 use helio_proto::cluster::{
     ClusterView, ControlToNode, NodeAccepted, NodeToControl, ShutDown, ToClient,
 };
@@ -99,10 +99,29 @@ pub enum Action {
     Log(String),
 }
 
+/// How the control service tells whether a node is alive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Health {
+    /// How often a node says that it is there, in milliseconds.
+    pub heartbeat_ms: u64,
+    /// A node that was silent for so long is dead, in milliseconds.
+    pub silence_ms_max: u64,
+    /// How much longer a node may be silent when it has just joined, in milliseconds.
+    pub first_silence_ms: u64,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        let silence_ms_max = HEARTBEAT_MS * HEARTBEATS_MISSED_MAX;
+        Self { heartbeat_ms: HEARTBEAT_MS, silence_ms_max, first_silence_ms: 0 }
+    }
+}
+
 /// The control service's state. See the crate's documentation.
 #[derive(Debug, Default)]
 pub struct Control {
     session_name: String,
+    health: Health,
     now_ms: u64,
     /// Ground state.
     nodes: BTreeMap<NodeId, members::Node>,
@@ -144,12 +163,17 @@ impl Control {
         Self { session_name: session_name.to_owned(), ..Self::default() }
     }
 
+    /// How it tells whether nodes are alive, if not as by default.
+    pub fn set_health(&mut self, health: Health) {
+        self.health = health;
+    }
+
     /// Takes an event and says what to do, in order. `now_ms` never goes back.
     #[must_use]
     pub fn apply(&mut self, event: Event, now_ms: u64) -> Vec<Action> {
         assert!(now_ms >= self.now_ms, "time never goes back");
         let stood_ms = now_ms - std::mem::replace(&mut self.now_ms, now_ms);
-        if stood_ms >= STALL_MS {
+        if stood_ms >= self.health.heartbeat_ms * STALL_HEARTBEATS {
             self.hear_all_anew(stood_ms);
         }
         match event {
@@ -164,7 +188,7 @@ impl Control {
     /// How long the next [`Event::Tick`] may be away.
     #[must_use]
     pub fn next_tick_ms(&self) -> u64 {
-        let mut wait_ms = HEARTBEAT_MS;
+        let mut wait_ms = self.health.heartbeat_ms;
         for node in self.nodes.values().filter(|node| node.info.alive) {
             if node.lost_ms.is_some() || !node.reserved.is_empty() {
                 wait_ms = wait_ms.min(LOOK_AGAIN_MS);
@@ -186,7 +210,7 @@ impl Control {
     #[must_use]
     pub fn introduction(&self) -> [ControlToNode; 2] {
         let accepted =
-            NodeAccepted { refused: String::new(), session_name: self.session_name.clone() };
+            NodeAccepted { session_name: self.session_name.clone(), ..NodeAccepted::default() };
         let nodes = self.nodes.values().map(|node| node.info.clone()).collect();
         [accepted.into(), ClusterView { nodes }.into()]
     }

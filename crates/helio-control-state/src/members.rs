@@ -12,8 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{
-    DEAD_NODES_MAX, NODE_SILENCE_MS_MAX, NODES_MAX, RECONNECT_MS_MAX, RECOVERY_MS_MAX,
-    VIEW_INTERVAL_MS_MIN, VIEW_NODES_A_MS,
+    DEAD_NODES_MAX, NODES_MAX, RECONNECT_MS_MAX, RECOVERY_MS_MAX, VIEW_INTERVAL_MS_MIN,
+    VIEW_NODES_A_MS,
 };
 use helio_proto::cluster::{ClusterView, NodeAccepted, RegisterNode};
 use helio_proto::control::NodeInfo;
@@ -68,8 +68,11 @@ impl Control {
             }
             _ => String::new(),
         };
-        let accepted =
-            NodeAccepted { refused: refused.clone(), session_name: self.session_name.clone() };
+        let accepted = NodeAccepted {
+            refused: refused.clone(),
+            session_name: self.session_name.clone(),
+            heartbeat_ms: self.health.heartbeat_ms,
+        };
         self.send(node_id, accepted);
         if !refused.is_empty() {
             self.out.push(Action::Log(format!("refused node {node_id}: {refused}")));
@@ -82,7 +85,7 @@ impl Control {
         let node = self.nodes.entry(node_id).or_default();
         node.said = info.version;
         node.info = NodeInfo { alive: true, version, cause: String::new(), ..info };
-        node.heard_ms = self.now_ms;
+        node.heard_ms = self.now_ms + if is_new { self.health.first_silence_ms } else { 0 };
         node.lost_ms = None;
         node.changed = false;
         node.reserved.clear();
@@ -159,7 +162,7 @@ impl Control {
     }
 
     pub(crate) fn check_members(&mut self) {
-        let now_ms = self.now_ms;
+        let (now_ms, silence_ms_max) = (self.now_ms, self.health.silence_ms_max);
         let overdue = |node: &Node| -> Option<String> {
             if !node.info.alive {
                 return None;
@@ -168,8 +171,10 @@ impl Control {
                 return Some("its connection broke and it did not come back".to_owned());
             }
             let silence_ms = now_ms.saturating_sub(node.heard_ms);
-            (silence_ms >= NODE_SILENCE_MS_MAX)
-                .then(|| format!("it was silent for {} s", silence_ms / 1000))
+            (silence_ms >= silence_ms_max).then(|| {
+                let (silence, max) = (silence_ms / 1000, silence_ms_max as f64 / 1000.0);
+                format!("it was silent for {silence} s, and may be for {max} s")
+            })
         };
         let gone: Vec<(NodeId, String)> =
             self.nodes.iter().filter_map(|(id, node)| Some((*id, overdue(node)?))).collect();

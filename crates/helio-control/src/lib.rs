@@ -21,6 +21,7 @@ use std::time::Duration;
 use helio_storage::Storage;
 use helio_types::NodeId;
 
+pub use helio_control_state::Health;
 pub use service::{Handle, run};
 
 /// How long nodes have to take the news that the cluster ends.
@@ -40,6 +41,8 @@ pub struct Options {
     pub token: String,
     /// The session's name, which joining nodes take over.
     pub session_name: String,
+    /// How it tells whether nodes are alive.
+    pub health: Health,
     /// Where durable state goes.
     pub storage: Box<dyn Storage>,
     /// Nodes of before that are known to have ended: the head's own, when its daemon died.

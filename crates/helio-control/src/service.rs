@@ -60,10 +60,11 @@ pub fn run(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> 
 }
 
 async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> {
-    let Options { listen, token, session_name, storage, gone } = options;
+    let Options { listen, token, session_name, health, storage, gone } = options;
     let clock = Clock::start();
-    let (control, actions) =
+    let (mut control, actions) =
         Control::recover(&session_name, storage.load()?, &gone, clock.now_ms());
+    control.set_health(health);
     let listener =
         TcpListener::bind(listen).await.map_err(|source| listen_failed(listen, source))?;
     let address = listener.local_addr().map_err(|source| listen_failed(listen, source))?;

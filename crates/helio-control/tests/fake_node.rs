@@ -52,6 +52,7 @@ impl Running {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             token: TOKEN.into(),
             session_name: "session_x".into(),
+            health: Default::default(),
             storage,
             gone: Vec::new(),
         };
@@ -378,6 +379,7 @@ fn a_taken_port_is_named() {
         listen: running.ready.address,
         token: TOKEN.into(),
         session_name: "session_y".into(),
+        health: Default::default(),
         storage: Box::new(Memory::forgetful()),
         gone: Vec::new(),
     };

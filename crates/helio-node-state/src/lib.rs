@@ -78,6 +78,8 @@ pub struct Setup {
     pub overflow_path: String,
     /// How many bytes of the memory file the arguments of running tasks may have; 0: any number.
     pub arguments_max: u64,
+    /// How many objects are written to disk at a time.
+    pub spills_max: usize,
     /// For those who ask.
     pub name: String,
     /// For those who ask.

@@ -20,7 +20,7 @@ use helio_proto::node::{ObjectRefused, RoomWanted};
 use helio_types::ObjectId;
 
 use crate::extents::Extent;
-use crate::limits::{DISK_RETRY_MS, PINS_ASK_MS, READ_ROOM_MS_MAX, ROOM_MS_MAX, SPILLS_MAX};
+use crate::limits::{DISK_RETRY_MS, PINS_ASK_MS, READ_ROOM_MS_MAX, ROOM_MS_MAX};
 use crate::objects::File;
 use crate::timers::Timer;
 use crate::{Action, Conn, DiskError, Node};
@@ -284,7 +284,9 @@ impl Node {
         if self.objects.room.disk_error(self.now).is_some() {
             return;
         }
-        while self.objects.room.spilling_bytes < wanted && self.objects.room.spills < SPILLS_MAX {
+        while self.objects.room.spilling_bytes < wanted
+            && self.objects.room.spills < self.setup.spills_max
+        {
             let Some((_, object_id)) = self.objects.spillable.pop_first() else { return };
             let Some(object) = self.objects.sealed.get_mut(&object_id) else { continue };
             let Some(extent) = object.extent else { continue };

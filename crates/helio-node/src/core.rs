@@ -156,6 +156,8 @@ pub(crate) struct Daemon {
     control: Option<Writer>,
     /// For the control service, while it cannot be reached.
     unsent: Vec<NodeToControl>,
+    /// How often the control service hears of this node.
+    heartbeat_ms: u64,
     status_at: u64,
     memory: Monitor,
     /// Who waits for measurements.
@@ -199,6 +201,7 @@ impl Daemon {
             processes: Processes::new(session_dir.join("logs"), inputs.clone()),
             control: None,
             unsent: Vec::new(),
+            heartbeat_ms: HEARTBEAT_MS,
             status_at: HEARTBEAT_MS,
             memory,
             scrapes: HashMap::new(),
@@ -253,7 +256,7 @@ impl Daemon {
             self.apply(Event::MemoryRead(memory));
         }
         if self.status_at <= now {
-            self.status_at = now + HEARTBEAT_MS;
+            self.status_at = now + self.heartbeat_ms;
             if let Some(control) = &self.control {
                 // A service that does not read is found out by its silence.
                 let _ = control.send(&NodeToControl::Status(NodeStatus { info: self.node.info() }));
@@ -298,7 +301,14 @@ impl Daemon {
             Input::Reserved { offset, outcome } => self.apply(Event::Reserved { offset, outcome }),
             Input::ControlConnected { writer } => self.control_connected(writer),
             Input::ControlSaid { message } => {
-                self.is_accepted |= matches!(&message, ControlToNode::Accepted(accepted) if accepted.refused.is_empty());
+                if let ControlToNode::Accepted(accepted) = &message {
+                    self.is_accepted |= accepted.refused.is_empty();
+                    if accepted.heartbeat_ms > 0 {
+                        self.heartbeat_ms = accepted.heartbeat_ms;
+                        self.status_at =
+                            self.status_at.min(self.clock.now_ms() + self.heartbeat_ms);
+                    }
+                }
                 self.apply(Event::ControlSaid(message));
             }
             Input::ControlLost => {

@@ -30,12 +30,14 @@ pub struct Options {
     pub memory: Option<u64>,
     /// The part of the machine's memory that may be in use before workers are ended.
     pub memory_usage_threshold: f64,
+    /// How often that is looked at while workers run something, in milliseconds; 0: never.
+    pub memory_monitor_refresh_ms: u64,
     /// Which part of the object store the arguments of running tasks may have; 0: any.
     pub arguments_part: f64,
     /// How full the disk may become, as a part of it, before it takes no more objects.
     pub disk_threshold: f64,
-    /// How often that is looked at while workers run something, in milliseconds; 0: never.
-    pub memory_monitor_refresh_ms: u64,
+    /// How many objects are written to that disk at a time.
+    pub spills_max: usize,
     /// The control group whose memory counts; `None`: the machine's, and that of every group that the
     /// daemon is in.
     pub memory_group: Option<PathBuf>,

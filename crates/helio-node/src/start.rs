@@ -161,6 +161,7 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
         devices,
         store_size,
         overflow_size: OVERFLOW_MAX,
+        spills_max: options.spills_max,
         arguments_max: (store_size as f64 * options.arguments_part) as u64,
         overflow_path: options.spill_dir.join("overflow").display().to_string(),
         name: if options.node_name.is_empty() {

@@ -54,7 +54,12 @@ messages! {
     /// The node ends of its own will.
     pub struct NodeLeaving { 1 reason: String }
 
-    pub struct NodeAccepted { 1 refused: String, 2 session_name: String }
+    pub struct NodeAccepted {
+        1 refused: String,
+        2 session_name: String,
+        /// How often the node is to say that it is there; 0: as by default.
+        3 heartbeat_ms: u64,
+    }
     pub struct ToClient { 1 worker_id: WorkerId, 2 message: NodeToClient }
     pub struct StopActor {
         1 actor_id: ActorId,

@@ -73,6 +73,7 @@ impl NodeHost {
             ]),
             store_size: core.plan.store_size,
             overflow_size: OVERFLOW,
+            spills_max: 2,
             arguments_max: core.plan.store_size / 10 * 7,
             session_name: "session".to_owned(),
             is_head,

@@ -1,6 +1,6 @@
 //! What a run is made of, all of it drawn from its seed.
 
-use helio_config::control::{HEARTBEAT_MS, NODE_SILENCE_MS_MAX};
+use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX};
 
 use crate::rng::Rng;
 
@@ -234,7 +234,7 @@ const FAULT_KINDS: u64 = 17;
 
 /// A node that is not heard for less than this is never taken for dead, in microseconds: what the control
 /// service allows, less the time from one heartbeat to the next and what a message takes.
-pub(crate) const SILENCE_US_MIN: u64 = (NODE_SILENCE_MS_MAX - 2 * HEARTBEAT_MS) * 1000;
+pub(crate) const SILENCE_US_MIN: u64 = (HEARTBEATS_MISSED_MAX - 2) * HEARTBEAT_MS * 1000;
 
 /// How long something stands still: mostly so short that nothing may come of it.
 fn hang(rng: &mut Rng) -> u64 {

@@ -22,7 +22,6 @@ logger = logging.getLogger("heliostat")
 _TEST = "it is for tests of Ray's own code"
 _GROWS = "workers are started and ended as calls need them"
 _STORAGE = "spilled objects are one file each, written as soon as memory is short"
-_LIVENESS = "the heartbeat is fixed: one a second, a node is dead after 5 s of silence"
 _METRICS = "measurements are taken when they are asked for, and cost nothing until then"
 _EVENTS = "tasks are asked of those who know them, not recorded in one place"
 _LOCAL = "messages go over connections that stay open, without calls that time out one by one"
@@ -65,7 +64,7 @@ KNOBS: Mapping[str, Knob] = {
     "min_spilling_size": Knob(_STORAGE),
     "max_fused_object_count": Knob(_STORAGE),
     "max_spilling_file_size_bytes": Knob(_STORAGE),
-    "max_io_workers": Knob("the daemon itself spills, four objects at a time"),
+    "max_io_workers": _acts("how many objects are written to disk at a time: 4"),
     "local_fs_capacity_threshold": _acts("how full the disk may become with objects: 0.95"),
     "object_store_full_delay_ms": Knob("who waits for room has it as soon as it is there"),
     "oom_grace_period_s": Knob("what finds no room for half a second is laid on disk"),
@@ -80,12 +79,14 @@ KNOBS: Mapping[str, Knob] = {
     "local_gc_interval_s": Knob("objects are freed as soon as nobody holds them"),
     "high_plasma_storage_usage": Knob("objects are freed as soon as nobody holds them"),
     # Who is alive.
-    "health_check_initial_delay_ms": Knob(_LIVENESS),
-    "health_check_period_ms": Knob(_LIVENESS),
-    "health_check_timeout_ms": Knob(_LIVENESS),
-    "health_check_failure_threshold": Knob(_LIVENESS),
-    "num_heartbeats_timeout": Knob(_LIVENESS),
-    "raylet_heartbeat_period_milliseconds": Knob(_LIVENESS),
+    "health_check_period_ms": _acts(
+        "how often a node says that it is there: 1000; the head's counts"
+    ),
+    "health_check_failure_threshold": _acts("a node that misses so many is dead: 5"),
+    "health_check_timeout_ms": _acts("how much longer it may be silent: 0"),
+    "health_check_initial_delay_ms": _acts("and how much longer when it has just joined: 0"),
+    "num_heartbeats_timeout": Knob("health_check_failure_threshold says it"),
+    "raylet_heartbeat_period_milliseconds": Knob("health_check_period_ms says it"),
     "raylet_death_check_interval_milliseconds": Knob("workers notice at once by their connection"),
     "gcs_rpc_server_reconnect_timeout_s": Knob("nodes try to come back as long as they live"),
     "gcs_server_request_timeout_seconds": Knob(_LOCAL),

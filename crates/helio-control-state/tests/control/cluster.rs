@@ -1,7 +1,7 @@
 //! Nodes, jobs, the key-value table, and restarts of the service.
 
 use super::desk::{Desk, actor, info, job, node, spec, worker};
-use helio_control_state::{Action, Event};
+use helio_control_state::{Action, Event, Health};
 use helio_proto::cluster::{
     ControlToNode, JobLogs, NodeLeaving, NodeStatus, NodeToControl, RegisterNode, RunningActor,
 };
@@ -82,6 +82,31 @@ fn a_control_service_that_stood_still_blames_nobody_for_the_silence() {
     assert!(views(&mut desk, 1).iter().all(|(_, alive)| *alive));
     desk.pass(2_000, &[1]);
     assert_eq!(views(&mut desk, 1).last(), Some(&(2, false)), "from then on it was silent itself");
+}
+
+#[test]
+fn how_long_a_node_may_be_silent_is_a_setting() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.control.set_health(Health {
+        heartbeat_ms: 200,
+        silence_ms_max: 1_000,
+        first_silence_ms: 20_000,
+    });
+    desk.register(2, CPUS);
+    assert_eq!(desk.control.next_tick_ms(), 200);
+    let accepted = desk.sent.iter().any(|(to, message)| {
+        *to == node(2)
+            && matches!(message, ControlToNode::Accepted(accepted) if accepted.heartbeat_ms == 200)
+    });
+    assert!(accepted, "the node learns how often it is to say that it is there");
+    desk.pass(19_000, &[1]);
+    assert!(views(&mut desk, 1).iter().all(|(_, alive)| *alive), "it has just joined");
+    desk.say(2, NodeToControl::Unknown);
+    desk.pass(800, &[]);
+    assert!(views(&mut desk, 1).iter().all(|(_, alive)| *alive));
+    desk.say(1, NodeToControl::Unknown);
+    desk.pass(400, &[]);
+    assert_eq!(views(&mut desk, 1).last(), Some(&(2, false)));
 }
 
 #[test]

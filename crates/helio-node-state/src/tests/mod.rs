@@ -97,6 +97,7 @@ impl World {
     }
 
     fn with(setup: Setup) -> Self {
+        let setup = Setup { spills_max: crate::limits::SPILLS_MAX, ..setup };
         let mut world = Self {
             node: Node::new(setup, 0),
             now: 0,

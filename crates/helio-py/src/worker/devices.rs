@@ -171,11 +171,14 @@ pub(crate) fn by_kind<'py>(py: Python<'py>, devices: &Devices) -> PyResult<Bound
     Ok(all)
 }
 
-/// Resources whose units are devices: the name, the variable, the names that it gives to this machine's (`None`: it
-/// is not set), and the quantities that can be asked for (`None`: any; empty: whole ones).
+/// A resource whose units are devices: its name, its variable, the names that the variable gives to this
+/// machine's (`None`: it is not set), and the quantities that can be asked for (`None`: any; empty: whole
+/// ones).
+type KindRow = (&'static str, &'static str, Option<Vec<String>>, Option<Vec<u32>>);
+
+/// All kinds of devices.
 #[pyfunction]
-pub(crate) fn device_kinds()
--> Vec<(&'static str, &'static str, Option<Vec<String>>, Option<Vec<u32>>)> {
+pub(crate) fn device_kinds() -> Vec<KindRow> {
     use helio_types::devices::Sizes;
     let sizes = |kind: &DeviceKind| match kind.sizes {
         Sizes::Any => None,
