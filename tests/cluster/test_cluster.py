@@ -389,6 +389,7 @@ def test_how_long_a_node_may_hang_is_a_setting_of_the_head(
     ray.get(resident.pid.remote())
     os.kill(doomed.pid, signal.SIGSTOP)
     try:
+        wait_until(lambda: "doomed" not in ray.cluster_resources(), within=60, what="it is dead")
         with pytest.raises(ActorDiedError, match=r"silent for \d+ s, and may be for 3\.5 s"):
             ray.get(resident.where.remote(), timeout=60)
     finally:
