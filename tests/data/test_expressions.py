@@ -398,3 +398,54 @@ def test_expressions_of_pyarrow() -> None:
     for foreign in (same(col("i")), random(), star(), col("i") + random()):
         with pytest.raises(TypeError, match="pyarrow"):
             foreign.to_pyarrow()
+
+
+@pytest.mark.contract("F10.09")
+@pytest.mark.heliostat_only("what a plan asks of an expression is ours")
+def test_expressions_can_be_looked_into() -> None:
+    from ray.data.datatype import DataType
+    from ray.data.expressions import col, lit, random, star, udf
+
+    condition = (col("a") + 1 > col("b")) & col("s").str.starts_with("x")
+    assert condition.columns() == {"a", "b", "s"}
+    assert lit(3).columns() == frozenset()
+    assert star().columns() is None
+    assert condition.movable
+    same = udf(return_dtype=DataType.int64())(lambda values: values)
+    for foreign in (random(), star(), same(col("a")) + 1):
+        assert not foreign.movable
+    assert condition.structurally_equals((col("a") + 1 > col("b")) & col("s").str.starts_with("x"))
+    for other in (
+        col("a"),
+        (col("a") + 2 > col("b")) & col("s").str.starts_with("x"),
+        condition & True,
+    ):
+        assert not condition.structurally_equals(other)
+    moved = condition.replaced({"a": col("z") * 2})
+    assert repr(moved) == "(((col('z') * 2) + 1) > col('b')) & col('s').str.starts_with('x')"
+    assert repr((col("a") > 1).is_null()) == "(col('a') > 1).is_null()"
+    table = pa.table({"z": [1, 5], "b": [3, 3], "s": ["xy", "xz"]})
+    assert moved.column(table).to_pylist() == [False, True]
+    called = same(col("a")).replaced({"a": col("z")})
+    assert called.column(table).to_pylist() == [1, 5]
+
+
+@pytest.mark.contract("F10.08", "F10.09")
+@pytest.mark.heliostat_only("Ray names the columns that there are, not the nearest ones")
+def test_a_column_that_is_not_there_is_named_with_the_nearest(rd: Any) -> None:
+    from ray.data.expressions import col
+
+    dataset = rd.from_items([{"price": 1.0, "amount": 2}])
+    for wrong in (
+        lambda: dataset.filter(expr=col("prise") > 1).take_all(),
+        lambda: dataset.with_column("x", col("prise")).take_all(),
+        lambda: dataset.select_columns(["prise"]).take_all(),
+        lambda: dataset.drop_columns(["prise"]).take_all(),
+        lambda: dataset.rename_columns({"prise": "p"}).take_all(),
+        lambda: dataset.sort("prise").take_all(),
+        lambda: dataset.groupby("prise").count().take_all(),
+        lambda: dataset.sum("prise"),
+        lambda: dataset.join(dataset, "inner", 1, on=("prise",)).take_all(),
+    ):
+        with pytest.raises(Exception, match=r"no column 'prise' \(did you mean 'price'\?\)"):
+            wrong()

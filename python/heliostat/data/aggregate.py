@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from heliostat.data import block
 from heliostat.data.expressions.namespace import whole
+from heliostat.data.missing import no_columns
 
 A = TypeVar("A")
 
@@ -75,9 +76,7 @@ class AggregateFnV2(abc.ABC, Generic[A]):
         if self.on not in table.column_names:
             if not table.num_columns:
                 return None
-            raise ValueError(
-                f"The column {self.on!r} does not exist in the schema: {table.column_names}"
-            )
+            raise ValueError(no_columns([self.on], table.column_names))
         values = table.column(self.on)
         nulls = values.null_count
         if nulls and self._ignore_nulls:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from heliostat.data import tensors
+from heliostat.data.missing import no_columns
 
 FORMATS = ("pandas", "pyarrow", "numpy", None)
 ITEM = "item"  # the column of values that are no dicts
@@ -247,7 +248,7 @@ def named(columns: Mapping[str, Any], name: str) -> Any:
         ValueError: There is none of that name.
     """
     if name not in columns:
-        raise ValueError(f"Cannot find column {name}, available columns: {list(columns)}")
+        raise ValueError(no_columns([name], list(columns)))
     return columns[name]
 
 

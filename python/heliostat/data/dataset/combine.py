@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat.data.dataset.base import Base
 from heliostat.data.execute import joins
+from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Union
 
 if TYPE_CHECKING:
@@ -84,5 +85,6 @@ class Combine(Base):
                 schema = side._arrow_schema()
                 missing = [k for k in keys if schema is None or k not in schema.names]
                 if missing:
-                    raise ValueError(f"there is no key column {missing}.")
+                    there = list(schema.names) if schema is not None else []
+                    raise ValueError(f"join: {no_columns(missing, there)}")
         return self._exchange(f"Join({join_type})", run, ds)

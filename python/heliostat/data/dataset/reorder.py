@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat.data.dataset.base import Base, key_names
 from heliostat.data.execute import exchanges
+from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Rebundle
 
 if TYPE_CHECKING:
@@ -101,5 +102,5 @@ class Reorder(Base):
         known = self.schema(fetch_if_missing=False)  # type: ignore[attr-defined] # of Consume
         missing = [k for k in keys if known is not None and k not in known.names]
         if missing:
-            raise ValueError(f"You specified the column {missing}, but there is no such column.")
+            raise ValueError(f"sort: {no_columns(missing, known.names)}")
         return self._exchange("Sort", exchanges.Sort(order, None, boundaries), keeps_rows=True)

@@ -9,6 +9,7 @@ from heliostat.data.dataset import summary
 from heliostat.data.dataset.base import Base, key_names
 from heliostat.data.dataset.summary import DatasetSummary
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
+from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Exchange
 
 if TYPE_CHECKING:
@@ -121,5 +122,5 @@ class Summarize(Base):
         schema = self.schema(fetch_if_missing=False)  # type: ignore[attr-defined] # of Consume
         missing = [k for k in keys if schema is not None and k not in schema.names]
         if missing:
-            raise ValueError(f"there is no column {missing} to group by; there are {schema.names}.")
+            raise ValueError(f"groupby: {no_columns(missing, schema.names)}")
         return GroupedData(self, keys, num_partitions)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from heliostat.data import block
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
+from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Bundle
 
 __all__ = ["Inputs", "RandomShuffle", "RandomizeBlocks", "Repartition", "Sort", "Steps", "Tasks"]
@@ -214,10 +215,7 @@ def sample(table: Any, names: list[str]) -> Any:
     """Some rows' keys."""
     missing = [n for n in names if n not in table.column_names]
     if missing:
-        raise ValueError(
-            f"You specified the column {missing}, but there is no such column; there are "
-            f"{table.column_names}."
-        )
+        raise ValueError(no_columns(missing, table.column_names))
     rng = np.random.default_rng(table.num_rows)
     count = min(SAMPLES_PER_BLOCK, table.num_rows)
     picked = rng.choice(table.num_rows, count, replace=False)

@@ -14,6 +14,7 @@ from heliostat.data import block
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.execute.exchanges import at_rows, cut_at, part_count, reduced
 from heliostat.data.expressions.namespace import whole
+from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Bundle
 
 KINDS = {
@@ -81,7 +82,7 @@ def hash_parts(table: Any, keys: list[str], count: int) -> list[Any]:
 
     missing = [k for k in keys if k not in table.column_names]
     if missing:
-        raise ValueError(f"there is no key column {missing}; there are {table.column_names}.")
+        raise ValueError(f"join: {no_columns(missing, table.column_names)}")
     frame = table.select(keys).to_pandas()
     for name in keys:
         if frame[name].dtype.kind in "iub":  # 1 and 1.0 are equal keys

@@ -10,30 +10,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def apply(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """``function(a, b)``. pyarrow looks at the first argument to see whether there are references."""
-    return function(pc.scalar(a) if _is_open(b) and isinstance(a, pa.Scalar) else a, b)
-
-
-def of(function: Callable[..., Any], *values: Any) -> Any:
-    """``function(*values)``, where a column has no type because all of a block is missing, too."""
+def of(
+    function: Callable[..., Any], values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """``function(*values, *args, **kwargs)``, also of a column that has no type as all is missing."""
+    if len(values) > 1 and function is not add:
+        values = [_first(*values), *values[1:]]
     try:
-        return function(*values)
+        return function(*values, *args, **kwargs)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, AttributeError):
         typed = [v.type for v in values if not _is_open(v) and not pa.types.is_null(v.type)]
         if len(typed) == len(values) or any(map(_is_open, values)):
             raise
     if typed:  # what the values would be, such as truth values beside truth values
         with contextlib.suppress(pa.ArrowException):
-            return function(*(v.cast(typed[0]) if pa.types.is_null(v.type) else v for v in values))
+            known = (v.cast(typed[0]) if pa.types.is_null(v.type) else v for v in values)
+            return function(*known, *args, **kwargs)
     return pa.nulls(max(len(v) for v in values if not isinstance(v, pa.Scalar)))
+
+
+def _first(a: Any, b: Any) -> Any:
+    """The first operand: pyarrow looks at it alone to see whether there are references."""
+    return pc.scalar(a) if _is_open(b) and isinstance(a, pa.Scalar) else a
 
 
 def add(a: Any, b: Any) -> Any:
     """The sum; of texts, the one after the other."""
     if any(map(_is_text, (a, b))) and all(_is_text(v) or _is_open(v) for v in (a, b)):
-        return apply(lambda *texts: pc.binary_join_element_wise(*texts, ""), a, b)
-    return apply(pc.add, a, b)
+        return pc.binary_join_element_wise(_first(a, b), b, "")
+    return pc.add(_first(a, b), b)
 
 
 def floor_divide(a: Any, b: Any) -> Any:

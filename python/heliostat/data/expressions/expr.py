@@ -1,14 +1,15 @@
-"""What an expression is: a function of a table that gives one value for each row, and its operators."""
+"""What an expression is: a tree of columns, literals and calls, and the operators that build it.
+
+Each node knows its operands, so that a plan can ask which columns an expression reads, move it to
+another place, or hand it to a reader (see ``plan/optimize.py``). Its value for a table is computed by
+pyarrow's functions, from the leaves up.
+"""
 
 from __future__ import annotations
 
-import pickle
-import threading
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import cloudpickle
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,17 +17,9 @@ from heliostat.data.expressions import arithmetic, fields
 from heliostat.data.expressions.nested import Arrays, Lists, Maps, Structs
 from heliostat.data.expressions.strings import Strings
 from heliostat.data.expressions.times import Times
+from heliostat.data.missing import no_columns
 
-Evaluate = Callable[[Any], Any]
 Text = str  # `Expr.str` hides the name within the class
-
-
-_pickling = threading.local()
-
-
-def _unpickled(data: bytes) -> Expr:
-    made: Expr = pickle.loads(data)
-    return made
 
 
 class Expr:
@@ -35,46 +28,29 @@ class Expr:
     Integers divided by ``/`` give integers, cut towards zero, as pyarrow divides.
     """
 
-    def __init__(
-        self,
-        evaluate: Evaluate,
-        text: Text,
-        name: Text | None = None,
-        *,
-        inputs: tuple[Expr, ...] = (),
-        keeps_state: bool = False,
-        declared: Any = None,
-    ) -> None:
-        self._evaluate, self._text, self._name = evaluate, text, name
-        self._keeps_state: bool = keeps_state or any(i._keeps_state for i in inputs)
-        self._declared = declared  # the Arrow type, where the expression's author has said it
+    is_pure = True  # the node's values depend on the rows' values alone, and computing them changes nothing
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        # It is made of local functions, which only cloudpickle can pickle: it does so once, for all
-        # parts of the expression together, so that plans with expressions can go anywhere.
-        if getattr(_pickling, "within", False):
-            return super().__reduce_ex__(protocol)
-        _pickling.within = True
-        try:
-            return _unpickled, (cloudpickle.dumps(self),)
-        finally:
-            _pickling.within = False
+    def __init__(self, *operands: Expr) -> None:
+        self.operands = operands
 
     @property
     def name(self) -> Text | None:
         """The column's name, if the expression is one or has an alias."""
-        return self._name
+        return None
 
     def alias(self, name: Text) -> Expr:
         """Return the same under another name."""
-        text = f"{self._text}.alias({name!r})"
-        return Expr(self._evaluate, text, name, inputs=(self,), declared=self._declared)
+        return Alias(self, name)
 
-    # --- for the library ---
+    # --- for the library: evaluating ---
+
+    def values(self, table: Any) -> Any:
+        """An array, a chunked array or a scalar of the values for a table."""
+        raise NotImplementedError
 
     def column(self, table: Any) -> Any:
-        """The values for a table."""
-        value = self._evaluate(table)
+        """The values for a table, one for each row."""
+        value = self.values(table)
         if isinstance(value, pa.Scalar):
             return pa.repeat(value, table.num_rows)
         return value
@@ -84,16 +60,43 @@ class Expr:
         found = self.column(table)
         if pa.types.is_null(found.type):
             return pa.repeat(pa.scalar(False), table.num_rows)
-        return pc.fill_null(found, False)
+        return pc.fill_null(found, False) if found.null_count else found
+
+    # --- for the library: looking into it ---
+
+    @property
+    def movable(self) -> bool:
+        """Whether every node is pure, so that it may be computed elsewhere, or not at all."""
+        return self.is_pure and all(o.movable for o in self.operands)
 
     @property
     def keeps_state(self) -> bool:
         """Whether it has an object that is to be made once a worker, which needs actors."""
-        return self._keeps_state
+        return any(o.keeps_state for o in self.operands)
+
+    def columns(self) -> frozenset[Text] | None:
+        """The names of the columns that it reads; None: all that there are."""
+        read: set[Text] = set()
+        for operand in self.operands:
+            found = operand.columns()
+            if found is None:
+                return None
+            read |= found
+        return frozenset(read)
+
+    def replaced(self, others: Mapping[Text, Expr]) -> Expr:
+        """The expression with other expressions in the place of columns."""
+        if not self.operands:
+            return self
+        return self.rebuilt(*(o.replaced(others) for o in self.operands))
+
+    def rebuilt(self, *operands: Expr) -> Expr:
+        """The same node over other operands."""
+        raise NotImplementedError
 
     def type_in(self, schema: Any) -> Any:
         """The Arrow type of its values, where that is known without evaluating it; else None."""
-        return self._declared
+        return None
 
     def to_pyarrow(self) -> Any:
         """Return it as a ``pyarrow.compute.Expression``, such as filters of pyarrow datasets take.
@@ -105,7 +108,7 @@ class Expr:
         value = None
         reason: Exception | None = None
         try:
-            value = self._evaluate(fields.Fields())
+            value = self.values(fields.Fields())
         except (AttributeError, TypeError, NotImplementedError, pa.ArrowInvalid) as error:
             reason = error
         if isinstance(value, pa.Scalar):
@@ -114,47 +117,53 @@ class Expr:
             raise TypeError(f"{self!r} has no equal among pyarrow's expressions.") from reason
         return value
 
-    def _call(self, function: Callable[[Any], Any], text: Text) -> Expr:
-        made = f"{self._text}.{text}"
-        return Expr(
-            lambda table: arithmetic.of(function, self._evaluate(table)), made, inputs=(self,)
+    def structurally_equals(self, other: Any) -> bool:
+        """Return whether another expression is the same tree."""
+        return (
+            type(self) is type(other)
+            and self.same_node(other)
+            and len(self.operands) == len(other.operands)
+            and all(
+                mine.structurally_equals(its)
+                for mine, its in zip(self.operands, other.operands, strict=True)
+            )
         )
+
+    def same_node(self, other: Any) -> bool:
+        """Whether a node of the same class is the same, operands apart."""
+        return self is other
+
+    def _call(self, function: Callable[..., Any], name: Text, *args: Any, **kwargs: Any) -> Expr:
+        return Call(function, name, (self,), args, kwargs)
 
     def _with(self, other: Any, function: Callable[[Any, Any], Any], sign: Text) -> Expr:
         right = other if isinstance(other, Expr) else lit(other)
-        text = f"({self._text} {sign} {right._text})"
-        whole = function if function is arithmetic.add else partial(arithmetic.apply, function)
-        return Expr(
-            lambda t: arithmetic.of(whole, self._evaluate(t), right._evaluate(t)),
-            text,
-            inputs=(self, right),
-        )
+        return Call(function, sign, (self, right), infix=True)
 
     def _after(self, other: Any, function: Callable[[Any, Any], Any], sign: Text) -> Expr:
         return lit(other)._with(self, function, sign)
+
+    def text(self) -> Text:
+        """The expression as its author wrote it."""
+        raise NotImplementedError
 
     # --- missing values, membership, types ---
 
     def is_null(self) -> Expr:
         """Return whether the value is missing."""
-        return self._call(pc.is_null, "is_null()")
+        return self._call(pc.is_null, "is_null")
 
     def is_not_null(self) -> Expr:
         """Return whether the value is there."""
-        return self._call(pc.is_valid, "is_not_null()")
+        return self._call(pc.is_valid, "is_not_null")
 
     def is_in(self, values: Any) -> Expr:
         """Return whether the value is one of a list, or of a literal that is a list."""
         if isinstance(values, Expr):
-            constant = values._evaluate(None) if isinstance(values, _Literal) else None
-            if not isinstance(constant, pa.ListScalar):
+            if not isinstance(values, Literal) or not isinstance(values.scalar, pa.ListScalar):
                 raise TypeError(f"is_in() takes a list or a literal of one, not {values!r}.")
-            values = constant.as_py()
-        given = list(values)
-        return self._call(
-            lambda v: fields.is_in(v, given),
-            f"is_in({given})",
-        )
+            values = values.scalar.as_py()
+        return self._call(fields.is_in, "is_in", list(values))
 
     def not_in(self, values: Any) -> Expr:
         """Return whether the value is none of a list."""
@@ -167,37 +176,37 @@ class Expr:
             target_type: A ``DataType`` or pyarrow type.
             safe: Refuse values that would change, such as 2.5 as an integer.
         """
-        return self._call(lambda v: fields.cast(v, target_type, safe), f"cast({target_type})")
+        return self._call(fields.cast, "cast", target_type, safe=safe)
 
     # --- numbers ---
 
     def abs(self) -> Expr:
         """Return absolute values."""
-        return self._call(pc.abs, "abs()")
+        return self._call(pc.abs, "abs")
 
     def negate(self) -> Expr:
         """Return values with the other sign."""
-        return self._call(pc.negate, "negate()")
+        return self._call(pc.negate, "negate")
 
     def sign(self) -> Expr:
         """Return -1, 0 or 1 for negative values, zero and positive ones."""
-        return self._call(pc.sign, "sign()")
+        return self._call(pc.sign, "sign")
 
     def round(self) -> Expr:
         """Return values rounded to the nearest integer; halves to the even one."""
-        return self._call(pc.round, "round()")
+        return self._call(pc.round, "round")
 
     def ceil(self) -> Expr:
         """Return values rounded up."""
-        return self._call(pc.ceil, "ceil()")
+        return self._call(pc.ceil, "ceil")
 
     def floor(self) -> Expr:
         """Return values rounded down."""
-        return self._call(pc.floor, "floor()")
+        return self._call(pc.floor, "floor")
 
     def trunc(self) -> Expr:
         """Return values rounded towards zero."""
-        return self._call(pc.trunc, "trunc()")
+        return self._call(pc.trunc, "trunc")
 
     def power(self, exponent: Any) -> Expr:
         """Return values to the power of a number or an expression."""
@@ -205,43 +214,43 @@ class Expr:
 
     def exp(self) -> Expr:
         """Return e to the power of the values."""
-        return self._call(pc.exp, "exp()")
+        return self._call(pc.exp, "exp")
 
     def ln(self) -> Expr:
         """Return natural logarithms; NaN of negative values."""
-        return self._call(pc.ln, "ln()")
+        return self._call(pc.ln, "ln")
 
     def log2(self) -> Expr:
         """Return logarithms to base 2; NaN of negative values."""
-        return self._call(pc.log2, "log2()")
+        return self._call(pc.log2, "log2")
 
     def log10(self) -> Expr:
         """Return logarithms to base 10; NaN of negative values."""
-        return self._call(pc.log10, "log10()")
+        return self._call(pc.log10, "log10")
 
     def sin(self) -> Expr:
         """Return sines of angles in radians."""
-        return self._call(pc.sin, "sin()")
+        return self._call(pc.sin, "sin")
 
     def cos(self) -> Expr:
         """Return cosines of angles in radians."""
-        return self._call(pc.cos, "cos()")
+        return self._call(pc.cos, "cos")
 
     def tan(self) -> Expr:
         """Return tangents of angles in radians."""
-        return self._call(pc.tan, "tan()")
+        return self._call(pc.tan, "tan")
 
     def asin(self) -> Expr:
         """Return angles in radians; NaN of values beyond -1 and 1."""
-        return self._call(pc.asin, "asin()")
+        return self._call(pc.asin, "asin")
 
     def acos(self) -> Expr:
         """Return angles in radians; NaN of values beyond -1 and 1."""
-        return self._call(pc.acos, "acos()")
+        return self._call(pc.acos, "acos")
 
     def atan(self) -> Expr:
         """Return angles in radians."""
-        return self._call(pc.atan, "atan()")
+        return self._call(pc.atan, "atan")
 
     # --- functions of one kind of values ---
 
@@ -344,7 +353,7 @@ class Expr:
         return self._with(other, pc.or_kleene, "|")
 
     def __invert__(self) -> Expr:
-        return self._call(pc.invert, "invert()")
+        return self._call(pc.invert, "invert")
 
     __hash__ = object.__hash__
 
@@ -352,56 +361,211 @@ class Expr:
         raise TypeError("an expression has no truth value: use & | ~ instead of and, or, not.")
 
     def __repr__(self) -> Text:
-        return (
-            self._text[1:-1]
-            if self._text.startswith("(") and self._text.endswith(")")
-            else self._text
-        )
+        text = self.text()
+        return text[1:-1] if isinstance(self, Call) and self._infix else text
 
 
-class _Column(Expr):
+class Column(Expr):
     """A column of the table."""
 
     def __init__(self, name: str) -> None:
-        def evaluate(table: Any) -> Any:
-            if name not in table.column_names:
-                raise KeyError(f"there is no column {name!r}; there are {table.column_names}")
-            return table.column(name)
-
-        super().__init__(evaluate, f"col({name!r})", name)
+        super().__init__()
         self._of = name
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return self._of
+
+    def values(self, table: Any) -> Any:
+        """The column.
+
+        Raises:
+            KeyError: There is none of that name.
+        """
+        if self._of not in table.column_names:
+            raise KeyError(no_columns([self._of], table.column_names))
+        return table.column(self._of)
+
+    def columns(self) -> frozenset[str]:
+        """The name."""
+        return frozenset([self._of])
+
+    def replaced(self, others: Mapping[str, Expr]) -> Expr:
+        """What is in the place of the column."""
+        return others.get(self._of, self)
 
     def type_in(self, schema: Any) -> Any:
         """The column's type, if the schema is known and has it."""
         return schema.field(self._of).type if schema and self._of in schema.names else None
 
+    def same_node(self, other: Any) -> bool:
+        """Whether it is of the same name."""
+        return bool(self._of == other._of)
 
-class _Literal(Expr):
+    def text(self) -> str:
+        """The expression as its author wrote it."""
+        return f"col({self._of!r})"
+
+
+class Literal(Expr):
     """The same value for all rows."""
 
     def __init__(self, value: Any) -> None:
-        made = pa.scalar(value)
-        super().__init__(lambda _: made, repr(value), declared=made.type)
+        super().__init__()
+        self.value = value
+        self.scalar = pa.scalar(value)
+
+    def values(self, table: Any) -> Any:
+        """The value as a scalar."""
+        return self.scalar
+
+    def type_in(self, schema: Any) -> Any:
+        """The value's type."""
+        return self.scalar.type
+
+    def same_node(self, other: Any) -> bool:
+        """Whether value and type are equal."""
+        return bool(self.scalar.type == other.scalar.type and self.scalar.equals(other.scalar))
+
+    def text(self) -> str:
+        """The expression as its author wrote it."""
+        return repr(self.value)
+
+
+class Call(Expr):
+    """A function of operands' values, with further arguments that are constants.
+
+    ``function`` is one of pyarrow's or of this package's, so that it is pickled by its name.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        label: str,
+        operands: tuple[Expr, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        *,
+        infix: bool = False,
+    ) -> None:
+        super().__init__(*operands)
+        self.function, self.label = function, label
+        self.args, self.kwargs, self._infix = args, kwargs or {}, infix
+
+    def values(self, table: Any) -> Any:
+        """What the function gives."""
+        given = [o.values(table) for o in self.operands]
+        return arithmetic.of(self.function, given, self.args, self.kwargs)
+
+    def rebuilt(self, *operands: Expr) -> Expr:
+        """The same function of other operands."""
+        return Call(self.function, self.label, operands, self.args, self.kwargs, infix=self._infix)
+
+    def same_node(self, other: Any) -> bool:
+        """Whether it is the same function with the same constants."""
+        mine, its = (
+            (self.function, self.args, self.kwargs),
+            (other.function, other.args, other.kwargs),
+        )
+        return bool(mine == its)
+
+    def text(self) -> str:
+        """The expression as its author wrote it."""
+        if self._infix:
+            return f"({self.operands[0].text()} {self.label} {self.operands[1].text()})"
+        said = [*map(repr, self.args), *(f"{k}={v!r}" for k, v in self.kwargs.items())]
+        others = [o.text() for o in self.operands[1:]]
+        return f"{self.operands[0].text()}.{self.label}({', '.join([*others, *said])})"
+
+
+class Alias(Expr):
+    """Another name for an expression."""
+
+    def __init__(self, expr: Expr, name: str) -> None:
+        super().__init__(expr)
+        self._alias = name
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self._alias
+
+    def values(self, table: Any) -> Any:
+        """The values of the expression."""
+        return self.operands[0].values(table)
+
+    def rebuilt(self, *operands: Expr) -> Expr:
+        """The same name for another expression."""
+        return Alias(operands[0], self._alias)
+
+    def type_in(self, schema: Any) -> Any:
+        """The type of the expression."""
+        return self.operands[0].type_in(schema)
+
+    def same_node(self, other: Any) -> bool:
+        """Whether the name is the same."""
+        return bool(self._alias == other._alias)
+
+    def text(self) -> str:
+        """The expression as its author wrote it."""
+        return f"{self.operands[0].text()}.alias({self._alias!r})"
+
+
+class Star(Expr):
+    """All columns, as one struct a row."""
+
+    def values(self, table: Any) -> Any:
+        """The structs."""
+        return table.to_struct_array()
+
+    def columns(self) -> None:
+        """All of them."""
+        return
+
+    @property
+    def movable(self) -> bool:
+        """Whether it may be computed elsewhere: there it would have other columns."""
+        return False
+
+    def text(self) -> str:
+        """The expression as its author wrote it."""
+        return "col(*)"
 
 
 class Unnest(Expr):
     """The fields of a struct as columns, which only ``Dataset.with_columns`` can place."""
 
     def __init__(self, expr: Expr) -> None:
-        super().__init__(expr._evaluate, f"unnest({expr!r})", inputs=(expr,))
-        self._inner = expr
+        super().__init__(expr)
+
+    def values(self, table: Any) -> Any:
+        """The structs."""
+        return self.operands[0].values(table)
+
+    def rebuilt(self, *operands: Expr) -> Expr:
+        """The same of another expression."""
+        return Unnest(*operands)
 
     def type_in(self, schema: Any) -> Any:
         """The struct's type, where that is known without evaluating it."""
-        return self._inner.type_in(schema)
+        return self.operands[0].type_in(schema)
 
-    def columns(self, table: Any) -> dict[str, Any]:
+    def same_node(self, other: Any) -> bool:
+        """Always: there is nothing but the operand."""
+        return True
+
+    def text(self) -> str:
+        """The expression as its author wrote it."""
+        return f"unnest({self.operands[0]!r})"
+
+    def fields(self, table: Any) -> dict[str, Any]:
         """The values of each field for a table.
 
         Raises:
             TypeError: They are no structs.
         """
-        value = self._inner.column(table)
+        value = self.column(table)
         self.check(value.type)
         whole = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
         return {f.name: pc.struct_field(whole, i) for i, f in enumerate(value.type)}
@@ -422,17 +586,17 @@ class Unnest(Expr):
 
 def col(name: str) -> Expr:
     """Return the column of that name."""
-    return _Column(name)
+    return Column(name)
 
 
 def lit(value: Any) -> Expr:
     """Return a constant."""
-    return _Literal(value)
+    return Literal(value)
 
 
 def star() -> Expr:
     """Return all columns, as one struct a row."""
-    return Expr(lambda table: table.to_struct_array(), "col(*)")
+    return Star()
 
 
 def unnest(expr: Expr) -> Expr:

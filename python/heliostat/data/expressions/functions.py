@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pickle
 from collections.abc import Callable
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,35 +50,79 @@ def _callable(
     function: Callable[..., Any], name: str, return_dtype: Any, *, keeps_state: bool
 ) -> Callable[..., Expr]:
     def call(*args: Any, **kwargs: Any) -> Expr:
-        def evaluate(table: Any) -> Any:
-            rows = table.num_rows
-            given = [_values(value, table) for value in args]
-            named = {key: _values(value, table) for key, value in kwargs.items()}
-            try:
-                made = function(*given, **named)
-            except Exception as error:
-                raise user_error(error, name) from error
-            if isinstance(made, np.ndarray):
-                made = tensors.from_numpy(made)
-            elif not isinstance(made, pa.Array | pa.ChunkedArray):
-                made = tensors.from_list(list(made))
-            if len(made) != rows:
-                raise ValueError(
-                    f"{name} returned {len(made)} values for {rows} rows; it must return "
-                    "one for each."
-                )
-            return pc.cast(made, return_dtype)
-
-        inputs = tuple(v for v in (*args, *kwargs.values()) if isinstance(v, Expr))
-        return Expr(
-            evaluate,
-            f"{name}({', '.join(map(repr, args))})",
-            inputs=inputs,
-            keeps_state=keeps_state,
-            declared=return_dtype,
-        )
+        return UserCall(function, name, return_dtype, args, kwargs, keeps_state)
 
     return functools.update_wrapper(call, function) if not keeps_state else call
+
+
+class UserCall(Expr):
+    """A function of the user's, called with arrays in the place of expressions."""
+
+    is_pure = False  # it may count its calls, or write
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        label: str,
+        return_dtype: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        keeps_state: bool,
+    ) -> None:
+        super().__init__(*(v for v in (*args, *kwargs.values()) if isinstance(v, Expr)))
+        self._function, self._label, self._return = function, label, return_dtype
+        self._args, self._kwargs, self._keeps_state = args, kwargs, keeps_state
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Only cloudpickle can pickle functions of a script, and a plan with them can go anywhere.
+        return {**self.__dict__, "_function": cloudpickle.dumps(self._function)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _function=pickle.loads(state["_function"]))
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether it, or an operand, has an object that is to be made once a worker."""
+        return self._keeps_state or super().keeps_state
+
+    def values(self, table: Any) -> Any:
+        """What the function returned, as the type that was declared.
+
+        Raises:
+            ValueError: It is not one value for each row.
+        """
+        given = [_values(value, table) for value in self._args]
+        named = {key: _values(value, table) for key, value in self._kwargs.items()}
+        rows = table.num_rows
+        try:
+            made = self._function(*given, **named)
+        except Exception as error:
+            raise user_error(error, self._label) from error
+        if isinstance(made, np.ndarray):
+            made = tensors.from_numpy(made)
+        elif not isinstance(made, pa.Array | pa.ChunkedArray):
+            made = tensors.from_list(list(made))
+        if len(made) != rows:
+            raise ValueError(
+                f"{self._label} returned {len(made)} values for {rows} rows; it must return "
+                "one for each."
+            )
+        return pc.cast(made, self._return)
+
+    def rebuilt(self, *operands: Expr) -> Expr:
+        """The same call with other operands."""
+        left = list(operands)
+        args = tuple(left.pop(0) if isinstance(v, Expr) else v for v in self._args)
+        kwargs = {k: left.pop(0) if isinstance(v, Expr) else v for k, v in self._kwargs.items()}
+        return UserCall(self._function, self._label, self._return, args, kwargs, self._keeps_state)
+
+    def type_in(self, schema: Any) -> Any:
+        """The type that its author declared."""
+        return self._return
+
+    def text(self) -> str:
+        """The expression as its author wrote it."""
+        return f"{self._label}({', '.join(map(repr, self._args))})"
 
 
 def _values(value: Any, table: Any) -> Any:

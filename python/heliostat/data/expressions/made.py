@@ -8,10 +8,118 @@ import numpy as np
 import pyarrow as pa
 
 from heliostat.data.expressions.expr import Expr
+from heliostat.data.missing import no_columns
 from heliostat.data.plan import task
 
 TASK_BITS = 33  # of a row's number that count within a task
 DOWNLOADS_MAX = 16  # files that one task reads at the same time
+
+
+class RowNumber(Expr):
+    """A number for each row, by the task's number and the row's place in the task."""
+
+    is_pure = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._key = object()  # what the counter is kept under, for the life of a task
+
+    def values(self, table: Any) -> Any:
+        """The next numbers."""
+        counter = task.kept(self._key, lambda: [task.index() << TASK_BITS])
+        begin = counter[0]
+        counter[0] += table.num_rows
+        return pa.array(np.arange(begin, counter[0], dtype=np.int64))
+
+    def text(self) -> str:
+        """The expression as its author wrote it."""
+        return "monotonically_increasing_id()"
+
+
+class Random(Expr):
+    """A random number for each row."""
+
+    is_pure = False
+
+    def __init__(self, seed: int | None, reseed_after_execution: bool) -> None:
+        super().__init__()
+        self._seed, self._reseed = seed, reseed_after_execution
+        self._key = object()  # what the generator is kept under, for the life of a task
+
+    def values(self, table: Any) -> Any:
+        """The next numbers."""
+        return pa.array(task.kept(self._key, self._generator).random(table.num_rows))
+
+    def _generator(self) -> Any:
+        if self._seed is None:
+            return np.random.default_rng()
+        execution = task.execution() if self._reseed else 0
+        return np.random.default_rng([int(self._seed), execution, task.index()])
+
+    def text(self) -> str:
+        """The expression as its author wrote it."""
+        return f"random(seed={self._seed!r})"
+
+
+class Uuid(Expr):
+    """A random UUID for each row, as text."""
+
+    is_pure = False
+
+    def values(self, table: Any) -> Any:
+        """Other ones at each call."""
+        import uuid as standard
+
+        return pa.array([str(standard.uuid4()) for _ in range(table.num_rows)], pa.string())
+
+    def text(self) -> str:
+        """The expression as its author wrote it."""
+        return "uuid()"
+
+
+class Download(Expr):
+    """The bytes of the files that a column names."""
+
+    is_pure = False
+
+    def __init__(self, uri_column_name: str, filesystem: Any) -> None:
+        super().__init__()
+        self._uris, self._filesystem = uri_column_name, filesystem
+
+    def columns(self) -> frozenset[str]:
+        """The column of paths."""
+        return frozenset([self._uris])
+
+    def values(self, table: Any) -> Any:
+        """The files' bytes, several read at a time.
+
+        Raises:
+            ValueError: There is no such column.
+        """
+        from concurrent.futures import ThreadPoolExecutor
+
+        if self._uris not in table.column_names:
+            raise ValueError(f"download(): {no_columns([self._uris], table.column_names)}")
+        uris = table.column(self._uris).to_pylist()
+        with ThreadPoolExecutor(DOWNLOADS_MAX) as pool:
+            return pa.array(list(pool.map(self._fetch, uris)), pa.binary())
+
+    def _fetch(self, uri: str | None) -> bytes | None:
+        from heliostat.data.sources.files import resolve
+
+        if uri is None:
+            return None
+        try:
+            path, found = resolve(uri, self._filesystem)
+            with found.open_input_stream(path) as stream:
+                data: bytes = stream.read()
+            return data
+        except (OSError, ValueError):
+            return None
+
+    def text(self) -> str:
+        """The expression as its author wrote it."""
+        return f"download({self._uris!r})"
 
 
 def monotonically_increasing_id() -> Expr:
@@ -19,15 +127,7 @@ def monotonically_increasing_id() -> Expr:
 
     The number of the task is in the upper 31 bits.
     """
-    key = object()
-
-    def evaluate(table: Any) -> Any:
-        counter = task.kept(key, lambda: [task.index() << TASK_BITS])
-        begin = counter[0]
-        counter[0] += table.num_rows
-        return pa.array(np.arange(begin, counter[0], dtype=np.int64))
-
-    return Expr(evaluate, "monotonically_increasing_id()")
+    return RowNumber()
 
 
 def random(*, seed: int | None = None, reseed_after_execution: bool = True) -> Expr:
@@ -38,28 +138,12 @@ def random(*, seed: int | None = None, reseed_after_execution: bool = True) -> E
         reseed_after_execution: With a seed: give other numbers each time the same dataset is
             executed, as for the epochs of a training. False: always the same.
     """
-    key = object()
-
-    def generator() -> Any:
-        if seed is None:
-            return np.random.default_rng()
-        execution = task.execution() if reseed_after_execution else 0
-        return np.random.default_rng([int(seed), execution, task.index()])
-
-    def evaluate(table: Any) -> Any:
-        return pa.array(task.kept(key, generator).random(table.num_rows))
-
-    return Expr(evaluate, f"random(seed={seed!r})")
+    return Random(seed, reseed_after_execution)
 
 
 def uuid() -> Expr:
     """Return a random UUID for each row, as text."""
-    import uuid as standard
-
-    return Expr(
-        lambda table: pa.array([str(standard.uuid4()) for _ in range(table.num_rows)], pa.string()),
-        "uuid()",
-    )
+    return Uuid()
 
 
 def download(uri_column_name: str, *, filesystem: Any = None) -> Expr:
@@ -69,29 +153,4 @@ def download(uri_column_name: str, *, filesystem: Any = None) -> Expr:
         uri_column_name: The column of paths or URIs.
         filesystem: Where they are, of pyarrow or fsspec. Default: by the URI's scheme.
     """
-
-    def fetch(uri: str | None) -> bytes | None:
-        from heliostat.data.sources.files import resolve
-
-        if uri is None:
-            return None
-        try:
-            path, found = resolve(uri, filesystem)
-            with found.open_input_stream(path) as stream:
-                data: bytes = stream.read()
-            return data
-        except (OSError, ValueError):
-            return None
-
-    def evaluate(table: Any) -> Any:
-        from concurrent.futures import ThreadPoolExecutor
-
-        if uri_column_name not in table.column_names:
-            raise ValueError(
-                f"download() found no column {uri_column_name!r}; there are {table.column_names}."
-            )
-        uris = table.column(uri_column_name).to_pylist()
-        with ThreadPoolExecutor(DOWNLOADS_MAX) as pool:
-            return pa.array(list(pool.map(fetch, uris)), pa.binary())
-
-    return Expr(evaluate, f"download({uri_column_name!r})")
+    return Download(uri_column_name, filesystem)

@@ -19,9 +19,7 @@ class Namespace:
 
     def _call(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Expr:
         """The function of the expression's values and these arguments."""
-        said = ", ".join([*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())])
-        text = f"{self.prefix}.{name}({said})"
-        return self._expression._call(lambda values: function(values, *args, **kwargs), text)
+        return self._expression._call(function, f"{self.prefix}.{name}", *args, **kwargs)
 
 
 def one_of(kind: str, given: Any, allowed: tuple[str, ...]) -> None:

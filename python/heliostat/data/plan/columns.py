@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from heliostat.data import block
+from heliostat.data.missing import no_columns
 from heliostat.data.plan import task
 
 
@@ -42,10 +43,7 @@ class DropColumns:
         """Run."""
         missing = [c for c in self.names if c not in table.column_names]
         if missing and table.num_columns:
-            raise KeyError(
-                f"drop_columns: column(s) not found in dataset schema: {missing}. Available "
-                f"columns: {table.column_names}"
-            )
+            raise KeyError(f"drop_columns: {no_columns(missing, table.column_names)}")
         return table.drop_columns([c for c in self.names if c in table.column_names])
 
 
@@ -102,9 +100,7 @@ def _require(table: Any, names: Iterable[str], method: str) -> None:
     """Refuse names that are no columns; a table without columns is one without rows."""
     missing = [name for name in names if name not in table.column_names]
     if missing and table.num_columns:
-        raise KeyError(
-            f"{method}: there is no column {missing}; the columns are {table.column_names}"
-        )
+        raise KeyError(f"{method}: {no_columns(missing, table.column_names)}")
 
 
 def _values(made: Any) -> Any:

@@ -175,7 +175,7 @@ class Project(Transform):
         try:
             for name, expr in self.items:
                 if isinstance(expr, Unnest):
-                    made.update(expr.columns(table))
+                    made.update(expr.fields(table))
                 else:
                     made[name] = expr.column(table)
         except Exception as error:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from heliostat.data.dataset import Dataset
+from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Read, ReadPart
 from heliostat.data.sources import files as listing
 from heliostat.data.sources import formats
@@ -117,5 +118,5 @@ def _checked_rows(reads: ParquetReads, form: formats.Parquet) -> int | None:
     there |= set(_partitions(reads))
     missing = [c for c in form.columns or () if c not in there]
     if missing and footers:
-        raise ValueError(f"read_parquet: no file has columns {missing}; there are {sorted(there)}.")
+        raise ValueError(f"read_parquet: {no_columns(missing, sorted(there))}")
     return None if form.filter is not None else sum(f.num_rows for f in footers)
