@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use helio_config::dashboard::{HOST, PORT};
 use helio_config::session::{CONTROL_PORT, GRACE_S};
 
 use crate::names;
@@ -43,6 +44,12 @@ pub(crate) enum Command {
     Summary(Summary),
     /// Write what ran when, for Chrome's trace viewer.
     Timeline(Timeline),
+    /// Print a link that logs a browser in to the dashboard, once, within ten minutes.
+    Dashboard {
+        /// Of the cluster whose head is at this address.
+        #[arg(long, value_name = "IP:PORT")]
+        address: Option<String>,
+    },
     /// Print the token that every process of a cluster needs.
     GetAuthToken {
         /// Make one when there is none.
@@ -120,7 +127,32 @@ pub(crate) struct Start {
     #[arg(long, value_name = "FILE", conflicts_with = "labels")]
     pub(crate) labels_file: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) dashboard: Dashboard,
+    #[command(flatten)]
     pub(crate) offer: Offer,
+}
+
+/// The head's HTTP server; for `start`.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct Dashboard {
+    /// Serve the dashboard: jobs, state, logs and the page [default: true, on the head].
+    #[arg(long, value_name = "BOOL", value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) include_dashboard: Option<bool>,
+    #[arg(long, value_name = "IP", help = format!("The IP at which the dashboard listens [default: {HOST}]; 0.0.0.0: all"))]
+    pub(crate) dashboard_host: Option<String>,
+    #[arg(long, value_name = "PORT", help = format!("Its port [default: {PORT}, or the next free one]"))]
+    pub(crate) dashboard_port: Option<u16>,
+}
+
+/// The same for the daemon.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct DashboardAddress {
+    /// Serve the dashboard there.
+    #[arg(long, value_name = "HOST:PORT", requires = "head")]
+    pub(crate) dashboard: Option<String>,
+    /// If that port is taken, at the next free one.
+    #[arg(long)]
+    pub(crate) dashboard_port_moves: bool,
 }
 
 /// `stop`.
@@ -264,6 +296,8 @@ pub(crate) struct Node {
     /// The session's name; one that exists and whose daemon is gone is taken up again.
     #[arg(long, value_name = "NAME")]
     pub(crate) session_name: Option<String>,
+    #[command(flatten)]
+    pub(crate) dashboard: DashboardAddress,
 }
 
 /// Flags of `ray start` that have no effect here, and whether they take a value.
@@ -273,9 +307,6 @@ const IGNORED: &[(&str, bool)] = &[
     ("max-worker-port", true),
     ("worker-port-list", true),
     ("ray-client-server-port", true),
-    ("include-dashboard", true),
-    ("dashboard-host", true),
-    ("dashboard-port", true),
     ("dashboard-grpc-port", true),
     ("dashboard-agent-listen-port", true),
     ("dashboard-agent-grpc-port", true),
@@ -396,7 +427,7 @@ mod tests {
     fn flags_of_ray_are_known_and_others_are_named() {
         let (command, ignored) = parse(
             "ray start --head --port=6380 --num-cpus 2 --include-dashboard=false --dashboard-host 0.0.0.0 \
-             --disable-usage-stats --block",
+             --system-config={} --disable-usage-stats --block",
         )
         .unwrap();
         let Command::Start(start) = command else { panic!("start") };
@@ -406,8 +437,10 @@ mod tests {
                 && start.port == Some(6380)
                 && start.offer.num_cpus == Some(2.0)
         );
-        assert!(ignored.has("include-dashboard"));
-        assert_eq!(ignored.unmet().collect::<Vec<_>>(), ["dashboard-host"]);
+        let dashboard = start.dashboard;
+        assert_eq!(dashboard.include_dashboard, Some(false));
+        assert_eq!(dashboard.dashboard_host.as_deref(), Some("0.0.0.0"));
+        assert_eq!(ignored.unmet().collect::<Vec<_>>(), ["system-config"]);
         for (line, named) in [
             ("ray start --head --nonsense", "--nonsense"),
             ("ray start --head --num-cpus=many", "many"),

@@ -5,8 +5,10 @@
 //! 2. the head starts the control service on a thread of its own and waits until its port is open; a
 //!    further node asks the control service for the session's name, so that a wrong address or token is
 //!    told at once;
-//! 3. the node service starts on this thread;
-//! 4. one line of JSON says so, or at any step says why not, to whoever started the daemon.
+//! 3. the head opens the port of its HTTP server, if it has one;
+//! 4. the node service starts on this thread;
+//! 5. one line of JSON says so, or at any step says why not, to whoever started the daemon; the HTTP server
+//!    serves from then on, on a thread of its own.
 //!
 //! End, on a signal, at the end of the owning driver, or when the cluster ends: the node service returns
 //! after its workers are gone; on the head the control service then tells the other nodes and ends; the
@@ -28,6 +30,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::args::Node;
+use crate::dashboard::Server;
 use crate::old_sessions::Kept;
 use crate::session::Session;
 use crate::{folder, observer, old_sessions, settings, values};
@@ -93,6 +96,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         None => Control::start(args, &host, &token, &session)?,
         Some(address) => Control::elsewhere(address, &token)?,
     };
+    let dashboard = Server::open(&args.dashboard, &host)?;
+    let webui_url = dashboard.as_ref().map(|server| server.url.clone()).unwrap_or_default();
     let (control_host, control_port) = control.address.clone();
     let control_address = format!("{control_host}:{control_port}");
     let options = helio_node::Options {
@@ -119,7 +124,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         temp_dir: temp_dir.clone(),
         python: args.python.clone(),
         package_path: None,
-        token,
+        token: token.clone(),
         control_host,
         control_port,
         owner_driver: args.owner_driver,
@@ -127,6 +132,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         is_head: args.head,
     };
     let mut is_ready = false;
+    let mut served = None;
     let outcome = helio_node::run(options, |ready| {
         let line = json!({
             "session_dir": session.dir,
@@ -137,10 +143,13 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
             "control_address": control_address,
             "node_socket": ready.node_socket,
             "is_head": args.head,
+            "webui_url": webui_url,
         });
         if let Err(error) = session.keep_ready(&line.to_string()) {
             eprintln!("heliostat: {}: {error}", session.dir.display());
         }
+        served = dashboard
+            .and_then(|server| server.serve(&token, &control.session_name, &ready.node_socket));
         let is_started = starter.is_there();
         // A starter that has gone away meanwhile is served like one that waits.
         starter.say(&line);
@@ -150,6 +159,9 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         }
         remove_old_sessions(temp_dir.clone(), kept);
     });
+    if let Some(handle) = served {
+        handle.stop();
+    }
     // What a daemon that served has logged is kept.
     cleaner.discards &= !is_ready;
     control.end();

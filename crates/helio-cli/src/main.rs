@@ -11,6 +11,7 @@
 mod args;
 mod clock;
 mod daemon;
+mod dashboard;
 mod folder;
 mod locate;
 mod names;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Summary(args) => state::summarize(&args),
         Command::Timeline(args) => state::timeline(&args),
         Command::Locate { address } => locate::run(&address),
+        Command::Dashboard { address } => dashboard::run(address.as_deref()),
         Command::GetAuthToken { generate } => get_auth_token(generate),
     };
     match outcome {

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use helio_config::session::{CONTROL_PORT, START_S_MAX};
+use helio_observer::Asker;
 use helio_proto::control::ListNodes;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -14,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Ignored, Start};
 use crate::session::{self, Found};
-use crate::{daemon, folder, locate, names, observer, output, values};
+use crate::{daemon, dashboard, folder, locate, names, output, values};
 
 /// How much of the daemon's log is shown when it ends unexpectedly, in bytes.
 const LOG_TAIL: usize = 4000;
@@ -49,7 +50,8 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
             spawn(&arguments).await.map_err(|error| explain(&error, args, &host))?;
         let socket = PathBuf::from(ready["node_socket"].as_str().unwrap_or_default());
         let token = locate::token()?;
-        observer::ask_on(&socket, &token, ListNodes {})
+        Asker::new(&socket, &token)
+            .ask(ListNodes {})
             .await
             .map_err(|error| format!("The daemon runs, but is not in the cluster: {error}"))?;
         announce(args, &ready, &temp_dir);
@@ -60,9 +62,11 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
 /// What makes no sense is told before anything is started.
 fn check(args: &Start, ignored: &Ignored) -> Result<(), String> {
     if !args.head {
-        let head_only = [("port", args.port.is_some())].into_iter().chain(
-            ["include-dashboard", "redis-shard-ports"].map(|name| (name, ignored.has(name))),
-        );
+        let head_only = [
+            ("port", args.port.is_some()),
+            ("include-dashboard", args.dashboard.include_dashboard.is_some()),
+            ("redis-shard-ports", ignored.has("redis-shard-ports")),
+        ];
         if let Some((name, _)) = head_only.into_iter().find(|(_, given)| *given) {
             return Err(format!(
                 "`--{name}` should only be specified when starting head node with `--head`."
@@ -121,7 +125,10 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
         Some(address) => add("address", Some(resolve(address)?)),
         None => {
             add("port", Some(args.port.unwrap_or(CONTROL_PORT).to_string()));
+            let wanted = dashboard::wanted(&args.dashboard).unwrap_or_default();
+            add("dashboard", wanted.dashboard);
             all.push("--head".to_owned());
+            all.extend(wanted.dashboard_port_moves.then(|| "--dashboard-port-moves".to_owned()));
         }
     }
     Ok(all)
@@ -208,7 +215,7 @@ async fn spawn(arguments: &[String]) -> Result<(Child, Value), String> {
 
 fn explain(error: &str, args: &Start, host: &str) -> String {
     let port = args.port.unwrap_or(CONTROL_PORT);
-    if args.head && error.contains("in use") {
+    if args.head && error.ends_with("is in use") {
         return format!(
             "ConnectionError: The port {port} of {host} is in use by another program. Please specify a different port \
              using the `--port` flag of `{} start` command, or end that program.",
@@ -232,7 +239,7 @@ fn announce(args: &Start, ready: &Value, temp_dir: &Path) {
     for error in kept.chain(elsewhere).filter_map(Result::err) {
         eprintln!("Warning: `address=\"auto\"` may not find the cluster: {error}");
     }
-    output::print(&next_steps(args, address));
+    output::print(&next_steps(args, address, text("webui_url")));
 }
 
 /// How another machine gets the token. The token itself is not for terminals and logs.
@@ -249,7 +256,7 @@ fn token_line(host: &str, file: Option<&Path>) -> String {
     }
 }
 
-fn next_steps(args: &Start, address: &str) -> String {
+fn next_steps(args: &Start, address: &str, webui: &str) -> String {
     let (name, import) = (names::command(), names::import());
     let mut text =
         "\n--------------------\nRay runtime started.\n--------------------\n\n".to_owned();
@@ -273,6 +280,19 @@ fn next_steps(args: &Start, address: &str) -> String {
     {name} status
 "
         );
+        if let Some(link) = locate::token().ok().filter(|_| !webui.is_empty()) {
+            let link = dashboard::link(webui, &link).unwrap_or_default();
+            text += &format!(
+                "
+  To submit a job, here or with the token anywhere that reaches {webui}
+    RAY_API_SERVER_ADDRESS=http://{webui} {name} job submit -- python my_script.py
+
+  To look at the cluster in a browser, open within ten minutes
+    {link}
+  The link is good once; `{name} dashboard` prints another.
+"
+            );
+        }
     } else {
         text += &format!("To terminate the Ray runtime, run\n  {name} stop\n");
     }

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use helio_proto::control::{ControlResponse, ListActors, ListJobs, ListNodes};
-use helio_proto::group::ListGroups;
+use helio_observer::Asker;
 use helio_proto::inspect::{Inspected, Question, Topic};
 use helio_report::select::{Filter, select, shown};
-use helio_report::{Resource, Row, rows, summary, trace};
+use helio_report::{Resource, Row, summary, trace};
 use serde_json::Value;
 
 use crate::args::{Format, Get, List, Summary, Timeline};
@@ -28,52 +27,21 @@ impl Cluster {
     pub(crate) fn inspect(&self, topic: Topic, id: &[u8]) -> Result<Inspected, String> {
         let question = Question { topic: topic as u32, id: id.to_vec(), ..Question::default() };
         let told = observer::inspect(&self.socket, &self.token, question)?;
-        if told.silent > 0 {
-            eprintln!(
-                "{} processes or nodes did not answer in time; their part is missing.",
-                told.silent
-            );
-        }
+        warn_of(told.silent);
         Ok(told)
     }
 
     pub(crate) fn rows(&self, resource: Resource) -> Result<Vec<Row>, String> {
-        let unexpected = || Err("the control service gave an unexpected answer".to_owned());
-        match resource {
-            Resource::Tasks => {
-                let told = self.inspect(Topic::Tasks, &[])?;
-                let processes = self.inspect(Topic::Workers, &[])?;
-                let actors = match observer::ask(&self.socket, &self.token, ListActors {})? {
-                    ControlResponse::Actors(list) => list.actors,
-                    _ => return unexpected(),
-                };
-                Ok(rows::tasks(&told.answers, &processes.answers, &actors).collect())
-            }
-            Resource::Objects => {
-                Ok(rows::objects(&self.inspect(Topic::Objects, &[])?.answers).collect())
-            }
-            Resource::Workers => Ok(rows::workers(&self.inspect(Topic::Workers, &[])?.answers)),
-            Resource::Actors => match observer::ask(&self.socket, &self.token, ListActors {})? {
-                ControlResponse::Actors(list) => Ok(rows::actors(&list.actors)),
-                _ => unexpected(),
-            },
-            Resource::Nodes => match observer::ask(&self.socket, &self.token, ListNodes {})? {
-                ControlResponse::Nodes(list) => Ok(rows::nodes(&list.nodes)),
-                _ => unexpected(),
-            },
-            Resource::Groups => match observer::ask(&self.socket, &self.token, ListGroups {})? {
-                ControlResponse::Groups(list) => Ok(rows::groups(&list.groups)),
-                _ => unexpected(),
-            },
-            Resource::Envs => Ok(rows::environments(&self.rows(Resource::Workers)?)),
-            Resource::Events => {
-                Ok(rows::events(&self.rows(Resource::Workers)?, &self.rows(Resource::Nodes)?))
-            }
-            Resource::Jobs => match observer::ask(&self.socket, &self.token, ListJobs {})? {
-                ControlResponse::Jobs(list) => Ok(rows::jobs(&list.jobs)),
-                _ => unexpected(),
-            },
-        }
+        let asker = Asker::new(&self.socket, &self.token);
+        let told = observer::block_on(asker.rows(resource))??;
+        warn_of(told.silent);
+        Ok(told.rows)
+    }
+}
+
+fn warn_of(silent: u32) {
+    if silent > 0 {
+        eprintln!("{silent} processes or nodes did not answer in time; their part is missing.");
     }
 }
 

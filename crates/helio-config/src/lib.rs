@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+pub mod dashboard;
 pub mod session;
 
 /// The release of Ray whose API this is, as a literal: what `ray --version` says.

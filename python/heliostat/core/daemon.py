@@ -40,6 +40,8 @@ class NodeOptions:
     node_ip_address: str | None = None
     node_name: str | None = None
     metrics_export_port: int | None = None
+    dashboard: str | None = None  # `host:port` of the HTTP server, on the head
+    dashboard_port_moves: bool = False  # to the next free port, if that one is taken
     temp_dir: Path = Path(settings.TEMP_DIR)
     spill_dir: Path | None = None  # for objects that the store has no room for
     env: Mapping[str, str] = field(default_factory=dict)
@@ -49,6 +51,8 @@ class NodeOptions:
         given: list[str] = ["--head"] if self.head else ["--address", self.address or ""]
         if self.owned:
             given.append("--owner-driver")
+        if self.dashboard_port_moves:
+            given.append("--dashboard-port-moves")
         optional = {
             "--num-cpus": self.num_cpus,
             "--num-gpus": self.num_gpus,
@@ -58,6 +62,7 @@ class NodeOptions:
             "--host": self.node_ip_address,
             "--node-name": self.node_name,
             "--metrics-export-port": self.metrics_export_port,
+            "--dashboard": self.dashboard,
             "--resources": json.dumps(dict(self.resources)) if self.resources else None,
             "--labels": json.dumps(dict(self.labels)) if self.labels else None,
             "--temp-dir": self.temp_dir,
@@ -82,11 +87,12 @@ class NodeAddress:
     control_address: str
     node_socket: str
     is_head: bool
+    webui_url: str = ""  # of the HTTP server: `host:port`; empty: this daemon has none
 
     @classmethod
     def from_json(cls, text: str | bytes) -> NodeAddress:
         """From the daemon's line; raises ``ValueError`` or ``KeyError`` for others."""
-        found = json.loads(text)
+        found = {"webui_url": "", **json.loads(text)}
         return cls(**{name: found[name] for name in cls.__dataclass_fields__})
 
 
@@ -275,7 +281,7 @@ def described(address: NodeAddress) -> dict[str, Any]:
         "redis_address": None,
         "object_store_address": address.node_socket,
         "raylet_socket_name": address.node_socket,
-        "webui_url": "",
+        "webui_url": address.webui_url,
         "session_dir": address.session_dir,
         "metrics_export_port": -1,
         "gcs_address": address.control_address,

@@ -6,6 +6,7 @@ needed before it is started; the rest of the package is loaded while it starts.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from heliostat.core.runtime_env import RuntimeEnv
 
 OBJECT_STORE_BYTES_MIN = 75 << 20
+DASHBOARD_PORT = 8265
 # Of one resource of a node, as on Ray.
 QUANTITY_MAX = 1e14
 
@@ -92,7 +94,9 @@ def init(
     here, and starts one where there is none; ``"auto"`` never starts one, ``"local"`` always does,
     ``"host:port"`` means that cluster. ``num_cpus``, ``num_gpus``, ``resources``, ``labels`` and
     ``object_store_memory`` describe a cluster that is started; everything else has the meaning that
-    users of Ray know.
+    users of Ray know. A cluster that is started here serves its dashboard (jobs, state, logs) with
+    ``include_dashboard=True`` only, at ``dashboard_host``, by default on this machine alone, and
+    ``dashboard_port``, by default 8265 or the next free port; what is asked there needs the token.
     """
     _refuse_unknown(kwargs, local_mode)
     if enable_resource_isolation or cgroup_path or system_reserved_cpu or system_reserved_memory:
@@ -103,8 +107,6 @@ def init(
         return _again(ignore_reinit_error)
 
     idle = [name for name in _WITHOUT_EFFECT if kwargs.get(name)]
-    if include_dashboard:
-        idle.append("include_dashboard")
     if idle:
         logger.warning("Without effect in this release of Heliostat: %s", ", ".join(idle))
     job = _job(job_config, namespace, runtime_env)
@@ -116,6 +118,8 @@ def init(
     found = addresses.resolve(address, settings.temp_dir(kwargs.get("_temp_dir")))
     if found is None:
         options = _node_options(num_cpus, num_gpus, resources, labels, object_store_memory, kwargs)
+        if include_dashboard:
+            options = _with_dashboard(options, dashboard_host, dashboard_port)
         with knobs.set_for_this_process(options.env):
             begun = session.begin(options, job, _log_to_driver(log_to_driver))
         logger.info("Started a local Heliostat instance: %s", begun.address.session_dir)
@@ -225,6 +229,13 @@ def _node_options(
     )
     check_node_options(wanted)
     return wanted
+
+
+def _with_dashboard(options: NodeOptions, host: str, port: int | None) -> NodeOptions:
+    if port is not None and not 0 <= port <= 65535:
+        raise ValueError(f"dashboard_port is a port between 0 and 65535, got {port!r}")
+    address = f"{host}:{DASHBOARD_PORT if port is None else port}"
+    return dataclasses.replace(options, dashboard=address, dashboard_port_moves=port is None)
 
 
 def store_bytes(given: Any) -> int | None:

@@ -79,8 +79,10 @@ def info() -> dict[str, Any]:
     control, folder = here["control_address"], here["session_dir"]
     socket = f"{folder}/{daemon.NODE_SOCKET}"
     host = here["host"]
+    url = _session.address.webui_url if _session is not None else ""
+    node = here["node_id"]
     return daemon.described(
-        NodeAddress(folder, here["session_name"], here["node_id"], host, 0, control, socket, False)
+        NodeAddress(folder, here["session_name"], node, host, 0, control, socket, False, url)
     )
 
 

@@ -30,6 +30,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("helio-report", Pure, &["helio-proto", "helio-scheduler"]),
     ("helio-env", Effects, &[]),
     ("helio-rpc", Effects, &["helio-env"]),
+    ("helio-observer", Effects, &["helio-env", "helio-rpc"]),
     ("helio-store", Effects, &["helio-env", "helio-rpc"]),
     ("helio-storage", Effects, &["helio-env"]),
     ("helio-telemetry", Effects, &["helio-env"]),

@@ -1,0 +1,166 @@
+//! The head's HTTP server as part of the daemon, and the links that let a browser in.
+
+use std::path::Path;
+
+use helio_config::dashboard::{HOST, PORT};
+
+use crate::args::{Dashboard, DashboardAddress};
+use crate::{folder, locate, output};
+
+/// What `start` asks of the daemon; `None`: no server.
+pub(crate) fn wanted(args: &Dashboard) -> Option<DashboardAddress> {
+    (args.include_dashboard != Some(false)).then(|| DashboardAddress {
+        dashboard: Some(format!(
+            "{}:{}",
+            args.dashboard_host.as_deref().unwrap_or(HOST),
+            args.dashboard_port.unwrap_or(PORT)
+        )),
+        // Who names a port gets that one or an error.
+        dashboard_port_moves: args.dashboard_port.is_none(),
+    })
+}
+
+/// `dashboard`: a link that logs a browser in.
+pub(crate) fn run(address: Option<&str>) -> Result<(), String> {
+    let found = locate::choose(&folder::temp_dir(None), address)?;
+    let url = found.text("webui_url");
+    if url.is_empty() {
+        return Err(
+            "The daemon of this machine serves no dashboard: ask on the head, and start it without \
+             `--include-dashboard=false`."
+                .to_owned(),
+        );
+    }
+    output::line(&link(url, &locate::token()?)?);
+    Ok(())
+}
+
+#[cfg(feature = "dashboard")]
+pub(crate) use served::{Server, link};
+
+#[cfg(feature = "dashboard")]
+mod served {
+    use std::net::{IpAddr, TcpListener};
+
+    use super::Path;
+    use crate::args::DashboardAddress;
+    use crate::{settings, values};
+
+    /// A link that logs a browser in, once.
+    pub(crate) fn link(url: &str, token: &str) -> Result<String, String> {
+        let nonce = u64::from_le_bytes(helio_env::random::bytes());
+        let key = helio_dashboard::link_key(token, helio_env::clock::unix_ms(), nonce);
+        Ok(format!("http://{url}/login?key={key}"))
+    }
+
+    /// The server, which has its port and does not serve yet.
+    pub(crate) struct Server {
+        listener: TcpListener,
+        /// Where a browser on this machine finds it: `host:port`.
+        pub(crate) url: String,
+    }
+
+    impl Server {
+        /// Opens the port that is asked for.
+        pub(crate) fn open(wanted: &DashboardAddress, host: &str) -> Result<Option<Self>, String> {
+            let Some(address) = &wanted.dashboard else { return Ok(None) };
+            let (given, port) = values::address(address)?;
+            let listener = helio_dashboard::listen(&given, port, wanted.dashboard_port_moves)?;
+            let bound = listener.local_addr().map_err(|error| error.to_string())?;
+            let shown = match bound.ip() {
+                ip if ip.is_unspecified() => host.to_owned(),
+                IpAddr::V6(ip) => format!("[{ip}]"),
+                IpAddr::V4(ip) => ip.to_string(),
+            };
+            Ok(Some(Self { listener, url: format!("{shown}:{}", bound.port()) }))
+        }
+
+        /// Serves until the handle is told to stop.
+        pub(crate) fn serve(
+            self,
+            token: &str,
+            session_name: &str,
+            node_socket: &Path,
+        ) -> Option<helio_dashboard::Handle> {
+            let names = settings::text("DASHBOARD_NAMES").unwrap_or_default();
+            let options = helio_dashboard::Options {
+                listener: self.listener,
+                token: token.to_owned(),
+                names: names.split(',').map(|name| name.trim().to_owned()).collect(),
+                session_name: session_name.to_owned(),
+                node_socket: node_socket.to_owned(),
+            };
+            let started = helio_dashboard::start(options);
+            started.inspect_err(|error| eprintln!("heliostat: dashboard: {error}")).ok()
+        }
+    }
+}
+
+#[cfg(not(feature = "dashboard"))]
+pub(crate) use absent::{Server, link};
+
+#[cfg(not(feature = "dashboard"))]
+mod absent {
+    use super::Path;
+    use crate::args::DashboardAddress;
+
+    const ABSENT: &str =
+        "this build of heliostat has no dashboard (the feature `dashboard` of helio-cli is off)";
+
+    pub(crate) fn link(_: &str, _: &str) -> Result<String, String> {
+        Err(ABSENT.to_owned())
+    }
+
+    pub(crate) struct Server {
+        pub(crate) url: String,
+    }
+
+    pub(crate) struct Handle;
+
+    impl Handle {
+        pub(crate) fn stop(self) {}
+    }
+
+    impl Server {
+        pub(crate) fn open(wanted: &DashboardAddress, _: &str) -> Result<Option<Self>, String> {
+            match wanted.dashboard {
+                Some(_) => Err(ABSENT.to_owned()),
+                None => Ok(None),
+            }
+        }
+
+        pub(crate) fn serve(self, _: &str, _: &str, _: &Path) -> Option<Handle> {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        include: Option<bool>,
+        host: Option<&str>,
+        port: Option<u16>,
+        expect: Option<(&str, bool)>,
+    ) {
+        let args = Dashboard {
+            include_dashboard: include,
+            dashboard_host: host.map(str::to_owned),
+            dashboard_port: port,
+        };
+        let found = wanted(&args);
+        let found = found.as_ref().map(|found| {
+            (found.dashboard.as_deref().unwrap_or_default(), found.dashboard_port_moves)
+        });
+        assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn a_head_has_a_dashboard_unless_told_otherwise() {
+        check(None, None, None, Some(("127.0.0.1:8265", true)));
+        check(Some(true), Some("0.0.0.0"), Some(9000), Some(("0.0.0.0:9000", false)));
+        check(Some(false), Some("0.0.0.0"), None, None);
+    }
+}

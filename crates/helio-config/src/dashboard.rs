@@ -1,0 +1,7 @@
+//! Settings of the head's HTTP server.
+
+/// Where it listens unless told otherwise: on this machine alone.
+pub const HOST: &str = "127.0.0.1";
+
+/// Its port; the next free one when it is taken and nobody named it.
+pub const PORT: u16 = 8265;

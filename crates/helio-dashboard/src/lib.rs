@@ -1,0 +1,157 @@
+//! The head's HTTP server: health, and what a browser and Ray's own clients ask for.
+//!
+//! It runs on a thread of the head's daemon and is an ordinary client of the cluster: it asks the node's
+//! daemon through its socket ([`helio_observer::Asker`]) and knows nothing by itself.
+//!
+//! Reading order: [`access`] and [`login`] (who may ask), [`server`] (connections), then one file a group
+//! of routes.
+//!
+//! Start: the daemon binds the listener ([`listen`]) before it says that it is ready, so that the address
+//! is known; [`start`] serves on a thread of its own. End: [`Handle::stop`].
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod gate;
+mod health;
+mod login;
+mod login_page;
+mod reply;
+mod server;
+
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::routing::get;
+use helio_observer::Asker;
+use tokio::sync::oneshot;
+
+pub use login::link_key;
+
+/// How many further ports are tried when the usual one is taken.
+const PORTS_TRIED: u16 = 50;
+
+/// How long the thread may take to end.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// What the server is started with.
+#[derive(Debug)]
+pub struct Options {
+    /// Where it listens, from [`listen`].
+    pub listener: TcpListener,
+    /// The cluster's token.
+    pub token: String,
+    /// Host names by which browsers may ask, besides `localhost`, addresses and this machine's name.
+    pub names: Vec<String>,
+    /// The session's name.
+    pub session_name: String,
+    /// The socket of the head's node.
+    pub node_socket: PathBuf,
+}
+
+/// Opens the listener; where `may_move`, the next free port is taken when this one is not free.
+///
+/// # Errors
+/// A sentence for the user: the host is not this machine's, or the port is taken.
+pub fn listen(host: &str, port: u16, may_move: bool) -> Result<TcpListener, String> {
+    let name = if host == "localhost" { "127.0.0.1" } else { host };
+    let ip: IpAddr =
+        name.parse().map_err(|_| format!("`--dashboard-host` {host:?} is no IP address"))?;
+    let last = if may_move { port.saturating_add(PORTS_TRIED) } else { port };
+    for port in port..=last {
+        match TcpListener::bind((ip, port)) {
+            Ok(listener) => return Ok(listener),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && port < last => {}
+            Err(error) => {
+                return Err(format!(
+                    "the dashboard cannot listen on {host}:{port}: {error}. Give another `--dashboard-port`, or \
+                     `--include-dashboard=false`."
+                ));
+            }
+        }
+    }
+    unreachable!("the last port returns")
+}
+
+/// What the routes share.
+#[derive(Debug)]
+pub(crate) struct App {
+    asker: Asker,
+    door: access::Door,
+    used_links: Mutex<login::Used>,
+    session_name: String,
+}
+
+/// Ends the server.
+#[derive(Debug)]
+pub struct Handle {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Handle {
+    /// Ends the server: connections are closed.
+    pub fn stop(self) {
+        // Without a receiver the thread has ended already.
+        let _ = self.stop.send(());
+        let until = Instant::now() + END_MAX;
+        while !self.thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Serves on a thread of its own.
+///
+/// # Errors
+/// When the operating system has no thread or descriptor left.
+pub fn start(options: Options) -> io::Result<Handle> {
+    let (stop, stopped) = oneshot::channel();
+    options.listener.set_nonblocking(true)?;
+    let port = options.listener.local_addr()?.port();
+    let mut names = options.names;
+    names.push(helio_env::machine::hostname());
+    let app = App {
+        asker: Asker::new(&options.node_socket, &options.token),
+        door: access::Door { token: options.token, names, cookie: format!("heliostat-{port}") },
+        used_links: Mutex::default(),
+        session_name: options.session_name,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = options.listener;
+    let serve = move || {
+        runtime.block_on(async move {
+            let listener = match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => listener,
+                Err(error) => return eprintln!("heliostat: dashboard: {error}"),
+            };
+            tokio::select! {
+                () = server::serve(listener, router(Arc::new(app))) => {}
+                _ = stopped => {}
+            }
+        });
+        // What still runs on other threads (a file being unpacked) is not waited for.
+        runtime.shutdown_background();
+    };
+    let thread = std::thread::Builder::new().name("dashboard".to_owned()).spawn(serve)?;
+    Ok(Handle { stop, thread })
+}
+
+fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/login", get(login_page::show).post(login_page::take))
+        .route("/api/authentication_mode", get(health::authentication_mode))
+        .route("/api/healthz", get(health::both))
+        .route("/api/gcs_healthz", get(health::control))
+        .route("/api/local_raylet_healthz", get(health::node))
+        .route("/api/version", get(health::version))
+        .fallback(gate::nothing_here)
+        .method_not_allowed_fallback(gate::wrong_method)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), gate::keep))
+        .with_state(app)
+}

@@ -1,0 +1,55 @@
+//! Answers: JSON, text, and sentences for what went wrong.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use serde_json::Value;
+
+pub(crate) type Reply = Response<Body>;
+
+/// Why a request gets no answer: a status and a sentence for whoever sent it.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) text: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, text: text.into() }
+    }
+
+    /// There is no such thing.
+    pub(crate) fn missing(text: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, text)
+    }
+
+    /// The cluster does not answer.
+    pub(crate) fn unavailable(text: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    }
+}
+
+impl axum::response::IntoResponse for Refusal {
+    fn into_response(self) -> Reply {
+        text(self.status, self.text)
+    }
+}
+
+pub(crate) fn text(status: StatusCode, text: impl Into<String>) -> Reply {
+    typed(status, "text/plain; charset=utf-8", text.into())
+}
+
+pub(crate) fn json(value: &Value) -> Reply {
+    typed(StatusCode::OK, "application/json", value.to_string())
+}
+
+pub(crate) fn html(status: StatusCode, text: String) -> Reply {
+    typed(status, "text/html; charset=utf-8", text)
+}
+
+fn typed(status: StatusCode, kind: &'static str, body: String) -> Reply {
+    let mut reply = Response::new(Body::from(body));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    reply
+}
