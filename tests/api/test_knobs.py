@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,32 @@ def test_any_number_of_objects_may_be_spilled_at_a_time(
     refs = [ray.put(np.full(10 * MIB, i, np.uint8)) for i in range(16)]
     assert [int(ray.get(ref)[5]) for ref in refs] == list(range(16))
     assert files(tmp_path)
+
+
+@pytest.mark.contract("F0.11", "F15.09")
+@pytest.mark.heliostat_only("Ray imports them in each worker, when the first call has begun")
+@pytest.mark.parametrize("by", ["config", "variable"])
+def test_workers_have_the_modules_that_are_to_be_preloaded(
+    ray_fresh: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    (tmp_path / "made_ready.py").write_text("import os\nPID = os.getpid()\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    names = ["made_ready", "no_such_module", "colorsys"]
+    given: Any = {"preload_python_modules": names}
+    if by == "variable":
+        monkeypatch.setenv("RAY_preload_python_modules", ", ".join(names))
+        given = None
+    ray_fresh(num_cpus=1, _system_config=given)
+
+    @ray.remote
+    def loaded() -> tuple[bool, int, int]:
+        import made_ready  # type: ignore[import-not-found]
+
+        return "colorsys" in sys.modules, made_ready.PID, os.getpid()
+
+    has_other, made_in, ran_in = ray.get(loaded.remote())
+    assert has_other
+    assert made_in != ran_in, "it was loaded once, before the worker was forked"
 
 
 @pytest.mark.contract("F0.11", "F15.09")

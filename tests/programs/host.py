@@ -47,7 +47,8 @@ class Host:
             print(json.dumps(line), file=self.out, flush=True)
 
     def run(self) -> int:
-        kit.start(self.kind)
+        # Every worker needs them, and compiling them costs more than most programs.
+        kit.start(self.kind, {"preload_python_modules": ["programs.ways"]})
         threads = [threading.Thread(target=self.work) for _ in range(self.n_threads)]
         watch = threading.Thread(target=self.watch, daemon=True)
         for thread in [*threads, watch]:
@@ -100,7 +101,7 @@ class Host:
             exec(compile(emit.IMPORTED + text, f"program {name}", "exec"), names)
             names["program"](str(log))
         except BaseException as error:
-            ended = "".join(f"\n{line}" for line in dead_workers())
+            ended = "".join(f"\n{line}" for line in dead_workers()[:40])  # the newest come first
             text = f"{type(error).__name__}: {error}\n{traceback.format_exc()[-3000:]}"
             return f"{text}\nworkers that ended with an error or were needed:{ended}"
         finally:

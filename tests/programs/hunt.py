@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +18,10 @@ from programs.oracle import Oracle
 from programs.pool import HANG_S, Host, Result, run_batch, sessions_of
 from programs.shrink import Shrinker
 
-CHUNK = 400
+CHUNK = 800
 BATCH = 80
+# As many begin in one session; the rest in another, perhaps beside it.
+SESSION_MAX = 3 * BATCH
 # Side by side in one session; those with a small store would fill it with what each may hold.
 THREADS = {"usual": 4, "small": 1, "nodes": 2}
 PAGE = Path(__file__).parents[2] / "docs" / "programs.md"
@@ -41,15 +45,28 @@ class Hunt:
     shrink_s: float = 180.0
     limit_s: float = HANG_S
     threads: int = 0
+    jobs: int = 2
     coverage: Coverage = field(default_factory=Coverage)
     failures: list[Failure] = field(default_factory=list)
+    # A session's results are noted by the thread that feeds it.
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, programs: list[Program]) -> None:
-        """Run the programs, grouped by the session that they want."""
-        for (session, _), group in sessions_of(programs).items():
-            rest = group
-            while rest:
-                rest = self.in_session(session, rest)
+        """Run the programs, grouped by the session that they want, a few sessions side by side."""
+        parts = [
+            (session, group[i : i + SESSION_MAX])
+            for (session, _), group in sessions_of(programs).items()
+            for i in range(0, len(group), SESSION_MAX)
+        ]
+        # The slow ones first, so that none of them is left at the end.
+        parts.sort(key=lambda part: (THREADS[part[0]], -len(part[1])))
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            for done in [pool.submit(self.in_sessions, *part) for part in parts]:
+                done.result()
+
+    def in_sessions(self, session: str, programs: list[Program]) -> None:
+        while programs:
+            programs = self.in_session(session, programs)
 
     def in_session(self, session: str, programs: list[Program]) -> list[Program]:
         """Run programs in one session; returns those that its end left over."""
@@ -69,7 +86,8 @@ class Hunt:
                 return rest
         ended = host.close()
         if ended:
-            self.failures.append(Failure(programs[-1], ended))
+            with self.lock:
+                self.failures.append(Failure(programs[-1], ended))
             print(ended, flush=True)
         return rest
 
@@ -80,7 +98,8 @@ class Hunt:
         oracle = Oracle(result.program)
         for op in result.program.ops:
             oracle.apply(op)
-        self.coverage.add(oracle.reached)
+        with self.lock:
+            self.coverage.add(oracle.reached)
 
     def find_leaver(self, programs: list[Program], left: str) -> None:
         """Which of the programs leaves something: by halves."""
@@ -115,7 +134,8 @@ class Hunt:
                 print("did not fail again alone", flush=True)
         head = f"Fails: {' '.join(error.split())[:300]}".replace('"""', "'''").replace("\\", "/")
         script = emit.script_of(program, head)
-        self.failures.append(Failure(program, error, script))
+        with self.lock:
+            self.failures.append(Failure(program, error, script))
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -129,6 +149,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--shrink", type=float, default=180.0, help="seconds for each failure")
     parser.add_argument("--limit", type=float, default=HANG_S, help="seconds: a hang after it")
     parser.add_argument("--threads", type=int, default=0, help="programs side by side")
+    parser.add_argument("--jobs", type=int, default=2, help="sessions side by side")
     parser.add_argument("--failures", type=int, default=5, help="end after so many")
     parser.add_argument("--out", type=Path, help="a folder for the scripts of failures")
     parser.add_argument("--coverage", type=Path, help="a file to add the coverage to")
@@ -153,10 +174,18 @@ def main(arguments: list[str]) -> int:
         print(emit.script_of(draw(given.seed, given.session)))
         return 0
     hunt = Hunt(
-        given.ray or sys.executable, given.session, given.shrink, given.limit, given.threads
+        given.ray or sys.executable,
+        given.session,
+        given.shrink,
+        given.limit,
+        given.threads,
+        given.jobs,
     )
     end = time.monotonic() + 60 * given.minutes if given.minutes else None
     seed, began = given.seed, time.monotonic()
+    if given.coverage:
+        hunt.coverage.merge(given.coverage)
+    earlier_s = hunt.coverage.seconds
     while len(hunt.failures) < given.failures:
         n = CHUNK if end else min(CHUNK, given.seed + given.programs - seed)
         if n <= 0 or (end and time.monotonic() > end):
@@ -166,18 +195,17 @@ def main(arguments: list[str]) -> int:
         seed += n
         for failure in hunt.failures[known:]:
             show(failure, given.out)
+        hunt.coverage.seconds = earlier_s + time.monotonic() - began
+        if given.coverage:
+            hunt.coverage.save(given.coverage)
         rate = (seed - given.seed) / (time.monotonic() - began)
         print(
             f"seeds {given.seed}..{seed - 1}: {len(hunt.failures)} failures, {rate:.1f} a second",
             flush=True,
         )
-    hunt.coverage.seconds = time.monotonic() - began
     print(hunt.coverage.summary())
-    if given.coverage:
-        hunt.coverage.merge(given.coverage)
-        hunt.coverage.save(given.coverage)
-        if given.page:
-            PAGE.write_text(hunt.coverage.page(HEAD))
+    if given.page:
+        PAGE.write_text(hunt.coverage.page(HEAD))
     return 1 if hunt.failures else 0
 
 

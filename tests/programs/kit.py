@@ -342,17 +342,20 @@ CLUSTER: Any = None
 NODES: dict[str, Any] = {}
 
 
-def start(kind: str) -> None:
-    """Begin the session that a program of this kind wants."""
+def start(kind: str, config: Any = None) -> None:
+    """Begin the session that a program of this kind wants; ``config``: its ``_system_config``."""
     global CLUSTER
     quiet = {"log_to_driver": False, "logging_level": "error"}
     if kind != "nodes":
         store = (100 if kind == "small" else 400) << 20
-        ray.init("local", num_cpus=16, object_store_memory=store, include_dashboard=False, **quiet)
+        given = {"object_store_memory": store, "include_dashboard": False, **quiet}
+        ray.init("local", num_cpus=16, _system_config=config, **given)
         return
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 16, "object_store_memory": 200 << 20, "resources": {"n0": 1000}}
+    if config:
+        head["_system_config"] = config
     CLUSTER = Cluster(initialize_head=True, head_node_args=head)
     for name in ("n1", "n2"):
         CLUSTER.add_node(num_cpus=4, object_store_memory=100 << 20, resources={name: 1000})

@@ -21,6 +21,8 @@ from programs import emit
 from programs.model import Program
 
 TESTS = Path(__file__).parents[1]
+# Workers load the same modules thousands of times: compiled ones, also where nothing else is to be.
+COMPILED = TESTS.parent / "target" / "pycache"
 HANG_S = 60.0
 
 
@@ -38,6 +40,8 @@ class Host:
 
     def __init__(self, python: str, kind: str, n_threads: int, limit_s: float = HANG_S) -> None:
         env = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        env["PYTHONPYCACHEPREFIX"] = str(COMPILED)
         path = os.pathsep.join([str(TESTS), *filter(None, [env.get("PYTHONPATH")])])
         env |= {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONWARNINGS": "ignore"}
         # Nodes of a cluster outlive the process that started them: they are found by this.

@@ -156,3 +156,49 @@ def test_an_idle_worker_lets_go_of_what_its_errors_refer_to() -> None:
         return kept.isdisjoint(row.object_id for row in rows)
 
     wait_until(all_gone, within=LONG_S, what="no worker holds the objects")
+
+
+@pytest.mark.contract("F3.02", "F1.02")
+@pytest.mark.heliostat_only("looks at how our futures wait")
+def test_a_future_waits_quietly_while_other_calls_are_due() -> None:
+    """Each mark for the calls that wait for their turn was made again as soon as it was read."""
+
+    @ray.remote
+    def never() -> None:
+        time.sleep(3600)
+
+    def inner() -> int:
+        return 1
+
+    @ray.remote
+    class Waits:
+        def count(self, refs: list[Any]) -> int:
+            from heliostat.core import aio
+
+            looks = 0
+            look = aio._Waiters.on_readable
+
+            def counted(self: Any) -> None:
+                nonlocal looks
+                looks += 1
+                look(self)
+
+            aio._Waiters.on_readable = counted  # type: ignore[method-assign]
+            future = refs[0].future()
+            # The one that comes marks that it is there, and from then on somebody reads the marks.
+            assert ray.remote(num_cpus=0)(inner).remote().future().result(LONG_S) == 1
+            time.sleep(0.5)  # for as long the marks are counted
+            assert not future.done()
+            return looks
+
+        def after(self) -> str:
+            return "ready"
+
+    pending = never.remote()
+    actor = Waits.remote()
+    assert ray.get(actor.after.remote(), timeout=LONG_S) == "ready"
+    looks = actor.count.remote([pending])
+    behind = [actor.after.remote() for _ in range(8)]
+    assert ray.get(looks, timeout=LONG_S) < 100
+    assert ray.get(behind, timeout=LONG_S) == ["ready"] * 8
+    ray.cancel(pending, force=True)

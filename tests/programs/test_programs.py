@@ -15,7 +15,7 @@ from programs.model import from_json, to_json
 from programs.shrink import Shrinker
 
 # As many as run within a minute on two cores that do nothing else.
-SEEDS = range(200)
+SEEDS = range(300)
 # Seconds after which a program counts as hanging, and so does the test.
 HANG_S = 300.0
 

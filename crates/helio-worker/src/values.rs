@@ -351,10 +351,11 @@ impl Runtime {
     /// the caller reads them: a value may have to be fetched again.
     #[must_use]
     pub fn take_ready(&self) -> Vec<ObjectId> {
-        let _ = rustix::io::read(&*self.notify, &mut [0; 8]);
+        let was_marked = rustix::io::read(&*self.notify, &mut [0; 8]).is_ok();
         let mut state = self.settled();
-        if state.process.has_work() && state.work_waiters == 0 {
-            // The mark that was cleared stood for this too.
+        if was_marked && state.process.has_work() && state.work_waiters == 0 {
+            // The mark that was cleared stood for this too. A mark that somebody else has cleared is his
+            // to pass on: were each made again, a thread would read it all the time that work is due.
             state.notify_loop();
         }
         state.process.take_ready()

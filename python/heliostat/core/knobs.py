@@ -101,6 +101,7 @@ KNOBS: Mapping[str, Knob] = {
     "enable_worker_prestart": Knob(_GROWS),
     "worker_maximum_startup_concurrency": Knob(_GROWS),
     "maximum_startup_concurrency": Knob(_GROWS),
+    "preload_python_modules": _acts("modules that workers have before their first call"),
     "worker_niceness": Knob("workers run at the priority of their daemon"),
     "worker_lease_timeout_milliseconds": Knob("a worker is kept while its calls keep coming"),
     "worker_cap_enabled": Knob(_GROWS),
@@ -130,6 +131,7 @@ KNOBS: Mapping[str, Knob] = {
 }
 
 _SPILLING = "object_spilling_config"
+_PRELOADED = "preload_python_modules"
 
 
 def check(given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -190,10 +192,18 @@ def spilling_folder(given: Mapping[str, Any]) -> Path | None:
     return Path(folder).absolute()
 
 
+def preloaded_modules() -> list[str]:
+    """The modules of ``preload_python_modules``: names with commas between them."""
+    names = (settings.text(_PRELOADED) or "").split(",")
+    return [name.strip() for name in names if name.strip()]
+
+
 def environment(given: Mapping[str, Any]) -> dict[str, str]:
     """The variables that pass the knobs on that act."""
 
     def text(value: Any) -> str:
+        if isinstance(value, list | tuple):
+            return ",".join(map(str, value))
         return str(int(value)) if isinstance(value, bool) else str(value)
 
     passed = {name: value for name, value in given.items() if name != _SPILLING}

@@ -233,9 +233,10 @@ def _preload() -> None:
     try:
         import cloudpickle  # noqa: F401
 
-        from heliostat.core import loading, rehearsal, worker_main  # noqa: F401
+        from heliostat.core import knobs, loading, rehearsal, worker_main  # noqa: F401
 
         rehearsal.pickled()
+        loading.load(knobs.preloaded_modules())
         loading.freeze()
     except Exception:
         # Each worker tries again and shows the reason in its own log.
