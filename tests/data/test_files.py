@@ -271,7 +271,7 @@ def test_folders_of_missing_values_are_named_as_hive_names_them(rd: Any, tmp_pat
 def test_columns_of_parquet_that_no_file_has(rd: Any, tmp_path: Any) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"a": [2], "b": [3]}), tmp_path / "2.parquet")
-    with pytest.raises(ValueError, match=r"\['zz'\].*\['a', 'b'\]"):
+    with pytest.raises(ValueError, match=r"'zz'.*\['a', 'b'\]"):
         rd.read_parquet(str(tmp_path), columns=["a", "zz"])
     rows = rd.read_parquet(str(tmp_path), columns=["b", "a"]).take_all()  # one file has both
     assert sorted(row["a"] for row in rows) == [1, 2]

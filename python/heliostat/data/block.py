@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from heliostat.data import tensors
-from heliostat.data.missing import no_columns
+from heliostat.data import missing, tensors
 
 FORMATS = ("pandas", "pyarrow", "numpy", None)
 ITEM = "item"  # the column of values that are no dicts
@@ -173,7 +172,7 @@ def from_rows(rows: list[Any]) -> Any:
     names = list(dict.fromkeys(name for row in rows for name in row))
     check_names(names)
     columns = {n: tensors.from_list([row.get(n) for row in rows]) for n in names}
-    return pa.table(columns) if columns else _no_columns(len(rows))
+    return pa.table(columns) if columns else no_columns(len(rows))
 
 
 def tables_of(rows: Iterable[Any]) -> Iterator[Any]:
@@ -188,7 +187,7 @@ def tables_of(rows: Iterable[Any]) -> Iterator[Any]:
         yield from_rows(held)
 
 
-def _no_columns(rows: int) -> Any:
+def no_columns(rows: int) -> Any:
     """A table of rows without columns, which only pyarrow's slicing and selecting can make."""
     return pa.table({"_": pa.nulls(rows)}).select([])
 
@@ -248,7 +247,7 @@ def named(columns: Mapping[str, Any], name: str) -> Any:
         ValueError: There is none of that name.
     """
     if name not in columns:
-        raise ValueError(no_columns([name], list(columns)))
+        raise ValueError(missing.no_columns([name], list(columns)))
     return columns[name]
 
 

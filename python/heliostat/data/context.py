@@ -161,6 +161,8 @@ class DataContext(UnusedSettings):
     store_fraction: float = 0.25
     max_task_retries_on_death: int = 10
     _executions: int = field(default=0, init=False, repr=False, compare=False)
+    # Whether plans are optimised; false only where a test compares both.
+    _optimizes: bool = field(default=True, init=False, repr=False, compare=False)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "shuffle_strategy":

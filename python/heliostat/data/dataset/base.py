@@ -12,8 +12,8 @@ from heliostat.data.context import DataContext
 from heliostat.data.execute.executor import execute
 from heliostat.data.execute.stats import ExecutionStats
 from heliostat.data.plan import known
-from heliostat.data.plan.operators import Bundle, Exchange, Limit, Map, Operator
-from heliostat.data.plan.transforms import MapTables
+from heliostat.data.plan.operators import Bundle, Exchange, Limit, Operator
+from heliostat.data.plan.optimize import optimized
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset
@@ -64,16 +64,15 @@ class Base:
 
         return Dataset(plan, self._context)
 
-    def _map_tables(
-        self, name: str, function: Callable[[Any], Any], *, keeps_rows: bool = False
-    ) -> Dataset:
-        return self._derive(Map(self._plan, MapTables(function, name), keeps_rows=keeps_rows))
-
     def _exchange(
         self, label: str, run: Callable[..., Any], *others: Base, keeps_rows: bool = False
     ) -> Dataset:
         sources = (self._plan, *(o._plan for o in others))
         return self._derive(Exchange(sources, label, run, keeps_rows))
+
+    def _to_execute(self) -> Operator:
+        """The plan as it is executed."""
+        return optimized(self._plan) if self._context._optimizes else self._plan
 
     def _execute(self, plan: Operator | None = None) -> tuple[Iterator[Bundle], ExecutionStats]:
         bundles, stats = execute(plan or self._plan, self._context, self._name or "Dataset")

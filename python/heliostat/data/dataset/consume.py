@@ -131,11 +131,12 @@ class Consume(Base):
 
     def count(self) -> int:
         """Return the number of rows; executes the dataset if it is not known."""
-        found = known.rows(self._plan)
-        if found is not None:
+        found, rest = known.counted(self._to_execute())
+        if rest is None:
             return found
-        counting = Map(self._plan, MapStream(_counted, "Count"))
-        return sum(table["rows"][0].as_py() for table in self._tables(counting) if table.num_rows)
+        counting = Map(rest, MapStream(_Count(), "Count"))
+        counts = (t["rows"][0].as_py() for t in self._tables(counting) if t.num_rows)
+        return found + int(sum(counts))
 
     def schema(self, fetch_if_missing: bool = True) -> Schema | None:
         """Return names and types of the columns.
@@ -184,11 +185,20 @@ class Consume(Base):
         return self._stats.text() if self._stats is not None else ""
 
     def explain(self) -> None:
-        """Print the plan, and what will run in one task."""
-        print(f"-------- Logical Plan --------\n{describe(self._plan)}")  # noqa: T201
-        print(f"\n-------- Physical Plan --------\n{self._stages()}")  # noqa: T201
+        """Print the plan as written, the plan that is executed, and what of that is one task.
 
-    def _stages(self) -> str:
+        The second says what each source is told to leave out: columns, rows by a filter, a limit.
+        """
+        plan = self._to_execute()
+        parts = {
+            "Logical Plan": describe(self._plan),
+            "Logical Plan (Optimized)": describe(plan),
+            "Physical Plan": self._stages(plan),
+        }
+        said = (f"-------- {title} --------\n{text}" for title, text in parts.items())
+        print("\n\n".join(said))  # noqa: T201
+
+    def _stages(self, whole: Operator) -> str:
         from heliostat.data.execute.planner import chain
         from heliostat.data.plan.operators import ActorPoolStrategy, Read
 
@@ -206,7 +216,7 @@ class Consume(Base):
             if not reads:
                 yield from lines(source, depth + 1)
 
-        return "\n".join(lines(self._plan, 0))
+        return "\n".join(lines(whole, 0))
 
     # --- all of it ---
 
@@ -302,7 +312,14 @@ def whole(bundle: Bundle) -> Bundle:
     return Bundle(ref, bundle.rows, bundle.size, bundle.schema, node=bundle.node)
 
 
-def _counted(tables: Iterator[Any]) -> Iterator[Any]:
-    import pyarrow as pa
+class _Count:
+    """The number of rows of all tables."""
 
-    yield pa.table({"rows": [sum(table.num_rows for table in tables)]})
+    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        yield pa.table({"rows": [sum(table.num_rows for table in tables)]})
+
+    def reads(self, needed: Any) -> frozenset[str]:
+        """No column."""
+        return frozenset()

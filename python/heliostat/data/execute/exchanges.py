@@ -19,6 +19,7 @@ from heliostat.data import block
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Bundle
+from heliostat.data.plan.transforms import Names, joined_names
 
 __all__ = ["Inputs", "RandomShuffle", "RandomizeBlocks", "Repartition", "Sort", "Steps", "Tasks"]
 
@@ -62,6 +63,10 @@ class RandomShuffle:
     seed: Any
     num_blocks: int | None
     remote_args: dict[str, Any] = field(default_factory=dict)
+
+    def reads(self, needed: Names) -> list[Names]:
+        """No column of its own."""
+        return [needed]
 
     def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
         """Run."""
@@ -109,6 +114,10 @@ class RandomizeBlocks:
 
     seed: int | None
 
+    def reads(self, needed: Names) -> list[Names]:
+        """No column of its own."""
+        return [needed]
+
     def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
         """Run."""
         bundles = list(inputs[0])
@@ -124,6 +133,10 @@ class Repartition:
     """Neighbouring rows stay together: each new block is made of slices of old ones."""
 
     num_blocks: int
+
+    def reads(self, needed: Names) -> list[Names]:
+        """No column of its own."""
+        return [needed]
 
     def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
         """Run."""
@@ -183,6 +196,19 @@ class Sort:
     boundaries: list[Any] | None = None
     after: Any = None  # what is done with each sorted part: a function of a table
     remote_args: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def passes_filters(self) -> bool:
+        """Whether leaving out rows before is the same as after: the order is stable."""
+        return self.after is None
+
+    def reads(self, needed: Names) -> list[Names]:
+        """The keys too."""
+        keys = frozenset(name for name, _ in self.order)
+        if self.after is None:
+            return [joined_names(needed, keys)]
+        reads = getattr(self.after, "reads", None)
+        return [None if reads is None else joined_names(reads(needed), keys)]
 
     def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
         """Run."""

@@ -24,6 +24,7 @@ from heliostat.data.execute.planner import Planner
 from heliostat.data.execute.progress import Progress
 from heliostat.data.execute.stats import ExecutionStats
 from heliostat.data.plan.operators import Bundle, Operator
+from heliostat.data.plan.optimize import optimized
 
 WAIT_S = 1.0  # how long one wait lasts at most: progress is shown, free CPUs are counted again
 
@@ -45,7 +46,8 @@ class Executor:
         planner = Planner(limits, self._context, self._context._next_execution())
         progress = Progress(self._label, self._context)
         try:
-            last = planner.make(self._plan)
+            plan = optimized(self._plan) if self._context._optimizes else self._plan
+            last = planner.make(plan)
             self._operators = planner.operators
             self.stats.operators = [o.stats for o in self._operators if o.name != "Input"]
             self.stats.budget_bytes = int(limits.store_bytes)

@@ -5,7 +5,7 @@ They are classes, not local functions, so that a plan with them can be pickled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,17 @@ class DropColumns:
             raise KeyError(f"drop_columns: {no_columns(missing, table.column_names)}")
         return table.drop_columns([c for c in self.names if c in table.column_names])
 
+    def reads(self, needed: frozenset[str] | None) -> frozenset[str] | None:
+        """All of the table: the dropped ones have to be there."""
+        return None if needed is None else needed | set(self.names)
+
+    def narrowed(self, needed: frozenset[str] | None, there: tuple[str, ...]) -> Any:
+        """A choice of the others, where nothing is missing."""
+        if not set(self.names) <= set(there):
+            return self
+        rest = tuple(n for n in there if n not in self.names)
+        return SelectColumns(rest).narrowed(needed, there)
+
 
 @dataclass(frozen=True)
 class SelectColumns:
@@ -57,6 +68,17 @@ class SelectColumns:
         """Run."""
         _require(table, self.names, "select_columns")
         return table.select([c for c in self.names if c in table.column_names])
+
+    def reads(self, needed: frozenset[str] | None) -> frozenset[str]:
+        """The chosen ones."""
+        return frozenset(self.names)
+
+    def narrowed(self, needed: frozenset[str] | None, there: tuple[str, ...]) -> SelectColumns:
+        """Only what is needed, where nothing is missing."""
+        if needed is None or not set(self.names) <= set(there):
+            return self
+        kept = tuple(n for n in self.names if n in needed)
+        return SelectColumns(kept or self.names[:1])  # a table of no columns loses its rows
 
 
 @dataclass(frozen=True)
@@ -76,6 +98,26 @@ class RenameColumns:
             )
         return table.rename_columns(list(self.names)) if table.num_columns else table
 
+    def of(self, there: Sequence[str]) -> dict[str, str] | None:
+        """New names by the old ones; None: something is missing."""
+        if isinstance(self.names, Mapping):
+            mapping = self.names
+            return {n: mapping.get(n, n) for n in there} if set(mapping) <= set(there) else None
+        return dict(zip(there, self.names, strict=True)) if len(self.names) == len(there) else None
+
+    def reads(self, needed: frozenset[str] | None) -> frozenset[str] | None:
+        """What the needed ones are called before, and all that is renamed: it has to be there."""
+        if needed is None or not isinstance(self.names, Mapping):
+            return None
+        return (needed - set(self.names.values())) | set(self.names)
+
+    def narrowed(self, needed: frozenset[str] | None, there: tuple[str, ...]) -> RenameColumns:
+        """Only what is needed, where nothing is missing and no name comes twice."""
+        new = self.of(there)
+        if needed is None or new is None or len(set(new.values())) < len(new):
+            return self
+        return RenameColumns({a: b for a, b in new.items() if b in needed and a != b})
+
 
 @dataclass(frozen=True)
 class RandomSample:
@@ -94,6 +136,10 @@ class RandomSample:
                     None if self.seed is None else [self.seed, task.index()]
                 )
             yield table.filter(rng.random(table.num_rows) < self.fraction)
+
+    def reads(self, needed: frozenset[str] | None) -> frozenset[str] | None:
+        """No column of its own."""
+        return needed
 
 
 def _require(table: Any, names: Iterable[str], method: str) -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from heliostat.data import block
+from heliostat.data.expressions.expr import Unnest
+from heliostat.data.plan.columns import DropColumns, RenameColumns, SelectColumns
 from heliostat.data.plan.operators import (
     Exchange,
     InputBlocks,
     Limit,
     Map,
     Operator,
+    Pushable,
     Read,
     Rebundle,
     Union,
 )
-from heliostat.data.plan.transforms import FilterExpression
+from heliostat.data.plan.transforms import FilterExpression, MapTables, Project
 
 
 def rows(plan: Operator) -> int | None:
@@ -33,6 +37,21 @@ def rows(plan: Operator) -> int | None:
     if isinstance(plan, Rebundle) or (isinstance(plan, Map | Exchange) and plan.keeps_rows):
         return rows(plan.inputs[0])
     return None
+
+
+def counted(plan: Operator) -> tuple[int, Operator | None]:
+    """The rows that are certain without executing the plan, and the plan of all others, if any."""
+    found = rows(plan)
+    if found is not None:
+        return found, None
+    if isinstance(plan, Rebundle) or (isinstance(plan, Exchange) and plan.keeps_rows):
+        return counted(plan.inputs[0])
+    if isinstance(plan, Map) and plan.keeps_rows and plan.transform.udf is None:
+        return counted(plan.source)
+    if not isinstance(plan, Read) or not isinstance(plan.tasks, Pushable):
+        return 0, plan
+    sure, tasks = plan.tasks.counted()
+    return sure, None if tasks is None else replace(plan, tasks=tasks)
 
 
 def size(plan: Operator) -> int | None:
@@ -59,6 +78,31 @@ def schema(plan: Operator) -> Any:
     if isinstance(plan, Union):
         found = [schema(source) for source in plan.sources]
         return None if any(s is None for s in found) else block.unify(found)
+    return None
+
+
+def names(plan: Operator) -> tuple[str, ...] | None:
+    """The names of the columns, also where their types are not known; None: unknown."""
+    if not isinstance(plan, Map):
+        if isinstance(plan, Limit | Rebundle) or (isinstance(plan, Exchange) and plan.keeps_rows):
+            return names(plan.inputs[0])
+        found = schema(plan)
+        return tuple(found.names) if found is not None and len(found) else None
+    transform, there = plan.transform, names(plan.source)
+    if there is None or isinstance(transform, FilterExpression):
+        return there
+    if isinstance(transform, Project):
+        if any(isinstance(expr, Unnest) for _, expr in transform.items):
+            return None
+        return tuple(dict.fromkeys((*there, *(name for name, _ in transform.items))))
+    function = transform.function if isinstance(transform, MapTables) else None
+    if isinstance(function, SelectColumns):
+        return function.names
+    if isinstance(function, DropColumns):
+        return tuple(name for name in there if name not in function.names)
+    if isinstance(function, RenameColumns):
+        new = function.of(there)
+        return tuple(new.values()) if new is not None else None
     return None
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from heliostat.data.expressions.expr import Expr
 from heliostat.data.plan.transforms import Transform
 
 
@@ -52,6 +54,34 @@ class ReadPart:
     rows: int = -1
     size: int = -1
     files: list[str] = field(default_factory=list)
+
+
+class Pushable(abc.ABC):
+    """The tasks of a source that can be told to read less."""
+
+    @abc.abstractmethod
+    def __call__(self) -> list[ReadPart]:
+        """The tasks."""
+
+    @abc.abstractmethod
+    def with_filter(self, condition: Expr) -> Pushable | None:
+        """The same without the rows that do not meet a condition; None: it cannot evaluate that."""
+
+    @abc.abstractmethod
+    def with_limit(self, rows: int) -> Pushable | None:
+        """Only the first rows; None: it does not know where they end."""
+
+    @abc.abstractmethod
+    def with_columns(self, needed: frozenset[str]) -> Pushable | None:
+        """Only these of its columns; None: it reads all in any case."""
+
+    @abc.abstractmethod
+    def counted(self) -> tuple[int, Pushable | None]:
+        """The rows that are certain without reading, and the tasks that read the others if any."""
+
+    @abc.abstractmethod
+    def pushed(self) -> str:
+        """What it was told, in words."""
 
 
 class TaskPoolStrategy:
@@ -118,6 +148,11 @@ class Operator:
         """What plans and statistics call it."""
         return type(self).__name__
 
+    @property
+    def details(self) -> str:
+        """What a description of the plan adds to the name."""
+        return ""
+
 
 @dataclass(frozen=True)
 class InputBlocks(Operator):
@@ -148,6 +183,11 @@ class Read(Operator):
     def name(self) -> str:
         """What plans and statistics call it."""
         return f"Read{self.label}"
+
+    @property
+    def details(self) -> str:
+        """What the source was told to leave out."""
+        return self.tasks.pushed() if isinstance(self.tasks, Pushable) else ""
 
 
 @dataclass(frozen=True)
@@ -196,7 +236,9 @@ class Limit(Operator):
 class Exchange(Operator):
     """An operator that sees all blocks before it gives any: shuffles, sorts, joins.
 
-    ``run`` is given the bundles of each input and what starts tasks; see ``execute/exchange.py``.
+    ``run`` is given the bundles of each input and what starts tasks; see ``execute/exchange.py``. It
+    may have ``passes_filters``, true if leaving out rows before is the same as after, and
+    ``reads(needed)``, the columns of each input that it needs to give the ``needed`` ones.
     """
 
     sources: tuple[Operator, ...]
@@ -251,6 +293,7 @@ def describe(operator: Operator) -> str:
 
 
 def _lines(operator: Operator, indent: str) -> Iterator[str]:
-    yield indent + operator.name if not indent else f"{indent[:-3]}+- {operator.name}"
+    said = operator.name + operator.details
+    yield indent + said if not indent else f"{indent[:-3]}+- {said}"
     for source in operator.inputs:
         yield from _lines(source, indent + "   ")

@@ -15,6 +15,7 @@ from heliostat.data.expressions.expr import Expr, Unnest
 from heliostat.data.plan.udf import Opened, Udf
 
 Tables = Iterator[Any]
+Names = frozenset[str] | None  # of columns; None: all that there are
 AUTO_BATCH_BYTES = 16 << 20  # of a batch whose size is "auto"
 
 
@@ -23,6 +24,9 @@ class Transform:
 
     name = "Transform"
     udf: Udf | None = None
+    is_by_row = (
+        False  # where it keeps the number of rows: whether each depends on its own row alone
+    )
 
     def open(self) -> Opened | None:
         """Prepare the user's function."""
@@ -31,6 +35,19 @@ class Transform:
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """The step's output for these inputs; ``fn`` is what :meth:`open` gave."""
         raise NotImplementedError
+
+    # --- for the optimiser ---
+
+    def reads(self, needed: Names) -> Names:
+        """The columns of the input that it needs to give the ``needed`` ones."""
+        return None
+
+    def narrowed(self, needed: Names, there: tuple[str, ...] | None) -> Transform:
+        """The step that gives no more than ``needed``, if it has the columns ``there`` (None: unknown).
+
+        It may only leave out what cannot fail.
+        """
+        return self
 
 
 @dataclass
@@ -52,6 +69,7 @@ class MapRows(_OfUdf):
     """One row out for each row in."""
 
     verb = "Map"
+    is_by_row = True
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each row."""
@@ -116,6 +134,10 @@ class FilterExpression(Transform):
         """What plans call it."""
         return f"Filter({self.expression!r})"
 
+    def reads(self, needed: Names) -> Names:
+        """Those of the condition too."""
+        return joined_names(needed, self.expression.columns())
+
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Evaluate the expression on whole columns."""
         for table in tables:
@@ -164,6 +186,23 @@ class Project(Transform):
 
     items: tuple[tuple[str, Expr], ...]
     name = "Project"
+    is_by_row = True
+
+    def reads(self, needed: Names) -> Names:
+        """Those of the expressions, and what is needed besides."""
+        kept = None if needed is None else needed - {name for name, _ in self.items}
+        return joined_names(kept, *(expr.columns() for _, expr in self.items))
+
+    def narrowed(self, needed: Names, there: tuple[str, ...] | None) -> Transform:
+        """Without expressions that nobody needs."""
+        if needed is None or there is None:
+            return self
+
+        def is_needed(name: str, expr: Expr) -> bool:
+            read = expr.columns()
+            return name in needed or not expr.movable or read is None or not read <= set(there)
+
+        return Project(tuple(item for item in self.items if is_needed(*item)))
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Evaluate the expressions on whole columns, all on those that came in."""
@@ -189,6 +228,19 @@ class MapTables(Transform):
 
     function: Callable[[Any], Any]
     name: str = "Project"
+    is_by_row = True
+
+    def reads(self, needed: Names) -> Names:
+        """What the function says."""
+        reads = getattr(self.function, "reads", None)
+        return None if reads is None else reads(needed)
+
+    def narrowed(self, needed: Names, there: tuple[str, ...] | None) -> Transform:
+        """What the function says."""
+        narrowed = getattr(self.function, "narrowed", None)
+        if narrowed is None or there is None:
+            return self
+        return MapTables(narrowed(needed, there), self.name)
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each table."""
@@ -203,9 +255,24 @@ class MapStream(Transform):
     function: Callable[[Tables], Tables]
     name: str = "Stream"
 
+    def reads(self, needed: Names) -> Names:
+        """What the function says."""
+        reads = getattr(self.function, "reads", None)
+        return None if reads is None else reads(needed)
+
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function once."""
         return self.function(tables)
+
+
+def joined_names(*several: Names) -> Names:
+    """The columns of all."""
+    found: set[str] = set()
+    for names in several:
+        if names is None:
+            return None
+        found |= names
+    return frozenset(found)
 
 
 def _has_any(table: Any) -> bool:

@@ -52,17 +52,13 @@ class ReadFiles:
         self, source: Source, form: formats.Format, filesystem: Any, parts: list[Any]
     ) -> None:
         self._source, self._form, self._filesystem = source, form, filesystem
-        self._parts = parts  # paths, or (path, row groups)
+        self._parts = parts  # paths, or what the format knows of parts of files
 
     def __call__(self) -> Iterator[Any]:
         small: list[Any] = []
         for part in self._parts:
-            path, groups = part if isinstance(part, tuple) else (part, None)
-            if groups is not None and isinstance(self._form, formats.Parquet):
-                tables = self._form.fragment(self._filesystem, path, groups)
-            else:
-                tables = self._form.read(self._filesystem, path)
-            for table in tables:
+            path = part if isinstance(part, str) else part.path
+            for table in self._form.read(self._filesystem, part):
                 made = self._with_columns(table, path)
                 if made.num_rows > 1:
                     if small:  # rows come in the order of the files
@@ -79,10 +75,11 @@ class ReadFiles:
 
     def _with_columns(self, table: Any, path: str) -> Any:
         partitions = self._source.partitions
+        keeps = self._form.keeps
         for name, value in (partitions(path) if partitions else {}).items():
-            if name not in table.column_names:
+            if name not in table.column_names and keeps(name):
                 table = table.append_column(name, pa.repeat(pa.scalar(value), table.num_rows))
-        if self._source.include_paths:
+        if self._source.include_paths and keeps("path"):
             table = table.append_column("path", pa.repeat(pa.scalar(path), table.num_rows))
         return table
 

@@ -16,7 +16,6 @@ from heliostat.data import block, tensors
 from heliostat.data.sources.streams import opened
 
 ROWS_AT_ONCE = 4096  # images, lines and files that make up one table
-PARQUET_ROWS_MAX = 131_072
 
 
 @dataclass
@@ -29,6 +28,10 @@ class Format:
         """Yield the tables of a file."""
         raise NotImplementedError
 
+    def keeps(self, name: str) -> bool:
+        """Whether a column that comes from the file's place is wanted."""
+        return True
+
     def _bytes(self, filesystem: Any, path: str) -> bytes:
         with self._stream(filesystem, path) as stream:
             data: bytes = stream.read()
@@ -36,44 +39,6 @@ class Format:
 
     def _stream(self, filesystem: Any, path: str) -> Any:
         return opened(filesystem, path, self.open_args)
-
-
-@dataclass
-class Parquet(Format):
-    """Row groups, with columns and rows chosen while reading."""
-
-    columns: list[str] | None = None
-    filter: Any = None
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
-        """Yield the tables of a file."""
-        yield from self.fragment(filesystem, path, None)
-
-    def fragment(self, filesystem: Any, path: str, row_groups: list[int] | None) -> Iterator[Any]:
-        """Yield the tables of a file, or of some of its row groups."""
-        import pyarrow.dataset as pads
-
-        parquet = pads.ParquetFileFormat()
-        fragment = parquet.make_fragment(path, filesystem)
-        if row_groups is not None:  # make_fragment takes them as a set, and reads in its order
-            fragment = fragment.subset(row_group_ids=row_groups)
-        schema = self.chosen(fragment.physical_schema)
-        columns = schema.names if self.columns is not None else None
-        options = {"batch_size": PARQUET_ROWS_MAX, "use_threads": False, **self.options}
-        batches = fragment.to_batches(columns=columns, filter=self.filter, **options)
-        some = False
-        for batch in batches:
-            some = True
-            yield pa.Table.from_batches([batch])
-        if not some:
-            yield schema.empty_table()
-
-    def chosen(self, schema: Any) -> Any:
-        """The part of a file's schema that is read."""
-        if self.columns is None:
-            return schema
-        return pa.schema([schema.field(c) for c in self.columns if c in schema.names])
 
 
 @dataclass

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from heliostat.data.dataset import Dataset
+from heliostat.data.expressions.expr import Expr
 from heliostat.data.missing import no_columns
-from heliostat.data.plan.operators import Read, ReadPart
+from heliostat.data.plan.operators import Pushable, Read, ReadPart
 from heliostat.data.sources import files as listing
-from heliostat.data.sources import formats
+from heliostat.data.sources import parquet_files
 from heliostat.data.sources.file_reads import GROWTH, FileReads, ReadFiles, Source
 from heliostat.data.sources.memory import read_count
+from heliostat.data.sources.parquet_files import Parquet, Piece
 
 FOOTERS_MAX = 64  # files whose footers the driver reads, one after the other
 
 
 @dataclass
-class ParquetReads(FileReads):
+class ParquetReads(FileReads, Pushable):
     """Tasks of files or, where there are fewer files than tasks, of row groups."""
 
+    form: Parquet
     footers: dict[str, Any] = field(default_factory=dict)  # by path; read where they are needed
+    limit: int | None = None  # rows
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "footers": {}}
@@ -37,28 +41,90 @@ class ParquetReads(FileReads):
                 self.footers[path] = pq.read_metadata(file)
         return self.footers[path]
 
+    @property
+    def knows_footers(self) -> bool:
+        """Whether the files are few enough for all their footers to be read here."""
+        return len(self.found) <= FOOTERS_MAX
+
+    # --- what the plan tells it ---
+
+    def with_filter(self, condition: Expr) -> ParquetReads | None:
+        """The same without the rows that do not meet a condition on columns of the files."""
+        read = condition.columns()
+        there = set(self._physical()) if self.found else set()
+        if not read or not read <= there or self.limit is not None:
+            return None
+        return replace(self, form=replace(self.form, conditions=(*self.form.conditions, condition)))
+
+    def with_limit(self, rows: int) -> ParquetReads | None:
+        """Only the first rows, where the footers say which these are."""
+        if not self.knows_footers or self.form.chooses_rows:
+            return None
+        return replace(self, limit=rows if self.limit is None else min(rows, self.limit))
+
+    def with_columns(self, needed: frozenset[str]) -> ParquetReads:
+        """Only these columns of the files, of their folders' names, and "path"."""
+        return replace(self, form=replace(self.form, needed=needed))
+
+    def pushed(self) -> str:
+        """What it was told, in words."""
+        form, said = self.form, []
+        if form.needed is not None:
+            said.append(f"columns=[{', '.join(sorted(form.needed))}]")
+        if form.conditions:
+            said.append(f"filter={' & '.join(c.text() for c in form.conditions)}")
+        if self.limit is not None:
+            said.append(f"limit={self.limit}")
+        return f"[{', '.join(said)}]" if said else ""
+
+    def counted(self) -> tuple[int, ParquetReads | None]:
+        """The rows whose number is certain by their statistics, and the tasks that count the others."""
+        if not self.knows_footers or self.form.filter is not None or self.limit is not None:
+            return 0, self
+        sure, left = 0, []
+        for file in self.found:
+            groups = []
+            for group, ranges in parquet_files.ranges(self.footer(file.path), self.form.conditions):
+                if self.form.surely_meet(ranges):
+                    sure += ranges.rows
+                elif self.form.may_meet(ranges):
+                    groups.append(group)
+            if groups:
+                left.append(Piece(file.path, tuple(groups)))
+        return sure, replace(self, only=tuple(left)) if left else None
+
+    only: tuple[Piece, ...] | None = None  # parts of the files; None: all of them
+
+    # --- the tasks ---
+
     def __call__(self) -> list[ReadPart]:
         """The tasks."""
         ordered = listing.in_order(self.found, self.source.shuffle)
         if not ordered:
             return []
+        sizes = {f.path: f.size for f in ordered}
         count = read_count(len(ordered), self.size / len(ordered), self.source.blocks)
-        if count <= len(ordered):
-            groups: list[list[Any]] = [[f.path for f in g] for g in listing.grouped(ordered, count)]
+        if self.only is not None:
+            groups = [[piece] for piece in self.only]
+        elif self.limit is not None:
+            groups = [[piece] for piece in self._first(ordered)]
+        elif count <= len(ordered):
+            groups = [[Piece(f.path) for f in g] for g in listing.grouped(ordered, count)]
         else:
             groups = [[piece] for piece in self._row_groups(ordered, count)]
-        sizes = {f.path: f.size for f in ordered}
+        if self.form.conditions and self.knows_footers:
+            kept = [[piece for piece in group if self._may_meet(piece)] for group in groups]
+            # One that gives no rows gives their types.
+            groups = [group for group in kept if group] or [[Piece(ordered[0].path, ())]]
         return [self._share(group, len(groups), sizes) for group in groups]
 
-    def _share(self, group: list[Any], groups: int, sizes: dict[str, int]) -> ReadPart:
-        paths = [p[0] if isinstance(p, tuple) else p for p in group]
+    def _share(self, group: list[Piece], groups: int, sizes: dict[str, int]) -> ReadPart:
+        paths = [piece.path for piece in group]
         share = sum(sizes[p] for p in paths) * self.growth * groups
         read = ReadFiles(self.source, self.form, self.filesystem, group)
         return ReadPart(read, -1, int(min(self.size / groups, share)), paths)
 
-    def _row_groups(
-        self, files: list[listing.File], count: int
-    ) -> Iterator[tuple[str, list[int] | None]]:
+    def _row_groups(self, files: list[listing.File], count: int) -> Iterator[Piece]:
         """Files cut at row groups, into about ``count`` pieces."""
         total = sum(max(1, f.size) for f in files)
         for file in files:
@@ -66,14 +132,44 @@ class ParquetReads(FileReads):
             groups = self.footer(file.path).num_row_groups if pieces > 1 else 1
             pieces = min(pieces, groups)
             if pieces == 1:
-                yield file.path, None
+                yield Piece(file.path)
                 continue
             for i in range(pieces):
-                yield file.path, list(range(i * groups // pieces, (i + 1) * groups // pieces))
+                some = range(i * groups // pieces, (i + 1) * groups // pieces)
+                yield Piece(file.path, tuple(some))
+
+    def _first(self, files: list[listing.File]) -> Iterator[Piece]:
+        """The row groups that have the first rows."""
+        assert self.limit is not None
+        left = self.limit
+        for i, file in enumerate(files):
+            footer = self.footer(file.path)
+            for group in range(footer.num_row_groups):
+                if left <= 0:
+                    return
+                rows = min(left, footer.row_group(group).num_rows)
+                left -= rows
+                yield Piece(file.path, (group,), rows)
+            if i == 0 and (not footer.num_row_groups or self.limit == 0):
+                yield Piece(file.path, ())  # it gives no rows, but their types
+
+    def _may_meet(self, piece: Piece) -> bool:
+        several = parquet_files.ranges(self.footer(piece.path), self.form.conditions)
+        wanted = piece.row_groups
+        return any(
+            self.form.may_meet(found)
+            for group, found in several
+            if wanted is None or group in wanted
+        )
+
+    def _physical(self) -> list[str]:
+        """The columns of the first file itself."""
+        names = self.form.chosen(self.footer(self.found[0].path).schema.to_arrow_schema()).names
+        return list(names)
 
 
 def parquet(
-    source: Source, form: formats.Parquet, remote_args: dict[str, Any], concurrency: int | None
+    source: Source, form: Parquet, remote_args: dict[str, Any], concurrency: int | None
 ) -> Dataset:
     """A dataset of Parquet files.
 
@@ -82,7 +178,7 @@ def parquet(
     """
     found, filesystem = source.files()
     reads = ParquetReads(source, form, filesystem, found, GROWTH["Parquet"])
-    rows = _checked_rows(reads, form) if len(found) <= FOOTERS_MAX else None
+    rows = _checked_rows(reads, form) if reads.knows_footers else None
     schema = _schema(reads, form) if found else None
     return Dataset(
         Read(
@@ -102,7 +198,7 @@ def _partitions(reads: ParquetReads) -> dict[str, Any]:
     return partitions(reads.found[0].path) if partitions and reads.found else {}
 
 
-def _schema(reads: ParquetReads, form: formats.Parquet) -> Any:
+def _schema(reads: ParquetReads, form: Parquet) -> Any:
     """The schema, as far as the first file says it."""
     chosen = form.chosen(reads.footer(reads.found[0].path).schema.to_arrow_schema())
     for name, value in _partitions(reads).items():
@@ -111,7 +207,7 @@ def _schema(reads: ParquetReads, form: formats.Parquet) -> Any:
     return chosen.append(pa.field("path", pa.string())) if reads.source.include_paths else chosen
 
 
-def _checked_rows(reads: ParquetReads, form: formats.Parquet) -> int | None:
+def _checked_rows(reads: ParquetReads, form: Parquet) -> int | None:
     """The number of rows, None if a filter decides; refuses columns that no file has."""
     footers = [reads.footer(f.path) for f in reads.found]
     there = {name for f in footers for name in f.schema.to_arrow_schema().names}

@@ -10,6 +10,7 @@ from heliostat.data.sources import files as listing
 from heliostat.data.sources import formats
 from heliostat.data.sources.file_reads import Source, dataset
 from heliostat.data.sources.parquet import parquet
+from heliostat.data.sources.parquet_files import Parquet
 from heliostat.data.sources.partitioning import Partitioning, PathPartitionParser
 from heliostat.data.sources.record_formats import Avro, TfRecords, WebDataset
 from heliostat.data.tfrecords import kinds_of
@@ -282,7 +283,7 @@ def read_parquet(
             warnings.warn(f"read_parquet: `{name}` has no effect here.", UserWarning, stacklevel=2)
     options.pop("arrow_open_file_args", None)
     scan = dict(options.pop("arrow_parquet_args", None) or {}, **options)
-    form = formats.Parquet({}, columns, row_filter, scan)
+    form = Parquet({}, columns, row_filter, scan)
     return parquet(source, form, remote, concurrency)
 
 

@@ -1,0 +1,232 @@
+"""What a task reads of a Parquet file: the columns and row groups that are needed, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from heliostat.data import block
+from heliostat.data.expressions.expr import Expr
+from heliostat.data.plan import statistics
+from heliostat.data.plan.statistics import Range
+from heliostat.data.sources.formats import Format
+
+ROWS_MAX = 131_072  # of a table, where a row group is large
+GROUP_BYTES_MAX = 32 << 20  # of a row group's columns that are read at once
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a file: some row groups (None: all), and of them the first rows (None: all)."""
+
+    path: str
+    row_groups: tuple[int, ...] | None = None
+    rows: int | None = None
+
+
+class Ranges(Mapping[str, Range]):
+    """The statistics of a row group's columns."""
+
+    def __init__(self, rows: int, found: dict[str, Range]) -> None:
+        self.rows, self._found = rows, found
+
+    def __getitem__(self, name: str) -> Range:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+@dataclass
+class Parquet(Format):
+    """Row groups, with columns and rows chosen while reading."""
+
+    columns: list[str] | None = None
+    filter: Any = None  # a `pyarrow.dataset` expression of the user's
+    options: dict[str, Any] = field(default_factory=dict)  # of pyarrow's scanner
+    needed: frozenset[str] | None = None  # the columns that the plan needs; None: all
+    conditions: tuple[Expr, ...] = ()  # that the plan wants rows to meet, one after the other
+
+    @property
+    def chooses_rows(self) -> bool:
+        """Whether it leaves out rows."""
+        return self.filter is not None or bool(self.conditions)
+
+    def keeps(self, name: str) -> bool:
+        """Whether the plan needs a column."""
+        return self.needed is None or name in self.needed
+
+    def chosen(self, schema: Any) -> Any:
+        """The part of a file's schema that the dataset has."""
+        if self.columns is None:
+            return schema
+        return pa.schema([schema.field(c) for c in self.columns if c in schema.names])
+
+    def may_meet(self, ranges: Ranges) -> bool:
+        """Whether rows may meet the conditions."""
+        return all(statistics.may_hold(c, ranges) for c in self.conditions)
+
+    def surely_meet(self, ranges: Ranges) -> bool:
+        """Whether all rows meet the conditions."""
+        return all(statistics.surely_holds(c, ranges) for c in self.conditions)
+
+    # --- reading ---
+
+    def read(self, filesystem: Any, path: Any) -> Iterator[Any]:
+        """Yield the tables of a file, or of a `Piece` of it."""
+        piece = path if isinstance(path, Piece) else Piece(path)
+        made = self._scanned if self.filter is not None or self.options else self._read
+        left = piece.rows
+        for table in made(filesystem, piece):
+            if left is None:
+                yield table
+                continue
+            yield table.slice(0, left)
+            left -= min(left, table.num_rows)
+            if not left:
+                return
+
+    def _scanned(self, filesystem: Any, piece: Piece) -> Iterator[Any]:
+        """The tables as pyarrow's scanner gives them, with the options and the filter that it takes."""
+        import pyarrow.dataset as pads
+
+        fragment = pads.ParquetFileFormat().make_fragment(piece.path, filesystem)
+        if (
+            piece.row_groups is not None
+        ):  # make_fragment takes them as a set, and reads in its order
+            fragment = fragment.subset(row_group_ids=list(piece.row_groups))
+        schema = self.chosen(fragment.physical_schema)
+        names = self._names(schema)
+        read = self._with_conditions(names)
+        options = {"batch_size": ROWS_MAX, "use_threads": False, **self.options}
+        some = False
+        for batch in fragment.to_batches(columns=read, filter=self.filter, **options):
+            some = True
+            yield self._met(pa.Table.from_batches([batch])).select(names)
+        if not some:
+            yield schema.empty_table().select(names)
+
+    def _names(self, schema: Any) -> list[str]:
+        """The columns to give: those that are needed, or one, as a table of none loses its rows."""
+        names = [n for n in schema.names if self.keeps(n)]
+        asked = {n for c in self.conditions for n in c.columns() or ()}
+        return names or [n for n in schema.names if n in asked][:1] or schema.names[:1]
+
+    def _with_conditions(self, names: list[str]) -> list[str]:
+        read = {n for c in self.conditions for n in c.columns() or ()}
+        return [*names, *sorted(read - set(names))]
+
+    def _met(self, table: Any) -> Any:
+        """The rows that meet the conditions."""
+        for condition in self.conditions:
+            mask = condition.mask(table)
+            table = table.filter(mask)
+        return table
+
+    def _read(self, filesystem: Any, piece: Piece) -> Iterator[Any]:
+        """The tables of each row group, those of the conditions' columns first."""
+        import pyarrow.fs as pafs
+        import pyarrow.parquet as pq
+
+        is_local = isinstance(filesystem, pafs.LocalFileSystem)
+        with filesystem.open_input_file(piece.path) as stream:
+            file = pq.ParquetFile(stream, pre_buffer=not is_local)
+            schema = self.chosen(file.schema_arrow)
+            names = self._names(schema)
+            some = False
+            for group, found in ranges(file.metadata, self.conditions):
+                if piece.row_groups is not None and group not in piece.row_groups:
+                    continue
+                if not found.rows or not self.may_meet(found):
+                    continue
+                form = replace(self, conditions=()) if self.surely_meet(found) else self
+                for table in form._group(file, group, names):
+                    some = True
+                    yield table
+            if not some:
+                yield schema.empty_table().select(names)
+
+    def _group(self, file: Any, group: int, names: list[str]) -> Iterator[Any]:
+        about = file.metadata.row_group(group)
+        read = self._with_conditions(names)
+        if not read:
+            yield block.no_columns(about.num_rows)
+        elif _bytes(about, read) > GROUP_BYTES_MAX:
+            batches = file.iter_batches(ROWS_MAX, [group], read, use_threads=False)
+            for batch in batches:
+                yield self._met(pa.Table.from_batches([batch])).select(names)
+        elif not self.conditions:
+            yield file.read_row_group(group, names, use_threads=False).select(names)
+        else:
+            yield from self._late(file, group, names)
+
+    def _late(self, file: Any, group: int, names: list[str]) -> Iterator[Any]:
+        """A row group: first the columns of the conditions, then the others if some row meets them."""
+        there = set(file.schema_arrow.names)  # of what lacks, the condition tells
+        asked = sorted({n for c in self.conditions for n in c.columns() or ()} & there)
+        first = file.read_row_group(group, asked, use_threads=False).select(asked)
+        rows: Any = None  # the numbers of those that are left
+        table = first
+        for condition in self.conditions:
+            mask = condition.mask(table)
+            table = table.filter(mask)
+            there = np.flatnonzero(np.asarray(mask))
+            rows = there if rows is None else rows[there]
+        if not table.num_rows:
+            return
+        rest = [n for n in names if n not in asked]
+        if rest:
+            others = file.read_row_group(group, rest, use_threads=False).select(rest)
+            if table.num_rows < others.num_rows:
+                others = others.take(pa.array(rows))
+            for name in rest:
+                table = table.append_column(others.schema.field(name), others.column(name))
+        yield table.select(names)
+
+
+def _bytes(group: Any, names: list[str]) -> int:
+    """Bytes of a row group's columns, as their encodings have them."""
+    wanted = set(names)
+    columns = (group.column(i) for i in range(group.num_columns))
+    return sum(
+        c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in wanted
+    )
+
+
+def ranges(footer: Any, conditions: tuple[Expr, ...]) -> Iterator[tuple[int, Ranges]]:
+    """Each row group's number and the statistics of the columns that the conditions ask for."""
+    read = {n for c in conditions for n in c.columns() or ()}
+    places = {}
+    if read:
+        schema = footer.schema
+        names = [schema.column(i).path for i in range(len(schema))]
+        kinds = schema.to_arrow_schema()
+        places = {n: names.index(n) for n in read if n in names and _has_order(kinds.field(n).type)}
+    for group in range(footer.num_row_groups):
+        about = footer.row_group(group)
+        found = {n: _range(about.column(i), about.num_rows) for n, i in places.items()}
+        yield group, Ranges(about.num_rows, found)
+
+
+def _has_order(kind: Any) -> bool:
+    """Whether statistics of the type are in the order in which its values are compared."""
+    tests = (pa.types.is_signed_integer, pa.types.is_floating, pa.types.is_string)
+    others = (pa.types.is_large_string, pa.types.is_date32, pa.types.is_timestamp)
+    return any(test(kind) for test in (*tests, *others)) and kind != pa.float16()
+
+
+def _range(column: Any, rows: int) -> Range:
+    found = column.statistics if column.is_stats_set else None
+    if found is None:
+        return Range(rows)
+    nulls = found.null_count if found.has_null_count else None
+    if not found.has_min_max:
+        return Range(rows, nulls)
+    return Range(rows, nulls, found.min, found.max)
