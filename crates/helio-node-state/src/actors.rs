@@ -11,14 +11,11 @@ use helio_types::{
 };
 
 use crate::holders::with_env;
-use crate::leases::ClassKey;
+use crate::keys::{ActorKey, ClassKey, Demand};
 use crate::limits::{ACTOR_PLACEMENT_MS_MAX, ACTORS_ENDED_MAX};
-use crate::pool::{Demand, Use};
+use crate::pool::Use;
 use crate::timers::Timer;
 use crate::{Conn, Node};
-
-/// One life of an actor: its id and its incarnation.
-pub(crate) type ActorKey = (ActorId, u32);
 
 #[derive(Debug)]
 struct Actor {
@@ -154,24 +151,24 @@ impl Actors {
 }
 
 impl Node {
-    pub(crate) fn launch_actor(&mut self, launch: ActorLaunch) {
+    pub(crate) fn on_launch_actor(&mut self, launch: ActorLaunch) {
         let key = (launch.spec.actor_id, launch.incarnation);
         if self.actors.all.contains_key(&key) {
             return;
         }
         if let Some(cause) = self.actors.ended.get(&key).cloned() {
             let ended = ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry: false };
-            return self.tell_control(ended);
+            return self.ctx.tell_control(ended);
         }
         let (need, strategy) = (&launch.spec.placement_resources, &launch.spec.strategy);
         let total = self.ledger.total();
         if !total.covers(&taken(need, strategy))
             || !total.covers(&taken(&launch.spec.resources, strategy))
         {
-            let message = format!("node {} does not have {need}", self.setup.address.host);
+            let message = format!("node {} does not have {need}", self.ctx.setup().address.host);
             let cause = DeathCause::new(DeathKind::StartFailed, message);
             let ended = ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry: true };
-            return self.tell_control(ended);
+            return self.ctx.tell_control(ended);
         }
         let actor = Actor {
             launch,
@@ -183,8 +180,8 @@ impl Node {
         };
         self.actors.all.insert(key, actor);
         self.actors.queued.push_back(key);
-        self.timers.set(self.now + ACTOR_PLACEMENT_MS_MAX, Timer::Actor(key));
-        self.is_dirty = true;
+        self.ctx.set_timer(self.ctx.now() + ACTOR_PLACEMENT_MS_MAX, Timer::Actor(key));
+        self.ctx.capacity_changed();
     }
 
     /// Gives room to the actors that wait for it, in their order; a large one does not hold up the
@@ -209,7 +206,7 @@ impl Node {
 
     pub(crate) fn actor_placement_is_late(&mut self, key: ActorKey) {
         if self.actors.all.get(&key).is_some_and(|actor| matches!(actor.place, Place::Queued)) {
-            let host = &self.setup.address.host;
+            let host = &self.ctx.setup().address.host;
             let message = format!("node {host} had no room for it after all");
             self.end_unplaced_actor(key, DeathCause::new(DeathKind::StartFailed, message), true);
         }
@@ -218,17 +215,17 @@ impl Node {
     fn end_unplaced_actor(&mut self, key: ActorKey, cause: DeathCause, retry: bool) {
         self.actors.all.remove(&key);
         self.actors.queued.retain(|other| *other != key);
-        self.tell_control(ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry });
-        self.is_dirty = true;
+        self.ctx.tell_control(ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry });
+        self.ctx.capacity_changed();
     }
 
     /// The actor has got its process.
     pub(crate) fn start_actor(&mut self, key: ActorKey, worker_id: WorkerId, conn: Conn) {
         let Some(actor) = self.actors.all.get_mut(&key) else { return };
         actor.place = Place::In(worker_id, conn);
-        actor.sent = self.now;
+        actor.sent = self.ctx.now();
         let launch = actor.launch.clone();
-        self.send(conn, launch);
+        self.ctx.send(conn, launch);
     }
 
     /// **WHY-1** How far an actor is that was sent here.
@@ -248,15 +245,15 @@ impl Node {
             Place::In(worker_id, _) => {
                 let worker = self.pool.workers.get(&worker_id);
                 let pid = worker.map_or(0, crate::pool::Worker::pid);
-                let s = self.now.saturating_sub(actor.sent) as f64 / 1000.0;
+                let s = self.ctx.now().saturating_sub(actor.sent) as f64 / 1000.0;
                 format!("its constructor was begun {s:.1} s ago and has not returned (pid {pid})")
             }
         }
     }
 
-    pub(crate) fn actor_ready(&mut self, conn: Conn, ready: ActorReady) {
+    pub(crate) fn on_actor_ready(&mut self, conn: Conn, ready: ActorReady) {
         let Some(client) = self.clients.get(conn) else { return };
-        let worker_id = client.worker_id;
+        let worker_id = client.worker_id();
         let usage = self.pool.workers.get(&worker_id).map(|worker| worker.usage);
         let Some(Use::Actor(key)) = usage else {
             return self.violation(conn, "an actor's readiness from a process that is none");
@@ -269,7 +266,12 @@ impl Node {
         }
         if ready.error.is_empty() {
             actor.is_alive = true;
-            self.tell_control(ActorStarted { actor_id: key.0, incarnation: key.1, address, pid });
+            self.ctx.tell_control(ActorStarted {
+                actor_id: key.0,
+                incarnation: key.1,
+                address,
+                pid,
+            });
             return;
         }
         let mut cause = DeathCause::new(DeathKind::InitFailed, ready.message);
@@ -277,7 +279,12 @@ impl Node {
         cause.pid = pid;
         actor.is_reported = true;
         actor.cause = Some(cause.clone());
-        self.tell_control(ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry: false });
+        self.ctx.tell_control(ActorEnded {
+            actor_id: key.0,
+            incarnation: key.1,
+            cause,
+            retry: false,
+        });
         self.ask_to_exit(worker_id, "Its constructor raised.");
     }
 
@@ -301,7 +308,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn control_stops_actor(&mut self, stop: StopActor) {
+    pub(crate) fn on_stop_actor(&mut self, stop: StopActor) {
         let cause = DeathCause::new(DeathKind::Intended, stop.reason);
         self.stop_actor((stop.actor_id, stop.incarnation), cause, stop.drain);
     }
@@ -312,13 +319,13 @@ impl Node {
             Place::Queued => self.end_unplaced_actor(key, cause, false),
             Place::Assigned => {
                 self.pool.drop_demand(Demand::Actor(key));
-                self.actor_gone(key, cause, false);
+                self.on_actor_gone(key, cause, false);
             }
             Place::In(_, conn) if drain => {
                 let reason = cause.message.clone();
                 actor.cause.get_or_insert(cause);
                 // It may have much to finish, so nothing limits how long that takes.
-                self.send(
+                self.ctx.send(
                     conn,
                     helio_proto::node::Exit { reason, drain: true, unless_needed: false },
                 );
@@ -331,7 +338,7 @@ impl Node {
     }
 
     /// The actor's process has ended, or it will get none.
-    pub(crate) fn actor_gone(&mut self, key: ActorKey, cause: DeathCause, cpu_was_lent: bool) {
+    pub(crate) fn on_actor_gone(&mut self, key: ActorKey, cause: DeathCause, cpu_was_lent: bool) {
         let Some(actor) = self.actors.all.remove(&key) else { return };
         self.actors.queued.retain(|other| *other != key);
         let mut known = actor.cause.unwrap_or_else(|| cause.clone());
@@ -343,14 +350,14 @@ impl Node {
             self.end_bundles();
         }
         if !actor.is_reported {
-            self.tell_control(ActorEnded {
+            self.ctx.tell_control(ActorEnded {
                 actor_id: key.0,
                 incarnation: key.1,
                 cause: known,
                 retry: false,
             });
         }
-        self.is_dirty = true;
+        self.ctx.capacity_changed();
     }
 
     /// The actors that live here, for a control service that has to learn of them again.

@@ -16,8 +16,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use helio_proto::node::{AdmitArguments, ArgumentsAdmitted, ReleaseArguments};
 use helio_types::ObjectId;
 
+use crate::Conn;
+use crate::context::{Context, Violation};
 use crate::limits::ARGUMENTS_MAX;
-use crate::{Conn, Node};
 
 /// How many of the processes whose tasks have the largest arguments are named.
 const NAMED_MAX: usize = 4;
@@ -118,6 +119,56 @@ impl Arguments {
         Some((conn, request_id))
     }
 
+    /// A worker asks whether it may fetch the arguments of a task.
+    pub(crate) fn on_request(
+        &mut self,
+        conn: Conn,
+        request: AdmitArguments,
+        ctx: &mut Context,
+    ) -> Result<(), Violation> {
+        let AdmitArguments { request_id, arguments } = request;
+        if self.admitted.contains_key(&(conn, request_id)) {
+            return Err(Violation("a request number that is in use"));
+        }
+        if self.bytes_max == 0 || self.len() >= ARGUMENTS_MAX {
+            // They are not counted.
+            ctx.send(conn, ArgumentsAdmitted { request_id });
+            return Ok(());
+        }
+        let sizes = arguments.into_iter().map(|argument| (argument.object_id, argument.size));
+        self.waiting.push_back(Waiting { conn, request_id, arguments: sizes.collect() });
+        self.admit_waiting(ctx);
+        Ok(())
+    }
+
+    /// A task is over, or its worker does not want the arguments any more.
+    pub(crate) fn on_release(
+        &mut self,
+        conn: Conn,
+        released: &ReleaseArguments,
+        ctx: &mut Context,
+    ) {
+        self.release(conn, released.request_id);
+        self.admit_waiting(ctx);
+    }
+
+    /// A worker waits for other work, or goes on.
+    pub(crate) fn on_blocked(&mut self, conn: Conn, is_blocked: bool, ctx: &mut Context) {
+        self.set_aside(conn, is_blocked);
+        self.admit_waiting(ctx);
+    }
+
+    pub(crate) fn on_client_gone(&mut self, conn: Conn, ctx: &mut Context) {
+        self.forget(conn);
+        self.admit_waiting(ctx);
+    }
+
+    fn admit_waiting(&mut self, ctx: &mut Context) {
+        while let Some((conn, request_id)) = self.admit() {
+            ctx.send(conn, ArgumentsAdmitted { request_id });
+        }
+    }
+
     fn release(&mut self, conn: Conn, request_id: u64) {
         match self.admitted.remove(&(conn, request_id)) {
             Some(arguments) if !self.aside.contains(&conn) => self.uncount(&arguments),
@@ -164,59 +215,23 @@ impl Arguments {
         }
         Ok(())
     }
-}
 
-impl Node {
-    pub(crate) fn admit_arguments(&mut self, conn: Conn, request: AdmitArguments) {
-        let AdmitArguments { request_id, arguments } = request;
-        let arguments =
-            arguments.into_iter().map(|argument| (argument.object_id, argument.size)).collect();
-        let all = &mut self.arguments;
-        if all.admitted.contains_key(&(conn, request_id)) {
-            return self.violation(conn, "a request number that is in use");
-        }
-        if all.bytes_max == 0 || all.len() >= ARGUMENTS_MAX {
-            // They are not counted.
-            return self.send(conn, ArgumentsAdmitted { request_id });
-        }
-        all.waiting.push_back(Waiting { conn, request_id, arguments });
-        self.admit_waiting();
-    }
-
-    pub(crate) fn release_arguments(&mut self, conn: Conn, released: &ReleaseArguments) {
-        self.arguments.release(conn, released.request_id);
-        self.admit_waiting();
-    }
-
-    /// A worker waits, or goes on. Who waits for room for what it makes is not about to let others run.
-    pub(crate) fn set_arguments_aside(&mut self, conn: Conn, is_blocked: bool) {
-        let is_aside = is_blocked && !self.waits_to_write(conn);
-        self.arguments.set_aside(conn, is_aside);
-        self.admit_waiting();
-    }
-
-    pub(crate) fn forget_arguments(&mut self, conn: Conn) {
-        self.arguments.forget(conn);
-        self.admit_waiting();
-    }
-
-    fn admit_waiting(&mut self) {
-        while let Some((conn, request_id)) = self.arguments.admit() {
-            self.send(conn, ArgumentsAdmitted { request_id });
-        }
-    }
-
-    /// **WHY-1** What a task's arguments wait for.
-    pub(crate) fn why_arguments(&self, conn: Conn, request_id: u64) -> String {
-        let all = &self.arguments;
-        let Some(one) =
-            all.waiting.iter().find(|one| one.conn == conn && one.request_id == request_id)
-        else {
+    /// **WHY-1** What the arguments of a task wait for, in a store of `store_size` bytes. `pid` names the
+    /// process at the other end of a connection.
+    pub(crate) fn why(
+        &self,
+        conn: Conn,
+        request_id: u64,
+        store_size: u64,
+        pid: impl Fn(Conn) -> u32,
+    ) -> String {
+        let is_it = |one: &&Waiting| one.conn == conn && one.request_id == request_id;
+        let Some(one) = self.waiting.iter().find(is_it) else {
             return "there is room for its arguments".to_owned();
         };
         let needed: u64 = one.arguments.iter().map(|(_, size)| size).sum();
-        let (max, bytes) = (all.bytes_max, all.bytes);
-        let before = all.waiting.iter().take_while(|other| !std::ptr::eq(*other, one)).count();
+        let (max, bytes) = (self.bytes_max, self.bytes);
+        let before = self.waiting.iter().take_while(|other| !std::ptr::eq(*other, one)).count();
         let before = match before {
             0 => String::new(),
             1 => "; 1 task comes before it".to_owned(),
@@ -224,27 +239,99 @@ impl Node {
         };
         format!(
             "it waits for room for its arguments: they have {needed} bytes; the arguments of running tasks may have {max} of the \
-             object store's {} and have {bytes}{}{before}",
-            self.objects.extents.size(),
-            self.arguments_by(),
+             object store's {store_size} and have {bytes}{}{before}",
+            self.counted_by(pid),
         )
     }
 
-    /// Whose running tasks have how many bytes of arguments, the most first.
-    fn arguments_by(&self) -> String {
-        let all = &self.arguments;
+    /// The processes whose running tasks have arguments, those with the most bytes first.
+    fn counted_by(&self, pid: impl Fn(Conn) -> u32) -> String {
         let mut by: BTreeMap<Conn, u64> = BTreeMap::new();
-        for ((conn, _), arguments) in &all.admitted {
-            if !all.aside.contains(conn) {
+        for ((conn, _), arguments) in &self.admitted {
+            if !self.aside.contains(conn) {
                 *by.entry(*conn).or_default() +=
                     arguments.iter().map(|(_, size)| size).sum::<u64>();
             }
         }
         let mut by: Vec<(u64, u32)> =
-            by.into_iter().map(|(conn, bytes)| (bytes, self.pid_of(conn))).collect();
+            by.into_iter().map(|(conn, bytes)| (bytes, pid(conn))).collect();
         by.sort_by_key(|(bytes, pid)| (u64::MAX - bytes, *pid));
         let said = by.iter().take(NAMED_MAX).map(|(bytes, pid)| format!("{bytes} of pid {pid}"));
         let said = said.collect::<Vec<_>>().join(", ");
         if said.is_empty() { said } else { format!(": {said}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Action, Setup};
+    use helio_proto::node::{NodeToClient, StoredArgument};
+
+    fn request(request_id: u64, arguments: &[(u8, u64)]) -> AdmitArguments {
+        let argument =
+            |(n, size): &(u8, u64)| StoredArgument { object_id: ObjectId([*n; 28]), size: *size };
+        AdmitArguments { request_id, arguments: arguments.iter().map(argument).collect() }
+    }
+
+    /// The requests that were admitted.
+    fn admitted(ctx: &mut Context) -> Vec<(u64, u64)> {
+        let one = |action| match action {
+            Action::Send { conn, message: NodeToClient::ArgumentsAdmitted(admitted) } => {
+                Some((conn.0, admitted.request_id))
+            }
+            _ => None,
+        };
+        ctx.finish().into_iter().filter_map(one).collect()
+    }
+
+    #[test]
+    fn tasks_wait_until_those_before_them_are_over() {
+        let (mut all, mut ctx) = (Arguments::new(100), Context::new(Setup::default(), 0));
+        all.on_request(Conn(1), request(1, &[(1, 80)]), &mut ctx).unwrap();
+        all.on_request(Conn(2), request(1, &[(2, 30)]), &mut ctx).unwrap();
+        all.on_request(Conn(3), request(1, &[(3, 10)]), &mut ctx).unwrap();
+        assert_eq!(admitted(&mut ctx), [(1, 1)], "a small request does not overtake a large one");
+        all.on_release(Conn(1), &ReleaseArguments { request_id: 1 }, &mut ctx);
+        assert_eq!(admitted(&mut ctx), [(2, 1), (3, 1)]);
+        all.check().unwrap();
+    }
+
+    #[test]
+    fn an_object_that_several_tasks_read_counts_once() {
+        let (mut all, mut ctx) = (Arguments::new(100), Context::new(Setup::default(), 0));
+        for conn in 1..=3 {
+            all.on_request(Conn(conn), request(1, &[(1, 80), (1, 80)]), &mut ctx).unwrap();
+        }
+        assert_eq!(admitted(&mut ctx).len(), 3);
+        all.check().unwrap();
+    }
+
+    #[test]
+    fn a_worker_that_waits_for_other_work_does_not_count() {
+        let (mut all, mut ctx) = (Arguments::new(100), Context::new(Setup::default(), 0));
+        all.on_request(Conn(1), request(1, &[(1, 80)]), &mut ctx).unwrap();
+        all.on_request(Conn(2), request(1, &[(2, 80)]), &mut ctx).unwrap();
+        assert_eq!(admitted(&mut ctx), [(1, 1)]);
+        all.on_blocked(Conn(1), true, &mut ctx);
+        assert_eq!(admitted(&mut ctx), [(2, 1)]);
+        all.on_client_gone(Conn(1), &mut ctx);
+        all.on_client_gone(Conn(2), &mut ctx);
+        all.check().unwrap();
+        assert_eq!(all.len(), 0);
+    }
+
+    #[test]
+    fn a_request_number_is_used_once_at_a_time() {
+        let (mut all, mut ctx) = (Arguments::new(100), Context::new(Setup::default(), 0));
+        all.on_request(Conn(1), request(1, &[]), &mut ctx).unwrap();
+        assert!(all.on_request(Conn(1), request(1, &[]), &mut ctx).is_err());
+    }
+
+    #[test]
+    fn without_a_limit_everybody_is_admitted_and_nothing_is_counted() {
+        let (mut all, mut ctx) = (Arguments::new(0), Context::new(Setup::default(), 0));
+        all.on_request(Conn(1), request(1, &[(1, u64::MAX)]), &mut ctx).unwrap();
+        assert_eq!((admitted(&mut ctx), all.len()), (vec![(1, 1)], 0));
     }
 }

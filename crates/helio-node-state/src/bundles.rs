@@ -79,11 +79,11 @@ impl Bundles {
 }
 
 impl Node {
-    pub(crate) fn reserve_bundles(&mut self, order: &ReserveBundles) {
+    pub(crate) fn on_reserve_bundles(&mut self, order: &ReserveBundles) {
         let (group_id, attempt) = (order.group_id, order.attempt);
         let refused = self.hold_bundles(order).err().unwrap_or_default();
         let committed = order.commit && refused.is_empty();
-        self.tell_control(BundlesHeld { group_id, attempt, committed, refused });
+        self.ctx.tell_control(BundlesHeld { group_id, attempt, committed, refused });
     }
 
     /// All of them or none.
@@ -116,14 +116,14 @@ impl Node {
             self.bundles.all.insert(key, bundle);
             taken.push(wanted.bundle);
         }
-        self.is_dirty = true;
+        self.ctx.capacity_changed();
         if order.commit {
             self.lend_bundles(order.group_id, order.attempt);
         }
         Ok(())
     }
 
-    pub(crate) fn commit_bundles(&mut self, order: &CommitBundles) {
+    pub(crate) fn on_commit_bundles(&mut self, order: &CommitBundles) {
         let (group_id, attempt) = (order.group_id, order.attempt);
         let holds = self
             .bundles
@@ -131,7 +131,7 @@ impl Node {
             .any(|(_, bundle)| bundle.attempt == attempt && bundle.stage != Stage::Ends);
         self.lend_bundles(group_id, attempt);
         let refused = if holds { "" } else { "it does not hold them (any more)" }.to_owned();
-        self.tell_control(BundlesHeld { group_id, attempt, committed: holds, refused });
+        self.ctx.tell_control(BundlesHeld { group_id, attempt, committed: holds, refused });
     }
 
     fn lend_bundles(&mut self, group_id: PlacementGroupId, attempt: u32) {
@@ -142,12 +142,12 @@ impl Node {
                 bundle.stage = Stage::Lends;
                 self.ledger.add_bundle(group_id, *number, &bundle.assigned);
                 self.cluster.set_own_total(self.ledger.total());
-                self.is_dirty = true;
+                self.ctx.capacity_changed();
             }
         }
     }
 
-    pub(crate) fn return_bundles(&mut self, order: &ReturnBundles) {
+    pub(crate) fn on_return_bundles(&mut self, order: &ReturnBundles) {
         let group_id = order.group_id;
         self.let_go(group_id, &order.bundles);
         if self.bundles.ending > 0 {
@@ -186,7 +186,7 @@ impl Node {
                 }
                 Stage::Ends => {}
             }
-            self.is_dirty = true;
+            self.ctx.capacity_changed();
         }
     }
 
@@ -208,7 +208,7 @@ impl Node {
             if let Some(bundle) = self.bundles.all.remove(&(group_id, number)) {
                 self.bundles.ending -= 1;
                 self.ledger.remove_bundle(group_id, number, &bundle.assigned);
-                self.is_dirty = true;
+                self.ctx.capacity_changed();
             }
         }
     }
@@ -223,31 +223,31 @@ impl Node {
 
     /// A request for a group that no node seems to hold: asks, and says what is known.
     pub(crate) fn ask_for_group(&mut self, group_id: PlacementGroupId) {
-        let now = self.now;
+        let now = self.ctx.now();
         let asked = self.bundles.asked.get(&group_id);
         if asked.is_some_and(|asked| now < asked.at_ms + GROUP_ASK_MS) {
             return;
         }
         let news = asked.and_then(|asked| asked.news.clone());
         self.bundles.asked.insert(group_id, Asked { at_ms: now, news });
-        self.timers.set(now + GROUP_ASK_MS, Timer::Spill);
+        self.ctx.set_timer(now + GROUP_ASK_MS, Timer::Spill);
         // Without a connection the next question is the first: the group's creation goes before it.
-        if self.control.is_connected {
-            self.tell_control(AskGroup { group_id });
+        if self.control.is_connected() {
+            self.ctx.tell_control(AskGroup { group_id });
         }
     }
 
     /// Nodes have changed: a group that was placed may not be any more.
     pub(crate) fn ask_sooner(&mut self) {
-        let soon = self.now.saturating_sub(GROUP_ASK_MS - GROUP_ASK_MS / 10);
+        let soon = self.ctx.now().saturating_sub(GROUP_ASK_MS - GROUP_ASK_MS / 10);
         let placed = |asked: &&mut Asked| asked.news.as_ref().is_some_and(String::is_empty);
         for asked in self.bundles.asked.values_mut().filter(placed) {
             asked.at_ms = asked.at_ms.min(soon);
-            self.timers.set(asked.at_ms + GROUP_ASK_MS, Timer::Spill);
+            self.ctx.set_timer(asked.at_ms + GROUP_ASK_MS, Timer::Spill);
         }
     }
 
-    pub(crate) fn group_news(&mut self, news: GroupNews) {
+    pub(crate) fn on_group_news(&mut self, news: GroupNews) {
         if news.removed {
             self.bundles.asked.remove(&news.group_id);
             return self.refuse_requests_of_group(news.group_id);
@@ -255,7 +255,7 @@ impl Node {
         if let Some(asked) = self.bundles.asked.get_mut(&news.group_id) {
             asked.news = Some(news.why);
         }
-        self.is_dirty = true;
+        self.ctx.capacity_changed();
     }
 
     /// **WHY-1** What the control service said of a group that is not placed.

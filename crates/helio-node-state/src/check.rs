@@ -59,7 +59,7 @@ impl Node {
         lent.subtract(self.ledger.available());
         let (objects, pins, bytes) = self.objects.held();
         Census {
-            clients: self.clients.all.len(),
+            clients: self.clients.len(),
             leases: self.leases.len(),
             requests: self.queue.len(),
             workers: self.pool.workers.len(),
@@ -69,9 +69,9 @@ impl Node {
             bytes,
             pulls: self.pulls.len(),
             arguments: self.arguments.len(),
-            calls: self.control.calls_count(),
+            calls: self.control.len(),
             subscriptions: self.control.subscriptions_count(),
-            questions: self.deaths.questions_count() + self.inspections.len(),
+            questions: self.liveness.len() + self.inspections.len(),
             bundles: self.bundles.all.len() + self.bundles.questions_count(),
             lent,
         }
@@ -99,7 +99,7 @@ impl Node {
                 workers.any(|worker| worker.usage == Use::Actor(key) && worker.is_blocked);
             add(&mut lent, &assigned.resources, strategy, is_blocked);
         }
-        let mut total = self.setup.total.clone();
+        let mut total = self.ctx.setup().total.clone();
         let mut free = total.clone();
         for ((group_id, number), bundle) in &self.bundles.all {
             lent.add(&bundle.assigned.resources);
@@ -136,10 +136,10 @@ impl Node {
 
     fn check_clients(&self) -> Result<(), String> {
         let mut pins = 0;
-        for (conn, client) in &self.clients.all {
+        for (conn, client) in self.clients.iter() {
             pins += client.pins.values().sum::<u32>();
             for lease_id in &client.leases {
-                if self.leases.get(lease_id).and_then(|lease| lease.lessee) != Some(*conn) {
+                if self.leases.get(lease_id).and_then(|lease| lease.lessee) != Some(conn) {
                     return Err(format!("{conn:?} has {lease_id:?}, which is not lent to it"));
                 }
             }

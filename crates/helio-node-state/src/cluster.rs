@@ -1,22 +1,15 @@
-//! What the node knows of the others, and what it tells of itself.
+//! The view of the cluster: what is known here of each node, and where a request may go.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use helio_proto::cluster::ClusterView;
-use helio_proto::control::{NodeInfo, PendingDemand, Strategy};
-use helio_proto::node::NodeDied;
-use helio_scheduler::{NodeView, Placement, place, taken, why};
-use helio_types::{NodeAddress, NodeId, Quantity, ResourceSet};
+use helio_proto::control::{NodeInfo, Strategy};
+use helio_scheduler::{NodeView, Placement, place, why};
+use helio_types::{NodeAddress, NodeId, ResourceSet};
 
+use crate::Setup;
+use crate::context::Context;
 use crate::limits::{DEAD_NODES_MAX, NODE_ABSENT_MS_MAX, VIEW_LAG_MS_MAX};
 use crate::timers::Timer;
-use crate::{Action, Node, Setup};
-
-/// The resource that the object store is.
-const STORE: &str = "object_store_memory";
-
-/// How many shapes of waiting requests a node reports.
-const SHAPES_MAX: usize = 100;
 
 #[derive(Debug)]
 pub(crate) struct Cluster {
@@ -157,8 +150,8 @@ impl Cluster {
         Some(node.address.clone())
     }
 
-    /// Takes in what is new of a node; whether it has just died.
-    fn update(&mut self, info: &NodeInfo) -> bool {
+    /// The control service tells of a node. Returns whether it has just died.
+    pub(crate) fn on_node_info(&mut self, info: &NodeInfo) -> bool {
         let node_id = info.address.node_id;
         self.unconfirmed.remove(&node_id);
         let version = self.versions.entry(node_id).or_default();
@@ -192,14 +185,15 @@ impl Cluster {
         }
     }
 
-    fn bury(&mut self, node_id: NodeId) {
+    pub(crate) fn mark_dead(&mut self, node_id: NodeId) {
         if let Some(position) = self.positions.get(&node_id) {
             self.nodes[*position].alive = false;
             self.dead.push_back(node_id);
         }
     }
 
-    fn forget_old(&mut self) {
+    /// Forgets the oldest of the dead nodes. **LIMIT-1** [`DEAD_NODES_MAX`] are remembered.
+    pub(crate) fn forget_old(&mut self) {
         while self.dead.len() > DEAD_NODES_MAX {
             let Some(node_id) = self.dead.pop_front() else { return };
             self.nodes.retain(|node| node.alive || node.address.node_id != node_id);
@@ -212,95 +206,28 @@ impl Cluster {
                 .collect();
         }
     }
-}
 
-impl Node {
-    pub(crate) fn view_changed(&mut self, view: ClusterView) {
-        self.cluster.is_known = true;
-        for info in &view.nodes {
-            if self.cluster.update(info) {
-                self.node_died(info.address.node_id);
-            }
-        }
-        self.cluster.forget_old();
-        self.ask_sooner();
-        self.others_changed = true;
-    }
-
-    fn node_died(&mut self, node_id: NodeId) {
-        self.give_up_on(node_id);
-        self.liveness_of_lost_node(node_id, true);
-        self.inspections_without(node_id);
-        for conn in self.clients.remote_of_node(node_id) {
-            self.out.push(Action::Close { conn, why: String::new() });
-            self.client_closed(conn);
-        }
-        for conn in self.clients.with_runtime() {
-            self.send(conn, NodeDied { node_id });
-        }
+    /// The control service told of all nodes that it knows.
+    pub(crate) fn on_view(&mut self) {
+        self.is_known = true;
     }
 
     /// The control service was reached; it may have started anew and not know every node (any more).
-    pub(crate) fn await_confirmations(&mut self) {
-        let others = self.cluster.nodes.iter().skip(1).filter(|node| node.alive);
-        self.cluster.unconfirmed = others.map(|node| node.address.node_id).collect();
-        if !self.cluster.unconfirmed.is_empty() {
-            self.timers.set(self.now + NODE_ABSENT_MS_MAX, Timer::Absent);
+    pub(crate) fn await_confirmations(&mut self, ctx: &mut Context) {
+        let others = self.nodes.iter().skip(1).filter(|node| node.alive);
+        self.unconfirmed = others.map(|node| node.address.node_id).collect();
+        if !self.unconfirmed.is_empty() {
+            ctx.set_timer(ctx.now() + NODE_ABSENT_MS_MAX, Timer::Absent);
         }
     }
 
-    /// Nodes of which the control service has said nothing for so long are dead.
-    pub(crate) fn absent_nodes_died(&mut self) {
-        for node_id in std::mem::take(&mut self.cluster.unconfirmed) {
-            self.cluster.bury(node_id);
-            self.node_died(node_id);
-        }
-        self.cluster.forget_old();
-        self.is_dirty = true;
+    /// The nodes of which the control service has said nothing since it was reached again.
+    pub(crate) fn take_unconfirmed(&mut self) -> BTreeSet<NodeId> {
+        std::mem::take(&mut self.unconfirmed)
     }
 
-    /// What the node tells of itself; **WHY-1**: with what waits here, and for what.
-    #[must_use]
-    pub fn info(&self) -> NodeInfo {
-        let mut pending: Vec<PendingDemand> = Vec::new();
-        for (class, count) in self.queue.demand().take(SHAPES_MAX) {
-            let why = self.why_class(class);
-            pending.push(PendingDemand {
-                resources: class.resources.clone(),
-                count: count as u64,
-                why,
-            });
-        }
-        for spec in self.actors.demand().take(SHAPES_MAX) {
-            let need = &spec.placement_resources;
-            // It was placed here: other nodes are out of the question.
-            let why = self.cluster.why_here(&taken(need, &spec.strategy));
-            pending.push(PendingDemand { resources: need.clone(), count: 1, why });
-        }
-        let mut available = self.ledger.available().clone();
-        // It is not lent by requests but used by objects.
-        let unused = self.setup.store_size.saturating_sub(self.objects.used());
-        if self.ledger.total().get(STORE).0 > 0 {
-            available.set(STORE, Quantity::from_f64(unused as f64));
-        }
-        NodeInfo {
-            address: self.setup.address.clone(),
-            alive: true,
-            total: self.ledger.total().clone(),
-            available,
-            labels: self.setup.labels.clone(),
-            name: self.setup.name.clone(),
-            pid: self.setup.pid,
-            is_head: self.setup.is_head,
-            pending,
-            session_dir: self.setup.session_dir.clone(),
-            hostname: self.setup.hostname.clone(),
-            cause: String::new(),
-            version: self.version,
-            object_store_used: self.objects.used(),
-            workers: self.pool.workers.len() as u32,
-            metrics_port: self.setup.metrics_port,
-            gpus: self.gpus.clone(),
-        }
+    /// Whether the node is known to be dead; of a node that nobody has heard of that is not known.
+    pub(crate) fn is_dead(&self, node_id: NodeId) -> bool {
+        self.positions.get(&node_id).is_some_and(|position| !self.nodes[*position].alive)
     }
 }

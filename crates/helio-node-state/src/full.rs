@@ -31,11 +31,12 @@ impl Node {
             let of = |id| self.objects.sealed.get(id).map_or(0, crate::objects::Object::in_memory);
             client.pins.keys().map(of).sum::<u64>()
         };
-        let clients = self.clients.all.values().map(|client| (bytes(client), client));
+        let clients =
+            self.clients.iter().map(|(_, client)| client).map(|client| (bytes(client), client));
         let mut clients: Vec<_> = clients.filter(|(bytes, _)| *bytes > 0).collect();
         clients.sort_by_key(|(bytes, client)| (u64::MAX - bytes, client.pid()));
         let said = clients.iter().take(NAMED_MAX).map(|(bytes, client)| {
-            let driver = if client.kind == Kind::Driver { " (a driver)" } else { "" };
+            let driver = if client.kind() == Kind::Driver { " (a driver)" } else { "" };
             format!("{bytes} by pid {}{driver}", client.pid())
         });
         said.collect::<Vec<_>>().join(", ")

@@ -52,7 +52,7 @@ impl Node {
         }
         let here = match self.cluster.size() {
             0 | 1 => String::new(),
-            _ => format!("on node {} ", self.setup.address.host),
+            _ => format!("on node {} ", self.ctx.setup().address.host),
         };
         let name = helio_scheduler::plain_name(short);
         format!("; {here}{name} is held by {}", all.join(", "))
@@ -67,7 +67,7 @@ impl Node {
             let is_blocked = resource == "CPU" && worker.is_some_and(|worker| worker.is_blocked);
             if takes.get(resource).0 > 0 && !is_blocked {
                 let lessee = lease.lessee.and_then(|conn| self.clients.get(conn));
-                let lessee = lessee.map(|client| (client.pid(), client.kind == Kind::Driver));
+                let lessee = lessee.map(|client| (client.pid(), client.kind() == Kind::Driver));
                 *lent.entry(lessee).or_default() += 1;
             }
         }

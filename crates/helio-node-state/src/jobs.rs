@@ -1,17 +1,20 @@
-//! Jobs: a driver's run, and what ends with it.
+//! Jobs: which are over, and which driver shows the lines of its workers. **LIMIT-1**
+//! [`JOBS_FINISHED_MAX`] finished jobs are remembered; the oldest are forgotten.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use helio_proto::cluster::{JobFinished, JobLogs};
+use helio_proto::cluster::JobLogs;
 use helio_proto::node::{LogLine, LogLines};
-use helio_types::{DeathCause, DeathKind, JobId, WorkerId};
+use helio_types::JobId;
 
+use crate::Conn;
+use crate::context::Context;
 use crate::limits::JOBS_FINISHED_MAX;
-use crate::{Action, Conn, Node};
 
+/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
-    /// The drivers on this node, and whether they show their workers' lines.
+    /// The drivers on this node, and whether they show the lines of their workers.
     drivers: BTreeMap<JobId, (Conn, bool)>,
     finished: BTreeSet<JobId>,
     finished_order: VecDeque<JobId>,
@@ -26,7 +29,7 @@ impl Jobs {
         self.finished.contains(&job_id)
     }
 
-    fn finish(&mut self, job_id: JobId) {
+    pub(crate) fn finish(&mut self, job_id: JobId) {
         self.drivers.remove(&job_id);
         if self.finished.insert(job_id) {
             self.finished_order.push_back(job_id);
@@ -37,55 +40,68 @@ impl Jobs {
             self.finished.remove(&oldest);
         }
     }
+
+    /// A worker of the job wrote lines. They go to the job's driver: here, or wherever the control
+    /// service knows it to be.
+    pub(crate) fn on_worker_lines(
+        &self,
+        job_id: JobId,
+        mut lines: Vec<LogLine>,
+        ctx: &mut Context,
+    ) {
+        match self.drivers.get(&job_id) {
+            Some((conn, true)) => ctx.send(*conn, LogLines { lines }),
+            Some((_, false)) => {}
+            None if self.is_finished(job_id) => {}
+            None => {
+                for line in &mut lines {
+                    line.host.clone_from(&ctx.setup().address.host);
+                }
+                ctx.tell_control(JobLogs { job_id, lines: LogLines { lines } });
+            }
+        }
+    }
 }
 
-impl Node {
-    /// A driver anywhere has ended. Its leases end with its connection; here end its actors that are
-    /// not detached and its idle workers. What detached actors of the job still run, goes on; it ends
-    /// with them, link by link, as each holder of leases goes.
-    pub(crate) fn job_finished(&mut self, finished: &JobFinished) {
-        let job_id = finished.job_id;
-        self.jobs.finish(job_id);
-        let drivers: Vec<Conn> = self.clients.of_worker_id(finished.driver).collect();
-        for conn in drivers {
-            if self.clients.is_remote(conn) {
-                self.out.push(Action::Close { conn, why: String::new() });
-                self.client_closed(conn);
-            }
-        }
-        self.end_job(job_id);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Action, Setup};
+
+    fn job(n: u32) -> JobId {
+        JobId(n.to_be_bytes())
     }
 
-    pub(crate) fn end_job(&mut self, job_id: JobId) {
-        self.jobs.finish(job_id);
-        self.job_expects_nothing(job_id);
-        let reason = "The job that it belonged to has ended.";
-        for key in self.actors.of_job(job_id) {
-            if !self.actors.is_detached(key) {
-                self.stop_actor(key, DeathCause::new(DeathKind::Intended, reason), false);
-            }
-        }
-        let idle: Vec<WorkerId> = self.pool.idle_of_job(job_id);
-        for worker_id in idle {
-            self.kill_worker(worker_id, Some(DeathCause::new(DeathKind::Intended, reason)));
-        }
-        self.drop_objects_of_job(job_id);
-        self.is_dirty = true;
+    /// Where a line of the job's worker went: a connection, the control service (`None`), or nowhere.
+    fn destination(jobs: &Jobs, job_id: JobId) -> Vec<Option<Conn>> {
+        let mut ctx = Context::new(Setup::default(), 0);
+        jobs.on_worker_lines(job_id, vec![LogLine::default()], &mut ctx);
+        let conn = |action| match action {
+            Action::Send { conn, .. } => Some(conn),
+            _ => None,
+        };
+        ctx.finish().into_iter().map(conn).collect()
     }
 
-    /// Lines go to the job's driver: here, or wherever the control service knows it to be.
-    pub(crate) fn worker_wrote(&mut self, worker_id: WorkerId, lines: Vec<LogLine>) {
-        let Some(job_id) = self.pool.job_of(worker_id) else { return };
-        match self.jobs.drivers.get(&job_id) {
-            Some((conn, true)) => self.send(*conn, LogLines { lines }),
-            Some((_, false)) => {}
-            None if self.jobs.is_finished(job_id) => {}
-            None => {
-                let host = &self.setup.address.host;
-                let lines =
-                    lines.into_iter().map(|line| LogLine { host: host.clone(), ..line }).collect();
-                self.tell_control(JobLogs { job_id, lines: LogLines { lines } });
-            }
+    #[test]
+    fn lines_go_to_the_driver_wherever_it_is() {
+        let mut jobs = Jobs::default();
+        jobs.add_driver(job(1), Conn(5), true);
+        jobs.add_driver(job(2), Conn(6), false);
+        assert_eq!(destination(&jobs, job(1)), [Some(Conn(5))]);
+        assert!(destination(&jobs, job(2)).is_empty(), "its driver does not show them");
+        assert_eq!(destination(&jobs, job(3)), [None], "its driver is on another node");
+        jobs.finish(job(1));
+        assert!(destination(&jobs, job(1)).is_empty());
+    }
+
+    #[test]
+    fn the_oldest_finished_jobs_are_forgotten() {
+        let mut jobs = Jobs::default();
+        for n in 0..=JOBS_FINISHED_MAX as u32 {
+            jobs.finish(job(n));
         }
+        assert!(!jobs.is_finished(job(0)));
+        assert!(jobs.is_finished(job(1)) && jobs.is_finished(job(JOBS_FINISHED_MAX as u32)));
     }
 }

@@ -1,25 +1,24 @@
-//! What processes that have ended knew of calls.
+//! The calls that processes knew of which have ended.
 //!
-//! A process that is about to end says it once; answers about calls contain it from then on. What was killed
-//! said nothing. **LIMIT-1** [`LAST_WORDS_MAX`] processes and [`LAST_WORDS_ROWS_MAX`] rows; those that said it
-//! first are forgotten.
+//! A process that is about to end reports its calls once; answers about calls contain them from then on. A
+//! process that was killed reported nothing. **LIMIT-1** [`LAST_WORDS_MAX`] processes and
+//! [`LAST_WORDS_ROWS_MAX`] rows; the oldest reports are forgotten.
 
 use std::collections::VecDeque;
 
-use helio_proto::inspect::{Answer, LAST_ROWS_MAX, LastWords};
+use helio_proto::inspect::{Answer, LAST_ROWS_MAX};
 
 use crate::limits::{LAST_WORDS_MAX, LAST_WORDS_ROWS_MAX};
-use crate::{Conn, Node};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Remembered {
+pub(crate) struct LastWords {
     all: VecDeque<Answer>,
     rows: usize,
 }
 
-impl Remembered {
-    fn add(&mut self, mut answer: Answer) {
+impl LastWords {
+    pub(crate) fn add(&mut self, mut answer: Answer) {
         answer.tasks.truncate(LAST_ROWS_MAX as usize);
         answer.total = answer.tasks.len() as u64;
         answer.is_over = true;
@@ -31,17 +30,45 @@ impl Remembered {
         }
     }
 
-    /// Of which the latest comes first.
+    /// The reports, the latest first.
     pub(crate) fn answers(&self) -> impl Iterator<Item = Answer> + '_ {
         self.all.iter().rev().cloned()
     }
 }
 
-impl Node {
-    pub(crate) fn client_says_last_words(&mut self, conn: Conn, words: LastWords) {
-        let Some(client) = self.clients.get(conn) else { return };
-        let tasks = words.answer.tasks;
-        let (worker_id, pid) = (client.worker_id, client.pid());
-        self.last_words.add(Answer { worker_id, pid, tasks, ..words.answer });
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use helio_proto::inspect::TaskRow;
+
+    fn report(pid: u32, rows: usize) -> Answer {
+        Answer { pid, tasks: vec![TaskRow::default(); rows], ..Answer::default() }
+    }
+
+    #[test]
+    fn the_latest_comes_first_and_each_has_a_bounded_number_of_rows() {
+        let mut words = LastWords::default();
+        words.add(report(1, 1));
+        words.add(report(2, LAST_ROWS_MAX as usize + 1));
+        let answers: Vec<Answer> = words.answers().collect();
+        assert_eq!(answers.iter().map(|answer| answer.pid).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(answers[0].tasks.len(), LAST_ROWS_MAX as usize);
+        assert_eq!(answers[0].total, u64::from(LAST_ROWS_MAX));
+        assert!(answers.iter().all(|answer| answer.is_over));
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten() {
+        let mut words = LastWords::default();
+        for pid in 0..=LAST_WORDS_MAX as u32 {
+            words.add(report(pid, 0));
+        }
+        assert_eq!(words.answers().count(), LAST_WORDS_MAX);
+        assert!(words.answers().all(|answer| answer.pid > 0));
+        for pid in 0..=(LAST_WORDS_ROWS_MAX / LAST_ROWS_MAX as usize) as u32 {
+            words.add(report(pid, LAST_ROWS_MAX as usize));
+        }
+        let rows: usize = words.answers().map(|answer| answer.tasks.len()).sum();
+        assert!(rows <= LAST_WORDS_ROWS_MAX, "{rows}");
     }
 }

@@ -18,13 +18,11 @@ use helio_types::{Assigned, DeathCause, LeaseId, NodeId, PlacementGroupId, Resou
 
 use crate::clients::Client;
 use crate::holders::with_env;
+use crate::keys::{ClassKey, Demand};
 use crate::limits::{REQUESTS_MAX, SPILL_AGAIN_MS, VIEW_LAG_MS_MAX};
-use crate::pool::{Demand, Use};
+use crate::pool::Use;
 use crate::timers::Timer;
 use crate::{Conn, Node};
-
-/// A class in its wire form, without its name: what is equal in it is one class.
-pub(crate) type ClassKey = Arc<[u8]>;
 
 #[derive(Debug)]
 pub(crate) struct Lease {
@@ -180,39 +178,39 @@ enum Outcome {
 }
 
 impl Node {
-    pub(crate) fn request_lease(&mut self, conn: Conn, request: RequestLease) {
+    pub(crate) fn on_request_lease(&mut self, conn: Conn, request: RequestLease) {
         let RequestLease { request_id, class, spilled, locality, is_retriable, .. } = request;
         if self.queue.waiting >= REQUESTS_MAX {
             let failure = Failure::new(
                 FailureKind::System,
                 format!("{REQUESTS_MAX} lease requests wait on this node already"),
             );
-            return self.send(conn, LeaseRefused { request_id, failure });
+            return self.ctx.send(conn, LeaseRefused { request_id, failure });
         }
         let is_remote = self.clients.is_remote(conn);
         let Some(client) = self.clients.get_mut(conn) else { return };
         if !client.requests.insert(request_id) {
             return self.violation(conn, "a request number that is in use");
         }
-        let mut may_spill_at = self.now;
+        let mut may_spill_at = self.ctx.now();
         if spilled || is_remote {
             may_spill_at += SPILL_AGAIN_MS;
-            self.timers.set(may_spill_at, Timer::Spill);
+            self.ctx.set_timer(may_spill_at, Timer::Spill);
         }
-        let since = self.now;
+        let since = self.ctx.now();
         let is_warned = false;
         let request =
             Request { conn, request_id, since, may_spill_at, locality, is_warned, is_retriable };
         self.queue.push(class, request);
-        self.is_dirty = true;
+        self.ctx.capacity_changed();
     }
 
-    pub(crate) fn cancel_lease(&mut self, conn: Conn, request_id: u64) {
+    pub(crate) fn on_cancel_lease(&mut self, conn: Conn, request_id: u64) {
         let Some(client) = self.clients.get_mut(conn) else { return };
         if !client.requests.remove(&request_id) {
             return;
         }
-        self.is_dirty = true;
+        self.ctx.capacity_changed();
         if self.queue.remove(conn, request_id) {
             return;
         }
@@ -273,14 +271,14 @@ impl Node {
         let Some(request) = class.waiting.front() else {
             return Outcome::Waits { is_feasible: false };
         };
-        let own = self.setup.address.node_id;
-        let may_spill = request.may_spill_at <= self.now;
+        let own = self.ctx.setup().address.node_id;
+        let may_spill = request.may_spill_at <= self.ctx.now();
         match self.cluster.place(
             &class.takes,
             &class.spec.strategy,
             may_spill,
             &request.locality,
-            self.now,
+            self.ctx.now(),
         ) {
             Placement::On(node_id) if node_id == own => {
                 match self.ledger.take(&class.spec.resources, &class.spec.strategy) {
@@ -337,10 +335,10 @@ impl Node {
     fn spill(&mut self, number: u64, node_id: NodeId) {
         let Some((_, class, request)) = self.queue.pop(number) else { return };
         let takes = taken(&class.resources, &class.strategy);
-        let Some(node) = self.cluster.spill_to(node_id, &takes, self.now) else { return };
-        self.timers.set(self.now + VIEW_LAG_MS_MAX, Timer::Spill);
+        let Some(node) = self.cluster.spill_to(node_id, &takes, self.ctx.now()) else { return };
+        self.ctx.set_timer(self.ctx.now() + VIEW_LAG_MS_MAX, Timer::Spill);
         self.request_is_over(request.conn, request.request_id);
-        self.send(request.conn, LeaseSpillback { request_id: request.request_id, node });
+        self.ctx.send(request.conn, LeaseSpillback { request_id: request.request_id, node });
     }
 
     fn infeasible(&mut self, number: u64, why: String) -> Outcome {
@@ -351,23 +349,24 @@ impl Node {
             return Outcome::Waits { is_feasible: false };
         };
         let strategy = &class.spec.strategy;
-        let is_dead = self.cluster.address(strategy.node_id).is_some_and(|(_, is_alive)| !is_alive);
+        let is_dead = self.cluster.is_dead(strategy.node_id);
         let known_at = request.since + VIEW_LAG_MS_MAX;
         // News of a node that has just joined may be on their way; of one that has died they have come.
         if !self.cluster.is_known() {
             // Nothing is, before the control service has told of the other nodes.
-        } else if self.now < known_at && !is_dead {
-            self.timers.set(known_at, Timer::Spill);
+        } else if self.ctx.now() < known_at && !is_dead {
+            self.ctx.set_timer(known_at, Timer::Spill);
         } else if fails_when_infeasible(strategy) {
             if let Some((_, _, request)) = self.queue.pop(number) {
                 self.request_is_over(request.conn, request.request_id);
                 let failure = Failure::new(FailureKind::Unschedulable, why);
-                self.send(request.conn, LeaseRefused { request_id: request.request_id, failure });
+                self.ctx
+                    .send(request.conn, LeaseRefused { request_id: request.request_id, failure });
             }
             return Outcome::Served;
         } else if !std::mem::replace(&mut request.is_warned, true) {
             let (conn, request_id) = (request.conn, request.request_id);
-            self.send(conn, LeasePending { request_id, why, infeasible: true });
+            self.ctx.send(conn, LeasePending { request_id, why, infeasible: true });
         }
         Outcome::Waits { is_feasible: false }
     }
@@ -411,7 +410,7 @@ impl Node {
             let Some(lease) = self.leases.get_mut(&lease_id) else { continue };
             lease.is_revoked = true;
             if let Some(conn) = lease.lessee {
-                self.send(conn, RevokeLease { lease_id });
+                self.ctx.send(conn, RevokeLease { lease_id });
             }
         }
     }
@@ -420,7 +419,7 @@ impl Node {
         self.pool.workers.get(&worker_id).is_some_and(|worker| worker.is_blocked)
     }
 
-    pub(crate) fn return_lease(&mut self, conn: Conn, returned: &ReturnLease) {
+    pub(crate) fn on_return_lease(&mut self, conn: Conn, returned: &ReturnLease) {
         // It may have been lost a moment ago: then the news is on its way.
         let Some(lease) = self.leases.get_mut(&returned.lease_id) else { return };
         if lease.lessee != Some(conn) {
@@ -470,10 +469,10 @@ impl Node {
             lease.lessee = None;
             match lease.worker {
                 None => self.drop_unserved_lease(*lease_id),
-                Some(worker_id) => self.lessee_gone(worker_id, *lease_id, client),
+                Some(worker_id) => self.on_lessee_gone(worker_id, *lease_id, client),
             }
         }
-        self.is_dirty = true;
+        self.ctx.capacity_changed();
     }
 
     /// Ends a lease that has no worker yet.
@@ -486,14 +485,14 @@ impl Node {
     pub(crate) fn refuse_lease(&mut self, lease_id: LeaseId, failure: &Failure) {
         let Some(lease) = self.release_lease(lease_id, false) else { return };
         if let Some(conn) = lease.lessee {
-            self.send(
+            self.ctx.send(
                 conn,
                 LeaseRefused { request_id: lease.request_id, failure: failure.clone() },
             );
         }
     }
 
-    pub(crate) fn lease_lost(
+    pub(crate) fn on_lease_lost(
         &mut self,
         lease_id: LeaseId,
         worker_id: WorkerId,
@@ -502,7 +501,7 @@ impl Node {
     ) {
         let Some(lease) = self.release_lease(lease_id, is_blocked) else { return };
         if let Some(conn) = lease.lessee {
-            self.send(conn, LeaseLost { lease_id, worker_id, cause });
+            self.ctx.send(conn, LeaseLost { lease_id, worker_id, cause });
         }
     }
 
@@ -521,7 +520,7 @@ impl Node {
             worker.usage = Use::Ending;
             worker.is_blocked = false;
         }
-        self.is_dirty = true;
+        self.ctx.capacity_changed();
         Some(lease)
     }
 
@@ -538,7 +537,8 @@ impl Node {
             while let Some((_, _, request)) = self.queue.pop(number) {
                 self.request_is_over(request.conn, request.request_id);
                 let failure = Self::group_is_gone(group_id);
-                self.send(request.conn, LeaseRefused { request_id: request.request_id, failure });
+                self.ctx
+                    .send(request.conn, LeaseRefused { request_id: request.request_id, failure });
             }
         }
     }
@@ -571,21 +571,23 @@ impl Node {
     }
 
     /// **WHY-1** What a lease request waits for.
-    pub(crate) fn answer_why(&mut self, conn: Conn, why: &Why) {
+    pub(crate) fn on_why(&mut self, conn: Conn, why: &Why) {
         if !why.object_id.is_nil() {
             let why = WhyReply {
                 request_id: why.request_id,
                 why: self.why_fetch(why.object_id, &why.nodes),
             };
-            return self.send(conn, why);
+            return self.ctx.send(conn, why);
         }
         if why.arguments_request_id != 0 {
-            let text = self.why_arguments(conn, why.arguments_request_id);
-            return self.send(conn, WhyReply { request_id: why.request_id, why: text });
+            let store_size = self.objects.extents.size();
+            let number = why.arguments_request_id;
+            let text = self.arguments.why(conn, number, store_size, |conn| self.pid_of(conn));
+            return self.ctx.send(conn, WhyReply { request_id: why.request_id, why: text });
         }
         if !why.actor_id.is_nil() {
             let text = self.why_actor(why.actor_id);
-            return self.send(conn, WhyReply { request_id: why.request_id, why: text });
+            return self.ctx.send(conn, WhyReply { request_id: why.request_id, why: text });
         }
         let of_request =
             |request: &Request| request.conn == conn && request.request_id == why.lease_request_id;
@@ -607,7 +609,7 @@ impl Node {
             text = match lease.worker {
                 Some(_) => "a worker was found just now".to_owned(),
                 None => {
-                    let (host, name) = (&self.setup.address.host, &lease.class.name);
+                    let (host, name) = (&self.ctx.setup().address.host, &lease.class.name);
                     let env = with_env(&lease.class.runtime_env);
                     format!("node {host} is starting a worker process for {name}{env}")
                 }
@@ -616,6 +618,6 @@ impl Node {
         if text.is_empty() {
             text = "this node knows no such request".to_owned();
         }
-        self.send(conn, WhyReply { request_id: why.request_id, why: text });
+        self.ctx.send(conn, WhyReply { request_id: why.request_id, why: text });
     }
 }

@@ -15,9 +15,6 @@ use std::collections::BTreeMap;
 
 use helio_types::{DeathCause, DeathKind, WorkerId};
 
-use crate::Node;
-use crate::pool::Use;
-
 /// What the machine uses, as its shell read it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MemoryUse {
@@ -36,7 +33,7 @@ pub(crate) struct Memory {
     /// Who is being ended, until it is gone.
     victim: Option<WorkerId>,
     /// How many were ended.
-    pub(crate) killed: u64,
+    killed: u64,
 }
 
 /// A worker that runs something.
@@ -66,74 +63,61 @@ pub(crate) fn choose(candidates: &[Candidate]) -> Option<(WorkerId, bool)> {
     Some((victim.worker_id, key.0 || group.len() == 1))
 }
 
-impl Node {
-    /// Whether any worker runs something that the memory monitor could end: without one there is no need
-    /// to look at the memory.
-    #[must_use]
-    pub fn has_work(&self) -> bool {
-        let works = |usage: Use| matches!(usage, Use::Leased(_) | Use::Actor(_));
-        self.pool.workers.values().any(|worker| works(worker.usage))
+impl Memory {
+    /// How many workers were ended so far.
+    pub(crate) fn killed(&self) -> u64 {
+        self.killed
     }
 
-    pub(crate) fn memory_read(&mut self, memory: &MemoryUse) {
-        if memory.used as f64 <= memory.total as f64 * memory.threshold {
-            return;
-        }
-        if self.memory.victim.is_some_and(|victim| self.pool.workers.contains_key(&victim)) {
-            return;
-        }
-        let candidates = self.candidates();
-        let Some((worker_id, is_final)) = choose(&candidates) else { return };
-        let message = self.out_of_memory(memory, worker_id);
-        self.memory.victim = Some(worker_id);
-        self.memory.killed += 1;
+    /// Whether a worker has to end: memory is short, and the one that was ended last is gone.
+    pub(crate) fn is_victim_due(
+        &self,
+        reading: &MemoryUse,
+        is_there: impl Fn(WorkerId) -> bool,
+    ) -> bool {
+        let is_short = reading.used as f64 > reading.total as f64 * reading.threshold;
+        is_short && !self.victim.is_some_and(is_there)
+    }
+
+    /// Chooses the worker that ends, and says why. `host` is the node's, `pid` gives a worker's process.
+    pub(crate) fn end_one(
+        &mut self,
+        reading: &MemoryUse,
+        candidates: &[Candidate],
+        host: &str,
+        pid: impl Fn(WorkerId) -> u32,
+    ) -> Option<(WorkerId, DeathCause)> {
+        let (worker_id, is_final) = choose(candidates)?;
+        self.victim = Some(worker_id);
+        self.killed += 1;
+        let message = explain(reading, host, pid(worker_id));
         let cause = DeathCause { is_final, ..DeathCause::new(DeathKind::OutOfMemory, message) };
-        self.kill_worker(worker_id, Some(cause));
+        Some((worker_id, cause))
     }
+}
 
-    fn candidates(&self) -> Vec<Candidate> {
-        let workers = self.pool.workers.iter().filter_map(|(worker_id, worker)| {
-            let (owner, is_retriable, began) = match worker.usage {
-                Use::Leased(lease_id) => {
-                    let lease = self.leases.get(&lease_id)?;
-                    let owner = self.clients.get(lease.lessee?)?.worker_id;
-                    (owner, lease.is_retriable, worker.began())
-                }
-                Use::Actor(key) => {
-                    let (owner, is_retriable) = self.actors.owner_and_retriable(key)?;
-                    (owner, is_retriable, worker.began())
-                }
-                Use::Starting | Use::Idle { .. } | Use::Ending => return None,
-            };
-            Some(Candidate { worker_id: *worker_id, owner, is_retriable, began })
-        });
-        workers.collect()
+/// The message for the callers of the worker that ends: which processes use the memory, and what to change.
+fn explain(memory: &MemoryUse, host: &str, pid: u32) -> String {
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let part = memory.used as f64 / memory.total.max(1) as f64;
+    let mut text = format!(
+        "The worker process (pid {pid}) was ended because node {} ran low on memory: {:.2} GB of {:.2} GB were in \
+         use ({part:.2}), more than the threshold of {:.2}. It was the one that began last for the caller with the \
+         most running workers.\nThe processes that used the most:\nPID\tMEM(GB)\tCOMMAND",
+        host,
+        gib(memory.used),
+        gib(memory.total),
+        memory.threshold,
+    );
+    for (pid, bytes, command) in &memory.top {
+        text.push_str(&format!("\n{pid}\t{:.2}\t{command}", gib(*bytes)));
     }
-
-    /// What is told to who called it: who used what, and what to change.
-    fn out_of_memory(&self, memory: &MemoryUse, worker_id: WorkerId) -> String {
-        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-        let pid = self.pool.workers.get(&worker_id).map_or(0, crate::pool::Worker::pid);
-        let part = memory.used as f64 / memory.total.max(1) as f64;
-        let mut text = format!(
-            "The worker process (pid {pid}) was ended because node {} ran low on memory: {:.2} GB of {:.2} GB were in \
-             use ({part:.2}), more than the threshold of {:.2}. It was the one that began last for the caller with the \
-             most running workers.\nThe processes that used the most:\nPID\tMEM(GB)\tCOMMAND",
-            self.setup.address.host,
-            gib(memory.used),
-            gib(memory.total),
-            memory.threshold,
-        );
-        for (pid, bytes, command) in &memory.top {
-            text.push_str(&format!("\n{pid}\t{:.2}\t{command}", gib(*bytes)));
-        }
-        text.push_str(
-            "\nGive the node more memory, or run fewer at a time: ask for more CPUs a task (num_cpus), or say how much \
-             it needs (memory=). max_retries lets a task be tried again. RAY_memory_usage_threshold moves the \
-             threshold; RAY_memory_monitor_refresh_ms=0 switches this off. Both are read when the node starts.",
-        );
-        text
-    }
+    text.push_str(
+        "\nGive the node more memory, or run fewer at a time: ask for more CPUs a task (num_cpus), or say how much \
+         it needs (memory=). max_retries lets a task be tried again. RAY_memory_usage_threshold moves the \
+         threshold; RAY_memory_monitor_refresh_ms=0 switches this off. Both are read when the node starts.",
+    );
+    text
 }
 
 #[cfg(test)]

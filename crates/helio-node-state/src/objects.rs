@@ -314,7 +314,7 @@ impl Objects {
 }
 
 impl Node {
-    pub(crate) fn create_object(&mut self, conn: Conn, create: CreateObject) {
+    pub(crate) fn on_create_object(&mut self, conn: Conn, create: CreateObject) {
         let CreateObject { request_id, object_id, size, .. } = create;
         let refuse = |kind, message: String| ObjectRefused {
             request_id,
@@ -328,7 +328,7 @@ impl Node {
             }
             self.objects.forget_place(object_id);
             self.objects.settle(object_id);
-            return self.send(
+            return self.ctx.send(
                 conn,
                 refuse(FailureKind::AlreadyExists, "the object is in the store already".into()),
             );
@@ -340,7 +340,7 @@ impl Node {
         if count >= OBJECTS_MAX || self.objects.room.len() >= ROOM_WAITS_MAX {
             let message =
                 format!("the object store holds {count} objects; it keeps at most {OBJECTS_MAX}");
-            return self.send(conn, refuse(FailureKind::StoreFull, message));
+            return self.ctx.send(conn, refuse(FailureKind::StoreFull, message));
         }
         let wants = Wants::Create { conn, request_id };
         if Extents::footprint(size) <= self.objects.extents.size() {
@@ -349,7 +349,7 @@ impl Node {
             self.lay_on_disk(object_id, size, wants);
         } else {
             let message = self.full(size);
-            self.send(conn, refuse(FailureKind::StoreFull, message));
+            self.ctx.send(conn, refuse(FailureKind::StoreFull, message));
         }
     }
 
@@ -363,16 +363,16 @@ impl Node {
         size: u64,
     ) {
         self.objects.unsealed.insert((object_id, conn), Unsealed { extent, size, is_freed: false });
-        self.send(conn, ObjectCreated { request_id, offset: extent.offset });
+        self.ctx.send(conn, ObjectCreated { request_id, offset: extent.offset });
     }
 
-    pub(crate) fn seal_object(&mut self, conn: Conn, object_id: ObjectId) {
+    pub(crate) fn on_seal_object(&mut self, conn: Conn, object_id: ObjectId) {
         let Some(unsealed) = self.objects.unsealed.remove(&(object_id, conn)) else {
             return self.violation(conn, "an object is sealed that was not created");
         };
         let Unsealed { extent, size, is_freed } = unsealed;
         let Some(client) = self.clients.get(conn) else { return };
-        let creator = client.worker_id;
+        let creator = client.worker_id();
         if self.objects.sealed.contains_key(&object_id) {
             // Another attempt was faster. Readers have that copy; this one was never shown to any.
             self.objects.give_back(extent);
@@ -388,7 +388,7 @@ impl Node {
         self.spill_ahead();
     }
 
-    pub(crate) fn abort_object(&mut self, conn: Conn, object_id: ObjectId) {
+    pub(crate) fn on_abort_object(&mut self, conn: Conn, object_id: ObjectId) {
         self.objects.forget_create(conn, Some(object_id));
         if let Some(unsealed) = self.objects.unsealed.remove(&(object_id, conn)) {
             self.objects.give_back(unsealed.extent);
@@ -403,14 +403,14 @@ impl Node {
         match self.clients.get_mut(conn) {
             Some(client) => {
                 *client.pins.entry(object_id).or_default() += 1;
-                self.send(conn, ObjectFetched { request_id, offset, size });
+                self.ctx.send(conn, ObjectFetched { request_id, offset, size });
             }
             None => self.objects.unpin(object_id, 1),
         }
         true
     }
 
-    pub(crate) fn release_object(&mut self, conn: Conn, release: &ReleaseObject) {
+    pub(crate) fn on_release_object(&mut self, conn: Conn, release: &ReleaseObject) {
         let Some(client) = self.clients.get_mut(conn) else { return };
         let held = client.pins.get(&release.object_id).copied().unwrap_or(0);
         if release.pins > held {
@@ -429,12 +429,12 @@ impl Node {
         self.give_room_if_new();
     }
 
-    pub(crate) fn free_object(&mut self, free: FreeObject) {
+    pub(crate) fn on_free_object(&mut self, free: FreeObject) {
         self.drop_object(free.object_id);
         for to in free.locations {
-            if to.node_id != self.setup.address.node_id {
+            if to.node_id != self.ctx.setup().address.node_id {
                 let message = NodeToNode::Drop(DropObject { object_id: free.object_id });
-                self.out.push(Action::Ask { to, message });
+                self.ctx.push(Action::Ask { to, message });
             }
         }
     }
@@ -463,11 +463,11 @@ impl Node {
             .map(|(id, _)| *id)
             .collect();
         for object_id in unsealed {
-            self.abort_object(conn, object_id);
+            self.on_abort_object(conn, object_id);
         }
-        let job_is_over = self.jobs.is_finished(client.job_id);
+        let job_is_over = self.jobs.is_finished(client.job_id());
         let created =
-            |object: &Object| !client.worker_id.is_nil() && object.creator == client.worker_id;
+            |object: &Object| !client.worker_id().is_nil() && object.creator == client.worker_id();
         let orphans: Vec<ObjectId> = self
             .objects
             .sealed

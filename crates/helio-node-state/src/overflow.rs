@@ -110,7 +110,7 @@ impl Node {
                 let Extent { offset, length } = extent;
                 let one = Reserving { object_id, extent, size, wants: Some(wants) };
                 self.objects.overflow.reserving.insert(offset, one);
-                self.out.push(Action::Reserve { offset, size: length });
+                self.ctx.push(Action::Reserve { offset, size: length });
             }
             None => {
                 let text = format!("{}. {ADVICE}", self.full(size));
@@ -122,12 +122,12 @@ impl Node {
 
     pub(crate) fn punch_holes(&mut self) {
         for Extent { offset, length } in std::mem::take(&mut self.objects.overflow.holes) {
-            self.out.push(Action::Punch { offset, size: length });
+            self.ctx.push(Action::Punch { offset, size: length });
         }
     }
 
     /// The disk keeps room for a range, or has none.
-    pub(crate) fn reserved(&mut self, offset: u64, outcome: Result<(), DiskError>) {
+    pub(crate) fn on_reserved(&mut self, offset: u64, outcome: Result<(), DiskError>) {
         let Some(one) = self.objects.overflow.reserving.remove(&offset) else { return };
         let Reserving { object_id, extent, size, wants } = one;
         match (outcome, wants) {
@@ -158,7 +158,7 @@ impl Node {
     /// read it wait.
     pub(crate) fn no_place(&mut self, object_id: ObjectId, wants: Wants, failure: &Failure) {
         if let Wants::Create { conn, request_id } = wants {
-            return self.send(conn, ObjectRefused { request_id, failure: failure.clone() });
+            return self.ctx.send(conn, ObjectRefused { request_id, failure: failure.clone() });
         }
         self.refuse_readers(object_id, failure);
         if wants != Wants::Restore {

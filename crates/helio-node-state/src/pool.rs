@@ -17,23 +17,21 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::cluster::ClientGone;
 use helio_proto::control::{Failure, FailureKind};
-use helio_proto::node::{Exit as ExitMessage, LeaseGranted, Leaving, LesseeGone};
+use helio_proto::node::{Exit as ExitMessage, Expect, Expected, LeaseGranted, Leaving, LesseeGone};
 use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerAddress, WorkerId};
 
-use crate::actors::ActorKey;
 use crate::clients::Client;
+use crate::keys::{ActorKey, Demand, PoolKey};
 use crate::limits::{
     WORKER_AHEAD_MS_MAX, WORKER_DRAIN_MS_MAX, WORKER_EXIT_MS_MAX, WORKER_IDLE_MS_MAX,
-    WORKER_INSTALL_MS_MAX, WORKER_START_FAILURES_MAX, WORKER_START_MS_MAX, WORKERS_MAX,
+    WORKER_INSTALL_MS_MAX, WORKER_START_FAILURES_MAX, WORKER_START_MS_MAX, WORKERS_AHEAD_MAX,
+    WORKERS_MAX,
 };
 use crate::timers::Timer;
-use crate::{Action, Conn, Exit, Node, Spawn, deaths};
+use crate::{Action, Conn, Exit, Node, Spawn, exits};
 
 /// Why workers end whose call's owner has ended.
 const LESSEE_GONE: &str = "The process that owned its task has ended.";
-
-/// What workers can stand in for each other: the job and the runtime environment, JSON.
-pub(crate) type PoolKey = (JobId, String);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use {
@@ -96,13 +94,6 @@ impl Worker {
     pub(crate) fn began(&self) -> u64 {
         self.began
     }
-}
-
-/// Who waits for a worker.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Demand {
-    Lease(LeaseId),
-    Actor(ActorKey),
 }
 
 /// A demand that no worker could meet at once.
@@ -208,7 +199,13 @@ impl Pool {
 impl Node {
     /// Finds a worker for a lease or an actor: an idle one at once, else one is started.
     pub(crate) fn need_worker(&mut self, key: PoolKey, demand: Demand) {
-        let waiting = Waiting { demand, wants_loaded: self.wants_loaded(&key, demand) };
+        let wants_loaded = match demand {
+            Demand::Lease(_) => self.preload.serves_lease(&key, &self.ctx),
+            Demand::Actor(actor) => {
+                self.preload.serves_actor(&key, self.actors.modules(actor), &mut self.ctx)
+            }
+        };
+        let waiting = Waiting { demand, wants_loaded };
         let fits =
             |worker: &Worker| worker.key == key && waiting.takes(worker.is_fresh, worker.is_loaded);
         // The one used last has the warmest caches; a used one leaves the fresh ones to actors.
@@ -223,6 +220,30 @@ impl Node {
         }
     }
 
+    pub(crate) fn on_expect(&mut self, conn: Conn, expect: Expect) {
+        let Some(job_id) = self.clients.get(conn).map(|client| client.job_id()) else { return };
+        if job_id == JobId::NIL || self.jobs.is_finished(job_id) {
+            if expect.request_id != 0 {
+                let answer = Expected { request_id: expect.request_id, ..Expected::default() };
+                self.ctx.send(conn, answer);
+            }
+            return;
+        }
+        let key = (job_id, expect.runtime_env);
+        self.start_ahead(&key, expect.workers.min(WORKERS_AHEAD_MAX) as usize);
+        self.preload.expect(&key, &expect.modules, &mut self.ctx);
+        let missing = self.pool.workers.values().filter(|worker| worker.starts(&key)).count();
+        self.preload.await_workers(key, conn, expect.request_id, missing, &mut self.ctx);
+    }
+
+    /// It was started ahead, and nothing came.
+    pub(crate) fn end_if_never_used(&mut self, worker_id: WorkerId) {
+        let Some(worker) = self.pool.workers.get(&worker_id) else { return };
+        if worker.is_fresh && matches!(worker.usage, Use::Idle { .. }) {
+            self.end_worker(worker_id, "It was started ahead and not needed.");
+        }
+    }
+
     /// Starts workers before anything needs them: as many as are not there or starting already.
     pub(crate) fn start_ahead(&mut self, key: &PoolKey, count: usize) {
         let unused = |worker: &&Worker| matches!(worker.usage, Use::Starting | Use::Idle { .. });
@@ -230,7 +251,7 @@ impl Node {
         let missing = count.saturating_sub(there.filter(unused).count());
         let starting =
             self.pool.workers.values().filter(|worker| worker.usage == Use::Starting).count();
-        let room = self.setup.starts_max.saturating_sub(starting);
+        let room = self.ctx.setup().starts_max.saturating_sub(starting);
         for _ in 0..missing.min(room).min(WORKERS_MAX.saturating_sub(self.pool.workers.len())) {
             self.start_worker(key, false, true);
         }
@@ -242,7 +263,7 @@ impl Node {
         for worker in self.pool.workers.values().filter(|worker| worker.usage == Use::Starting) {
             *starting.entry((&worker.key, worker.is_loaded)).or_default() += 1;
         }
-        let mut room = self.setup.starts_max.saturating_sub(starting.values().sum());
+        let mut room = self.ctx.setup().starts_max.saturating_sub(starting.values().sum());
         room = room.min(WORKERS_MAX.saturating_sub(self.pool.workers.len()));
         let mut wanted: Vec<(PoolKey, bool, usize)> = Vec::new();
         for (key, waiting) in &self.pool.waiting {
@@ -285,19 +306,19 @@ impl Node {
             exited: None,
         };
         self.pool.workers.insert(worker_id, worker);
-        self.timers.set(self.now + start_ms_max(&key.1), Timer::WorkerStart(worker_id));
-        self.out.push(Action::Spawn(Spawn { worker_id, job_id: key.0, env, cwd, is_loaded }));
+        self.ctx.set_timer(self.ctx.now() + start_ms_max(&key.1), Timer::WorkerStart(worker_id));
+        self.ctx.push(Action::Spawn(Spawn { worker_id, job_id: key.0, env, cwd, is_loaded }));
     }
 
-    pub(crate) fn worker_started(&mut self, worker_id: WorkerId, pid: u32) {
+    pub(crate) fn on_worker_started(&mut self, worker_id: WorkerId, pid: u32) {
         if let Some(worker) = self.pool.workers.get_mut(&worker_id) {
             worker.pid = pid;
         }
     }
 
-    pub(crate) fn worker_not_started(&mut self, worker_id: WorkerId, why: &str) {
+    pub(crate) fn on_worker_not_started(&mut self, worker_id: WorkerId, why: &str) {
         let message = format!("A worker process could not be started: {why}.");
-        self.worker_gone(worker_id, DeathCause::new(DeathKind::StartFailed, message));
+        self.on_worker_gone(worker_id, DeathCause::new(DeathKind::StartFailed, message));
     }
 
     pub(crate) fn worker_start_is_late(&mut self, worker_id: WorkerId) {
@@ -309,7 +330,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn worker_registered(&mut self, conn: Conn, worker_id: WorkerId) {
+    pub(crate) fn on_worker_registered(&mut self, conn: Conn, worker_id: WorkerId) {
         let pid = self.pid_of(conn);
         let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
         worker.conn = Some(conn);
@@ -334,7 +355,8 @@ impl Node {
         if worker.usage == Use::Starting
             && let Some(conn) = worker.conn
         {
-            self.answer_expected(&key, &self.address_of(conn));
+            let address = self.address_of(conn);
+            self.preload.on_worker(&key, &address, &mut self.ctx);
         }
         if let Some(waiting) = self.pool.waiting.get_mut(&key) {
             let suits = |one: &Waiting| one.takes(is_fresh, is_loaded);
@@ -351,12 +373,12 @@ impl Node {
         if self.jobs.is_finished(key.0) {
             return self.end_worker(worker_id, "The job that it belonged to has ended.");
         }
-        self.pool.set_usage(worker_id, Use::Idle { since: self.now });
+        self.pool.set_usage(worker_id, Use::Idle { since: self.ctx.now() });
         if is_ahead {
-            self.timers.set(self.now + WORKER_AHEAD_MS_MAX, Timer::Ahead(worker_id));
+            self.ctx.set_timer(self.ctx.now() + WORKER_AHEAD_MS_MAX, Timer::Ahead(worker_id));
         }
-        if self.pool.idle.len() > self.setup.idle_max {
-            self.timers.set(self.now + WORKER_IDLE_MS_MAX, Timer::Idle);
+        if self.pool.idle.len() > self.ctx.setup().idle_max {
+            self.ctx.set_timer(self.ctx.now() + WORKER_IDLE_MS_MAX, Timer::Idle);
         }
         self.start_workers();
     }
@@ -380,7 +402,7 @@ impl Node {
                         worker: address,
                         assigned: lease.assigned.clone(),
                     };
-                    self.send(lessee, granted);
+                    self.ctx.send(lessee, granted);
                 }
             }
             Demand::Actor(key) => {
@@ -397,10 +419,12 @@ impl Node {
     }
 
     /// Lends a waiting worker's CPU to others, or takes it back.
-    pub(crate) fn set_blocked(&mut self, conn: Conn, is_blocked: bool) {
-        self.set_arguments_aside(conn, is_blocked);
+    pub(crate) fn on_blocked(&mut self, conn: Conn, is_blocked: bool) {
+        // Who waits for room for what it makes is not about to let others run.
+        let is_aside = is_blocked && !self.waits_to_write(conn);
+        self.arguments.on_blocked(conn, is_aside, &mut self.ctx);
         let Some(client) = self.clients.get(conn) else { return };
-        let Some(worker) = self.pool.workers.get_mut(&client.worker_id) else { return };
+        let Some(worker) = self.pool.workers.get_mut(&client.worker_id()) else { return };
         if worker.is_blocked == is_blocked {
             return;
         }
@@ -418,14 +442,14 @@ impl Node {
         } else {
             self.ledger.retake_cpu(assigned, strategy);
         }
-        self.is_dirty = true;
+        self.ctx.capacity_changed();
     }
 
     pub(crate) fn end_idle_workers(&mut self) {
-        while self.pool.idle.len() > self.setup.idle_max {
+        while self.pool.idle.len() > self.ctx.setup().idle_max {
             let Some(&(since, worker_id)) = self.pool.idle.first() else { return };
-            if since + WORKER_IDLE_MS_MAX > self.now {
-                self.timers.set(since + WORKER_IDLE_MS_MAX, Timer::Idle);
+            if since + WORKER_IDLE_MS_MAX > self.ctx.now() {
+                self.ctx.set_timer(since + WORKER_IDLE_MS_MAX, Timer::Idle);
                 return;
             }
             self.pool.set_usage(worker_id, Use::Ending);
@@ -435,9 +459,9 @@ impl Node {
 
     /// An idle worker was asked to end, and others need it; or its lessee is gone, and nothing of that
     /// lessee runs in it.
-    pub(crate) fn worker_stays(&mut self, conn: Conn) {
+    pub(crate) fn on_stays(&mut self, conn: Conn) {
         let Some(client) = self.clients.get(conn) else { return };
-        let worker_id = client.worker_id;
+        let worker_id = client.worker_id();
         let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
         if worker.is_killed || worker.is_leaving || worker.exit_by.is_none() {
             return;
@@ -463,7 +487,12 @@ impl Node {
 
     /// The process that leased a worker is gone. What the worker runs for it ends; a worker that runs
     /// nothing for it is free, because others may hold what it owns, unless its job is over.
-    pub(crate) fn lessee_gone(&mut self, worker_id: WorkerId, lease_id: LeaseId, lessee: &Client) {
+    pub(crate) fn on_lessee_gone(
+        &mut self,
+        worker_id: WorkerId,
+        lease_id: LeaseId,
+        lessee: &Client,
+    ) {
         let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
         let cause = DeathCause::new(DeathKind::Intended, LESSEE_GONE);
         let is_over = lessee.is_driver() || self.jobs.is_finished(worker.key.0);
@@ -471,13 +500,13 @@ impl Node {
             _ if worker.is_killed || worker.exited.is_some() => {}
             Some(_) if worker.lingers => self.end_lingering(worker_id, lease_id),
             Some(conn) if !is_over => {
-                let by = self.now + WORKER_EXIT_MS_MAX;
+                let by = self.ctx.now() + WORKER_EXIT_MS_MAX;
                 worker.exit_by = Some(by);
                 worker.cause.get_or_insert(cause);
                 let gone =
-                    LesseeGone { worker_id: lessee.worker_id, reason: LESSEE_GONE.to_owned() };
-                self.send(conn, gone);
-                self.timers.set(by, Timer::WorkerExit(worker_id));
+                    LesseeGone { worker_id: lessee.worker_id(), reason: LESSEE_GONE.to_owned() };
+                self.ctx.send(conn, gone);
+                self.ctx.set_timer(by, Timer::WorkerExit(worker_id));
             }
             _ => self.kill_worker(worker_id, Some(cause)),
         }
@@ -495,20 +524,21 @@ impl Node {
 
     fn exit(&mut self, worker_id: WorkerId, reason: &str, unless_needed: bool) {
         let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
-        let by = self.now + WORKER_EXIT_MS_MAX;
+        let by = self.ctx.now() + WORKER_EXIT_MS_MAX;
         worker.exit_by = Some(by);
         worker.cause.get_or_insert_with(|| DeathCause::new(DeathKind::Intended, reason));
         match worker.conn {
             Some(conn) => self
+                .ctx
                 .send(conn, ExitMessage { reason: reason.to_owned(), drain: true, unless_needed }),
-            None => self.out.push(Action::Kill { worker_id }),
+            None => self.ctx.push(Action::Kill { worker_id }),
         }
-        self.timers.set(by, Timer::WorkerExit(worker_id));
+        self.ctx.set_timer(by, Timer::WorkerExit(worker_id));
     }
 
     pub(crate) fn worker_exit_is_late(&mut self, worker_id: WorkerId) {
         let Some(worker) = self.pool.workers.get(&worker_id) else { return };
-        if !worker.lingers && worker.exit_by.is_some_and(|by| by <= self.now) {
+        if !worker.lingers && worker.exit_by.is_some_and(|by| by <= self.ctx.now()) {
             self.kill_worker(worker_id, None);
         }
     }
@@ -523,19 +553,19 @@ impl Node {
         if matches!(worker.usage, Use::Starting | Use::Idle { .. }) {
             self.pool.set_usage(worker_id, Use::Ending);
         }
-        self.out.push(Action::Kill { worker_id });
+        self.ctx.push(Action::Kill { worker_id });
     }
 
     /// The worker says why it is about to end.
-    pub(crate) fn worker_leaves(&mut self, conn: Conn, leaving: Leaving) {
+    pub(crate) fn on_leaving(&mut self, conn: Conn, leaving: Leaving) {
         let Some(client) = self.clients.get(conn) else { return };
-        let worker_id = client.worker_id;
+        let worker_id = client.worker_id();
         let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
         match &mut worker.exited {
             // The news of its end were quicker, and say less.
             Some(exited) if exited.kind == DeathKind::Exited => {
                 let log_tail = std::mem::take(&mut exited.log_tail);
-                *exited = deaths::cause(Some(leaving.cause), worker.pid, Exit::Unknown, log_tail);
+                *exited = exits::cause(Some(leaving.cause), worker.pid, Exit::Unknown, log_tail);
             }
             Some(_) => {}
             None => {
@@ -556,17 +586,17 @@ impl Node {
         self.pool.workers.get(&worker_id).is_some_and(|worker| worker.lingers)
     }
 
-    pub(crate) fn worker_exited(&mut self, worker_id: WorkerId, exit: Exit, log_tail: String) {
+    pub(crate) fn on_worker_exited(&mut self, worker_id: WorkerId, exit: Exit, log_tail: String) {
         let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
-        let cause = deaths::cause(worker.cause.take(), worker.pid, exit, log_tail);
+        let cause = exits::cause(worker.cause.take(), worker.pid, exit, log_tail);
         if worker.conn.is_some() {
             worker.exited = Some(cause);
-            self.timers.set(self.now + WORKER_DRAIN_MS_MAX, Timer::WorkerDrain(worker_id));
+            self.ctx.set_timer(self.ctx.now() + WORKER_DRAIN_MS_MAX, Timer::WorkerDrain(worker_id));
             if matches!(worker.usage, Use::Idle { .. }) {
                 self.pool.set_usage(worker_id, Use::Ending);
             }
         } else {
-            self.worker_gone(worker_id, cause);
+            self.on_worker_gone(worker_id, cause);
         }
     }
 
@@ -574,36 +604,38 @@ impl Node {
     pub(crate) fn worker_drain_is_late(&mut self, worker_id: WorkerId) {
         let Some(worker) = self.pool.workers.get(&worker_id) else { return };
         if let (Some(conn), true) = (worker.conn, worker.exited.is_some()) {
-            self.out.push(Action::Close { conn, why: String::new() });
-            self.client_closed(conn);
+            self.ctx.push(Action::Close { conn, why: String::new() });
+            self.on_client_closed(conn);
         }
     }
 
     /// The worker's connection ended: its process has, or has to.
-    pub(crate) fn worker_disconnected(&mut self, worker_id: WorkerId) {
+    pub(crate) fn on_worker_disconnected(&mut self, worker_id: WorkerId) {
         let Some(worker) = self.pool.workers.get_mut(&worker_id) else { return };
         worker.conn = None;
         match worker.exited.take() {
-            Some(cause) => self.worker_gone(worker_id, cause),
+            Some(cause) => self.on_worker_gone(worker_id, cause),
             None => {
                 if matches!(worker.usage, Use::Idle { .. }) {
                     self.pool.set_usage(worker_id, Use::Ending);
                 }
-                self.out.push(Action::Kill { worker_id });
+                self.ctx.push(Action::Kill { worker_id });
             }
         }
     }
 
-    fn worker_gone(&mut self, worker_id: WorkerId, cause: DeathCause) {
+    fn on_worker_gone(&mut self, worker_id: WorkerId, cause: DeathCause) {
         self.pool.set_usage_of_dead(worker_id);
         let Some(worker) = self.pool.workers.remove(&worker_id) else { return };
-        self.out.push(Action::Forget { worker_id });
-        self.deaths_add(worker_id, cause.clone());
-        self.tell_control(ClientGone { worker_id, is_driver: false, cause: cause.clone() });
+        self.ctx.push(Action::Forget { worker_id });
+        self.remember_exit(worker_id, cause.clone());
+        self.ctx.tell_control(ClientGone { worker_id, is_driver: false, cause: cause.clone() });
         match worker.usage {
             Use::Starting => self.start_failed(&worker.key, &cause),
-            Use::Leased(lease_id) => self.lease_lost(lease_id, worker_id, cause, worker.is_blocked),
-            Use::Actor(key) => self.actor_gone(key, cause, worker.is_blocked),
+            Use::Leased(lease_id) => {
+                self.on_lease_lost(lease_id, worker_id, cause, worker.is_blocked)
+            }
+            Use::Actor(key) => self.on_actor_gone(key, cause, worker.is_blocked),
             // It was killed because it took too long.
             Use::Ending if cause.kind == DeathKind::StartFailed => {
                 self.start_failed(&worker.key, &cause)
@@ -611,11 +643,11 @@ impl Node {
             Use::Idle { .. } | Use::Ending => {}
         }
         self.start_workers();
-        self.is_dirty = true;
+        self.ctx.capacity_changed();
     }
 
     fn start_failed(&mut self, key: &PoolKey, cause: &DeathCause) {
-        self.answer_expected(key, &WorkerAddress::default());
+        self.preload.on_worker(key, &WorkerAddress::default(), &mut self.ctx);
         let failures = self.pool.failures.entry(key.clone()).or_default();
         *failures += 1;
         if *failures >= WORKER_START_FAILURES_MAX {
@@ -635,11 +667,11 @@ impl Node {
                 Demand::Lease(lease_id) => self.refuse_lease(lease_id, failure),
                 Demand::Actor(actor) => {
                     let cause = DeathCause::new(DeathKind::StartFailed, failure.message.clone());
-                    self.actor_gone(actor, cause, false);
+                    self.on_actor_gone(actor, cause, false);
                 }
             }
         }
-        self.is_dirty = true;
+        self.ctx.capacity_changed();
     }
 }
 

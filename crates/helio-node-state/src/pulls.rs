@@ -84,6 +84,14 @@ impl Pulls {
         fetch.map_or_else(Vec::new, |fetch| fetch.readers.iter().map(|(conn, _)| *conn).collect())
     }
 
+    /// The connection to another daemon is lost: what it waited for is forgotten. Returns what it was
+    /// reading.
+    pub(crate) fn on_reader_lost(&mut self, conn: Conn) -> Vec<u64> {
+        self.awaited.retain(|(asker, _), _| *asker != conn);
+        let of_it = self.serves.range((conn, 0)..=(conn, u64::MAX));
+        of_it.map(|((_, request_id), _)| *request_id).collect()
+    }
+
     /// Reads by other daemons.
     pub(crate) fn served(&self) -> usize {
         self.serves.len()
@@ -100,7 +108,7 @@ impl Pulls {
 }
 
 impl Node {
-    pub(crate) fn fetch_object(&mut self, conn: Conn, fetch: FetchObject) {
+    pub(crate) fn on_fetch_object(&mut self, conn: Conn, fetch: FetchObject) {
         let FetchObject { request_id, object_id, locations } = fetch;
         if self.pulls.by_request.contains_key(&(conn, request_id)) {
             return self.violation(conn, "a request number that is in use");
@@ -113,7 +121,7 @@ impl Node {
                 FailureKind::System,
                 format!("{FETCHES_MAX} reads wait for their object already"),
             );
-            return self.send(conn, ObjectRefused { request_id, failure });
+            return self.ctx.send(conn, ObjectRefused { request_id, failure });
         }
         self.pulls.by_request.insert((conn, request_id), object_id);
         let is_new = !self.pulls.fetches.contains_key(&object_id);
@@ -182,7 +190,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn cancel_fetch(&mut self, conn: Conn, request_id: u64) {
+    pub(crate) fn on_cancel_fetch(&mut self, conn: Conn, request_id: u64) {
         let Some(object_id) = self.pulls.by_request.remove(&(conn, request_id)) else { return };
         let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
         fetch.readers.retain(|reader| *reader != (conn, request_id));
@@ -203,7 +211,7 @@ impl Node {
             .map(|((_, request_id), _)| *request_id)
             .collect();
         for request_id in requests {
-            self.cancel_fetch(conn, request_id);
+            self.on_cancel_fetch(conn, request_id);
         }
     }
 
@@ -216,10 +224,10 @@ impl Node {
 
     /// Asks the next location for the object, or tells its readers that there is none.
     fn ask_next(&mut self, object_id: ObjectId) {
-        let own = self.setup.address.node_id;
+        let own = self.ctx.setup().address.node_id;
         let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
         while let Some(from) = fetch.locations.pop_front() {
-            let is_dead = self.cluster.address(from.node_id).is_some_and(|(_, is_alive)| !is_alive);
+            let is_dead = self.cluster.is_dead(from.node_id);
             if from.node_id == own || is_dead {
                 if !fetch.gone.contains(&from.node_id) {
                     fetch.gone.push(from.node_id);
@@ -235,7 +243,7 @@ impl Node {
         }
         for (conn, request_id) in fetch.readers {
             self.pulls.by_request.remove(&(conn, request_id));
-            self.send(
+            self.ctx.send(
                 conn,
                 ObjectMissing { request_id, gone: fetch.gone.clone(), reason: reason.clone() },
             );
@@ -252,7 +260,7 @@ impl Node {
         fetch.state =
             State::Pulling(Pull { number, from, extent, size, received: 0, has_begun: false });
         let message = NodeToNode::Pull(PullObject { request_id: number, object_id });
-        self.out.push(Action::Ask { to, message });
+        self.ctx.push(Action::Ask { to, message });
     }
 
     /// Ends the pull of an object, if there is one, and tells the one that was asked.
@@ -261,7 +269,7 @@ impl Node {
         if let State::Pulling(pull) = std::mem::take(&mut fetch.state) {
             self.pulls.by_number.remove(&pull.number);
             let message = NodeToNode::CancelPull(CancelPull { request_id: pull.number });
-            self.out.push(Action::Ask { to: pull.from, message });
+            self.ctx.push(Action::Ask { to: pull.from, message });
             if let Some(extent) = pull.extent {
                 self.objects.give_back(extent);
             }
@@ -302,7 +310,7 @@ impl Node {
         self.pulls.queued.retain(|other| *other != object_id);
         for (conn, request_id) in fetch.readers {
             self.pulls.by_request.remove(&(conn, request_id));
-            self.send(conn, ObjectRefused { request_id, failure: failure.clone() });
+            self.ctx.send(conn, ObjectRefused { request_id, failure: failure.clone() });
         }
         self.start_pulls();
     }
@@ -337,28 +345,16 @@ impl Node {
         }
     }
 
-    pub(crate) fn peer_said(&mut self, conn: Conn, node_id: NodeId, message: NodeToNode) {
-        match message {
-            NodeToNode::Pull(pull) => self.serve(conn, &pull),
-            NodeToNode::CancelPull(cancel) => {
-                self.pulls.awaited.remove(&(conn, cancel.request_id));
-                if self.pulls.serves.contains_key(&(conn, cancel.request_id)) {
-                    self.out.push(Action::StopServing { conn, request_id: cancel.request_id });
-                }
-            }
-            NodeToNode::PullStart(start) => self.pull_begins(node_id, start),
-            NodeToNode::PullChunk(chunk) => self.chunk_arrived(node_id, chunk),
-            NodeToNode::PullFailed(failed) => {
-                if let Some(object_id) = self.pulled_from(node_id, failed.request_id) {
-                    self.pull_failed(object_id, failed.reason);
-                }
-            }
-            NodeToNode::Drop(drop) => self.drop_object(drop.object_id),
-            NodeToNode::AskLiveness(ask) => self.peer_asks_liveness(conn, &ask),
-            NodeToNode::TellLiveness(told) => self.peer_tells_liveness(told),
-            NodeToNode::Asked(asked) => self.peer_inspects(conn, &asked),
-            NodeToNode::Inspected(told) => self.peer_inspected(node_id, told),
-            NodeToNode::Unknown => {}
+    pub(crate) fn on_cancel_pull(&mut self, conn: Conn, cancel: &CancelPull) {
+        self.pulls.awaited.remove(&(conn, cancel.request_id));
+        if self.pulls.serves.contains_key(&(conn, cancel.request_id)) {
+            self.ctx.push(Action::StopServing { conn, request_id: cancel.request_id });
+        }
+    }
+
+    pub(crate) fn on_pull_failed(&mut self, node_id: NodeId, failed: PullFailed) {
+        if let Some(object_id) = self.pulled_from(node_id, failed.request_id) {
+            self.pull_failed(object_id, failed.reason);
         }
     }
 
@@ -371,7 +367,7 @@ impl Node {
         }
     }
 
-    fn pull_begins(&mut self, node_id: NodeId, start: PullStart) {
+    pub(crate) fn on_pull_start(&mut self, node_id: NodeId, start: PullStart) {
         let Some(object_id) = self.pulled_from(node_id, start.request_id) else { return };
         let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
         let State::Pulling(pull) = &mut fetch.state else { return };
@@ -379,7 +375,7 @@ impl Node {
             return self.pull_failed(object_id, "it changed its mind".to_owned());
         }
         if pull.extent.is_none() {
-            if Extents::footprint(start.size) > self.setup.store_size {
+            if Extents::footprint(start.size) > self.ctx.setup().store_size {
                 let from = pull.from.clone();
                 if self.objects.overflow.is_there() {
                     self.stop_pull(object_id);
@@ -432,7 +428,7 @@ impl Node {
         }
     }
 
-    fn chunk_arrived(&mut self, node_id: NodeId, chunk: PullChunk) {
+    pub(crate) fn on_pull_chunk(&mut self, node_id: NodeId, chunk: PullChunk) {
         let Some(object_id) = self.pulled_from(node_id, chunk.request_id) else { return };
         let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { return };
         let State::Pulling(pull) = &mut fetch.state else { return };
@@ -443,7 +439,7 @@ impl Node {
             return self.pull_failed(object_id, "the bytes came out of order".to_owned());
         };
         pull.received += length;
-        self.out.push(Action::Write { offset: extent.offset + chunk.offset, bytes: chunk.bytes });
+        self.ctx.push(Action::Write { offset: extent.offset + chunk.offset, bytes: chunk.bytes });
         self.finish_pull(object_id);
     }
 
@@ -457,10 +453,10 @@ impl Node {
         self.objects.add_secondary(object_id, extent, size);
         self.serve_waiting_fetches(object_id);
         self.objects.settle(object_id);
-        self.status_changed = true;
+        self.ctx.status_changed();
     }
 
-    fn serve(&mut self, conn: Conn, pull: &PullObject) {
+    pub(crate) fn serve(&mut self, conn: Conn, pull: &PullObject) {
         let key = (conn, pull.request_id);
         let of_peer = (conn, 0)..=(conn, u64::MAX);
         let reading = self.pulls.serves.range(of_peer.clone()).count()
@@ -482,39 +478,22 @@ impl Node {
                 self.pulls.serves.insert(key, pull.object_id);
                 let message =
                     NodeToNode::PullStart(PullStart { request_id: pull.request_id, size });
-                self.out.push(Action::Answer { conn, message });
-                self.out.push(Action::Serve { conn, request_id: pull.request_id, offset, size });
+                self.ctx.push(Action::Answer { conn, message });
+                self.ctx.push(Action::Serve { conn, request_id: pull.request_id, offset, size });
             }
             None => {
-                let reason = format!("node {}: {reason}", self.setup.address.host);
+                let reason = format!("node {}: {reason}", self.ctx.setup().address.host);
                 let message =
                     NodeToNode::PullFailed(PullFailed { request_id: pull.request_id, reason });
-                self.out.push(Action::Answer { conn, message });
+                self.ctx.push(Action::Answer { conn, message });
             }
         }
     }
 
-    pub(crate) fn served(&mut self, conn: Conn, request_id: u64) {
+    pub(crate) fn on_served(&mut self, conn: Conn, request_id: u64) {
         if let Some(object_id) = self.pulls.serves.remove(&(conn, request_id)) {
             self.unpin(object_id, 1);
         }
-    }
-
-    pub(crate) fn peer_lost(&mut self, conn: Option<Conn>, node_id: NodeId) {
-        if let Some(conn) = conn {
-            self.pulls.awaited.retain(|(asker, _), _| *asker != conn);
-            let serves: Vec<u64> = self
-                .pulls
-                .serves
-                .range((conn, 0)..=(conn, u64::MAX))
-                .map(|((_, request_id), _)| *request_id)
-                .collect();
-            for request_id in serves {
-                self.out.push(Action::StopServing { conn, request_id });
-            }
-        }
-        self.try_again_from(node_id);
-        self.liveness_of_lost_node(node_id, false);
     }
 
     /// A node has died: what is being pulled from it is pulled from another one.
@@ -532,7 +511,7 @@ impl Node {
 
     /// The connection to a node is lost. That says nothing of its objects, of which it may have the only
     /// copies; so it is asked again after the others, until the news come that it is dead.
-    fn try_again_from(&mut self, node_id: NodeId) {
+    pub(crate) fn try_again_from(&mut self, node_id: NodeId) {
         for object_id in self.pulled_from_node(node_id) {
             let Some(fetch) = self.pulls.fetches.get_mut(&object_id) else { continue };
             if fetch.retries == PULL_RETRIES_MAX {
@@ -547,7 +526,7 @@ impl Node {
                     self.objects.give_back(extent);
                 }
             }
-            self.timers.set(self.now + PULL_RETRY_MS, Timer::Pull(object_id));
+            self.ctx.set_timer(self.ctx.now() + PULL_RETRY_MS, Timer::Pull(object_id));
         }
         self.start_pulls();
     }

@@ -114,7 +114,7 @@ impl Room {
 impl Node {
     /// Queues for room; who is first and finds some has it at once.
     pub(crate) fn want_room(&mut self, object_id: ObjectId, size: u64, wants: Wants) {
-        let until = self.now
+        let until = self.ctx.now()
             + match self.objects.overflow.is_there() {
                 // Those before it found none either.
                 true if self.objects.overflow.is_used() => PINS_ASK_MS,
@@ -126,21 +126,21 @@ impl Node {
 
     /// The disk has no room either, but there will be some.
     pub(crate) fn want_room_again(&mut self, object_id: ObjectId, size: u64, wants: Wants) {
-        self.want_room_until(object_id, size, wants, self.now + READ_ROOM_MS_MAX);
+        self.want_room_until(object_id, size, wants, self.ctx.now() + READ_ROOM_MS_MAX);
     }
 
     fn want_room_until(&mut self, object_id: ObjectId, size: u64, wants: Wants, until: u64) {
         self.objects.room.waiting.push_back(Waiting { object_id, size, wants, until });
         self.give_room();
         if self.objects.room.waiting.iter().any(|waiting| waiting.until == until) {
-            self.timers.set(until, Timer::Room);
+            self.ctx.set_timer(until, Timer::Room);
         }
     }
 
     pub(crate) fn give_room_if_new(&mut self) {
         if self.objects.room.is_new {
             self.give_room();
-            self.status_changed = true;
+            self.ctx.status_changed();
         }
     }
 
@@ -154,7 +154,7 @@ impl Node {
                 self.objects.room.waiting.push_back(waiting);
                 continue;
             };
-            self.status_changed = true;
+            self.ctx.status_changed();
             match wants {
                 Wants::Create { conn, request_id } => {
                     self.may_write(conn, request_id, object_id, extent, size)
@@ -174,14 +174,17 @@ impl Node {
     /// Nothing else gives room soon: asks all who have pins for those that they can do without.
     fn ask_for_pins(&mut self) {
         let room = &mut self.objects.room;
-        if room.waiting.is_empty() || room.spills > 0 || room.asked_at + PINS_ASK_MS > self.now {
+        if room.waiting.is_empty()
+            || room.spills > 0
+            || room.asked_at + PINS_ASK_MS > self.ctx.now()
+        {
             return;
         }
-        room.asked_at = self.now;
-        self.timers.set(self.now + PINS_ASK_MS, Timer::Room);
-        let holders = self.clients.all.iter().filter(|(_, client)| !client.pins.is_empty());
-        for conn in holders.map(|(conn, _)| *conn).collect::<Vec<Conn>>() {
-            self.send(conn, RoomWanted {});
+        room.asked_at = self.ctx.now();
+        self.ctx.set_timer(self.ctx.now() + PINS_ASK_MS, Timer::Room);
+        let holders = self.clients.iter().filter(|(_, client)| !client.pins.is_empty());
+        for conn in holders.map(|(conn, _)| conn).collect::<Vec<Conn>>() {
+            self.ctx.send(conn, RoomWanted {});
         }
     }
 
@@ -210,11 +213,11 @@ impl Node {
             .chain(lacking.iter().copied())
             .flat_map(|(object_id, wants)| self.waiters(object_id, wants))
             .collect();
-        self.clients.all.iter().any(|(conn, client)| {
+        self.clients.iter().any(|(conn, client)| {
             !client.pins.is_empty()
-                && self.arguments.has(*conn)
-                && !self.is_blocked(client.worker_id)
-                && !stuck.contains(conn)
+                && self.arguments.has(conn)
+                && !self.is_blocked(client.worker_id())
+                && !stuck.contains(&conn)
         })
     }
 
@@ -227,11 +230,11 @@ impl Node {
         let mut kept = VecDeque::new();
         for mut waiting in std::mem::take(&mut self.objects.room.waiting) {
             let Waiting { object_id, size, wants, until } = waiting;
-            if until > self.now {
+            if until > self.ctx.now() {
                 kept.push_back(waiting);
             } else if will_come {
-                waiting.until = self.now + READ_ROOM_MS_MAX;
-                self.timers.set(waiting.until, Timer::Room);
+                waiting.until = self.ctx.now() + READ_ROOM_MS_MAX;
+                self.ctx.set_timer(waiting.until, Timer::Room);
                 kept.push_back(waiting);
             } else if has_disk {
                 self.lay_on_disk(object_id, size, wants);
@@ -247,7 +250,7 @@ impl Node {
 
     /// Without a disk that takes objects, creations that wait for it are refused at once.
     fn refuse_if_hopeless(&mut self) {
-        let Some(error) = self.objects.room.disk_error(self.now).cloned() else { return };
+        let Some(error) = self.objects.room.disk_error(self.ctx.now()).cloned() else { return };
         if self.objects.spillable.is_empty() || self.room_will_come(&[]) {
             return;
         }
@@ -260,7 +263,7 @@ impl Node {
                         self.full(waiting.size),
                         error.text
                     );
-                    self.send(
+                    self.ctx.send(
                         conn,
                         ObjectRefused { request_id, failure: Failure::new(kind, text) },
                     );
@@ -281,11 +284,11 @@ impl Node {
 
     /// Has objects of `wanted` bytes in sum written to disk, those that are being written among them.
     fn write_out(&mut self, wanted: u64) {
-        if self.objects.room.disk_error(self.now).is_some() {
+        if self.objects.room.disk_error(self.ctx.now()).is_some() {
             return;
         }
         while self.objects.room.spilling_bytes < wanted
-            && self.objects.room.spills < self.setup.spills_max
+            && self.objects.room.spills < self.ctx.setup().spills_max
         {
             let Some((_, object_id)) = self.objects.spillable.pop_first() else { return };
             let Some(object) = self.objects.sealed.get_mut(&object_id) else { continue };
@@ -294,12 +297,12 @@ impl Node {
             let size = object.size;
             self.objects.room.spills += 1;
             self.objects.room.spilling_bytes += extent.length;
-            self.out.push(Action::Spill { object_id, offset: extent.offset, size });
+            self.ctx.push(Action::Spill { object_id, offset: extent.offset, size });
         }
     }
 
     /// An object was written to disk, or could not be.
-    pub(crate) fn spilled(&mut self, object_id: ObjectId, outcome: Result<(), DiskError>) {
+    pub(crate) fn on_spilled(&mut self, object_id: ObjectId, outcome: Result<(), DiskError>) {
         let Some(object) = self.objects.sealed.get_mut(&object_id) else { return };
         if object.file != File::Writing {
             return;
@@ -309,7 +312,7 @@ impl Node {
         self.objects.room.spills -= 1;
         self.objects.room.spilling_bytes -= length;
         if let Err(error) = outcome {
-            self.objects.room.disk_error = Some((error, self.now + DISK_RETRY_MS));
+            self.objects.room.disk_error = Some((error, self.ctx.now() + DISK_RETRY_MS));
         }
         self.objects.settle(object_id);
         self.give_room();
@@ -330,14 +333,14 @@ impl Node {
         match self.objects.sealed.get_mut(&object_id) {
             Some(object) => {
                 object.extent = Some(extent);
-                self.out.push(Action::Restore { object_id, offset: extent.offset, size });
+                self.ctx.push(Action::Restore { object_id, offset: extent.offset, size });
             }
             None => self.objects.give_back(extent),
         }
     }
 
     /// An object was read from disk, or could not be: then it is lost.
-    pub(crate) fn restored(&mut self, object_id: ObjectId, outcome: Result<(), DiskError>) {
+    pub(crate) fn on_restored(&mut self, object_id: ObjectId, outcome: Result<(), DiskError>) {
         let Some(object) = self.objects.sealed.get_mut(&object_id) else { return };
         if object.file != File::Reading || object.extent.is_none() {
             return;

@@ -1,12 +1,11 @@
-//! What is to happen later. A timer that has become pointless fires and finds nothing to do; so none
-//! is ever taken back, and their number is bounded by that of what they watch.
+//! Deadlines. A timer that has become pointless fires and finds nothing to do; so no timer is ever
+//! taken back, and their number is bounded by the number of entries that they watch.
 
 use std::collections::BTreeSet;
 
 use helio_types::{ObjectId, WorkerId};
 
-use crate::Node;
-use crate::actors::ActorKey;
+use crate::keys::ActorKey;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Timer {
@@ -52,31 +51,11 @@ impl Timers {
         self.0.first().map(|(at, _)| *at)
     }
 
+    /// Takes out the first timer that is due.
     pub(crate) fn due(&mut self, now_ms: u64) -> Option<Timer> {
         if self.next()? > now_ms {
             return None;
         }
         self.0.pop_first().map(|(_, timer)| timer)
-    }
-}
-
-impl Node {
-    pub(crate) fn timer_fired(&mut self, timer: Timer) {
-        match timer {
-            Timer::WorkerStart(worker_id) => self.worker_start_is_late(worker_id),
-            Timer::WorkerExit(worker_id) => self.worker_exit_is_late(worker_id),
-            Timer::WorkerDrain(worker_id) => self.worker_drain_is_late(worker_id),
-            Timer::Idle => self.end_idle_workers(),
-            Timer::Spill => self.is_dirty = true,
-            Timer::Actor(key) => self.actor_placement_is_late(key),
-            Timer::Liveness => self.answer_liveness(),
-            Timer::Pull(object_id) => self.pull_again(object_id),
-            Timer::Absent => self.absent_nodes_died(),
-            Timer::Room => self.room_is_late(),
-            Timer::Inspection => self.inspections_are_late(),
-            Timer::Owner => self.owner_is_late(),
-            Timer::Ahead(worker_id) => self.end_if_never_used(worker_id),
-            Timer::Unload => self.unload_if_unused(),
-        }
     }
 }

@@ -185,7 +185,7 @@ fn a_full_store_waits_for_room_and_then_says_what_fills_it() {
 /// A driver that pins the whole store, and an object that is on disk only.
 fn pinned_world() -> (World, Conn, [ObjectId; 2], ObjectId) {
     let mut world = World::new(&[("CPU", 1.0)]);
-    world.node = Node::new(Setup { overflow_size: 4 * STORE, ..world.node.setup.clone() }, 0);
+    world.node = Node::new(Setup { overflow_size: 4 * STORE, ..world.node.ctx.setup().clone() }, 0);
     world.feed(Event::ControlConnected);
     world.view(&[(2, true, 1.0)]);
     let client = world.driver();

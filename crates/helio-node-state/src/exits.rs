@@ -1,0 +1,118 @@
+//! Ends of processes: the causes of the latest ones, for whoever asks later. **LIMIT-1** [`DEATHS_MAX`]
+//! are remembered; the oldest are forgotten.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use helio_types::cause::signal_name;
+use helio_types::{DeathCause, DeathKind, NodeId, WorkerId};
+
+use crate::Exit;
+use crate::limits::DEATHS_MAX;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Exits {
+    causes: BTreeMap<WorkerId, DeathCause>,
+    order: VecDeque<WorkerId>,
+}
+
+impl Exits {
+    pub(crate) fn add(&mut self, worker_id: WorkerId, cause: DeathCause) {
+        if self.causes.insert(worker_id, cause).is_none() {
+            self.order.push_back(worker_id);
+        }
+        if self.order.len() > DEATHS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.causes.remove(&oldest);
+        }
+    }
+
+    /// Why the process ended, if it did and is remembered.
+    pub(crate) fn get(&self, worker_id: WorkerId) -> Option<&DeathCause> {
+        self.causes.get(&worker_id)
+    }
+
+    /// The processes that are remembered, the latest first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (WorkerId, &DeathCause)> {
+        self.order.iter().rev().filter_map(|id| Some((*id, self.causes.get(id)?)))
+    }
+}
+
+/// Why a worker process ended: the cause that was known before, else what its exit status says.
+pub(crate) fn cause(
+    known: Option<DeathCause>,
+    pid: u32,
+    exit: Exit,
+    log_tail: String,
+) -> DeathCause {
+    if let Some(known) = known {
+        let pid = if known.pid == 0 { pid } else { known.pid };
+        let log_tail = if known.is_intended() { String::new() } else { log_tail };
+        return DeathCause { pid, log_tail, ..known };
+    }
+    let (kind, code, message) = match exit {
+        Exit::Code(code) => (
+            DeathKind::Exited,
+            code,
+            format!("The worker process (pid {pid}) exited with code {code}."),
+        ),
+        Exit::Signal(signal) => (
+            DeathKind::Signaled,
+            signal,
+            format!(
+                "The worker process (pid {pid}) was killed by signal {signal} ({}).",
+                signal_name(signal)
+            ),
+        ),
+        Exit::Unknown => (
+            DeathKind::Unknown,
+            0,
+            format!("The worker process (pid {pid}) ended; nobody saw how."),
+        ),
+    };
+    DeathCause { kind, code, pid, message, log_tail, ..DeathCause::default() }
+}
+
+/// The cause for processes of a node that has died.
+pub(crate) fn node_died(node_id: NodeId, host: &str) -> DeathCause {
+    let at = if host.is_empty() { String::new() } else { format!(" ({host})") };
+    DeathCause::new(
+        DeathKind::NodeDied,
+        format!("The node {node_id}{at} on which it ran has died."),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: usize) -> WorkerId {
+        let mut bytes = [0; 28];
+        bytes[..8].copy_from_slice(&n.to_le_bytes());
+        WorkerId(bytes)
+    }
+
+    #[test]
+    fn a_cause_that_was_known_before_goes_before_the_status() {
+        let status = cause(None, 7, Exit::Signal(9), "tail".to_owned());
+        assert_eq!((status.kind, status.code, status.pid), (DeathKind::Signaled, 9, 7));
+        assert_eq!(status.log_tail, "tail");
+        let known = DeathCause::new(DeathKind::Intended, "It was idle.");
+        let intended = cause(Some(known), 7, Exit::Signal(9), "tail".to_owned());
+        assert_eq!((intended.kind, intended.pid), (DeathKind::Intended, 7));
+        assert_eq!(intended.log_tail, "", "nobody needs the log of a process that was to end");
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten() {
+        let mut exits = Exits::default();
+        for n in 0..=DEATHS_MAX {
+            exits.add(id(n), DeathCause::new(DeathKind::Exited, n.to_string()));
+        }
+        assert_eq!(exits.get(id(0)), None);
+        assert_eq!(exits.get(id(1)).map(|cause| &*cause.message), Some("1"));
+        assert_eq!(exits.all().next().map(|(worker_id, _)| worker_id), Some(id(DEATHS_MAX)));
+        assert_eq!(exits.all().count(), DEATHS_MAX);
+    }
+}

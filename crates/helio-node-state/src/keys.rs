@@ -1,0 +1,22 @@
+//! The keys by which sub-machines name each other's entries: plain words without a table behind them.
+
+use std::sync::Arc;
+
+use helio_types::{ActorId, JobId, LeaseId};
+
+/// One life of an actor: its id and its incarnation.
+pub(crate) type ActorKey = (ActorId, u32);
+
+/// The kind of a worker process, its job and its runtime environment (JSON). Workers of one kind can
+/// stand in for each other.
+pub(crate) type PoolKey = (JobId, String);
+
+/// A lease class in its wire form, without its display name. Requests with equal keys are of one class.
+pub(crate) type ClassKey = Arc<[u8]>;
+
+/// The holder that a worker process is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Demand {
+    Lease(LeaseId),
+    Actor(ActorKey),
+}

@@ -1,0 +1,220 @@
+//! Questions to the processes of this node: whom they go to, and what the daemon itself answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use helio_proto::inspect::{
+    Answer, Asked, Inspect, LastWords, Metric, MetricKind, ObjectRow, Question, Series, Tag, Topic,
+    WorkerRow,
+};
+use helio_types::{ObjectId, Quantity};
+
+use crate::clients::Kind;
+use crate::inspections::{Inquiry, Requester};
+use crate::limits::INSPECTION_MS_MAX;
+use crate::objects::File;
+use crate::pool::Use;
+use crate::{Conn, Node, gpus};
+
+impl Node {
+    pub(super) fn on_inspect(&mut self, conn: Conn, inspect: &Inspect) {
+        let requester = Requester::Client(conn, inspect.request_id);
+        self.inspect(requester, &inspect.question, !inspect.own_node_only, INSPECTION_MS_MAX);
+    }
+
+    pub(super) fn on_peer_inspect(&mut self, conn: Conn, asked: &Asked) {
+        let requester = Requester::Peer(conn, asked.request_id);
+        // Shorter than the time of the daemon that asks, so that this answer comes in time.
+        self.inspect(requester, &asked.question, false, INSPECTION_MS_MAX * 2 / 3);
+    }
+
+    /// The shell asks the processes of this node for their measurements.
+    pub(super) fn on_scrape(&mut self, number: u64) {
+        let question = Question { topic: Topic::Metrics as u32, ..Question::default() };
+        self.inspect(Requester::Shell(number), &question, false, INSPECTION_MS_MAX * 2 / 3);
+    }
+
+    fn inspect(
+        &mut self,
+        requester: Requester,
+        question: &Question,
+        everywhere: bool,
+        wait_ms: u64,
+    ) {
+        let own = self.own_answer(question);
+        let clients = match Topic::from_number(question.topic) {
+            Some(Topic::Workers) => BTreeSet::new(),
+            _ => self.clients.with_runtime(),
+        };
+        let nodes = if everywhere { self.cluster.others_alive() } else { Vec::new() };
+        let inquiry = Inquiry { requester, question, own, clients, nodes, wait_ms };
+        self.inspections.on_inquiry(inquiry, &mut self.ctx);
+    }
+
+    pub(super) fn on_last_words(&mut self, conn: Conn, words: LastWords) {
+        let Some(client) = self.clients.get(conn) else { return };
+        let tasks = words.answer.tasks;
+        let (worker_id, pid) = (client.worker_id(), client.pid());
+        self.inspections.on_last_words(Answer { worker_id, pid, tasks, ..words.answer });
+    }
+
+    /// The answer of the daemon itself.
+    fn own_answer(&self, question: &Question) -> Answer {
+        let mut answer = Answer {
+            node_id: self.ctx.setup().address.node_id,
+            host: self.ctx.setup().address.host.clone(),
+            pid: self.ctx.setup().pid,
+            is_daemon: true,
+            ..Answer::default()
+        };
+        match Topic::from_number(question.topic) {
+            Some(Topic::Workers) => answer.workers = self.worker_rows(),
+            Some(Topic::Metrics) => answer.metrics = self.measurements(),
+            Some(Topic::Places) => answer.objects = self.place_rows(&question.objects),
+            Some(Topic::Tasks | Topic::Objects | Topic::Why) | None => {}
+        }
+        answer.total = answer.workers.len() as u64;
+        answer
+    }
+
+    fn place_rows(&self, ids: &[ObjectId]) -> Vec<ObjectRow> {
+        let here = |id: &ObjectId| Some((*id, self.objects.sealed.get(id)?));
+        let rows = ids.iter().filter_map(here).map(|(object_id, object)| ObjectRow {
+            object_id,
+            size: object.size,
+            is_ready: true,
+            is_stored: true,
+            is_on_disk: matches!(object.file, File::Written | File::Reading),
+            ..ObjectRow::default()
+        });
+        rows.collect()
+    }
+
+    fn worker_rows(&self) -> Vec<WorkerRow> {
+        let drivers = self.clients.iter().filter(|(_, client)| client.kind() == Kind::Driver);
+        let drivers = drivers.map(|(_, client)| WorkerRow {
+            worker_id: client.worker_id(),
+            pid: client.pid(),
+            is_alive: true,
+            is_driver: true,
+            job_id: client.job_id(),
+            ..WorkerRow::default()
+        });
+        let workers = self.pool.workers.iter().map(|(worker_id, worker)| {
+            let (usage, assigned) = match worker.usage {
+                Use::Starting => ("starting", None),
+                Use::Idle { .. } => ("idle", None),
+                Use::Leased(lease_id) => {
+                    ("leased", self.leases.get(&lease_id).map(|lease| &lease.assigned))
+                }
+                Use::Actor(key) => {
+                    ("actor", self.actors.assigned(key).map(|(assigned, _)| assigned))
+                }
+                Use::Ending => ("ending", None),
+            };
+            WorkerRow {
+                worker_id: *worker_id,
+                pid: worker.pid(),
+                is_alive: true,
+                job_id: worker.job_id(),
+                usage: usage.to_owned(),
+                runtime_env: worker.runtime_env().to_owned(),
+                resources: assigned.map(|assigned| assigned.resources.clone()).unwrap_or_default(),
+                ..WorkerRow::default()
+            }
+        });
+        let dead = self.exits.all().map(|(worker_id, cause)| WorkerRow {
+            worker_id,
+            pid: cause.pid,
+            exit_type: if cause.is_intended() { "INTENDED_USER_EXIT" } else { "SYSTEM_ERROR" }
+                .to_owned(),
+            exit_detail: cause.message.clone(),
+            ..WorkerRow::default()
+        });
+        drivers.chain(workers).chain(dead).collect()
+    }
+
+    fn measurements(&self) -> Vec<Metric> {
+        let mut workers: BTreeMap<&str, f64> =
+            ["starting", "idle", "leased", "actor", "ending"].map(|usage| (usage, 0.0)).into();
+        for worker in self.pool.workers.values() {
+            let usage = match worker.usage {
+                Use::Starting => "starting",
+                Use::Idle { .. } => "idle",
+                Use::Leased(_) => "leased",
+                Use::Actor(_) => "actor",
+                Use::Ending => "ending",
+            };
+            *workers.entry(usage).or_default() += 1.0;
+        }
+        let series = |key: &str, name: &str, value: f64| Series {
+            tags: vec![Tag { key: key.to_owned(), value: name.to_owned() }],
+            value,
+            counts: Vec::new(),
+        };
+        let gauge = |name: &str, description: &str, series: Vec<Series>| Metric {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            kind: MetricKind::Gauge as u32,
+            boundaries: Vec::new(),
+            series,
+        };
+        let one = |value: f64| vec![Series { value, ..Series::default() }];
+        let (total, free) = (self.ledger.total(), self.ledger.available());
+        let resources = total.iter().filter(|(name, _)| !name.starts_with("node:"));
+        let resources = resources.flat_map(|(name, quantity)| {
+            let available = if name == "object_store_memory" {
+                Quantity(quantity.0 - Quantity::from_f64(self.objects.used() as f64).0)
+            } else {
+                free.get(name)
+            };
+            [("USED", Quantity(quantity.0 - available.0)), ("AVAILABLE", available)].map(
+                |(state, quantity)| {
+                    let mut one = series("Name", name, quantity.to_f64());
+                    one.tags.push(Tag { key: "State".to_owned(), value: state.to_owned() });
+                    one
+                },
+            )
+        });
+        let drivers =
+            self.clients.iter().filter(|(_, client)| client.kind() == Kind::Driver).count();
+        let mut measured = vec![
+            gauge(
+                "object_store_memory",
+                "Bytes of the object store in use",
+                one(self.objects.used() as f64),
+            ),
+            gauge(
+                "object_store_available_memory",
+                "Bytes of the object store that are free",
+                one(self.ctx.setup().store_size.saturating_sub(self.objects.used()) as f64),
+            ),
+            gauge(
+                "object_store_num_local_objects",
+                "Objects in the node's store",
+                one(self.objects.sealed.len() as f64),
+            ),
+            gauge("resources", "Logical resources by name and state", resources.collect()),
+            gauge(
+                "node_workers",
+                "Worker processes by what they are for",
+                workers.iter().map(|(usage, n)| series("State", usage, *n)).collect(),
+            ),
+            gauge("node_drivers", "Drivers on the node", one(drivers as f64)),
+            gauge(
+                "node_pending_lease_requests",
+                "Requests for a worker that wait on the node",
+                one(self.queue.len() as f64),
+            ),
+            Metric {
+                kind: MetricKind::Counter as u32,
+                ..gauge(
+                    "memory_manager_worker_eviction_total",
+                    "Workers that the memory monitor ended",
+                    one(self.memory.killed() as f64),
+                )
+            },
+        ];
+        measured.extend(gpus::measurements(&self.gpus));
+        measured
+    }
+}

@@ -1,0 +1,60 @@
+//! The status that the node reports to the control service.
+
+use helio_proto::control::{NodeInfo, PendingDemand};
+use helio_scheduler::taken;
+use helio_types::Quantity;
+
+use crate::Node;
+
+/// The name of the resource that stands for the object store.
+const STORE: &str = "object_store_memory";
+
+/// How many shapes of waiting requests a node reports.
+const SHAPES_MAX: usize = 100;
+
+impl Node {
+    /// What the node tells of itself; **WHY-1**: with what waits here, and for what.
+    #[must_use]
+    pub fn info(&self) -> NodeInfo {
+        let mut pending: Vec<PendingDemand> = Vec::new();
+        for (class, count) in self.queue.demand().take(SHAPES_MAX) {
+            let why = self.why_class(class);
+            pending.push(PendingDemand {
+                resources: class.resources.clone(),
+                count: count as u64,
+                why,
+            });
+        }
+        for spec in self.actors.demand().take(SHAPES_MAX) {
+            let need = &spec.placement_resources;
+            // It was placed here: other nodes are out of the question.
+            let why = self.cluster.why_here(&taken(need, &spec.strategy));
+            pending.push(PendingDemand { resources: need.clone(), count: 1, why });
+        }
+        let mut available = self.ledger.available().clone();
+        // It is not lent by requests but used by objects.
+        let unused = self.ctx.setup().store_size.saturating_sub(self.objects.used());
+        if self.ledger.total().get(STORE).0 > 0 {
+            available.set(STORE, Quantity::from_f64(unused as f64));
+        }
+        NodeInfo {
+            address: self.ctx.setup().address.clone(),
+            alive: true,
+            total: self.ledger.total().clone(),
+            available,
+            labels: self.ctx.setup().labels.clone(),
+            name: self.ctx.setup().name.clone(),
+            pid: self.ctx.setup().pid,
+            is_head: self.ctx.setup().is_head,
+            pending,
+            session_dir: self.ctx.setup().session_dir.clone(),
+            hostname: self.ctx.setup().hostname.clone(),
+            cause: String::new(),
+            version: self.version,
+            object_store_used: self.objects.used(),
+            workers: self.pool.workers.len() as u32,
+            metrics_port: self.ctx.setup().metrics_port,
+            gpus: self.gpus.clone(),
+        }
+    }
+}
