@@ -1,4 +1,4 @@
-//! An actor's life.
+//! The table of actors.
 //!
 //! ```text
 //!             placed              ActorStarted
@@ -11,34 +11,31 @@
 //!   some node may have it) ─▶ Alive, or as if its node were gone
 //! ```
 //!
-//! An incarnation is one making of its process, counted from 0; a message about another incarnation,
-//! or from a node where the actor is not, is about the past and ignored.
+//! An incarnation is one making of the actor's process, counted from 0; a message about another
+//! incarnation, or from a node where the actor is not, is about the past and ignored.
+//!
+//! Indexes find the actors of a node, of a job and of an owner, so that no event walks over all actors.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use helio_config::control::{DEAD_ACTORS_MAX, UNKNOWN_ACTOR_MS_MAX};
-use helio_proto::cluster::{ActorEnded, ActorStarted, RunningActor, StopActor};
-use helio_proto::control::{ActorPhase, ActorSpec, KillActor};
-use helio_scheduler::taken;
-use helio_types::{
-    ActorId, DeathCause, DeathKind, JobId, NodeId, ResourceSet, WorkerAddress, WorkerId,
+use helio_config::control::{ACTORS_MAX, DEAD_ACTORS_MAX, LIST_ROWS_MAX};
+use helio_proto::control::{
+    ActorInfo, ActorPhase, ActorSpec, Actors as Rows, ListNamedActors, NamedActor,
 };
-
-use crate::Control;
-use crate::placing::Promised;
+use helio_types::{ActorId, DeathCause, DeathKind, JobId, NodeId, WorkerAddress, WorkerId};
 
 /// Where an actor is in its life.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum State {
-    /// In `Control::waiting`.
+    /// It has no node; it is in the queue, or will be at the end of this event.
     Waiting { since_ms: u64 },
-    /// Sent to the node.
+    /// It was sent to the node.
     Starting { node_id: NodeId },
-    /// Takes calls.
+    /// It takes calls.
     Alive { address: WorkerAddress, pid: u32 },
-    /// This service started anew and waits for the nodes to say who has it.
+    /// This service started anew and waits for the nodes to tell which of them has the actor.
     Recovering,
-    /// Over.
+    /// It is over.
     Dead,
 }
 
@@ -50,31 +47,22 @@ pub(crate) struct Actor {
     pub(crate) incarnation: u32,
     /// The node that this incarnation was sent to last; `NIL` before.
     pub(crate) home: NodeId,
-    /// Why it, or its last incarnation, ended.
+    /// Why the actor, or its last incarnation, ended.
     pub(crate) cause: DeathCause,
-    /// While it waits: what for.
+    /// What it waits for, while it waits.
     pub(crate) why: String,
-    /// Its followers know `why`.
-    pub(crate) told: bool,
-    /// The driver was warned that it cannot be placed.
-    pub(crate) warned: bool,
-    /// Its last handle is gone: its end is no crash, whatever it looks like.
-    pub(crate) ending: bool,
-    /// It was killed in order to be restarted: its end is a crash, whatever it looks like.
-    pub(crate) reviving: bool,
-    /// Who is told of changes.
-    pub(crate) followers: BTreeSet<(NodeId, WorkerId)>,
-}
-
-/// Followers of an actor whose creation has not arrived: its handle was faster.
-#[derive(Debug)]
-pub(crate) struct Unknown {
-    pub(crate) since_ms: u64,
-    pub(crate) followers: BTreeSet<(NodeId, WorkerId)>,
+    /// Its subscribers know `why`.
+    pub(crate) is_explained: bool,
+    /// The driver was warned that the actor cannot be placed.
+    pub(crate) was_warned: bool,
+    /// Its last handle is gone: its end is no crash, whatever its process says.
+    pub(crate) is_ending: bool,
+    /// It was killed in order to be restarted: its end is a crash, whatever its process says.
+    pub(crate) is_reviving: bool,
 }
 
 impl Actor {
-    pub(crate) fn new(spec: ActorSpec, state: State) -> Self {
+    fn new(spec: ActorSpec, state: State) -> Self {
         Self {
             spec,
             state,
@@ -82,11 +70,10 @@ impl Actor {
             home: NodeId::NIL,
             cause: DeathCause::default(),
             why: String::new(),
-            told: false,
-            warned: false,
-            ending: false,
-            reviving: false,
-            followers: BTreeSet::new(),
+            is_explained: false,
+            was_warned: false,
+            is_ending: false,
+            is_reviving: false,
         }
     }
 
@@ -99,11 +86,21 @@ impl Actor {
         }
     }
 
+    /// The node that has its process, or may have it.
+    fn place(&self) -> Option<NodeId> {
+        let may_be_there = self.state == State::Recovering && !self.home.is_nil();
+        self.node_id().or(may_be_there.then_some(self.home))
+    }
+
     pub(crate) fn is_dead(&self) -> bool {
         self.state == State::Dead
     }
 
-    pub(crate) fn phase(&self) -> ActorPhase {
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting { .. })
+    }
+
+    fn phase(&self) -> ActorPhase {
         match self.state {
             State::Alive { .. } => ActorPhase::Alive,
             State::Dead => ActorPhase::Dead,
@@ -118,110 +115,163 @@ impl Actor {
         }
     }
 
-    fn may_restart(&self, cause: &DeathCause) -> bool {
+    pub(crate) fn may_restart(&self, cause: &DeathCause) -> bool {
         let left =
             self.spec.max_restarts < 0 || i64::from(self.incarnation) < self.spec.max_restarts;
         let final_end = cause.is_intended()
             || matches!(cause.kind, DeathKind::InitFailed | DeathKind::StartFailed);
-        left && !self.ending && (self.reviving || !final_end)
+        left && !self.is_ending && (self.is_reviving || !final_end)
+    }
+
+    pub(crate) fn info(&self) -> ActorInfo {
+        let (address, pid) = match &self.state {
+            State::Alive { address, pid } => (address.clone(), *pid),
+            _ => Default::default(),
+        };
+        ActorInfo {
+            actor_id: self.spec.actor_id,
+            phase: self.phase() as u32,
+            incarnation: self.incarnation,
+            address,
+            cause: self.cause.clone(),
+            why: self.why.clone(),
+            name: self.spec.name.clone(),
+            namespace: self.spec.namespace.clone(),
+            class_name: self.spec.class_name.clone(),
+            job_id: self.spec.job_id,
+            pid,
+            restarts: self.incarnation,
+            detached: self.spec.detached,
+            max_task_retries: self.spec.max_task_retries,
+            node_id: self.node_id().unwrap_or_default(),
+            resources: self.spec.resources.clone(),
+            is_unlisted: self.spec.is_unlisted,
+        }
+    }
+
+    /// The answer to who looks the actor up by name.
+    pub(crate) fn named(&self) -> NamedActor {
+        NamedActor {
+            name: self.spec.name.clone(),
+            namespace: self.spec.namespace.clone(),
+            actor_id: self.spec.actor_id,
+            handle: self.spec.handle.clone(),
+        }
     }
 }
 
-impl Control {
-    /// Takes in a new actor; its name and the limits were checked.
-    pub(crate) fn add_actor(&mut self, spec: ActorSpec) {
+/// All actors, also the newest of the dead ones.
+#[derive(Debug, Default)]
+pub(crate) struct Actors {
+    actors: BTreeMap<ActorId, Actor>,
+    /// Dead actors, the newest last.
+    dead: VecDeque<ActorId>,
+    /// Derived from living actors: names that are taken, by namespace.
+    names: BTreeMap<(String, String), ActorId>,
+    /// Derived from living actors that are not detached: who created them.
+    owned: BTreeSet<(WorkerId, ActorId)>,
+    /// Derived from `owned`: the owners on each node.
+    owners: BTreeSet<(NodeId, WorkerId)>,
+    /// Derived from living actors: where their processes are or may be.
+    on_node: BTreeSet<(NodeId, ActorId)>,
+    /// Derived from living actors: their jobs.
+    of_job: BTreeSet<(JobId, ActorId)>,
+}
+
+const FIRST_ACTOR: ActorId = ActorId([0; ActorId::LEN]);
+const LAST_ACTOR: ActorId = ActorId([u8::MAX; ActorId::LEN]);
+
+impl Actors {
+    pub(crate) fn get(&self, actor_id: ActorId) -> Option<&Actor> {
+        self.actors.get(&actor_id)
+    }
+
+    /// The actor, unless it is dead.
+    pub(crate) fn living(&self, actor_id: ActorId) -> Option<&Actor> {
+        self.actors.get(&actor_id).filter(|actor| !actor.is_dead())
+    }
+
+    pub(crate) fn is_living(&self, actor_id: ActorId) -> bool {
+        self.living(actor_id).is_some()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ActorId, &Actor)> {
+        self.actors.iter().map(|(actor_id, actor)| (*actor_id, actor))
+    }
+
+    pub(crate) fn n_living(&self) -> usize {
+        self.actors.len() - self.dead.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.n_living() >= ACTORS_MAX
+    }
+
+    pub(crate) fn n_names(&self) -> usize {
+        self.names.len()
+    }
+
+    pub(crate) fn n_owners(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// The actor that has the name.
+    pub(crate) fn by_name(&self, namespace: &str, name: &str) -> Option<&Actor> {
+        if name.is_empty() {
+            return None;
+        }
+        let actor_id = self.names.get(&(namespace.to_owned(), name.to_owned()))?;
+        self.actors.get(actor_id)
+    }
+
+    /// Takes in a new actor whose name is free and that waits, or one of before a restart.
+    pub(crate) fn insert(&mut self, spec: ActorSpec, state: State) {
         let actor_id = spec.actor_id;
         if !spec.name.is_empty() {
             self.names.insert((spec.namespace.clone(), spec.name.clone()), actor_id);
         }
         if !spec.detached {
-            self.owned.entry(spec.owner.worker_id).or_default().insert(actor_id);
+            self.owned.insert((spec.owner.worker_id, actor_id));
+            self.owners.insert((spec.owner.node_id, spec.owner.worker_id));
         }
-        let mut actor = Actor::new(spec, State::Waiting { since_ms: self.now_ms });
-        if let Some(early) = self.unknown.remove(&actor_id) {
-            actor.followers = early.followers;
-        }
-        self.persist_spec(&actor);
-        self.persist_incarnation(&actor);
-        self.actors.insert(actor_id, actor);
-        self.join_group(actor_id);
-        if !self.actors[&actor_id].is_dead() {
-            self.wait(actor_id);
-        }
+        self.of_job.insert((spec.job_id, actor_id));
+        self.actors.insert(actor_id, Actor::new(spec, state));
     }
 
-    pub(crate) fn on_actor_started(&mut self, node_id: NodeId, started: ActorStarted) {
-        let ActorStarted { actor_id, incarnation, address, pid } = started;
-        let actor = self.actors.get_mut(&actor_id);
-        let current = actor.filter(|actor| {
-            actor.incarnation == incarnation && actor.state == State::Starting { node_id }
-        });
-        let Some(actor) = current else {
-            self.stop_stray(node_id, actor_id, incarnation);
-            return;
-        };
-        actor.state = State::Alive { address, pid };
-        actor.why.clear();
-        let ending = actor.ending;
-        let held = taken(&actor.spec.resources, &actor.spec.strategy).into_owned();
-        self.settle(node_id, Promised::Actor(actor_id), held);
-        self.publish(actor_id);
-        if ending {
-            self.stop(actor_id, "its last handle is gone", true);
+    /// Changes an actor that exists. Only [`Self::end`] may make it dead.
+    pub(crate) fn update<R>(
+        &mut self,
+        actor_id: ActorId,
+        change: impl FnOnce(&mut Actor) -> R,
+    ) -> Option<R> {
+        let actor = self.actors.get_mut(&actor_id)?;
+        let (before, was_dead) = (actor.place(), actor.is_dead());
+        let result = change(actor);
+        let after = actor.place();
+        assert!(actor.is_dead() == was_dead, "an actor is ended by `end` alone");
+        if before != after {
+            if let Some(node_id) = before {
+                self.on_node.remove(&(node_id, actor_id));
+            }
+            if let Some(node_id) = after {
+                self.on_node.insert((node_id, actor_id));
+            }
         }
-        self.place_waiting();
+        Some(result)
     }
 
-    pub(crate) fn on_actor_ended(&mut self, node_id: NodeId, ended: ActorEnded) {
-        let ActorEnded { actor_id, incarnation, cause, retry } = ended;
-        let Some(actor) = self.actors.get_mut(&actor_id) else { return };
-        if actor.incarnation != incarnation || actor.node_id() != Some(node_id) {
-            return;
-        }
-        let starting = matches!(actor.state, State::Starting { .. });
-        if retry && starting && !actor.ending {
-            // The node was fuller than it seemed: believe it until it says more.
-            actor.state = State::Waiting { since_ms: self.now_ms };
-            let spec = &actor.spec;
-            let need = taken(&spec.placement_resources, &spec.strategy).into_owned();
-            self.reserve(node_id, Promised::Actor(actor_id), need);
-            self.wait(actor_id);
-            return;
-        }
-        self.settle(node_id, Promised::Actor(actor_id), ResourceSet::default());
-        self.process_ended(actor_id, cause);
-        self.place_waiting();
-    }
-
-    /// The actor's process is no more: makes another, or ends it.
-    pub(crate) fn process_ended(&mut self, actor_id: ActorId, cause: DeathCause) {
-        let Some(actor) = self.actors.get_mut(&actor_id) else { return };
-        if !actor.may_restart(&cause) {
-            self.end_actor(actor_id, cause);
-            return;
-        }
-        actor.incarnation += 1;
-        actor.home = NodeId::NIL;
-        actor.reviving = false;
-        actor.cause = cause;
-        actor.state = State::Waiting { since_ms: self.now_ms };
-        let actor = &self.actors[&actor_id];
-        let change = crate::durable::incarnation(actor);
-        self.persist(change);
-        self.publish(actor_id);
-        self.wait(actor_id);
-    }
-
-    /// The actor is over for good. Its process, if any, is the caller's to stop.
-    pub(crate) fn end_actor(&mut self, actor_id: ActorId, cause: DeathCause) {
-        self.no_longer_waits(actor_id);
+    /// The actor is over for good; whether it was alive until now.
+    pub(crate) fn end(&mut self, actor_id: ActorId, cause: DeathCause) -> bool {
         let Some(actor) = self.actors.get_mut(&actor_id).filter(|actor| !actor.is_dead()) else {
-            return;
+            return false;
         };
+        if let Some(node_id) = actor.place() {
+            self.on_node.remove(&(node_id, actor_id));
+        }
         actor.state = State::Dead;
         actor.cause = cause;
         actor.why.clear();
-        // What made it is not needed any more, and may be large.
+        // What made the actor is not needed any more, and may be large.
         actor.spec.template = Vec::new();
         actor.spec.args = Vec::new();
         actor.spec.handle = Vec::new();
@@ -229,129 +279,65 @@ impl Control {
         actor.spec.runtime_env = String::new();
         actor.spec.modules = Vec::new();
         let name = (actor.spec.namespace.clone(), actor.spec.name.clone());
-        let owner = actor.spec.owner.worker_id;
-        let strategy = actor.spec.strategy.clone();
-        self.leave_group(actor_id, &strategy);
+        let owner = (actor.spec.owner.node_id, actor.spec.owner.worker_id);
+        self.of_job.remove(&(actor.spec.job_id, actor_id));
         if self.names.get(&name) == Some(&actor_id) {
             self.names.remove(&name);
         }
-        if let Some(owned) = self.owned.get_mut(&owner) {
-            owned.remove(&actor_id);
-            if owned.is_empty() {
-                self.owned.remove(&owner);
-            }
+        self.owned.remove(&(owner.1, actor_id));
+        if self.owned_by(owner.1).next().is_none() {
+            self.owners.remove(&owner);
         }
-        self.forget_actor(actor_id);
-        self.publish(actor_id);
-        self.end_groups_of_actor(actor_id);
-        self.dead_actors.push_back(actor_id);
-        if self.dead_actors.len() > DEAD_ACTORS_MAX
-            && let Some(oldest) = self.dead_actors.pop_front()
+        true
+    }
+
+    /// Remembers a dead actor, and forgets the oldest one when there are too many.
+    pub(crate) fn bound_dead(&mut self, actor_id: ActorId) {
+        self.dead.push_back(actor_id);
+        if self.dead.len() > DEAD_ACTORS_MAX
+            && let Some(oldest) = self.dead.pop_front()
         {
             self.actors.remove(&oldest);
         }
     }
 
-    /// Ends the actor and its process.
-    pub(crate) fn kill(&mut self, actor_id: ActorId, cause: DeathCause) {
-        self.stop(actor_id, &cause.message, false);
-        if let Some(node_id) = self.actors.get(&actor_id).and_then(Actor::node_id) {
-            self.settle(node_id, Promised::Actor(actor_id), ResourceSet::default());
-        }
-        self.end_actor(actor_id, cause);
+    /// The living actors that a process created and that are not detached.
+    pub(crate) fn owned_by(&self, owner: WorkerId) -> impl Iterator<Item = ActorId> {
+        let owned = self.owned.range((owner, FIRST_ACTOR)..=(owner, LAST_ACTOR));
+        owned.map(|(_, actor_id)| *actor_id)
     }
 
-    /// What a client asked for: `ray.kill`, or the last handle is gone.
-    pub(crate) fn kill_on_request(&mut self, request: &KillActor) {
-        let actor_id = request.actor_id;
-        let Some(actor) = self.actors.get_mut(&actor_id).filter(|actor| !actor.is_dead()) else {
-            return;
+    /// The processes of a node that own living actors.
+    pub(crate) fn owners_on(&self, node_id: NodeId) -> Vec<WorkerId> {
+        let (first, last) = (WorkerId([0; WorkerId::LEN]), WorkerId([u8::MAX; WorkerId::LEN]));
+        let here = self.owners.range((node_id, first)..=(node_id, last));
+        here.map(|(_, owner)| *owner).collect()
+    }
+
+    /// The nodes of the processes that own living actors.
+    pub(crate) fn owner_nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.owners.iter().map(|(node_id, _)| *node_id)
+    }
+
+    /// The living actors whose processes are on the node, or may be.
+    pub(crate) fn on_node(&self, node_id: NodeId) -> Vec<ActorId> {
+        let here = self.on_node.range((node_id, FIRST_ACTOR)..=(node_id, LAST_ACTOR));
+        here.map(|(_, actor_id)| *actor_id).collect()
+    }
+
+    /// The living actors of a job that end with it: all except detached ones and those that these own,
+    /// directly or not.
+    pub(crate) fn ending_with_job(&self, job_id: JobId) -> Vec<ActorId> {
+        let of_job = self.of_job.range((job_id, FIRST_ACTOR)..=(job_id, LAST_ACTOR));
+        let of_job: Vec<&Actor> = of_job.map(|(_, actor_id)| &self.actors[actor_id]).collect();
+        let host = |actor: &&Actor| match &actor.state {
+            State::Alive { address, .. } => Some((address.worker_id, actor.spec.actor_id)),
+            _ => None,
         };
-        if request.out_of_scope {
-            actor.ending = true;
-            let cause = DeathCause::new(DeathKind::Intended, "all handles of it went out of scope");
-            match actor.state {
-                // It will be told when it has started: until then it could not take what it was sent.
-                State::Starting { .. } | State::Recovering => {}
-                State::Alive { .. } => self.stop(actor_id, &cause.message, true),
-                State::Waiting { .. } | State::Dead => self.end_actor(actor_id, cause),
-            }
-        } else if request.no_restart {
-            let cause = DeathCause::new(DeathKind::Intended, "it was killed by `ray.kill`");
-            self.kill(actor_id, cause);
-        } else if actor.node_id().is_some() {
-            actor.reviving = true;
-            self.stop(actor_id, "it was killed by `ray.kill(no_restart=False)`", false);
-        }
-        self.place_waiting();
-    }
-
-    fn stop(&mut self, actor_id: ActorId, reason: &str, drain: bool) {
-        let Some(actor) = self.actors.get(&actor_id) else { return };
-        let Some(node_id) = actor.node_id() else { return };
-        let incarnation = actor.incarnation;
-        self.send(node_id, StopActor { actor_id, incarnation, reason: reason.to_owned(), drain });
-    }
-
-    /// A node runs something that should not be there.
-    fn stop_stray(&mut self, node_id: NodeId, actor_id: ActorId, incarnation: u32) {
-        let known = self.actors.get(&actor_id);
-        if known.is_some_and(|actor| {
-            actor.incarnation == incarnation && actor.node_id() == Some(node_id)
-        }) {
-            return;
-        }
-        let reason = "the control service does not want it here (any more)".to_owned();
-        self.send(node_id, StopActor { actor_id, incarnation, reason, drain: false });
-    }
-
-    /// Ends the actors that a process created and that are not detached.
-    pub(crate) fn end_owned_by(&mut self, owner: WorkerId, why: &str) {
-        for actor_id in self.owned.remove(&owner).unwrap_or_default() {
-            self.kill(actor_id, DeathCause::new(DeathKind::Intended, why));
-        }
-        self.place_waiting();
-    }
-
-    /// The same for all owners on a node that `is_gone` names.
-    pub(crate) fn end_owned_on(
-        &mut self,
-        node_id: NodeId,
-        is_gone: impl Fn(WorkerId) -> bool,
-        why: &str,
-    ) {
-        let owners: BTreeSet<WorkerId> = self
-            .actors
-            .values()
-            .filter(|actor| !actor.is_dead() && actor.spec.owner.node_id == node_id)
-            .map(|actor| actor.spec.owner.worker_id)
-            .filter(|owner| is_gone(*owner))
-            .collect();
-        for owner in owners {
-            self.end_owned_by(owner, why);
-        }
-    }
-
-    /// Ends the actors of a job, except detached ones and what these own, directly or not.
-    pub(crate) fn end_actors_of_job(&mut self, job_id: JobId) {
-        let hosts: BTreeMap<WorkerId, ActorId> = self
-            .actors
-            .iter()
-            .filter_map(|(id, actor)| match &actor.state {
-                State::Alive { address, .. } => Some((address.worker_id, *id)),
-                _ => None,
-            })
-            .collect();
-        let over = |(_, actor): &(&ActorId, &Actor)| {
-            !actor.is_dead() && actor.spec.job_id == job_id && !self.outlives_job(actor, &hosts)
-        };
-        let over: Vec<ActorId> = self.actors.iter().filter(over).map(|(id, _)| *id).collect();
-        for actor_id in over {
-            self.kill(
-                actor_id,
-                DeathCause::new(DeathKind::Intended, "its job is over: the driver has ended"),
-            );
-        }
+        // Who an actor creates belongs to the actor's job.
+        let hosts: BTreeMap<WorkerId, ActorId> = of_job.iter().filter_map(host).collect();
+        let ends = |actor: &&&Actor| !self.outlives_job(actor, &hosts);
+        of_job.iter().filter(ends).map(|actor| actor.spec.actor_id).collect()
     }
 
     /// Whether an actor is detached, or lives in a chain of owners that begins at a detached one. The
@@ -368,128 +354,53 @@ impl Control {
         true
     }
 
-    /// Their node is gone.
-    pub(crate) fn actors_on_node_ended(&mut self, node_id: NodeId, cause: &DeathCause) {
-        let here = |actor: &Actor| {
-            let may_be_here = actor.state == State::Recovering && actor.home == node_id;
-            may_be_here || actor.node_id() == Some(node_id)
-        };
-        let ended: Vec<ActorId> =
-            self.actors.iter().filter(|(_, actor)| here(actor)).map(|(id, _)| *id).collect();
-        for actor_id in ended {
-            self.process_ended(actor_id, cause.clone());
-        }
+    pub(crate) fn rows(&self) -> Rows {
+        let alive = self.actors.values().filter(|actor| !actor.is_dead());
+        let dead = self.dead.iter().rev().filter_map(|id| self.actors.get(id));
+        Rows { actors: alive.chain(dead).take(LIST_ROWS_MAX).map(Actor::info).collect() }
     }
 
-    /// A node that came back says who lives there.
-    pub(crate) fn reconcile_actors(&mut self, node_id: NodeId, running: &[RunningActor]) {
-        for one in running {
-            let Some(actor) = self.actors.get_mut(&one.actor_id) else {
-                self.stop_stray(node_id, one.actor_id, one.incarnation);
-                continue;
-            };
-            let expected = match &actor.state {
-                State::Recovering => one.incarnation >= actor.incarnation,
-                State::Starting { node_id: at } => {
-                    *at == node_id && one.incarnation == actor.incarnation
-                }
-                State::Alive { address, .. } => {
-                    address.node_id == node_id && one.incarnation == actor.incarnation
-                }
-                State::Waiting { .. } | State::Dead => false,
-            };
-            if !expected {
-                self.stop_stray(node_id, one.actor_id, one.incarnation);
-                continue;
-            }
-            actor.incarnation = one.incarnation;
-            let ending = actor.ending;
-            actor.state = State::Alive { address: one.address.clone(), pid: one.pid };
-            self.publish(one.actor_id);
-            if ending {
-                self.stop(one.actor_id, "its last handle is gone", true);
-            }
-        }
-        let present: BTreeSet<ActorId> = running.iter().map(|one| one.actor_id).collect();
-        let absent = |(id, actor): &(&ActorId, &Actor)| {
-            let was_sent_here = actor.state == State::Recovering && actor.home == node_id;
-            (was_sent_here || actor.node_id() == Some(node_id)) && !present.contains(id)
-        };
-        let absent: Vec<ActorId> = self.actors.iter().filter(absent).map(|(id, _)| *id).collect();
-        for actor_id in absent {
-            if let Some(actor) = self.actors.get_mut(&actor_id)
-                && actor.state == State::Recovering
-            {
-                // Whether it has started there, or ended, or never came, the node knows.
-                actor.state = State::Starting { node_id };
-            }
-            if matches!(self.actors[&actor_id].state, State::Starting { .. }) {
-                // Perhaps the launch was lost with the connection; a node ignores one that it knows, and
-                // says of one that ended that it did.
-                self.send_launch(node_id, actor_id);
-            } else {
-                let lost =
-                    "its process ended while its node had no connection to the control service";
-                self.process_ended(actor_id, DeathCause::new(DeathKind::Unknown, lost));
-            }
-        }
+    pub(crate) fn named_rows(&self, list: &ListNamedActors) -> Vec<NamedActor> {
+        let wanted = |namespace: &str| list.all_namespaces || namespace == list.namespace;
+        let ids =
+            self.names.iter().filter(|((namespace, _), _)| wanted(namespace)).map(|(_, id)| id);
+        let live = ids.filter_map(|id| self.actors.get(id)).filter(|actor| !actor.is_ending);
+        let rows = live.map(|actor| NamedActor { handle: Vec::new(), ..actor.named() });
+        rows.take(LIST_ROWS_MAX).collect()
     }
 
-    /// After a restart: what was sent to no node waits for one as before.
-    pub(crate) fn resume_actors(&mut self) {
-        let unsent = |actor: &Actor| actor.state == State::Recovering && actor.home.is_nil();
-        let unsent: Vec<ActorId> =
-            self.actors.iter().filter(|(_, actor)| unsent(actor)).map(|(id, _)| *id).collect();
-        for actor_id in unsent {
-            if let Some(actor) = self.actors.get_mut(&actor_id) {
-                actor.state = State::Waiting { since_ms: self.now_ms };
+    /// Whether the derived tables agree with the actors.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let living = || self.actors.iter().filter(|(_, actor)| !actor.is_dead());
+        for (actor_id, actor) in &self.actors {
+            let named = (actor.spec.namespace.clone(), actor.spec.name.clone());
+            let holds_name = self.names.get(&named) == Some(actor_id);
+            if holds_name != (!actor.is_dead() && !actor.spec.name.is_empty()) {
+                return Err(format!(
+                    "{actor_id} is {:?}, and holds its name: {holds_name}",
+                    actor.state
+                ));
             }
-            self.wait(actor_id);
         }
-    }
-
-    /// After a restart: what no node has claimed in time is gone.
-    pub(crate) fn give_up_absent(&mut self) {
-        let absent = |(_, actor): &(&ActorId, &Actor)| actor.state == State::Recovering;
-        let absent: Vec<ActorId> = self.actors.iter().filter(absent).map(|(id, _)| *id).collect();
-        self.place_resumed_groups(|_| true);
-        for actor_id in absent {
-            let gone = "its node did not come back after the control service had started anew";
-            self.process_ended(actor_id, DeathCause::new(DeathKind::NodeDied, gone));
+        let owned = || living().filter(|(_, actor)| !actor.spec.detached);
+        let owned_set: BTreeSet<_> =
+            owned().map(|(id, actor)| (actor.spec.owner.worker_id, *id)).collect();
+        let owners: BTreeSet<_> = owned()
+            .map(|(_, actor)| (actor.spec.owner.node_id, actor.spec.owner.worker_id))
+            .collect();
+        let on_node: BTreeSet<_> =
+            living().filter_map(|(id, actor)| Some((actor.place()?, *id))).collect();
+        let of_job: BTreeSet<_> = living().map(|(id, actor)| (actor.spec.job_id, *id)).collect();
+        if owned_set != self.owned
+            || owners != self.owners
+            || on_node != self.on_node
+            || of_job != self.of_job
+        {
+            return Err("an index of the actors is not that of the actors".to_owned());
         }
-        let jobs = self.jobs.running.values();
-        let lost = jobs
-            .map(|job| job.node_id)
-            .filter(|id| !self.nodes.get(id).is_some_and(|node| node.info.alive));
-        let lost: BTreeSet<NodeId> = lost.collect();
-        let owners = self
-            .actors
-            .values()
-            .filter(|actor| !actor.is_dead())
-            .map(|actor| actor.spec.owner.node_id);
-        let absent = owners
-            .filter(|id| !id.is_nil() && !self.nodes.get(id).is_some_and(|node| node.info.alive));
-        let lost: BTreeSet<NodeId> = absent.chain(lost.iter().copied()).collect();
-        let holders = self.groups.all.values().filter(|group| !group.is_removed);
-        let holders = holders.flat_map(|group| group.places.values().copied());
-        let absent = holders.filter(|id| !self.nodes.get(id).is_some_and(|node| node.info.alive));
-        let lost: BTreeSet<NodeId> = absent.chain(lost).collect();
-        for node_id in lost {
-            let cause = DeathCause::new(DeathKind::NodeDied, "its node did not come back");
-            self.node_gone(node_id, &cause);
+        if self.actors.len() - living().count() != self.dead.len() {
+            return Err("the tables of actors do not add up".to_owned());
         }
-        self.place_waiting();
-    }
-
-    /// Followers of actors that never came.
-    pub(crate) fn expire_unknown(&mut self) {
-        let now_ms = self.now_ms;
-        let old =
-            |unknown: &Unknown| now_ms.saturating_sub(unknown.since_ms) >= UNKNOWN_ACTOR_MS_MAX;
-        let old: Vec<ActorId> =
-            self.unknown.iter().filter(|(_, one)| old(one)).map(|(id, _)| *id).collect();
-        for actor_id in old {
-            self.give_up_unknown(actor_id);
-        }
+        Ok(())
     }
 }

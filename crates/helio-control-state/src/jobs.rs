@@ -1,37 +1,36 @@
-//! Jobs: one driver's run each.
+//! The table of jobs: one driver's run each.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use helio_config::control::{FINISHED_JOBS_MAX, JOBS_MAX};
-use helio_proto::cluster::{ClientGone, JobFinished, JobLogs};
-use helio_proto::control::{ControlResponse, Failure, FailureKind, JobInfo, StartJob};
+use helio_config::control::{FINISHED_JOBS_MAX, JOBS_MAX, LIST_ROWS_MAX};
+use helio_proto::cluster::JobFinished;
+use helio_proto::control::{Failure, FailureKind, JobInfo, Jobs as Rows, StartJob};
 use helio_types::{JobId, NodeId, WorkerId};
 
-use crate::Control;
-use crate::requests::Asker;
-
-/// A node that comes back is told of jobs that ended this recently, in milliseconds: longer than a node
-/// may be away.
+/// A node that registers again is told of jobs that ended this recently, in milliseconds: longer than a
+/// node may be away.
 const REMIND_MS_MAX: u64 = 60_000;
 
 /// All jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     /// The number of the newest job.
-    pub(crate) newest: u32,
-    /// Those whose driver is there.
-    pub(crate) running: BTreeMap<JobId, JobInfo>,
-    /// Those that ended, the newest last.
-    pub(crate) finished: VecDeque<JobInfo>,
+    newest: u32,
+    /// The jobs whose driver is alive.
+    running: BTreeMap<JobId, JobInfo>,
+    /// Derived from `running`: the job of each driver.
+    drivers: BTreeMap<(NodeId, WorkerId), JobId>,
+    /// The jobs that ended, the newest last.
+    finished: VecDeque<JobInfo>,
 }
 
 /// Job ids count as Ray's do: 01000000, 02000000, …
-pub(crate) fn job_id(number: u32) -> JobId {
+fn job_id(number: u32) -> JobId {
     JobId(number.to_le_bytes())
 }
 
-/// The namespace of a driver that names none: its own alone. Written as a UUID, as Ray's are, and made
-/// of the driver's id, which is random already.
+/// The namespace of a driver that names none: its own alone. It is written as a UUID, as Ray's are, and
+/// made of the driver's id, which is random already.
 fn anonymous_namespace(driver: WorkerId) -> String {
     let mut text = driver.hex();
     text.truncate(32);
@@ -41,90 +40,125 @@ fn anonymous_namespace(driver: WorkerId) -> String {
     text
 }
 
-impl Control {
-    pub(crate) fn start_job(&mut self, asker: Asker, request: StartJob) {
-        // A node that lost its connection asks again.
-        if let Some(job) = self.jobs.running.values().find(|job| job.driver == request.driver) {
-            let job = job.clone();
-            self.reply(asker, job);
-            return;
-        }
-        if self.jobs.running.len() >= JOBS_MAX {
+impl Jobs {
+    pub(crate) fn is_running(&self, job_id: JobId) -> bool {
+        self.running.contains_key(&job_id)
+    }
+
+    pub(crate) fn n_running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// The node and the driver of a running job.
+    pub(crate) fn driver_of(&self, job_id: JobId) -> Option<(NodeId, WorkerId)> {
+        self.running.get(&job_id).map(|job| (job.node_id, job.driver))
+    }
+
+    /// The running job of a driver.
+    pub(crate) fn of_driver(&self, driver: WorkerId) -> Option<&JobInfo> {
+        self.running.values().find(|job| job.driver == driver)
+    }
+
+    /// The drivers on a node.
+    pub(crate) fn drivers_on(&self, node_id: NodeId) -> Vec<WorkerId> {
+        let (first, last) = (WorkerId([0; WorkerId::LEN]), WorkerId([u8::MAX; WorkerId::LEN]));
+        let here = self.drivers.range((node_id, first)..=(node_id, last));
+        here.map(|((_, driver), _)| *driver).collect()
+    }
+
+    /// The nodes that have drivers.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.drivers.keys().map(|(node_id, _)| *node_id)
+    }
+
+    /// Begins a job, unless there are too many.
+    pub(crate) fn start(
+        &mut self,
+        node_id: NodeId,
+        request: StartJob,
+        now_ms: u64,
+    ) -> Result<JobInfo, Failure> {
+        if self.running.len() >= JOBS_MAX {
             let full = format!("the cluster runs {JOBS_MAX} jobs, the most it can");
-            self.reply(asker, Failure::new(FailureKind::System, full));
-            return;
+            return Err(Failure::new(FailureKind::System, full));
         }
-        self.jobs.newest += 1;
+        self.newest += 1;
         let namespace = match request.namespace {
             none if none.is_empty() => anonymous_namespace(request.driver),
             named => named,
         };
         let job = JobInfo {
-            job_id: job_id(self.jobs.newest),
+            job_id: job_id(self.newest),
             driver: request.driver,
-            node_id: asker.node_id,
+            node_id,
             alive: true,
             entrypoint: request.entrypoint,
-            started_ms: self.now_ms,
+            started_ms: now_ms,
             ended_ms: 0,
             namespace,
             pid: request.pid,
         };
-        self.persist_job(&job);
-        self.jobs.running.insert(job.job_id, job.clone());
-        self.reply(asker, ControlResponse::Job(job));
+        self.insert_running(job.clone());
+        Ok(job)
     }
 
-    pub(crate) fn on_client_gone(&mut self, node_id: NodeId, gone: &ClientGone) {
-        self.drop_follower(node_id, gone.worker_id);
-        self.drop_waiter(|asker| asker.worker_id == gone.worker_id);
-        if gone.is_driver {
-            self.driver_gone(gone.worker_id);
+    fn insert_running(&mut self, job: JobInfo) {
+        self.drivers.insert((job.node_id, job.driver), job.job_id);
+        self.running.insert(job.job_id, job);
+    }
+
+    /// The driver has ended; its job does not run any more. Call [`Self::finish`] with it.
+    pub(crate) fn end(&mut self, driver: WorkerId, now_ms: u64) -> Option<JobInfo> {
+        let job_id = self.of_driver(driver)?.job_id;
+        let mut job = self.running.remove(&job_id)?;
+        self.drivers.remove(&(job.node_id, job.driver));
+        (job.alive, job.ended_ms) = (false, now_ms);
+        Some(job)
+    }
+
+    /// Remembers a job that ended; answers the job that is forgotten instead.
+    pub(crate) fn finish(&mut self, job: JobInfo) -> Option<JobId> {
+        self.finished.push_back(job);
+        if self.finished.len() <= FINISHED_JOBS_MAX {
+            return None;
         }
-        let cause = if gone.is_driver {
-            "its owner, the driver, has ended".to_owned()
+        self.finished.pop_front().map(|oldest| oldest.job_id)
+    }
+
+    /// Takes in a job of before a restart.
+    pub(crate) fn restore(&mut self, job: JobInfo) {
+        self.newest = self.newest.max(u32::from_le_bytes(job.job_id.0));
+        if job.alive {
+            self.insert_running(job);
         } else {
-            format!("its owner, worker {}, has ended: {}", gone.worker_id, gone.cause.message)
-        };
-        self.end_owned_by(gone.worker_id, &cause);
-    }
-
-    /// Ends the driver's job: its actors first, then the workers, so that no node reports the end of an
-    /// actor that nobody here knows to be over.
-    pub(crate) fn driver_gone(&mut self, driver: WorkerId) {
-        let job = self.jobs.running.values().find(|job| job.driver == driver).map(|job| job.job_id);
-        let Some(mut job) = job.and_then(|id| self.jobs.running.remove(&id)) else { return };
-        job.alive = false;
-        job.ended_ms = self.now_ms;
-        self.end_actors_of_job(job.job_id);
-        self.end_groups_of_job(job.job_id);
-        self.persist_job(&job);
-        let all: Vec<NodeId> = self.views.iter().map(|view| view.address.node_id).collect();
-        for node_id in all {
-            self.send(node_id, JobFinished { job_id: job.job_id, driver });
-        }
-        self.jobs.finished.push_back(job);
-        if self.jobs.finished.len() > FINISHED_JOBS_MAX
-            && let Some(oldest) = self.jobs.finished.pop_front()
-        {
-            self.forget_job(oldest.job_id);
+            // Keys of jobs are not in the order of time.
+            let later = self.finished.partition_point(|other| other.ended_ms <= job.ended_ms);
+            self.finished.insert(later, job);
         }
     }
 
-    pub(crate) fn on_job_logs(&mut self, logs: JobLogs) {
-        if let Some((node_id, driver)) = self.driver_of(logs.job_id) {
-            self.send_to_client(node_id, driver, logs.lines);
-        }
+    /// The jobs of which a node that was away may not know that they ended.
+    pub(crate) fn recently_finished(&self, now_ms: u64) -> Vec<JobFinished> {
+        let recent = |job: &&JobInfo| job.ended_ms + REMIND_MS_MAX > now_ms;
+        let recent = self.finished.iter().rev().take_while(recent);
+        recent.map(|job| JobFinished { job_id: job.job_id, driver: job.driver }).collect()
     }
 
-    /// Tells a node that was away which jobs ended meanwhile.
-    pub(crate) fn remind(&mut self, node_id: NodeId) {
-        let recent = |job: &&JobInfo| job.ended_ms + REMIND_MS_MAX > self.now_ms;
-        let recent = self.jobs.finished.iter().rev().take_while(recent);
-        let ended: Vec<JobFinished> =
-            recent.map(|job| JobFinished { job_id: job.job_id, driver: job.driver }).collect();
-        for message in ended {
-            self.send(node_id, message);
+    pub(crate) fn rows(&self) -> Rows {
+        let all = self.running.values().chain(self.finished.iter().rev());
+        Rows { jobs: all.take(LIST_ROWS_MAX).cloned().collect() }
+    }
+
+    /// Whether the index of drivers agrees with the jobs.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let indexed = self
+            .running
+            .values()
+            .all(|job| self.drivers.get(&(job.node_id, job.driver)) == Some(&job.job_id));
+        if indexed && self.drivers.len() == self.running.len() {
+            Ok(())
+        } else {
+            Err("the index of drivers is not that of the jobs".to_owned())
         }
     }
 }

@@ -7,17 +7,18 @@ use helio_proto::control::{
     ControlResponse, Failure, FailureKind, KvDel, KvGet, KvKeys, KvList, KvPut, KvValue,
 };
 
-use crate::Control;
+use crate::durable;
+use crate::event::Change;
 
 /// Values by namespace and key.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
-    pub(crate) entries: BTreeMap<(String, Vec<u8>), Vec<u8>>,
+pub(crate) struct KeyValues {
+    entries: BTreeMap<(String, Vec<u8>), Vec<u8>>,
     /// The size of all keys and values.
-    pub(crate) bytes: usize,
+    bytes: usize,
 }
 
-impl Table {
+impl KeyValues {
     pub(crate) fn insert(&mut self, namespace: String, key: Vec<u8>, value: Vec<u8>) {
         self.bytes += key.len() + value.len();
         let key_len = key.len();
@@ -34,49 +35,58 @@ impl Table {
         }
         old.is_some()
     }
-}
 
-impl Control {
-    /// Answers whether the key was there already.
-    pub(crate) fn kv_put(&mut self, put: KvPut) -> ControlResponse {
+    /// Answers whether the key existed before, and what becomes durable.
+    pub(crate) fn put(&mut self, put: KvPut) -> (Option<Change>, ControlResponse) {
         let KvPut { namespace, key, value, overwrite } = put;
         let slot = (namespace, key);
-        let found = self.kv.entries.contains_key(&slot);
+        let found = self.entries.contains_key(&slot);
+        let mut change = None;
         if !found || overwrite {
-            let over_keys = !found && self.kv.entries.len() >= KV_KEYS_MAX;
-            if over_keys || self.kv.bytes + slot.1.len() + value.len() > KV_BYTES_MAX {
+            let over_keys = !found && self.entries.len() >= KV_KEYS_MAX;
+            if over_keys || self.bytes + slot.1.len() + value.len() > KV_BYTES_MAX {
                 let full = format!(
                     "the key-value table is full ({KV_KEYS_MAX} keys or {KV_BYTES_MAX} bytes)"
                 );
-                return Failure::new(FailureKind::System, full).into();
+                return (None, Failure::new(FailureKind::System, full).into());
             }
-            self.persist_kv(&slot.0, &slot.1, Some(value.clone()));
-            self.kv.insert(slot.0, slot.1, value);
+            change = Some(durable::key_value(&slot.0, &slot.1, Some(value.clone())));
+            self.insert(slot.0, slot.1, value);
         }
-        KvValue { found, value: Vec::new() }.into()
+        (change, KvValue { found, value: Vec::new() }.into())
     }
 
-    pub(crate) fn kv_get(&self, get: KvGet) -> ControlResponse {
-        let value = self.kv.entries.get(&(get.namespace, get.key));
+    pub(crate) fn get(&self, get: KvGet) -> ControlResponse {
+        let value = self.entries.get(&(get.namespace, get.key));
         KvValue { found: value.is_some(), value: value.cloned().unwrap_or_default() }.into()
     }
 
-    pub(crate) fn kv_del(&mut self, del: KvDel) -> ControlResponse {
+    /// Answers whether the key existed, and what becomes durable.
+    pub(crate) fn delete(&mut self, del: KvDel) -> (Option<Change>, ControlResponse) {
         let KvDel { namespace, key } = del;
-        let found = self.kv.remove(namespace.clone(), key.clone());
-        if found {
-            self.persist_kv(&namespace, &key, None);
-        }
-        KvValue { found, value: Vec::new() }.into()
+        let change = durable::key_value(&namespace, &key, None);
+        let found = self.remove(namespace, key);
+        (found.then_some(change), KvValue { found, value: Vec::new() }.into())
     }
 
-    pub(crate) fn kv_keys(&self, keys: KvKeys) -> ControlResponse {
+    pub(crate) fn keys(&self, keys: KvKeys) -> ControlResponse {
         let KvKeys { namespace, prefix } = keys;
         let from = (namespace.clone(), prefix.clone());
-        let hits = self.kv.entries.range(from..).map(|(slot, _)| slot);
+        let hits = self.entries.range(from..).map(|(slot, _)| slot);
         let hits = hits.take_while(|(space, key)| *space == namespace && key.starts_with(&prefix));
         let keys =
             hits.take(LIST_ROWS_MAX).map(|(_, key)| KvValue { found: true, value: key.clone() });
         KvList { keys: keys.collect() }.into()
+    }
+
+    /// Whether the size that is kept agrees with the entries.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let bytes: usize =
+            self.entries.iter().map(|((_, key), value)| key.len() + value.len()).sum();
+        if bytes == self.bytes {
+            Ok(())
+        } else {
+            Err("the size of the key-value table is wrong".to_owned())
+        }
     }
 }

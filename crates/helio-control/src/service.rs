@@ -63,7 +63,7 @@ async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Err
     let Options { listen, token, session_name, health, storage, gone } = options;
     let clock = Clock::start();
     let (mut control, actions) =
-        Control::recover(&session_name, storage.load()?, &gone, clock.now_ms());
+        Control::recover(&session_name, storage.load()?, &gone, clock.now_us());
     control.set_health(health);
     let listener =
         TcpListener::bind(listen).await.map_err(|source| listen_failed(listen, source))?;
@@ -73,7 +73,7 @@ async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Err
     let gate = Arc::new(Gate::new("control", &token, welcome));
     let mut service =
         Service { control, storage, clock, connections: Connections::default(), ended: None };
-    service.perform(actions)?;
+    service.execute_actions(actions)?;
     let session_name = service.control.session_name().to_owned();
     let acceptor = tokio::spawn(accept(listener, gate, inputs.clone()));
     on_ready(Ready { address, session_name, handle: Handle { inputs } });
@@ -104,7 +104,7 @@ impl Service {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut ticked = tokio::time::Instant::now();
         while self.ended.is_none() {
-            let tick = ticked + Duration::from_millis(self.control.next_tick_ms());
+            let tick = ticked + Duration::from_micros(self.control.next_tick());
             tokio::select! {
                 biased;
                 // News go before time, so that no node is called silent whose words are waiting here.
@@ -113,19 +113,19 @@ impl Service {
             }
             let mut actions = Vec::new();
             for input in batch.drain(..) {
-                self.take(input, &mut actions);
+                self.on_input(input, &mut actions);
             }
             if tokio::time::Instant::now() >= tick {
                 ticked = tokio::time::Instant::now();
-                actions.extend(self.control.apply(Event::Tick, self.clock.now_ms()));
+                actions.extend(self.control.apply(Event::Tick, self.clock.now_us()));
             }
-            self.perform(actions)?;
+            self.execute_actions(actions)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, input: Input, actions: &mut Vec<Action>) {
-        let now_ms = self.clock.now_ms();
+    fn on_input(&mut self, input: Input, actions: &mut Vec<Action>) {
+        let now_us = self.clock.now_us();
         let event = match input {
             Input::Connected { node_id, number, writer } => {
                 self.connections.add(node_id, number, writer);
@@ -152,12 +152,12 @@ impl Service {
             Input::Message { .. } | Input::Closed { .. } => return,
             Input::Stop { reason } => Event::Stop { reason },
         };
-        actions.extend(self.control.apply(event, now_ms));
+        actions.extend(self.control.apply(event, now_us));
     }
 
     /// One commit for all that a batch of inputs made durable, then the sends: whoever reads an answer
     /// knows that what it says survives.
-    fn perform(&mut self, actions: Vec<Action>) -> Result<(), Error> {
+    fn execute_actions(&mut self, actions: Vec<Action>) -> Result<(), Error> {
         let mut changes = Vec::new();
         let mut rest = Vec::with_capacity(actions.len());
         for action in actions {
@@ -184,20 +184,20 @@ impl Service {
     }
 }
 
-/// Milliseconds that begin at the wall clock's, so that they go on rising over restarts, and then only
+/// Microseconds that begin at the wall clock's, so that they go on rising over restarts, and then only
 /// follow the monotonic clock, so that setting the time kills no node.
 struct Clock {
     began: Instant,
-    began_ms: u64,
+    began_us: u64,
 }
 
 impl Clock {
     fn start() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { began: Instant::now(), began_ms: since.as_millis() as u64 }
+        Self { began: Instant::now(), began_us: since.as_micros() as u64 }
     }
 
-    fn now_ms(&self) -> u64 {
-        self.began_ms + self.began.elapsed().as_millis() as u64
+    fn now_us(&self) -> u64 {
+        self.began_us + self.began.elapsed().as_micros() as u64
     }
 }

@@ -25,11 +25,11 @@ impl ControlHost {
     pub(crate) fn start(life: u32, core: &mut Core) -> Self {
         let entries: Vec<(Vec<u8>, Vec<u8>)> =
             core.durable.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        let (control, actions) = Control::recover("session", entries, &[], core.control_ms());
+        let (control, actions) = Control::recover("session", entries, &[], core.control_now());
         core.control = Some(life);
         let mut host = Self { life, control, open: BTreeMap::new(), ticked: core.now };
-        host.perform(core, actions);
-        let wait = host.control.next_tick_ms() * 1000;
+        host.execute_actions(core, actions);
+        let wait = host.control.next_tick();
         core.after(wait, Next::ControlTick { life });
         host
     }
@@ -39,30 +39,30 @@ impl ControlHost {
     }
 
     fn apply(&mut self, core: &mut Core, event: Event) {
-        let before = self.control.next_tick_ms();
-        let actions = self.control.apply(event, core.control_ms());
-        self.perform(core, actions);
+        let before = self.control.next_tick();
+        let actions = self.control.apply(event, core.control_now());
+        self.execute_actions(core, actions);
         if let Err(text) = self.control.check() {
             core.violation(format!("STATE-2: the control service disagrees with itself: {text}"));
         }
-        let after = self.control.next_tick_ms();
+        let after = self.control.next_tick();
         if after < before {
-            core.at(self.ticked + after * 1000, Next::ControlTick { life: self.life });
+            core.at(self.ticked + after, Next::ControlTick { life: self.life });
         }
     }
 
     pub(crate) fn tick(&mut self, core: &mut Core) {
-        let due = self.ticked + self.control.next_tick_ms() * 1000;
+        let due = self.ticked + self.control.next_tick();
         if core.now < due {
             return core.at(due, Next::ControlTick { life: self.life });
         }
         self.ticked = core.now;
         self.apply(core, Event::Tick);
-        core.after(self.control.next_tick_ms() * 1000, Next::ControlTick { life: self.life });
+        core.after(self.control.next_tick(), Next::ControlTick { life: self.life });
     }
 
     /// One commit, then the sends, as the real shell does.
-    fn perform(&mut self, core: &mut Core, actions: Vec<Action>) {
+    fn execute_actions(&mut self, core: &mut Core, actions: Vec<Action>) {
         if !actions.is_empty() && core.is_torn_at_once(self.me()) {
             return;
         }

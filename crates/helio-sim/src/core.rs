@@ -157,12 +157,13 @@ impl Core {
         }
     }
 
-    /// The time by the control service's clock. It goes on rising over restarts, on any machine.
-    pub(crate) fn control_ms(&mut self) -> u64 {
+    /// The time by the control service's clock, in microseconds. It goes on rising over restarts, on any
+    /// machine.
+    pub(crate) fn control_now(&mut self) -> u64 {
         if self.control_skew_ms == 0 {
             self.control_skew_ms = self.draw_skew();
         }
-        DAEMON_CLOCK_MS + self.control_skew_ms + self.now / 1000
+        (DAEMON_CLOCK_MS + self.control_skew_ms) * 1000 + self.now
     }
 
     /// How far another machine's clock is ahead, in milliseconds.

@@ -64,11 +64,11 @@ fn a_heartbeat_causes_nothing() {
     desk.sent.clear();
     let status = NodeToControl::Status(NodeStatus { info: info(1, CPUS, CPUS) });
     let actions =
-        desk.control.apply(Event::Node { node_id: node(1), message: status }, desk.now_ms);
+        desk.control.apply(Event::Node { node_id: node(1), message: status }, desk.now_ms * 1000);
     assert_eq!(actions, []);
     desk.pass(4000, &[1]);
     assert_eq!(desk.sent, []);
-    assert_eq!(desk.control.next_tick_ms(), 1000, "and it sleeps for a second at a time");
+    assert_eq!(desk.control.next_tick(), 1_000_000, "and it sleeps for a second at a time");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn how_long_a_node_may_be_silent_is_a_setting() {
         first_silence_ms: 20_000,
     });
     desk.register(2, CPUS);
-    assert_eq!(desk.control.next_tick_ms(), 200);
+    assert_eq!(desk.control.next_tick(), 200_000);
     let accepted = desk.sent.iter().any(|(to, message)| {
         *to == node(2)
             && matches!(message, ControlToNode::Accepted(accepted) if accepted.heartbeat_ms == 200)
@@ -491,8 +491,9 @@ fn step(desk: &mut Desk, step: &Step, trace: &mut Vec<Action>) {
             (number, NodeStatus { info: info(number, CPUS, &[("CPU", f64::from(free))]) }.into())
         }
         Step::Lose(number) => {
-            let actions =
-                desk.control.apply(Event::Disconnected { node_id: node(number) }, desk.now_ms);
+            let actions = desk
+                .control
+                .apply(Event::Disconnected { node_id: node(number) }, desk.now_ms * 1000);
             trace.extend(actions.clone());
             return desk.perform(actions);
         }
@@ -550,13 +551,14 @@ fn step(desk: &mut Desk, step: &Step, trace: &mut Vec<Action>) {
         }
         Step::Pass(ms) => {
             desk.now_ms += ms;
-            let actions = desk.control.apply(Event::Tick, desk.now_ms);
+            let actions = desk.control.apply(Event::Tick, desk.now_ms * 1000);
             trace.extend(actions.clone());
             return desk.perform(actions);
         }
         Step::Restart => return desk.restart(),
     };
-    let actions = desk.control.apply(Event::Node { node_id: node(from), message }, desk.now_ms);
+    let actions =
+        desk.control.apply(Event::Node { node_id: node(from), message }, desk.now_ms * 1000);
     trace.extend(actions.clone());
     desk.perform(actions);
 }

@@ -96,7 +96,7 @@ impl Desk {
     }
 
     pub(crate) fn apply(&mut self, event: Event) {
-        let actions = self.control.apply(event, self.now_ms);
+        let actions = self.control.apply(event, self.now_ms * 1000);
         self.perform(actions);
         if self.is_checked {
             self.control.check().unwrap();
@@ -127,7 +127,7 @@ impl Desk {
     /// And with it these nodes.
     pub(crate) fn restart_without(&mut self, gone: &[NodeId]) {
         let entries: Vec<_> = self.disk.clone().into_iter().collect();
-        let (control, actions) = Control::recover("session_new", entries, gone, self.now_ms);
+        let (control, actions) = Control::recover("session_new", entries, gone, self.now_ms * 1000);
         self.control = control;
         self.sent.clear();
         self.perform(actions);
@@ -154,7 +154,7 @@ impl Desk {
         let until_ms = self.now_ms + ms;
         let mut beat_ms = self.now_ms;
         while self.now_ms < until_ms {
-            self.now_ms = (self.now_ms + self.control.next_tick_ms()).min(until_ms);
+            self.now_ms = (self.now_ms + self.control.next_tick() / 1000).min(until_ms);
             if self.now_ms - beat_ms >= 1000 {
                 beat_ms = self.now_ms;
                 for number in beating {

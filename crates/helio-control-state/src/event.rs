@@ -1,0 +1,90 @@
+//! What goes into the machine and what comes out of it.
+
+use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX};
+use helio_proto::cluster::{ControlToNode, NodeToControl};
+use helio_types::{NodeId, WorkerId};
+
+/// What happens to the control service.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// A message of a node. The first message on each of its connections is `Register`.
+    Node {
+        /// The sender.
+        node_id: NodeId,
+        /// Its message.
+        message: NodeToControl,
+    },
+    /// The newest connection of a node ended.
+    Disconnected {
+        /// The node that lost its connection.
+        node_id: NodeId,
+    },
+    /// The cluster must end.
+    Stop {
+        /// The reason that every node is told.
+        reason: String,
+    },
+    /// Time passed; see [`crate::Control::next_tick`].
+    Tick,
+}
+
+/// What the shell does for the control service.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// Send the message to the node; drop it when the node is not connected.
+    Send {
+        /// The receiver.
+        node_id: NodeId,
+        /// The message.
+        message: ControlToNode,
+    },
+    /// Make the change durable before any [`Action::Send`] after it goes out.
+    Persist(Change),
+    /// Close the node's connection after what was sent to it.
+    Disconnect {
+        /// The node that loses its connection.
+        node_id: NodeId,
+    },
+    /// The cluster is over: end when everything was sent.
+    End {
+        /// The reason, for the log.
+        reason: String,
+    },
+    /// A sentence for the log.
+    Log(String),
+}
+
+/// A durable entry to write (`Some`) or to delete (`None`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// The entry's key.
+    pub key: Vec<u8>,
+    /// The entry's new value.
+    pub value: Option<Vec<u8>>,
+}
+
+/// How the control service tells whether a node is alive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Health {
+    /// The interval between two heartbeats of a node, in milliseconds.
+    pub heartbeat_ms: u64,
+    /// A node that was silent for this long is dead, in milliseconds.
+    pub silence_ms_max: u64,
+    /// How much longer a node may be silent when it has just joined, in milliseconds.
+    pub first_silence_ms: u64,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        let silence_ms_max = HEARTBEAT_MS * HEARTBEATS_MISSED_MAX;
+        Self { heartbeat_ms: HEARTBEAT_MS, silence_ms_max, first_silence_ms: 0 }
+    }
+}
+
+/// A process that waits for the answer to a request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Requester {
+    pub(crate) node_id: NodeId,
+    pub(crate) worker_id: WorkerId,
+    pub(crate) request_id: u64,
+}

@@ -1,0 +1,93 @@
+//! The door: one event in, the actions that follow from it out.
+
+use helio_config::control::STALL_HEARTBEATS;
+use helio_proto::cluster::{ControlToNode, NodeToControl, ShutDown};
+use helio_types::NodeId;
+
+use crate::event::{Action, Event};
+use crate::machine::Control;
+
+impl Control {
+    /// Takes an event and answers what to do, in order. `now` is in microseconds and never goes back;
+    /// limits and intervals of this machine are whole milliseconds.
+    #[must_use]
+    pub fn apply(&mut self, event: Event, now: u64) -> Vec<Action> {
+        let stood_ms = self.out.set_now(now / 1000);
+        if stood_ms >= self.health.heartbeat_ms * STALL_HEARTBEATS {
+            self.reset_heartbeats(stood_ms);
+        }
+        match event {
+            Event::Node { node_id, message } => self.on_message(node_id, message),
+            Event::Disconnected { node_id } => {
+                self.nodes.disconnected(node_id, self.out.now_ms());
+            }
+            Event::Stop { reason } => self.end_cluster(&reason),
+            Event::Tick => self.on_tick(),
+        }
+        self.follow_up();
+        self.take_actions()
+    }
+
+    fn on_message(&mut self, node_id: NodeId, message: NodeToControl) {
+        if let NodeToControl::Register(register) = message {
+            self.on_register(node_id, register);
+            return;
+        }
+        if !self.nodes.heard(node_id, self.out.now_ms()) {
+            // It was declared dead and its actors live elsewhere now: it must not go on.
+            let reason =
+                "this node was declared dead; start it again to join as a new one".to_owned();
+            self.out.send(node_id, ControlToNode::ShutDown(ShutDown { reason }));
+            self.out.disconnect(node_id);
+            return;
+        }
+        match message {
+            NodeToControl::Register(_) | NodeToControl::Unknown => {}
+            NodeToControl::Status(status) => self.on_status(node_id, status.info),
+            NodeToControl::FromClient(from) => self.on_request(node_id, from.worker_id, from.call),
+            NodeToControl::ClientGone(gone) => self.on_client_gone(node_id, &gone),
+            NodeToControl::ActorStarted(started) => self.on_actor_started(node_id, started),
+            NodeToControl::ActorEnded(ended) => self.on_actor_ended(node_id, ended),
+            NodeToControl::BundlesHeld(held) => self.on_bundles_held(node_id, &held),
+            NodeToControl::AskGroup(ask) => self.on_ask_group(node_id, &ask),
+            NodeToControl::JobLogs(logs) => self.on_job_logs(logs),
+            NodeToControl::Leaving(leaving) => {
+                self.node_died(node_id, &format!("it left: {}", leaving.reason));
+            }
+        }
+    }
+
+    fn on_tick(&mut self) {
+        self.out.persist_deferred();
+        self.check_nodes();
+        self.check_recovery();
+        if self.nodes.expire_reservations(self.out.now_ms()) {
+            self.follow_ups.has_room = true;
+        }
+        self.expire_unknown();
+        self.follow_up();
+        if self.is_explaining_due() {
+            self.explain_groups();
+            self.explain_actors();
+        }
+        self.publish_views();
+    }
+
+    /// Does what rules have left for others, until nothing is left.
+    pub(crate) fn follow_up(&mut self) {
+        loop {
+            if let Some(actor_id) = self.follow_ups.group_creators.pop_front() {
+                self.end_groups_of_actor(actor_id);
+            } else if let Some(actor_id) = self.follow_ups.restarts.pop_front() {
+                if !self.queue.contains(actor_id) {
+                    self.enqueue_actor(actor_id);
+                }
+            } else if std::mem::take(&mut self.follow_ups.has_room) {
+                self.place_groups();
+                self.place_actors();
+            } else {
+                return;
+            }
+        }
+    }
+}

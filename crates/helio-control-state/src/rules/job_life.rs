@@ -1,0 +1,59 @@
+//! How jobs begin and end.
+
+use helio_proto::cluster::{ClientGone, JobFinished, JobLogs};
+use helio_proto::control::{ControlResponse, StartJob};
+use helio_types::{NodeId, WorkerId};
+
+use crate::durable;
+use crate::event::Requester;
+use crate::machine::Control;
+
+impl Control {
+    pub(crate) fn start_job(&mut self, requester: Requester, request: StartJob) -> ControlResponse {
+        // A node that lost its connection asks again.
+        if let Some(job) = self.jobs.of_driver(request.driver) {
+            return job.clone().into();
+        }
+        match self.jobs.start(requester.node_id, request, self.now_ms()) {
+            Ok(job) => {
+                self.out.persist(durable::job(&job));
+                job.into()
+            }
+            Err(failure) => failure.into(),
+        }
+    }
+
+    pub(crate) fn on_client_gone(&mut self, node_id: NodeId, gone: &ClientGone) {
+        self.subscriptions.remove_process((node_id, gone.worker_id));
+        self.groups.drop_waiters(|requester| requester.worker_id == gone.worker_id);
+        if gone.is_driver {
+            self.driver_gone(gone.worker_id);
+        }
+        let cause = if gone.is_driver {
+            "its owner, the driver, has ended".to_owned()
+        } else {
+            format!("its owner, worker {}, has ended: {}", gone.worker_id, gone.cause.message)
+        };
+        self.end_owned_by(gone.worker_id, &cause);
+    }
+
+    /// Ends the driver's job: its actors first, then the workers, so that no node reports the end of an
+    /// actor that is not known to be over.
+    pub(crate) fn driver_gone(&mut self, driver: WorkerId) {
+        let Some(job) = self.jobs.end(driver, self.now_ms()) else { return };
+        self.end_actors_of_job(job.job_id);
+        self.end_groups_of_job(job.job_id);
+        self.out.persist(durable::job(&job));
+        self.send_to_all(&JobFinished { job_id: job.job_id, driver }.into());
+        if let Some(forgotten) = self.jobs.finish(job) {
+            self.out.persist(durable::no_job(forgotten));
+        }
+    }
+
+    /// Lines of a job's workers go to its driver.
+    pub(crate) fn on_job_logs(&mut self, logs: JobLogs) {
+        if let Some((node_id, driver)) = self.driver_of(logs.job_id) {
+            self.out.send_to_client(node_id, driver, logs.lines);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The rules: what an event changes in which parts, and what is sent.
+//!
+//! A file may call those above it in this list, and none below it.
+
+mod publishing;
+
+mod actor_life;
+
+mod actor_placement;
+
+mod group_waiting;
+
+mod group_placement;
+
+mod group_life;
+
+mod job_life;
+
+mod node_life;
+
+mod recovery;
+
+mod requests;
+
+mod dispatch;

@@ -1,0 +1,112 @@
+//! How nodes join, report and die, and what the others are told.
+
+use std::collections::BTreeSet;
+
+use helio_proto::cluster::{ClusterView, NodeAccepted, RegisterNode};
+use helio_proto::control::NodeInfo;
+use helio_types::{DeathCause, DeathKind, NodeId, WorkerId};
+
+use crate::machine::Control;
+
+impl Control {
+    pub(crate) fn on_register(&mut self, node_id: NodeId, register: RegisterNode) {
+        let refused = self.nodes.refusal(node_id, &register.info);
+        let accepted = NodeAccepted {
+            refused: refused.clone(),
+            session_name: self.session_name.clone(),
+            heartbeat_ms: self.health.heartbeat_ms,
+        };
+        self.out.send(node_id, accepted);
+        if !refused.is_empty() {
+            self.out.log(format!("refused node {node_id}: {refused}"));
+            self.out.disconnect(node_id);
+            return;
+        }
+        let RegisterNode { info, actors, clients, clients_known, bundles } = register;
+        let (now_ms, first_silence_ms) = (self.now_ms(), self.health.first_silence_ms);
+        let (info, is_new) = self.nodes.register(node_id, info, now_ms, first_silence_ms);
+        self.out.send(node_id, ClusterView { nodes: self.nodes.infos() });
+        self.tell_others(node_id, &info);
+        if is_new {
+            let address = &info.address;
+            self.out.log(format!("node {node_id} joined from {}:{}", address.host, address.port));
+        }
+        self.reconcile_bundles(node_id, &bundles);
+        self.reconcile_actors(node_id, &actors);
+        if clients_known {
+            self.reconcile_clients(node_id, &clients);
+        }
+        for ended in self.jobs.recently_finished(now_ms) {
+            self.out.send(node_id, ended);
+        }
+        self.follow_ups.has_room = true;
+    }
+
+    /// Ends what belonged to clients of the node that ended while it was away.
+    fn reconcile_clients(&mut self, node_id: NodeId, clients: &[WorkerId]) {
+        let here: BTreeSet<WorkerId> = clients.iter().copied().collect();
+        let drivers = self.jobs.drivers_on(node_id).into_iter();
+        for driver in drivers.filter(|driver| !here.contains(driver)) {
+            self.driver_gone(driver);
+        }
+        let cause = "its owner ended while its node had no connection to the control service";
+        self.end_owned_on(node_id, |owner| !here.contains(&owner), cause);
+    }
+
+    pub(crate) fn on_status(&mut self, node_id: NodeId, info: NodeInfo) {
+        if self.nodes.report(node_id, info) {
+            self.follow_ups.has_room = true;
+        }
+    }
+
+    /// For `stood_ms` the control service did not run: the nodes have as long again to be heard.
+    pub(crate) fn reset_heartbeats(&mut self, stood_ms: u64) {
+        self.nodes.reset_heartbeats(self.out.now_ms());
+        self.recovering_until_ms = self.recovering_until_ms.map(|until_ms| until_ms + stood_ms);
+    }
+
+    /// Declares nodes dead that were silent for too long.
+    pub(crate) fn check_nodes(&mut self) {
+        let now_ms = self.now_ms();
+        for (node_id, cause) in self.nodes.overdue(now_ms, self.health.silence_ms_max) {
+            self.node_died(node_id, &cause);
+        }
+    }
+
+    pub(crate) fn node_died(&mut self, node_id: NodeId, cause: &str) {
+        let Some(info) = self.nodes.mark_dead(node_id, cause, self.out.now_ms()) else { return };
+        self.out.log(format!("node {node_id} ({}) is gone: {cause}", info.address.host));
+        self.out.disconnect(node_id);
+        self.tell_others(node_id, &info);
+        let sentence =
+            format!("the node it ran on, {} ({node_id}), is gone: {cause}", info.address.host);
+        self.node_gone(node_id, &DeathCause::new(DeathKind::NodeDied, sentence));
+        self.nodes.bound_dead(node_id);
+        self.follow_ups.has_room = true;
+    }
+
+    /// What follows from the end of a node, or from its absence after a restart of this service.
+    pub(crate) fn node_gone(&mut self, node_id: NodeId, cause: &DeathCause) {
+        for driver in self.jobs.drivers_on(node_id) {
+            self.driver_gone(driver);
+        }
+        self.end_owned_on(node_id, |_| true, "its owner's node is gone");
+        self.subscriptions.remove_node(node_id);
+        self.groups.drop_waiters(|requester| requester.node_id == node_id);
+        self.lose_bundles_on(node_id);
+        self.end_processes_on(node_id, cause);
+    }
+
+    fn tell_others(&mut self, about: NodeId, info: &NodeInfo) {
+        for other in self.nodes.alive_ids().into_iter().filter(|other| *other != about) {
+            self.out.send(other, ClusterView { nodes: vec![info.clone()] });
+        }
+    }
+
+    /// Tells the nodes whose resources have changed since last time.
+    pub(crate) fn publish_views(&mut self) {
+        for (node_id, view) in self.nodes.publish(self.now_ms()) {
+            self.out.send(node_id, view);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Who is told of an actor's changes.
+//!
+//! A million actors have a million subscriptions and more, so one takes two small entries of flat sets:
+//! processes are numbered while they have subscriptions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use helio_config::control::{SUBSCRIBERS_MAX, UNKNOWN_ACTOR_MS_MAX, UNKNOWN_ACTORS_MAX};
+use helio_types::{ActorId, NodeId, WorkerId};
+
+/// A process that subscribes, and its node.
+pub(crate) type Subscriber = (NodeId, WorkerId);
+
+/// All subscriptions.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    by_actor: BTreeSet<(ActorId, u32)>,
+    /// Derived from `by_actor`.
+    by_process: BTreeSet<(u32, ActorId)>,
+    /// The numbers of the processes that have subscriptions.
+    numbers: BTreeMap<Subscriber, u32>,
+    /// Derived from `numbers`.
+    processes: BTreeMap<u32, Subscriber>,
+    next: u32,
+    /// Actors that have subscribers although their creation has not arrived, since when: a handle was
+    /// faster.
+    unknown: BTreeMap<ActorId, u64>,
+}
+
+const FIRST_ACTOR: ActorId = ActorId([0; ActorId::LEN]);
+const LAST_ACTOR: ActorId = ActorId([u8::MAX; ActorId::LEN]);
+
+impl Subscriptions {
+    /// The processes that are told of the actor.
+    pub(crate) fn of(&self, actor_id: ActorId) -> Vec<Subscriber> {
+        let numbers = self.by_actor.range((actor_id, 0)..=(actor_id, u32::MAX));
+        numbers.map(|(_, number)| self.processes[number]).collect()
+    }
+
+    pub(crate) fn n_unknown(&self) -> usize {
+        self.unknown.len()
+    }
+
+    /// Subscribes a process to an actor that exists.
+    pub(crate) fn add(&mut self, actor_id: ActorId, subscriber: Subscriber) {
+        let number = match self.numbers.get(&subscriber) {
+            Some(number) => *number,
+            None => self.number(subscriber),
+        };
+        self.by_actor.insert((actor_id, number));
+        self.by_process.insert((number, actor_id));
+    }
+
+    fn number(&mut self, subscriber: Subscriber) -> u32 {
+        while self.processes.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        self.numbers.insert(subscriber, self.next);
+        self.processes.insert(self.next, subscriber);
+        self.next
+    }
+
+    /// Whether the actor has as many subscribers as it may have.
+    pub(crate) fn is_full(&self, actor_id: ActorId) -> bool {
+        let mut numbers = self.by_actor.range((actor_id, 0)..=(actor_id, u32::MAX));
+        numbers.nth(SUBSCRIBERS_MAX - 1).is_some()
+    }
+
+    /// Subscribes a process to an actor that does not exist yet, unless there are too many of those.
+    pub(crate) fn add_unknown(
+        &mut self,
+        actor_id: ActorId,
+        subscriber: Subscriber,
+        now_ms: u64,
+    ) -> bool {
+        if self.unknown.len() >= UNKNOWN_ACTORS_MAX {
+            return false;
+        }
+        self.unknown.entry(actor_id).or_insert(now_ms);
+        self.add(actor_id, subscriber);
+        true
+    }
+
+    /// The actor was created: its early subscribers stay.
+    pub(crate) fn now_known(&mut self, actor_id: ActorId) {
+        self.unknown.remove(&actor_id);
+    }
+
+    pub(crate) fn remove(&mut self, actor_id: ActorId, subscriber: Subscriber) {
+        let Some(number) = self.numbers.get(&subscriber).copied() else { return };
+        self.by_actor.remove(&(actor_id, number));
+        self.by_process.remove(&(number, actor_id));
+        if self.by_process.range((number, FIRST_ACTOR)..=(number, LAST_ACTOR)).next().is_none() {
+            self.numbers.remove(&subscriber);
+            self.processes.remove(&number);
+        }
+        let has_none = self.by_actor.range((actor_id, 0)..=(actor_id, u32::MAX)).next().is_none();
+        if has_none {
+            self.unknown.remove(&actor_id);
+        }
+    }
+
+    /// Ends all subscriptions to an actor; answers who had one.
+    pub(crate) fn take(&mut self, actor_id: ActorId) -> Vec<Subscriber> {
+        let subscribers = self.of(actor_id);
+        for subscriber in &subscribers {
+            self.remove(actor_id, *subscriber);
+        }
+        subscribers
+    }
+
+    /// A process has ended.
+    pub(crate) fn remove_process(&mut self, subscriber: Subscriber) {
+        let Some(number) = self.numbers.get(&subscriber).copied() else { return };
+        let actors = self.by_process.range((number, FIRST_ACTOR)..=(number, LAST_ACTOR));
+        let actors: Vec<ActorId> = actors.map(|(_, actor_id)| *actor_id).collect();
+        for actor_id in actors {
+            self.remove(actor_id, subscriber);
+        }
+    }
+
+    /// All processes of a node have ended.
+    pub(crate) fn remove_node(&mut self, node_id: NodeId) {
+        let (first, last) = (WorkerId([0; WorkerId::LEN]), WorkerId([u8::MAX; WorkerId::LEN]));
+        let here = self.numbers.range((node_id, first)..=(node_id, last));
+        let here: Vec<Subscriber> = here.map(|(subscriber, _)| *subscriber).collect();
+        for subscriber in here {
+            self.remove_process(subscriber);
+        }
+    }
+
+    /// Actors whose creation has not arrived in time.
+    pub(crate) fn overdue(&self, now_ms: u64) -> Vec<ActorId> {
+        let is_old = |since_ms: u64| now_ms.saturating_sub(since_ms) >= UNKNOWN_ACTOR_MS_MAX;
+        self.unknown.iter().filter(|(_, since)| is_old(**since)).map(|(id, _)| *id).collect()
+    }
+
+    /// Whether the derived sets agree; `exists` tells whether an actor lives.
+    pub(crate) fn check(&self, exists: impl Fn(ActorId) -> bool) -> Result<(), String> {
+        let mirrored: BTreeSet<(u32, ActorId)> =
+            self.by_actor.iter().map(|(actor_id, number)| (*number, *actor_id)).collect();
+        let numbers: BTreeSet<u32> = mirrored.iter().map(|(number, _)| *number).collect();
+        let is_named = |(number, who): (&u32, &Subscriber)| self.numbers.get(who) == Some(number);
+        if mirrored != self.by_process
+            || !numbers.iter().eq(self.processes.keys())
+            || self.numbers.len() != self.processes.len()
+            || !self.processes.iter().all(is_named)
+        {
+            return Err("the index of subscribers is not that of the actors".to_owned());
+        }
+        for (actor_id, _) in &self.by_actor {
+            if exists(*actor_id) == self.unknown.contains_key(actor_id) {
+                return Err(format!("{actor_id} has subscribers, and is dead or known twice"));
+            }
+        }
+        Ok(())
+    }
+}
