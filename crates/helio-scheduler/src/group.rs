@@ -22,7 +22,7 @@ use helio_types::{NodeId, Quantity, ResourceSet};
 
 use crate::explain::{scarcity, why};
 use crate::labels::{Selector, all_match, parse_all};
-use crate::policy::used_part;
+use crate::policy::{USED_BY, used_part};
 use crate::{NodeView, is_of_bundle};
 
 /// A group, and which of its bundles are to be placed.
@@ -39,16 +39,51 @@ pub struct Wanted<'a> {
 /// A node for each missing bundle, or `None` when there is no room now.
 #[must_use]
 pub fn plan_group(nodes: &[NodeView], wanted: Wanted<'_>) -> Option<Vec<(u32, NodeId)>> {
-    in_some_domain(nodes, wanted, |node| &node.available).ok()
+    plan_among(all(nodes), wanted)
+}
+
+/// A node that may be used.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    pub(crate) node: &'a NodeView,
+    /// How many nodes it stands for: it and others that are equal to it and come behind it.
+    pub(crate) weight: usize,
+}
+
+fn all(nodes: &[NodeView]) -> Vec<Candidate<'_>> {
+    nodes.iter().map(|node| Candidate { node, weight: 1 }).collect()
+}
+
+/// Plans with these nodes.
+pub(crate) fn plan_among(
+    nodes: Vec<Candidate<'_>>,
+    wanted: Wanted<'_>,
+) -> Option<Vec<(u32, NodeId)>> {
+    in_some_domain(&nodes, wanted, |node| &node.available).ok()
+}
+
+impl Wanted<'_> {
+    /// The names of the resources and the keys of the labels that decide between nodes.
+    pub(crate) fn signature(&self) -> (BTreeSet<String>, BTreeSet<String>) {
+        let mut names: BTreeSet<String> = USED_BY.iter().map(|name| (*name).to_owned()).collect();
+        let mut labels: BTreeSet<String> =
+            self.spec.topology.iter().map(|label| label.key.clone()).collect();
+        for number in self.missing {
+            let bundle = bundle(*self, *number);
+            names.extend(bundle.resources.iter().map(|(name, _)| name.to_owned()));
+            labels.extend(bundle.labels.iter().map(|label| label.key.clone()));
+        }
+        (names, labels)
+    }
 }
 
 /// What the group waits for, in a sentence without a final dot, and whether it is hopeless: no node
 /// that is there could ever hold it.
 #[must_use]
 pub fn why_group(nodes: &[NodeView], wanted: Wanted<'_>) -> (String, bool) {
-    let (stuck, hopeless) = match in_some_domain(nodes, wanted, |node| &node.total) {
+    let (stuck, hopeless) = match in_some_domain(&all(nodes), wanted, |node| &node.total) {
         Err(stuck) => (stuck, true),
-        Ok(_) => match in_some_domain(nodes, wanted, |node| &node.available) {
+        Ok(_) => match in_some_domain(&all(nodes), wanted, |node| &node.available) {
             Err(stuck) => (stuck, false),
             Ok(_) => return ("its bundles are being reserved".to_owned(), false),
         },
@@ -66,7 +101,7 @@ type Room = fn(&NodeView) -> &ResourceSet;
 
 /// The nodes that may be used, and what the group's own bundles have taken of each so far.
 struct Board<'a> {
-    nodes: Vec<&'a NodeView>,
+    nodes: Vec<Candidate<'a>>,
     room: Room,
     taken: BTreeMap<usize, ResourceSet>,
     /// How many bundles of the group each node has.
@@ -76,7 +111,7 @@ struct Board<'a> {
 
 impl Board<'_> {
     fn fits(&self, index: usize, need: &ResourceSet) -> bool {
-        let (room, taken) = ((self.room)(self.nodes[index]), self.taken.get(&index));
+        let (room, taken) = ((self.room)(self.nodes[index].node), self.taken.get(&index));
         need.iter().all(|(name, quantity)| {
             room.get(name).0 - taken.map_or(0, |taken| taken.get(name).0) >= quantity.0
         })
@@ -84,18 +119,18 @@ impl Board<'_> {
 
     fn may_hold(&self, index: usize, bundle: &Bundle) -> bool {
         self.fits(index, &bundle.resources)
-            && all_match(&parse_all(&bundle.labels), &self.nodes[index].labels)
+            && all_match(&parse_all(&bundle.labels), &self.nodes[index].node.labels)
     }
 
     fn take(&mut self, index: usize, number: u32, need: &ResourceSet) {
         self.taken.entry(index).or_default().add(need);
         *self.counts.entry(index).or_default() += 1;
-        self.placed.push((number, self.nodes[index].address.node_id));
+        self.placed.push((number, self.nodes[index].node.address.node_id));
     }
 
     /// Nodes that should be taken before others come first.
     fn rank(&self, index: usize, need: &ResourceSet) -> (bool, f64) {
-        let node = self.nodes[index];
+        let node = self.nodes[index].node;
         let wasted = need.get("GPU").0 == 0 && node.total.get("GPU").0 > 0;
         (wasted, used_part(node))
     }
@@ -114,7 +149,7 @@ impl Board<'_> {
 
 /// Tries the nodes of each value of the labels that the group is to share; without any, all nodes.
 fn in_some_domain(
-    nodes: &[NodeView],
+    nodes: &[Candidate<'_>],
     wanted: Wanted<'_>,
     room: Room,
 ) -> Result<Vec<(u32, NodeId)>, Stuck> {
@@ -125,8 +160,8 @@ fn in_some_domain(
             continue;
         }
         for value in domains(nodes, wanted, label) {
-            let inside = |node: &&NodeView| node.labels.get(&label.key) == Some(value);
-            match assign(nodes.iter().filter(inside).collect(), wanted, room) {
+            let inside = |one: &&Candidate<'_>| one.node.labels.get(&label.key) == Some(value);
+            match assign(nodes.iter().filter(inside).copied(), wanted, room) {
                 Ok(plan) => return Ok(plan),
                 Err(error) => stuck = Some(error),
             }
@@ -136,32 +171,34 @@ fn in_some_domain(
             return Err(stuck.unwrap_or(Stuck { bundle: first, before: Vec::new() }));
         }
     }
-    assign(nodes.iter().collect(), wanted, room)
+    assign(nodes.iter().copied(), wanted, room)
 }
 
 /// The values of a label that nodes have; those of the nodes that hold bundles already, if any do.
 fn domains<'a>(
-    nodes: &'a [NodeView],
+    nodes: &[Candidate<'a>],
     wanted: Wanted<'_>,
     label: &Label,
 ) -> impl Iterator<Item = &'a String> + use<'a> {
     let holds = |node: &NodeView| wanted.held.contains(&node.address.node_id);
     let of = |node: &'a NodeView| node.labels.get(&label.key);
-    let held: BTreeSet<&String> = nodes.iter().filter(|n| holds(n)).filter_map(of).collect();
-    let all = || nodes.iter().filter(|node| node.alive).filter_map(of).collect();
+    let nodes = || nodes.iter().map(|one| one.node);
+    let held: BTreeSet<&String> = nodes().filter(|node| holds(node)).filter_map(of).collect();
+    let all = || nodes().filter(|node| node.alive).filter_map(of).collect();
     if held.is_empty() { all() } else { held }.into_iter()
 }
 
-fn assign(
-    nodes: Vec<&NodeView>,
+fn assign<'a>(
+    nodes: impl Iterator<Item = Candidate<'a>>,
     wanted: Wanted<'_>,
     room: Room,
 ) -> Result<Vec<(u32, NodeId)>, Stuck> {
-    let nodes: Vec<&NodeView> = nodes.into_iter().filter(|node| node.alive).collect();
+    let nodes: Vec<Candidate<'_>> = nodes.filter(|one| one.node.alive).collect();
     let mut board =
         Board { nodes, room, taken: BTreeMap::new(), counts: BTreeMap::new(), placed: Vec::new() };
-    for (index, node) in board.nodes.iter().enumerate() {
-        let held = wanted.held.iter().filter(|held| **held == node.address.node_id).count();
+    for (index, one) in board.nodes.iter().enumerate() {
+        let node_id = one.node.address.node_id;
+        let held = wanted.held.iter().filter(|held| **held == node_id).count();
         if held > 0 {
             board.counts.insert(index, held);
         }
@@ -197,11 +234,13 @@ fn on_one(board: &mut Board<'_>, wanted: Wanted<'_>) -> Result<(), u32> {
         let is_open = wanted.held.is_empty() || board.count(*index) > 0;
         is_open
             && board.fits(*index, &need)
-            && all()
-                .all(|bundle| all_match(&parse_all(&bundle.labels), &board.nodes[*index].labels))
+            && all().all(|bundle| {
+                all_match(&parse_all(&bundle.labels), &board.nodes[*index].node.labels)
+            })
     };
     let open: Vec<usize> = (0..board.nodes.len()).filter(fits).collect();
-    let is_target = |index: &&usize| board.nodes[**index].address.node_id == wanted.spec.target;
+    let is_target =
+        |index: &&usize| board.nodes[**index].node.address.node_id == wanted.spec.target;
     let target = open.iter().find(is_target).copied();
     let Some(index) = target.or_else(|| board.first(open.into_iter(), &need)) else {
         return Err(wanted.missing.first().copied().unwrap_or(0));
@@ -221,7 +260,8 @@ fn ordered(board: &Board<'_>, wanted: Wanted<'_>) -> Vec<u32> {
     };
     let key = |number: &u32| {
         let bundle = bundle(wanted, *number);
-        let open = (0..board.nodes.len()).filter(|index| board.may_hold(*index, bundle)).count();
+        let open = (0..board.nodes.len()).filter(|index| board.may_hold(*index, bundle));
+        let open: usize = open.map(|index| board.nodes[index].weight).sum();
         (open, std::cmp::Reverse(size(bundle)), *number)
     };
     let mut order = wanted.missing.to_vec();

@@ -59,6 +59,17 @@ pub(crate) fn all_match(selectors: &[(&str, Selector)], labels: &BTreeMap<String
     selectors.iter().all(|(key, selector)| selector.matches(labels.get(*key).map(String::as_str)))
 }
 
+/// The same for selectors that are kept.
+pub(crate) fn selected(
+    selectors: &[(String, Selector)],
+    labels: &BTreeMap<String, String>,
+) -> bool {
+    let is_selected = |(key, selector): &(String, Selector)| {
+        selector.matches(labels.get(key).map(String::as_str))
+    };
+    selectors.iter().all(is_selected)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,9 @@
 //! Where work goes: a pure function of what is known of the nodes.
 //!
-//! Both the control service (actors) and every node's daemon (tasks that do not fit at home) call
-//! [`place`]. It reads a view and changes nothing; whoever acts on its answer takes the resources out
-//! of the view, so that a burst of requests is spread.
+//! Both the control service (actors) and every node's daemon (tasks that do not fit at home) place by
+//! [`place`]. It reads a view and changes nothing; the caller that acts on its answer takes the resources
+//! out of the view, so that a burst of requests is spread. [`place`] looks at every node; [`NodeIndex`]
+//! makes the same choices and looks at few.
 //!
 //! **LAYER-1** No clock and no randomness: what should differ from call to call comes in as `cursor`.
 //! **WHY-1** [`why`] says in a sentence what a request waits for, from the same view and the same
@@ -24,10 +25,13 @@
 #![forbid(unsafe_code)]
 
 mod bundle;
+mod classes;
 mod explain;
 mod group;
+mod index;
 mod labels;
 mod policy;
+mod tree;
 
 use std::collections::BTreeMap;
 
@@ -37,8 +41,9 @@ use helio_types::{NodeAddress, NodeId, ResourceSet};
 pub use bundle::{InGroup, is_of_bundle, lent_by_bundle, taken};
 pub use explain::{plain_name, why};
 pub use group::{Wanted, plan_group, why_group};
+pub use index::{NodeIndex, SHAPES_MAX};
 pub use labels::Selector;
-pub use policy::place;
+pub use policy::{Choice, place};
 
 /// What is known of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

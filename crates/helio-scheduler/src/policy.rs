@@ -30,15 +30,35 @@ pub fn place(
     let by = |labels: &[Label]| by_labels(nodes, local, need, strategy, labels, cursor, locality);
     let mut answer = by(&strategy.labels);
     for fallback in &strategy.fallbacks {
-        if matches!(answer, Placement::On(_)) {
+        if matches!(answer, Choice::On(_)) {
             break;
         }
         match by(&fallback.labels) {
-            Placement::Infeasible(_) => {}
+            Choice::Infeasible => {}
             better => answer = better,
         }
     }
-    answer
+    match answer {
+        Choice::On(node_id) => Placement::On(node_id),
+        Choice::Busy => Placement::Busy,
+        Choice::Infeasible => Placement::Infeasible(why_infeasible(nodes, need, strategy)),
+    }
+}
+
+/// Where a request may go now, without a sentence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// There: it has room.
+    On(NodeId),
+    /// Nowhere now; a node that could hold it is full.
+    Busy,
+    /// Nowhere, however long it waits, unless a node joins.
+    Infeasible,
+}
+
+/// Whether the node could hold a request of `need` that asks for these labels.
+pub(crate) fn feasible_target(node: &NodeView, need: &ResourceSet, labels: &[Label]) -> bool {
+    node.alive && node.total.covers(need) && all_match(&parse_all(labels), &node.labels)
 }
 
 fn by_labels(
@@ -49,25 +69,42 @@ fn by_labels(
     labels: &[Label],
     cursor: u64,
     locality: &[NodeId],
-) -> Placement {
-    let selectors = parse_all(labels);
-    let feasible: Vec<&NodeView> = nodes
-        .iter()
-        .filter(|node| node.alive && node.total.covers(need) && all_match(&selectors, &node.labels))
-        .collect();
+) -> Choice {
     let kind = StrategyKind::from_number(strategy.kind);
     if kind == StrategyKind::NodeAffinity {
-        match feasible.iter().find(|node| node.address.node_id == strategy.node_id) {
+        let is_target = |node: &&NodeView| {
+            node.address.node_id == strategy.node_id && feasible_target(node, need, labels)
+        };
+        match nodes.iter().find(is_target) {
             Some(node) if node.available.covers(need) => {
-                return Placement::On(node.address.node_id);
+                return Choice::On(node.address.node_id);
             }
-            Some(_) => return Placement::Busy,
+            Some(_) => return Choice::Busy,
             None if strategy.soft => {}
-            None => return Placement::Infeasible(why_infeasible(nodes, need, strategy)),
+            None => return Choice::Infeasible,
         }
     }
+    let nodes: Vec<&NodeView> = nodes.iter().collect();
+    choose_among(&nodes, local, need, kind, labels, cursor, locality)
+}
+
+/// Chooses among nodes by looking at each of them.
+pub(crate) fn choose_among(
+    nodes: &[&NodeView],
+    local: Option<NodeId>,
+    need: &ResourceSet,
+    kind: StrategyKind,
+    labels: &[Label],
+    cursor: u64,
+    locality: &[NodeId],
+) -> Choice {
+    let selectors = parse_all(labels);
+    let fits = |node: &&&NodeView| {
+        node.alive && node.total.covers(need) && all_match(&selectors, &node.labels)
+    };
+    let feasible: Vec<&NodeView> = nodes.iter().filter(fits).copied().collect();
     if feasible.is_empty() {
-        return Placement::Infeasible(why_infeasible(nodes, need, strategy));
+        return Choice::Infeasible;
     }
     let picked = match kind {
         StrategyKind::Spread => next_in_turn(&feasible, need, cursor),
@@ -75,7 +112,7 @@ fn by_labels(
             best(&feasible, local, need, cursor, locality)
         }
     };
-    picked.map_or(Placement::Busy, |node| Placement::On(node.address.node_id))
+    picked.map_or(Choice::Busy, |node| Choice::On(node.address.node_id))
 }
 
 fn next_in_turn<'a>(
@@ -104,12 +141,12 @@ fn best<'a>(
     let start = turn(cursor, free.len());
     let n_free = free.len();
     let rank = |index: usize, node: &NodeView| {
-        let used = used_part(node);
+        let used = packed_use(node);
         let id = node.address.node_id;
         let held = locality.iter().position(|holder| *holder == id).unwrap_or(locality.len());
         // Equal nodes are taken in turn, so that requests of several origins do not all meet on one.
         let in_turn = (index + n_free - start) % n_free;
-        (if used < PACK_UNTIL { 0.0 } else { used }, held, local != Some(id), in_turn)
+        (used, held, local != Some(id), in_turn)
     };
     let ranked = free.iter().enumerate().map(|(index, node)| (rank(index, node), *node));
     ranked
@@ -117,13 +154,22 @@ fn best<'a>(
         .map(|(_, node)| node)
 }
 
+/// How used a node counts as: idle until it is half used.
+pub(crate) fn packed_use(node: &NodeView) -> f64 {
+    let used = used_part(node);
+    if used < PACK_UNTIL { 0.0 } else { used }
+}
+
+/// The resources by which a node counts as used.
+pub(crate) const USED_BY: [&str; 3] = ["CPU", "GPU", "memory"];
+
 /// How much of its scarcest predefined resource a node has lent, from 0 to 1 (more when lent twice).
 pub(crate) fn used_part(node: &NodeView) -> f64 {
     let part = |name: &str| {
         let total = node.total.get(name).to_f64();
         if total <= 0.0 { 0.0 } else { (total - node.available.get(name).to_f64()) / total }
     };
-    ["CPU", "GPU", "memory"].into_iter().map(part).fold(0.0, f64::max)
+    USED_BY.into_iter().map(part).fold(0.0, f64::max)
 }
 
 fn turn(cursor: u64, n: usize) -> usize {

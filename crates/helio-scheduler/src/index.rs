@@ -1,0 +1,350 @@
+//! The nodes, arranged so that a placement looks at few of them.
+//!
+//! [`NodeIndex::place`] and [`NodeIndex::plan_group`] choose exactly what [`crate::place`] and
+//! [`crate::plan_group`] choose from the same nodes in the same order; a property test compares them.
+//! What differs is the cost in nodes: logarithmic instead of linear.
+//!
+//! - A request has a *shape*: what it needs and the labels that it asks for. For each of the newest
+//!   [`SHAPES_MAX`] shapes a [`Tree`] knows how many nodes have room, which is the least used, and which
+//!   is the next in turn. A changed node is one path in a tree, and only trees that are used are brought
+//!   up to date. The first request of a shape costs one look at every node.
+//! - A resource that few nodes have (a bundle, a custom resource) needs no tree: only those nodes are
+//!   looked at.
+//! - For the bundles of a group nodes that are equal in all that the group asks for form a class
+//!   ([`Classes`]), and a class is looked at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use helio_proto::control::{Label, Strategy, StrategyKind};
+use helio_types::{NodeId, Quantity, ResourceSet};
+
+use crate::classes::Classes;
+use crate::explain::why_infeasible;
+use crate::group::{Candidate, Wanted, plan_among};
+use crate::policy::{Choice, choose_among, feasible_target};
+use crate::tree::Tree;
+use crate::{NodeView, Placement};
+
+/// How many shapes have a tree; the one that was not used for longest makes room. A tree takes 64 bytes
+/// for each node.
+pub const SHAPES_MAX: usize = 32;
+
+/// How many kinds of groups have classes of nodes.
+const SIGNATURES_MAX: usize = 8;
+
+/// A resource that no more nodes than this have is looked up node by node.
+const FEW: usize = 32;
+
+type Shape = (ResourceSet, Vec<(String, String)>);
+
+/// The nodes that placement sees, in the order in which they were added.
+#[derive(Debug, Default)]
+pub struct NodeIndex {
+    /// A node that was removed stays as one that is not alive, until the slots are compacted.
+    nodes: Vec<NodeView>,
+    slots: BTreeMap<NodeId, usize>,
+    /// Derived: the slots of living nodes that have a resource, by its name.
+    holders: BTreeMap<String, BTreeSet<usize>>,
+    /// The slots that have changed, since the change of number `first_change`.
+    changes: Vec<usize>,
+    first_change: u64,
+    trees: BTreeMap<Shape, Kept<Tree>>,
+    classes: BTreeMap<(BTreeSet<String>, BTreeSet<String>), Kept<Classes>>,
+    /// Raised with every use of a tree or of classes.
+    uses: u64,
+    visited: u64,
+}
+
+/// Something derived from the nodes that is brought up to date when it is used.
+#[derive(Debug)]
+struct Kept<T> {
+    value: T,
+    /// The number of the first change that it does not know.
+    seen: u64,
+    /// When it was used last.
+    used: u64,
+}
+
+impl NodeIndex {
+    /// The nodes, in order. Those that were removed may still be among them, not alive.
+    #[must_use]
+    pub fn views(&self) -> &[NodeView] {
+        &self.nodes
+    }
+
+    /// The nodes that are alive, in order.
+    pub fn alive(&self) -> impl Iterator<Item = &NodeView> {
+        self.nodes.iter().filter(|node| node.alive)
+    }
+
+    /// A node that is alive.
+    #[must_use]
+    pub fn get(&self, node_id: NodeId) -> Option<&NodeView> {
+        self.slots.get(&node_id).map(|slot| &self.nodes[*slot])
+    }
+
+    /// How many nodes are alive.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether no node is alive.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// How many nodes, and nodes of trees, were looked at so far: the cost of placement, for tests.
+    #[must_use]
+    pub fn visited(&self) -> u64 {
+        self.visited + self.trees.values().map(|kept| kept.value.visited()).sum::<u64>()
+    }
+
+    /// Adds a node that is alive, or replaces what is known of it.
+    pub fn set(&mut self, view: NodeView) {
+        assert!(view.alive, "a node that is not alive is removed");
+        match self.slots.get(&view.address.node_id).copied() {
+            Some(slot) => {
+                if !self.nodes[slot].total.0.keys().eq(view.total.0.keys()) {
+                    self.unlist(slot);
+                    self.nodes[slot] = view;
+                    self.list(slot);
+                } else {
+                    self.nodes[slot] = view;
+                }
+                self.changed(slot);
+            }
+            None => {
+                let slot = self.nodes.len();
+                self.slots.insert(view.address.node_id, slot);
+                self.nodes.push(view);
+                self.list(slot);
+                self.changed(slot);
+            }
+        }
+    }
+
+    /// Changes what is free on a node.
+    pub fn change_available(&mut self, node_id: NodeId, change: impl FnOnce(&mut ResourceSet)) {
+        if let Some(slot) = self.slots.get(&node_id).copied() {
+            change(&mut self.nodes[slot].available);
+            self.changed(slot);
+        }
+    }
+
+    /// The node is gone.
+    pub fn remove(&mut self, node_id: NodeId) {
+        let Some(slot) = self.slots.remove(&node_id) else { return };
+        self.unlist(slot);
+        self.nodes[slot].alive = false;
+        self.changed(slot);
+        if self.nodes.len() > 2 * self.slots.len() + 16 {
+            self.compact();
+        }
+    }
+
+    fn compact(&mut self) {
+        let nodes = std::mem::take(self).nodes;
+        for view in nodes.into_iter().filter(|view| view.alive) {
+            self.set(view);
+        }
+    }
+
+    fn list(&mut self, slot: usize) {
+        for name in self.nodes[slot].total.0.keys() {
+            self.holders.entry(name.clone()).or_default().insert(slot);
+        }
+    }
+
+    fn unlist(&mut self, slot: usize) {
+        for name in self.nodes[slot].total.0.keys() {
+            if let Some(holders) = self.holders.get_mut(name) {
+                holders.remove(&slot);
+                if holders.is_empty() {
+                    self.holders.remove(name);
+                }
+            }
+        }
+    }
+
+    fn changed(&mut self, slot: usize) {
+        if self.changes.len() > self.nodes.len().max(64) {
+            // Whatever has not been used for so long is made anew when it is.
+            self.first_change += self.changes.len() as u64;
+            self.changes.clear();
+        }
+        self.changes.push(slot);
+    }
+
+    fn now(&self) -> u64 {
+        self.first_change + self.changes.len() as u64
+    }
+
+    /// Chooses as [`crate::place`] does, from the same nodes in the same order.
+    #[must_use]
+    pub fn place(
+        &mut self,
+        local: Option<NodeId>,
+        need: &ResourceSet,
+        strategy: &Strategy,
+        cursor: u64,
+        locality: &[NodeId],
+    ) -> Placement {
+        match self.choose(local, need, strategy, cursor, locality) {
+            Choice::On(node_id) => Placement::On(node_id),
+            Choice::Busy => Placement::Busy,
+            Choice::Infeasible => {
+                Placement::Infeasible(why_infeasible(&self.nodes, need, strategy))
+            }
+        }
+    }
+
+    /// The same without a sentence for a request that no node could ever hold.
+    #[must_use]
+    pub fn choose(
+        &mut self,
+        local: Option<NodeId>,
+        need: &ResourceSet,
+        strategy: &Strategy,
+        cursor: u64,
+        locality: &[NodeId],
+    ) -> Choice {
+        let mut answer = self.by_labels(local, need, strategy, &strategy.labels, cursor, locality);
+        for fallback in &strategy.fallbacks {
+            if matches!(answer, Choice::On(_)) {
+                break;
+            }
+            match self.by_labels(local, need, strategy, &fallback.labels, cursor, locality) {
+                Choice::Infeasible => {}
+                better => answer = better,
+            }
+        }
+        answer
+    }
+
+    fn by_labels(
+        &mut self,
+        local: Option<NodeId>,
+        need: &ResourceSet,
+        strategy: &Strategy,
+        labels: &[Label],
+        cursor: u64,
+        locality: &[NodeId],
+    ) -> Choice {
+        let kind = StrategyKind::from_number(strategy.kind);
+        if kind == StrategyKind::NodeAffinity {
+            self.visited += 1;
+            let target = self.get(strategy.node_id);
+            match target.filter(|node| feasible_target(node, need, labels)) {
+                Some(node) if node.available.covers(need) => return Choice::On(strategy.node_id),
+                Some(_) => return Choice::Busy,
+                None if strategy.soft => {}
+                None => return Choice::Infeasible,
+            }
+        }
+        let Some(few) = self.few_holders(need) else {
+            let slots = |id: &NodeId| self.slots.get(id).copied();
+            let locality: Vec<usize> = locality.iter().filter_map(slots).collect();
+            let local = local.as_ref().and_then(slots);
+            let tree = self.tree(need, labels);
+            let slot = match kind {
+                StrategyKind::Spread => tree.next_in_turn(cursor),
+                StrategyKind::Default
+                | StrategyKind::NodeAffinity
+                | StrategyKind::PlacementGroup => tree.best(local, cursor, &locality),
+            };
+            return match slot {
+                Some(slot) => Choice::On(self.nodes[slot].address.node_id),
+                None if tree.n_feasible() > 0 => Choice::Busy,
+                None => Choice::Infeasible,
+            };
+        };
+        self.visited += few.len() as u64;
+        let nodes: Vec<&NodeView> = few.iter().map(|slot| &self.nodes[*slot]).collect();
+        choose_among(&nodes, local, need, kind, labels, cursor, locality)
+    }
+
+    /// The slots of the nodes that have the rarest resource of the need, if these are few.
+    fn few_holders(&self, need: &ResourceSet) -> Option<Vec<usize>> {
+        let none = BTreeSet::new();
+        let holders = need.iter().filter(|(_, quantity)| *quantity > Quantity(0));
+        let holders = holders.map(|(name, _)| self.holders.get(name).unwrap_or(&none));
+        let rarest = holders.min_by_key(|holders| holders.len())?;
+        (rarest.len() <= FEW).then(|| rarest.iter().copied().collect())
+    }
+
+    fn tree(&mut self, need: &ResourceSet, labels: &[Label]) -> &mut Tree {
+        self.uses += 1;
+        let labeled = labels.iter().map(|label| (label.key.clone(), label.value.clone()));
+        let shape = (need.clone(), labeled.collect());
+        if !self.trees.contains_key(&shape) {
+            make_room(&mut self.trees, SHAPES_MAX);
+        }
+        let (now, first) = (self.now(), self.first_change);
+        let kept = self.trees.entry(shape).or_insert_with(|| Kept {
+            value: Tree::new(need, labels),
+            seen: u64::MAX,
+            used: 0,
+        });
+        if kept.seen < first || kept.seen > now || !kept.value.has_room_for(self.nodes.len()) {
+            kept.value.rebuild(&self.nodes);
+        } else {
+            for slot in &self.changes[(kept.seen - first) as usize..] {
+                kept.value.set(*slot, &self.nodes[*slot]);
+            }
+        }
+        (kept.seen, kept.used) = (now, self.uses);
+        &mut kept.value
+    }
+
+    /// Plans as [`crate::plan_group`] does, from the same nodes in the same order.
+    #[must_use]
+    pub fn plan_group(&mut self, wanted: Wanted<'_>) -> Option<Vec<(u32, NodeId)>> {
+        let signature = wanted.signature();
+        let special: BTreeSet<usize> = wanted
+            .held
+            .iter()
+            .chain([&wanted.spec.target])
+            .filter_map(|node_id| self.slots.get(node_id).copied())
+            .collect();
+        self.uses += 1;
+        if !self.classes.contains_key(&signature) {
+            make_room(&mut self.classes, SIGNATURES_MAX);
+        }
+        let (now, first) = (self.now(), self.first_change);
+        let kept = self.classes.entry(signature).or_insert_with_key(|(names, labels)| Kept {
+            value: Classes::new(names, labels),
+            seen: u64::MAX,
+            used: 0,
+        });
+        if kept.seen < first || kept.seen > now {
+            self.visited += self.nodes.len() as u64;
+            kept.value.rebuild(&self.nodes);
+        } else {
+            for slot in &self.changes[(kept.seen - first) as usize..] {
+                self.visited += 1;
+                kept.value.set(*slot, &self.nodes[*slot]);
+            }
+        }
+        (kept.seen, kept.used) = (now, self.uses);
+        let candidates = kept.value.candidates(wanted.missing.len(), &special);
+        self.visited += candidates.len() as u64;
+        let candidates = candidates
+            .into_iter()
+            .map(|(slot, weight)| Candidate { node: &self.nodes[slot], weight })
+            .collect();
+        plan_among(candidates, wanted)
+    }
+}
+
+/// Forgets what was not used for longest, when there are as many as there may be.
+fn make_room<K: Ord + Clone, T>(kept: &mut BTreeMap<K, Kept<T>>, max: usize) {
+    if kept.len() < max {
+        return;
+    }
+    let oldest = kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone());
+    if let Some(oldest) = oldest {
+        kept.remove(&oldest);
+    }
+}
