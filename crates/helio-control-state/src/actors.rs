@@ -170,8 +170,8 @@ pub(crate) struct Actors {
     names: BTreeMap<(String, String), ActorId>,
     /// Derived from living actors that are not detached: who created them.
     owned: BTreeSet<(WorkerId, ActorId)>,
-    /// Derived from `owned`: the owners on each node.
-    owners: BTreeSet<(NodeId, WorkerId)>,
+    /// Derived from `owned`: the owners on each node, and how many actors each owns.
+    owners: BTreeMap<(NodeId, WorkerId), usize>,
     /// Derived from living actors: where their processes are or may be.
     on_node: BTreeSet<(NodeId, ActorId)>,
     /// Derived from living actors: their jobs.
@@ -232,7 +232,7 @@ impl Actors {
         }
         if !spec.detached {
             self.owned.insert((spec.owner.worker_id, actor_id));
-            self.owners.insert((spec.owner.node_id, spec.owner.worker_id));
+            *self.owners.entry((spec.owner.node_id, spec.owner.worker_id)).or_default() += 1;
         }
         self.of_job.insert((spec.job_id, actor_id));
         self.actors.insert(actor_id, Actor::new(spec, state));
@@ -284,9 +284,13 @@ impl Actors {
         if self.names.get(&name) == Some(&actor_id) {
             self.names.remove(&name);
         }
-        self.owned.remove(&(owner.1, actor_id));
-        if self.owned_by(owner.1).next().is_none() {
-            self.owners.remove(&owner);
+        if self.owned.remove(&(owner.1, actor_id))
+            && let Some(n_owned) = self.owners.get_mut(&owner)
+        {
+            *n_owned -= 1;
+            if *n_owned == 0 {
+                self.owners.remove(&owner);
+            }
         }
         true
     }
@@ -311,12 +315,12 @@ impl Actors {
     pub(crate) fn owners_on(&self, node_id: NodeId) -> Vec<WorkerId> {
         let (first, last) = (WorkerId([0; WorkerId::LEN]), WorkerId([u8::MAX; WorkerId::LEN]));
         let here = self.owners.range((node_id, first)..=(node_id, last));
-        here.map(|(_, owner)| *owner).collect()
+        here.map(|((_, owner), _)| *owner).collect()
     }
 
     /// The nodes of the processes that own living actors.
     pub(crate) fn owner_nodes(&self) -> impl Iterator<Item = NodeId> {
-        self.owners.iter().map(|(node_id, _)| *node_id)
+        self.owners.keys().map(|(node_id, _)| *node_id)
     }
 
     /// The living actors whose processes are on the node, or may be.
@@ -385,9 +389,11 @@ impl Actors {
         let owned = || living().filter(|(_, actor)| !actor.spec.detached);
         let owned_set: BTreeSet<_> =
             owned().map(|(id, actor)| (actor.spec.owner.worker_id, *id)).collect();
-        let owners: BTreeSet<_> = owned()
-            .map(|(_, actor)| (actor.spec.owner.node_id, actor.spec.owner.worker_id))
-            .collect();
+        let mut owners: BTreeMap<_, usize> = BTreeMap::new();
+        for (_, actor) in owned() {
+            let owner = &actor.spec.owner;
+            *owners.entry((owner.node_id, owner.worker_id)).or_default() += 1;
+        }
         let on_node: BTreeSet<_> =
             living().filter_map(|(id, actor)| Some((actor.place()?, *id))).collect();
         let of_job: BTreeSet<_> = living().map(|(id, actor)| (actor.spec.job_id, *id)).collect();
