@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -167,23 +168,28 @@ def from_rows(rows: list[Any]) -> Any:
     """A table of dicts; a key that a row lacks is null there. Other values are the column "item"."""
     if not rows:
         return pa.table({})
-    if not all(isinstance(row, Mapping) for row in rows):
+    if not are_dicts(rows):
         return pa.table({ITEM: tensors.from_list(rows)})
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    first = rows[0].keys()
+    alike = all(row.keys() == first for row in rows)
+    names = list(first if alike else dict.fromkeys(name for row in rows for name in row))
     check_names(names)
-    columns = {n: tensors.from_list([row.get(n) for row in rows]) for n in names}
+    if alike:
+        columns = {n: tensors.from_list([row[n] for row in rows]) for n in names}
+    else:
+        columns = {n: tensors.from_list([row.get(n) for row in rows]) for n in names}
     return pa.table(columns) if columns else no_columns(len(rows))
+
+
+def are_dicts(rows: list[Any]) -> bool:
+    """Whether all rows are dicts, or other mappings."""
+    return set(map(type, rows)) == {dict} or all(isinstance(row, Mapping) for row in rows)
 
 
 def tables_of(rows: Iterable[Any]) -> Iterator[Any]:
     """Tables of rows, a few thousand each."""
-    held: list[Any] = []
-    for row in rows:
-        held.append(row)
-        if len(held) >= ROWS_AT_ONCE:
-            yield from_rows(held)
-            held = []
-    if held:
+    left = iter(rows)
+    while held := list(islice(left, ROWS_AT_ONCE)):
         yield from_rows(held)
 
 
@@ -253,12 +259,25 @@ def named(columns: Mapping[str, Any], name: str) -> Any:
 
 def rows(table: Any) -> Iterator[dict[str, Any]]:
     """One dict of Python values a row."""
+    for some in rows_at_once(table):
+        yield from some
+
+
+def rows_at_once(table: Any) -> Iterator[list[dict[str, Any]]]:
+    """Lists of some thousand rows: all of a block's at the same time would keep Python's garbage
+    collector busy.
+    """
     names = table.column_names
-    if not names:
-        yield from ({} for _ in range(table.num_rows))
-        return
-    for values in zip(*(tensors.to_list(c) for c in table.columns), strict=True):
-        yield dict(zip(names, values, strict=True))
+    for at in range(0, table.num_rows, ROWS_AT_ONCE):
+        part = table.slice(at, ROWS_AT_ONCE)
+        columns = [tensors.to_list(c) for c in part.columns]
+        if len(names) == 1:
+            name = names[0]
+            yield [{name: value} for value in columns[0]]
+        elif names:
+            yield [dict(zip(names, values)) for values in zip(*columns)]  # noqa: B905 # as long
+        else:
+            yield [{} for _ in range(part.num_rows)]
 
 
 # --- joining and cutting ---------------------------------------------------------------------------

@@ -124,8 +124,16 @@ def _fixed(values: Any, shape: tuple[int, ...], rows: int) -> Any:
     return pa.ExtensionArray.from_storage(kind, storage)
 
 
+_PLAIN = frozenset((int, float, bool, str, bytes, type(None)))  # what Arrow takes as it is
+
+
 def from_list(values: list[Any]) -> Any:
     """An Arrow column of Python values: arrays become tensors, what Arrow cannot hold is pickled."""
+    if _PLAIN.issuperset(map(type, values)):
+        try:
+            return pa.array(values)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return from_objects(values)
     first = next((v for v in values if v is not None), None)
     if hasattr(first, "detach") and hasattr(first, "numpy"):  # a torch tensor
         values = [v if v is None else np.asarray(v.detach().cpu()) for v in values]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -76,12 +77,13 @@ class MapRows(_OfUdf):
         return block.tables_of(self._results(tables, fn))
 
     def _results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
-        for _, result in fn.each(_all_rows(tables)):
-            if not isinstance(result, Mapping):
+        for results in _results_of_rows(tables, fn):
+            if not block.are_dicts(results):
+                wrong = next(r for r in results if not isinstance(r, Mapping))
                 raise ValueError(
-                    f"{fn.name} returned {type(result)} for a row; a function of `map` returns a dict."
+                    f"{fn.name} returned {type(wrong)} for a row; a function of `map` returns a dict."
                 )
-            yield result
+            yield from results
 
 
 @dataclass
@@ -95,13 +97,13 @@ class FlatMapRows(_OfUdf):
         return block.tables_of(self._results(tables, fn))
 
     def _results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
-        for _, result in fn.each(_all_rows(tables)):
+        for result in chain.from_iterable(_results_of_rows(tables, fn)):
             if isinstance(result, Mapping) or not isinstance(result, Iterable):
                 raise ValueError(
                     f"{fn.name} returned {type(result)} for a row; a function of `flat_map` returns "
                     "a list of dicts."
                 )
-            for row in result:
+            for row in fn.items(result):
                 if not isinstance(row, Mapping):
                     raise ValueError(
                         f"{fn.name} returned a list with {type(row)} in it; a function of "
@@ -119,7 +121,7 @@ class FilterRows(_OfUdf):
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Ask the function about each row."""
         for table in tables:
-            keep = [bool(result) for _, result in fn.each(block.rows(table))]
+            keep = [bool(result) for some in _results_of_rows([table], fn) for result in some]
             yield table if all(keep) else table.filter(pa.array(keep, pa.bool_()))
 
 
@@ -322,6 +324,12 @@ def _own(batch: Any) -> Any:
     return batch.copy() if hasattr(batch, "iloc") else batch
 
 
-def _all_rows(tables: Tables) -> Iterator[dict[str, Any]]:
+def _results_of_rows(tables: Iterable[Any], fn: Opened) -> Iterator[list[Any]]:
+    """What the function gives for each row, some thousand rows at a time."""
+    if fn.is_async:  # calls overlap across tables, which may be of a single row
+        rows = chain.from_iterable(map(block.rows, tables))
+        yield from ([result] for _, result in fn.each(rows))
+        return
     for table in tables:
-        yield from block.rows(table)
+        for some in block.rows_at_once(table):
+            yield fn.all(some)

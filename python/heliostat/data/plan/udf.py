@@ -6,6 +6,8 @@ import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from heliostat.data.exceptions import user_error
@@ -83,7 +85,7 @@ class Opened:
             raise user_error(error, self.name) from error
         finally:
             self.seconds += time.perf_counter() - begun
-        return self._drained(result) if inspect.isgenerator(result) else result
+        return self.items(result)
 
     def _drained(self, results: Iterator[Any]) -> Iterator[Any]:
         while True:
@@ -97,6 +99,21 @@ class Opened:
             finally:
                 self.seconds += time.perf_counter() - begun
             yield item
+
+    def all(self, values: list[Any]) -> list[Any]:
+        """The result for each of the values, of a function that is not async."""
+        call = partial(self._call, **self._udf.kwargs) if self._udf.kwargs else self._call
+        begun = time.perf_counter()
+        try:
+            return list(map(call, values, *map(repeat, self._udf.args)))
+        except Exception as error:
+            raise user_error(error, self.name) from error
+        finally:
+            self.seconds += time.perf_counter() - begun
+
+    def items(self, result: Any) -> Any:
+        """A result that is several values: those of a generator are made, and timed, as they come."""
+        return self._drained(result) if inspect.isgenerator(result) else result
 
     def each(self, values: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
         """(value, result) for each value; async functions run for several values at a time."""
