@@ -6,9 +6,11 @@ Each turns a block into a small accumulator, joins accumulators, and makes the r
 from __future__ import annotations
 
 import abc
+import decimal
 import math
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -32,9 +34,9 @@ class AggregateFnV2(abc.ABC, Generic[A]):
         ignore_nulls: Leave missing values out; otherwise one of them makes the result None.
     """
 
-    kernel: str | None = (
-        None  # pyarrow's function that gives the same for each group, if there is one
-    )
+    # For groups: (pyarrow's function that makes a part, the one that joins parts). None: there are none.
+    parts: tuple[tuple[str, str], ...] | None = None
+    joins_by_rows = False  # whether parts are joined by `joined_rows` instead
 
     def __init__(
         self, name: str, zero_factory: Callable[[], A], *, on: str | None, ignore_nulls: bool
@@ -105,6 +107,20 @@ class AggregateFnV2(abc.ABC, Generic[A]):
     def _of_nothing(self) -> Any:
         return None
 
+    # --- by groups, where there are parts ---
+
+    def prepared(self, column: Any) -> Any:
+        """The column that the parts are made of."""
+        return column
+
+    def joined_rows(self, parts: list[Any], begins: Any) -> list[Any]:
+        """Parts joined, of rows that are sorted by group, of which each begins at one of ``begins``."""
+        raise NotImplementedError
+
+    def finished(self, parts: list[Any]) -> Any:
+        """The results of joined parts."""
+        return parts[0]
+
 
 class _Null:
     """The accumulator that a missing value makes."""
@@ -124,6 +140,8 @@ class Count(AggregateFnV2[int]):
         self, on: str | None = None, ignore_nulls: bool = False, alias_name: str | None = None
     ) -> None:
         super().__init__(_alias("count", on, alias_name), int, on=on, ignore_nulls=ignore_nulls)
+        of_values = on is not None and ignore_nulls
+        self.parts = (("count" if of_values else "count_all", "sum"),)
 
     def _counts_nulls(self) -> bool:
         return True
@@ -150,11 +168,10 @@ class _Kernel(AggregateFnV2[Any]):
         super().__init__(
             _alias(self.kind, on, alias_name), lambda: None, on=on, ignore_nulls=ignore_nulls
         )
-        self.kernel = self.kind if ignore_nulls else None
+        self.parts = ((self.kind, self.kind),) if ignore_nulls else None
 
     def aggregate_block(self, block: Any) -> Any:
         """Return the block's value."""
-        assert self.kernel or self.kind
         return getattr(pc, self.kind)(block.column(self.on)).as_py()
 
 
@@ -199,7 +216,7 @@ class AbsMax(_Kernel):
 
     def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
         super().__init__(on, ignore_nulls, alias_name)
-        self.kernel = None
+        self.parts = None
 
     def aggregate_block(self, block: Any) -> Any:
         """Return the block's value."""
@@ -218,7 +235,19 @@ class Mean(AggregateFnV2[tuple[float, int]]):
         super().__init__(
             _alias("mean", on, alias_name), lambda: (0.0, 0), on=on, ignore_nulls=ignore_nulls
         )
-        self.kernel = "mean" if ignore_nulls else None
+        self.parts = (("sum", "sum"), ("count", "sum")) if ignore_nulls else None
+
+    def finished(self, parts: list[Any]) -> Any:
+        """The sums by the counts."""
+        total, count = parts
+        if pa.types.is_decimal(total.type):
+            pairs = zip(total.to_pylist(), count.to_pylist(), strict=True)
+            step = decimal.Decimal(1).scaleb(-total.type.scale)
+            means = [
+                None if t is None else (t / n).quantize(step, "ROUND_HALF_UP") for t, n in pairs
+            ]
+            return pa.array(means, total.type)
+        return pc.divide(pc.cast(total, pa.float64(), safe=False), pc.cast(count, pa.float64()))
 
     def aggregate_block(self, block: Any) -> tuple[float, int]:
         """Return sum and count."""
@@ -245,6 +274,34 @@ class Std(AggregateFnV2[tuple[float, float, int]]):
             _alias("std", on, alias_name), lambda: (0.0, 0.0, 0), on=on, ignore_nulls=ignore_nulls
         )
         self._ddof = ddof
+        if ignore_nulls:
+            self.parts = (("count", "sum"), ("mean", "mean"), ("variance", "sum"))
+
+    joins_by_rows = True
+
+    def prepared(self, column: Any) -> Any:
+        """Floats, which pyarrow has the variance of."""
+        return column.cast(pa.float64(), safe=False)
+
+    def joined_rows(self, parts: list[Any], begins: Any) -> list[Any]:
+        """Counts, means and variances joined (Chan, Golub and LeVeque)."""
+        n, mean, variance = (
+            p.to_numpy() for p in (parts[0], *(pc.fill_null(p, 0.0) for p in parts[1:]))
+        )
+        total = np.add.reduceat(n, begins)
+        safe = np.maximum(total, 1)
+        means = np.add.reduceat(n * mean, begins) / safe
+        each = np.repeat(means, np.diff([*begins, len(n)]))
+        m2 = np.add.reduceat(n * variance + n * (mean - each) ** 2, begins)
+        none = total == 0
+        return [pa.array(total), pa.array(means, mask=none), pa.array(m2 / safe, mask=none)]
+
+    def finished(self, parts: list[Any]) -> Any:
+        """The deviations; NaN of too few values."""
+        n, variance = parts[0].to_numpy(), pc.fill_null(parts[2], 0.0).to_numpy()
+        free = n - self._ddof
+        of_enough = np.sqrt(n * variance / np.maximum(free, 1))
+        return pa.array(np.where(free > 0, of_enough, np.nan), mask=n == 0)
 
     def aggregate_block(self, block: Any) -> tuple[float, float, int]:
         """Return the sum of squared differences, the mean and the count."""
@@ -589,17 +646,39 @@ class AggregateFn(AggregateFnV2[Any]):
 # --- what the engine calls -------------------------------------------------------------------------
 
 
-def partials(table: Any, aggregations: list[Any]) -> bytes:
-    """The accumulators of a block."""
-    import cloudpickle
+@dataclass(frozen=True)
+class Partials:
+    """The accumulators of all tables of a task, pickled: the column "state" of a single row."""
 
-    data: bytes = cloudpickle.dumps([a.start(table) for a in aggregations])
-    return data
+    aggregations: list[Any]
+
+    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+        """Run."""
+        import cloudpickle
+
+        found: list[Any] = [None for _ in self.aggregations]
+        for table in tables:
+            if table.num_rows:
+                found = [
+                    a.join(f, a.start(table)) for a, f in zip(self.aggregations, found, strict=True)
+                ]
+        yield pa.table({"state": [cloudpickle.dumps(found)]})
+
+    def reads(self, needed: frozenset[str] | None) -> frozenset[str] | None:
+        """The columns that are aggregated."""
+        return columns_of(self.aggregations)
 
 
-def total(found: list[bytes], aggregations: list[Any]) -> dict[str, Any]:
-    """The results of all blocks' accumulators, by name."""
-    rows = [pickle.loads(data) for data in found]
+def columns_of(several: list[Any]) -> frozenset[str] | None:
+    """The columns that aggregations look at; None: all, as one is of the program's own."""
+    if any(type(a).__module__ != __name__ or isinstance(a, AggregateFn) for a in several):
+        return None
+    return frozenset(a.on for a in several if a.on is not None)
+
+
+def total(found: Iterable[Any], aggregations: list[Any]) -> dict[str, Any]:
+    """The results by name, of tables that :class:`Partials` made."""
+    rows = [pickle.loads(table.column("state")[0].as_py()) for table in found]
     results = {}
     for i, aggregation in enumerate(aggregations):
         accumulator = None
@@ -607,43 +686,3 @@ def total(found: list[bytes], aggregations: list[Any]) -> dict[str, Any]:
             accumulator = aggregation.join(accumulator, row[i])
         results[aggregation.name] = aggregation.finish(accumulator)
     return results
-
-
-def by_group(table: Any, keys: list[str], aggregations: list[Any]) -> Any:
-    """One row for each group of a table that is sorted by ``keys``."""
-    if not table.num_rows:
-        nothing = [pa.nulls(0) for _ in aggregations]
-        columns = [*table.select(keys).columns, *nothing]
-        return pa.table(columns, names=[*keys, *(a.name for a in aggregations)])
-    kernels = [
-        a.kernel if a.on is not None and a.on in table.column_names else None for a in aggregations
-    ]
-    if all(kernels):
-        wanted = [(a.on, a.kernel) for a in aggregations]
-        made = table.group_by(keys, use_threads=False).aggregate(wanted)
-        columns = [made.column(k) for k in keys]
-        columns += [made.column(f"{a.on}_{a.kernel}") for a in aggregations]
-        return pa.table(columns, names=[*keys, *(a.name for a in aggregations)])
-    begins = group_begins(table, keys)
-    ends = [*begins[1:], table.num_rows]
-    heads = table.select(keys).take(pa.array(begins))
-    rows = [
-        {a.name: a.finish(a.start(table.slice(b, e - b))) for a in aggregations}
-        for b, e in zip(begins, ends, strict=True)
-    ]
-    made = block.from_rows(rows)
-    names = [*heads.column_names, *made.column_names]
-    return pa.table([*heads.columns, *made.columns], names=names)
-
-
-def group_begins(table: Any, keys: list[str]) -> Any:
-    """The row numbers at which groups begin in a table sorted by ``keys``."""
-    changed = np.zeros(table.num_rows, dtype=bool)
-    changed[:1] = True
-    for key in keys:
-        codes = pc.dictionary_encode(table.column(key), null_encoding="encode").combine_chunks()
-        if isinstance(codes, pa.ChunkedArray):
-            codes = codes.chunk(0)
-        numbers = codes.indices.to_numpy(zero_copy_only=False)
-        changed[1:] |= numbers[1:] != numbers[:-1]
-    return np.flatnonzero(changed)

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 from heliostat.data import aggregate as aggregations
 from heliostat.data import block
 from heliostat.data.block import with_columns
+from heliostat.data.execute import groups
 from heliostat.data.execute.exchanges import Sort
 from heliostat.data.expressions import lit
+from heliostat.data.plan.operators import Exchange, Map
+from heliostat.data.plan.transforms import MapStream, Names, joined_names
 from heliostat.data.plan.udf import Udf
 
 if TYPE_CHECKING:
@@ -24,7 +27,11 @@ class _Aggregated:
     aggregations: list[Any]
 
     def __call__(self, table: Any) -> Iterator[Any]:
-        yield aggregations.by_group(table, self.keys, self.aggregations)
+        yield groups.by_group(table, self.keys, self.aggregations)
+
+    def reads(self, needed: Names) -> Names:
+        """The keys, and what is aggregated."""
+        return joined_names(frozenset(self.keys), aggregations.columns_of(self.aggregations))
 
 
 @dataclass
@@ -37,7 +44,7 @@ class _Mapped:
         if not table.num_rows:
             return
         fn = self.udf.open()
-        begins = aggregations.group_begins(table, self.keys) if self.keys else [0]
+        begins = groups.group_begins(table, self.keys) if self.keys else [0]
         ends = [*begins[1:], table.num_rows]
         for begin, end in zip(begins, ends, strict=True):
             group = block.joined(table.slice(begin, end - begin))
@@ -82,16 +89,27 @@ class GroupedData:
         """Return one row for each group: its keys, and a column for each aggregation."""
         if not aggs:
             raise ValueError("aggregate() needs at least one aggregation.")
-        return self._sorted("Aggregate", _Aggregated(self._keys, list(aggs)))
+        if not self._keys or any(a.parts is None for a in aggs):
+            return self._sorted("Aggregate", _Aggregated(self._keys, list(aggs)))
+        keys, several = self._keys, list(aggs)
+        parts = Map(self._dataset._plan, MapStream(groups.Parts(keys, several), "AggregateParts"))
+        run = Sort(
+            [(key, "ascending") for key in keys],
+            self._partitions,
+            before=groups.Joined(keys, several),
+            after=groups.Finished(keys, several),
+            by_size=True,
+        )
+        return self._dataset._derive(Exchange((parts,), "Aggregate", run))
 
     def _sorted(self, label: str, after: Any) -> Dataset:
         if not self._keys:
             whole = self._dataset.with_column(_ALL, lit(0))  # type: ignore[attr-defined] # of Columns
             order = [(_ALL, "ascending")]
-            made: Dataset = whole._exchange(label, Sort(order, 1, None, _Whole(after)))
+            made: Dataset = whole._exchange(label, Sort(order, 1, after=_Whole(after)))
             return made
         order = [(key, "ascending") for key in self._keys]
-        return self._dataset._exchange(label, Sort(order, self._partitions, None, after))
+        return self._dataset._exchange(label, Sort(order, self._partitions, after=after))
 
     def map_groups(
         self,

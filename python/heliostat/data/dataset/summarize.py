@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from heliostat.data.dataset import summary
 from heliostat.data.dataset.base import Base, key_names
 from heliostat.data.dataset.summary import DatasetSummary
-from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.missing import no_columns
-from heliostat.data.plan.operators import Exchange
+from heliostat.data.plan.operators import Map
+from heliostat.data.plan.transforms import MapStream
 
 if TYPE_CHECKING:
     from heliostat.data.grouped import GroupedData
@@ -25,15 +25,8 @@ class Summarize(Base):
 
         if not aggs:
             raise ValueError("aggregate() needs at least one aggregation.")
-        found: list[bytes] = []
-
-        def run(inputs: Inputs, tasks: Tasks) -> Steps:
-            bundles = [b for b in inputs.pop() if b.rows]
-            found.extend((yield from tasks.each(aggregate.partials, bundles, list(aggs))))
-
-        for _ in self._bundles(Exchange((self._plan,), "Aggregate", run)):
-            pass
-        return aggregate.total(found, list(aggs))
+        partials = MapStream(aggregate.Partials(list(aggs)), "Aggregate")
+        return aggregate.total(self._tables(Map(self._plan, partials)), list(aggs))
 
     def summary(
         self,

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from heliostat.data import block
+from heliostat.data import block, ordering
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Bundle
@@ -83,8 +82,17 @@ def scatter(table: Any, seed: int, number: int, count: int) -> list[Any]:
     """The table's rows in ``count`` random parts."""
     rng = np.random.default_rng([seed, 0, number])
     where = rng.integers(0, count, table.num_rows)
-    order = np.argsort(where, kind="stable")
-    return cut_at(block.take(table, order), np.searchsorted(where[order], range(1, count)))
+    return parted(table, where, count)
+
+
+def parted(table: Any, where: Any, count: int) -> list[Any]:
+    """The table's rows in ``count`` parts, ``where`` being the number of each row's part."""
+    narrow = (
+        where.astype(np.uint16) if count <= 1 << 16 else where
+    )  # numpy sorts these by their digits
+    order = np.argsort(narrow, kind="stable")
+    ends = np.cumsum(np.bincount(where, minlength=count))[:-1]
+    return cut_at(block.take(table, order), ends)
 
 
 def cut_at(table: Any, places: Any) -> list[Any]:
@@ -194,7 +202,9 @@ class Sort:
     order: list[tuple[str, str]]
     num_blocks: int | None = None
     boundaries: list[Any] | None = None
+    before: Any = None  # makes a table of the tables of a part, which is then sorted
     after: Any = None  # what is done with each sorted part: a function of a table
+    by_size: bool = False  # make as many blocks as their bytes need, not as many as came
     remote_args: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -216,19 +226,27 @@ class Sort:
         if not bundles:
             return
         tasks.remote_args = self.remote_args
+        finish = Sorted(self.order, self.before, self.after)
+        if self.boundaries is None and self._count(bundles, tasks) == 1:
+            yield from tasks.blocks(iter([(bundles, finish)]))
+            return
         edges = yield from self._edges(bundles, tasks)
         extras = [(self.order, edges) for _ in bundles]
         count = len(edges) + 1
         parts = yield from tasks.split(range_parts, bundles, extras, count)
-        yield from reduced(parts, count, lambda _: Sorted(self.order, self.after), tasks)
+        yield from reduced(parts, count, lambda _: finish, tasks)
+
+    def _count(self, bundles: list[Bundle], tasks: Tasks) -> int:
+        if self.by_size and self.num_blocks is None:
+            size = sum(b.size for b in bundles)
+            return max(1, -(-size // (tasks.block_bytes or size)))
+        return part_count(bundles, tasks, self.num_blocks)
 
     def _edges(self, bundles: list[Bundle], tasks: Tasks) -> Any:
         first = self.order[0][0]
         if self.boundaries is not None:
             return pa.table({first: pa.array(sorted(self.boundaries))})
-        count = part_count(bundles, tasks, self.num_blocks)
-        if count == 1:
-            return pa.table({first: pa.nulls(0)})
+        count = self._count(bundles, tasks)
         names = [name for name, _ in self.order]
         samples = yield from tasks.each(sample, bundles, names)
         pool = ordered(block.concat(samples), self.order)
@@ -239,19 +257,23 @@ class Sort:
 
 def sample(table: Any, names: list[str]) -> Any:
     """Some rows' keys."""
-    missing = [n for n in names if n not in table.column_names]
-    if missing:
-        raise ValueError(no_columns(missing, table.column_names))
+    require(table, names)
     rng = np.random.default_rng(table.num_rows)
     count = min(SAMPLES_PER_BLOCK, table.num_rows)
     picked = rng.choice(table.num_rows, count, replace=False)
     return table.select(names).take(pa.array(picked))
 
 
+def require(table: Any, names: list[str]) -> None:
+    """Raise ``ValueError`` for keys that the table lacks."""
+    missing = [n for n in names if n not in table.column_names]
+    if missing:
+        raise ValueError(no_columns(missing, table.column_names))
+
+
 def ordered(table: Any, order: list[tuple[str, str]]) -> Any:
     """The table sorted; missing values last."""
-    indices = pc.sort_indices(table.select([n for n, _ in order]), sort_keys=order)
-    return block.take(table, indices.to_numpy())
+    return block.take(table, ordering.indices(table, order))
 
 
 def range_parts(table: Any, order: list[tuple[str, str]], edges: Any) -> list[Any]:
@@ -273,7 +295,7 @@ def places_of(table: Any, order: list[tuple[str, str]], edges: Any) -> list[int]
     # The types may differ: a block whose keys are all missing, one of integers beside one of floats.
     both = block.concat([keys, marks])
     within = [(n, d) for n, d in order if n in names]
-    indices = pc.sort_indices(both, sort_keys=[*within, ("_e", "ascending")]).to_numpy()
+    indices = ordering.indices(both, [*within, ("_e", "ascending")])
     at = np.flatnonzero(indices >= table.num_rows)
     return [int(place - i) for i, place in enumerate(at)]
 
@@ -283,11 +305,15 @@ class Sorted:
     """Parts joined and sorted."""
 
     order: list[tuple[str, str]]
+    before: Any = None
     after: Any = None
 
     def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
         """Run."""
-        whole = ordered(block.concat(list(tables)), self.order)
+        found = list(tables)
+        joined = block.concat(found) if self.before is None else self.before(found)
+        require(joined, [name for name, _ in self.order])
+        whole = ordered(joined, self.order)
         if self.after is None:
             yield whole
         else:

@@ -12,10 +12,13 @@ import pyarrow.compute as pc
 
 from heliostat.data import block
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
-from heliostat.data.execute.exchanges import at_rows, cut_at, part_count, reduced
+from heliostat.data.execute.exchanges import at_rows, part_count, parted, reduced
 from heliostat.data.expressions.namespace import whole
 from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Bundle
+from heliostat.data.plan.transforms import Names
+
+WHOLE_BYTES_MAX = 32 << 20  # of a side that goes whole to each task
 
 KINDS = {
     "inner": "inner",
@@ -31,7 +34,10 @@ KINDS = {
 
 @dataclass
 class Join:
-    """Rows go to a part by a hash of their key; parts of the same number are joined by pyarrow."""
+    """Rows go to a part by a hash of their key; parts of the same number are joined by pyarrow.
+
+    A small side goes whole to the tasks of the other one instead.
+    """
 
     kind: str
     left: list[str]
@@ -41,10 +47,24 @@ class Join:
     right_suffix: str | None
     remote_args: dict[str, Any] = field(default_factory=dict)
 
+    def reads(self, needed: Names) -> list[Names]:
+        """The keys too. A column that both sides have is read of both: it tells how each is called."""
+        if needed is None:
+            return [None, None]
+        suffixes = [s for s in (self.left_suffix, self.right_suffix) if s]
+        names = needed | {n.removesuffix(s) for n in needed for s in suffixes}
+        return [names | set(self.left), names | set(self.right)]
+
     def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
         """Run."""
         right, left = inputs.pop(), inputs.pop()
         tasks.remote_args = self.remote_args
+        if self._sends_whole(right, left, ("inner", "left outer", "left semi", "left anti")):
+            yield from self._with_whole(left, right, tasks, is_right=True)
+            return
+        if self._sends_whole(left, right, ("inner", "right outer", "right semi", "right anti")):
+            yield from self._with_whole(right, left, tasks, is_right=False)
+            return
         count = self.partitions or part_count([*left, *right], tasks, None)
         sides = []
         for bundles, keys in ((left, self.left), (right, self.right)):
@@ -62,6 +82,35 @@ class Join:
             return _Joined(self, boundary, left_schema, right_schema)
 
         yield from reduced(rows, count, reduce, tasks)
+
+    def _sends_whole(self, side: list[Bundle], other: list[Bundle], kinds: tuple[str, ...]) -> bool:
+        """Whether a side is so small that each task of the other one gets all of it."""
+        size = sum(b.size for b in side)
+        small = size <= WHOLE_BYTES_MAX and size * 2 <= sum(b.size for b in other)
+        known = all(any(b.rows for b in bundles) for bundles in (side, other))
+        return small and known and self.kind in kinds
+
+    def _with_whole(
+        self, moved: list[Bundle], whole: list[Bundle], tasks: Tasks, *, is_right: bool
+    ) -> Steps:
+        """Each block of the one side joined with all of the other: no row of either is moved."""
+        schemas = [
+            block.unify([b.schema for b in side if b.schema is not None]) for side in (moved, whole)
+        ]
+        left_schema, right_schema = schemas if is_right else reversed(schemas)
+        self._check_names(left_schema, right_schema)
+        beside = [b for b in whole if b.rows]
+        full = [b for b in moved if b.rows]
+        moved.clear()
+
+        def jobs() -> Iterator[tuple[list[Bundle], _Joined]]:
+            while full:
+                one = full.pop(0)
+                given = [one, *beside] if is_right else [*beside, one]
+                boundary = 1 if is_right else len(beside)
+                yield given, _Joined(self, boundary, left_schema, right_schema)
+
+        yield from tasks.blocks(jobs())
 
     def _check_names(self, left: Any, right: Any) -> None:
         """Raise ``ValueError`` where two columns of the result would have the same name."""
@@ -89,9 +138,9 @@ def hash_parts(table: Any, keys: list[str], count: int) -> list[Any]:
             frame[name] = frame[name].astype("float64")
         elif frame[name].dtype.kind == "M":  # so are times of different units
             frame[name] = frame[name].astype("datetime64[ns]")
-    where = pd.util.hash_pandas_object(frame, index=False).to_numpy() % count
-    order = np.argsort(where, kind="stable")
-    return cut_at(block.take(table, order), np.searchsorted(where[order], range(1, count)))
+    hashes = pd.util.hash_pandas_object(frame, index=False).to_numpy()
+    where = (hashes % count).astype(np.int64)
+    return parted(table, where, count)
 
 
 @dataclass

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs
 
 from heliostat.data import block, tensors
 from heliostat.data.plan import task
 from heliostat.data.sources.files import resolve
 
+SAMPLE_ROWS = 4096  # of a table, by which its columns are judged
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Hive calls the folder of missing values
 
 
@@ -80,7 +82,7 @@ class Sink:
     path: str
     filesystem: Any
     ending: str
-    encode: Callable[[Any], bytes]
+    encode: Callable[[Any], Any]  # bytes, or a buffer
     by_row: Callable[[dict[str, Any]], bytes] | None = None  # each row is a file
     partition_cols: list[str] = field(default_factory=list)
     max_rows: int | None = None
@@ -122,7 +124,7 @@ class Sink:
                     name = self.names.get_filename_for_block(piece, self.write_id, number, count)
                 self._store(posixpath.join(folder, name), self.encode(piece), written)
 
-    def _store(self, name: str, data: bytes, written: list[str]) -> None:
+    def _store(self, name: str, data: Any, written: list[str]) -> None:
         path = posixpath.join(self.path, name)
         folder = posixpath.dirname(path)
         if folder != self.path:
@@ -137,8 +139,8 @@ def _partitions(table: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
     if not names:
         yield "", table
         return
-    from heliostat.data.aggregate import group_begins
     from heliostat.data.execute.exchanges import ordered
+    from heliostat.data.execute.groups import group_begins
 
     table = ordered(table, [(n, "ascending") for n in names])
     begins = group_begins(table, names)
@@ -190,7 +192,7 @@ class ParquetBytes:
     options_fn: Callable[[], dict[str, Any]] | None = None
     partition_cols: list[str] = field(default_factory=list)
 
-    def __call__(self, table: Any) -> bytes:
+    def __call__(self, table: Any) -> Any:
         """Encode."""
         import pyarrow.parquet as pq
 
@@ -198,9 +200,28 @@ class ParquetBytes:
         schema = options.pop("schema", None)
         if schema is not None:
             table = _as_schema(table, schema, self.partition_cols)
-        sink = io.BytesIO()
+        options.setdefault("use_dictionary", _with_repetitions(table))
+        sink = pa.BufferOutputStream()
         pq.write_table(table, sink, **options)
         return sink.getvalue()
+
+
+def _with_repetitions(table: Any) -> bool | list[str]:
+    """The columns that Parquet is to write as numbers of a dictionary.
+
+    Trying to, only to find that nearly all values differ, takes several times as long as writing them.
+    """
+    if any(
+        pa.types.is_nested(f.type) or isinstance(f.type, pa.BaseExtensionType) for f in table.schema
+    ):
+        return True  # their leaves have names of their own
+    sample = table.slice(0, SAMPLE_ROWS)
+    numbers = {f.name for f in table.schema if tensors.is_array(f.type)}
+    return [
+        name
+        for name in table.column_names
+        if name not in numbers or pc.count_distinct(sample.column(name)).as_py() * 2 < len(sample)
+    ]
 
 
 def _as_schema(table: Any, schema: Any, left_out: list[str]) -> Any:

@@ -70,7 +70,8 @@ class ParquetReads(FileReads, Pushable):
         """What it was told, in words."""
         form, said = self.form, []
         if form.needed is not None:
-            said.append(f"columns=[{', '.join(sorted(form.needed))}]")
+            there = _schema(self, form).names if self.found else ()
+            said.append(f"columns=[{', '.join(sorted(form.needed & set(there)))}]")
         if form.conditions:
             said.append(f"filter={' & '.join(c.text() for c in form.conditions)}")
         if self.limit is not None:

@@ -1,0 +1,56 @@
+"""The order of rows by keys: that of ``pyarrow.compute.sort_indices``, by Polars where it is installed."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def indices(table: Any, order: list[tuple[str, str]]) -> Any:
+    """The row numbers in order, an array of numpy.
+
+    The sort is stable. NaN comes after the numbers and missing values after NaN, whatever the direction.
+
+    Args:
+        table: The keys, and perhaps other columns.
+        order: (column, "ascending" or "descending"), the most significant first.
+    """
+    keys = table.select([name for name, _ in order])
+    polars = _polars()
+    if polars is None or not all(map(_is_plain, keys.schema.types)):
+        return pc.sort_indices(keys, sort_keys=order).to_numpy()
+    by, descending = [], []
+    for name, direction in order:
+        if direction == "descending" and pa.types.is_floating(keys.schema.field(name).type):
+            by.append(polars.col(name).is_nan())  # which Polars takes for the greatest number
+            descending.append(False)
+        by.append(polars.col(name))
+        descending.append(direction == "descending")
+    places = polars.arg_sort_by(by, descending=descending, nulls_last=True, maintain_order=True)
+    return polars.from_arrow(keys).select(places).to_series().to_numpy()
+
+
+@functools.cache
+def _polars() -> Any:
+    try:
+        import polars
+    except ImportError:
+        return None
+    return polars
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether both libraries compare values of the type alike."""
+    t = pa.types
+    tests = (
+        t.is_integer,
+        t.is_boolean,
+        t.is_string,
+        t.is_large_string,
+        t.is_date32,
+        t.is_timestamp,
+    )
+    return any(test(kind) for test in tests) or kind in (pa.float32(), pa.float64())

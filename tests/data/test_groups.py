@@ -1,0 +1,133 @@
+"""Groups whose aggregations are put together of parts: the answers are those of all rows at once."""
+
+from __future__ import annotations
+
+import decimal
+import math
+import random
+import statistics
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+
+def rows_of(count: int, seed: int) -> list[dict[str, Any]]:
+    rng = random.Random(seed)
+
+    def maybe(value: Any) -> Any:
+        return None if rng.random() < 0.2 else value
+
+    return [
+        {
+            "k": maybe(rng.randint(0, 4)),
+            "t": rng.choice(["a", "b"]),
+            "i": maybe(rng.randint(-9, 9)),
+            "f": maybe(rng.choice([0.5, -2.0, 1e9 + rng.random()])),
+            "s": maybe(rng.choice(["x", "y", "z"])),
+            "b": maybe(rng.random() < 0.5),
+        }
+        for _ in range(count)
+    ]
+
+
+def expected(rows: list[dict[str, Any]], keys: list[str]) -> list[dict[str, Any]]:
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[k] for k in keys), []).append(row)
+    made = []
+    order = sorted(groups, key=lambda key: [(v is None, v) for v in key])
+    for key in order:
+        group = groups[key]
+
+        def there(name: str, group: Any = group) -> list[Any]:
+            return [row[name] for row in group if row[name] is not None]
+
+        made.append(
+            {
+                **dict(zip(keys, key, strict=True)),
+                "count()": len(group),
+                "count(i)": len(group),
+                "there": len(there("i")),
+                "sum(i)": sum(there("i")) if there("i") else None,
+                "sum(b)": sum(there("b")) if there("b") else None,
+                "mean(i)": statistics.fmean(there("i")) if there("i") else None,
+                "min(s)": min(there("s"), default=None),
+                "max(f)": max(there("f"), default=None),
+                "std(f)": _std(there("f"), 1),
+                "p": _std(there("i"), 0),
+            }
+        )
+    return made
+
+
+def _std(values: list[float], ddof: int) -> float | None:
+    if not values:
+        return None
+    if len(values) <= ddof:
+        return math.nan
+    return statistics.stdev(values) if ddof else statistics.pstdev(values)
+
+
+@pytest.mark.contract("F10.12", "F10.13")
+@pytest.mark.parametrize("keys", [["k"], ["t", "k"]])
+@pytest.mark.parametrize("blocks", [1, 7])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_groups_of_parts(rd: Any, keys: list[str], blocks: int, seed: int) -> None:
+    from ray.data.aggregate import Count, Max, Mean, Min, Std, Sum
+
+    rows = rows_of(60, seed)
+    dataset = rd.from_items(rows, override_num_blocks=blocks)
+    found = dataset.groupby(keys).aggregate(
+        Count(), Count("i"), Count("i", ignore_nulls=True, alias_name="there"), Sum("i"), Sum("b"),
+        Mean("i"), Min("s"), Max("f"), Std("f"), Std("i", ddof=0, alias_name="p"),
+    ).take_all()  # fmt: skip
+    found.sort(key=lambda row: [(row[k] is None, row[k]) for k in keys])
+    wanted = expected(rows, keys)
+    assert len(found) == len(wanted)
+    for mine, right in zip(found, wanted, strict=True):
+        assert mine.keys() == right.keys()
+        for name, value in right.items():
+            near = (
+                value
+                if value is None or isinstance(value, str)
+                else pytest.approx(value, nan_ok=True, rel=1e-9)
+            )
+            assert mine[name] == near, name
+
+
+@pytest.mark.contract("F10.12")
+@pytest.mark.heliostat_only(
+    "Ray's groups come in the order of a hash, and its blocks in their number"
+)
+def test_groups_come_sorted_and_in_as_many_blocks_as_asked_for(rd: Any) -> None:
+    dataset = rd.range(1000, override_num_blocks=8).add_column("k", lambda b: b["id"] % 97)
+    assert [r["k"] for r in dataset.groupby("k").count().take_all()] == list(range(97))
+    made = dataset.groupby("k", num_partitions=4).sum("id").materialize()
+    assert made.num_blocks() == 4
+    assert [r["k"] for r in made.take_all()] == list(range(97))
+
+
+@pytest.mark.contract("F10.12")
+def test_groups_of_decimals_and_of_missing_values(rd: Any) -> None:
+    values = [decimal.Decimal("1.50"), decimal.Decimal("2.25"), None, decimal.Decimal("1.00")]
+    table = pa.table({"k": [1, 1, 2, 2], "d": pa.array(values, pa.decimal128(5, 2))})
+    found = rd.from_arrow(table).groupby("k").mean("d").take_all()
+    assert [(r["k"], float(r["mean(d)"])) for r in found] == [(1, 1.88), (2, 1.0)]
+    missing = rd.from_items([{"k": 1, "v": None}, {"k": 1, "v": 3}, {"k": 2, "v": None}])
+    found = missing.groupby("k").sum("v").take_all()
+    assert [(r["k"], r["sum(v)"]) for r in found] == [(1, 3), (2, None)]
+
+
+@pytest.mark.contract("F10.12", "F10.20")
+@pytest.mark.heliostat_only("how groups are made is ours to say")
+def test_groups_move_parts(rd: Any, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = rd.from_items([{"k": n % 3, "v": n, "w": 0} for n in range(90)])
+    dataset.write_parquet(str(tmp_path))
+    made = rd.read_parquet(str(tmp_path)).groupby("k").sum("v")
+    made.explain()
+    said = capsys.readouterr().out
+    assert "Aggregate\n+- AggregateParts\n   +- ReadParquet[columns=[k, v]]" in said
+    assert made.take_all() == [{"k": k, "sum(v)": sum(range(k, 90, 3))} for k in range(3)]
+    with pytest.raises(Exception, match="no column 'zz'"):
+        rd.read_parquet(str(tmp_path)).groupby("k").sum("zz").take_all()

@@ -1,0 +1,107 @@
+"""The order of rows and joins of sides of different sizes: the same by every way there is."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+ours = pytest.mark.heliostat_only("which library does the work is ours to say")
+
+VALUES: dict[str, tuple[Any, list[Any]]] = {
+    "f": (pa.float64(), [1.5, -2.0, float("nan"), 0.0, -0.0, float("inf"), None]),
+    "g": (pa.float32(), [0.25, float("nan"), None]),
+    "i": (pa.int16(), [1, -3, 3, None]),
+    "u": (pa.uint64(), [1, 2**64 - 1, None]),
+    "s": (pa.string(), ["a", "B", "é", "", "zz", None]),
+    "b": (pa.bool_(), [True, False, None]),
+    "d": (pa.date32(), [datetime.date(2020, 1, 1), datetime.date(1960, 1, 1), None]),
+    "t": (pa.timestamp("us"), [datetime.datetime(2020, 1, 1), datetime.datetime(1960, 1, 1), None]),
+    "n": (pa.null(), [None]),
+    "x": (pa.binary(), [b"a", b"\x00", None]),
+}
+
+
+@pytest.mark.contract("F10.11")
+@ours
+def test_rows_are_in_the_same_order_with_and_without_polars(monkeypatch: Any) -> None:
+    pytest.importorskip("polars")
+    from heliostat.data import ordering
+
+    rng = random.Random(7)
+    for _ in range(400):
+        names = rng.sample(list(VALUES), rng.randint(1, 3))
+        rows = rng.randint(0, 12)
+        columns = {
+            n: pa.array([rng.choice(VALUES[n][1]) for _ in range(rows)], VALUES[n][0])
+            for n in names
+        }
+        table = pa.table({**columns, "other": pa.nulls(rows)})
+        order = [(n, rng.choice(["ascending", "descending"])) for n in names]
+        found = ordering.indices(table, order).tolist()
+        with monkeypatch.context() as patch:
+            patch.setattr(ordering, "_polars", lambda: None)
+            assert found == ordering.indices(table, order).tolist(), (order, table.to_pydict())
+
+
+@pytest.mark.contract("F10.14")
+@pytest.mark.parametrize("kind", [
+    "inner", "left_outer", "right_outer", "full_outer", "left_semi", "right_semi", "left_anti",
+    "right_anti",
+])  # fmt: skip
+@ours
+def test_a_small_side_of_a_join_goes_whole_to_the_other(
+    rd: Any, kind: str, monkeypatch: Any
+) -> None:
+    from heliostat.data.execute import joins
+
+    rng = random.Random(3)
+    large = [{"k": rng.choice([None, *range(9)]), "x": n, "c": 1} for n in range(300)]
+    small = [{"k": k, "y": k * 10, "c": 2} for k in (*range(3, 12), 5)]
+
+    def made(left: list[Any], right: list[Any]) -> list[str]:
+        sides = [rd.from_items(rows, override_num_blocks=3) for rows in (left, right)]
+        joined = sides[0].join(sides[1], kind, 2, on=("k",), left_suffix="_l", right_suffix="_r")
+        count = joined.count()
+        rows = joined.take_all()
+        assert count == len(rows)
+        return sorted(map(repr, rows))
+
+    several = [made(large, small), made(small, large)]
+    monkeypatch.setattr(joins, "WHOLE_BYTES_MAX", 0)
+    assert several == [made(large, small), made(small, large)]
+
+
+@pytest.mark.contract("F10.14", "F10.20")
+@ours
+def test_a_join_reads_the_columns_that_are_needed(
+    rd: Any, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("left", "right"):
+        (tmp_path / name).mkdir()
+        table = pa.table({"k": [1, 2], "v": [name, name], "w": [0, 0]})
+        pq.write_table(table, tmp_path / name / "a.parquet")
+    left, right = (rd.read_parquet(str(tmp_path / name)) for name in ("left", "right"))
+    joined = left.join(right, "inner", 2, on=("k",), right_suffix="_r")
+    made = joined.select_columns(["v_r"])
+    made.explain()
+    assert capsys.readouterr().out.count("ReadParquet[columns=[k, v]]") == 2
+    assert made.take_all() == [{"v_r": "right"}, {"v_r": "right"}]
+
+
+@pytest.mark.contract("F10.24")
+@ours
+def test_only_columns_with_repetitions_are_written_as_dictionaries(rd: Any, tmp_path: Any) -> None:
+    rows = [{"f": n / 7, "few": n % 3, "s": f"name-{n % 5}", "l": [n]} for n in range(500)]
+    for names in (["f", "few", "s"], ["f", "l"]):
+        folder = tmp_path / names[-1]
+        dataset = rd.from_items(rows, override_num_blocks=1).select_columns(names)
+        dataset.write_parquet(str(folder))
+        assert rd.read_parquet(str(folder)).take_all() == dataset.take_all()
+    about = pq.ParquetFile(next((tmp_path / "s").glob("*.parquet"))).metadata.row_group(0)
+    has = {about.column(i).path_in_schema: about.column(i).has_dictionary_page for i in range(3)}
+    assert has == {"f": False, "few": True, "s": True}
