@@ -71,9 +71,39 @@ def test_a_small_side_of_a_join_goes_whole_to_the_other(
         assert count == len(rows)
         return sorted(map(repr, rows))
 
-    several = [made(large, small), made(small, large)]
+    once = {row["k"]: row for row in small}  # each key once: rows are looked up
+    several = [
+        made(*sides) for sides in ((large, small), (small, large), (large, [*once.values()]))
+    ]
     monkeypatch.setattr(joins, "WHOLE_BYTES_MAX", 0)
-    assert several == [made(large, small), made(small, large)]
+    assert several == [
+        made(*sides) for sides in ((large, small), (small, large), (large, [*once.values()]))
+    ]
+
+
+@pytest.mark.contract("F10.14", "F10.20")
+@ours
+def test_a_read_a_join_with_little_and_what_follows_are_one_task(rd: Any, tmp_path: Any) -> None:
+    for name, rows in (("large", 50_000), ("small", 10)):
+        (tmp_path / name).mkdir()
+        table = pa.table({"k": [n % 20 for n in range(rows)], name: list(range(rows))})
+        pq.write_table(table, tmp_path / name / "a.parquet", row_group_size=10_000)
+    large, small = (rd.read_parquet(str(tmp_path / name)) for name in ("large", "small"))
+    made = large.join(small, "inner", 2, on=("k",))
+    assert made.count() == 25_000
+    assert "ReadParquet->Join(inner)[small right]->Count" in made.stats()
+    rows = small.join(large, "left_anti", 2, on=("k",)).take_all()
+    assert rows == []
+    rows = made.filter(expr=_col("small") == 3).take(2)
+    assert rows == [{"k": 3, "large": 3, "small": 3}, {"k": 3, "large": 23, "small": 3}]
+    with pytest.raises(ValueError, match="suffix"):
+        large.join(large.limit(3), "inner", 2, on=("k",)).take_all()
+
+
+def _col(name: str) -> Any:
+    from ray.data.expressions import col
+
+    return col(name)
 
 
 @pytest.mark.contract("F10.14", "F10.20")

@@ -212,3 +212,28 @@ def test_what_statistics_say() -> None:
     ]  # fmt: skip
     for condition, expected in known:
         assert answers(condition, ranges) == expected, condition
+
+
+@pytest.mark.contract("F10.11", "F10.20")
+@ours
+def test_what_follows_a_sort_runs_in_its_tasks(
+    facts: Callable[[], Any], tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ray.data.expressions import col, random
+
+    r = random(seed=3, reseed_after_execution=False)
+    made = facts().sort("id", descending=True).with_columns({"y": col("id") * 2, "r": r})
+    made.explain()
+    assert "Sort->Project\n+- Tasks[ReadParquet]" in capsys.readouterr().out
+    rows = made.take_all()
+    assert [row["y"] for row in rows] == list(range(118, -1, -2))
+    assert len({row["r"] for row in rows}) == 60
+    assert "Sort->Project" in made.stats()
+    folder = tmp_path / "out"
+    made.select_columns(["y"]).write_parquet(str(folder))
+    files = sorted(folder.glob("*.parquet"))
+    assert sum(pq.read_metadata(f).num_rows for f in files) == 60
+    # The user's functions have tasks of their own.
+    mapped = facts().sort("id").map_batches(lambda b: b)
+    mapped.explain()
+    assert "Tasks[MapBatches(<lambda>)]\n+- Sort" in capsys.readouterr().out

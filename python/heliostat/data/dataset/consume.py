@@ -199,8 +199,8 @@ class Consume(Base):
         print("\n\n".join(said))  # noqa: T201
 
     def _stages(self, whole: Operator) -> str:
-        from heliostat.data.execute.planner import chain
-        from heliostat.data.plan.operators import ActorPoolStrategy, Read
+        from heliostat.data.execute.planner import chain, follow
+        from heliostat.data.plan.operators import ActorPoolStrategy, Exchange, Read
 
         def lines(plan: Operator, depth: int) -> Iterator[str]:
             mark = "   " * (depth - 1) + "+- " if depth else ""
@@ -210,6 +210,11 @@ class Consume(Base):
                     yield from lines(source, depth + 1)
                 return
             steps, source, reads = chain(plan)
+            if isinstance(source, Exchange) and follow(steps, source, self._context):
+                yield f"{mark}{'->'.join(p.name for p in (source, *steps))}"
+                for one in source.inputs:
+                    yield from lines(one, depth + 1)
+                return
             parts = [source, *steps] if reads else list(steps)
             pool = steps and isinstance(steps[0].compute, ActorPoolStrategy)
             yield f"{mark}{'Actors' if pool else 'Tasks'}[{'->'.join(p.name for p in parts)}]"

@@ -16,10 +16,11 @@ from heliostat.data.context import DataContext
 from heliostat.data.execute.launch import arguments
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
+from heliostat.data.execute.shaping import cut
 from heliostat.data.execute.taking import next_block
 from heliostat.data.execute.work import Stage, run_stage
 from heliostat.data.plan.operators import Bundle
-from heliostat.data.plan.transforms import MapStream
+from heliostat.data.plan.transforms import MapStream, Transform
 
 AT_ONCE_MIN = 2
 
@@ -52,6 +53,8 @@ class Tasks:
         self._pending: list[Any] = []
         self.stats: Any = None
         self.remote_args: dict[str, Any] = {}
+        self.following: list[Transform] = []  # what the tasks that make blocks do with them
+        self.execution = 0
 
     def waiting(self) -> list[Any]:
         """What the exchange waits for."""
@@ -129,7 +132,7 @@ class Tasks:
                     more = False
                     break
                 inputs, function = planned
-                stage = Stage([MapStream(function, self.name)], self.block_bytes, self.context)
+                stage = self._stage(function)
                 cuts, given = arguments(inputs)
                 run = remote.options(**self._options(num_returns="streaming"))
                 generator = run.remote(stage.key, [ray.put(stage)], number, cuts, *given)
@@ -153,6 +156,12 @@ class Tasks:
                 running[0].outputs = []
         self._pending = []
 
+    def _stage(self, function: Callable[[Iterator[Any]], Iterator[Any]]) -> Stage:
+        steps: list[Transform] = [MapStream(function, self.name)]
+        if self.following:
+            steps += [MapStream(_Cut(self.block_bytes)), *self.following]
+        return Stage(steps, self.block_bytes, self.context, self.execution)
+
     def _take(self, job: _Job) -> None:
         taken = next_block(job.generator)
         if taken is None:
@@ -172,6 +181,17 @@ class Tasks:
         for ref in self._pending:
             with contextlib.suppress(Exception):
                 ray.cancel(ref)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Tables of no more than the bytes of a block, as steps after an exchange get them."""
+
+    size: int | None
+
+    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+        for table in tables:
+            yield from cut(table, self.size)
 
 
 def _with_end(function: Callable[..., Any]) -> Callable[..., Any]:

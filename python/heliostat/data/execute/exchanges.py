@@ -9,7 +9,7 @@ import random
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +62,7 @@ class RandomShuffle:
     seed: Any
     num_blocks: int | None
     remote_args: dict[str, Any] = field(default_factory=dict)
+    ends_in_tasks: ClassVar[bool] = True
 
     def reads(self, needed: Names) -> list[Names]:
         """No column of its own."""
@@ -206,6 +207,7 @@ class Sort:
     after: Any = None  # what is done with each sorted part: a function of a table
     by_size: bool = False  # make as many blocks as their bytes need, not as many as came
     remote_args: dict[str, Any] = field(default_factory=dict)
+    ends_in_tasks: ClassVar[bool] = True
 
     @property
     def passes_filters(self) -> bool:

@@ -18,11 +18,12 @@ from typing import Any
 import heliostat as ray
 from heliostat.data.context import DataContext
 from heliostat.data.exceptions import ExecutionTimeoutError
+from heliostat.data.execute import small_sides
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.planner import Planner
 from heliostat.data.execute.progress import Progress
-from heliostat.data.execute.stats import ExecutionStats
+from heliostat.data.execute.stats import ExecutionStats, OperatorStats
 from heliostat.data.plan.operators import Bundle, Operator
 from heliostat.data.plan.optimize import optimized
 
@@ -32,24 +33,34 @@ WAIT_S = 1.0  # how long one wait lasts at most: progress is shown, free CPUs ar
 class Executor:
     """One execution of a plan."""
 
-    def __init__(self, plan: Operator, context: DataContext, label: str = "Dataset") -> None:
+    def __init__(
+        self,
+        plan: Operator,
+        context: DataContext,
+        label: str = "Dataset",
+        number: int | None = None,  # of executions with these settings; None: the next one
+    ) -> None:
         self.stats = ExecutionStats()
-        self._plan, self._context, self._label = plan, context, label
+        self._plan, self._context, self._label, self._number = plan, context, label, number
         self._operators: list[Physical] = []
         self._limits: Limits | None = None
+        self._sides: list[OperatorStats] = []  # of what was executed before
         self.outside_bytes = 0.0  # of blocks that a consumer has taken and still uses
 
     def run(self) -> Iterator[Bundle]:
         """Yield the plan's blocks. Closing the iterator ends the execution."""
         ray.is_initialized() or ray.init()
         self._limits = limits = Limits(self._context)
-        planner = Planner(limits, self._context, self._context._next_execution())
+        if self._number is None:
+            self._number = self._context._next_execution()
+        planner = Planner(limits, self._context, self._number)
         progress = Progress(self._label, self._context)
         try:
             plan = optimized(self._plan) if self._context._optimizes else self._plan
-            last = planner.make(plan)
+            last = planner.make(small_sides.resolved(plan, self._run_side))
             self._operators = planner.operators
-            self.stats.operators = [o.stats for o in self._operators if o.name != "Input"]
+            made = [o.stats for o in self._operators if o.name != "Input"]
+            self.stats.operators = [*self._sides, *made]
             self.stats.budget_bytes = int(limits.store_bytes)
             for operator in self._operators:
                 operator.prepare()
@@ -59,6 +70,12 @@ class Executor:
             for operator in planner.operators:
                 operator.close()
             progress.close(self._operators)
+
+    def _run_side(self, plan: Operator) -> Iterator[Bundle]:
+        """A part of the plan that has to be there before the rest is planned."""
+        executor = Executor(plan, self._context, self._label, self._number)
+        yield from executor.run()
+        self._sides += [stats for stats in executor.stats.operators if stats.tasks]
 
     def _loop(self, last: Physical, progress: Progress) -> Iterator[Bundle]:
         still_since = time.monotonic()

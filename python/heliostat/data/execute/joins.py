@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import Names
 
 WHOLE_BYTES_MAX = 32 << 20  # of a side that goes whole to each task
+# The joins in which a side may: its rows come out only beside those of the other one.
+WHOLE_RIGHT = ("inner", "left outer", "left semi", "left anti")
+WHOLE_LEFT = ("inner", "right outer", "right semi", "right anti")
 
 KINDS = {
     "inner": "inner",
@@ -46,6 +49,7 @@ class Join:
     left_suffix: str | None
     right_suffix: str | None
     remote_args: dict[str, Any] = field(default_factory=dict)
+    ends_in_tasks: ClassVar[bool] = True
 
     def reads(self, needed: Names) -> list[Names]:
         """The keys too. A column that both sides have is read of both: it tells how each is called."""
@@ -59,10 +63,10 @@ class Join:
         """Run."""
         right, left = inputs.pop(), inputs.pop()
         tasks.remote_args = self.remote_args
-        if self._sends_whole(right, left, ("inner", "left outer", "left semi", "left anti")):
+        if self._sends_whole(right, left, WHOLE_RIGHT):
             yield from self._with_whole(left, right, tasks, is_right=True)
             return
-        if self._sends_whole(left, right, ("inner", "right outer", "right semi", "right anti")):
+        if self._sends_whole(left, right, WHOLE_LEFT):
             yield from self._with_whole(right, left, tasks, is_right=False)
             return
         count = self.partitions or part_count([*left, *right], tasks, None)
@@ -74,7 +78,7 @@ class Join:
             parts = yield from tasks.split(hash_parts, full, extras, count)
             sides.append((parts, schema))
         (left_parts, left_schema), (right_parts, right_schema) = sides
-        self._check_names(left_schema, right_schema)
+        self.check_names(left_schema, right_schema)
         boundary = len(left_parts)
         rows = [*left_parts, *right_parts]
 
@@ -98,7 +102,7 @@ class Join:
             block.unify([b.schema for b in side if b.schema is not None]) for side in (moved, whole)
         ]
         left_schema, right_schema = schemas if is_right else reversed(schemas)
-        self._check_names(left_schema, right_schema)
+        self.check_names(left_schema, right_schema)
         beside = [b for b in whole if b.rows]
         full = [b for b in moved if b.rows]
         moved.clear()
@@ -112,7 +116,7 @@ class Join:
 
         yield from tasks.blocks(jobs())
 
-    def _check_names(self, left: Any, right: Any) -> None:
+    def check_names(self, left: Any, right: Any) -> None:
         """Raise ``ValueError`` where two columns of the result would have the same name."""
         if left is None or right is None or not self.kind.endswith(("inner", "outer")):
             return
@@ -171,7 +175,9 @@ def joined(left: Any, right: Any, how: Join) -> Any:
     columns may have any type.
     """
     left, right = _with_keys(left, how.left), _with_keys(right, how.right)
-    pairs = _matches(left.select(how.left), right.select(how.right), how)
+    pairs = _looked_up(left, right, how)
+    if pairs is None:
+        pairs = _matches(left.select(how.left), right.select(how.right), how)
     if how.kind.startswith("left ") and not how.kind.endswith("outer"):
         return block.take(left, pairs.column("left").to_numpy())
     if how.kind.startswith("right ") and not how.kind.endswith("outer"):
@@ -193,6 +199,28 @@ def joined(left: Any, right: Any, how: Join) -> Any:
         new = name + (how.right_suffix or "" if name in both else "")
         columns[new] = block.take_or_null(right.column(name), theirs)
     return pa.table(columns)
+
+
+def _looked_up(left: Any, right: Any, how: Join) -> Any:
+    """The same as :func:`_matches`, by one look-up for each left row; None: it cannot be so.
+
+    That is where rows of the left side have one partner at most, and rows of the right side alone do not
+    come out: much faster than a join, and in the order of the left side.
+    """
+    if len(how.left) > 1 or how.kind not in WHOLE_RIGHT:
+        return None
+    ours, theirs = left.column(how.left[0]), right.column(how.right[0])
+    plain = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_date32)
+    if ours.type != theirs.type or not any(test(ours.type) for test in plain):
+        return None
+    if pc.count_distinct(theirs, mode="all").as_py() < len(theirs):
+        return None
+    found = whole(pc.index_in(ours, value_set=whole(theirs), skip_nulls=True)).cast(pa.int64())
+    rows = pa.array(np.arange(len(ours)))
+    if how.kind == "left outer":
+        return pa.table({"left": rows, "right": found})
+    kept = pc.is_null(found) if how.kind == "left anti" else pc.is_valid(found)
+    return pa.table({"left": rows, "right": found}).filter(kept)
 
 
 def _with_keys(table: Any, keys: list[str]) -> Any:

@@ -27,6 +27,7 @@ from heliostat.data.plan.operators import (
     Read,
     Rebundle,
     Union,
+    is_plain,
 )
 
 
@@ -48,19 +49,27 @@ class Planner:
             return self._stage(plan)
         if isinstance(plan, InputBlocks):
             return InputOperator(plan.bundles)
+        if isinstance(plan, Exchange):
+            return self._exchange(plan, [])
         sources = [self.make(source) for source in plan.inputs]
         if isinstance(plan, Limit):
             return LimitOperator(plan.name, sources[0], plan.rows)
         if isinstance(plan, Union):
             return UnionOperator(sources)
-        if isinstance(plan, Exchange):
-            tasks = Tasks(plan.name, self._limits, self._context)
-            return ExchangeOperator(plan.name, sources, plan.run, tasks)
         assert isinstance(plan, Rebundle), plan
         launcher = TaskLauncher(self._new_stage([]), {}, self._limits, None)
         return MapOperator(
             plan.name, sources, launcher, self._limits, self._context, exact_rows=plan.rows
         )
+
+    def _exchange(self, plan: Exchange, following: list[Map]) -> Physical:
+        """An exchange whose last tasks do what follows, too."""
+        sources = [self.make(source) for source in plan.inputs]
+        name = "->".join(part.name for part in (plan, *following))
+        tasks = Tasks(name, self._limits, self._context)
+        tasks.following = [step.transform for step in following]
+        tasks.execution = self._execution
+        return ExchangeOperator(name, sources, plan.run, tasks)
 
     def _new_stage(self, steps: list[Map]) -> Stage:
         transforms = [step.transform for step in steps]
@@ -78,6 +87,8 @@ class Planner:
             return MapOperator(
                 name, [], launcher, self._limits, self._context, reads=source.tasks()
             )
+        if isinstance(source, Exchange) and follow(steps, source, self._context):
+            return self._exchange(source, steps)
         last = steps[0]
         remote_args = dict(last.remote_args)
         if last.remote_args_fn is not None:
@@ -138,3 +149,16 @@ def _is_apart(step: Map) -> bool:
 
 def _plain(remote_args: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in remote_args.items() if not (k == "num_cpus" and v == 1)}
+
+
+def follow(steps: list[Map], exchange: Exchange, context: DataContext) -> bool:
+    """Whether steps may run in the last tasks of the exchange before them.
+
+    The user's functions may not: they may make more than the budget allows, or fail for a block.
+    """
+    return (
+        getattr(exchange.run, "ends_in_tasks", False)
+        and not getattr(exchange.run, "remote_args", None)
+        and not context.max_errored_blocks
+        and all(is_plain(step) and step.transform.udf is None for step in steps)
+    )

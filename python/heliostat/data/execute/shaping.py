@@ -37,7 +37,7 @@ class Shaper:
             if not table.num_rows:
                 empty = table if empty is None or not empty.num_columns else empty
                 continue
-            for piece in self._cut(table):
+            for piece in cut(table, self._target):
                 pile.add(piece)
                 if self._target is not None and pile.size >= self._target * FULL:
                     yield self._taken(pile)
@@ -53,14 +53,16 @@ class Shaper:
             self._rows = max(ROWS_MIN, pile.rows)
         return pile.table()
 
-    def _cut(self, table: Any) -> Iterator[Any]:
-        if self._target is None or table.nbytes <= self._target * 1.5:
-            yield table
-            return
-        pieces = -(-table.nbytes // self._target)
-        rows = max(1, -(-table.num_rows // pieces))
-        for at in range(0, table.num_rows, rows):
-            yield table.slice(at, rows)
+
+def cut(table: Any, target: int | None) -> Iterator[Any]:
+    """The table in pieces of about ``target`` bytes; None: as it is."""
+    if target is None or table.nbytes <= target * 1.5:
+        yield table
+        return
+    pieces = -(-table.nbytes // target)
+    rows = max(1, -(-table.num_rows // pieces))
+    for at in range(0, table.num_rows, rows):
+        yield table.slice(at, rows)
 
 
 class _Pile:

@@ -118,3 +118,13 @@ def files(plan: Operator) -> list[str]:
     if isinstance(plan, InputBlocks):
         return [f for b in plan.bundles for f in b.files]
     return [f for source in plan.inputs for f in files(source)]
+
+
+def over(plan: Operator, inputs: list[Operator]) -> Operator:
+    """The operator over other inputs."""
+    if not inputs or all(a is b for a, b in zip(plan.inputs, inputs, strict=True)):
+        return plan
+    if isinstance(plan, Exchange | Union):
+        return replace(plan, sources=tuple(inputs))
+    assert isinstance(plan, Map | Limit | Rebundle), plan
+    return replace(plan, source=inputs[0])

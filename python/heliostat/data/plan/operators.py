@@ -214,6 +214,17 @@ class Map(Operator):
         return self.transform.name
 
 
+def is_plain(step: Map) -> bool:
+    """Whether the step may run with the one before it: nothing was said of where it runs."""
+    return (
+        step.compute == TaskPoolStrategy()
+        and not step.remote_args
+        and step.remote_args_fn is None
+        and not step.begins_stage
+        and not step.min_rows
+    )
+
+
 @dataclass(frozen=True)
 class Limit(Operator):
     """The first rows."""
@@ -238,7 +249,8 @@ class Exchange(Operator):
 
     ``run`` is given the bundles of each input and what starts tasks; see ``execute/exchange.py``. It
     may have ``passes_filters``, true if leaving out rows before is the same as after, and
-    ``reads(needed)``, the columns of each input that it needs to give the ``needed`` ones.
+    ``reads(needed)``, the columns of each input that it needs to give the ``needed`` ones; and
+    ``ends_in_tasks``, true if all that it gives is made by ``Tasks.blocks``.
     """
 
     sources: tuple[Operator, ...]

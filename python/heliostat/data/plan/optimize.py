@@ -28,9 +28,8 @@ from heliostat.data.plan.operators import (
     Operator,
     Pushable,
     Read,
-    Rebundle,
-    TaskPoolStrategy,
     Union,
+    is_plain,
 )
 from heliostat.data.plan.transforms import FilterExpression, MapTables, Names, Project
 
@@ -49,24 +48,14 @@ def optimized(plan: Operator) -> Operator:
     return _with_columns(_with_limits(_with_filters(plan)), None)
 
 
-def _over(plan: Operator, inputs: list[Operator]) -> Operator:
-    """The operator over other inputs."""
-    if not inputs or all(a is b for a, b in zip(plan.inputs, inputs, strict=True)):
-        return plan
-    if isinstance(plan, Exchange | Union):
-        return replace(plan, sources=tuple(inputs))
-    assert isinstance(plan, Map | Limit | Rebundle), plan
-    return replace(plan, source=inputs[0])
-
-
 # --- conditions ------------------------------------------------------------------------------------
 
 
 def _with_filters(plan: Operator) -> Operator:
-    plan = _over(plan, [_with_filters(source) for source in plan.inputs])
+    plan = known.over(plan, [_with_filters(source) for source in plan.inputs])
     if not isinstance(plan, Map) or not isinstance(plan.transform, FilterExpression):
         return plan
-    if not _is_plain(plan):
+    if not is_plain(plan):
         return plan
     source = plan.source
     kept: list[Expr] = []
@@ -83,16 +72,6 @@ def _with_filters(plan: Operator) -> Operator:
         replace(plan, source=source, transform=FilterExpression(reduce(and_, kept)))
         if kept
         else source
-    )
-
-
-def _is_plain(step: Map) -> bool:
-    """Whether the step may run with the one before it: nothing was said of where it runs."""
-    return (
-        step.compute == TaskPoolStrategy()
-        and not step.remote_args
-        and step.remote_args_fn is None
-        and not step.begins_stage
     )
 
 
@@ -170,7 +149,7 @@ def _renamed(rename: RenameColumns, there: tuple[str, ...] | None, condition: Ex
 
 
 def _with_limits(plan: Operator) -> Operator:
-    plan = _over(plan, [_with_limits(source) for source in plan.inputs])
+    plan = known.over(plan, [_with_limits(source) for source in plan.inputs])
     if not isinstance(plan, Limit):
         return plan
     if isinstance(plan.source, Limit):
@@ -216,7 +195,7 @@ def _with_columns(plan: Operator, needed: Names) -> Operator:
     if isinstance(plan, Exchange):
         reads = getattr(plan.run, "reads", None)
         several = reads(needed) if reads is not None else [None] * len(plan.sources)
-        return _over(
+        return known.over(
             plan, [_with_columns(s, n) for s, n in zip(plan.sources, several, strict=True)]
         )
-    return _over(plan, [_with_columns(source, needed) for source in plan.inputs])
+    return known.over(plan, [_with_columns(source, needed) for source in plan.inputs])
