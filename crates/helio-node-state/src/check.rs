@@ -7,6 +7,7 @@ use helio_types::ResourceSet;
 use crate::Node;
 use crate::bundles::Stage;
 use crate::pool::Use;
+use crate::store::Held;
 
 /// What a node holds for others. All zero when nobody uses it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Node {
     pub fn census(&self) -> Census {
         let mut lent = self.ledger.total().clone();
         lent.subtract(self.ledger.available());
-        let (objects, pins, bytes) = self.objects.held();
+        let Held { objects, pins, bytes, pulls } = self.store.held();
         Census {
             clients: self.clients.len(),
             leases: self.leases.len(),
@@ -67,7 +68,7 @@ impl Node {
             objects,
             pins,
             bytes,
-            pulls: self.pulls.len(),
+            pulls,
             arguments: self.arguments.len(),
             calls: self.control.len(),
             subscriptions: self.control.subscriptions_count(),
@@ -135,23 +136,14 @@ impl Node {
     }
 
     fn check_clients(&self) -> Result<(), String> {
-        let mut pins = 0;
         for (conn, client) in self.clients.iter() {
-            pins += client.pins.values().sum::<u32>();
             for lease_id in &client.leases {
                 if self.leases.get(lease_id).and_then(|lease| lease.lessee) != Some(conn) {
                     return Err(format!("{conn:?} has {lease_id:?}, which is not lent to it"));
                 }
             }
         }
-        let held = self.objects.held().1;
-        let served = self.pulls.served() as u32;
-        if pins + served != held {
-            return Err(format!(
-                "{held} pins on objects, {pins} by clients and {served} by daemons"
-            ));
-        }
-        Ok(())
+        self.store.check()
     }
 }
 

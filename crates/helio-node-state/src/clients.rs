@@ -1,10 +1,10 @@
 //! The table of clients: drivers and workers of this node, lessees from other nodes, observers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::hello::Role;
 use helio_proto::node::{ClientToNode, Register};
-use helio_types::{JobId, LeaseId, NodeId, ObjectId, WorkerId};
+use helio_types::{JobId, LeaseId, NodeId, WorkerId};
 
 use crate::Conn;
 use crate::context::Violation;
@@ -37,8 +37,6 @@ pub(crate) struct Client {
     pub(crate) leases: BTreeSet<LeaseId>,
     /// Its waiting requests.
     pub(crate) requests: BTreeSet<u64>,
-    /// How often it has each object pinned.
-    pub(crate) pins: HashMap<ObjectId, u32>,
 }
 
 impl Client {
@@ -164,7 +162,6 @@ impl Clients {
             is_closing: false,
             leases: BTreeSet::new(),
             requests: BTreeSet::new(),
-            pins: HashMap::new(),
         };
         self.all.insert(conn, client);
     }

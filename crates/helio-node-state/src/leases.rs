@@ -384,7 +384,8 @@ impl Node {
             need.iter().any(|(name, quantity)| free.get(name) < quantity && held.get(name).0 > 0)
         };
         // A worker that is blocked has given back what it held.
-        let holds = |lease: &Lease| !lease.worker.is_some_and(|worker| self.is_blocked(worker));
+        let holds =
+            |lease: &Lease| !lease.worker.is_some_and(|worker| self.pool.is_blocked(worker));
         let leases = || self.leases.iter().filter(|(_, lease)| holds(lease));
         // What was asked for already, and what ends anyhow, counts as free.
         for (_, lease) in leases().filter(|(_, lease)| lease.is_revoked || lease.lessee.is_none()) {
@@ -415,10 +416,6 @@ impl Node {
         }
     }
 
-    pub(crate) fn is_blocked(&self, worker_id: WorkerId) -> bool {
-        self.pool.workers.get(&worker_id).is_some_and(|worker| worker.is_blocked)
-    }
-
     pub(crate) fn on_return_lease(&mut self, conn: Conn, returned: &ReturnLease) {
         // It may have been lost a moment ago: then the news is on its way.
         let Some(lease) = self.leases.get_mut(&returned.lease_id) else { return };
@@ -443,7 +440,7 @@ impl Node {
             // The devices' memory is free only when the process has ended.
             return self.ask_to_exit(worker_id, "Its lease was given back for good.");
         }
-        let is_blocked = self.is_blocked(worker_id);
+        let is_blocked = self.pool.is_blocked(worker_id);
         self.release_lease(returned.lease_id, is_blocked);
         if returned.discard {
             self.end_worker(worker_id, "Its lease was given back for good.");
@@ -454,7 +451,7 @@ impl Node {
 
     /// Frees the lease of a worker that does not end with it at once.
     pub(crate) fn end_lingering(&mut self, worker_id: WorkerId, lease_id: LeaseId) {
-        let is_blocked = self.is_blocked(worker_id);
+        let is_blocked = self.pool.is_blocked(worker_id);
         self.release_lease(lease_id, is_blocked);
     }
 
@@ -575,12 +572,12 @@ impl Node {
         if !why.object_id.is_nil() {
             let why = WhyReply {
                 request_id: why.request_id,
-                why: self.why_fetch(why.object_id, &why.nodes),
+                why: self.why_object(why.object_id, &why.nodes),
             };
             return self.ctx.send(conn, why);
         }
         if why.arguments_request_id != 0 {
-            let store_size = self.objects.extents.size();
+            let store_size = self.store.size();
             let number = why.arguments_request_id;
             let text = self.arguments.why(conn, number, store_size, |conn| self.pid_of(conn));
             return self.ctx.send(conn, WhyReply { request_id: why.request_id, why: text });

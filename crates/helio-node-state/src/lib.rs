@@ -19,7 +19,6 @@
 
 pub mod check;
 pub mod event;
-pub mod extents;
 pub mod limits;
 
 mod actors;
@@ -30,7 +29,6 @@ mod cluster;
 mod context;
 mod control_calls;
 mod exits;
-mod full;
 mod gpus;
 mod holders;
 mod inspections;
@@ -42,12 +40,9 @@ mod ledger;
 mod liveness;
 mod memory;
 mod node;
-mod objects;
-mod overflow;
 mod pool;
 mod preload;
-mod pulls;
-mod spill;
+mod store;
 mod timers;
 
 #[cfg(test)]

@@ -190,6 +190,15 @@ impl Pool {
             .is_none_or(|worker| worker.conn.is_none() || worker.exited.is_some())
     }
 
+    /// Whether the worker waits for others and its CPU is lent.
+    pub(crate) fn is_blocked(&self, worker_id: WorkerId) -> bool {
+        self.workers.get(&worker_id).is_some_and(|worker| worker.is_blocked)
+    }
+
+    pub(crate) fn usage(&self, worker_id: WorkerId) -> Option<Use> {
+        self.workers.get(&worker_id).map(|worker| worker.usage)
+    }
+
     /// Whether the worker's process is about to end whatever it says.
     pub(crate) fn is_killed(&self, worker_id: WorkerId) -> bool {
         self.workers.get(&worker_id).is_some_and(|worker| worker.is_killed)
@@ -421,7 +430,7 @@ impl Node {
     /// Lends a waiting worker's CPU to others, or takes it back.
     pub(crate) fn on_blocked(&mut self, conn: Conn, is_blocked: bool) {
         // Who waits for room for what it makes is not about to let others run.
-        let is_aside = is_blocked && !self.waits_to_write(conn);
+        let is_aside = is_blocked && !self.store.waits_to_write(conn);
         self.arguments.on_blocked(conn, is_aside, &mut self.ctx);
         let Some(client) = self.clients.get(conn) else { return };
         let Some(worker) = self.pool.workers.get_mut(&client.worker_id()) else { return };

@@ -2,7 +2,7 @@
 //!
 //! One memory file per daemon, sealed at its full size, reserved lazily and mapped for life by every
 //! process of the node. Who may write where is decided by the daemon alone
-//! (`helio_node_state::extents`); nothing about it lies in the shared memory.
+//! (`helio_node_state::store`); nothing about it lies in the shared memory.
 //!
 //! **SHM-1** A sealed object's bytes never change; a reader's pin outlives every pointer into it. No
 //! locks live in shared memory: a peer that dies in the middle of a write leaves nothing held. Every

@@ -30,13 +30,25 @@ impl Node {
             ClientToNode::ReleaseArguments(release) => {
                 self.arguments.on_release(conn, &release, &mut self.ctx)
             }
-            ClientToNode::CreateObject(create) => self.on_create_object(conn, create),
+            ClientToNode::CreateObject(create) => {
+                self.with_store_for(conn, |store, env| store.on_create(conn, create, env))
+            }
             ClientToNode::SealObject(seal) => self.on_seal_object(conn, seal.object_id),
-            ClientToNode::AbortObject(abort) => self.on_abort_object(conn, abort.object_id),
-            ClientToNode::FetchObject(fetch) => self.on_fetch_object(conn, fetch),
-            ClientToNode::CancelFetch(cancel) => self.on_cancel_fetch(conn, cancel.request_id),
-            ClientToNode::ReleaseObject(release) => self.on_release_object(conn, &release),
-            ClientToNode::FreeObject(free) => self.on_free_object(free),
+            ClientToNode::AbortObject(abort) => {
+                self.with_store(|store, env| store.on_abort(conn, abort.object_id, env))
+            }
+            ClientToNode::FetchObject(fetch) => {
+                self.with_store_for(conn, |store, env| store.on_fetch(conn, fetch, env))
+            }
+            ClientToNode::CancelFetch(cancel) => {
+                self.with_store(|store, env| store.on_cancel_fetch(conn, cancel.request_id, env))
+            }
+            ClientToNode::ReleaseObject(release) => {
+                self.with_store_for(conn, |store, env| store.on_release(conn, &release, env))
+            }
+            ClientToNode::FreeObject(free) => {
+                self.with_store(|store, env| store.on_free(free, env))
+            }
             ClientToNode::Control(call) => self.on_control_call(conn, call),
             ClientToNode::Liveness(question) => self.on_liveness_question(conn, &question),
             ClientToNode::FlushLogs(flush) => self.on_flush_logs(conn, flush.request_id),

@@ -83,7 +83,7 @@ impl Node {
     }
 
     fn on_node_died(&mut self, node_id: NodeId) {
-        self.give_up_on(node_id);
+        self.with_store(|store, env| store.on_node_died(node_id, env));
         self.liveness.on_node_lost(node_id, true, &mut self.ctx);
         self.inspections.on_node_gone(node_id, &mut self.ctx);
         for conn in self.clients.remote_of_node(node_id) {

@@ -11,7 +11,6 @@ use helio_types::{ObjectId, Quantity};
 use crate::clients::Kind;
 use crate::inspections::{Inquiry, Requester};
 use crate::limits::INSPECTION_MS_MAX;
-use crate::objects::File;
 use crate::pool::Use;
 use crate::{Conn, Node, gpus};
 
@@ -77,13 +76,13 @@ impl Node {
     }
 
     fn place_rows(&self, ids: &[ObjectId]) -> Vec<ObjectRow> {
-        let here = |id: &ObjectId| Some((*id, self.objects.sealed.get(id)?));
-        let rows = ids.iter().filter_map(here).map(|(object_id, object)| ObjectRow {
+        let here = |id: &ObjectId| Some((*id, self.store.object(*id)?));
+        let rows = ids.iter().filter_map(here).map(|(object_id, (size, is_on_disk))| ObjectRow {
             object_id,
-            size: object.size,
+            size,
             is_ready: true,
             is_stored: true,
-            is_on_disk: matches!(object.file, File::Written | File::Reading),
+            is_on_disk,
             ..ObjectRow::default()
         });
         rows.collect()
@@ -163,7 +162,7 @@ impl Node {
         let resources = total.iter().filter(|(name, _)| !name.starts_with("node:"));
         let resources = resources.flat_map(|(name, quantity)| {
             let available = if name == "object_store_memory" {
-                Quantity(quantity.0 - Quantity::from_f64(self.objects.used() as f64).0)
+                Quantity(quantity.0 - Quantity::from_f64(self.store.used() as f64).0)
             } else {
                 free.get(name)
             };
@@ -181,17 +180,17 @@ impl Node {
             gauge(
                 "object_store_memory",
                 "Bytes of the object store in use",
-                one(self.objects.used() as f64),
+                one(self.store.used() as f64),
             ),
             gauge(
                 "object_store_available_memory",
                 "Bytes of the object store that are free",
-                one(self.ctx.setup().store_size.saturating_sub(self.objects.used()) as f64),
+                one(self.ctx.setup().store_size.saturating_sub(self.store.used()) as f64),
             ),
             gauge(
                 "object_store_num_local_objects",
                 "Objects in the node's store",
-                one(self.objects.sealed.len() as f64),
+                one(self.store.len() as f64),
             ),
             gauge("resources", "Logical resources by name and state", resources.collect()),
             gauge(

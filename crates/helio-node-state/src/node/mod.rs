@@ -6,6 +6,7 @@ mod inspect;
 mod jobs;
 mod liveness;
 mod memory;
+mod objects;
 mod peers;
 mod status;
 
@@ -15,11 +16,12 @@ use helio_proto::control::GpuUse;
 use helio_types::{LeaseId, WorkerId};
 
 use crate::context::Context;
+use crate::store::Store;
 use crate::timers::Timer;
 use crate::{
     Action, Event, Setup, actors, arguments, bundles, clients as client_table, cluster,
     control_calls, exits, inspections, jobs as job_table, leases, ledger, limits,
-    liveness as questions, memory as memory_monitor, objects, pool, preload, pulls,
+    liveness as questions, memory as memory_monitor, pool, preload,
 };
 
 /// The node. See the crate's documentation.
@@ -40,8 +42,7 @@ pub struct Node {
     pub(crate) actors: actors::Actors,
     pub(crate) exits: exits::Exits,
     pub(crate) liveness: questions::Liveness,
-    pub(crate) objects: objects::Objects,
-    pub(crate) pulls: pulls::Pulls,
+    pub(crate) store: Store,
     pub(crate) arguments: arguments::Arguments,
     pub(crate) cluster: cluster::Cluster,
     pub(crate) control: control_calls::ControlCalls,
@@ -70,8 +71,7 @@ impl Node {
             actors: actors::Actors::default(),
             exits: exits::Exits::default(),
             liveness: questions::Liveness::default(),
-            objects: objects::Objects::new(setup.store_size, setup.overflow_size),
-            pulls: pulls::Pulls::default(),
+            store: Store::new(setup.store_size, setup.overflow_size),
             arguments: arguments::Arguments::new(setup.arguments_max),
             cluster: cluster::Cluster::new(&setup),
             control: control_calls::ControlCalls::default(),
@@ -94,7 +94,7 @@ impl Node {
         while let Some(timer) = self.ctx.due_timer() {
             self.on_timer(timer);
         }
-        self.give_room_if_new();
+        self.with_store(Store::give_new_room);
         let capacity_changed = self.ctx.take_capacity_changed();
         if self.ctx.take_others_changed() || capacity_changed {
             let has_served = self.dispatch();
@@ -108,10 +108,7 @@ impl Node {
             self.version += 1;
             self.ctx.push(Action::StatusChanged);
         }
-        self.punch_holes();
-        for object_id in std::mem::take(&mut self.objects.removals) {
-            self.ctx.push(Action::RemoveFile { object_id });
-        }
+        self.with_store(Store::give_back_disk);
         self.ctx.finish()
     }
 
@@ -135,10 +132,18 @@ impl Node {
             Event::ControlLost => self.control.on_lost(),
             Event::PeerSaid { conn, node_id, message } => self.on_peer_said(conn, node_id, message),
             Event::PeerLost { conn, node_id } => self.on_peer_lost(conn, node_id),
-            Event::Served { conn, request_id } => self.on_served(conn, request_id),
-            Event::Spilled { object_id, outcome } => self.on_spilled(object_id, outcome),
-            Event::Restored { object_id, outcome } => self.on_restored(object_id, outcome),
-            Event::Reserved { offset, outcome } => self.on_reserved(offset, outcome),
+            Event::Served { conn, request_id } => {
+                self.with_store(|store, env| store.on_served(conn, request_id, env))
+            }
+            Event::Spilled { object_id, outcome } => {
+                self.with_store(|store, env| store.on_spilled(object_id, outcome, env))
+            }
+            Event::Restored { object_id, outcome } => {
+                self.with_store(|store, env| store.on_restored(object_id, outcome, env))
+            }
+            Event::Reserved { offset, outcome } => {
+                self.with_store(|store, env| store.on_reserved(offset, outcome, env))
+            }
             Event::Loaded { is_ready } => self.preload.on_loaded(is_ready),
             Event::Scrape { number } => self.on_scrape(number),
             Event::MemoryRead(memory) => self.on_memory_read(&memory),
@@ -156,9 +161,11 @@ impl Node {
             Timer::Spill => self.ctx.capacity_changed(),
             Timer::Actor(key) => self.actor_placement_is_late(key),
             Timer::Liveness => self.liveness.answer(&self.exits, &mut self.ctx),
-            Timer::Pull(object_id) => self.pull_again(object_id),
+            Timer::Pull(object_id) => {
+                self.with_store(|store, env| store.on_pull_timer(object_id, env))
+            }
             Timer::Absent => self.on_nodes_absent(),
-            Timer::Room => self.room_is_late(),
+            Timer::Room => self.with_store(Store::on_room_timer),
             Timer::Inspection => self.inspections.on_timer(&mut self.ctx),
             Timer::Owner => self.on_owner_late(),
             Timer::Ahead(worker_id) => self.end_if_never_used(worker_id),

@@ -4,17 +4,27 @@ use helio_proto::cluster::NodeToNode;
 use helio_types::NodeId;
 
 use crate::liveness::Requester;
-use crate::{Action, Conn, Node};
+use crate::{Conn, Node};
 
 impl Node {
     pub(super) fn on_peer_said(&mut self, conn: Conn, node_id: NodeId, message: NodeToNode) {
         match message {
-            NodeToNode::Pull(pull) => self.serve(conn, &pull),
-            NodeToNode::CancelPull(cancel) => self.on_cancel_pull(conn, &cancel),
-            NodeToNode::PullStart(start) => self.on_pull_start(node_id, start),
-            NodeToNode::PullChunk(chunk) => self.on_pull_chunk(node_id, chunk),
-            NodeToNode::PullFailed(failed) => self.on_pull_failed(node_id, failed),
-            NodeToNode::Drop(drop) => self.drop_object(drop.object_id),
+            NodeToNode::Pull(pull) => self.with_store(|store, env| store.on_pull(conn, &pull, env)),
+            NodeToNode::CancelPull(cancel) => {
+                self.with_store(|store, env| store.on_cancel_pull(conn, &cancel, env))
+            }
+            NodeToNode::PullStart(start) => {
+                self.with_store(|store, env| store.on_pull_start(node_id, start, env))
+            }
+            NodeToNode::PullChunk(chunk) => {
+                self.with_store(|store, env| store.on_pull_chunk(node_id, chunk, env))
+            }
+            NodeToNode::PullFailed(failed) => {
+                self.with_store(|store, env| store.on_pull_failed(node_id, failed, env))
+            }
+            NodeToNode::Drop(drop) => {
+                self.with_store(|store, env| store.on_drop(drop.object_id, env))
+            }
             NodeToNode::AskLiveness(ask) => {
                 self.on_local_liveness(Requester::Peer(conn, ask.request_id), ask.worker_id);
             }
@@ -28,12 +38,7 @@ impl Node {
     }
 
     pub(super) fn on_peer_lost(&mut self, conn: Option<Conn>, node_id: NodeId) {
-        if let Some(conn) = conn {
-            for request_id in self.pulls.on_reader_lost(conn) {
-                self.ctx.push(Action::StopServing { conn, request_id });
-            }
-        }
-        self.try_again_from(node_id);
+        self.with_store(|store, env| store.on_peer_lost(conn, node_id, env));
         self.liveness.on_node_lost(node_id, false, &mut self.ctx);
     }
 }

@@ -33,7 +33,7 @@ impl Node {
         }
         let mut available = self.ledger.available().clone();
         // It is not lent by requests but used by objects.
-        let unused = self.ctx.setup().store_size.saturating_sub(self.objects.used());
+        let unused = self.ctx.setup().store_size.saturating_sub(self.store.used());
         if self.ledger.total().get(STORE).0 > 0 {
             available.set(STORE, Quantity::from_f64(unused as f64));
         }
@@ -51,7 +51,7 @@ impl Node {
             hostname: self.ctx.setup().hostname.clone(),
             cause: String::new(),
             version: self.version,
-            object_store_used: self.objects.used(),
+            object_store_used: self.store.used(),
             workers: self.pool.workers.len() as u32,
             metrics_port: self.ctx.setup().metrics_port,
             gpus: self.gpus.clone(),

@@ -411,9 +411,7 @@ impl World {
         assert_eq!(self.node.census().bundles, 0);
         assert!(self.node.leases.is_empty(), "{:?}", self.node.leases);
         assert!(self.node.actors.is_empty(), "{:?}", self.node.actors);
-        assert!(self.node.pulls.is_empty(), "{:?}", self.node.pulls);
         assert_eq!(self.node.info().pending, []);
-        let (_, unsealed, pins) = self.node.objects.counts();
-        assert_eq!((unsealed, pins), (0, 0), "{:?}", self.node.objects);
+        assert!(self.node.store.is_at_rest(), "{:?}", self.node.store);
     }
 }

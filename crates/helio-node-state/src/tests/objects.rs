@@ -194,7 +194,7 @@ fn pinned_world() -> (World, Conn, [ObjectId; 2], ObjectId) {
         world.put(client, id, STORE / 2);
     }
     let (there, kept): (Vec<ObjectId>, Vec<ObjectId>) =
-        ids.into_iter().partition(|id| world.node.objects.is_on_disk(*id));
+        ids.into_iter().partition(|id| world.node.store.is_on_disk_only(*id));
     for (n, id) in kept.iter().enumerate() {
         world.fetch(client, n as u64, *id, &[]).unwrap();
     }
@@ -205,7 +205,7 @@ fn pinned_world() -> (World, Conn, [ObjectId; 2], ObjectId) {
 fn what_is_read_while_others_keep_the_memory_is_laid_on_disk_until_its_readers_are_gone() {
     let (mut world, client, _, spilled) = pinned_world();
     assert_eq!(world.fetch(client, 7, spilled, &[]), None);
-    let why = world.node.why_fetch(spilled, &[]);
+    let why = world.node.why_object(spilled, &[]);
     assert!(why.contains("to which it was spilled; the object store is full"), "{why}");
     world.pass(READ_ROOM_MS_MAX);
     let fetched = world.fetched(client).unwrap();
@@ -215,7 +215,7 @@ fn what_is_read_while_others_keep_the_memory_is_laid_on_disk_until_its_readers_a
     assert_eq!(world.used(), STORE, "and takes no memory");
     world.say(client, ReleaseObject { object_id: spilled, pins: 2 });
     assert_eq!(world.punched, [fetched.offset]);
-    assert!(world.node.objects.is_on_disk(spilled) && world.files.contains(&spilled));
+    assert!(world.node.store.is_on_disk_only(spilled) && world.files.contains(&spilled));
     world.say(client, FreeObject { object_id: spilled, locations: Vec::new() });
     assert!(!world.files.contains(&spilled));
     world.close(client);
@@ -298,7 +298,7 @@ fn more_than_the_memory_holds_goes_to_disk_and_comes_back() {
     }
     // A pinned one is no candidate, and another daemon's read waits for the disk, too.
     world.fetch(client, 90, ids[9], &[]).unwrap();
-    let spilled = *ids.iter().find(|id| world.node.objects.is_on_disk(**id)).unwrap();
+    let spilled = *ids.iter().find(|id| world.node.store.is_on_disk_only(**id)).unwrap();
     world.peer(2, PullObject { request_id: 4, object_id: spilled });
     assert_eq!(world.served, [(Conn(902), 4)]);
     for id in &ids {
@@ -341,7 +341,7 @@ fn writing_to_disk_begins_before_the_memory_is_full() {
         world.put(client, object(1, n, 1), STORE / 10);
     }
     assert!(world.files.contains(&object(1, 0, 1)), "the least recently used first");
-    assert!(!world.node.objects.is_on_disk(object(1, 0, 1)), "its memory is still there");
+    assert!(!world.node.store.is_on_disk_only(object(1, 0, 1)), "its memory is still there");
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn a_file_that_cannot_be_read_is_a_lost_copy() {
     let (a, b) = (object(1, 1, 1), object(1, 2, 1));
     world.put(client, a, STORE / 2);
     world.put(client, b, STORE);
-    assert!(world.node.objects.is_on_disk(a));
+    assert!(world.node.store.is_on_disk_only(a));
     world.disk = Some(DiskError { is_full: false, text: "input/output error".into() });
     world.say(client, FreeObject { object_id: b, locations: Vec::new() });
     assert_eq!(world.fetch(client, 1, a, &[1]), None);
@@ -518,9 +518,9 @@ fn what_an_ending_detached_actor_made_goes_with_its_job() {
     let conn = world.actor_conn(actor_id).unwrap();
     world.put(conn, object(1, 1, 1), 64);
     world.step(Event::ClientClosed { conn });
-    assert_eq!(world.node.objects.counts().0, 1, "its reader may still want it");
+    assert_eq!(world.node.store.len(), 1, "its reader may still want it");
     world.step(Event::ClientClosed { conn: driver });
-    assert_eq!(world.node.objects.counts().0, 0);
+    assert_eq!(world.node.store.len(), 0);
     world.feed(Event::Tick);
     world.assert_nothing_leaked();
 }

@@ -1,4 +1,4 @@
-//! Who has which part of the memory file: a pure allocator, whose metadata never lies in shared
+//! The allocator of extents of the memory file. It is pure: its metadata never lies in shared
 //! memory (**SHM-1**).
 //!
 //! Best fit, so that a freed extent is reused by the next object of its size, on pages that are
@@ -22,16 +22,16 @@ const TRIES_MAX: usize = 32;
 
 /// A part of the memory file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
+pub(crate) struct Extent {
     /// Where it begins.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Its length with padding; what was asked for is at most this.
-    pub length: u64,
+    pub(crate) length: u64,
 }
 
 /// The allocator.
 #[derive(Debug)]
-pub struct Extents {
+pub(crate) struct Allocator {
     size: u64,
     used: u64,
     /// Free extents by offset, with their length and when they were freed. No two touch.
@@ -42,44 +42,44 @@ pub struct Extents {
     clock: u64,
 }
 
-impl Extents {
+impl Allocator {
     /// A memory file of that size, all free.
     #[must_use]
-    pub fn new(size: u64) -> Self {
-        let mut extents =
+    pub(crate) fn new(size: u64) -> Self {
+        let mut allocator =
             Self { size, used: 0, free: BTreeMap::new(), order: BTreeSet::new(), clock: 0 };
         if size > 0 {
-            extents.insert(0, size, 0);
+            allocator.insert(0, size, 0);
         }
-        extents
+        allocator
     }
 
     /// How many bytes there are.
     #[must_use]
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
     /// How many are taken.
     #[must_use]
-    pub fn used(&self) -> u64 {
+    pub(crate) fn used(&self) -> u64 {
         self.used
     }
 
     /// How many are not.
     #[must_use]
-    pub fn free_bytes(&self) -> u64 {
+    pub(crate) fn free_bytes(&self) -> u64 {
         self.size - self.used
     }
 
     /// How many bytes an object of `size` takes.
     #[must_use]
-    pub fn footprint(size: u64) -> u64 {
+    pub(crate) fn footprint(size: u64) -> u64 {
         size.max(1).checked_next_multiple_of(LINE).unwrap_or(u64::MAX)
     }
 
     /// Takes an extent for `size` bytes; `None` when no free one is large enough.
-    pub fn allocate(&mut self, size: u64) -> Option<Extent> {
+    pub(crate) fn allocate(&mut self, size: u64) -> Option<Extent> {
         let length = Self::footprint(size);
         let align = if length >= ALIGNED_MIN { HUGE } else { LINE };
         let (start, free, offset) = self
@@ -113,8 +113,8 @@ impl Extents {
     /// Gives an extent back.
     ///
     /// # Panics
-    /// When it is not one that [`Extents::allocate`] gave out: the state that owns it is broken.
-    pub fn free(&mut self, extent: Extent) {
+    /// When it is not one that [`Allocator::allocate`] gave out: the state that owns it is broken.
+    pub(crate) fn free(&mut self, extent: Extent) {
         let (mut start, mut length) = (extent.offset, extent.length);
         assert!(
             start.checked_add(length).is_some_and(|end| end <= self.size),
@@ -161,42 +161,42 @@ mod tests {
 
     #[test]
     fn a_repeated_large_put_gets_the_same_pages() {
-        let mut extents = Extents::new(1 << 30);
-        let small = extents.allocate(100).unwrap();
-        let first = extents.allocate(300 << 20).unwrap();
+        let mut allocator = Allocator::new(1 << 30);
+        let small = allocator.allocate(100).unwrap();
+        let first = allocator.allocate(300 << 20).unwrap();
         assert_eq!(first.offset % HUGE, 0);
-        extents.free(first);
-        let second = extents.allocate(300 << 20).unwrap();
+        allocator.free(first);
+        let second = allocator.allocate(300 << 20).unwrap();
         assert_eq!(first, second);
-        extents.free(second);
-        extents.free(small);
-        assert_eq!(extents.allocate(1 << 30).map(|e| e.offset), Some(0), "all merged again");
-        assert_eq!(extents.allocate(1), None);
+        allocator.free(second);
+        allocator.free(small);
+        assert_eq!(allocator.allocate(1 << 30).map(|e| e.offset), Some(0), "all merged again");
+        assert_eq!(allocator.allocate(1), None);
     }
 
     #[test]
     fn of_equal_extents_the_one_freed_last_is_reused() {
-        let mut extents = Extents::new(1 << 20);
-        let taken: Vec<Extent> = (0..5).map(|_| extents.allocate(4096).unwrap()).collect();
-        extents.free(taken[2]);
-        extents.free(taken[0]);
-        assert_eq!(extents.allocate(4096), Some(taken[0]));
+        let mut allocator = Allocator::new(1 << 20);
+        let taken: Vec<Extent> = (0..5).map(|_| allocator.allocate(4096).unwrap()).collect();
+        allocator.free(taken[2]);
+        allocator.free(taken[0]);
+        assert_eq!(allocator.allocate(4096), Some(taken[0]));
     }
 
     #[test]
     fn the_memory_holds_as_much_of_large_objects_as_there_is() {
-        let mut extents = Extents::new(80 << 20);
-        let taken = (0..).map_while(|_| extents.allocate((10 << 20) + 64)).count();
+        let mut allocator = Allocator::new(80 << 20);
+        let taken = (0..).map_while(|_| allocator.allocate((10 << 20) + 64)).count();
         assert_eq!(taken, 7, "more than its boundaries of huge pages give room for");
     }
 
     #[test]
     #[should_panic(expected = "freed twice")]
     fn an_extent_is_freed_once() {
-        let mut extents = Extents::new(1 << 20);
-        let extent = extents.allocate(64).unwrap();
-        extents.free(extent);
-        extents.free(extent);
+        let mut allocator = Allocator::new(1 << 20);
+        let extent = allocator.allocate(64).unwrap();
+        allocator.free(extent);
+        allocator.free(extent);
     }
 
     proptest! {
@@ -205,12 +205,12 @@ mod tests {
         fn extents_never_overlap_and_all_come_back(
             steps in proptest::collection::vec((any::<bool>(), 0u64..6 << 20, any::<prop::sample::Index>()), 1..200)
         ) {
-            let mut extents = Extents::new(64 << 20);
+            let mut allocator = Allocator::new(64 << 20);
             let mut taken: Vec<Extent> = Vec::new();
             for (is_free, size, pick) in steps {
                 if is_free && !taken.is_empty() {
-                    extents.free(taken.swap_remove(pick.index(taken.len())));
-                } else if let Some(extent) = extents.allocate(size) {
+                    allocator.free(taken.swap_remove(pick.index(taken.len())));
+                } else if let Some(extent) = allocator.allocate(size) {
                     prop_assert!(extent.length >= size && extent.offset + extent.length <= 64 << 20);
                     prop_assert_eq!(extent.offset % LINE, 0);
                     for other in &taken {
@@ -221,13 +221,13 @@ mod tests {
                     }
                     taken.push(extent);
                 }
-                prop_assert_eq!(extents.used(), taken.iter().map(|e| e.length).sum::<u64>());
+                prop_assert_eq!(allocator.used(), taken.iter().map(|e| e.length).sum::<u64>());
             }
             for extent in taken {
-                extents.free(extent);
+                allocator.free(extent);
             }
-            prop_assert_eq!(extents.used(), 0);
-            prop_assert_eq!(extents.allocate(64 << 20).map(|e| e.offset), Some(0));
+            prop_assert_eq!(allocator.used(), 0);
+            prop_assert_eq!(allocator.allocate(64 << 20).map(|e| e.offset), Some(0));
         }
     }
 }

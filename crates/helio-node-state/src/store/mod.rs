@@ -1,0 +1,347 @@
+//! The object store of the node: which object lies where, who may write it, who reads it, and how it
+//! comes here.
+//!
+//! ```text
+//!   clients ──Create, Seal, Fetch, Release, Free─►┌──────────────────────────────┐──ObjectCreated, ObjectFetched─► clients
+//!   daemons ──Pull, PullStart, PullChunk, Drop───►│ objects  what lies where     │──Ask, Answer, Serve───────────► daemons
+//!   disk ─────Spilled, Restored, Reserved────────►│ room     who waits for room  │──Spill, Restore, Reserve──────► disk
+//!                                                 │ pulls    what comes here     │
+//!                                                 │ serves   what others read    │
+//!                                                 │ pins     what clients hold   │
+//!                                                 └──────────────────────────────┘
+//! ```
+//!
+//! The tables know nothing of each other. [`Store`] carries events between them: here those of clients,
+//! in `transfers` those of other daemons, in `spilling` those of the disk. `explain` says what an object
+//! waits for.
+
+mod allocator;
+mod disk_file;
+mod env;
+mod explain;
+mod objects;
+mod pins;
+mod pulls;
+mod room;
+mod serves;
+mod spilling;
+mod transfers;
+
+use helio_proto::cluster::{DropObject, NodeToNode};
+use helio_proto::control::{Failure, FailureKind};
+use helio_proto::node::{
+    CreateObject, FetchObject, FreeObject, ObjectCreated, ObjectFetched, ObjectRefused,
+    ReleaseObject,
+};
+use helio_types::{JobId, ObjectId, WorkerId};
+
+use crate::Conn;
+use crate::context::Violation;
+use crate::limits::{FETCHES_MAX, OBJECTS_MAX, ROOM_WAITS_MAX};
+use allocator::Extent;
+use objects::Objects;
+use pins::Pins;
+use pulls::Pulls;
+use room::{Room, Wants};
+use serves::Serves;
+
+pub(crate) use env::{Env, Surroundings};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Store {
+    objects: Objects,
+    room: Room,
+    pulls: Pulls,
+    serves: Serves,
+    pins: Pins,
+}
+
+/// What a store holds for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Held {
+    /// Objects, sealed or being written, and creations that wait.
+    pub(crate) objects: usize,
+    pub(crate) pins: u32,
+    /// Bytes of memory in use by primary copies and writers.
+    pub(crate) bytes: u64,
+    /// Reads that wait, and reads by other daemons.
+    pub(crate) pulls: usize,
+}
+
+impl Store {
+    /// A store of `size` bytes of memory, and so many in a file on disk behind it.
+    pub(crate) fn new(size: u64, disk_size: u64) -> Self {
+        Self {
+            objects: Objects::new(size, disk_size),
+            room: Room::default(),
+            pulls: Pulls::default(),
+            serves: Serves::default(),
+            pins: Pins::default(),
+        }
+    }
+
+    /// How many bytes of memory there are.
+    pub(crate) fn size(&self) -> u64 {
+        self.objects.memory_size()
+    }
+
+    /// How many bytes of memory are in use.
+    pub(crate) fn used(&self) -> u64 {
+        self.objects.memory_used()
+    }
+
+    /// How many sealed objects there are.
+    pub(crate) fn len(&self) -> usize {
+        self.objects.sealed_len()
+    }
+
+    pub(crate) fn held(&self) -> Held {
+        let (objects, pins, bytes) = self.objects.held();
+        let pulls = self.pulls.len() + self.serves.len();
+        Held { objects: objects + self.room.len(), pins, bytes, pulls }
+    }
+
+    /// An object's size, and whether the disk has a whole copy.
+    pub(crate) fn object(&self, object_id: ObjectId) -> Option<(u64, bool)> {
+        let object = self.objects.get(object_id)?;
+        Some((object.size(), object.is_on_disk()))
+    }
+
+    /// Whether the client waits for room to write an object.
+    pub(crate) fn waits_to_write(&self, conn: Conn) -> bool {
+        self.room.waits_to_write(conn)
+    }
+
+    /// Whether the pins of objects are those of clients and daemons.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (held, clients) = (self.objects.held().1, self.pins.total());
+        let served = self.serves.streaming_len() as u32;
+        if clients + served != held {
+            return Err(format!(
+                "{held} pins on objects, {clients} by clients and {served} by daemons"
+            ));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_create(
+        &mut self,
+        conn: Conn,
+        create: CreateObject,
+        env: &mut Env<'_>,
+    ) -> Result<(), Violation> {
+        let CreateObject { request_id, object_id, size, .. } = create;
+        let mut refuse = |kind, message: String| {
+            let failure = Failure::new(kind, message);
+            env.ctx.send(conn, ObjectRefused { request_id, failure });
+        };
+        if self.objects.revive(object_id) {
+            let message = "the object is in the store already";
+            refuse(FailureKind::AlreadyExists, message.to_owned());
+            return Ok(());
+        }
+        if self.objects.is_writing(object_id, conn) {
+            return Err(Violation("an object is created twice"));
+        }
+        let count = self.objects.len();
+        if count >= OBJECTS_MAX || self.room.queue_len() >= ROOM_WAITS_MAX {
+            let message =
+                format!("the object store holds {count} objects; it keeps at most {OBJECTS_MAX}");
+            refuse(FailureKind::StoreFull, message);
+            return Ok(());
+        }
+        let wants = Wants::Create { conn, request_id };
+        if self.objects.fits(size) {
+            self.want_room(object_id, size, wants, env);
+        } else if self.objects.has_disk_file() {
+            self.lay_on_disk(object_id, size, wants, env);
+        } else {
+            let failure = Failure::new(FailureKind::StoreFull, self.explain_full(size, env.node));
+            env.ctx.send(conn, ObjectRefused { request_id, failure });
+        }
+        Ok(())
+    }
+
+    /// There is room for a creation.
+    fn let_write(
+        &mut self,
+        conn: Conn,
+        request_id: u64,
+        object_id: ObjectId,
+        extent: Extent,
+        size: u64,
+        env: &mut Env<'_>,
+    ) {
+        self.objects.begin_write(object_id, conn, extent, size);
+        env.ctx.send(conn, ObjectCreated { request_id, offset: extent.offset });
+    }
+
+    /// The client, whose id is `creator`, has written an object.
+    pub(crate) fn on_seal(
+        &mut self,
+        conn: Conn,
+        object_id: ObjectId,
+        creator: WorkerId,
+        env: &mut Env<'_>,
+    ) -> Result<(), Violation> {
+        if !self.objects.seal(object_id, conn, creator) {
+            return Err(Violation("an object is sealed that was not created"));
+        }
+        self.serve_readers(object_id, env);
+        self.objects.settle(object_id);
+        self.give_new_room(env);
+        self.spill_ahead(env);
+        Ok(())
+    }
+
+    pub(crate) fn on_abort(&mut self, conn: Conn, object_id: ObjectId, env: &mut Env<'_>) {
+        self.room.forget_create(conn, Some(object_id));
+        if self.objects.abort(object_id, conn) {
+            self.on_writing_given_up(object_id, env);
+            self.give_new_room(env);
+        }
+    }
+
+    pub(crate) fn on_fetch(
+        &mut self,
+        conn: Conn,
+        fetch: FetchObject,
+        env: &mut Env<'_>,
+    ) -> Result<(), Violation> {
+        let FetchObject { request_id, object_id, locations } = fetch;
+        if self.pulls.is_number_used(conn, request_id) {
+            return Err(Violation("a request number that is in use"));
+        }
+        if self.hand_out(conn, request_id, object_id, env) {
+            return Ok(());
+        }
+        if self.pulls.requests_len() >= FETCHES_MAX {
+            let failure = Failure::new(
+                FailureKind::System,
+                format!("{FETCHES_MAX} reads wait for their object already"),
+            );
+            env.ctx.send(conn, ObjectRefused { request_id, failure });
+            return Ok(());
+        }
+        if self.pulls.add_reader(conn, request_id, object_id, locations) {
+            if self.objects.must_await(object_id) {
+                self.pulls.set_local(object_id);
+                self.restore(object_id, env);
+            } else {
+                self.pulls.enqueue(object_id);
+                self.start_pulls(env);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_cancel_fetch(&mut self, conn: Conn, request_id: u64, env: &mut Env<'_>) {
+        let Some(object_id) = self.pulls.remove_reader(conn, request_id) else { return };
+        self.stop_pull(object_id, env);
+        self.pulls.take_readers(object_id);
+        self.pulls.dequeue(object_id);
+        self.room.forget_pull(object_id);
+        self.start_pulls(env);
+    }
+
+    /// Pins the object for the client and tells it where it is. Returns whether the object is in memory.
+    fn hand_out(
+        &mut self,
+        conn: Conn,
+        request_id: u64,
+        object_id: ObjectId,
+        env: &mut Env<'_>,
+    ) -> bool {
+        let Some((offset, size)) = self.objects.pin(object_id) else { return false };
+        self.pins.add(conn, object_id);
+        env.ctx.send(conn, ObjectFetched { request_id, offset, size });
+        true
+    }
+
+    pub(crate) fn on_release(
+        &mut self,
+        conn: Conn,
+        release: &ReleaseObject,
+        env: &mut Env<'_>,
+    ) -> Result<(), Violation> {
+        self.pins.remove(conn, release.object_id, release.pins)?;
+        self.objects.unpin(release.object_id, release.pins);
+        self.give_new_room(env);
+        Ok(())
+    }
+
+    /// The owner frees an object, which other nodes may have, too.
+    pub(crate) fn on_free(&mut self, free: FreeObject, env: &mut Env<'_>) {
+        self.on_drop(free.object_id, env);
+        for to in free.locations {
+            if to.node_id != env.ctx.node_id() {
+                let message = NodeToNode::Drop(DropObject { object_id: free.object_id });
+                env.ctx.ask_node(to, message);
+            }
+        }
+    }
+
+    /// The owner has freed an object.
+    pub(crate) fn on_drop(&mut self, object_id: ObjectId, env: &mut Env<'_>) {
+        self.objects.free(object_id);
+        self.give_new_room(env);
+    }
+
+    /// A client is gone: the objects that it was writing, reading and waiting for come back, and those
+    /// that it had put are over with it (their owner is dead).
+    pub(crate) fn on_client_gone(
+        &mut self,
+        conn: Conn,
+        worker_id: WorkerId,
+        is_job_over: bool,
+        env: &mut Env<'_>,
+    ) {
+        let pins = self.pins.take(conn);
+        self.room.forget_create(conn, None);
+        for request_id in self.pulls.of_client(conn) {
+            self.on_cancel_fetch(conn, request_id, env);
+        }
+        for (object_id, pins) in pins {
+            self.objects.unpin(object_id, pins);
+        }
+        for object_id in self.objects.written_by(conn) {
+            self.on_abort(conn, object_id, env);
+        }
+        if !worker_id.is_nil() {
+            for object_id in self.objects.made_by(worker_id, !is_job_over) {
+                self.objects.free(object_id);
+            }
+        }
+        self.give_new_room(env);
+    }
+
+    /// A job is over: its objects go, except those whose maker `keeps` them.
+    pub(crate) fn on_job_finished(
+        &mut self,
+        job_id: JobId,
+        keeps: impl Fn(WorkerId) -> bool,
+        env: &mut Env<'_>,
+    ) {
+        for (object_id, creator) in self.objects.of_job(job_id) {
+            if !keeps(creator) {
+                self.objects.free(object_id);
+            }
+        }
+        self.give_new_room(env);
+    }
+}
+
+#[cfg(test)]
+impl Store {
+    /// Whether the object is on this node's disk only.
+    pub(crate) fn is_on_disk_only(&self, object_id: ObjectId) -> bool {
+        self.objects.get(object_id).is_some_and(|object| !object.is_in_memory())
+    }
+
+    /// Whether nobody reads, writes or waits.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let Held { pins, pulls, .. } = self.held();
+        pins == 0 && pulls == 0 && self.objects.len() == self.objects.sealed_len()
+    }
+}

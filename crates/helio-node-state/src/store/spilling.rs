@@ -1,0 +1,352 @@
+//! Room in the memory file, and the disk behind it.
+//!
+//! Room comes from frees, from forgetting copies that can be had again, and from writing primary copies to
+//! disk, the least recently used first. Writing begins already when the memory is four fifths full, so
+//! that most clients find room at once: an object that is on disk as well is forgotten without further
+//! ado. Pins keep objects in memory; when that is in the way, clients are asked for those that they hold
+//! only to have the object at hand. When that does not help, objects that are to be read or written are laid
+//! on disk (`disk_file`). Where the disk takes nothing either, readers and writers wait on while tasks run
+//! here that read from the store, for they end; else there is no room, and the waiting ones are told so.
+//!
+//! **SHM-1** An object's memory stays its own until its file is whole, and a pinned object is not
+//! written out at all.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use helio_proto::control::{Failure, FailureKind};
+use helio_proto::node::{ObjectRefused, RoomWanted};
+use helio_types::ObjectId;
+
+use super::Store;
+use super::allocator::Extent;
+use super::env::Env;
+use super::explain::ADVICE;
+use super::room::{Reservation, Waiting, Wants};
+use crate::limits::{PINS_ASK_MS, READ_ROOM_MS_MAX, ROOM_MS_MAX};
+use crate::timers::Timer;
+use crate::{Action, Conn, DiskError};
+
+impl Store {
+    /// Queues for room; the first in the queue gets it at once if there is some.
+    pub(super) fn want_room(
+        &mut self,
+        object_id: ObjectId,
+        size: u64,
+        wants: Wants,
+        env: &mut Env<'_>,
+    ) {
+        let wait_ms = match self.objects.has_disk_file() {
+            // The ones before it found no room either.
+            true if self.objects.is_disk_file_used() => PINS_ASK_MS,
+            true => READ_ROOM_MS_MAX,
+            false => ROOM_MS_MAX,
+        };
+        self.want_room_for(object_id, size, wants, wait_ms, env);
+    }
+
+    fn want_room_for(
+        &mut self,
+        object_id: ObjectId,
+        size: u64,
+        wants: Wants,
+        wait_ms: u64,
+        env: &mut Env<'_>,
+    ) {
+        let until = env.ctx.now() + wait_ms;
+        self.room.push(Waiting { object_id, size, wants, until });
+        self.give_room(env);
+        if self.room.waits_until(until) {
+            env.ctx.set_timer(until, Timer::Room);
+        }
+    }
+
+    /// Serves the queue for room if some has come since it was served last.
+    pub(crate) fn give_new_room(&mut self, env: &mut Env<'_>) {
+        if self.objects.has_new_room() {
+            self.give_room(env);
+            env.ctx.status_changed();
+        }
+    }
+
+    /// Gives room to those that wait for it, in their order; a large one does not hold up the small ones
+    /// behind it. For those that find none, objects are written to disk.
+    fn give_room(&mut self, env: &mut Env<'_>) {
+        self.objects.clear_new_room();
+        for waiting in self.room.take_queue() {
+            let Waiting { object_id, size, wants, .. } = waiting;
+            let Some(extent) = self.objects.allocate(size) else {
+                self.room.push(waiting);
+                continue;
+            };
+            env.ctx.status_changed();
+            self.on_room(object_id, extent, size, wants, env);
+        }
+        if let Some(first) = self.room.first() {
+            let wanted = first.size;
+            self.write_out(wanted, env);
+            self.refuse_if_hopeless(env);
+            self.ask_for_pins(env);
+        }
+    }
+
+    /// An object has got its room.
+    fn on_room(
+        &mut self,
+        object_id: ObjectId,
+        extent: Extent,
+        size: u64,
+        wants: Wants,
+        env: &mut Env<'_>,
+    ) {
+        match wants {
+            Wants::Create { conn, request_id } => {
+                self.let_write(conn, request_id, object_id, extent, size, env)
+            }
+            Wants::Pull => self.let_pull(object_id, extent, size, env),
+            Wants::Restore => {
+                if self.objects.place_restored(object_id, extent) {
+                    let offset = extent.offset;
+                    env.ctx.push(Action::Restore { object_id, offset, size });
+                }
+            }
+        }
+    }
+
+    /// Nothing else gives room soon: asks all clients that have pins for those that they can do without.
+    fn ask_for_pins(&mut self, env: &mut Env<'_>) {
+        if !self.room.asks_for_pins(env.ctx.now()) {
+            return;
+        }
+        env.ctx.set_timer(env.ctx.now() + PINS_ASK_MS, Timer::Room);
+        for (conn, _) in self.pins.holders() {
+            env.ctx.send(conn, RoomWanted {});
+        }
+    }
+
+    /// The clients that wait for the object.
+    fn waiters(&self, object_id: ObjectId, wants: Wants) -> Vec<Conn> {
+        match wants {
+            Wants::Create { conn, .. } => vec![conn],
+            Wants::Pull | Wants::Restore => self.pulls.readers(object_id),
+        }
+    }
+
+    /// Whether room will come although nobody gives any now: objects are being written to disk, or tasks
+    /// run that read from the store and do not wait themselves. `lacking`: what finds no room.
+    fn room_will_come(&self, lacking: &[(ObjectId, Wants)], env: &Env<'_>) -> bool {
+        if self.room.spills() > 0 {
+            return true;
+        }
+        let stuck: BTreeSet<Conn> = self
+            .room
+            .all()
+            .chain(lacking.iter().copied())
+            .flat_map(|(object_id, wants)| self.waiters(object_id, wants))
+            .collect();
+        let mut readers = self.pins.holders();
+        readers.any(|(conn, _)| env.node.runs_with_arguments(conn) && !stuck.contains(&conn))
+    }
+
+    /// Objects that waited long enough for room, unless the disk is just making some, are laid on disk,
+    /// where they can be had while readers keep the memory. Without a file for that, they are refused when
+    /// no room will come.
+    pub(crate) fn on_room_timer(&mut self, env: &mut Env<'_>) {
+        let is_coming = self.room.spills() > 0;
+        let has_disk = self.objects.has_disk_file();
+        let will_come = is_coming || (!has_disk && self.room_will_come(&[], env));
+        let now = env.ctx.now();
+        let mut kept = VecDeque::new();
+        for mut waiting in self.room.take_queue() {
+            let Waiting { object_id, size, wants, until } = waiting;
+            if until > now {
+                kept.push_back(waiting);
+            } else if will_come {
+                waiting.until = now + READ_ROOM_MS_MAX;
+                env.ctx.set_timer(waiting.until, Timer::Room);
+                kept.push_back(waiting);
+            } else if has_disk {
+                self.lay_on_disk(object_id, size, wants, env);
+            } else {
+                let text = self.explain_full(size, env.node);
+                let failure = Failure::new(FailureKind::StoreFull, text);
+                self.refuse(object_id, wants, &failure, env);
+            }
+        }
+        self.room.put_first(kept);
+        self.give_room(env);
+    }
+
+    /// Without a disk that takes objects, creations that wait for it are refused at once.
+    fn refuse_if_hopeless(&mut self, env: &mut Env<'_>) {
+        let Some(error) = self.room.disk_error(env.ctx.now()).cloned() else { return };
+        if !self.objects.has_spillable() || self.room_will_come(&[], env) {
+            return;
+        }
+        let kind = if error.is_full { FailureKind::OutOfDisk } else { FailureKind::StoreFull };
+        for waiting in self.room.take_queue() {
+            let Wants::Create { conn, request_id } = waiting.wants else {
+                self.room.push(waiting);
+                continue;
+            };
+            let full = self.explain_full(waiting.size, env.node);
+            let text = format!("{full}, and the disk takes no more: {}", error.text);
+            let failure = Failure::new(kind, text);
+            env.ctx.send(conn, ObjectRefused { request_id, failure });
+        }
+    }
+
+    /// Writes to disk the objects beyond four fifths of the memory that cannot be had again.
+    pub(super) fn spill_ahead(&mut self, env: &mut Env<'_>) {
+        let limit = self.objects.memory_size() / 5 * 4;
+        let over = self.objects.needed().saturating_sub(limit);
+        if over > 0 {
+            self.write_out(over, env);
+        }
+    }
+
+    /// Has objects of `wanted` bytes in sum written to disk, those that are being written among them.
+    fn write_out(&mut self, wanted: u64, env: &mut Env<'_>) {
+        if self.room.disk_error(env.ctx.now()).is_some() {
+            return;
+        }
+        while self.room.spilling_bytes() < wanted && self.room.spills() < env.ctx.setup().spills_max
+        {
+            let Some((object_id, extent, size)) = self.objects.begin_spill() else { return };
+            self.room.on_spill_begun(extent.length);
+            env.ctx.push(Action::Spill { object_id, offset: extent.offset, size });
+        }
+    }
+
+    /// An object was written to disk, or could not be.
+    pub(crate) fn on_spilled(
+        &mut self,
+        object_id: ObjectId,
+        outcome: Result<(), DiskError>,
+        env: &mut Env<'_>,
+    ) {
+        let Some(length) = self.objects.end_spill(object_id, outcome.is_ok()) else { return };
+        self.room.on_spill_ended(length);
+        if let Err(error) = outcome {
+            self.room.on_disk_error(error, env.ctx.now());
+        }
+        self.objects.settle(object_id);
+        self.give_room(env);
+        self.spill_ahead(env);
+    }
+
+    /// Brings an object back from disk; its readers are served when it is there.
+    pub(super) fn restore(&mut self, object_id: ObjectId, env: &mut Env<'_>) {
+        if let Some(size) = self.objects.begin_restore(object_id) {
+            self.want_room(object_id, size, Wants::Restore, env);
+        }
+    }
+
+    /// An object was read from disk, or could not be: then it is lost.
+    pub(crate) fn on_restored(
+        &mut self,
+        object_id: ObjectId,
+        outcome: Result<(), DiskError>,
+        env: &mut Env<'_>,
+    ) {
+        if !self.objects.end_restore(object_id) {
+            return;
+        }
+        match outcome {
+            Ok(()) => {
+                self.serve_readers(object_id, env);
+                self.objects.settle(object_id);
+            }
+            Err(_) => {
+                self.objects.lose(object_id);
+                self.on_writing_given_up(object_id, env);
+            }
+        }
+        self.give_new_room(env);
+    }
+
+    /// Has the object read into the disk file, or written there by its maker.
+    pub(super) fn lay_on_disk(
+        &mut self,
+        object_id: ObjectId,
+        size: u64,
+        wants: Wants,
+        env: &mut Env<'_>,
+    ) {
+        // Before the range can be another object's.
+        self.punch_holes(env);
+        match self.objects.allocate_on_disk(size) {
+            Some(extent) => {
+                let Extent { offset, length } = extent;
+                self.room.add_reservation(Reservation {
+                    object_id,
+                    extent,
+                    size,
+                    wants: Some(wants),
+                });
+                env.ctx.push(Action::Reserve { offset, size: length });
+            }
+            None => {
+                let text = format!("{}. {ADVICE}", self.explain_full(size, env.node));
+                let failure = Failure::new(FailureKind::StoreFull, text);
+                self.refuse(object_id, wants, &failure, env);
+            }
+        }
+    }
+
+    fn punch_holes(&mut self, env: &mut Env<'_>) {
+        for Extent { offset, length } in self.objects.take_holes() {
+            env.ctx.push(Action::Punch { offset, size: length });
+        }
+    }
+
+    /// The event has been handled: gives ranges and files that became useless back to the disk.
+    pub(crate) fn give_back_disk(&mut self, env: &mut Env<'_>) {
+        self.punch_holes(env);
+        for object_id in self.objects.take_removals() {
+            env.ctx.push(Action::RemoveFile { object_id });
+        }
+    }
+
+    /// The disk keeps room for a range, or has none.
+    pub(crate) fn on_reserved(
+        &mut self,
+        offset: u64,
+        outcome: Result<(), DiskError>,
+        env: &mut Env<'_>,
+    ) {
+        let Some(reservation) = self.room.take_reservation(offset) else { return };
+        let Reservation { object_id, extent, size, wants } = reservation;
+        match (outcome, wants) {
+            (Ok(()), Some(wants)) => self.on_room(object_id, extent, size, wants, env),
+            (Err(error), Some(wants)) => {
+                self.objects.give_back(extent);
+                if self.room_will_come(&[(object_id, wants)], env) {
+                    return self.want_room_for(object_id, size, wants, READ_ROOM_MS_MAX, env);
+                }
+                let kind =
+                    if error.is_full { FailureKind::OutOfDisk } else { FailureKind::StoreFull };
+                let full = self.explain_full(size, env.node);
+                let text =
+                    format!("{full}, and the disk has no room either: {}. {ADVICE}", error.text);
+                self.refuse(object_id, wants, &Failure::new(kind, text), env);
+            }
+            (_, None) => self.objects.give_back(extent),
+        }
+    }
+
+    /// There is no room for the object anywhere: its readers, or its writer, are told. Other nodes that
+    /// read it wait.
+    fn refuse(&mut self, object_id: ObjectId, wants: Wants, failure: &Failure, env: &mut Env<'_>) {
+        if let Wants::Create { conn, request_id } = wants {
+            return env.ctx.send(conn, ObjectRefused { request_id, failure: failure.clone() });
+        }
+        self.refuse_readers(object_id, failure, env);
+        if wants != Wants::Restore {
+            return;
+        }
+        self.objects.give_up_restore(object_id);
+        if self.serves.is_awaited(object_id) {
+            self.restore(object_id, env);
+        }
+    }
+}

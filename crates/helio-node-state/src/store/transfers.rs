@@ -1,0 +1,304 @@
+//! Objects on their way: brought here for readers, and read out by other daemons.
+
+use helio_proto::cluster::{CancelPull, NodeToNode, PullChunk, PullFailed, PullObject, PullStart};
+use helio_proto::control::Failure;
+use helio_proto::node::{ObjectMissing, ObjectRefused};
+use helio_types::{NodeAddress, NodeId, ObjectId};
+
+use super::Store;
+use super::allocator::Extent;
+use super::env::Env;
+use super::room::Wants;
+use crate::limits::PULL_RETRY_MS;
+use crate::timers::Timer;
+use crate::{Action, Conn};
+
+impl Store {
+    /// Asks for the objects whose turn has come.
+    pub(super) fn start_pulls(&mut self, env: &mut Env<'_>) {
+        while let Some(object_id) = self.pulls.next_turn() {
+            self.ask_next(object_id, env);
+        }
+    }
+
+    /// Asks the next location for the object, or tells its readers that there is none.
+    fn ask_next(&mut self, object_id: ObjectId, env: &mut Env<'_>) {
+        let own = env.ctx.node_id();
+        let node = env.node;
+        let is_useless = |node_id| node_id == own || node.is_dead(node_id);
+        if let Some(from) = self.pulls.next_location(object_id, is_useless) {
+            return self.ask(object_id, from, None, 0, env);
+        }
+        let Some(missing) = self.pulls.take_readers(object_id) else { return };
+        let reason = match missing.reason.is_empty() {
+            true => "no node that had it is alive".to_owned(),
+            false => missing.reason,
+        };
+        for (conn, request_id) in missing.readers {
+            let (gone, reason) = (missing.gone.clone(), reason.clone());
+            env.ctx.send(conn, ObjectMissing { request_id, gone, reason });
+        }
+    }
+
+    /// Asks for the object; with the room for it, where it is known how much that takes.
+    fn ask(
+        &mut self,
+        object_id: ObjectId,
+        from: NodeAddress,
+        extent: Option<Extent>,
+        size: u64,
+        env: &mut Env<'_>,
+    ) {
+        let to = from.clone();
+        if let Some(number) = self.pulls.begin(object_id, from, extent, size) {
+            let message = NodeToNode::Pull(PullObject { request_id: number, object_id });
+            env.ctx.ask_node(to, message);
+        }
+    }
+
+    /// Ends the pull of an object, if there is one, and tells the node that was asked.
+    pub(super) fn stop_pull(&mut self, object_id: ObjectId, env: &mut Env<'_>) {
+        let Some(pull) = self.pulls.end(object_id) else { return };
+        let message = NodeToNode::CancelPull(CancelPull { request_id: pull.number });
+        env.ctx.ask_node(pull.from, message);
+        if let Some(extent) = pull.extent {
+            self.objects.give_back(extent);
+        }
+    }
+
+    /// The node that was asked does not have the object, or is gone: asks the next one.
+    fn fail_pull(&mut self, object_id: ObjectId, reason: String, env: &mut Env<'_>) {
+        let Some(pull) = self.pulls.end(object_id) else { return };
+        self.pulls.set_gone(object_id, pull.from.node_id);
+        self.pulls.set_reason(object_id, reason);
+        if let Some(extent) = pull.extent {
+            self.objects.give_back(extent);
+        }
+        self.ask_next(object_id, env);
+        self.start_pulls(env);
+    }
+
+    /// The object is here now: serves everybody who waits for it.
+    pub(super) fn serve_readers(&mut self, object_id: ObjectId, env: &mut Env<'_>) {
+        self.stop_pull(object_id, env);
+        self.pulls.dequeue(object_id);
+        self.room.forget_pull(object_id);
+        self.serve_waiting(object_id, env);
+        let Some(fetch) = self.pulls.take_readers(object_id) else { return };
+        for (conn, request_id) in fetch.readers {
+            self.hand_out(conn, request_id, object_id, env);
+        }
+        self.start_pulls(env);
+    }
+
+    /// There is no place for the object here: its readers are told.
+    pub(super) fn refuse_readers(
+        &mut self,
+        object_id: ObjectId,
+        failure: &Failure,
+        env: &mut Env<'_>,
+    ) {
+        let Some(fetch) = self.pulls.take_readers(object_id) else { return };
+        self.pulls.dequeue(object_id);
+        for (conn, request_id) in fetch.readers {
+            env.ctx.send(conn, ObjectRefused { request_id, failure: failure.clone() });
+        }
+        self.start_pulls(env);
+    }
+
+    /// The object is written, or will not be: answers the daemons that asked for it meanwhile.
+    fn serve_waiting(&mut self, object_id: ObjectId, env: &mut Env<'_>) {
+        for (conn, request_id) in self.serves.waiting_for(object_id) {
+            self.serves.stop_waiting(conn, request_id);
+            self.on_pull(conn, &PullObject { request_id, object_id }, env);
+        }
+    }
+
+    /// The writer of an object died or changed its mind: the object may still be elsewhere.
+    pub(super) fn on_writing_given_up(&mut self, object_id: ObjectId, env: &mut Env<'_>) {
+        if self.objects.is_being_written(object_id) {
+            return;
+        }
+        self.serve_waiting(object_id, env);
+        if self.pulls.requeue_local(object_id) {
+            self.start_pulls(env);
+        }
+    }
+
+    /// There is room for an object that another node has.
+    pub(super) fn let_pull(
+        &mut self,
+        object_id: ObjectId,
+        extent: Extent,
+        size: u64,
+        env: &mut Env<'_>,
+    ) {
+        match self.pulls.take_waits_for_room(object_id) {
+            Some(from) => self.ask(object_id, from, Some(extent), size, env),
+            None => self.objects.give_back(extent),
+        }
+    }
+
+    /// Another daemon begins to send an object.
+    pub(crate) fn on_pull_start(&mut self, node_id: NodeId, start: PullStart, env: &mut Env<'_>) {
+        let Some(object_id) = self.pulls.object_from(node_id, start.request_id) else { return };
+        let Some(pull) = self.pulls.pull_mut(object_id) else { return };
+        if pull.has_begun || (pull.extent.is_some() && pull.size != start.size) {
+            return self.fail_pull(object_id, "it changed its mind".to_owned(), env);
+        }
+        if pull.extent.is_none() {
+            if !self.objects.fits(start.size) {
+                return self.on_pull_too_large(object_id, start.size, env);
+            }
+            let Some(extent) = self.objects.allocate(start.size) else {
+                // The bytes would come at once: they are asked for again when there is room.
+                let from = pull.from.clone();
+                self.stop_pull(object_id, env);
+                self.pulls.set_waits_for_room(object_id, from);
+                self.want_room(object_id, start.size, Wants::Pull, env);
+                return self.start_pulls(env);
+            };
+            pull.extent = Some(extent);
+        }
+        pull.size = start.size;
+        pull.has_begun = true;
+        self.finish_pull(object_id, env);
+    }
+
+    /// The object that comes is larger than the whole memory.
+    fn on_pull_too_large(&mut self, object_id: ObjectId, size: u64, env: &mut Env<'_>) {
+        let Some(from) = self.pulls.pull_mut(object_id).map(|pull| pull.from.clone()) else {
+            return;
+        };
+        self.stop_pull(object_id, env);
+        if self.objects.has_disk_file() {
+            self.pulls.set_waits_for_room(object_id, from);
+            self.lay_on_disk(object_id, size, Wants::Pull, env);
+        } else {
+            let reason = format!("its {size} bytes are more than the store of this node holds");
+            self.pulls.set_reason(object_id, reason);
+            self.ask_next(object_id, env);
+        }
+        self.start_pulls(env);
+    }
+
+    /// Another daemon sends the next bytes of an object.
+    pub(crate) fn on_pull_chunk(&mut self, node_id: NodeId, chunk: PullChunk, env: &mut Env<'_>) {
+        let Some(object_id) = self.pulls.object_from(node_id, chunk.request_id) else { return };
+        let Some(pull) = self.pulls.pull_mut(object_id) else { return };
+        let length = chunk.bytes.len() as u64;
+        let Some(extent) = pull.extent.filter(|_| {
+            pull.has_begun && chunk.offset == pull.received && length <= pull.size - pull.received
+        }) else {
+            return self.fail_pull(object_id, "the bytes came out of order".to_owned(), env);
+        };
+        pull.received += length;
+        let offset = extent.offset + chunk.offset;
+        env.ctx.push(Action::Write { offset, bytes: chunk.bytes });
+        self.finish_pull(object_id, env);
+    }
+
+    /// Another daemon does not have the object that it was asked for.
+    pub(crate) fn on_pull_failed(
+        &mut self,
+        node_id: NodeId,
+        failed: PullFailed,
+        env: &mut Env<'_>,
+    ) {
+        if let Some(object_id) = self.pulls.object_from(node_id, failed.request_id) {
+            self.fail_pull(object_id, failed.reason, env);
+        }
+    }
+
+    /// Ends the pull of an object if all its bytes have come.
+    fn finish_pull(&mut self, object_id: ObjectId, env: &mut Env<'_>) {
+        let Some(pull) = self.pulls.pull_mut(object_id) else { return };
+        let (Some(extent), true) = (pull.extent, pull.received == pull.size) else { return };
+        let size = pull.size;
+        self.pulls.end(object_id);
+        self.objects.add_secondary(object_id, extent, size);
+        self.serve_readers(object_id, env);
+        self.objects.settle(object_id);
+        env.ctx.status_changed();
+    }
+
+    /// Another daemon wants to read an object.
+    pub(crate) fn on_pull(&mut self, conn: Conn, pull: &PullObject, env: &mut Env<'_>) {
+        let PullObject { request_id, object_id } = *pull;
+        let refusal = self.serves.refusal(conn, request_id);
+        if refusal.is_none() && self.objects.must_await(object_id) {
+            self.serves.wait(conn, request_id, object_id);
+            return self.restore(object_id, env);
+        }
+        let reason = match refusal {
+            Some(reason) => reason,
+            None => match self.objects.pin(object_id) {
+                Some((offset, size)) => {
+                    self.serves.begin(conn, request_id, object_id);
+                    let start = PullStart { request_id, size };
+                    env.ctx.answer_node(conn, NodeToNode::PullStart(start));
+                    return env.ctx.push(Action::Serve { conn, request_id, offset, size });
+                }
+                None => "the object is not in its store",
+            },
+        };
+        let reason = format!("node {}: {reason}", env.ctx.setup().address.host);
+        env.ctx.answer_node(conn, NodeToNode::PullFailed(PullFailed { request_id, reason }));
+    }
+
+    /// Another daemon does not want an object any more.
+    pub(crate) fn on_cancel_pull(&mut self, conn: Conn, cancel: &CancelPull, env: &mut Env<'_>) {
+        if self.serves.cancel(conn, cancel.request_id) {
+            env.ctx.push(Action::StopServing { conn, request_id: cancel.request_id });
+        }
+    }
+
+    /// An object was read out, or its reader is gone.
+    pub(crate) fn on_served(&mut self, conn: Conn, request_id: u64, env: &mut Env<'_>) {
+        if let Some(object_id) = self.serves.end(conn, request_id) {
+            self.objects.unpin(object_id, 1);
+            self.give_new_room(env);
+        }
+    }
+
+    /// The connection to a node is lost. That says nothing of its objects, of which it may have the only
+    /// copies; so it is asked again after the others, until the news come that it is dead.
+    pub(crate) fn on_peer_lost(&mut self, conn: Option<Conn>, node_id: NodeId, env: &mut Env<'_>) {
+        if let Some(conn) = conn {
+            for request_id in self.serves.on_reader_lost(conn) {
+                env.ctx.push(Action::StopServing { conn, request_id });
+            }
+        }
+        for object_id in self.pulls.pulled_from(node_id) {
+            match self.pulls.retry(object_id) {
+                None => continue,
+                Some((false, _)) => {
+                    let reason = format!("node {node_id}: it cannot be reached");
+                    self.fail_pull(object_id, reason, env);
+                    continue;
+                }
+                Some((true, extent)) => {
+                    if let Some(extent) = extent {
+                        self.objects.give_back(extent);
+                    }
+                }
+            }
+            env.ctx.set_timer(env.ctx.now() + PULL_RETRY_MS, Timer::Pull(object_id));
+        }
+        self.start_pulls(env);
+    }
+
+    /// A node has died: the objects that come from it are pulled from other nodes.
+    pub(crate) fn on_node_died(&mut self, node_id: NodeId, env: &mut Env<'_>) {
+        for object_id in self.pulls.pulled_from(node_id) {
+            self.fail_pull(object_id, format!("node {node_id}: it has died"), env);
+        }
+    }
+
+    /// A while has passed since the connection over which an object came was lost.
+    pub(crate) fn on_pull_timer(&mut self, object_id: ObjectId, env: &mut Env<'_>) {
+        if self.pulls.enqueue_again(object_id) {
+            self.start_pulls(env);
+        }
+    }
+}
