@@ -5,10 +5,74 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 DIMENSIONS = ("maker", "size", "place", "consumer", "fault")
 PAIRS = tuple(itertools.combinations(range(len(DIMENSIONS)), 2))
+
+
+# What says which values of two dimensions can meet at all. Each rule: where it applies, by the names
+# of the values of those dimensions, and whether they meet.
+LOOPS = ("loop of a driver", "loop in a thread")
+DRIVERS = ("driver", "thread of a driver", "another driver", *LOOPS)
+ACTORS = ("plain actor", "threaded actor", "async actor", "grouped actor")
+INSIDE = ("argument", "keyword argument", "inside", "closure")
+OF_A_CALL = ("error", "crash", "exit", "cancelled", "TaskCancelled", "RayActor", "max_calls")
+
+
+def can_meet(reading: Mapping[str, str]) -> bool:
+    """Whether a reading may have these values of two dimensions: what the oracle and Ray allow."""
+    maker, size, place, consumer, fault = (reading.get(name, "") for name in DIMENSIONS)
+    is_put = maker.startswith("put")
+    on_loop = consumer.startswith("aby_") or ", aby_" in consumer
+    if maker and place:
+        # What a body puts it reads itself; it travels as a part of other values.
+        wanted = {"put in a task": ("task",), "put in an actor": ACTORS}
+        return place in wanted.get(maker, (place,))
+    if maker and consumer:
+        if consumer.startswith("closure"):
+            return maker == "put"  # whatever a function captures is kept for good
+        if maker.startswith("put in"):
+            return not consumer.startswith(INSIDE) and not (on_loop and maker == "put in a task")
+    if maker and fault:
+        return _can_have(maker, fault, is_put)
+    if place and consumer:
+        if place in DRIVERS:
+            return not consumer.startswith(INSIDE) and on_loop == (place in LOOPS)
+        if consumer.startswith("closure"):
+            return place == "task"
+        return not on_loop or place in ("async actor", "grouped actor")
+    if place and fault:
+        # Who reads what the body of a call has made is a body.
+        return fault != "owner may be dead" or place not in DRIVERS
+    if consumer and fault:
+        if consumer.startswith("closure"):
+            return fault in ("none", "spill")
+        return fault != "owner may be dead" or not consumer.startswith(INSIDE)
+    # Objects that fill a store are made in sessions that spill.
+    return (size, fault) != ("spill", "none")
+
+
+def _can_have(maker: str, fault: str, is_put: bool) -> bool:
+    of_actor = "actor" in maker and not is_put
+    if is_put and fault.startswith(OF_A_CALL):
+        return False
+    if fault == "owner may be dead":
+        return maker in ("task", "task of several", "put in a task", "put in an actor")
+    if fault == "max_calls":
+        return not of_actor
+    if fault == "cancelled":  # by a body that waits for it
+        return maker in ("task", "task of several")
+    if fault == "TaskCancelledError":  # methods are cancelled on a loop, streams by no reference
+        loops = ("async", "grouped", "detached", "restarting")
+        return "generator" not in maker and (not of_actor or any(kind in maker for kind in loops))
+    if "generator" in maker:
+        # Items that went with their process, and work of a group that was removed: nobody knows.
+        return fault not in ("crash", "exit") and (fault != "RayActorError" or of_actor)
+    if of_actor and fault in ("crash retried", "exit retried"):
+        return "restarting" in maker or "detached" in maker
+    return True
 
 
 class Coverage:
@@ -48,22 +112,26 @@ class Coverage:
                 found.add(one if dimension == i else other)
         return sorted(found)
 
-    def never(self) -> list[tuple[int, int, str, str]]:
-        """Pairs of values, each seen, that no reading had together."""
+    def pairs(self) -> list[tuple[int, int, str, str]]:
+        """Pairs of values, each seen, that can meet."""
         return [
             (i, j, one, other)
             for i, j in PAIRS
             for one in self.values(i)
             for other in self.values(j)
-            if not self.counts[i, j, one, other]
+            if can_meet({DIMENSIONS[i]: one, DIMENSIONS[j]: other})
         ]
+
+    def never(self) -> list[tuple[int, int, str, str]]:
+        """Those that no reading had together."""
+        return [pair for pair in self.pairs() if not self.counts[pair]]
 
     def summary(self) -> str:
         never = self.never()
-        pairs = sum(len(self.values(i)) * len(self.values(j)) for i, j in PAIRS)
+        pairs = len(self.pairs())
         return (
             f"{self.n_programs} programs reached {pairs - len(never)} of {pairs} pairs of "
-            f"{', '.join(DIMENSIONS)}"
+            f"{', '.join(DIMENSIONS)} that can meet"
         )
 
     def page(self, head: str) -> str:
@@ -78,7 +146,7 @@ class Coverage:
             lines += [f"## {DIMENSIONS[j]} by {DIMENSIONS[i]}", ""]
             lines += ["| " + " | ".join(["", *columns]) + " |", "|---" * (len(columns) + 1) + "|"]
             for row in rows:
-                cells = [str(self.at(i, j, column, row) or "") for column in columns]
+                cells = [self.cell(i, j, column, row) for column in columns]
                 lines.append("| " + " | ".join([row, *cells]) + " |")
             lines.append("")
         lines += ["## Pairs never reached", ""]
@@ -90,6 +158,13 @@ class Coverage:
                     lines.append(f"- {one}: {', '.join(other for _, other in group)}")
                 lines.append("")
         return "\n".join(lines).rstrip() + "\n"
+
+    def cell(self, i: int, j: int, one: str, other: str) -> str:
+        """The count; a dash where the two cannot meet."""
+        count = self.at(i, j, one, other)
+        if count or can_meet({DIMENSIONS[i]: one, DIMENSIONS[j]: other}):
+            return str(count or "")
+        return "-"
 
     def at(self, i: int, j: int, one: str, other: str) -> int:
         if i < j:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from programs import model, ways
@@ -19,7 +19,16 @@ CALM_SIZES = {"tiny": 4, "inline": 4, "below 100 KiB": 3, "above 100 KiB": 4, "s
 OPS_MIN, OPS_MAX = 6, 22
 
 # How many of a hundred programs want which session.
-SESSIONS = {"usual": 88, "small": 6, "nodes": 6}
+SESSIONS = {"usual": 86, "small": 8, "nodes": 6}
+
+# What a program has more of, so that rare things meet each other; half of them have no theme.
+THEMES = ("", "", "", "actors", "streams", "drivers")
+PROPOSALS_OF: Mapping[str, Mapping[str, int]] = {
+    "": {},
+    "actors": {"actor": 6, "method": 14, "put": 2},
+    "streams": {"actor": 4, "method": 10, "stream": 5, "take": 12},
+    "drivers": {"actor": 4, "keep": 4, "lend": 2, "other_driver": 3},
+}
 
 
 class Drawer:
@@ -40,6 +49,7 @@ class Drawer:
         self.actors_call = self.one_in(3)
         ends_workers = self.crashes or self.has_kills or self.actors_call
         self.has_arrays = self.one_in(8)
+        self.theme = self.pick(THEMES)
         self.program = Program(seed, session or drawn, self.crashes, (), ends_workers)
         self.oracle = Oracle(self.program)
         self.ops: list[Op] = []
@@ -73,6 +83,7 @@ class Drawer:
             "drop": 2,
         }
         found["other_driver"] = 1 if self.one_in(6) else 0
+        found |= PROPOSALS_OF[self.theme]
         found["cancel"] = 3 if self.has_cancels else 0
         found["kill"] = 2 if self.has_kills else 0
         found["group"] = 2 if self.has_groups else 0
@@ -274,7 +285,7 @@ class Drawer:
                 found.append(self.refs())
         return tuple(found)
 
-    def calling(self, fn: Fn, actor: str = "") -> Op:
+    def calling(self, fn: Fn, actor: str = "") -> model.Call:
         n = 1 if fn.is_stream else len(fn.returns)
         prefix = "s" if fn.is_stream else "r"
         outs = tuple(self.name(prefix) for _ in range(n))
@@ -317,7 +328,7 @@ class Drawer:
         if len(self.names(Actor)) > 3:
             raise IndexError
         name = self.name("a")
-        kind = self.pick(("plain", "plain", "threaded", "async", "async", "grouped"))
+        kind = self.pick(("plain", "plain", "threaded", "async", "async", "grouped", "grouped"))
         options: dict[str, Any] = {}
         if kind == "threaded":
             options["max_concurrency"] = self.pick((2, 8))
@@ -329,13 +340,13 @@ class Drawer:
         if restarts:
             options["max_restarts"] = self.pick((1, 2, -1))
             options["max_task_retries"] = self.pick((0, 1, -1, -1))
-        if self.one_in(5):
+        if self.one_in(2 if self.theme == "drivers" else 5):
             options["name"] = "name"
             if self.one_in(2):
                 options["lifetime"] = "detached"
         is_async = kind == "async" or (kind == "grouped" and self.one_in(2))
         methods = tuple(
-            self.method_of(kind, is_async, restarts) for _ in range(self.pick((1, 2, 3)))
+            self.method_of(kind, is_async, options) for _ in range(self.pick((1, 2, 3)))
         )
         cls = Class(
             name.upper(),
@@ -353,14 +364,18 @@ class Drawer:
             *(self.calling(self.pick(methods), name) for _ in range(self.pick((0, 1, 3)))),
         ]
 
-    def method_of(self, kind: str, is_async: bool, restarts: bool) -> Fn:
+    def method_of(self, kind: str, is_async: bool, of_actor: Mapping[str, Any]) -> Fn:
         is_async = is_async and not self.one_in(4)
-        is_stream = self.one_in(4)
+        is_stream = self.one_in(2 if self.theme == "streams" else 4)
         body = self.body(is_async, 1, is_method=True)
         returns = self.returns(body, (1, 2, 4) if is_stream else (1, 1, 1, 2))
         trouble = self.trouble(len(returns) if is_stream else 0, is_method=True)
-        if restarts and self.one_in(2) and not is_stream:
-            trouble = Trouble(self.pick(("crash", "leave")), self.pick((1, 1, 2, 3)))
+        limits = of_actor.get("max_restarts"), of_actor.get("max_task_retries")
+        # A stream's items are known only where every crash is made good.
+        may_crash = limits == (-1, -1) if is_stream else limits[0] is not None or self.one_in(5)
+        if self.crashes and may_crash and self.one_in(2):
+            after = self.random.randint(0, len(returns)) if is_stream else 0
+            trouble = Trouble(self.pick(("crash", "leave")), self.pick((1, 1, 2, 3)), after)
         options: dict[str, Any] = {}
         if trouble is not None and trouble.what == "fail" and self.one_in(2):
             options = {"max_task_retries": self.pick((1, 2)), "retry_exceptions": True}
@@ -425,7 +440,7 @@ class Drawer:
         slot = self.name("slot")
         self.others += 1
         reading = model.OtherDriver(actor.name, slot, self.way())
-        return [model.Keep(actor.name, slot, self.refs()), reading]
+        return [model.Keep(actor.name, slot, self.refs(6)), reading]
 
     # Faults ---------------------------------------------------------------------------------------
 
@@ -439,14 +454,16 @@ class Drawer:
             calls = [c for c in self.oracle.calls if c.tag in self.oracle.names]
             fresh = self.pick(calls[-4:])
             return [model.Cancel(fresh.tag, force and fresh.actor is None, not self.one_in(3))]
-        fn = Fn(self.name("f"), self.params(False, False), trouble=Trouble("hang"))
-        calls_: list[Op] = [model.Define(fn), self.calling(fn)]
-        out = self.n_names
+        returns = tuple(Return(self.value()) for _ in range(self.pick((1, 1, 2))))
+        fn = Fn(self.name("f"), self.params(False, False), returns=returns, trouble=Trouble("hang"))
+        call = self.calling(fn)
+        out = call.outs[-1]
+        calls_: list[Op] = [model.Define(fn), call]
         if self.one_in(2):  # somebody waits for it
             user = Fn(self.name("f"), (Param("p0", "top", self.way()),))
-            uses = model.Call((self.name("r"),), user.name, (f"r{out}",))
+            uses = model.Call((self.name("r"),), user.name, (out,))
             calls_ += [model.Define(user), uses]
-        return [*calls_, model.Cancel(f"r{out}", force, not self.one_in(3))]
+        return [*calls_, model.Cancel(out, force, not self.one_in(3))]
 
     def kill(self) -> list[Op]:
         return [model.Kill(self.pick(self.names(Actor)), not self.one_in(3))]

@@ -53,6 +53,8 @@ class Actor:
     taints: set[str] = field(default_factory=set)
     slots: dict[str, list[Ref]] = field(default_factory=dict)
     is_dropped: bool = False
+    ends_with: set[str] = field(default_factory=lambda: {ACTOR_ERROR})
+    crashes: bool = False  # some call of it ends its process
 
 
 @dataclass(eq=False)

@@ -348,12 +348,13 @@ def start(kind: str, config: Any = None) -> None:
     quiet = {"log_to_driver": False, "logging_level": "error"}
     if kind != "nodes":
         store = (100 if kind == "small" else 400) << 20
-        given = {"object_store_memory": store, "include_dashboard": False, **quiet}
+        given: dict[str, Any] = {"object_store_memory": store, "include_dashboard": False, **quiet}
         ray.init("local", num_cpus=16, _system_config=config, **given)
         return
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 16, "object_store_memory": 200 << 20, "resources": {"n0": 1000}}
+    head: dict[str, Any] = {"num_cpus": 16, "object_store_memory": 200 << 20}
+    head["resources"] = {"n0": 1000}
     if config:
         head["_system_config"] = config
     CLUSTER = Cluster(initialize_head=True, head_node_args=head)

@@ -126,6 +126,9 @@ class Oracle:
             if found.key is None:
                 return Outcome(None, frozenset(errors))
         trouble = call.fn.trouble
+        if trouble is not None and trouble.what == "fail" and ACTOR_ERROR in errors:
+            # The end of its actor, before the call began, takes a retry that its own error needs.
+            errors |= trouble_errors(call)
         is_late = trouble is not None and call.fn.is_stream and index < trouble.after
         if attempts_until_value(call) is None and not is_late:
             return Outcome(None, frozenset(errors | trouble_errors(call)))
@@ -372,8 +375,12 @@ class Oracle:
         resolved = {id(ref) for ref in call.first}
         waits = [ref for ref in call.reads if isinstance(ref, Ref) and id(ref) not in resolved]
         waits += [held for ref in call.first for held in ref.holds]
-        waits_for_itself = any(other.actor is actor for ref in waits for other in calls_of(ref))
-        if actor.cls.kind != "plain" and waits_for_itself:
+        own = [other for ref in waits for other in calls_of(ref) if other.actor is actor]
+        # What runs again comes behind what was called after it, or in another order (on Ray, too).
+        again = actor.cls.options.get("max_restarts") or any(
+            other.options.get("retry_exceptions") for other in own
+        )
+        if own and (actor.cls.kind != "plain" or again):
             raise Invalid("waits for its own actor")
         inner = [c for child in call.children for c in child.uses()]
         if any(c.actor is actor for c in inner):
@@ -399,13 +406,20 @@ class Oracle:
     def _on_actor(self, call: Running, actor: Actor) -> None:
         trouble = call.fn.trouble
         if actor.is_dead or actor.cls.fails_in_init:
-            call.is_certain_error = {ACTOR_ERROR}
+            call.is_certain_error = set(actor.ends_with)
             return
         actor.n_calls += 1
         call.taints |= actor.taints
         actor.calls.append(call)
-        if trouble is None or trouble.what not in ("crash", "leave"):
-            return
+        if trouble is not None and trouble.what in ("crash", "leave"):
+            self._will_crash(call, actor)
+        if actor.crashes:
+            for other in actor.calls:
+                if not other.is_done and other.fn.options.get("max_task_retries", -1) >= 0:
+                    other.taints.add(ACTOR_ERROR)
+
+    def _will_crash(self, call: Running, actor: Actor) -> None:
+        actor.crashes = True
         if actor.cls.is_ordered:
             raise Invalid("an ordered actor does not crash")
         if not self._rides_out(actor):
@@ -423,7 +437,7 @@ class Oracle:
     def _endanger(self, actor: Actor) -> None:
         for call in actor.calls:
             if not call.is_done:
-                call.taints.add(ACTOR_ERROR)
+                call.taints |= actor.ends_with
 
     def _endanger_owned(self, actor: Actor) -> None:
         actor.is_dropped = True
@@ -606,6 +620,8 @@ class Oracle:
                 if any(call.is_hung for call in actor.calls):
                     raise Invalid("the actor cannot be killed now")
                 actor.is_dead = True
+                # It may not have begun.
+                actor.ends_with.add("ActorPlacementGroupRemoved")
                 self._endanger(actor)
                 self._endanger_owned(actor)
                 for stream in self.names.values():

@@ -6,6 +6,7 @@ they raise at the call that is wrong, in the words users of the API know.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -59,18 +60,22 @@ def _quantity(keyword: str, value: Any) -> None:
         )
 
 
+@functools.cache
+def _device_numbers() -> dict[str, list[int]]:
+    """The kinds of devices that are not shared, each with the numbers that calls may have, if not all."""
+    kinds = _heliostat.device_kinds()
+    return {kind: sizes for kind, _, _, sizes in kinds if sizes is not None}
+
+
 def _devices(name: str, value: float) -> None:
     """Most kinds of devices are not shared, and some come in certain numbers only."""
-    if not value:
+    if not value or (sizes := _device_numbers().get(name)) is None:
         return
-    for kind, _, _, sizes in _heliostat.device_kinds():
-        if kind != name or sizes is None:
-            continue
-        if sizes and value not in sizes:
-            numbers = ", ".join(map(str, sizes))
-            raise ValueError(f"The quantity of resource {name} is one of {numbers}, not {value}.")
-        if value != int(value):
-            raise ValueError(f"The quantity of resource {name} must be whole numbers, not {value}.")
+    if sizes and value not in sizes:
+        numbers = ", ".join(map(str, sizes))
+        raise ValueError(f"The quantity of resource {name} is one of {numbers}, not {value}.")
+    if value != int(value):
+        raise ValueError(f"The quantity of resource {name} must be whole numbers, not {value}.")
 
 
 def _resources(_: str, value: dict[str, float] | None) -> None:
