@@ -131,3 +131,26 @@ def test_groups_move_parts(rd: Any, tmp_path: Any, capsys: pytest.CaptureFixture
     assert made.take_all() == [{"k": k, "sum(v)": sum(range(k, 90, 3))} for k in range(3)]
     with pytest.raises(Exception, match="no column 'zz'"):
         rd.read_parquet(str(tmp_path)).groupby("k").sum("zz").take_all()
+
+
+@pytest.mark.contract("F10.13")
+@pytest.mark.heliostat_only("Ray's quantile raises where all values are missing")
+def test_quantiles_of_missing_values(rd: Any) -> None:
+    from ray.data.aggregate import Quantile
+
+    dataset = rd.from_items([{"k": 1, "v": None}, {"k": 1, "v": None}])
+    for ignore in (True, False):
+        assert dataset.aggregate(Quantile("v", ignore_nulls=ignore)) == {"quantile(v)": None}
+
+
+@pytest.mark.contract("F10.13")
+@pytest.mark.heliostat_only("of Ray's own classes, too, only some can be derived from")
+def test_groups_of_a_derived_aggregation(rd: Any) -> None:
+    from ray.data.aggregate import Sum
+
+    class Tenfold(Sum):
+        def finalize(self, accumulator: Any) -> Any:
+            return accumulator * 10
+
+    dataset = rd.from_items([{"k": 1, "v": 2}, {"k": 1, "v": 3}])
+    assert dataset.groupby("k").aggregate(Tenfold("v")).take_all() == [{"k": 1, "sum(v)": 50}]

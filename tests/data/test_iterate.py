@@ -217,3 +217,28 @@ def test_statistics(rd: Any) -> None:
     assert "4 tasks executed" in stats
     materialized = dataset.materialize()
     assert "4 blocks produced" in materialized.stats()
+
+
+@pytest.mark.contract("F10.19")
+@pytest.mark.parametrize("drop_last", [True, False])
+@pytest.mark.parametrize("size", [1, 3, 7, 10, 64])
+def test_batches_of_arrays_across_blocks(rd: Any, size: int, drop_last: bool) -> None:
+    """Blocks of 10 rows of numbers, then some with missing values, text and tensors."""
+    first = rd.range(30, override_num_blocks=3).add_column("x", lambda b: b["id"] / 2)
+    rows = [{"id": n, "x": None if n % 2 else 1.0, "s": "y"} for n in range(30, 41)]
+    for dataset in (first, first.union(rd.from_items(rows, override_num_blocks=2))):
+        wanted = dataset.take_all()
+        batches = list(dataset.iter_batches(batch_size=size, drop_last=drop_last))
+        kept = len(wanted) // size * size if drop_last else len(wanted)
+        assert [len(b["id"]) for b in batches] == [
+            min(size, kept - at) for at in range(0, kept, size)
+        ]
+        assert [n for b in batches for n in b["id"].tolist()] == [r["id"] for r in wanted[:kept]]
+        found = [v for b in batches for v in b["x"].tolist()]
+        assert all(
+            f == r["x"] or (f != f and r["x"] is None) for f, r in zip(found, wanted, strict=False)
+        )
+    tensors = rd.range_tensor(20, shape=(2, 3), override_num_blocks=2)
+    batches = list(tensors.iter_batches(batch_size=6))
+    assert [b["data"].shape for b in batches] == [(6, 2, 3)] * 3 + [(2, 2, 3)]
+    assert np.concatenate([b["data"] for b in batches])[:, 1, 2].tolist() == list(range(20))

@@ -237,3 +237,16 @@ def test_what_follows_a_sort_runs_in_its_tasks(
     mapped = facts().sort("id").map_batches(lambda b: b)
     mapped.explain()
     assert "Tasks[MapBatches(<lambda>)]\n+- Sort" in capsys.readouterr().out
+
+
+@pytest.mark.contract("F10.08", "F10.19")
+@ours
+@pytest.mark.parametrize("rows", [0, 1, 119_999, 120_000, 150_001, 300_000])
+def test_first_rows_of_large_row_groups(rd: Any, tmp_path: Any, rows: int) -> None:
+    """They are read in several tasks, in order, each row once."""
+    for i in range(2):
+        table = pa.table({"n": range(i * 120_000, (i + 1) * 120_000), "m": ["x"] * 120_000})
+        pq.write_table(table, tmp_path / f"{i}.parquet")
+    made = rd.read_parquet(str(tmp_path)).limit(rows).map_batches(lambda b: b, batch_size=None)
+    found = [n for batch in made.iter_batches(batch_size=None) for n in batch["n"]]
+    assert found == list(range(min(rows, 240_000)))

@@ -364,6 +364,8 @@ class Quantile(_Values):
 
     def finalize(self, accumulator: Any) -> Any:
         """Return the quantile."""
+        if pa.types.is_null(accumulator.type):  # all values are missing
+            return None
         return pc.quantile(accumulator, self._q)[0].as_py()
 
 
@@ -667,6 +669,11 @@ class Partials:
     def reads(self, needed: frozenset[str] | None) -> frozenset[str] | None:
         """The columns that are aggregated."""
         return columns_of(self.aggregations)
+
+
+def has_parts(aggregation: Any) -> bool:
+    """Whether groups can be put together of parts; a class of the program's own may do otherwise."""
+    return aggregation.parts is not None and type(aggregation).__module__ == __name__
 
 
 def columns_of(several: list[Any]) -> frozenset[str] | None:

@@ -89,7 +89,7 @@ class GroupedData:
         """Return one row for each group: its keys, and a column for each aggregation."""
         if not aggs:
             raise ValueError("aggregate() needs at least one aggregation.")
-        if not self._keys or any(a.parts is None for a in aggs):
+        if not self._keys or not all(map(aggregations.has_parts, aggs)):
             return self._sorted("Aggregate", _Aggregated(self._keys, list(aggs)))
         keys, several = self._keys, list(aggs)
         parts = Map(self._dataset._plan, MapStream(groups.Parts(keys, several), "AggregateParts"))

@@ -29,7 +29,9 @@ def indices(table: Any, order: list[tuple[str, str]]) -> Any:
             descending.append(False)
         by.append(polars.col(name))
         descending.append(direction == "descending")
-    places = polars.arg_sort_by(by, descending=descending, nulls_last=True, maintain_order=True)
+    # Other tasks have the other CPUs.
+    options = {"descending": descending, "nulls_last": True, "multithreaded": False}
+    places = polars.arg_sort_by(by, maintain_order=True, **options)
     return polars.from_arrow(keys).select(places).to_series().to_numpy()
 
 

@@ -43,6 +43,46 @@ def cut(
             yield batch
 
 
+def arrays(tables: Iterator[Any], batch_size: int, drop_last: bool) -> Iterator[tuple[Any, bool]]:
+    """(batch of arrays, whether it is a view of a block).
+
+    A block's columns become arrays once and are then cut: that takes a tenth of cutting the block and
+    making arrays of each piece.
+    """
+    rest: list[Any] = []  # fewer rows than a batch
+    have = 0
+    for table in tables:
+        at = 0
+        if have:
+            at = min(batch_size - have, table.num_rows)
+            rest.append(table.slice(0, at))
+            have += at
+            if have == batch_size:
+                yield block.to_numpy(block.joined(block.concat(rest))), False
+                rest, have = [], 0
+        if at < table.num_rows:
+            yield from _cut_arrays(table, at, batch_size)
+            left = (table.num_rows - at) % batch_size
+            if left:
+                rest.append(table.slice(table.num_rows - left))
+                have = left
+        del table
+    if have and not drop_last:
+        yield block.to_numpy(block.joined(block.concat(rest))), False
+
+
+def _cut_arrays(table: Any, begin: int, batch_size: int) -> Iterator[tuple[Any, bool]]:
+    """The whole batches of a block from row ``begin`` on."""
+    whole = block.joined(table)
+    if not block.has_arrays(whole):
+        for at in range(begin, table.num_rows - batch_size + 1, batch_size):
+            yield block.to_numpy(whole.slice(at, batch_size)), False
+        return
+    columns = block.to_numpy(whole)
+    for at in range(begin, table.num_rows - batch_size + 1, batch_size):
+        yield {name: column[at : at + batch_size] for name, column in columns.items()}, True
+
+
 def _shuffled(
     tables: Iterator[Any], window: int, batch_size: int, seed: int | None
 ) -> Iterator[Any]:

@@ -98,6 +98,11 @@ class DataIterator(abc.ABC):
             drop_last,
             local_shuffle_buffer_size,
             local_shuffle_seed,
+            makes_arrays=(
+                batch_format in ("default", "numpy")
+                and _collate_fn is None
+                and local_shuffle_buffer_size is None
+            ),
         )
 
     def _batches(
@@ -110,6 +115,7 @@ class DataIterator(abc.ABC):
         shuffle_buffer: int | None,
         seed: int | None,
         receive: Callable[[Any], T] | None = None,
+        makes_arrays: bool = False,  # whether `finish` does no more than that
     ) -> Repeatable[T]:
         def epoch() -> Iterator[T]:
             bundles, stats = self._epoch()
@@ -119,6 +125,10 @@ class DataIterator(abc.ABC):
                 try:
                     lender = Lender()
                     tables = _tables(bundles, lender, room)
+                    if makes_arrays and batch_size is not None:
+                        full = (table for table in tables if table.num_rows)
+                        yield from batching.arrays(full, batch_size, drop_last)
+                        return
                     cuts = batching.cut(tables, batch_size, drop_last, shuffle_buffer, seed)
                     for table in cuts:
                         # Shuffled rows lie in memory of their own already.

@@ -161,10 +161,14 @@ def read_count(rows: int, row_bytes: float, wanted: int | None) -> int:
     if wanted is not None:
         return max(1, wanted)
     size = rows * row_bytes
-    cpus = int(ray.cluster_resources().get("CPU", 1)) if _connected() else 1
     most = max(1, size // context.target_min_block_size)
     least = size // (context.target_max_block_size or size or 1)
-    return int(max(min(context.read_op_min_num_blocks, most), least, 2 * cpus))
+    return int(max(min(context.read_op_min_num_blocks, most), least, 2 * cpus()))
+
+
+def cpus() -> int:
+    """The CPUs of the cluster."""
+    return int(ray.cluster_resources().get("CPU", 1)) if _connected() else 1
 
 
 def _connected() -> bool:

@@ -15,9 +15,10 @@ from heliostat.data.plan.operators import Pushable, Read, ReadPart
 from heliostat.data.sources import files as listing
 from heliostat.data.sources import parquet_files
 from heliostat.data.sources.file_reads import GROWTH, FileReads, ReadFiles, Source
-from heliostat.data.sources.memory import read_count
+from heliostat.data.sources.memory import cpus, read_count
 from heliostat.data.sources.parquet_files import Parquet, Piece
 
+ROWS_OF_A_TASK_MIN = 50_000  # where a row group is read in several tasks
 FOOTERS_MAX = 64  # files whose footers the driver reads, one after the other
 
 
@@ -108,7 +109,7 @@ class ParquetReads(FileReads, Pushable):
         if self.only is not None:
             groups = [[piece] for piece in self.only]
         elif self.limit is not None:
-            groups = [[piece] for piece in self._first(ordered)]
+            groups = [[piece] for piece in _shared_out(list(self._first(ordered)), cpus())]
         elif count <= len(ordered):
             groups = [[Piece(f.path) for f in g] for g in listing.grouped(ordered, count)]
         else:
@@ -167,6 +168,20 @@ class ParquetReads(FileReads, Pushable):
         """The columns of the first file itself."""
         names = self.form.chosen(self.footer(self.found[0].path).schema.to_arrow_schema()).names
         return list(names)
+
+
+def _shared_out(pieces: list[Piece], count: int) -> Iterator[Piece]:
+    """The pieces, cut at rows where they are fewer than ``count`` and have many rows.
+
+    A row group is then decoded in each of its tasks, which costs little beside what follows a limit.
+    """
+    each = -(-count // max(1, len(pieces)))
+    for piece in pieces:
+        rows = piece.rows or 0
+        parts = max(1, min(each, rows // ROWS_OF_A_TASK_MIN))
+        ends = [rows * (i + 1) // parts for i in range(parts)]
+        for begin, end in zip([0, *ends], ends):  # noqa: B905 # one longer
+            yield replace(piece, start=begin, rows=end - begin)
 
 
 def parquet(

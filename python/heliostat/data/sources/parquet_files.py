@@ -21,11 +21,12 @@ GROUP_BYTES_MAX = 32 << 20  # of a row group's columns that are read at once
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a file: some row groups (None: all), and of them the first rows (None: all)."""
+    """A part of a file: some row groups (None: all), of them some rows (None: all) from ``start`` on."""
 
     path: str
     row_groups: tuple[int, ...] | None = None
     rows: int | None = None
+    start: int = 0
 
 
 class Ranges(Mapping[str, Range]):
@@ -83,13 +84,16 @@ class Parquet(Format):
         """Yield the tables of a file, or of a `Piece` of it."""
         piece = path if isinstance(path, Piece) else Piece(path)
         made = self._scanned if self.filter is not None or self.options else self._read
-        left = piece.rows
+        if piece.rows is None:
+            yield from made(filesystem, piece)
+            return
+        skip, left = piece.start, piece.rows
         for table in made(filesystem, piece):
-            if left is None:
-                yield table
-                continue
-            yield table.slice(0, left)
-            left -= min(left, table.num_rows)
+            part = table.slice(min(skip, table.num_rows), left)
+            skip -= min(skip, table.num_rows)
+            left -= part.num_rows
+            if part.num_rows or not piece.rows:
+                yield part
             if not left:
                 return
 
@@ -147,19 +151,22 @@ class Parquet(Format):
                 if not found.rows or not self.may_meet(found):
                     continue
                 form = replace(self, conditions=()) if self.surely_meet(found) else self
-                for table in form._group(file, group, names):
+                for table in form._group(file, group, names, piece):
                     some = True
                     yield table
             if not some:
                 yield schema.empty_table().select(names)
 
-    def _group(self, file: Any, group: int, names: list[str]) -> Iterator[Any]:
+    def _group(self, file: Any, group: int, names: list[str], piece: Piece) -> Iterator[Any]:
         about = file.metadata.row_group(group)
         read = self._with_conditions(names)
+        most = ROWS_MAX
+        if piece.rows is not None and piece.start + piece.rows < about.num_rows:
+            most = min(most, max(1, piece.start + piece.rows))
         if not read:
             yield block.no_columns(about.num_rows)
-        elif _bytes(about, read) > GROUP_BYTES_MAX:
-            batches = file.iter_batches(ROWS_MAX, [group], read, use_threads=False)
+        elif most < ROWS_MAX or _bytes(about, read) > GROUP_BYTES_MAX:
+            batches = file.iter_batches(most, [group], read, use_threads=False)
             for batch in batches:
                 yield self._met(pa.Table.from_batches([batch])).select(names)
         elif not self.conditions:
