@@ -1,21 +1,61 @@
-//! Actors that live here, from their placement to their process's end.
+//! The table of actors that live here, from their placement to their process's end.
+//!
+//! ```text
+//!   Queued ── room ─▶ Assigned ── worker ─▶ In ── its process ends ─▶ (remembered with the cause)
+//!     └─ no room after all, or stopped ────────────────────────────▶ (the control service is told)
+//! ```
 
 use std::collections::{BTreeMap, VecDeque};
 
-use helio_proto::cluster::{ActorEnded, ActorStarted, RunningActor, StopActor};
+use helio_proto::cluster::{ActorEnded, ActorStarted};
 use helio_proto::control::{ActorLaunch, ActorSpec, Strategy};
-use helio_proto::node::ActorReady;
+use helio_proto::node::{ActorReady, Exit};
 use helio_scheduler::{InGroup, taken};
 use helio_types::{
-    ActorId, Assigned, DeathCause, DeathKind, JobId, PlacementGroupId, ResourceSet, WorkerId,
+    ActorId, Assigned, DeathCause, DeathKind, JobId, PlacementGroupId, ResourceSet, WorkerAddress,
+    WorkerId,
 };
 
-use crate::holders::with_env;
-use crate::keys::{ActorKey, ClassKey, Demand};
+use crate::context::{Context, Violation};
+use crate::event::Conn;
+use crate::keys::{ActorKey, PoolKey};
+use crate::ledger::Ledger;
 use crate::limits::{ACTOR_PLACEMENT_MS_MAX, ACTORS_ENDED_MAX};
-use crate::pool::Use;
 use crate::timers::Timer;
-use crate::{Conn, Node};
+
+/// What is left to do for an actor that is to end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Done,
+    /// It waits for a worker, and is to wait no more.
+    Unstarted(DeathCause),
+    /// Its worker is to be killed.
+    Kill(WorkerId, DeathCause),
+}
+
+/// What an actor leaves that is gone.
+#[derive(Debug)]
+pub(crate) struct Gone {
+    /// The resources that it held.
+    pub(crate) held: Option<(Assigned, Strategy)>,
+    /// The cause, if the control service does not know it yet.
+    pub(crate) cause: Option<DeathCause>,
+}
+
+/// How far an actor is.
+#[derive(Debug)]
+pub(crate) enum Progress<'a> {
+    /// It waits for these resources.
+    Queued(ResourceSet),
+    Assigned {
+        runtime_env: &'a str,
+    },
+    Constructing {
+        worker_id: WorkerId,
+        since: u64,
+    },
+    Alive,
+}
 
 #[derive(Debug)]
 struct Actor {
@@ -120,15 +160,210 @@ impl Actors {
         self.queued.len()
     }
 
-    /// What those need that wait for room, in the form in which leases are asked back for it.
-    pub(crate) fn waiting_for(&self) -> Vec<(Option<ClassKey>, ResourceSet, Option<Conn>)> {
-        let needs = self.queued.iter().filter_map(|key| self.all.get(key));
-        needs.map(|actor| (None, actor.takes(), None)).collect()
+    /// The resources that actors need which wait for room.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = ResourceSet> {
+        self.queued.iter().filter_map(|key| self.all.get(key)).map(Actor::takes)
     }
 
     /// Shapes that wait.
     pub(crate) fn demand(&self) -> impl Iterator<Item = &ActorSpec> {
         self.queued.iter().filter_map(|key| self.all.get(key)).map(|actor| &actor.launch.spec)
+    }
+
+    /// Whether an actor has some of the placement group.
+    pub(crate) fn uses_group(&self, group_id: PlacementGroupId) -> bool {
+        let uses = |strategy: &Strategy| {
+            InGroup::of(strategy).is_some_and(|place| place.group_id == group_id)
+        };
+        self.placed().any(|(_, strategy, _)| uses(strategy))
+    }
+
+    /// The actors in bundles of a placement group.
+    pub(crate) fn of_bundles(&self, group_id: PlacementGroupId, bundles: &[u32]) -> Vec<ActorKey> {
+        let inside = |actor: &Actor| {
+            InGroup::of(&actor.launch.spec.strategy).is_some_and(|place| {
+                place.group_id == group_id
+                    && place.bundle.is_none_or(|bundle| bundles.contains(&bundle))
+            })
+        };
+        self.all.iter().filter(|(_, actor)| inside(actor)).map(|(key, _)| *key).collect()
+    }
+
+    /// The control service sends an actor. `total` are the resources of the node.
+    pub(crate) fn on_launch(
+        &mut self,
+        launch: ActorLaunch,
+        total: &ResourceSet,
+        ctx: &mut Context,
+    ) {
+        let key = (launch.spec.actor_id, launch.incarnation);
+        if self.all.contains_key(&key) {
+            return;
+        }
+        if let Some(cause) = self.ended.get(&key).cloned() {
+            return tell_ended(key, cause, false, ctx);
+        }
+        let (need, strategy) = (&launch.spec.placement_resources, &launch.spec.strategy);
+        if !total.covers(&taken(need, strategy))
+            || !total.covers(&taken(&launch.spec.resources, strategy))
+        {
+            let message = format!("node {} does not have {need}", ctx.setup().address.host);
+            return tell_ended(key, DeathCause::new(DeathKind::StartFailed, message), true, ctx);
+        }
+        let actor = Actor {
+            launch,
+            place: Place::Queued,
+            sent: 0,
+            is_alive: false,
+            is_reported: false,
+            cause: None,
+        };
+        self.all.insert(key, actor);
+        self.queued.push_back(key);
+        ctx.set_timer(ctx.now() + ACTOR_PLACEMENT_MS_MAX, Timer::Actor(key));
+        ctx.capacity_changed();
+    }
+
+    /// Takes the actors that wait for room, to look at each once.
+    pub(crate) fn take_queue(&mut self) -> VecDeque<ActorKey> {
+        std::mem::take(&mut self.queued)
+    }
+
+    /// Gives the actor its resources, if they are free; else it waits on. Returns the kind of worker that it
+    /// needs.
+    pub(crate) fn place(&mut self, key: ActorKey, ledger: &mut Ledger) -> Option<PoolKey> {
+        let actor = self.all.get_mut(&key)?;
+        let spec = &actor.launch.spec;
+        let takes = taken(&spec.placement_resources, &spec.strategy);
+        let has_room = ledger.available().covers(&takes);
+        let Some(assigned) =
+            has_room.then(|| ledger.take(&spec.resources, &spec.strategy)).flatten()
+        else {
+            self.queued.push_back(key);
+            return None;
+        };
+        let pool_key = (spec.job_id, spec.runtime_env.clone());
+        actor.launch.assigned = assigned;
+        actor.place = Place::Assigned;
+        Some(pool_key)
+    }
+
+    /// The actor should have found room: gives its placement back.
+    pub(crate) fn on_timer(&mut self, key: ActorKey, ctx: &mut Context) {
+        if self.all.get(&key).is_some_and(|actor| matches!(actor.place, Place::Queued)) {
+            let host = &ctx.setup().address.host;
+            let message = format!("node {host} had no room for it after all");
+            self.end_queued(key, DeathCause::new(DeathKind::StartFailed, message), true, ctx);
+        }
+    }
+
+    fn end_queued(&mut self, key: ActorKey, cause: DeathCause, retry: bool, ctx: &mut Context) {
+        self.all.remove(&key);
+        self.queued.retain(|other| *other != key);
+        tell_ended(key, cause, retry, ctx);
+        ctx.capacity_changed();
+    }
+
+    /// The actor has got its process.
+    pub(crate) fn on_worker(
+        &mut self,
+        key: ActorKey,
+        worker_id: WorkerId,
+        conn: Conn,
+        ctx: &mut Context,
+    ) {
+        let Some(actor) = self.all.get_mut(&key) else { return };
+        actor.place = Place::In(worker_id, conn);
+        actor.sent = ctx.now();
+        ctx.send(conn, actor.launch.clone());
+    }
+
+    /// The process of an actor says how its constructor ended. Returns whether the actor lives; else its
+    /// worker is to end.
+    pub(crate) fn on_ready(
+        &mut self,
+        key: ActorKey,
+        worker: (WorkerAddress, u32),
+        ready: ActorReady,
+        ctx: &mut Context,
+    ) -> Result<bool, Violation> {
+        let (address, pid) = worker;
+        let actor = self.all.get_mut(&key);
+        let Some(actor) = actor.filter(|one| key.0 == ready.actor_id && !one.is_alive) else {
+            return Err(Violation("readiness of an actor that does not start there"));
+        };
+        if ready.error.is_empty() {
+            actor.is_alive = true;
+            ctx.tell_control(ActorStarted { actor_id: key.0, incarnation: key.1, address, pid });
+            return Ok(true);
+        }
+        let mut cause = DeathCause::new(DeathKind::InitFailed, ready.message);
+        cause.error = ready.error;
+        cause.pid = pid;
+        actor.is_reported = true;
+        actor.cause = Some(cause.clone());
+        tell_ended(key, cause, false, ctx);
+        Ok(false)
+    }
+
+    /// The actor is to end, with its running calls done if `drain`.
+    pub(crate) fn on_stop(
+        &mut self,
+        key: ActorKey,
+        cause: DeathCause,
+        drain: bool,
+        ctx: &mut Context,
+    ) -> Stop {
+        let Some(actor) = self.all.get_mut(&key) else { return Stop::Done };
+        match actor.place {
+            Place::Queued => self.end_queued(key, cause, false, ctx),
+            Place::Assigned => return Stop::Unstarted(cause),
+            Place::In(_, conn) if drain => {
+                let reason = cause.message.clone();
+                actor.cause.get_or_insert(cause);
+                // It may have much to finish, so nothing limits how long that takes.
+                ctx.send(conn, Exit { reason, drain: true, unless_needed: false });
+            }
+            Place::In(worker_id, _) => {
+                return Stop::Kill(worker_id, actor.cause.get_or_insert(cause).clone());
+            }
+        }
+        Stop::Done
+    }
+
+    /// The actor's process has ended, or it will get none. Returns the resources that it held, and the
+    /// strategy by which it had them.
+    pub(crate) fn on_gone(&mut self, key: ActorKey, cause: DeathCause) -> Option<Gone> {
+        let actor = self.all.remove(&key)?;
+        self.queued.retain(|other| *other != key);
+        let mut known = actor.cause.unwrap_or_else(|| cause.clone());
+        known.pid = cause.pid;
+        self.remember(key, &known);
+        let is_placed = !matches!(actor.place, Place::Queued);
+        let ActorLaunch { assigned, spec, .. } = actor.launch;
+        Some(Gone {
+            held: is_placed.then_some((assigned, spec.strategy)),
+            cause: (!actor.is_reported).then_some(known),
+        })
+    }
+
+    /// **WHY-1** How far the latest life of an actor is that was sent here.
+    pub(crate) fn progress(&self, actor_id: ActorId) -> Option<Progress<'_>> {
+        let (_, actor) = self.all.range((actor_id, 0)..=(actor_id, u32::MAX)).last()?;
+        Some(match actor.place {
+            Place::Queued => Progress::Queued(actor.takes()),
+            Place::Assigned => Progress::Assigned { runtime_env: &actor.launch.spec.runtime_env },
+            Place::In(..) if actor.is_alive => Progress::Alive,
+            Place::In(worker_id, _) => Progress::Constructing { worker_id, since: actor.sent },
+        })
+    }
+
+    /// The actors that live here, with their connections.
+    pub(crate) fn alive(&self) -> impl Iterator<Item = (ActorKey, Conn)> {
+        self.all.iter().filter_map(|(key, actor)| match actor.place {
+            Place::In(_, conn) if actor.is_alive && !actor.is_reported => Some((*key, conn)),
+            _ => None,
+        })
     }
 
     fn remember(&mut self, key: ActorKey, cause: &DeathCause) {
@@ -150,228 +385,106 @@ impl Actors {
     }
 }
 
-impl Node {
-    pub(crate) fn on_launch_actor(&mut self, launch: ActorLaunch) {
-        let key = (launch.spec.actor_id, launch.incarnation);
-        if self.actors.all.contains_key(&key) {
-            return;
-        }
-        if let Some(cause) = self.actors.ended.get(&key).cloned() {
-            let ended = ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry: false };
-            return self.ctx.tell_control(ended);
-        }
-        let (need, strategy) = (&launch.spec.placement_resources, &launch.spec.strategy);
-        let total = self.ledger.total();
-        if !total.covers(&taken(need, strategy))
-            || !total.covers(&taken(&launch.spec.resources, strategy))
-        {
-            let message = format!("node {} does not have {need}", self.ctx.setup().address.host);
-            let cause = DeathCause::new(DeathKind::StartFailed, message);
-            let ended = ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry: true };
-            return self.ctx.tell_control(ended);
-        }
-        let actor = Actor {
-            launch,
-            place: Place::Queued,
-            sent: 0,
-            is_alive: false,
-            is_reported: false,
-            cause: None,
-        };
-        self.actors.all.insert(key, actor);
-        self.actors.queued.push_back(key);
-        self.ctx.set_timer(self.ctx.now() + ACTOR_PLACEMENT_MS_MAX, Timer::Actor(key));
-        self.ctx.capacity_changed();
+/// Tells the control service that an actor has ended.
+pub(crate) fn tell_ended(key: ActorKey, cause: DeathCause, retry: bool, ctx: &mut Context) {
+    ctx.tell_control(ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Action;
+    use crate::setup::Setup;
+    use helio_proto::cluster::NodeToControl;
+    use helio_types::Devices;
+
+    const WORKER: WorkerId = WorkerId([1; 28]);
+
+    fn cpus(n: f64) -> ResourceSet {
+        ResourceSet::from_units([("CPU", n)])
     }
 
-    /// Gives room to the actors that wait for it, in their order; a large one does not hold up the
-    /// small ones behind it.
-    pub(crate) fn place_actors(&mut self) {
-        for key in std::mem::take(&mut self.actors.queued) {
-            let Some(actor) = self.actors.all.get_mut(&key) else { continue };
-            let spec = &actor.launch.spec;
-            let takes = taken(&spec.placement_resources, &spec.strategy);
-            let has_room = self.ledger.available().covers(&takes);
-            match has_room.then(|| self.ledger.take(&spec.resources, &spec.strategy)).flatten() {
-                Some(assigned) => {
-                    let pool_key = (spec.job_id, spec.runtime_env.clone());
-                    actor.launch.assigned = assigned;
-                    actor.place = Place::Assigned;
-                    self.need_worker(pool_key, Demand::Actor(key));
-                }
-                None => self.actors.queued.push_back(key),
+    fn launch(n: u32, need: f64) -> ActorLaunch {
+        let actor_id = ActorId::new([n as u8; 12], JobId([0, 0, 0, 1]));
+        let (resources, placement_resources) = (cpus(need), cpus(need));
+        let spec = ActorSpec { actor_id, resources, placement_resources, ..ActorSpec::default() };
+        ActorLaunch { spec, ..ActorLaunch::default() }
+    }
+
+    fn key(launch: &ActorLaunch) -> ActorKey {
+        (launch.spec.actor_id, launch.incarnation)
+    }
+
+    /// (actor, whether to try elsewhere) of the ends that were told.
+    fn ended(ctx: &mut Context) -> Vec<(ActorId, bool)> {
+        let one = |action| match action {
+            Action::Control(NodeToControl::ActorEnded(ended)) => {
+                Some((ended.actor_id, ended.retry))
             }
-        }
-    }
-
-    pub(crate) fn actor_placement_is_late(&mut self, key: ActorKey) {
-        if self.actors.all.get(&key).is_some_and(|actor| matches!(actor.place, Place::Queued)) {
-            let host = &self.ctx.setup().address.host;
-            let message = format!("node {host} had no room for it after all");
-            self.end_unplaced_actor(key, DeathCause::new(DeathKind::StartFailed, message), true);
-        }
-    }
-
-    fn end_unplaced_actor(&mut self, key: ActorKey, cause: DeathCause, retry: bool) {
-        self.actors.all.remove(&key);
-        self.actors.queued.retain(|other| *other != key);
-        self.ctx.tell_control(ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry });
-        self.ctx.capacity_changed();
-    }
-
-    /// The actor has got its process.
-    pub(crate) fn start_actor(&mut self, key: ActorKey, worker_id: WorkerId, conn: Conn) {
-        let Some(actor) = self.actors.all.get_mut(&key) else { return };
-        actor.place = Place::In(worker_id, conn);
-        actor.sent = self.ctx.now();
-        let launch = actor.launch.clone();
-        self.ctx.send(conn, launch);
-    }
-
-    /// **WHY-1** How far an actor is that was sent here.
-    pub(crate) fn why_actor(&self, actor_id: ActorId) -> String {
-        let of_it = self.actors.all.range((actor_id, 0)..=(actor_id, u32::MAX));
-        let Some((_, actor)) = of_it.last() else { return String::new() };
-        match actor.place {
-            Place::Queued => {
-                let need = actor.takes();
-                let text = self.cluster.why_here(&need);
-                format!("{text}{}", self.holders(&need))
-            }
-            Place::Assigned => {
-                format!("its process is being started{}", with_env(&actor.launch.spec.runtime_env))
-            }
-            Place::In(..) if actor.is_alive => String::new(),
-            Place::In(worker_id, _) => {
-                let worker = self.pool.workers.get(&worker_id);
-                let pid = worker.map_or(0, crate::pool::Worker::pid);
-                let s = self.ctx.now().saturating_sub(actor.sent) as f64 / 1000.0;
-                format!("its constructor was begun {s:.1} s ago and has not returned (pid {pid})")
-            }
-        }
-    }
-
-    pub(crate) fn on_actor_ready(&mut self, conn: Conn, ready: ActorReady) {
-        let Some(client) = self.clients.get(conn) else { return };
-        let worker_id = client.worker_id();
-        let usage = self.pool.workers.get(&worker_id).map(|worker| worker.usage);
-        let Some(Use::Actor(key)) = usage else {
-            return self.violation(conn, "an actor's readiness from a process that is none");
-        };
-        let address = self.address_of(conn);
-        let pid = self.pid_of(conn);
-        let Some(actor) = self.actors.all.get_mut(&key) else { return };
-        if key.0 != ready.actor_id || actor.is_alive {
-            return self.violation(conn, "readiness of an actor that does not start there");
-        }
-        if ready.error.is_empty() {
-            actor.is_alive = true;
-            self.ctx.tell_control(ActorStarted {
-                actor_id: key.0,
-                incarnation: key.1,
-                address,
-                pid,
-            });
-            return;
-        }
-        let mut cause = DeathCause::new(DeathKind::InitFailed, ready.message);
-        cause.error = ready.error;
-        cause.pid = pid;
-        actor.is_reported = true;
-        actor.cause = Some(cause.clone());
-        self.ctx.tell_control(ActorEnded {
-            actor_id: key.0,
-            incarnation: key.1,
-            cause,
-            retry: false,
-        });
-        self.ask_to_exit(worker_id, "Its constructor raised.");
-    }
-
-    /// The users of bundles that end.
-    pub(crate) fn end_actors_of_group(
-        &mut self,
-        group_id: PlacementGroupId,
-        bundles: &[u32],
-        cause: &DeathCause,
-    ) {
-        let inside = |actor: &Actor| {
-            InGroup::of(&actor.launch.spec.strategy).is_some_and(|place| {
-                place.group_id == group_id
-                    && place.bundle.is_none_or(|bundle| bundles.contains(&bundle))
-            })
-        };
-        let users = self.actors.all.iter().filter(|(_, actor)| inside(actor));
-        let users: Vec<ActorKey> = users.map(|(key, _)| *key).collect();
-        for key in users {
-            self.stop_actor(key, cause.clone(), false);
-        }
-    }
-
-    pub(crate) fn on_stop_actor(&mut self, stop: StopActor) {
-        let cause = DeathCause::new(DeathKind::Intended, stop.reason);
-        self.stop_actor((stop.actor_id, stop.incarnation), cause, stop.drain);
-    }
-
-    pub(crate) fn stop_actor(&mut self, key: ActorKey, cause: DeathCause, drain: bool) {
-        let Some(actor) = self.actors.all.get_mut(&key) else { return };
-        match actor.place {
-            Place::Queued => self.end_unplaced_actor(key, cause, false),
-            Place::Assigned => {
-                self.pool.drop_demand(Demand::Actor(key));
-                self.on_actor_gone(key, cause, false);
-            }
-            Place::In(_, conn) if drain => {
-                let reason = cause.message.clone();
-                actor.cause.get_or_insert(cause);
-                // It may have much to finish, so nothing limits how long that takes.
-                self.ctx.send(
-                    conn,
-                    helio_proto::node::Exit { reason, drain: true, unless_needed: false },
-                );
-            }
-            Place::In(worker_id, _) => {
-                let cause = actor.cause.get_or_insert(cause).clone();
-                self.kill_worker(worker_id, Some(cause));
-            }
-        }
-    }
-
-    /// The actor's process has ended, or it will get none.
-    pub(crate) fn on_actor_gone(&mut self, key: ActorKey, cause: DeathCause, cpu_was_lent: bool) {
-        let Some(actor) = self.actors.all.remove(&key) else { return };
-        self.actors.queued.retain(|other| *other != key);
-        let mut known = actor.cause.unwrap_or_else(|| cause.clone());
-        known.pid = cause.pid;
-        self.actors.remember(key, &known);
-        if !matches!(actor.place, Place::Queued) {
-            let strategy = &actor.launch.spec.strategy;
-            self.ledger.give_back(&actor.launch.assigned, strategy, cpu_was_lent);
-            self.end_bundles();
-        }
-        if !actor.is_reported {
-            self.ctx.tell_control(ActorEnded {
-                actor_id: key.0,
-                incarnation: key.1,
-                cause: known,
-                retry: false,
-            });
-        }
-        self.ctx.capacity_changed();
-    }
-
-    /// The actors that live here, for a control service that has to learn of them again.
-    #[must_use]
-    pub fn running_actors(&self) -> Vec<RunningActor> {
-        let running = |(key, actor): (&ActorKey, &Actor)| match actor.place {
-            Place::In(_, conn) if actor.is_alive && !actor.is_reported => Some(RunningActor {
-                actor_id: key.0,
-                incarnation: key.1,
-                address: self.address_of(conn),
-                pid: self.pid_of(conn),
-            }),
             _ => None,
         };
-        self.actors.all.iter().filter_map(running).collect()
+        ctx.finish().into_iter().filter_map(one).collect()
+    }
+
+    #[test]
+    fn a_small_actor_overtakes_a_large_one_that_has_no_room() {
+        let (mut actors, mut ctx) = (Actors::default(), Context::new(Setup::default(), 0));
+        let mut ledger = Ledger::new(cpus(2.0), &Devices::new());
+        ledger.take(&cpus(1.0), &Strategy::default()).unwrap();
+        let (large, small) = (launch(1, 2.0), launch(2, 1.0));
+        actors.on_launch(large.clone(), &cpus(2.0), &mut ctx);
+        actors.on_launch(small.clone(), &cpus(2.0), &mut ctx);
+        let placed = actors.take_queue().into_iter().map(|key| actors.place(key, &mut ledger));
+        assert_eq!(placed.map(|one| one.is_some()).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(actors.waiting_count(), 1);
+        actors.on_timer(key(&small), &mut ctx);
+        assert!(ended(&mut ctx).is_empty(), "it has its room");
+        actors.on_timer(key(&large), &mut ctx);
+        assert_eq!(ended(&mut ctx), [(large.spec.actor_id, true)]);
+        assert_eq!(actors.len(), 1);
+    }
+
+    #[test]
+    fn a_node_that_is_too_small_says_so_at_once() {
+        let (mut actors, mut ctx) = (Actors::default(), Context::new(Setup::default(), 0));
+        let large = launch(1, 3.0);
+        actors.on_launch(large.clone(), &cpus(2.0), &mut ctx);
+        assert_eq!((ended(&mut ctx), actors.len()), (vec![(large.spec.actor_id, true)], 0));
+    }
+
+    #[test]
+    fn a_life_that_has_ended_does_not_begin_again() {
+        let (mut actors, mut ctx) = (Actors::default(), Context::new(Setup::default(), 0));
+        let mut ledger = Ledger::new(cpus(2.0), &Devices::new());
+        let one = launch(1, 1.0);
+        actors.on_launch(one.clone(), &cpus(2.0), &mut ctx);
+        actors.on_launch(one.clone(), &cpus(2.0), &mut ctx);
+        let queue = actors.take_queue();
+        assert_eq!(queue.len(), 1, "the order was heard twice");
+        actors.place(queue[0], &mut ledger).unwrap();
+        actors.on_worker(key(&one), WORKER, Conn(1), &mut ctx);
+        let gone = actors.on_gone(key(&one), DeathCause::default()).unwrap();
+        assert!(gone.held.is_some() && gone.cause.is_some());
+        actors.on_launch(one.clone(), &cpus(2.0), &mut ctx);
+        assert_eq!((ended(&mut ctx), actors.len()), (vec![(one.spec.actor_id, false)], 0));
+    }
+
+    #[test]
+    fn a_constructor_that_raised_is_reported_once() {
+        let (mut actors, mut ctx) = (Actors::default(), Context::new(Setup::default(), 0));
+        let mut ledger = Ledger::new(cpus(2.0), &Devices::new());
+        let one = launch(1, 1.0);
+        actors.on_launch(one.clone(), &cpus(2.0), &mut ctx);
+        actors.take_queue();
+        actors.place(key(&one), &mut ledger).unwrap();
+        actors.on_worker(key(&one), WORKER, Conn(1), &mut ctx);
+        let actor_id = one.spec.actor_id;
+        let ready = ActorReady { actor_id, error: vec![1], ..ActorReady::default() };
+        let worker = || (WorkerAddress::default(), 7);
+        assert_eq!(actors.on_ready(key(&one), worker(), ready.clone(), &mut ctx), Ok(false));
+        assert_eq!(ended(&mut ctx), [(actor_id, false)]);
+        let gone = actors.on_gone(key(&one), DeathCause::default()).unwrap();
+        assert!(gone.cause.is_none());
+        assert!(actors.on_ready(key(&one), worker(), ready, &mut ctx).is_err());
     }
 }

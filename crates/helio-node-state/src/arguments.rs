@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use helio_proto::node::{AdmitArguments, ArgumentsAdmitted, ReleaseArguments};
 use helio_types::ObjectId;
 
-use crate::Conn;
 use crate::context::{Context, Violation};
+use crate::event::Conn;
 use crate::limits::ARGUMENTS_MAX;
 
 /// How many of the processes whose tasks have the largest arguments are named.
@@ -265,7 +265,8 @@ impl Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Action, Setup};
+    use crate::event::Action;
+    use crate::setup::Setup;
     use helio_proto::node::{NodeToClient, StoredArgument};
 
     fn request(request_id: u64, arguments: &[(u8, u64)]) -> AdmitArguments {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::hello::Role;
 use helio_proto::node::{ClientToNode, Register};
-use helio_types::{JobId, LeaseId, NodeId, WorkerId};
+use helio_types::{JobId, NodeId, WorkerId};
 
-use crate::Conn;
 use crate::context::Violation;
+use crate::event::Conn;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
@@ -34,9 +34,6 @@ pub(crate) struct Client {
     register: Register,
     /// The client broke the protocol; its further messages are ignored.
     is_closing: bool,
-    pub(crate) leases: BTreeSet<LeaseId>,
-    /// Its waiting requests.
-    pub(crate) requests: BTreeSet<u64>,
 }
 
 impl Client {
@@ -94,10 +91,6 @@ impl Clients {
 
     pub(crate) fn get(&self, conn: Conn) -> Option<&Client> {
         self.all.get(&conn)
-    }
-
-    pub(crate) fn get_mut(&mut self, conn: Conn) -> Option<&mut Client> {
-        self.all.get_mut(&conn)
     }
 
     /// The connection of a client of this node.
@@ -160,8 +153,6 @@ impl Clients {
             job_id: JobId::NIL,
             register: Register::default(),
             is_closing: false,
-            leases: BTreeSet::new(),
-            requests: BTreeSet::new(),
         };
         self.all.insert(conn, client);
     }

@@ -6,9 +6,9 @@ use helio_proto::control::{NodeInfo, Strategy};
 use helio_scheduler::{NodeView, Placement, place, why};
 use helio_types::{NodeAddress, NodeId, ResourceSet};
 
-use crate::Setup;
 use crate::context::Context;
 use crate::limits::{DEAD_NODES_MAX, NODE_ABSENT_MS_MAX, VIEW_LAG_MS_MAX};
+use crate::setup::Setup;
 use crate::timers::Timer;
 
 #[derive(Debug)]

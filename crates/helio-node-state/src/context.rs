@@ -3,10 +3,11 @@
 
 use helio_proto::cluster::{NodeToControl, NodeToNode};
 use helio_proto::node::NodeToClient;
-use helio_types::{NodeAddress, NodeId};
+use helio_types::{NodeAddress, NodeId, WorkerId};
 
+use crate::event::{Action, Conn};
+use crate::setup::Setup;
 use crate::timers::{Timer, Timers};
-use crate::{Action, Conn, Setup};
 
 /// See the module.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct Context {
     now: u64,
     actions: Vec<Action>,
     timers: Timers,
+    /// How many ids were made.
+    ids: u64,
     capacity_changed: bool,
     others_changed: bool,
     status_changed: bool,
@@ -27,6 +30,7 @@ impl Context {
             now: now_ms,
             actions: Vec::new(),
             timers: Timers::default(),
+            ids: 0,
             capacity_changed: false,
             others_changed: false,
             status_changed: false,
@@ -55,6 +59,20 @@ impl Context {
 
     pub(crate) fn node_id(&self) -> NodeId {
         self.setup.address.node_id
+    }
+
+    /// A new id: unique on this node by its first eight bytes, everywhere by the rest.
+    pub(crate) fn new_worker_id(&mut self) -> WorkerId {
+        self.ids += 1;
+        let mut bytes = self.setup.seed;
+        let (head, _) = bytes.split_first_chunk_mut::<8>().expect("28 bytes");
+        // A bijection of the counter (splitmix64), so that no two ids of a node begin alike.
+        let mut mixed =
+            u64::from_le_bytes(*head).wrapping_add(self.ids.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        *head = (mixed ^ (mixed >> 31)).to_le_bytes();
+        WorkerId(bytes)
     }
 
     pub(crate) fn push(&mut self, action: Action) {

@@ -12,8 +12,8 @@ use helio_proto::control::{
 use helio_proto::node::{ControlCall, ControlReply};
 use helio_types::{ActorId, WorkerId};
 
-use crate::Conn;
 use crate::context::{Context, Violation};
+use crate::event::Conn;
 use crate::limits::CALLS_MAX;
 
 /// The request number of the node's own calls for a client; no client uses it.
@@ -102,7 +102,7 @@ impl ControlCalls {
 
     /// The control service was reached. It may not have heard or not have answered some calls, so those
     /// are repeated; every request means the same when it is heard twice.
-    pub(crate) fn on_connected(&mut self, ctx: &mut Context) {
+    pub(crate) fn on_control_connected(&mut self, ctx: &mut Context) {
         self.is_connected = true;
         for ((worker_id, request_id), request) in &self.pending {
             let call = ControlCall { request_id: *request_id, request: request.clone() };
@@ -118,7 +118,7 @@ impl ControlCalls {
         }
     }
 
-    pub(crate) fn on_lost(&mut self) {
+    pub(crate) fn on_control_lost(&mut self) {
         self.is_connected = false;
     }
 
@@ -141,7 +141,8 @@ impl ControlCalls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Action, Setup};
+    use crate::event::Action;
+    use crate::setup::Setup;
     use helio_proto::cluster::NodeToControl;
     use helio_proto::control::ListJobs;
 
@@ -167,11 +168,11 @@ mod tests {
             calls.on_call(Conn(1), CLIENT, call(number), &mut ctx).unwrap();
         }
         assert!(asked(&mut ctx).is_empty(), "there is no connection yet");
-        calls.on_connected(&mut ctx);
+        calls.on_control_connected(&mut ctx);
         assert_eq!(asked(&mut ctx), [1, 2, 3]);
         assert!(!calls.on_reply(CLIENT, 2));
-        calls.on_lost();
-        calls.on_connected(&mut ctx);
+        calls.on_control_lost();
+        calls.on_control_connected(&mut ctx);
         assert_eq!(asked(&mut ctx), [1, 3]);
         calls.on_client_gone(CLIENT);
         assert_eq!(calls.len(), 0);
@@ -184,7 +185,7 @@ mod tests {
         let request = ControlRequest::SubscribeActor(SubscribeActor { actor_id });
         calls.on_call(Conn(1), CLIENT, ControlCall { request_id: 4, request }, &mut ctx).unwrap();
         calls.on_reply(CLIENT, 4);
-        calls.on_connected(&mut ctx);
+        calls.on_control_connected(&mut ctx);
         assert_eq!(asked(&mut ctx), [OWN_CALL]);
         calls.on_client_gone(CLIENT);
         assert_eq!(calls.subscriptions_count(), 0);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use helio_types::cause::signal_name;
 use helio_types::{DeathCause, DeathKind, NodeId, WorkerId};
 
-use crate::Exit;
+use crate::event::Exit;
 use crate::limits::DEATHS_MAX;
 
 /// See the module.

@@ -5,8 +5,26 @@ use helio_proto::inspect::{Metric, MetricKind, Series, Tag};
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// The node's measurements of its GPUs; none where it has none.
-pub(crate) fn measurements(gpus: &[GpuUse]) -> Vec<Metric> {
+/// The latest reading of the machine's GPUs.
+#[derive(Debug, Default)]
+pub(crate) struct Gpus(Vec<GpuUse>);
+
+impl Gpus {
+    pub(crate) fn on_gpus_read(&mut self, gpus: Vec<GpuUse>) {
+        self.0 = gpus;
+    }
+
+    pub(crate) fn all(&self) -> &[GpuUse] {
+        &self.0
+    }
+
+    /// The node's measurements of its GPUs; none where it has none.
+    pub(crate) fn measurements(&self) -> Vec<Metric> {
+        measurements(&self.0)
+    }
+}
+
+fn measurements(gpus: &[GpuUse]) -> Vec<Metric> {
     if gpus.is_empty() {
         return Vec::new();
     }

@@ -12,10 +12,10 @@ use helio_proto::inspect::{Answer, Answered, Asked, Inspected, Question, Topic};
 use helio_types::{NodeAddress, NodeId};
 
 use crate::context::Context;
+use crate::event::{Action, Conn};
 use crate::last_words::LastWords;
 use crate::limits::INSPECTIONS_MAX;
 use crate::timers::Timer;
-use crate::{Action, Conn};
 
 /// Who asked, and the number of the question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -187,7 +187,7 @@ impl Inspections {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Setup;
+    use crate::setup::Setup;
     use helio_proto::node::NodeToClient;
 
     fn inquiry<'a>(question: &'a Question, clients: &[u64]) -> Inquiry<'a> {

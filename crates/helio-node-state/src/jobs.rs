@@ -7,8 +7,8 @@ use helio_proto::cluster::JobLogs;
 use helio_proto::node::{LogLine, LogLines};
 use helio_types::JobId;
 
-use crate::Conn;
 use crate::context::Context;
+use crate::event::Conn;
 use crate::limits::JOBS_FINISHED_MAX;
 
 /// See the module.
@@ -66,7 +66,8 @@ impl Jobs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Action, Setup};
+    use crate::event::Action;
+    use crate::setup::Setup;
 
     fn job(n: u32) -> JobId {
         JobId(n.to_be_bytes())

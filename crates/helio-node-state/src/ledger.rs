@@ -259,7 +259,6 @@ fn cpu_of(assigned: &Assigned, strategy: &Strategy) -> ResourceSet {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

@@ -11,8 +11,8 @@ use helio_proto::cluster::{AskLiveness, NodeToNode, TellLiveness};
 use helio_proto::node::LivenessReply;
 use helio_types::{DeathCause, DeathKind, NodeAddress, NodeId, WorkerAddress, WorkerId};
 
-use crate::Conn;
 use crate::context::Context;
+use crate::event::Conn;
 use crate::exits::{Exits, node_died};
 use crate::limits::{LIVENESS_ASKED_MAX, LIVENESS_MS};
 use crate::timers::Timer;
@@ -176,7 +176,8 @@ fn reply(requester: Requester, cause: Option<DeathCause>, ctx: &mut Context) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Action, Setup};
+    use crate::event::Action;
+    use crate::setup::Setup;
     use helio_proto::node::NodeToClient;
 
     const ASKER: Requester = Requester::Client(Conn(1), 5);

@@ -11,10 +11,10 @@ use helio_proto::node::Expected;
 use helio_types::{JobId, WorkerAddress};
 
 use crate::context::Context;
+use crate::event::{Action, Conn};
 use crate::keys::PoolKey;
 use crate::limits::{ASKED_MAX, LOADED_IDLE_MS_MAX, MODULES_MAX};
 use crate::timers::Timer;
-use crate::{Action, Conn};
 
 /// Prefixes of the variables that libraries read while they are loaded. Where a runtime environment sets
 /// one, its workers load the modules for themselves.
@@ -184,7 +184,7 @@ fn reads_at_load(runtime_env: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Setup;
+    use crate::setup::Setup;
     use helio_proto::node::NodeToClient;
 
     fn key(env: &str) -> PoolKey {

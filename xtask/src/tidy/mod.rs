@@ -6,6 +6,7 @@
 mod deadlines;
 mod invariants;
 mod layers;
+mod machines;
 mod modules;
 mod package;
 mod words;
@@ -30,6 +31,7 @@ pub(crate) fn run() -> Outcome {
     problems.extend(deadlines::check(&sources));
     problems.extend(layers::check(&sources));
     problems.extend(invariants::check(&sources));
+    problems.extend(machines::check(&sources));
     problems.extend(modules::run()?);
     problems.extend(package::run().unwrap_or_else(|error| vec![error]));
     if problems.is_empty() {

@@ -79,7 +79,7 @@ fn forbidden(module: &str, target: &str) -> Option<&'static str> {
 }
 
 /// Every set of modules that import each other when they load.
-fn circles(edges: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<String> {
+pub(super) fn circles(edges: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<String> {
     let reach = |from: &str| {
         let mut seen = BTreeSet::new();
         let mut next: Vec<&str> = edges.get(from).into_iter().flatten().copied().collect();

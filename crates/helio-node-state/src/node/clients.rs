@@ -5,9 +5,10 @@ use helio_proto::control::{Failure, FailureKind, JobInfo, StartJob};
 use helio_proto::node::{ClientToNode, ControlCall, Register, Registered};
 use helio_types::{DeathCause, DeathKind, JobId, WorkerAddress, WorkerId};
 
+use super::Node;
 use crate::clients::{Client, Kind};
 use crate::context::Violation;
-use crate::{Action, Conn, Node};
+use crate::event::{Action, Conn};
 
 impl Node {
     pub(super) fn on_client_said(&mut self, conn: Conn, message: ClientToNode) {
@@ -68,13 +69,13 @@ impl Node {
     }
 
     /// Ends the connection of a client that broke the protocol.
-    pub(crate) fn violation(&mut self, conn: Conn, why: &str) {
+    pub(super) fn violation(&mut self, conn: Conn, why: &str) {
         self.clients.mark_closing(conn);
         self.ctx.push(Action::Close { conn, why: why.to_owned() });
     }
 
     /// The same for what a sub-machine found.
-    pub(crate) fn close_on_violation(&mut self, conn: Conn, outcome: Result<(), Violation>) {
+    pub(super) fn close_on_violation(&mut self, conn: Conn, outcome: Result<(), Violation>) {
         if let Err(Violation(why)) = outcome {
             self.violation(conn, why);
         }
@@ -86,7 +87,7 @@ impl Node {
             Err(Violation(why)) => return self.violation(conn, why),
         };
         let worker_id =
-            if register.worker_id.is_nil() { self.new_worker_id() } else { register.worker_id };
+            if register.worker_id.is_nil() { self.ctx.new_worker_id() } else { register.worker_id };
         if let Err(Violation(why)) = self.clients.check_id(kind, worker_id) {
             return self.violation(conn, why);
         }
@@ -127,7 +128,7 @@ impl Node {
     }
 
     /// The control service has given the driver's job its number, or refused it.
-    pub(crate) fn on_job_started(&mut self, driver: WorkerId, job: Result<JobInfo, Failure>) {
+    pub(super) fn on_job_started(&mut self, driver: WorkerId, job: Result<JobInfo, Failure>) {
         let Some(conn) = self.clients.local(driver) else { return };
         let Some(client) = self.clients.get(conn).filter(|one| one.kind() == Kind::DriverStarting)
         else {
@@ -146,7 +147,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn send_registered(&mut self, conn: Conn, namespace: String) {
+    pub(super) fn send_registered(&mut self, conn: Conn, namespace: String) {
         let Some(client) = self.clients.get(conn) else { return };
         let uses_store = matches!(client.kind(), Kind::Driver | Kind::Worker);
         let registered = Registered {
@@ -169,7 +170,7 @@ impl Node {
     }
 
     /// Where a registered client takes calls.
-    pub(crate) fn address_of(&self, conn: Conn) -> WorkerAddress {
+    pub(super) fn address_of(&self, conn: Conn) -> WorkerAddress {
         let client = self.clients.get(conn);
         WorkerAddress {
             worker_id: client.map_or(WorkerId::NIL, Client::worker_id),
@@ -179,12 +180,8 @@ impl Node {
         }
     }
 
-    pub(crate) fn pid_of(&self, conn: Conn) -> u32 {
-        self.clients.pid(conn)
-    }
-
     /// Takes back all that the client had. Workers that run its tasks end, too.
-    pub(crate) fn on_client_closed(&mut self, conn: Conn) {
+    pub(super) fn on_client_closed(&mut self, conn: Conn) {
         let Some(client) = self.clients.on_client_closed(conn) else { return };
         self.reclaim_leases(conn, &client);
         self.reclaim_objects(conn, &client);
@@ -218,7 +215,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn on_owner_late(&mut self) {
+    pub(super) fn on_owner_late(&mut self) {
         if !self.clients.has_owner() {
             self.ctx.push(Action::ShutDown {
                 reason: "the driver that started the cluster never came".to_owned(),

@@ -5,14 +5,15 @@ use helio_proto::control::ControlResponse;
 use helio_proto::node::{NodeDied, NodeToClient};
 use helio_types::{NodeId, WorkerId};
 
-use crate::{Action, Node};
+use super::Node;
+use crate::event::Action;
 
 impl Node {
     pub(super) fn on_control_said(&mut self, message: ControlToNode) {
         match message {
             ControlToNode::Accepted(accepted) => {
                 self.cluster.await_confirmations(&mut self.ctx);
-                self.bundles.forget_questions();
+                self.groups.clear();
                 if !accepted.refused.is_empty() {
                     let reason =
                         format!("the control service refused this node: {}", accepted.refused);
@@ -68,7 +69,7 @@ impl Node {
             }
         }
         self.cluster.forget_old();
-        self.ask_sooner();
+        self.groups.on_nodes_changed(&mut self.ctx);
         self.ctx.others_changed();
     }
 

@@ -8,11 +8,13 @@ use helio_proto::inspect::{
 };
 use helio_types::{ObjectId, Quantity};
 
+use super::Node;
 use crate::clients::Kind;
+use crate::event::Conn;
 use crate::inspections::{Inquiry, Requester};
+use crate::leases::Lease;
 use crate::limits::INSPECTION_MS_MAX;
 use crate::pool::Use;
-use crate::{Conn, Node, gpus};
 
 impl Node {
     pub(super) fn on_inspect(&mut self, conn: Conn, inspect: &Inspect) {
@@ -98,24 +100,18 @@ impl Node {
             job_id: client.job_id(),
             ..WorkerRow::default()
         });
-        let workers = self.pool.workers.iter().map(|(worker_id, worker)| {
-            let (usage, assigned) = match worker.usage {
-                Use::Starting => ("starting", None),
-                Use::Idle { .. } => ("idle", None),
-                Use::Leased(lease_id) => {
-                    ("leased", self.leases.get(&lease_id).map(|lease| &lease.assigned))
-                }
-                Use::Actor(key) => {
-                    ("actor", self.actors.assigned(key).map(|(assigned, _)| assigned))
-                }
-                Use::Ending => ("ending", None),
+        let workers = self.pool.iter().map(|(worker_id, worker)| {
+            let assigned = match worker.usage() {
+                Use::Leased(lease_id) => self.leases.get(lease_id).map(Lease::assigned),
+                Use::Actor(key) => self.actors.assigned(key).map(|(assigned, _)| assigned),
+                Use::Starting | Use::Idle { .. } | Use::Ending => None,
             };
             WorkerRow {
-                worker_id: *worker_id,
+                worker_id,
                 pid: worker.pid(),
                 is_alive: true,
                 job_id: worker.job_id(),
-                usage: usage.to_owned(),
+                usage: worker.usage().name().to_owned(),
                 runtime_env: worker.runtime_env().to_owned(),
                 resources: assigned.map(|assigned| assigned.resources.clone()).unwrap_or_default(),
                 ..WorkerRow::default()
@@ -135,15 +131,8 @@ impl Node {
     fn measurements(&self) -> Vec<Metric> {
         let mut workers: BTreeMap<&str, f64> =
             ["starting", "idle", "leased", "actor", "ending"].map(|usage| (usage, 0.0)).into();
-        for worker in self.pool.workers.values() {
-            let usage = match worker.usage {
-                Use::Starting => "starting",
-                Use::Idle { .. } => "idle",
-                Use::Leased(_) => "leased",
-                Use::Actor(_) => "actor",
-                Use::Ending => "ending",
-            };
-            *workers.entry(usage).or_default() += 1.0;
+        for (_, worker) in self.pool.iter() {
+            *workers.entry(worker.usage().name()).or_default() += 1.0;
         }
         let series = |key: &str, name: &str, value: f64| Series {
             tags: vec![Tag { key: key.to_owned(), value: name.to_owned() }],
@@ -202,7 +191,7 @@ impl Node {
             gauge(
                 "node_pending_lease_requests",
                 "Requests for a worker that wait on the node",
-                one(self.queue.len() as f64),
+                one(self.leases.waiting_len() as f64),
             ),
             Metric {
                 kind: MetricKind::Counter as u32,
@@ -213,7 +202,7 @@ impl Node {
                 )
             },
         ];
-        measured.extend(gpus::measurements(&self.gpus));
+        measured.extend(self.gpus.measurements());
         measured
     }
 }

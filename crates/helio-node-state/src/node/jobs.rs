@@ -4,7 +4,8 @@ use helio_proto::cluster::JobFinished;
 use helio_proto::node::LogLine;
 use helio_types::{DeathCause, DeathKind, JobId, WorkerId};
 
-use crate::{Action, Conn, Node};
+use super::Node;
+use crate::event::{Action, Conn};
 
 impl Node {
     /// A driver anywhere has ended. Its leases end with its connection; here end its actors that are

@@ -3,8 +3,9 @@
 use helio_proto::node::Liveness;
 use helio_types::{DeathCause, WorkerId};
 
+use super::Node;
+use crate::event::Conn;
 use crate::liveness::{Life, Requester};
-use crate::{Conn, Node};
 
 impl Node {
     pub(super) fn on_liveness_question(&mut self, conn: Conn, question: &Liveness) {
@@ -20,7 +21,7 @@ impl Node {
     pub(super) fn on_local_liveness(&mut self, requester: Requester, worker_id: WorkerId) {
         let life = if self.clients.local(worker_id).is_some() || self.pool.is_alive(worker_id) {
             Life::Runs
-        } else if self.pool.workers.contains_key(&worker_id) {
+        } else if self.pool.contains(worker_id) {
             Life::Ends
         } else {
             Life::Over
@@ -29,7 +30,7 @@ impl Node {
     }
 
     /// A process has ended: questions about it can be answered.
-    pub(crate) fn remember_exit(&mut self, worker_id: WorkerId, cause: DeathCause) {
+    pub(super) fn remember_exit(&mut self, worker_id: WorkerId, cause: DeathCause) {
         self.exits.add(worker_id, cause);
         self.liveness.answer(&self.exits, &mut self.ctx);
     }

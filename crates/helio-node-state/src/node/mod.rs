@@ -1,55 +1,73 @@
 //! The node: owns the sub-machines, and passes each event to the ones that it concerns.
 
+mod actors;
+mod bundles;
+mod check;
 mod clients;
 mod control;
+mod explain;
 mod inspect;
 mod jobs;
+mod leases;
 mod liveness;
 mod memory;
 mod objects;
 mod peers;
 mod status;
+mod workers;
 
-use std::collections::BTreeMap;
+#[cfg(test)]
+mod tests;
 
-use helio_proto::control::GpuUse;
-use helio_types::{LeaseId, WorkerId};
+use helio_types::WorkerId;
 
+use crate::actors::Actors;
+use crate::arguments::Arguments;
+use crate::bundles::Bundles;
+use crate::clients::Clients;
+use crate::cluster::Cluster;
 use crate::context::Context;
+use crate::control_calls::ControlCalls;
+use crate::event::{Action, Event};
+use crate::exits::Exits;
+use crate::gpus::Gpus;
+use crate::groups::GroupQuestions;
+use crate::inspections::Inspections;
+use crate::jobs::Jobs;
+use crate::leases::Leases;
+use crate::ledger::Ledger;
+use crate::limits::OWNER_MS_MAX;
+use crate::liveness::Liveness;
+use crate::memory::Memory;
+use crate::pool::Pool;
+use crate::preload::Preload;
+use crate::setup::Setup;
 use crate::store::Store;
 use crate::timers::Timer;
-use crate::{
-    Action, Event, Setup, actors, arguments, bundles, clients as client_table, cluster,
-    control_calls, exits, inspections, jobs as job_table, leases, ledger, limits,
-    liveness as questions, memory as memory_monitor, pool, preload,
-};
 
 /// The node. See the crate's documentation.
 #[derive(Debug)]
 pub struct Node {
-    pub(crate) ctx: Context,
+    ctx: Context,
     version: u64,
-    ids: u64,
-    pub(crate) clients: client_table::Clients,
-    pub(crate) jobs: job_table::Jobs,
-    pub(crate) ledger: ledger::Ledger,
-    pub(crate) queue: leases::Queue,
-    pub(crate) leases: BTreeMap<LeaseId, leases::Lease>,
-    pub(crate) lease_count: u64,
-    pub(crate) bundles: bundles::Bundles,
-    pub(crate) pool: pool::Pool,
-    pub(crate) preload: preload::Preload,
-    pub(crate) actors: actors::Actors,
-    pub(crate) exits: exits::Exits,
-    pub(crate) liveness: questions::Liveness,
-    pub(crate) store: Store,
-    pub(crate) arguments: arguments::Arguments,
-    pub(crate) cluster: cluster::Cluster,
-    pub(crate) control: control_calls::ControlCalls,
-    pub(crate) inspections: inspections::Inspections,
-    memory: memory_monitor::Memory,
-    /// The last reading of the machine's GPUs.
-    gpus: Vec<GpuUse>,
+    clients: Clients,
+    jobs: Jobs,
+    ledger: Ledger,
+    leases: Leases,
+    bundles: Bundles,
+    groups: GroupQuestions,
+    pool: Pool,
+    preload: Preload,
+    actors: Actors,
+    exits: Exits,
+    liveness: Liveness,
+    store: Store,
+    arguments: Arguments,
+    cluster: Cluster,
+    control: ControlCalls,
+    inspections: Inspections,
+    memory: Memory,
+    gpus: Gpus,
 }
 
 impl Node {
@@ -58,30 +76,28 @@ impl Node {
     pub fn new(setup: Setup, now_ms: u64) -> Self {
         let mut node = Self {
             version: 0,
-            ids: 0,
-            clients: client_table::Clients::default(),
-            jobs: job_table::Jobs::default(),
-            ledger: ledger::Ledger::new(setup.total.clone(), &setup.devices),
-            queue: leases::Queue::default(),
-            leases: BTreeMap::new(),
-            lease_count: 0,
-            bundles: bundles::Bundles::default(),
-            pool: pool::Pool::default(),
-            preload: preload::Preload::default(),
-            actors: actors::Actors::default(),
-            exits: exits::Exits::default(),
-            liveness: questions::Liveness::default(),
+            clients: Clients::default(),
+            jobs: Jobs::default(),
+            ledger: Ledger::new(setup.total.clone(), &setup.devices),
+            leases: Leases::default(),
+            bundles: Bundles::default(),
+            groups: GroupQuestions::default(),
+            pool: Pool::default(),
+            preload: Preload::default(),
+            actors: Actors::default(),
+            exits: Exits::default(),
+            liveness: Liveness::default(),
             store: Store::new(setup.store_size, setup.overflow_size),
-            arguments: arguments::Arguments::new(setup.arguments_max),
-            cluster: cluster::Cluster::new(&setup),
-            control: control_calls::ControlCalls::default(),
-            inspections: inspections::Inspections::default(),
-            memory: memory_monitor::Memory::default(),
-            gpus: Vec::new(),
+            arguments: Arguments::new(setup.arguments_max),
+            cluster: Cluster::new(&setup),
+            control: ControlCalls::default(),
+            inspections: Inspections::default(),
+            memory: Memory::default(),
+            gpus: Gpus::default(),
             ctx: Context::new(setup, now_ms),
         };
         if node.ctx.setup().has_owner {
-            node.ctx.set_timer(now_ms + limits::OWNER_MS_MAX, Timer::Owner);
+            node.ctx.set_timer(now_ms + OWNER_MS_MAX, Timer::Owner);
         }
         node
     }
@@ -119,7 +135,7 @@ impl Node {
             }
             Event::ClientSaid { conn, message } => self.on_client_said(conn, message),
             Event::ClientClosed { conn } => self.on_client_closed(conn),
-            Event::WorkerStarted { worker_id, pid } => self.on_worker_started(worker_id, pid),
+            Event::WorkerStarted { worker_id, pid } => self.pool.on_worker_started(worker_id, pid),
             Event::WorkerNotStarted { worker_id, why } => {
                 self.on_worker_not_started(worker_id, &why)
             }
@@ -127,9 +143,9 @@ impl Node {
                 self.on_worker_exited(worker_id, exit, log_tail)
             }
             Event::WorkerWrote { worker_id, lines } => self.on_worker_wrote(worker_id, lines),
-            Event::ControlConnected => self.control.on_connected(&mut self.ctx),
+            Event::ControlConnected => self.control.on_control_connected(&mut self.ctx),
             Event::ControlSaid(message) => self.on_control_said(message),
-            Event::ControlLost => self.control.on_lost(),
+            Event::ControlLost => self.control.on_control_lost(),
             Event::PeerSaid { conn, node_id, message } => self.on_peer_said(conn, node_id, message),
             Event::PeerLost { conn, node_id } => self.on_peer_lost(conn, node_id),
             Event::Served { conn, request_id } => {
@@ -147,19 +163,19 @@ impl Node {
             Event::Loaded { is_ready } => self.preload.on_loaded(is_ready),
             Event::Scrape { number } => self.on_scrape(number),
             Event::MemoryRead(memory) => self.on_memory_read(&memory),
-            Event::GpusRead(gpus) => self.gpus = gpus,
+            Event::GpusRead(gpus) => self.gpus.on_gpus_read(gpus),
             Event::Tick => {}
         }
     }
 
     fn on_timer(&mut self, timer: Timer) {
         match timer {
-            Timer::WorkerStart(worker_id) => self.worker_start_is_late(worker_id),
-            Timer::WorkerExit(worker_id) => self.worker_exit_is_late(worker_id),
-            Timer::WorkerDrain(worker_id) => self.worker_drain_is_late(worker_id),
-            Timer::Idle => self.end_idle_workers(),
+            Timer::WorkerStart(worker_id) => self.pool.on_start_timer(worker_id, &mut self.ctx),
+            Timer::WorkerExit(worker_id) => self.pool.on_exit_timer(worker_id, &mut self.ctx),
+            Timer::WorkerDrain(worker_id) => self.on_drain_timer(worker_id),
+            Timer::Idle => self.pool.on_idle_timer(&mut self.ctx),
             Timer::Spill => self.ctx.capacity_changed(),
-            Timer::Actor(key) => self.actor_placement_is_late(key),
+            Timer::Actor(key) => self.actors.on_timer(key, &mut self.ctx),
             Timer::Liveness => self.liveness.answer(&self.exits, &mut self.ctx),
             Timer::Pull(object_id) => {
                 self.with_store(|store, env| store.on_pull_timer(object_id, env))
@@ -168,7 +184,7 @@ impl Node {
             Timer::Room => self.with_store(Store::on_room_timer),
             Timer::Inspection => self.inspections.on_timer(&mut self.ctx),
             Timer::Owner => self.on_owner_late(),
-            Timer::Ahead(worker_id) => self.end_if_never_used(worker_id),
+            Timer::Ahead(worker_id) => self.pool.on_ahead_timer(worker_id, &mut self.ctx),
             Timer::Unload => self.preload.on_timer(&mut self.ctx),
         }
     }
@@ -181,20 +197,6 @@ impl Node {
 
     /// The processes that are alive, for an orderly end.
     pub fn workers(&self) -> impl Iterator<Item = WorkerId> {
-        self.pool.workers.keys().copied()
-    }
-
-    /// A new id: unique on this node by its first eight bytes, everywhere by the rest.
-    pub(crate) fn new_worker_id(&mut self) -> WorkerId {
-        self.ids += 1;
-        let mut bytes = self.ctx.setup().seed;
-        let (head, _) = bytes.split_first_chunk_mut::<8>().expect("28 bytes");
-        // A bijection of the counter (splitmix64), so that no two ids of a node begin alike.
-        let mut mixed =
-            u64::from_le_bytes(*head).wrapping_add(self.ids.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        *head = (mixed ^ (mixed >> 31)).to_le_bytes();
-        WorkerId(bytes)
+        self.pool.iter().map(|(worker_id, _)| worker_id)
     }
 }

@@ -2,13 +2,14 @@
 
 use helio_types::{JobId, NodeId, ObjectId, WorkerId};
 
+use super::Node;
 use crate::arguments::Arguments;
 use crate::clients::{Client, Clients, Kind};
 use crate::cluster::Cluster;
 use crate::context::Violation;
+use crate::event::Conn;
 use crate::pool::{Pool, Use};
 use crate::store::{Env, Store, Surroundings};
-use crate::{Conn, Node};
 
 /// The answers to the store's questions, from the tables of the other sub-machines.
 struct Neighbours<'a> {
@@ -82,7 +83,7 @@ impl Node {
     }
 
     /// **WHY-1** What an object waits for that is to be read here; `nodes` are said to have it.
-    pub(crate) fn why_object(&self, object_id: ObjectId, nodes: &[NodeId]) -> String {
+    pub(super) fn why_object(&self, object_id: ObjectId, nodes: &[NodeId]) -> String {
         let Self { arguments, clients, cluster, pool, store, .. } = self;
         store.why(object_id, nodes, &Neighbours { arguments, clients, cluster, pool })
     }

@@ -3,8 +3,9 @@
 use helio_proto::cluster::NodeToNode;
 use helio_types::NodeId;
 
+use super::Node;
+use crate::event::Conn;
 use crate::liveness::Requester;
-use crate::{Conn, Node};
 
 impl Node {
     pub(super) fn on_peer_said(&mut self, conn: Conn, node_id: NodeId, message: NodeToNode) {

@@ -4,7 +4,7 @@ use helio_proto::control::{NodeInfo, PendingDemand};
 use helio_scheduler::taken;
 use helio_types::Quantity;
 
-use crate::Node;
+use super::Node;
 
 /// The name of the resource that stands for the object store.
 const STORE: &str = "object_store_memory";
@@ -17,7 +17,7 @@ impl Node {
     #[must_use]
     pub fn info(&self) -> NodeInfo {
         let mut pending: Vec<PendingDemand> = Vec::new();
-        for (class, count) in self.queue.demand().take(SHAPES_MAX) {
+        for (class, count) in self.leases.demand().take(SHAPES_MAX) {
             let why = self.why_class(class);
             pending.push(PendingDemand {
                 resources: class.resources.clone(),
@@ -52,9 +52,9 @@ impl Node {
             cause: String::new(),
             version: self.version,
             object_store_used: self.store.used(),
-            workers: self.pool.workers.len() as u32,
+            workers: self.pool.len() as u32,
             metrics_port: self.ctx.setup().metrics_port,
-            gpus: self.gpus.clone(),
+            gpus: self.gpus.all().to_vec(),
         }
     }
 }

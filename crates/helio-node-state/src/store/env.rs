@@ -3,8 +3,8 @@
 
 use helio_types::NodeId;
 
-use crate::Conn;
 use crate::context::Context;
+use crate::event::Conn;
 
 /// What the object store asks about the rest of the node.
 pub(crate) trait Surroundings {

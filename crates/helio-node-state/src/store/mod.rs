@@ -35,8 +35,8 @@ use helio_proto::node::{
 };
 use helio_types::{JobId, ObjectId, WorkerId};
 
-use crate::Conn;
 use crate::context::Violation;
+use crate::event::Conn;
 use crate::limits::{FETCHES_MAX, OBJECTS_MAX, ROOM_WAITS_MAX};
 use allocator::Extent;
 use objects::Objects;

@@ -12,7 +12,7 @@ use helio_types::{JobId, ObjectId, WorkerId};
 
 use super::allocator::{Allocator, Extent};
 use super::disk_file::DiskFile;
-use crate::Conn;
+use crate::event::Conn;
 
 #[derive(Debug)]
 pub(super) struct Object {

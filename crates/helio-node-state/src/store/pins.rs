@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use helio_types::ObjectId;
 
-use crate::Conn;
 use crate::context::Violation;
+use crate::event::Conn;
 
 /// See the module.
 #[derive(Debug, Default)]

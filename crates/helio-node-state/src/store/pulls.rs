@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use helio_types::{NodeAddress, NodeId, ObjectId};
 
 use super::allocator::Extent;
-use crate::Conn;
+use crate::event::Conn;
 use crate::limits::{PULL_RETRIES_MAX, PULLS_MAX};
 
 /// An object that clients here wait for.

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use helio_types::ObjectId;
 
 use super::allocator::Extent;
+use crate::event::{Conn, DiskError};
 use crate::limits::{DISK_RETRY_MS, PINS_ASK_MS};
-use crate::{Conn, DiskError};
 
 /// The purpose that room is needed for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

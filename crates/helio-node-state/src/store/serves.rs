@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use helio_types::ObjectId;
 
-use crate::Conn;
+use crate::event::Conn;
 use crate::limits::SERVES_MAX;
 
 /// See the module.

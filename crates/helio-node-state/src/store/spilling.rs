@@ -22,9 +22,9 @@ use super::allocator::Extent;
 use super::env::Env;
 use super::explain::ADVICE;
 use super::room::{Reservation, Waiting, Wants};
+use crate::event::{Action, Conn, DiskError};
 use crate::limits::{PINS_ASK_MS, READ_ROOM_MS_MAX, ROOM_MS_MAX};
 use crate::timers::Timer;
-use crate::{Action, Conn, DiskError};
 
 impl Store {
     /// Queues for room; the first in the queue gets it at once if there is some.

@@ -9,9 +9,9 @@ use super::Store;
 use super::allocator::Extent;
 use super::env::Env;
 use super::room::Wants;
+use crate::event::{Action, Conn};
 use crate::limits::PULL_RETRY_MS;
 use crate::timers::Timer;
-use crate::{Action, Conn};
 
 impl Store {
     /// Asks for the objects whose turn has come.

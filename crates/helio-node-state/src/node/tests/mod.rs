@@ -409,7 +409,7 @@ impl World {
     fn assert_nothing_leaked(&self) {
         assert!(self.node.ledger.is_whole(), "{:?}", self.node.ledger);
         assert_eq!(self.node.census().bundles, 0);
-        assert!(self.node.leases.is_empty(), "{:?}", self.node.leases);
+        assert!(self.node.leases.len() == 0, "{:?}", self.node.leases);
         assert!(self.node.actors.is_empty(), "{:?}", self.node.actors);
         assert_eq!(self.node.info().pending, []);
         assert!(self.node.store.is_at_rest(), "{:?}", self.node.store);

@@ -1,0 +1,711 @@
+//! Worker processes, from their start to their end.
+//!
+//! ```text
+//!            registers             a lease or an actor needs one
+//! Starting ────────────▶ Idle ◀───────────────────────────▶ Leased | Actor
+//!     │                    │ too many, or its job is over       │
+//!     └────────────────────┴────────▶ Ending ◀──────────────────┘ ended by its holder
+//! ```
+//!
+//! A worker that owns objects which others hold, or whose calls have not ended, is needed though it runs
+//! nothing. If it is idle it stays idle; if it was to end it does so by itself when it is not needed any more.
+//!
+//! A worker serves one job and one runtime environment. From every state it may die; it is forgotten
+//! when both its process and its connection have ended, so that its last messages are handled.
+
+mod environment;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use helio_proto::control::{Failure, FailureKind};
+use helio_proto::node::{Exit as ExitMessage, Leaving, LesseeGone};
+use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerId};
+
+use crate::context::Context;
+use crate::event::{Action, Conn, Exit, Spawn};
+use crate::exits;
+use crate::keys::{ActorKey, Demand, PoolKey};
+use crate::limits::{
+    WORKER_AHEAD_MS_MAX, WORKER_DRAIN_MS_MAX, WORKER_EXIT_MS_MAX, WORKER_IDLE_MS_MAX,
+    WORKER_START_FAILURES_MAX, WORKERS_MAX,
+};
+use crate::timers::Timer;
+use environment::{read_environment, start_ms_max};
+
+/// Why workers end whose call's owner has ended.
+const LESSEE_GONE: &str = "The process that owned its task has ended.";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    Starting,
+    Idle { since: u64 },
+    Leased(LeaseId),
+    Actor(ActorKey),
+    Ending,
+}
+
+impl Use {
+    /// The word for it in lists and measurements.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Idle { .. } => "idle",
+            Self::Leased(_) => "leased",
+            Self::Actor(_) => "actor",
+            Self::Ending => "ending",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Worker {
+    key: PoolKey,
+    pid: u32,
+    conn: Option<Conn>,
+    usage: Use,
+    /// When it was given the work that it runs, in assignments.
+    began: u64,
+    /// Has run nothing yet, and so can become an actor.
+    is_fresh: bool,
+    /// Was forked from the process that has modules loaded.
+    is_preloaded: bool,
+    /// Was started before anything needed it.
+    is_ahead: bool,
+    /// Waits for others, and its CPU is lent.
+    is_blocked: bool,
+    /// It was asked to end, and is killed if it has not by then.
+    exit_by: Option<u64>,
+    /// Its process was killed and may not have ended yet.
+    is_killed: bool,
+    /// It has said that it ends.
+    is_leaving: bool,
+    /// It ends when nobody needs it any more, however long that takes.
+    lingers: bool,
+    /// Why it will have ended, when that is known before it ends.
+    cause: Option<DeathCause>,
+    /// Its process has ended for this cause; its connection has not ended yet.
+    exited: Option<DeathCause>,
+}
+
+impl Worker {
+    pub(crate) fn runtime_env(&self) -> &str {
+        &self.key.1
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(crate) fn job_id(&self) -> JobId {
+        self.key.0
+    }
+
+    pub(crate) fn usage(&self) -> Use {
+        self.usage
+    }
+
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    /// When it was given the work that it runs; rises with time.
+    pub(crate) fn began(&self) -> u64 {
+        self.began
+    }
+}
+
+/// A demand that no worker could meet at once.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    demand: Demand,
+    /// Its worker is to be forked from the process that has modules loaded.
+    wants_preloaded: bool,
+}
+
+impl Waiting {
+    /// Whether such a worker will do. A task can do with any: at worst it loads the modules itself.
+    fn takes(self, is_fresh: bool, is_preloaded: bool) -> bool {
+        match self.demand {
+            Demand::Lease(_) => true,
+            Demand::Actor(_) => is_fresh && (is_preloaded || !self.wants_preloaded),
+        }
+    }
+}
+
+/// A worker that has nothing to do.
+#[derive(Debug)]
+pub(crate) struct Freed {
+    pub(crate) key: PoolKey,
+    /// Its connection, if it has just registered.
+    pub(crate) registered: Option<Conn>,
+    is_fresh: bool,
+    is_preloaded: bool,
+    is_ahead: bool,
+}
+
+/// A worker that was forgotten: both its process and its connection have ended.
+#[derive(Debug)]
+pub(crate) struct Gone {
+    pub(crate) key: PoolKey,
+    pub(crate) usage: Use,
+    pub(crate) is_blocked: bool,
+}
+
+/// The answer to a worker that was asked to end and is needed still.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stay {
+    /// It was not asked to end, or is ending anyway.
+    Ignored,
+    /// It stays. Its lease, if it has one, is that of a lessee that may be gone.
+    Stays(Option<LeaseId>),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    workers: BTreeMap<WorkerId, Worker>,
+    /// How many assignments there were.
+    assignments: u64,
+    waiting: BTreeMap<PoolKey, VecDeque<Waiting>>,
+    /// How many starts in a row have failed.
+    failures: BTreeMap<PoolKey, u32>,
+    /// Idle workers, the longest idle first.
+    idle: BTreeSet<(u64, WorkerId)>,
+}
+
+impl Pool {
+    pub(crate) fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
+        self.workers.iter().map(|(id, worker)| (*id, worker))
+    }
+
+    pub(crate) fn get(&self, worker_id: WorkerId) -> Option<&Worker> {
+        self.workers.get(&worker_id)
+    }
+
+    pub(crate) fn contains(&self, worker_id: WorkerId) -> bool {
+        self.workers.contains_key(&worker_id)
+    }
+
+    pub(crate) fn pid(&self, worker_id: WorkerId) -> u32 {
+        self.workers.get(&worker_id).map_or(0, Worker::pid)
+    }
+
+    pub(crate) fn usage(&self, worker_id: WorkerId) -> Option<Use> {
+        self.workers.get(&worker_id).map(|worker| worker.usage)
+    }
+
+    /// The job of a worker that was started here and has not registered yet.
+    pub(crate) fn expects(&self, worker_id: WorkerId) -> Option<JobId> {
+        let worker = self.workers.get(&worker_id)?;
+        (worker.usage == Use::Starting && worker.conn.is_none()).then_some(worker.key.0)
+    }
+
+    pub(crate) fn job_of(&self, worker_id: WorkerId) -> Option<JobId> {
+        self.workers.get(&worker_id).map(|worker| worker.key.0)
+    }
+
+    pub(crate) fn of_job(&self, job_id: JobId) -> Vec<WorkerId> {
+        let of_job = self.workers.iter().filter(|(_, worker)| worker.key.0 == job_id);
+        of_job.map(|(id, _)| *id).collect()
+    }
+
+    /// Workers of a job that nobody uses or waits for, those that are only starting among them.
+    pub(crate) fn idle_of_job(&self, job_id: JobId) -> Vec<WorkerId> {
+        let unused = |worker: &Worker| matches!(worker.usage, Use::Starting | Use::Idle { .. });
+        let is_wanted = |worker: &Worker| {
+            let waiting = self.waiting.get(&worker.key);
+            waiting.is_some_and(|all| {
+                all.iter().any(|one| one.takes(worker.is_fresh, worker.is_preloaded))
+            })
+        };
+        let of_job = self.workers.iter().filter(|(_, worker)| worker.key.0 == job_id);
+        of_job
+            .filter(|(_, worker)| unused(worker) && !is_wanted(worker))
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// How many workers of this kind are starting.
+    pub(crate) fn starting_of(&self, key: &PoolKey) -> usize {
+        let starts = |worker: &&Worker| worker.usage == Use::Starting && worker.key == *key;
+        self.workers.values().filter(starts).count()
+    }
+
+    pub(crate) fn is_alive(&self, worker_id: WorkerId) -> bool {
+        self.workers.get(&worker_id).is_some_and(|worker| worker.exited.is_none())
+    }
+
+    /// Whether the worker waits for others and its CPU is lent.
+    pub(crate) fn is_blocked(&self, worker_id: WorkerId) -> bool {
+        self.workers.get(&worker_id).is_some_and(|worker| worker.is_blocked)
+    }
+
+    /// Whether the worker's process is about to end whatever it says.
+    pub(crate) fn is_killed(&self, worker_id: WorkerId) -> bool {
+        self.workers.get(&worker_id).is_some_and(|worker| worker.is_killed)
+    }
+
+    /// Whether the worker ends when nobody needs it any more, however long that takes.
+    pub(crate) fn lingers(&self, worker_id: WorkerId) -> bool {
+        self.workers.get(&worker_id).is_some_and(|worker| worker.lingers)
+    }
+
+    fn set_usage(&mut self, worker_id: WorkerId, usage: Use) {
+        let Some(worker) = self.workers.get_mut(&worker_id) else { return };
+        if let Use::Idle { since } = worker.usage {
+            self.idle.remove(&(since, worker_id));
+        }
+        worker.usage = usage;
+        if let Use::Idle { since } = usage {
+            self.idle.insert((since, worker_id));
+        }
+    }
+
+    // Demands.
+
+    /// An idle worker for the demand; without one the demand waits.
+    pub(crate) fn find(
+        &mut self,
+        key: PoolKey,
+        demand: Demand,
+        wants_preloaded: bool,
+    ) -> Option<WorkerId> {
+        let waiting = Waiting { demand, wants_preloaded };
+        let fits = |worker: &Worker| {
+            worker.key == key && waiting.takes(worker.is_fresh, worker.is_preloaded)
+        };
+        // The one used last has the warmest caches; a used one leaves the fresh ones to actors.
+        let mut idle = self.idle.iter().rev().map(|(_, id)| *id);
+        let found = idle.find(|id| self.workers.get(id).is_some_and(fits));
+        if found.is_none() {
+            self.waiting.entry(key).or_default().push_back(waiting);
+        }
+        found
+    }
+
+    /// Nobody waits for the demand's worker any more.
+    pub(crate) fn drop_demand(&mut self, demand: Demand) {
+        self.waiting.retain(|_, waiting| {
+            waiting.retain(|other| other.demand != demand);
+            !waiting.is_empty()
+        });
+    }
+
+    /// Takes the first demand that waits for such a worker.
+    pub(crate) fn take_demand(&mut self, freed: &Freed) -> Option<Demand> {
+        let waiting = self.waiting.get_mut(&freed.key)?;
+        let suits = |one: &Waiting| one.takes(freed.is_fresh, freed.is_preloaded);
+        let Waiting { demand, .. } = waiting.remove(waiting.iter().position(suits)?)?;
+        if waiting.is_empty() {
+            self.waiting.remove(&freed.key);
+        }
+        Some(demand)
+    }
+
+    /// Takes all demands that wait for a worker of this kind: there will be none.
+    pub(crate) fn take_demands(&mut self, key: &PoolKey) -> Vec<Demand> {
+        self.failures.remove(key);
+        let waiting = self.waiting.remove(key).unwrap_or_default();
+        waiting.into_iter().map(|one| one.demand).collect()
+    }
+
+    /// The connection of a worker that can be given work.
+    pub(crate) fn conn(&self, worker_id: WorkerId) -> Option<Conn> {
+        self.workers.get(&worker_id)?.conn
+    }
+
+    /// Gives the worker its use.
+    pub(crate) fn assign(&mut self, worker_id: WorkerId, demand: Demand) {
+        let usage = match demand {
+            Demand::Lease(lease_id) => Use::Leased(lease_id),
+            Demand::Actor(key) => Use::Actor(key),
+        };
+        self.set_usage(worker_id, usage);
+    }
+
+    /// The worker has got its work.
+    pub(crate) fn on_assigned(&mut self, worker_id: WorkerId) {
+        self.assignments += 1;
+        if let Some(worker) = self.workers.get_mut(&worker_id) {
+            worker.is_fresh = false;
+            worker.began = self.assignments;
+        }
+    }
+
+    /// The lease of the worker is over: it ends, unless it is found to be free.
+    pub(crate) fn on_lease_over(&mut self, worker_id: WorkerId, lease_id: LeaseId) {
+        if let Some(worker) = self.workers.get_mut(&worker_id)
+            && worker.usage == Use::Leased(lease_id)
+        {
+            worker.usage = Use::Ending;
+            worker.is_blocked = false;
+        }
+    }
+
+    /// The worker waits for others, or goes on. Returns its use, if that is news.
+    pub(crate) fn blocking(&self, worker_id: WorkerId, is_blocked: bool) -> Option<Use> {
+        let worker = self.workers.get(&worker_id)?;
+        (worker.is_blocked != is_blocked).then_some(worker.usage)
+    }
+
+    pub(crate) fn set_blocked(&mut self, worker_id: WorkerId, is_blocked: bool) {
+        if let Some(worker) = self.workers.get_mut(&worker_id) {
+            worker.is_blocked = is_blocked;
+        }
+    }
+
+    // Starting.
+
+    /// How many workers of this kind to start ahead: as many as are not there or starting already.
+    pub(crate) fn missing_ahead(&self, key: &PoolKey, count: usize, starts_max: usize) -> usize {
+        let unused = |worker: &&Worker| matches!(worker.usage, Use::Starting | Use::Idle { .. });
+        let there = self.workers.values().filter(|worker| worker.key == *key);
+        let missing = count.saturating_sub(there.filter(unused).count());
+        let starting = self.workers.values().filter(|worker| worker.usage == Use::Starting).count();
+        missing.min(starts_max.saturating_sub(starting)).min(self.room())
+    }
+
+    /// How many workers may be started. **LIMIT-1** There are [`WORKERS_MAX`].
+    fn room(&self) -> usize {
+        WORKERS_MAX.saturating_sub(self.workers.len())
+    }
+
+    /// The kinds of workers that are waited for and not starting yet, whether they are to be preloaded, and
+    /// how many of each may start.
+    pub(crate) fn missing(&self, starts_max: usize) -> Vec<(PoolKey, bool, usize)> {
+        let mut starting: BTreeMap<(&PoolKey, bool), usize> = BTreeMap::new();
+        for worker in self.workers.values().filter(|worker| worker.usage == Use::Starting) {
+            *starting.entry((&worker.key, worker.is_preloaded)).or_default() += 1;
+        }
+        let mut room = starts_max.saturating_sub(starting.values().sum()).min(self.room());
+        let mut missing: Vec<(PoolKey, bool, usize)> = Vec::new();
+        for (key, waiting) in &self.waiting {
+            for is_preloaded in [false, true] {
+                let wants = waiting.iter().filter(|one| one.wants_preloaded == is_preloaded);
+                let coming = starting.get(&(key, is_preloaded)).copied().unwrap_or(0);
+                let count = wants.count().saturating_sub(coming).min(room);
+                room -= count;
+                missing.push((key.clone(), is_preloaded, count));
+            }
+        }
+        missing
+    }
+
+    /// Starts a worker. Fails if its runtime environment cannot be read.
+    pub(crate) fn start(
+        &mut self,
+        key: &PoolKey,
+        is_preloaded: bool,
+        is_ahead: bool,
+        ctx: &mut Context,
+    ) -> Result<(), Failure> {
+        let (env, cwd) =
+            read_environment(&key.1).map_err(|why| Failure::new(FailureKind::RuntimeEnv, why))?;
+        let worker_id = ctx.new_worker_id();
+        let worker = Worker {
+            key: key.clone(),
+            pid: 0,
+            conn: None,
+            usage: Use::Starting,
+            began: 0,
+            is_fresh: true,
+            is_preloaded,
+            is_ahead,
+            is_blocked: false,
+            exit_by: None,
+            is_killed: false,
+            is_leaving: false,
+            lingers: false,
+            cause: None,
+            exited: None,
+        };
+        self.workers.insert(worker_id, worker);
+        ctx.set_timer(ctx.now() + start_ms_max(&key.1), Timer::WorkerStart(worker_id));
+        let job_id = key.0;
+        ctx.push(Action::Spawn(Spawn { worker_id, job_id, env, cwd, is_loaded: is_preloaded }));
+        Ok(())
+    }
+
+    /// A process was made for the worker.
+    pub(crate) fn on_worker_started(&mut self, worker_id: WorkerId, pid: u32) {
+        if let Some(worker) = self.workers.get_mut(&worker_id) {
+            worker.pid = pid;
+        }
+    }
+
+    /// The worker should have registered.
+    pub(crate) fn on_start_timer(&mut self, worker_id: WorkerId, ctx: &mut Context) {
+        let Some(worker) = self.workers.get(&worker_id) else { return };
+        if worker.usage == Use::Starting {
+            let seconds = start_ms_max(&worker.key.1) / 1000;
+            let message =
+                format!("The worker process did not register within {seconds} s and was killed.");
+            self.kill(worker_id, Some(DeathCause::new(DeathKind::StartFailed, message)), ctx);
+        }
+    }
+
+    /// The worker has registered. Returns whether it is known.
+    pub(crate) fn on_registered(&mut self, worker_id: WorkerId, conn: Conn, pid: u32) -> bool {
+        let Some(worker) = self.workers.get_mut(&worker_id) else { return false };
+        worker.conn = Some(conn);
+        if worker.pid == 0 {
+            worker.pid = pid;
+        }
+        self.failures.remove(&worker.key);
+        true
+    }
+
+    /// A worker of this kind could not be started. Returns the failure for those that wait for one, if that
+    /// happened too often in a row.
+    pub(crate) fn on_start_failed(&mut self, key: &PoolKey, cause: &DeathCause) -> Option<Failure> {
+        let failures = self.failures.entry(key.clone()).or_default();
+        *failures += 1;
+        if *failures < WORKER_START_FAILURES_MAX {
+            return None;
+        }
+        let text =
+            format!("{failures} workers in a row could not be started; the last one: {cause}");
+        // What is peculiar to these workers is their environment, if they have one of their own.
+        let kind = if key.1.is_empty() { FailureKind::System } else { FailureKind::RuntimeEnv };
+        Some(Failure::new(kind, text))
+    }
+
+    // Idle.
+
+    /// The worker has nothing to do, if it can be given anything at all.
+    pub(crate) fn on_free(&mut self, worker_id: WorkerId) -> Option<Freed> {
+        let worker = self.workers.get_mut(&worker_id)?;
+        if worker.conn.is_none() || worker.exited.is_some() {
+            return None;
+        }
+        worker.is_blocked = false;
+        Some(Freed {
+            key: worker.key.clone(),
+            registered: worker.conn.filter(|_| worker.usage == Use::Starting),
+            is_fresh: worker.is_fresh,
+            is_preloaded: worker.is_preloaded,
+            is_ahead: std::mem::take(&mut worker.is_ahead),
+        })
+    }
+
+    /// Nobody waits for the worker.
+    pub(crate) fn set_idle(&mut self, worker_id: WorkerId, freed: &Freed, ctx: &mut Context) {
+        self.set_usage(worker_id, Use::Idle { since: ctx.now() });
+        if freed.is_ahead {
+            ctx.set_timer(ctx.now() + WORKER_AHEAD_MS_MAX, Timer::Ahead(worker_id));
+        }
+        if self.idle.len() > ctx.setup().idle_max {
+            ctx.set_timer(ctx.now() + WORKER_IDLE_MS_MAX, Timer::Idle);
+        }
+    }
+
+    /// Workers may have been idle for too long.
+    pub(crate) fn on_idle_timer(&mut self, ctx: &mut Context) {
+        while self.idle.len() > ctx.setup().idle_max {
+            let Some(&(since, worker_id)) = self.idle.first() else { return };
+            if since + WORKER_IDLE_MS_MAX > ctx.now() {
+                return ctx.set_timer(since + WORKER_IDLE_MS_MAX, Timer::Idle);
+            }
+            self.set_usage(worker_id, Use::Ending);
+            self.ask_to_exit(worker_id, "It was idle.", true, ctx);
+        }
+    }
+
+    /// A worker that was started ahead may not have been needed.
+    pub(crate) fn on_ahead_timer(&mut self, worker_id: WorkerId, ctx: &mut Context) {
+        let Some(worker) = self.workers.get(&worker_id) else { return };
+        if worker.is_fresh && matches!(worker.usage, Use::Idle { .. }) {
+            self.end(worker_id, "It was started ahead and not needed.", ctx);
+        }
+    }
+
+    // Ending.
+
+    /// Asks a worker to end; kills it when it does not.
+    pub(crate) fn end(&mut self, worker_id: WorkerId, reason: &str, ctx: &mut Context) {
+        self.set_usage(worker_id, Use::Ending);
+        self.ask_to_exit(worker_id, reason, false, ctx);
+    }
+
+    /// The same, while the worker keeps its use; it may refuse if `unless_needed`.
+    pub(crate) fn ask_to_exit(
+        &mut self,
+        worker_id: WorkerId,
+        reason: &str,
+        unless_needed: bool,
+        ctx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.get_mut(&worker_id) else { return };
+        let by = ctx.now() + WORKER_EXIT_MS_MAX;
+        worker.exit_by = Some(by);
+        worker.cause.get_or_insert_with(|| DeathCause::new(DeathKind::Intended, reason));
+        match worker.conn {
+            Some(conn) => {
+                let reason = reason.to_owned();
+                ctx.send(conn, ExitMessage { reason, drain: true, unless_needed });
+            }
+            None => ctx.push(Action::Kill { worker_id }),
+        }
+        ctx.set_timer(by, Timer::WorkerExit(worker_id));
+    }
+
+    /// The worker was asked to end and should have.
+    pub(crate) fn on_exit_timer(&mut self, worker_id: WorkerId, ctx: &mut Context) {
+        let Some(worker) = self.workers.get(&worker_id) else { return };
+        if !worker.lingers && worker.exit_by.is_some_and(|by| by <= ctx.now()) {
+            self.kill(worker_id, None, ctx);
+        }
+    }
+
+    /// Kills a worker now, for the given reason unless it has one already.
+    pub(crate) fn kill(
+        &mut self,
+        worker_id: WorkerId,
+        cause: Option<DeathCause>,
+        ctx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.get_mut(&worker_id) else { return };
+        if worker.cause.is_none() {
+            worker.cause = cause;
+        }
+        worker.is_killed = true;
+        if matches!(worker.usage, Use::Starting | Use::Idle { .. }) {
+            self.set_usage(worker_id, Use::Ending);
+        }
+        ctx.push(Action::Kill { worker_id });
+    }
+
+    /// An idle worker was asked to end, and others need it; or its lessee is gone, and nothing of that
+    /// lessee runs in it.
+    pub(crate) fn on_stays(&self, worker_id: WorkerId) -> Stay {
+        match self.workers.get(&worker_id) {
+            Some(worker) if !worker.is_killed && !worker.is_leaving && worker.exit_by.is_some() => {
+                match worker.usage {
+                    Use::Ending => Stay::Stays(None),
+                    Use::Leased(lease_id) => Stay::Stays(Some(lease_id)),
+                    _ => Stay::Ignored,
+                }
+            }
+            _ => Stay::Ignored,
+        }
+    }
+
+    /// The worker does not have to end any more.
+    pub(crate) fn keep(&mut self, worker_id: WorkerId) {
+        if let Some(worker) = self.workers.get_mut(&worker_id) {
+            (worker.exit_by, worker.cause) = (None, None);
+        }
+    }
+
+    /// The process `lessee` that leased the worker is gone. Work that the worker runs for it ends; a worker that
+    /// runs nothing for it is free, because others may hold objects that it owns, unless its job is over.
+    /// Returns whether the worker's lease ends at once.
+    pub(crate) fn on_lessee_gone(
+        &mut self,
+        worker_id: WorkerId,
+        lessee: WorkerId,
+        is_job_over: bool,
+        ctx: &mut Context,
+    ) -> bool {
+        let Some(worker) = self.workers.get_mut(&worker_id) else { return false };
+        let cause = DeathCause::new(DeathKind::Intended, LESSEE_GONE);
+        match worker.conn {
+            _ if worker.is_killed || worker.exited.is_some() => {}
+            Some(_) if worker.lingers => return true,
+            Some(conn) if !is_job_over => {
+                let by = ctx.now() + WORKER_EXIT_MS_MAX;
+                worker.exit_by = Some(by);
+                worker.cause.get_or_insert(cause);
+                let reason = LESSEE_GONE.to_owned();
+                ctx.send(conn, LesseeGone { worker_id: lessee, reason });
+                ctx.set_timer(by, Timer::WorkerExit(worker_id));
+            }
+            _ => self.kill(worker_id, Some(cause), ctx),
+        }
+        false
+    }
+
+    /// The worker says why it is about to end. Returns its lease, if it lingers.
+    pub(crate) fn on_leaving(&mut self, worker_id: WorkerId, leaving: Leaving) -> Option<LeaseId> {
+        let worker = self.workers.get_mut(&worker_id)?;
+        match &mut worker.exited {
+            // The news of its end were quicker, and say less.
+            Some(exited) if exited.kind == DeathKind::Exited => {
+                let log_tail = std::mem::take(&mut exited.log_tail);
+                *exited = exits::cause(Some(leaving.cause), worker.pid, Exit::Unknown, log_tail);
+            }
+            Some(_) => {}
+            None => {
+                worker.cause.get_or_insert(leaving.cause);
+            }
+        }
+        worker.is_leaving = true;
+        worker.lingers |= leaving.is_needed;
+        match (leaving.is_needed, worker.usage) {
+            (true, Use::Leased(lease_id)) => Some(lease_id),
+            _ => None,
+        }
+    }
+
+    /// The worker's process ended. Returns the cause if its connection had ended before.
+    pub(crate) fn on_exited(
+        &mut self,
+        worker_id: WorkerId,
+        exit: Exit,
+        log_tail: String,
+        ctx: &mut Context,
+    ) -> Option<DeathCause> {
+        let worker = self.workers.get_mut(&worker_id)?;
+        let cause = exits::cause(worker.cause.take(), worker.pid, exit, log_tail);
+        if worker.conn.is_none() {
+            return Some(cause);
+        }
+        worker.exited = Some(cause);
+        ctx.set_timer(ctx.now() + WORKER_DRAIN_MS_MAX, Timer::WorkerDrain(worker_id));
+        if matches!(worker.usage, Use::Idle { .. }) {
+            self.set_usage(worker_id, Use::Ending);
+        }
+        None
+    }
+
+    /// The connection of a worker whose process has ended: a child of it holds its socket open.
+    pub(crate) fn undrained(&self, worker_id: WorkerId) -> Option<Conn> {
+        let worker = self.workers.get(&worker_id)?;
+        worker.conn.filter(|_| worker.exited.is_some())
+    }
+
+    /// The worker's connection ended: its process has, or has to. Returns the cause if it had before.
+    pub(crate) fn on_disconnected(
+        &mut self,
+        worker_id: WorkerId,
+        ctx: &mut Context,
+    ) -> Option<DeathCause> {
+        let worker = self.workers.get_mut(&worker_id)?;
+        worker.conn = None;
+        if let Some(cause) = worker.exited.take() {
+            return Some(cause);
+        }
+        if matches!(worker.usage, Use::Idle { .. }) {
+            self.set_usage(worker_id, Use::Ending);
+        }
+        ctx.push(Action::Kill { worker_id });
+        None
+    }
+
+    /// Forgets a worker: its process and its connection have ended.
+    pub(crate) fn remove(&mut self, worker_id: WorkerId, ctx: &mut Context) -> Option<Gone> {
+        let Worker { key, usage, is_blocked, .. } = self.workers.remove(&worker_id)?;
+        if let Use::Idle { since } = usage {
+            self.idle.remove(&(since, worker_id));
+        }
+        ctx.push(Action::Forget { worker_id });
+        Some(Gone { key, usage, is_blocked })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! The setup of a node: everything that stays the same from its start on.
+
+use helio_proto::control::Label;
+use helio_types::{Devices, NodeAddress, ResourceSet};
+
+/// What a node is from its start on.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// Its id and where it listens.
+    pub address: NodeAddress,
+    /// Random; the ids of its workers are made from it.
+    pub seed: [u8; 28],
+    /// The node's labels.
+    pub labels: Vec<Label>,
+    /// What it has.
+    pub total: ResourceSet,
+    /// Its devices.
+    pub devices: Devices,
+    /// The length of its memory file.
+    pub store_size: u64,
+    /// How much may lie in a file on disk when readers need more than the memory file has; 0: nothing.
+    pub overflow_size: u64,
+    /// The file, for clients.
+    pub overflow_path: String,
+    /// How many bytes of the memory file the arguments of running tasks may have; 0: any number.
+    pub arguments_max: u64,
+    /// How many objects are written to disk at a time.
+    pub spills_max: usize,
+    /// For those who ask.
+    pub name: String,
+    /// For those who ask.
+    pub hostname: String,
+    /// For those who ask.
+    pub session_dir: String,
+    /// For those who ask.
+    pub session_name: String,
+    /// For those who ask.
+    pub temp_dir: String,
+    /// `host:port` of the control service.
+    pub control_address: String,
+    /// The daemon's process.
+    pub pid: u32,
+    /// Whether the control service lives here.
+    pub is_head: bool,
+    /// Whether the daemon ends with the driver that registers with `owns_cluster`.
+    pub has_owner: bool,
+    /// How many workers may be starting at a time.
+    pub starts_max: usize,
+    /// How many idle workers are kept.
+    pub idle_max: usize,
+    /// Where measurements are to be had; 0: nowhere.
+    pub metrics_port: u32,
+}
