@@ -175,6 +175,7 @@ mod tests {
             resources: ResourceSet::from_units([("CPU", cpus)]),
             count,
             why: "no node has it".into(),
+            ..PendingDemand::default()
         };
         let mut one = node(1, &total, &free);
         one.pending = vec![demand(1.0, 2)];

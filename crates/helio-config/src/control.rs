@@ -17,13 +17,35 @@ pub const RECONNECT_MS_MAX: u64 = 1_000;
 /// what lived on them is given up, in milliseconds.
 pub const RECOVERY_MS_MAX: u64 = 10_000;
 
-/// Changed resources of nodes are gathered for at least so long before the others are told, in
+/// Changed resources of nodes are gathered for at least this long before the others are told, in
 /// milliseconds.
 pub const VIEW_INTERVAL_MS_MIN: u64 = 20;
 
-/// And for a millisecond more for every so many nodes: each is told of all, so what the control service
-/// sends a second stays proportional to their number (10,000 nodes are told once a second).
+/// And for a millisecond more for every this many nodes, so that what the control service sends a second
+/// stays proportional to their number (10,000 nodes are told once a second).
 pub const VIEW_NODES_A_MS: u64 = 10;
+
+/// How many other nodes a node is told the resources of, as they change. In a larger cluster a node whose
+/// requests find no room among these is told of others that have room.
+pub const WATCHED_MAX: usize = 32;
+
+/// How many nodes with room a node is told of at a time, for each shape of request that waits there.
+pub const CANDIDATES_MAX: usize = 8;
+
+/// How many shapes of waiting requests of a node are looked at for that.
+pub const CANDIDATE_SHAPES_MAX: usize = 8;
+
+/// How many nodes get such an answer at a time; the others get theirs
+/// [`VIEW_INTERVAL_MS_MIN`] later.
+pub const CANDIDATE_NODES_MAX: usize = 512;
+
+/// In a cluster of more nodes than this joins and deaths are gathered for [`VIEW_INTERVAL_MS_MIN`], and a
+/// millisecond more for every [`MEMBERS_A_MS`] nodes, before the others are told: a thousand nodes that
+/// die at once cost each other node a few messages instead of a thousand.
+pub const MEMBERS_AT_ONCE_MAX: usize = 64;
+
+/// See [`MEMBERS_AT_ONCE_MAX`].
+pub const MEMBERS_A_MS: u64 = 100;
 
 /// How often a state that is about to pass by itself is looked at, in milliseconds.
 pub const LOOK_AGAIN_MS: u64 = 100;

@@ -17,12 +17,15 @@
 //! Indexes find the actors of a node, of a job and of an owner, so that no event walks over all actors.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use helio_config::control::{ACTORS_MAX, DEAD_ACTORS_MAX, LIST_ROWS_MAX};
 use helio_proto::control::{
     ActorInfo, ActorPhase, ActorSpec, Actors as Rows, ListNamedActors, NamedActor,
 };
 use helio_types::{ActorId, DeathCause, DeathKind, JobId, NodeId, WorkerAddress, WorkerId};
+
+use crate::specs::{self, OwnSpec, Specs};
 
 /// Where an actor is in its life.
 #[derive(Clone, PartialEq, Debug)]
@@ -42,13 +45,17 @@ pub(crate) enum State {
 /// An actor.
 #[derive(Debug)]
 pub(crate) struct Actor {
-    pub(crate) spec: ActorSpec,
+    pub(crate) actor_id: ActorId,
+    /// What it has in common with others: without id, name, arguments, and with a handle that is not
+    /// complete. See [`Actor::whole_spec`].
+    pub(crate) spec: Arc<ActorSpec>,
+    own: OwnSpec,
     pub(crate) state: State,
     pub(crate) incarnation: u32,
     /// The node that this incarnation was sent to last; `NIL` before.
     pub(crate) home: NodeId,
     /// Why the actor, or its last incarnation, ended.
-    pub(crate) cause: DeathCause,
+    pub(crate) cause: Option<Box<DeathCause>>,
     /// What it waits for, while it waits.
     pub(crate) why: String,
     /// Its subscribers know `why`.
@@ -62,19 +69,26 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    fn new(spec: ActorSpec, state: State) -> Self {
+    fn new(actor_id: ActorId, spec: Arc<ActorSpec>, own: OwnSpec, state: State) -> Self {
         Self {
+            actor_id,
             spec,
+            own,
             state,
             incarnation: 0,
             home: NodeId::NIL,
-            cause: DeathCause::default(),
+            cause: None,
             why: String::new(),
             is_explained: false,
             was_warned: false,
             is_ending: false,
             is_reviving: false,
         }
+    }
+
+    /// The spec that it was created from.
+    pub(crate) fn whole_spec(&self) -> ActorSpec {
+        specs::join(self.actor_id, &self.spec, &self.own)
     }
 
     /// The node that has its process.
@@ -129,13 +143,13 @@ impl Actor {
             _ => Default::default(),
         };
         ActorInfo {
-            actor_id: self.spec.actor_id,
+            actor_id: self.actor_id,
             phase: self.phase() as u32,
             incarnation: self.incarnation,
             address,
-            cause: self.cause.clone(),
+            cause: self.cause.as_deref().cloned().unwrap_or_default(),
             why: self.why.clone(),
-            name: self.spec.name.clone(),
+            name: self.own.name().to_owned(),
             namespace: self.spec.namespace.clone(),
             class_name: self.spec.class_name.clone(),
             job_id: self.spec.job_id,
@@ -152,10 +166,10 @@ impl Actor {
     /// The answer to who looks the actor up by name.
     pub(crate) fn named(&self) -> NamedActor {
         NamedActor {
-            name: self.spec.name.clone(),
+            name: self.own.name().to_owned(),
             namespace: self.spec.namespace.clone(),
-            actor_id: self.spec.actor_id,
-            handle: self.spec.handle.clone(),
+            actor_id: self.actor_id,
+            handle: specs::handle(self.actor_id, &self.spec, &self.own),
         }
     }
 }
@@ -163,7 +177,8 @@ impl Actor {
 /// All actors, also the newest of the dead ones.
 #[derive(Debug, Default)]
 pub(crate) struct Actors {
-    actors: BTreeMap<ActorId, Actor>,
+    actors: BTreeMap<ActorId, Box<Actor>>,
+    specs: Specs,
     /// Dead actors, the newest last.
     dead: VecDeque<ActorId>,
     /// Derived from living actors: names that are taken, by namespace.
@@ -183,12 +198,12 @@ const LAST_ACTOR: ActorId = ActorId([u8::MAX; ActorId::LEN]);
 
 impl Actors {
     pub(crate) fn get(&self, actor_id: ActorId) -> Option<&Actor> {
-        self.actors.get(&actor_id)
+        self.actors.get(&actor_id).map(Box::as_ref)
     }
 
     /// The actor, unless it is dead.
     pub(crate) fn living(&self, actor_id: ActorId) -> Option<&Actor> {
-        self.actors.get(&actor_id).filter(|actor| !actor.is_dead())
+        self.get(actor_id).filter(|actor| !actor.is_dead())
     }
 
     pub(crate) fn is_living(&self, actor_id: ActorId) -> bool {
@@ -196,7 +211,7 @@ impl Actors {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ActorId, &Actor)> {
-        self.actors.iter().map(|(actor_id, actor)| (*actor_id, actor))
+        self.actors.iter().map(|(actor_id, actor)| (*actor_id, actor.as_ref()))
     }
 
     pub(crate) fn n_living(&self) -> usize {
@@ -221,7 +236,7 @@ impl Actors {
             return None;
         }
         let actor_id = self.names.get(&(namespace.to_owned(), name.to_owned()))?;
-        self.actors.get(actor_id)
+        self.get(*actor_id)
     }
 
     /// Takes in a new actor whose name is free and that waits, or one of before a restart.
@@ -235,7 +250,8 @@ impl Actors {
             *self.owners.entry((spec.owner.node_id, spec.owner.worker_id)).or_default() += 1;
         }
         self.of_job.insert((spec.job_id, actor_id));
-        self.actors.insert(actor_id, Actor::new(spec, state));
+        let (spec, own) = self.specs.split(spec);
+        self.actors.insert(actor_id, Box::new(Actor::new(actor_id, spec, own, state)));
     }
 
     /// Changes an actor that exists. Only [`Self::end`] may make it dead.
@@ -269,17 +285,12 @@ impl Actors {
             self.on_node.remove(&(node_id, actor_id));
         }
         actor.state = State::Dead;
-        actor.cause = cause;
+        actor.cause = Some(Box::new(cause));
         actor.why.clear();
-        // What made the actor is not needed any more, and may be large.
-        actor.spec.template = Vec::new();
-        actor.spec.args = Vec::new();
-        actor.spec.handle = Vec::new();
-        actor.spec.job_config = Vec::new();
-        actor.spec.runtime_env = String::new();
-        actor.spec.modules = Vec::new();
-        let name = (actor.spec.namespace.clone(), actor.spec.name.clone());
+        let name = (actor.spec.namespace.clone(), actor.own.name().to_owned());
         let owner = (actor.spec.owner.node_id, actor.spec.owner.worker_id);
+        actor.spec = self.specs.of_dead(&actor.spec);
+        actor.own.forget();
         self.of_job.remove(&(actor.spec.job_id, actor_id));
         if self.names.get(&name) == Some(&actor_id) {
             self.names.remove(&name);
@@ -333,15 +344,16 @@ impl Actors {
     /// directly or not.
     pub(crate) fn ending_with_job(&self, job_id: JobId) -> Vec<ActorId> {
         let of_job = self.of_job.range((job_id, FIRST_ACTOR)..=(job_id, LAST_ACTOR));
-        let of_job: Vec<&Actor> = of_job.map(|(_, actor_id)| &self.actors[actor_id]).collect();
+        let of_job: Vec<&Actor> =
+            of_job.map(|(_, actor_id)| self.actors[actor_id].as_ref()).collect();
         let host = |actor: &&Actor| match &actor.state {
-            State::Alive { address, .. } => Some((address.worker_id, actor.spec.actor_id)),
+            State::Alive { address, .. } => Some((address.worker_id, actor.actor_id)),
             _ => None,
         };
         // Who an actor creates belongs to the actor's job.
         let hosts: BTreeMap<WorkerId, ActorId> = of_job.iter().filter_map(host).collect();
         let ends = |actor: &&&Actor| !self.outlives_job(actor, &hosts);
-        of_job.iter().filter(ends).map(|actor| actor.spec.actor_id).collect()
+        of_job.iter().filter(ends).map(|actor| actor.actor_id).collect()
     }
 
     /// Whether an actor is detached, or lives in a chain of owners that begins at a detached one. The
@@ -349,8 +361,8 @@ impl Actors {
     fn outlives_job(&self, actor: &Actor, hosts: &BTreeMap<WorkerId, ActorId>) -> bool {
         let mut link = actor;
         while !link.spec.detached {
-            let owner = hosts.get(&link.spec.owner.worker_id).and_then(|id| self.actors.get(id));
-            match owner.filter(|owner| owner.spec.actor_id != actor.spec.actor_id) {
+            let owner = hosts.get(&link.spec.owner.worker_id).and_then(|id| self.get(*id));
+            match owner.filter(|owner| owner.actor_id != actor.actor_id) {
                 Some(owner) => link = owner,
                 None => return false,
             }
@@ -359,8 +371,8 @@ impl Actors {
     }
 
     pub(crate) fn rows(&self) -> Rows {
-        let alive = self.actors.values().filter(|actor| !actor.is_dead());
-        let dead = self.dead.iter().rev().filter_map(|id| self.actors.get(id));
+        let alive = self.actors.values().map(Box::as_ref).filter(|actor| !actor.is_dead());
+        let dead = self.dead.iter().rev().filter_map(|id| self.get(*id));
         Rows { actors: alive.chain(dead).take(LIST_ROWS_MAX).map(Actor::info).collect() }
     }
 
@@ -368,7 +380,7 @@ impl Actors {
         let wanted = |namespace: &str| list.all_namespaces || namespace == list.namespace;
         let ids =
             self.names.iter().filter(|((namespace, _), _)| wanted(namespace)).map(|(_, id)| id);
-        let live = ids.filter_map(|id| self.actors.get(id)).filter(|actor| !actor.is_ending);
+        let live = ids.filter_map(|id| self.get(*id)).filter(|actor| !actor.is_ending);
         let rows = live.map(|actor| NamedActor { handle: Vec::new(), ..actor.named() });
         rows.take(LIST_ROWS_MAX).collect()
     }
@@ -377,9 +389,9 @@ impl Actors {
     pub(crate) fn check(&self) -> Result<(), String> {
         let living = || self.actors.iter().filter(|(_, actor)| !actor.is_dead());
         for (actor_id, actor) in &self.actors {
-            let named = (actor.spec.namespace.clone(), actor.spec.name.clone());
+            let named = (actor.spec.namespace.clone(), actor.own.name().to_owned());
             let holds_name = self.names.get(&named) == Some(actor_id);
-            if holds_name != (!actor.is_dead() && !actor.spec.name.is_empty()) {
+            if holds_name != (!actor.is_dead() && !actor.own.name().is_empty()) {
                 return Err(format!(
                     "{actor_id} is {:?}, and holds its name: {holds_name}",
                     actor.state

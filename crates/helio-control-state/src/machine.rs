@@ -89,6 +89,13 @@ impl Control {
         self.nodes.n_alive()
     }
 
+    /// How many nodes placement has looked at since the start: what it costs, for tests and the
+    /// simulation of large clusters.
+    #[must_use]
+    pub fn n_nodes_visited(&self) -> u64 {
+        self.nodes.n_visited()
+    }
+
     pub(crate) fn now_ms(&self) -> u64 {
         self.out.now_ms()
     }

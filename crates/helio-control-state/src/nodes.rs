@@ -17,15 +17,19 @@
 //! Nothing here costs more per event when there are more nodes, except what is sent to all of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use helio_config::control::{
-    DEAD_NODES_MAX, LIST_ROWS_MAX, LOOK_AGAIN_MS, NODES_MAX, RECONNECT_MS_MAX,
-    VIEW_INTERVAL_MS_MIN, VIEW_NODES_A_MS,
+    CANDIDATE_NODES_MAX, CANDIDATE_SHAPES_MAX, CANDIDATES_MAX, DEAD_NODES_MAX, LIST_ROWS_MAX,
+    LOOK_AGAIN_MS, MEMBERS_A_MS, MEMBERS_AT_ONCE_MAX, NODES_MAX, RECONNECT_MS_MAX,
+    VIEW_INTERVAL_MS_MIN, VIEW_NODES_A_MS, WATCHED_MAX,
 };
 use helio_proto::cluster::ClusterView;
-use helio_proto::control::NodeInfo;
-use helio_scheduler::NodeView;
+use helio_proto::control::{NodeInfo, Strategy};
+use helio_scheduler::{Choice, NodeIndex, NodeView, Placement, Wanted, taken};
 use helio_types::{ActorId, NodeId, PlacementGroupId, ResourceSet};
+
+use crate::watches::Watches;
 
 /// How long a reservation lasts, in milliseconds.
 pub(crate) const RESERVATION_MS_MAX: u64 = 200;
@@ -70,14 +74,27 @@ pub(crate) struct Nodes {
     nodes: BTreeMap<NodeId, Node>,
     /// Dead nodes, the newest last.
     dead: VecDeque<NodeId>,
-    /// Derived from `nodes`: what placement sees, in the order of node ids.
-    views: Vec<NodeView>,
+    /// Derived from `nodes`: what placement sees of those that are alive, in the order in which they
+    /// registered.
+    index: NodeIndex,
     /// Derived from `nodes`: those that are alive and have no connection.
     lost: BTreeSet<NodeId>,
     /// Derived from `nodes`: those with reservations.
     reserving: BTreeSet<NodeId>,
-    /// Nodes whose newest resources the others have not been told.
+    /// Nodes whose newest resources their watchers have not been told.
     changed: BTreeSet<NodeId>,
+    /// Nodes that joined or died, of which the others have not been told.
+    members: BTreeSet<NodeId>,
+    /// When joins and deaths were last published.
+    members_published_ms: u64,
+    watches: Watches,
+    /// Nodes with requests that wait for room elsewhere, and were not told of candidates since they
+    /// reported that.
+    wanting: BTreeSet<NodeId>,
+    /// The wanting node that was answered last: the next one comes behind it.
+    answered: NodeId,
+    /// Candidates that are equally good take turns by this number.
+    n_candidates: u64,
     /// The number of the newest view that was published.
     version: u64,
     /// When changed resources were last published.
@@ -92,21 +109,16 @@ impl Nodes {
     }
 
     pub(crate) fn n_alive(&self) -> usize {
-        self.views.len()
+        self.index.len()
     }
 
     pub(crate) fn alive_ids(&self) -> Vec<NodeId> {
-        self.views.iter().map(|view| view.address.node_id).collect()
+        self.index.alive().map(|view| view.address.node_id).collect()
     }
 
     /// Every node that is remembered, also dead ones.
     pub(crate) fn infos(&self) -> Vec<NodeInfo> {
         self.nodes.values().map(|node| node.info.clone()).collect()
-    }
-
-    /// A node that is alive.
-    pub(crate) fn info(&self, node_id: NodeId) -> Option<&NodeInfo> {
-        self.nodes.get(&node_id).map(|node| &node.info).filter(|info| info.alive)
     }
 
     /// The host of a node, for people.
@@ -122,9 +134,47 @@ impl Nodes {
         rows.take(LIST_ROWS_MAX).collect()
     }
 
-    /// What placement sees.
+    /// What placement sees, for explanations: nodes that are not alive may be among them.
     pub(crate) fn views(&self) -> &[NodeView] {
-        &self.views
+        self.index.views()
+    }
+
+    /// A node for a request that arose on `origin`, as [`helio_scheduler::place`] picks it.
+    pub(crate) fn choose(
+        &mut self,
+        origin: Option<NodeId>,
+        need: &ResourceSet,
+        strategy: &Strategy,
+        cursor: u64,
+    ) -> Choice {
+        self.index.choose(origin, need, strategy, cursor, &[])
+    }
+
+    /// Whether no node could ever hold such a request. It looks at every node.
+    pub(crate) fn is_infeasible(&self, need: &ResourceSet, strategy: &Strategy) -> bool {
+        let placement = helio_scheduler::place(self.index.views(), None, need, strategy, 0, &[]);
+        matches!(placement, Placement::Infeasible(_))
+    }
+
+    /// A node for a request, with a sentence if no node could ever hold it.
+    pub(crate) fn place(
+        &mut self,
+        origin: Option<NodeId>,
+        need: &ResourceSet,
+        strategy: &Strategy,
+        cursor: u64,
+    ) -> Placement {
+        self.index.place(origin, need, strategy, cursor, &[])
+    }
+
+    /// Nodes for the bundles of a group, as [`helio_scheduler::plan_group`] picks them.
+    pub(crate) fn plan_group(&mut self, wanted: Wanted<'_>) -> Option<Vec<(u32, NodeId)>> {
+        self.index.plan_group(wanted)
+    }
+
+    /// How many nodes placement has looked at: what it costs.
+    pub(crate) fn n_visited(&self) -> u64 {
+        self.index.visited()
     }
 
     pub(crate) fn n_reservations(&self) -> usize {
@@ -138,7 +188,7 @@ impl Nodes {
                 "this node was declared dead ({}); start it again to join as a new one",
                 node.info.cause
             ),
-            None if self.views.len() >= NODES_MAX => {
+            None if self.index.len() >= NODES_MAX => {
                 format!("the cluster has {NODES_MAX} nodes, the most it can have")
             }
             _ if node_id.is_nil() || info.address.node_id != node_id => {
@@ -149,14 +199,14 @@ impl Nodes {
     }
 
     /// Takes in a node that was not refused. A new one may be silent for `first_silence_ms` longer.
-    /// Answers what the others are told, and whether it is new.
+    /// Answers whether it is new.
     pub(crate) fn register(
         &mut self,
         node_id: NodeId,
         info: NodeInfo,
         now_ms: u64,
         first_silence_ms: u64,
-    ) -> (NodeInfo, bool) {
+    ) -> bool {
         let is_new = !self.nodes.contains_key(&node_id);
         let version = self.next_version(now_ms);
         let node = self.nodes.entry(node_id).or_default();
@@ -165,12 +215,45 @@ impl Nodes {
         node.heard_ms = now_ms + if is_new { first_silence_ms } else { 0 };
         node.lost_ms = None;
         node.reservations.clear();
-        let info = node.info.clone();
         self.lost.remove(&node_id);
         self.reserving.remove(&node_id);
         self.changed.remove(&node_id);
+        self.members.insert(node_id);
         self.refresh_view(node_id);
-        (info, is_new)
+        if is_new {
+            self.watch_some(node_id);
+        }
+        self.note_wanting(node_id);
+        is_new
+    }
+
+    /// A new node watches others, and others watch it, as far as these have not enough to watch.
+    fn watch_some(&mut self, node_id: NodeId) {
+        let others = self.index.alive().map(|view| view.address.node_id).rev();
+        let others: Vec<NodeId> =
+            others.filter(|other| *other != node_id).take(WATCHED_MAX).collect();
+        for other in others.into_iter().rev() {
+            self.watches.add(node_id, other);
+            if self.watches.n_watched(other) < WATCHED_MAX {
+                self.watches.add(other, node_id);
+            }
+        }
+    }
+
+    /// Every node, as the node is told when it registers: also dead ones, and of those that it does not
+    /// watch not what is free.
+    pub(crate) fn view_for(&self, node_id: NodeId) -> ClusterView {
+        let nodes = self.nodes.values().map(|node| self.as_seen_by(node_id, &node.info));
+        ClusterView { nodes: nodes.collect() }
+    }
+
+    fn as_seen_by(&self, node_id: NodeId, info: &NodeInfo) -> NodeInfo {
+        let other = info.address.node_id;
+        if node_id == other || self.watches.is_watching(node_id, other) {
+            return info.clone();
+        }
+        // It is taken for busy, and nobody is told what waits there.
+        NodeInfo { available: ResourceSet::default(), pending: Vec::new(), ..info.clone() }
     }
 
     pub(crate) fn disconnected(&mut self, node_id: NodeId, now_ms: u64) {
@@ -214,7 +297,20 @@ impl Nodes {
         if !same {
             self.refresh_view(node_id);
         }
+        self.note_wanting(node_id);
         !same
+    }
+
+    /// Notes whether requests wait on the node that could go to nodes that it does not watch.
+    fn note_wanting(&mut self, node_id: NodeId) {
+        let watches_all = self.watches.n_watched(node_id) + 1 >= self.index.len();
+        let pending = self.nodes.get(&node_id).map(|node| &node.info.pending);
+        let wants = pending.is_some_and(|pending| pending.iter().any(|one| one.may_spill));
+        if wants && !watches_all {
+            self.wanting.insert(node_id);
+        } else {
+            self.wanting.remove(&node_id);
+        }
     }
 
     /// The control service did not run for a while: every node has as long again to be heard.
@@ -258,7 +354,7 @@ impl Nodes {
         self.silence_due_ms = 0;
     }
 
-    /// Declares a node dead; answers what the others are told, unless it is dead already.
+    /// Declares a node dead; answers what was known of it, unless it is dead already.
     pub(crate) fn mark_dead(
         &mut self,
         node_id: NodeId,
@@ -276,6 +372,9 @@ impl Nodes {
         self.lost.remove(&node_id);
         self.reserving.remove(&node_id);
         self.changed.remove(&node_id);
+        self.wanting.remove(&node_id);
+        self.members.insert(node_id);
+        self.watches.remove(node_id);
         self.refresh_view(node_id);
         Some(info)
     }
@@ -287,6 +386,7 @@ impl Nodes {
             && let Some(oldest) = self.dead.pop_front()
         {
             self.nodes.remove(&oldest);
+            self.members.remove(&oldest);
         }
     }
 
@@ -353,34 +453,114 @@ impl Nodes {
         self.refresh_view(node_id);
     }
 
-    /// The nodes whose resources have changed, and the nodes that are told; at most once every
-    /// [`Self::view_interval_ms`].
+    /// What the nodes are told now: joins and deaths, and what has changed on the nodes that they watch.
+    /// Each node gets one message at most.
     pub(crate) fn publish(&mut self, now_ms: u64) -> Vec<(NodeId, ClusterView)> {
-        if now_ms.saturating_sub(self.published_ms) < self.view_interval_ms() {
-            return Vec::new();
+        let mut news: BTreeMap<NodeId, Vec<NodeInfo>> = BTreeMap::new();
+        self.publish_members(now_ms, &mut news);
+        if now_ms.saturating_sub(self.published_ms) >= self.view_interval_ms() {
+            self.published_ms = now_ms;
+            self.publish_changes(now_ms, &mut news);
         }
-        self.published_ms = now_ms;
+        self.answer_wanting(&mut news);
+        news.into_iter().map(|(node_id, nodes)| (node_id, ClusterView { nodes })).collect()
+    }
+
+    /// Whether joins and deaths are published now.
+    pub(crate) fn is_members_due(&self, now_ms: u64) -> bool {
+        !self.members.is_empty()
+            && now_ms.saturating_sub(self.members_published_ms) >= self.members_interval_ms()
+    }
+
+    fn publish_members(&mut self, now_ms: u64, news: &mut BTreeMap<NodeId, Vec<NodeInfo>>) {
+        if !self.is_members_due(now_ms) {
+            return;
+        }
+        self.members_published_ms = now_ms;
+        let members = std::mem::take(&mut self.members);
+        let infos: Vec<&NodeInfo> =
+            members.iter().filter_map(|id| self.nodes.get(id)).map(|node| &node.info).collect();
+        for to in self.index.alive().map(|view| view.address.node_id) {
+            let others = infos.iter().filter(|info| info.address.node_id != to);
+            let seen: Vec<NodeInfo> = others.map(|info| self.as_seen_by(to, info)).collect();
+            if !seen.is_empty() {
+                news.insert(to, seen);
+            }
+        }
+    }
+
+    fn publish_changes(&mut self, now_ms: u64, news: &mut BTreeMap<NodeId, Vec<NodeInfo>>) {
         self.version = self.version.max(now_ms);
-        let mut changed = Vec::new();
         for node_id in std::mem::take(&mut self.changed) {
             let Some(node) = self.nodes.get_mut(&node_id) else { continue };
             self.version += 1;
             node.info.version = self.version;
-            changed.push(node.info.clone());
-        }
-        let mut messages = Vec::new();
-        for to in self.views.iter().map(|view| view.address.node_id) {
-            let others = changed.iter().filter(|info| info.address.node_id != to);
-            let nodes: Vec<NodeInfo> = others.cloned().collect();
-            if !nodes.is_empty() {
-                messages.push((to, ClusterView { nodes }));
+            for watcher in self.watches.watchers_of(node_id) {
+                news.entry(watcher).or_default().push(node.info.clone());
             }
         }
-        messages
+    }
+
+    /// Nodes on which requests wait are told of nodes that have room, and watch these from now on.
+    fn answer_wanting(&mut self, news: &mut BTreeMap<NodeId, Vec<NodeInfo>>) {
+        let behind = self.wanting.range((Excluded(self.answered), Unbounded));
+        let turn: Vec<NodeId> =
+            behind.chain(&self.wanting).take(CANDIDATE_NODES_MAX).copied().collect();
+        for node_id in turn {
+            self.answered = node_id;
+            let mut found = Vec::new();
+            for demand in self.nodes[&node_id].info.pending.iter().filter(|one| one.may_spill) {
+                let need = taken(&demand.resources, &demand.strategy);
+                for _ in 0..demand.count.min(CANDIDATES_MAX as u64) {
+                    let cursor = self.n_candidates;
+                    self.n_candidates += 1;
+                    match self.index.choose(None, &need, &demand.strategy, cursor, &[]) {
+                        Choice::On(other) if other != node_id => found.push(other),
+                        Choice::On(_) => {}
+                        Choice::Busy | Choice::Infeasible => break,
+                    }
+                }
+                if found.len() >= CANDIDATES_MAX * CANDIDATE_SHAPES_MAX {
+                    break;
+                }
+            }
+            if found.is_empty() {
+                continue;
+            }
+            self.wanting.remove(&node_id);
+            for other in found {
+                let dropped = self.watches.add(node_id, other);
+                for seen in dropped.into_iter().chain([other]) {
+                    let info = self.as_seen_by(node_id, &self.nodes[&seen].info);
+                    news.entry(node_id).or_default().push(info);
+                }
+            }
+        }
+    }
+
+    /// The node is told of these others, and watches as many of them as it may.
+    pub(crate) fn show(&mut self, node_id: NodeId, others: &BTreeSet<NodeId>) -> ClusterView {
+        let alive = others.iter().filter(|other| self.is_alive(**other));
+        let alive: Vec<NodeId> = alive.copied().collect();
+        let mut told: BTreeSet<NodeId> = alive.iter().copied().collect();
+        if self.is_alive(node_id) {
+            for other in alive.iter().take(WATCHED_MAX) {
+                told.extend(self.watches.add(node_id, *other));
+            }
+        }
+        let seen = told.iter().map(|other| self.as_seen_by(node_id, &self.nodes[other].info));
+        ClusterView { nodes: seen.collect() }
     }
 
     fn view_interval_ms(&self) -> u64 {
-        VIEW_INTERVAL_MS_MIN + self.views.len() as u64 / VIEW_NODES_A_MS
+        VIEW_INTERVAL_MS_MIN + self.index.len() as u64 / VIEW_NODES_A_MS
+    }
+
+    fn members_interval_ms(&self) -> u64 {
+        match self.index.len() {
+            ..=MEMBERS_AT_ONCE_MAX => 0,
+            many => VIEW_INTERVAL_MS_MIN + many as u64 / MEMBERS_A_MS,
+        }
     }
 
     /// How long the next look at the nodes may be away, in milliseconds, if anything is due.
@@ -388,36 +568,26 @@ impl Nodes {
         let is_passing = !self.lost.is_empty() || !self.reserving.is_empty();
         let passing = is_passing.then_some(LOOK_AGAIN_MS);
         let publishing = (!self.changed.is_empty()).then(|| self.view_interval_ms());
-        passing.into_iter().chain(publishing).min()
-    }
-
-    fn position(&self, node_id: NodeId) -> Result<usize, usize> {
-        self.views.binary_search_by(|view| view.address.node_id.cmp(&node_id))
+        let members = (!self.members.is_empty()).then(|| self.members_interval_ms());
+        let answering = (!self.wanting.is_empty()).then_some(VIEW_INTERVAL_MS_MIN);
+        [passing, publishing, members, answering].into_iter().flatten().min()
     }
 
     /// Derives the view anew from a changed reservation: quick also when a node has thousands.
     fn adjust_view(&mut self, node_id: NodeId, before: Option<ResourceSet>, now: &ResourceSet) {
-        let Ok(index) = self.position(node_id) else { return };
-        let available = &mut self.views[index].available;
-        if let Some(before) = before {
-            available.add(&before);
-        }
-        available.subtract(now);
+        self.index.change_available(node_id, |available| {
+            if let Some(before) = before {
+                available.add(&before);
+            }
+            available.subtract(now);
+        });
     }
 
     /// Derives the placement view of a node from what is known of it.
     fn refresh_view(&mut self, node_id: NodeId) {
-        let found = self.position(node_id);
-        let Some(node) = self.nodes.get(&node_id).filter(|node| node.info.alive) else {
-            if let Ok(index) = found {
-                self.views.remove(index);
-            }
-            return;
-        };
-        let view = node.view();
-        match found {
-            Ok(index) => self.views[index] = view,
-            Err(index) => self.views.insert(index, view),
+        match self.nodes.get(&node_id).filter(|node| node.info.alive) {
+            Some(node) => self.index.set(node.view()),
+            None => self.index.remove(node_id),
         }
     }
 
@@ -430,7 +600,8 @@ impl Nodes {
     /// Whether the derived tables agree with the nodes.
     pub(crate) fn check(&self) -> Result<(), String> {
         let alive = || self.nodes.iter().filter(|(_, node)| node.info.alive);
-        if !alive().map(|(_, node)| node.view()).eq(self.views.iter().cloned()) {
+        let seen = |(id, node): (&NodeId, &Node)| self.index.get(*id) == Some(&node.view());
+        if !alive().all(seen) || alive().count() != self.index.len() {
             return Err(
                 "the placement views are not what the nodes reported, less what is reserved"
                     .to_owned(),
@@ -445,6 +616,9 @@ impl Nodes {
         if !self.changed.iter().all(|node_id| self.is_alive(*node_id)) {
             return Err("the resources of a dead node are to be published".to_owned());
         }
-        Ok(())
+        if !self.wanting.iter().all(|node_id| self.is_alive(*node_id)) {
+            return Err("a dead node is to be told of candidates".to_owned());
+        }
+        self.watches.check(|node_id| self.is_alive(node_id))
     }
 }

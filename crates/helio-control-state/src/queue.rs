@@ -36,16 +36,16 @@ impl ActorQueue {
     }
 
     /// The actor joins the queue; its shape, and whether it is the only one of it.
-    pub(crate) fn push(&mut self, spec: &ActorSpec) -> (Shape, bool) {
+    pub(crate) fn push(&mut self, actor_id: ActorId, spec: &ActorSpec) -> (Shape, bool) {
         let need = taken(&spec.placement_resources, &spec.strategy).into_owned();
         let shape = (need, encode(&spec.strategy));
         self.next += 1;
-        self.places.insert(spec.actor_id, (shape.clone(), self.next));
+        self.places.insert(actor_id, (shape.clone(), self.next));
         let queue = self
             .queues
             .entry(shape.clone())
             .or_insert_with(|| Queue { strategy: spec.strategy.clone(), actors: BTreeMap::new() });
-        queue.actors.insert(self.next, spec.actor_id);
+        queue.actors.insert(self.next, actor_id);
         let is_first = queue.actors.len() == 1;
         (shape, is_first)
     }

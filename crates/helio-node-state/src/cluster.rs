@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::control::{NodeInfo, Strategy};
-use helio_scheduler::{NodeView, Placement, place, why};
+use helio_scheduler::{NodeIndex, NodeView, Placement, place, why};
 use helio_types::{NodeAddress, NodeId, ResourceSet};
 
 use crate::context::Context;
@@ -13,11 +13,15 @@ use crate::timers::Timer;
 
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    /// This node first, then the others in the order in which they were heard of.
-    nodes: Vec<NodeView>,
-    positions: BTreeMap<NodeId, usize>,
+    own: NodeId,
+    /// The nodes that are alive: this one first, then the others in the order in which they were heard
+    /// of.
+    nodes: NodeIndex,
     versions: BTreeMap<NodeId, u64>,
+    /// Dead nodes, the newest last.
     dead: VecDeque<NodeId>,
+    /// The addresses of dead nodes.
+    dead_addresses: BTreeMap<NodeId, NodeAddress>,
     /// Nodes that the control service has not spoken of since it was reached again. One that started
     /// anew does not know those that died while it was away, and will never say so.
     unconfirmed: BTreeSet<NodeId>,
@@ -32,7 +36,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(setup: &Setup) -> Self {
-        let own = NodeView {
+        let view = NodeView {
             address: setup.address.clone(),
             alive: true,
             total: setup.total.clone(),
@@ -43,11 +47,14 @@ impl Cluster {
                 .map(|label| (label.key.clone(), label.value.clone()))
                 .collect(),
         };
+        let mut nodes = NodeIndex::default();
+        nodes.set(view);
         Self {
-            positions: BTreeMap::from([(setup.address.node_id, 0)]),
-            nodes: vec![own],
+            own: setup.address.node_id,
+            nodes,
             versions: BTreeMap::new(),
             dead: VecDeque::new(),
+            dead_addresses: BTreeMap::new(),
             unconfirmed: BTreeSet::new(),
             promised: VecDeque::new(),
             cursor: 0,
@@ -62,23 +69,28 @@ impl Cluster {
 
     /// Bundles came or went.
     pub(crate) fn set_own_total(&mut self, total: &ResourceSet) {
-        self.nodes[0].total.clone_from(total);
+        let view = NodeView { total: total.clone(), ..self.own_view().clone() };
+        self.nodes.set(view);
     }
 
     pub(crate) fn set_own_available(&mut self, available: &ResourceSet) {
-        self.nodes[0].available.clone_from(available);
+        self.nodes.change_available(self.own, |own| own.clone_from(available));
+    }
+
+    /// This node; it is never removed, and so stays the first.
+    fn own_view(&self) -> &NodeView {
+        &self.nodes.views()[0]
     }
 
     /// A node's address, and whether it is alive.
     pub(crate) fn address(&self, node_id: NodeId) -> Option<(NodeAddress, bool)> {
-        let node = &self.nodes[*self.positions.get(&node_id)?];
-        Some((node.address.clone(), node.alive))
+        let alive = self.nodes.get(node_id).map(|node| (node.address.clone(), true));
+        alive.or_else(|| self.dead_addresses.get(&node_id).map(|address| (address.clone(), false)))
     }
 
     /// The other nodes that are alive.
     pub(crate) fn others_alive(&self) -> Vec<NodeAddress> {
-        let others = self.nodes.iter().skip(1).filter(|node| node.alive);
-        others.map(|node| node.address.clone()).collect()
+        self.nodes.alive().skip(1).map(|node| node.address.clone()).collect()
     }
 
     /// Where a request may go: anywhere, or only here.
@@ -92,13 +104,13 @@ impl Cluster {
     ) -> Placement {
         while self.promised.front().is_some_and(|(until, _, _)| *until <= now) {
             let Some((_, node_id, need)) = self.promised.pop_front() else { break };
-            if let Some(position) = self.positions.get(&node_id) {
-                self.nodes[*position].available.add(&need);
-            }
+            self.nodes.change_available(node_id, |available| available.add(&need));
         }
-        let nodes = if may_spill { &self.nodes[..] } else { &self.nodes[..1] };
-        let own = self.nodes[0].address.node_id;
-        let placement = place(nodes, Some(own), takes, strategy, self.cursor, locality);
+        let (own, cursor) = (Some(self.own), self.cursor);
+        let placement = match may_spill {
+            true => self.nodes.place(own, takes, strategy, cursor, locality),
+            false => place(&self.nodes.views()[..1], own, takes, strategy, cursor, locality),
+        };
         // Only what was placed takes a turn: a request that is looked at three times would else go to
         // the same one of three nodes for ever.
         self.cursor += u64::from(matches!(placement, Placement::On(_)));
@@ -107,34 +119,34 @@ impl Cluster {
 
     /// **WHY-1** What a request waits for.
     pub(crate) fn why(&self, need: &ResourceSet, strategy: &Strategy) -> String {
-        why(&self.nodes, need, strategy)
+        why(self.nodes.views(), need, strategy)
     }
 
     /// Whether the node was in the cluster and is no more, as far as is known here.
     pub(crate) fn is_gone(&self, node_id: NodeId) -> bool {
-        let view = self.nodes.iter().find(|node| node.address.node_id == node_id);
-        view.is_none_or(|node| !node.alive)
+        self.nodes.get(node_id).is_none()
     }
 
     /// Whether nothing but resources keeps a request from this node.
     pub(crate) fn may_run_here(&self, strategy: &Strategy) -> bool {
-        let own = self.nodes[0].address.node_id;
-        strategy.labels.is_empty() && (strategy.node_id.is_nil() || strategy.node_id == own)
+        let is_named = strategy.node_id.is_nil() || strategy.node_id == self.own;
+        strategy.labels.is_empty() && is_named
     }
 
     /// How many nodes there are.
     pub(crate) fn size(&self) -> usize {
-        self.nodes.iter().filter(|node| node.alive).count()
+        self.nodes.len()
     }
 
     /// What this node has, and what of it is free.
     pub(crate) fn own(&self) -> (&ResourceSet, &ResourceSet) {
-        (&self.nodes[0].total, &self.nodes[0].available)
+        let own = self.own_view();
+        (&own.total, &own.available)
     }
 
     /// **WHY-1** What an actor that was sent here waits for.
     pub(crate) fn why_here(&self, need: &ResourceSet) -> String {
-        why(&self.nodes[..1], need, &Strategy::default())
+        why(&self.nodes.views()[..1], need, &Strategy::default())
     }
 
     /// A request goes to that node: until news of it come, what the request needs counts as taken.
@@ -144,10 +156,10 @@ impl Cluster {
         need: &ResourceSet,
         now: u64,
     ) -> Option<NodeAddress> {
-        let node = &mut self.nodes[*self.positions.get(&node_id)?];
-        node.available.subtract(need);
+        self.nodes.change_available(node_id, |available| available.subtract(need));
+        let address = self.nodes.get(node_id)?.address.clone();
         self.promised.push_back((now + VIEW_LAG_MS_MAX, node_id, need.clone()));
-        Some(node.address.clone())
+        Some(address)
     }
 
     /// The control service tells of a node. Returns whether it has just died.
@@ -160,35 +172,31 @@ impl Cluster {
         }
         *version = info.version;
         self.promised.retain(|(_, promised_to, _)| *promised_to != node_id);
-        let view = NodeView::from(info);
-        match self.positions.get(&node_id) {
-            // Nobody knows better than the node itself how it is.
-            Some(0) => false,
-            Some(position) => {
-                let node = &mut self.nodes[*position];
-                let has_died = node.alive && !view.alive;
-                *node = view;
-                if has_died {
-                    self.dead.push_back(node_id);
-                }
-                has_died
-            }
-            None => {
-                let is_dead = !view.alive;
-                self.positions.insert(node_id, self.nodes.len());
-                self.nodes.push(view);
-                if is_dead {
-                    self.dead.push_back(node_id);
-                }
-                is_dead
-            }
+        // Nobody knows better than the node itself how it is.
+        if node_id == self.own {
+            return false;
+        }
+        if info.alive {
+            self.dead_addresses.remove(&node_id);
+            self.nodes.set(NodeView::from(info));
+            return false;
+        }
+        let is_news = !self.dead_addresses.contains_key(&node_id);
+        self.remember_dead(info.address.clone());
+        is_news
+    }
+
+    fn remember_dead(&mut self, address: NodeAddress) {
+        let node_id = address.node_id;
+        self.nodes.remove(node_id);
+        if self.dead_addresses.insert(node_id, address).is_none() {
+            self.dead.push_back(node_id);
         }
     }
 
     pub(crate) fn mark_dead(&mut self, node_id: NodeId) {
-        if let Some(position) = self.positions.get(&node_id) {
-            self.nodes[*position].alive = false;
-            self.dead.push_back(node_id);
+        if let Some(node) = self.nodes.get(node_id) {
+            self.remember_dead(node.address.clone());
         }
     }
 
@@ -196,14 +204,9 @@ impl Cluster {
     pub(crate) fn forget_old(&mut self) {
         while self.dead.len() > DEAD_NODES_MAX {
             let Some(node_id) = self.dead.pop_front() else { return };
-            self.nodes.retain(|node| node.alive || node.address.node_id != node_id);
-            self.versions.remove(&node_id);
-            self.positions = self
-                .nodes
-                .iter()
-                .enumerate()
-                .map(|(position, node)| (node.address.node_id, position))
-                .collect();
+            if self.dead_addresses.remove(&node_id).is_some() {
+                self.versions.remove(&node_id);
+            }
         }
     }
 
@@ -214,7 +217,7 @@ impl Cluster {
 
     /// The control service was reached; it may have started anew and not know every node (any more).
     pub(crate) fn await_confirmations(&mut self, ctx: &mut Context) {
-        let others = self.nodes.iter().skip(1).filter(|node| node.alive);
+        let others = self.nodes.alive().skip(1);
         self.unconfirmed = others.map(|node| node.address.node_id).collect();
         if !self.unconfirmed.is_empty() {
             ctx.set_timer(ctx.now() + NODE_ABSENT_MS_MAX, Timer::Absent);
@@ -228,6 +231,6 @@ impl Cluster {
 
     /// Whether the node is known to be dead; of a node that nobody has heard of that is not known.
     pub(crate) fn is_dead(&self, node_id: NodeId) -> bool {
-        self.positions.get(&node_id).is_some_and(|position| !self.nodes[*position].alive)
+        self.dead_addresses.contains_key(&node_id)
     }
 }

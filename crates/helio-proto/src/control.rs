@@ -223,6 +223,10 @@ messages! {
         2 count: u64,
         /// What it waits for, in a sentence (WHY-1).
         3 why: String,
+        /// It may run on another node than the one that reports it.
+        4 may_spill: bool,
+        /// With `may_spill`: where it may go.
+        5 strategy: Strategy,
     }
     /// A job: one driver's run.
     pub struct JobInfo {

@@ -14,11 +14,8 @@ pub fn why(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> Strin
 }
 
 /// Why no node could ever hold the request.
-pub(crate) fn why_infeasible(
-    nodes: &[NodeView],
-    need: &ResourceSet,
-    strategy: &Strategy,
-) -> String {
+#[must_use]
+pub fn why_infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
     in_its_place(infeasible(nodes, need, strategy), strategy)
 }
 

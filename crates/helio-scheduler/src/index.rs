@@ -73,7 +73,7 @@ impl NodeIndex {
     }
 
     /// The nodes that are alive, in order.
-    pub fn alive(&self) -> impl Iterator<Item = &NodeView> {
+    pub fn alive(&self) -> impl DoubleEndedIterator<Item = &NodeView> {
         self.nodes.iter().filter(|node| node.alive)
     }
 

@@ -322,6 +322,7 @@ impl Groups {
                     resources: group.spec().bundles[number as usize].resources.clone(),
                     count: queue.len() as u64,
                     why: group.why().to_owned(),
+                    ..PendingDemand::default()
                 });
             }
         }

@@ -91,7 +91,7 @@ impl Control {
             actor.incarnation = incarnation;
             actor.home = NodeId::NIL;
             actor.is_reviving = false;
-            actor.cause = cause;
+            actor.cause = Some(Box::new(cause));
         });
         self.wait_again(actor_id);
         self.out.persist(durable::incarnation(actor_id, incarnation, NodeId::NIL));
@@ -291,7 +291,7 @@ impl Control {
         // The node decides which devices it gets.
         let assigned = Assigned { resources: actor.spec.resources.clone(), ..Assigned::default() };
         let launch =
-            ActorLaunch { spec: actor.spec.clone(), incarnation: actor.incarnation, assigned };
+            ActorLaunch { spec: actor.whole_spec(), incarnation: actor.incarnation, assigned };
         self.out.send(node_id, ControlToNode::LaunchActor(launch));
     }
 }

@@ -2,7 +2,7 @@
 
 use helio_config::control::{HEARTBEAT_MS, LIST_ROWS_MAX, WHY_AFTER_MS};
 use helio_proto::control::{PendingDemand, Strategy};
-use helio_scheduler::{InGroup, Placement, fails_when_infeasible, place, taken, why};
+use helio_scheduler::{Choice, InGroup, fails_when_infeasible, taken, why, why_infeasible};
 use helio_types::{ActorId, DeathCause, DeathKind, NodeId};
 
 use crate::actors::State;
@@ -17,7 +17,7 @@ impl Control {
         let Some(actor) = self.actors.get(actor_id).filter(|actor| actor.is_waiting()) else {
             return;
         };
-        let (shape, is_first) = self.queue.push(&actor.spec);
+        let (shape, is_first) = self.queue.push(actor_id, &actor.spec);
         if is_first {
             self.place_shape(&shape);
         }
@@ -39,22 +39,21 @@ impl Control {
     fn place_shape(&mut self, shape: &Shape) {
         while let Some((actor_id, strategy)) = self.queue.first(shape) {
             let creator = self.actors.get(actor_id).map(|actor| actor.spec.owner.node_id);
-            let views = self.nodes.views();
-            match place(views, creator, &shape.0, strategy, self.n_placed, &[]) {
-                Placement::On(node_id) => {
+            match self.nodes.choose(creator, &shape.0, strategy, self.n_placed) {
+                Choice::On(node_id) => {
                     self.n_placed += 1;
                     self.launch_actor(node_id, actor_id);
                 }
-                Placement::Busy => return,
-                Placement::Infeasible(reason) if fails_when_infeasible(strategy) => {
-                    // Until all nodes of before are back, none counts as gone.
-                    if self.is_recovering() {
-                        return;
-                    }
+                Choice::Busy => return,
+                // Until all nodes of before are back, none counts as gone.
+                Choice::Infeasible
+                    if fails_when_infeasible(strategy) && self.recovering_until_ms.is_none() =>
+                {
+                    let reason = why_infeasible(self.nodes.views(), &shape.0, strategy);
                     let sentence = format!("it cannot be placed: {reason}");
                     self.end_actor(actor_id, DeathCause::new(DeathKind::StartFailed, sentence));
                 }
-                Placement::Infeasible(_) => return,
+                Choice::Infeasible => return,
             }
         }
     }
@@ -103,6 +102,7 @@ impl Control {
             resources: shape.0.clone(),
             count: actors.len() as u64,
             why: self.why_shape(shape, strategy),
+            ..PendingDemand::default()
         });
         actors.chain(self.groups.pending_demands()).take(LIST_ROWS_MAX).collect()
     }
@@ -122,15 +122,12 @@ impl Control {
     pub(crate) fn explain_actors(&mut self) {
         let now_ms = self.now_ms();
         let mut told = Vec::new();
+        let is_recovering = self.is_recovering();
         for (shape, strategy, actors) in self.queue.queues() {
             let text = self.why_shape(shape, strategy);
             let waits_for_group = self.why_group_of(strategy).is_some();
-            let is_hopeless = !waits_for_group
-                && !self.is_recovering()
-                && matches!(
-                    place(self.nodes.views(), None, &shape.0, strategy, 0, &[]),
-                    Placement::Infeasible(_)
-                );
+            let is_hopeless =
+                !waits_for_group && !is_recovering && self.nodes.is_infeasible(&shape.0, strategy);
             let is_due = |actor_id: &ActorId| {
                 self.actors.get(*actor_id).is_some_and(|actor| {
                     let waited = matches!(actor.state, State::Waiting { since_ms }

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use helio_proto::group::{
     BundlesHeld, CommitBundles, HeldBundle, NumberedBundle, ReserveBundles, ReturnBundles,
 };
-use helio_scheduler::plan_group;
 use helio_types::{NodeId, PlacementGroupId, ResourceSet};
 
 use crate::durable;
@@ -38,7 +37,7 @@ impl Control {
 
     fn try_group(&mut self, group_id: PlacementGroupId) -> bool {
         let Some(group) = self.groups.get(group_id) else { return false };
-        let plan = group.with_wanted(|wanted| plan_group(self.nodes.views(), wanted));
+        let plan = group.with_wanted(|wanted| self.nodes.plan_group(wanted));
         let Some(plan) = plan else { return false };
         self.groups.dequeue(group_id);
         let plan: BTreeMap<u32, NodeId> = plan.into_iter().collect();

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use helio_proto::cluster::{ClusterView, ControlToNode};
 use helio_proto::control::Empty;
 use helio_proto::group::{AskGroup, GroupNews};
 use helio_scheduler::why_group;
@@ -39,9 +38,8 @@ impl Control {
     /// Tells a node which nodes hold the group's bundles, without waiting for the next publication.
     fn tell_places(&mut self, to: NodeId, group_id: PlacementGroupId) {
         let Some(group) = self.groups.get(group_id) else { return };
-        let alive = group.nodes().into_iter().filter_map(|id| self.nodes.info(id).cloned());
-        let nodes = alive.collect();
-        self.out.send(to, ControlToNode::View(ClusterView { nodes }));
+        let view = self.nodes.show(to, &group.nodes());
+        self.out.send(to, view);
         self.out.send(to, GroupNews { group_id, removed: false, why: String::new() });
     }
 

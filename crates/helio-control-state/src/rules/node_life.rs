@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use helio_proto::cluster::{ClusterView, NodeAccepted, RegisterNode};
+use helio_proto::cluster::{NodeAccepted, RegisterNode};
 use helio_proto::control::NodeInfo;
 use helio_types::{DeathCause, DeathKind, NodeId, WorkerId};
 
@@ -24,11 +24,11 @@ impl Control {
         }
         let RegisterNode { info, actors, clients, clients_known, bundles } = register;
         let (now_ms, first_silence_ms) = (self.now_ms(), self.health.first_silence_ms);
-        let (info, is_new) = self.nodes.register(node_id, info, now_ms, first_silence_ms);
-        self.out.send(node_id, ClusterView { nodes: self.nodes.infos() });
-        self.tell_others(node_id, &info);
+        let address = info.address.clone();
+        let is_new = self.nodes.register(node_id, info, now_ms, first_silence_ms);
+        self.out.send(node_id, self.nodes.view_for(node_id));
+        self.publish_members();
         if is_new {
-            let address = &info.address;
             self.out.log(format!("node {node_id} joined from {}:{}", address.host, address.port));
         }
         self.reconcile_bundles(node_id, &bundles);
@@ -77,7 +77,7 @@ impl Control {
         let Some(info) = self.nodes.mark_dead(node_id, cause, self.out.now_ms()) else { return };
         self.out.log(format!("node {node_id} ({}) is gone: {cause}", info.address.host));
         self.out.disconnect(node_id);
-        self.tell_others(node_id, &info);
+        self.publish_members();
         let sentence =
             format!("the node it ran on, {} ({node_id}), is gone: {cause}", info.address.host);
         self.node_gone(node_id, &DeathCause::new(DeathKind::NodeDied, sentence));
@@ -97,13 +97,14 @@ impl Control {
         self.end_processes_on(node_id, cause);
     }
 
-    fn tell_others(&mut self, about: NodeId, info: &NodeInfo) {
-        for other in self.nodes.alive_ids().into_iter().filter(|other| *other != about) {
-            self.out.send(other, ClusterView { nodes: vec![info.clone()] });
+    /// Tells all nodes of joins and deaths, unless these are gathered for a while.
+    fn publish_members(&mut self) {
+        if self.nodes.is_members_due(self.out.now_ms()) {
+            self.publish_views();
         }
     }
 
-    /// Tells the nodes whose resources have changed since last time.
+    /// Tells the nodes what is new and due.
     pub(crate) fn publish_views(&mut self) {
         for (node_id, view) in self.nodes.publish(self.now_ms()) {
             self.out.send(node_id, view);

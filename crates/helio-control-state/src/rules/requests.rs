@@ -7,7 +7,7 @@ use helio_proto::control::{
     NamedActors, Nodes, StrategyKind,
 };
 use helio_proto::node::ControlCall;
-use helio_scheduler::{Placement, fails_when_infeasible, place};
+use helio_scheduler::{Placement, fails_when_infeasible};
 use helio_types::{NodeId, WorkerId};
 
 use crate::event::{Change, Requester};
@@ -80,7 +80,7 @@ impl Control {
         self.actors.get(actor_id).map(|actor| actor.info().into()).unwrap_or(Empty {}.into())
     }
 
-    fn refuse_actor(&self, spec: &ActorSpec) -> Option<ControlResponse> {
+    fn refuse_actor(&mut self, spec: &ActorSpec) -> Option<ControlResponse> {
         let no = |kind, text: String| Some(Failure::new(kind, text).into());
         if spec.actor_id.is_nil() {
             return no(FailureKind::Invalid, "the actor has no id".to_owned());
@@ -104,7 +104,7 @@ impl Control {
         }
         if fails_when_infeasible(&spec.strategy) && !self.is_recovering() {
             let need = &spec.placement_resources;
-            let placement = place(self.nodes.views(), None, need, &spec.strategy, 0, &[]);
+            let placement = self.nodes.place(None, need, &spec.strategy, 0);
             if let Placement::Infeasible(reason) = placement {
                 let text = format!("The actor {} cannot be placed: {reason}", spec.class_name);
                 return no(FailureKind::Unschedulable, text);

@@ -6,3 +6,4 @@ mod actors;
 mod cluster;
 mod desk;
 mod groups;
+mod views;

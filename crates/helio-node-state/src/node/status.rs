@@ -23,13 +23,20 @@ impl Node {
                 resources: class.resources.clone(),
                 count: count as u64,
                 why,
+                may_spill: true,
+                strategy: class.strategy.clone(),
             });
         }
         for spec in self.actors.demand().take(SHAPES_MAX) {
             let need = &spec.placement_resources;
             // It was placed here: other nodes are out of the question.
             let why = self.cluster.why_here(&taken(need, &spec.strategy));
-            pending.push(PendingDemand { resources: need.clone(), count: 1, why });
+            pending.push(PendingDemand {
+                resources: need.clone(),
+                count: 1,
+                why,
+                ..PendingDemand::default()
+            });
         }
         let mut available = self.ledger.available().clone();
         // It is not lent by requests but used by objects.
