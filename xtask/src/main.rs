@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod libraries;
 mod python;
+mod scale;
 mod sh;
 mod simulate;
 mod stamp;
@@ -30,7 +31,8 @@ usage: cargo xtask <task>
   bench   the table against Ray; further arguments go to bench/compare.py
   differential  the same snippets on Ray and here; arguments go to tests/differential/compare.py
   libraries  packages from PyPI that run on Ray, each with its quick start; arguments go to pytest
-  simulate  many histories of the simulator: --seeds N, --minutes M, --jobs J, --first SEED";
+  simulate  many histories of the simulator: --seeds N, --minutes M, --jobs J, --first SEED
+  scale   thousands of nodes and a million actors in simulated time: docs/scale.md; --measure: its constants";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         "differential" => bench::differential(rest),
         "libraries" => libraries::run(rest),
         "simulate" => simulate::run(rest),
+        "scale" => scale::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

@@ -44,6 +44,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("helio-cli", Fronts, &["helio-dashboard"]),
     ("helio-testkit", Proof, &[]),
     ("helio-sim", Proof, &["helio-testkit"]),
+    ("helio-scale", Proof, &[]),
     ("helio-bench", Proof, &["helio-testkit"]),
 ];
 

@@ -1,0 +1,523 @@
+//! A control service and its nodes in simulated time.
+//!
+//! Control works as its shell does: what has arrived is taken in one batch, then made durable in one
+//! commit, then sent. While it works, messages wait for it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use helio_control_state::{Action, Control, Event};
+use helio_proto::cluster::{
+    ActorStarted, ControlToNode, FromClient, NodeStatus, NodeToControl, RegisterNode,
+};
+use helio_proto::control::{
+    ActorPhase, ActorSpec, ControlRequest, NodeInfo, PendingDemand, StartJob, Strategy,
+    SubscribeActor,
+};
+use helio_proto::encode;
+use helio_proto::node::{ControlCall, NodeToClient};
+use helio_types::{ActorId, JobId, NodeAddress, NodeId, ResourceSet, WorkerAddress, WorkerId};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::costs::Costs;
+
+/// How many inputs control takes at a time, as its shell does.
+const BATCH_MAX: usize = 1024;
+/// How often a node tells that it is alive, in nanoseconds.
+const HEARTBEAT_NS: u64 = 1_000_000_000;
+/// The CPUs of a node.
+pub const NODE_CPUS: f64 = 64.0;
+
+/// What happens, when its time has come.
+#[derive(Debug)]
+enum Happening {
+    /// A message reaches control.
+    ToControl { from: usize, message: Box<NodeToControl> },
+    /// The connection of a node ends.
+    Lost { node: usize },
+    /// Control takes what has arrived.
+    Control,
+    /// A message reaches a node.
+    ToNode { to: usize, message: Box<ControlToNode> },
+    /// A node's heartbeat is due.
+    Heartbeat { node: usize },
+    /// An actor's process is ready.
+    Started { node: usize, actor_id: ActorId, incarnation: u32 },
+}
+
+/// What was counted since the last [`Cluster::take_counts`].
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// How much time passed, in nanoseconds.
+    pub passed_ns: u64,
+    /// Messages that reached control.
+    pub received: u64,
+    /// Messages that control sent.
+    pub sent: u64,
+    /// The bytes of what it sent.
+    pub sent_bytes: u64,
+    /// Views that it sent.
+    pub views: u64,
+    /// The nodes that were described in these.
+    pub view_entries: u64,
+    /// CPU of the machine itself, in nanoseconds.
+    pub machine_ns: u64,
+    /// CPU of control by the cost model: the machine, and reading and writing messages.
+    pub control_ns: u64,
+    /// Commits.
+    pub commits: u64,
+    /// How many nodes placement looked at.
+    pub visited: u64,
+    /// Actors that were placed.
+    pub launches: u64,
+    /// From submission to start, of each actor that started, in nanoseconds.
+    pub starts_ns: Vec<u64>,
+    /// From the report of a waiting request to a node with room, in nanoseconds.
+    pub spills_ns: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Node {
+    id: NodeId,
+    alive: bool,
+    free: f64,
+    version: u64,
+    /// A request waits since then for a node with room.
+    wants_since: Option<u64>,
+}
+
+/// The cluster.
+pub struct Cluster {
+    control: Control,
+    costs: Costs,
+    /// Nanoseconds.
+    now: u64,
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
+    happenings: BTreeMap<u64, Happening>,
+    next: u64,
+    nodes: Vec<Node>,
+    indexes: BTreeMap<NodeId, usize>,
+    inbox: Vec<Event>,
+    is_woken: bool,
+    busy_until: u64,
+    tick_at: u64,
+    submitted: BTreeMap<ActorId, u64>,
+    counts: Counts,
+    counted_from: u64,
+    visited_before: u64,
+    n_actors: u64,
+    job: JobId,
+    measures: bool,
+}
+
+fn node_id(number: usize) -> NodeId {
+    let mut bytes = [1; NodeId::LEN];
+    // Ids are random in life: neighbours here are not neighbours in the order of ids.
+    let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bytes[..8].copy_from_slice(&mixed.to_be_bytes());
+    NodeId(bytes)
+}
+
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+impl Cluster {
+    /// `n_nodes` that register at once; the driver is on the first. With `measures` the time of the
+    /// machine is measured, else it counts as nothing, and runs are the same each time.
+    #[must_use]
+    pub fn new(n_nodes: usize, costs: Costs, measures: bool) -> Self {
+        let now = 1_000_000_000_000;
+        let mut cluster = Self {
+            control: Control::new("session"),
+            costs,
+            now,
+            queue: BinaryHeap::new(),
+            happenings: BTreeMap::new(),
+            next: 0,
+            nodes: Vec::with_capacity(n_nodes),
+            indexes: BTreeMap::new(),
+            inbox: Vec::new(),
+            is_woken: false,
+            busy_until: now,
+            tick_at: now,
+            submitted: BTreeMap::new(),
+            counts: Counts::default(),
+            counted_from: now,
+            visited_before: 0,
+            n_actors: 0,
+            job: JobId([1, 0, 0, 0]),
+            measures,
+        };
+        for number in 0..n_nodes {
+            let id = node_id(number);
+            cluster.indexes.insert(id, number);
+            cluster.nodes.push(Node {
+                id,
+                alive: true,
+                free: NODE_CPUS,
+                version: 1,
+                wants_since: None,
+            });
+            let info = cluster.info(number);
+            let register = RegisterNode { info, clients_known: true, ..RegisterNode::default() };
+            cluster.send_to_control(number, register);
+            // Heartbeats of many nodes are spread over the second.
+            let first = HEARTBEAT_NS * number as u64 / n_nodes as u64;
+            cluster.at(now + HEARTBEAT_NS + first, Happening::Heartbeat { node: number });
+        }
+        cluster.tick_at = now;
+        cluster.wake(now);
+        let job = StartJob { driver: driver(), node_id: node_id(0), ..StartJob::default() };
+        cluster.ask(job.into());
+        cluster
+    }
+
+    /// How many nodes are alive.
+    #[must_use]
+    pub fn n_alive(&self) -> usize {
+        self.nodes.iter().filter(|node| node.alive).count()
+    }
+
+    /// The control service's machine.
+    #[must_use]
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// How many actors were submitted and have not started.
+    #[must_use]
+    pub fn n_starting(&self) -> usize {
+        self.submitted.len()
+    }
+
+    /// What was counted since last time.
+    pub fn take_counts(&mut self) -> Counts {
+        let visited = self.control.n_nodes_visited();
+        let mut counts = std::mem::take(&mut self.counts);
+        counts.visited = visited - std::mem::replace(&mut self.visited_before, visited);
+        counts.passed_ns = self.now - std::mem::replace(&mut self.counted_from, self.now);
+        counts
+    }
+
+    fn at(&mut self, time: u64, happening: Happening) {
+        self.next += 1;
+        self.queue.push(Reverse((time, self.next)));
+        self.happenings.insert(self.next, happening);
+    }
+
+    fn wake(&mut self, time: u64) {
+        if !self.is_woken {
+            self.is_woken = true;
+            self.at(time.max(self.busy_until), Happening::Control);
+        }
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, ns: u64) {
+        let until = self.now + ns;
+        self.run(until, |_| false);
+        self.now = until;
+    }
+
+    /// Lets time pass until every actor that was submitted has started; whether that came in time.
+    pub fn settle(&mut self, ns_max: u64) -> bool {
+        let until = self.now + ns_max;
+        self.run(until, |cluster| cluster.submitted.is_empty());
+        self.submitted.is_empty()
+    }
+
+    fn run(&mut self, until: u64, is_done: impl Fn(&Self) -> bool) {
+        while !is_done(self) {
+            let tick_at = self.tick_at.max(self.busy_until);
+            let next = self.queue.peek().map(|Reverse((time, _))| *time);
+            if !self.is_woken && next.is_none_or(|next| tick_at <= next) {
+                if tick_at > until {
+                    return;
+                }
+                self.now = self.now.max(tick_at);
+                self.work();
+                continue;
+            }
+            let Some(Reverse((time, number))) = self.queue.peek().copied() else { return };
+            if time > until {
+                return;
+            }
+            self.queue.pop();
+            self.now = self.now.max(time);
+            if let Some(happening) = self.happenings.remove(&number) {
+                self.happen(happening);
+            }
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::ToControl { from, message } => {
+                self.counts.received += 1;
+                let (node_id, message) = (self.nodes[from].id, *message);
+                self.inbox.push(Event::Node { node_id, message });
+                self.wake(self.now);
+            }
+            Happening::Lost { node } => {
+                self.inbox.push(Event::Disconnected { node_id: self.nodes[node].id });
+                self.wake(self.now);
+            }
+            Happening::Control => {
+                self.is_woken = false;
+                self.work();
+            }
+            Happening::ToNode { to, message } => self.on_node(to, *message),
+            Happening::Heartbeat { node } => {
+                if self.nodes[node].alive {
+                    self.send_status(node);
+                    self.at(self.now + HEARTBEAT_NS, Happening::Heartbeat { node });
+                }
+            }
+            Happening::Started { node, actor_id, incarnation } => {
+                if !self.nodes[node].alive {
+                    return;
+                }
+                if let Some(since) = self.submitted.remove(&actor_id) {
+                    self.counts.starts_ns.push(self.now - since);
+                }
+                let node_id = self.nodes[node].id;
+                let mut worker = [0; WorkerId::LEN];
+                worker[..16].copy_from_slice(&actor_id.0);
+                let host = host(node);
+                let address =
+                    WorkerAddress { worker_id: WorkerId(worker), node_id, host, port: 7000 };
+                let started = ActorStarted { actor_id, incarnation, address, pid: 4711 };
+                self.send_to_control(node, started);
+            }
+        }
+    }
+
+    /// Control takes a batch.
+    fn work(&mut self) {
+        let n_taken = self.inbox.len().min(BATCH_MAX);
+        let batch: Vec<Event> = self.inbox.drain(..n_taken).collect();
+        let mut spent = 0;
+        let mut actions = Vec::new();
+        for event in batch {
+            spent += self.costs.receive_ns;
+            spent += self.apply(event, &mut actions);
+        }
+        if self.now >= self.tick_at {
+            spent += self.apply(Event::Tick, &mut actions);
+            self.tick_at = self.now + self.control.next_tick() * 1000;
+        } else {
+            self.tick_at = self.tick_at.min(self.now + self.control.next_tick() * 1000);
+        }
+        let persists = actions.iter().any(|action| matches!(action, Action::Persist(_)));
+        if persists {
+            self.counts.commits += 1;
+        }
+        let waited = if persists { self.costs.commit_ns } else { 0 };
+        for action in actions {
+            let Action::Send { node_id, message } = action else { continue };
+            let bytes = size(&message);
+            spent += self.costs.send_ns + (bytes as f64 * self.costs.byte_ns) as u64;
+            self.counts.sent += 1;
+            self.counts.sent_bytes += bytes;
+            match &message {
+                ControlToNode::View(view) => {
+                    self.counts.views += 1;
+                    self.counts.view_entries += view.nodes.len() as u64;
+                }
+                ControlToNode::LaunchActor(_) => self.counts.launches += 1,
+                _ => {}
+            }
+            let Some(to) = self.indexes.get(&node_id).copied() else { continue };
+            // What no node acts on is counted and need not travel.
+            if self.nodes[to].alive && acts(&message, &self.nodes[to]) {
+                let time = self.now + spent + waited + self.costs.latency_ns;
+                self.at(time, Happening::ToNode { to, message: Box::new(message) });
+            }
+        }
+        self.counts.control_ns += spent;
+        self.busy_until = self.now + spent + waited;
+        if !self.inbox.is_empty() {
+            self.wake(self.busy_until);
+        }
+    }
+
+    /// Runs the real machine; how long that took.
+    fn apply(&mut self, event: Event, actions: &mut Vec<Action>) -> u64 {
+        let began = if self.measures { cpu_ns() } else { 0 };
+        let more = self.control.apply(event, self.now / 1000);
+        let took = if self.measures { cpu_ns() - began } else { 0 };
+        self.counts.machine_ns += took;
+        actions.extend(more);
+        took
+    }
+
+    fn on_node(&mut self, to: usize, message: ControlToNode) {
+        match message {
+            ControlToNode::LaunchActor(launch) => {
+                let (actor_id, incarnation) = (launch.spec.actor_id, launch.incarnation);
+                let time = self.now + self.costs.actor_start_ns;
+                self.at(time, Happening::Started { node: to, actor_id, incarnation });
+            }
+            ControlToNode::View(view) => {
+                let has_room = |info: &NodeInfo| {
+                    info.alive
+                        && info.address.node_id != self.nodes[to].id
+                        && info.available.get("CPU").to_f64() >= 1.0
+                };
+                if let Some(since) = self.nodes[to].wants_since
+                    && view.nodes.iter().any(has_room)
+                {
+                    self.counts.spills_ns.push(self.now - since);
+                    self.nodes[to].wants_since = None;
+                }
+            }
+            ControlToNode::ToClient(to_client) => {
+                if let NodeToClient::ActorUpdate(info) = to_client.message
+                    && ActorPhase::from_number(info.phase) == ActorPhase::Restarting
+                {
+                    self.submitted.entry(info.actor_id).or_insert(self.now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn send_to_control(&mut self, from: usize, message: impl Into<NodeToControl>) {
+        let message = Box::new(message.into());
+        self.at(self.now + self.costs.latency_ns, Happening::ToControl { from, message });
+    }
+
+    fn info(&self, number: usize) -> NodeInfo {
+        let node = &self.nodes[number];
+        let gib = f64::from(1 << 30);
+        let node_resource = format!("node:{}", host(number));
+        let pending = node.wants_since.map(|_| PendingDemand {
+            resources: ResourceSet::from_units([("CPU", 1.0)]),
+            count: 10,
+            why: "64 nodes could hold 1 CPU but are in use".to_owned(),
+            may_spill: true,
+            strategy: Strategy::default(),
+        });
+        NodeInfo {
+            address: NodeAddress { node_id: node.id, host: host(number), port: 6379 },
+            alive: true,
+            total: ResourceSet::from_units([
+                ("CPU", NODE_CPUS),
+                ("memory", 256.0 * gib),
+                ("object_store_memory", 64.0 * gib),
+                (node_resource.as_str(), 1.0),
+            ]),
+            available: ResourceSet::from_units([
+                ("CPU", node.free),
+                ("memory", 256.0 * gib),
+                ("object_store_memory", 64.0 * gib - number as f64),
+                (node_resource.as_str(), 1.0),
+            ]),
+            pending: pending.into_iter().collect(),
+            name: host(number),
+            hostname: host(number),
+            session_dir: "/tmp/heliostat/session_2026-01-01_00-00-00_000000_1".to_owned(),
+            version: node.version,
+            workers: 8,
+            ..NodeInfo::default()
+        }
+    }
+
+    fn send_status(&mut self, number: usize) {
+        let info = self.info(number);
+        self.send_to_control(number, NodeStatus { info });
+    }
+
+    /// A node reports other resources than before.
+    pub fn set_free(&mut self, number: usize, free: f64) {
+        self.nodes[number].free = free;
+        self.nodes[number].version += 1;
+        self.send_status(number);
+    }
+
+    /// Requests find no room on a node and the nodes that it watches.
+    pub fn want_room(&mut self, number: usize) {
+        self.nodes[number].wants_since = Some(self.now);
+        self.nodes[number].version += 1;
+        self.send_status(number);
+    }
+
+    fn ask(&mut self, request: ControlRequest) {
+        let call = ControlCall { request_id: self.next, request };
+        self.send_to_control(0, FromClient { worker_id: driver(), call });
+    }
+
+    /// The driver creates an actor and subscribes to it, as `Class.remote()` does.
+    pub fn create_actor(&mut self) {
+        self.n_actors += 1;
+        let mut unique = [0; 12];
+        unique[..8]
+            .copy_from_slice(&self.n_actors.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+        let actor_id = ActorId::new(unique, self.job);
+        let owner = WorkerAddress {
+            worker_id: driver(),
+            node_id: self.nodes[0].id,
+            host: host(0),
+            port: 7000,
+        };
+        let spec = ActorSpec {
+            actor_id,
+            job_id: self.job,
+            namespace: "5e0f4e34-9b1c-4f6e-8f4c-6a0f0c0d1a2b".to_owned(),
+            max_restarts: -1,
+            placement_resources: ResourceSet::from_units([("CPU", 1.0)]),
+            class_name: "Simulation".to_owned(),
+            template: vec![7; 900],
+            args: vec![1; 48],
+            owner,
+            max_concurrency: 1,
+            job_config: vec![2; 200],
+            handle: [vec![3; 60].as_slice(), &actor_id.0, &[3; 300]].concat(),
+            modules: vec!["numpy".to_owned()],
+            ..ActorSpec::default()
+        };
+        self.submitted.insert(actor_id, self.now);
+        self.ask(ControlRequest::CreateActor(spec));
+        self.ask(SubscribeActor { actor_id }.into());
+    }
+
+    /// These nodes die at once: their connections end.
+    pub fn kill_nodes(&mut self, which: impl Iterator<Item = usize>) {
+        for node in which {
+            self.nodes[node].alive = false;
+            self.at(self.now, Happening::Lost { node });
+        }
+    }
+}
+
+fn driver() -> WorkerId {
+    WorkerId([9; WorkerId::LEN])
+}
+
+fn host(number: usize) -> String {
+    format!("10.{}.{}.{}", number / 62_500, number / 250 % 250, number % 250 + 1)
+}
+
+/// How many bytes a message is. Long views are counted by a part of them.
+fn size(message: &ControlToNode) -> u64 {
+    const COUNTED: usize = 32;
+    if let ControlToNode::View(view) = message
+        && view.nodes.len() > COUNTED
+    {
+        let part: usize = view.nodes[..COUNTED].iter().map(|info| encode(info).len() + 2).sum();
+        return (part * view.nodes.len() / COUNTED) as u64;
+    }
+    encode(message).len() as u64
+}
+
+/// Whether the simulated node does anything when it gets the message.
+fn acts(message: &ControlToNode, node: &Node) -> bool {
+    match message {
+        ControlToNode::LaunchActor(_) => true,
+        ControlToNode::View(_) => node.wants_since.is_some(),
+        ControlToNode::ToClient(to) => matches!(to.message, NodeToClient::ActorUpdate(_)),
+        _ => false,
+    }
+}

@@ -1,0 +1,97 @@
+//! The cost model: what surrounds the machine, in nanoseconds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// What things cost on one machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Costs {
+    /// When and where they were measured.
+    pub origin: String,
+    /// CPU to read and decode a message.
+    pub receive_ns: u64,
+    /// CPU to encode and write a message.
+    pub send_ns: u64,
+    /// CPU for each further byte of a message that is written.
+    pub byte_ns: f64,
+    /// The way of a message from one process to another.
+    pub latency_ns: u64,
+    /// Making a batch of changes durable: the control service waits for it.
+    pub commit_ns: u64,
+    /// From a node's order to start an actor to the actor's first answer.
+    pub actor_start_ns: u64,
+}
+
+impl Costs {
+    /// Round figures of the size that was measured, for runs that assert counts only.
+    #[must_use]
+    pub fn rough() -> Self {
+        Self {
+            origin: "round figures".to_owned(),
+            receive_ns: 5_000,
+            send_ns: 5_000,
+            byte_ns: 1.0,
+            latency_ns: 50_000,
+            commit_ns: 1_000_000,
+            actor_start_ns: 10_000_000,
+        }
+    }
+
+    /// The constants by name, with their meaning.
+    #[must_use]
+    pub fn rows(&self) -> Vec<(&'static str, f64, &'static str)> {
+        vec![
+            ("receive_ns", self.receive_ns as f64, "CPU to read and decode a message"),
+            ("send_ns", self.send_ns as f64, "CPU to encode and write a message"),
+            ("byte_ns", self.byte_ns, "CPU for each byte of a message that is written"),
+            ("latency_ns", self.latency_ns as f64, "the way of a message between two processes"),
+            ("commit_ns", self.commit_ns as f64, "making a batch of changes durable"),
+            (
+                "actor_start_ns",
+                self.actor_start_ns as f64,
+                "from the creation of an actor to its first answer, on an idle machine",
+            ),
+        ]
+    }
+
+    /// The text of the file.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::from(
+            "# What surrounds the control service's machine costs, measured on real processes by\n\
+             # `cargo xtask scale --measure`. Nanoseconds.\n",
+        );
+        let _ = writeln!(text, "origin = {}", self.origin);
+        for (name, value, _) in self.rows() {
+            let _ = writeln!(text, "{name} = {value}");
+        }
+        text
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// When it is not there, or a constant is missing or no number.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            format!("{}: {error}: write it with `cargo xtask scale --measure`", path.display())
+        })?;
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let entries: BTreeMap<&str, &str> =
+            lines.filter_map(|line| line.split_once(" = ")).collect();
+        let number = |name: &str| {
+            let value = entries.get(name).and_then(|value| value.parse::<f64>().ok());
+            value.ok_or_else(|| format!("{}: {name} is missing or no number", path.display()))
+        };
+        Ok(Self {
+            origin: entries.get("origin").map(|text| (*text).to_owned()).unwrap_or_default(),
+            receive_ns: number("receive_ns")? as u64,
+            send_ns: number("send_ns")? as u64,
+            byte_ns: number("byte_ns")?,
+            latency_ns: number("latency_ns")? as u64,
+            commit_ns: number("commit_ns")? as u64,
+            actor_start_ns: number("actor_start_ns")? as u64,
+        })
+    }
+}

@@ -1,0 +1,221 @@
+//! The page: tables and pictures of what came out.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::chart::{Line, draw};
+use crate::costs::Costs;
+use crate::scenario::{Outcome, QueuedTask};
+
+/// A figure of an outcome.
+type Figure = fn(&Outcome) -> f64;
+
+/// The value below which `part` (0 to 1) of the values are, in milliseconds.
+fn quantile_ms(values: &[u64], part: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((last as f64 * part) as usize).map_or(0.0, |ns| *ns as f64 / 1e6)
+}
+
+fn a_node_and_second(one: &Outcome, passed_ns: u64, count: u64) -> f64 {
+    count as f64 / one.n_nodes as f64 / (passed_ns as f64 / 1e9)
+}
+
+fn an_actor(one: &Outcome, count: u64) -> f64 {
+    count as f64 / one.creating.launches.max(1) as f64
+}
+
+/// A picture: its file, title and unit, and its lines.
+struct Picture {
+    file: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    lines: &'static [(&'static str, Figure)],
+}
+
+const PICTURES: &[Picture] = &[
+    Picture {
+        file: "rest",
+        title: "What an idle node costs the control service",
+        unit: "each second",
+        lines: &[
+            ("messages", |one| {
+                let rest = &one.at_rest;
+                a_node_and_second(one, rest.passed_ns, rest.received + rest.sent)
+            }),
+            ("CPU, µs", |one| {
+                a_node_and_second(one, one.at_rest.passed_ns, one.at_rest.control_ns) / 1e3
+            }),
+            ("of which the machine, µs", |one| {
+                a_node_and_second(one, one.at_rest.passed_ns, one.at_rest.machine_ns) / 1e3
+            }),
+        ],
+    },
+    Picture {
+        file: "load",
+        title: "What a node under load costs: its resources change 10 times a second",
+        unit: "each second",
+        lines: &[
+            ("messages to it", |one| {
+                a_node_and_second(one, one.under_load.passed_ns, one.under_load.sent)
+            }),
+            ("nodes described in these", |one| {
+                a_node_and_second(one, one.under_load.passed_ns, one.under_load.view_entries)
+            }),
+            ("CPU of control, µs", |one| {
+                a_node_and_second(one, one.under_load.passed_ns, one.under_load.control_ns) / 1e3
+            }),
+        ],
+    },
+    Picture {
+        file: "placement",
+        title: "What the placement of an actor costs",
+        unit: "each actor",
+        lines: &[
+            ("nodes looked at", |one| an_actor(one, one.creating.visited)),
+            ("CPU of the machine from submission to start, µs", |one| {
+                an_actor(one, one.creating.machine_ns) / 1e3
+            }),
+            ("CPU of control, µs", |one| an_actor(one, one.creating.control_ns) / 1e3),
+        ],
+    },
+    Picture {
+        file: "start",
+        title: "From the submission of an actor to its start",
+        unit: "milliseconds",
+        lines: &[
+            ("median", |one| quantile_ms(&one.creating.starts_ns, 0.5)),
+            ("99 of 100", |one| quantile_ms(&one.creating.starts_ns, 0.99)),
+        ],
+    },
+    Picture {
+        file: "spill",
+        title: "From a request that finds no room to a node that has some",
+        unit: "milliseconds",
+        lines: &[
+            ("median", |one| quantile_ms(&one.spilling.spills_ns, 0.5)),
+            ("99 of 100", |one| quantile_ms(&one.spilling.spills_ns, 0.99)),
+        ],
+    },
+    Picture {
+        file: "memory",
+        title: "Memory of the control service's machine",
+        unit: "megabytes",
+        lines: &[
+            ("nodes and actors", |one| one.bytes_of_all as f64 / 1e6),
+            ("nodes alone", |one| one.bytes_of_nodes as f64 / 1e6),
+        ],
+    },
+    Picture {
+        file: "recovery",
+        title: "A tenth of the nodes dies at once",
+        unit: "seconds, or messages",
+        lines: &[
+            ("seconds until all actors run again", Outcome::recovery_s),
+            ("views sent to each other node", |one| {
+                one.recovering.views as f64 / one.n_nodes as f64
+            }),
+            ("CPU of control, seconds", |one| one.recovering.control_ns as f64 / 1e9),
+        ],
+    },
+];
+
+fn number(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        value if value >= 1000.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.3}"),
+    }
+}
+
+/// Writes `scale.md` and its pictures.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write(
+    folder: &Path,
+    costs: &Costs,
+    outcomes: &[Outcome],
+    tasks: QueuedTask,
+) -> Result<(), String> {
+    let pictures = folder.join("scale");
+    let save = |path: &Path, text: &str| {
+        std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    std::fs::create_dir_all(&pictures)
+        .map_err(|error| format!("{}: {error}", pictures.display()))?;
+    for picture in PICTURES {
+        let lines: Vec<Line> = picture
+            .lines
+            .iter()
+            .map(|(name, figure)| Line {
+                name: (*name).to_owned(),
+                points: outcomes.iter().map(|one| (one.n_nodes as f64, figure(one))).collect(),
+            })
+            .collect();
+        let svg = draw(picture.title, picture.unit, &lines);
+        save(&pictures.join(format!("{}.svg", picture.file)), &svg)?;
+    }
+    save(&folder.join("scale.md"), &page(costs, outcomes, tasks))
+}
+
+fn page(costs: &Costs, outcomes: &[Outcome], tasks: QueuedTask) -> String {
+    let mut page = String::from(
+        "# Scale\n\n\
+         Written by `cargo xtask scale`; do not edit. The control service's machine is the one that ships, in simulated\n\
+         time, with nodes that register, send heartbeats, start actors and report as daemons do. Its CPU is measured while\n\
+         it runs. What surrounds it costs what was measured on real processes:\n\n",
+    );
+    let _ = writeln!(page, "| constant | value | meaning |\n|---|---|---|");
+    for (name, value, meaning) in costs.rows() {
+        let _ = writeln!(page, "| `{name}` | {} | {meaning} |", number(value));
+    }
+    let _ = writeln!(page, "\nMeasured: {}.\n", costs.origin);
+    let _ = writeln!(
+        page,
+        "What is not simulated: the daemons' own machines (each knows every other node, so 10,000 of them would hold\n\
+         100 million entries), the loss of packets, and machines that are slower than others. Times of real clusters are\n\
+         longer where starting a process is: `actor_start_ns` is that of an idle machine.\n"
+    );
+    for picture in PICTURES {
+        let _ = writeln!(
+            page,
+            "## {}\n\n![{}](scale/{}.svg)\n",
+            picture.title, picture.title, picture.file
+        );
+        let head: Vec<String> =
+            outcomes.iter().map(|one| format!("{} nodes", one.n_nodes)).collect();
+        let _ = writeln!(page, "| {} | {} |", picture.unit, head.join(" | "));
+        let _ = writeln!(page, "|---|{}", "---|".repeat(outcomes.len()));
+        for (name, figure) in picture.lines {
+            let cells: Vec<String> = outcomes.iter().map(|one| number(figure(one))).collect();
+            let _ = writeln!(page, "| {name} | {} |", cells.join(" | "));
+        }
+        page.push('\n');
+    }
+    let _ = writeln!(page, "## Sizes\n");
+    for one in outcomes {
+        let bytes = one.bytes_of_all.saturating_sub(one.bytes_of_nodes) as f64;
+        let _ = writeln!(
+            page,
+            "- {} nodes, {} actors: {:.0} bytes an actor, {:.0} bytes a node; {} commits for the creations",
+            one.n_nodes,
+            one.n_actors,
+            bytes / one.n_actors.max(1) as f64,
+            one.bytes_of_nodes as f64 / one.n_nodes as f64,
+            one.creating.commits
+        );
+    }
+    let _ = writeln!(
+        page,
+        "- a queued task waits at its owner: {} tasks at one owner take {:.0} bytes and {:.1} µs of CPU each, and cost\n\
+         \x20 its daemon {} messages. 10 million are ten such owners, and control hears of none of them (CTL-1)",
+        tasks.n_tasks,
+        tasks.bytes,
+        tasks.submit_ns / 1e3,
+        tasks.messages
+    );
+    page
+}

@@ -1,0 +1,27 @@
+//! Proof of scale: the control service's machine, the one that ships, with up to 10,000 nodes and a
+//! million actors, in simulated time.
+//!
+//! The machine is real, and what a call of it costs is measured while it runs (CPU time of this thread).
+//! What surrounds it has costs that were measured on real processes ([`costs`]): reading and writing a
+//! message, the way of a message, making state durable, starting an actor. The nodes answer control as
+//! daemons do ([`cluster`]), and each keeps what a daemon keeps to answer with; their own machines are
+//! not run, because each knows every other node, and 10,000 of them would need 100 million entries.
+//!
+//! ```text
+//! cargo xtask scale --measure        writes the costs of this machine
+//! cargo xtask scale                  writes the figures and the pictures
+//! ```
+//!
+//! A small version runs in `cargo test` and asserts the shape of the curves: counts of messages and of
+//! steps, never times.
+//!
+//! Reading order: [`costs`], [`cluster`], [`scenario`], [`figures`], [`chart`], [`measure`].
+
+#![forbid(unsafe_code)]
+
+pub mod chart;
+pub mod cluster;
+pub mod costs;
+pub mod figures;
+pub mod measure;
+pub mod scenario;

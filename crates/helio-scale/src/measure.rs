@@ -1,0 +1,199 @@
+//! The constants of the cost model, measured on real processes of this machine.
+//!
+//! Messages go between two processes over TCP, encoded and decoded as everywhere; changes go into the
+//! durable store; actors are started by Heliostat itself. CPU times are those of the thread, so that
+//! other work on the machine does not count; the two waits are medians.
+
+use std::io::{BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use helio_proto::cluster::{ClusterView, NodeStatus};
+use helio_proto::control::NodeInfo;
+use helio_proto::{decode, encode};
+use helio_storage::{Change, Embedded, Storage};
+use helio_types::{NodeAddress, NodeId, ResourceSet};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::costs::Costs;
+
+const MESSAGES: u64 = 20_000;
+const ROUND_TRIPS: u64 = 2_000;
+const COMMITS: usize = 200;
+
+/// Starts Heliostat and prints how long actors take to answer, in nanoseconds.
+const ACTORS: &str = "
+import statistics, time
+import heliostat as ray
+ray.init(num_cpus=4)
+@ray.remote
+class A:
+    def ready(self): return True
+ray.get(A.remote().ready.remote())
+times = []
+for _ in range(20):
+    began = time.perf_counter_ns()
+    actor = A.remote()
+    ray.get(actor.ready.remote())
+    times.append(time.perf_counter_ns() - began)
+    del actor
+    time.sleep(0.2)
+print(int(statistics.median(times)))
+ray.shutdown()
+";
+
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+fn info(number: u8) -> NodeInfo {
+    let units =
+        [("CPU", 64.0), ("memory", 1e11), ("object_store_memory", 1e10), ("node:10.0.0.1", 1.0)];
+    NodeInfo {
+        address: NodeAddress {
+            node_id: NodeId([number; NodeId::LEN]),
+            host: "10.0.0.1".to_owned(),
+            port: 6379,
+        },
+        alive: true,
+        total: ResourceSet::from_units(units),
+        available: ResourceSet::from_units(units),
+        name: "10.0.0.1".to_owned(),
+        hostname: "10.0.0.1".to_owned(),
+        ..NodeInfo::default()
+    }
+}
+
+fn write(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
+    let mut frame = Vec::with_capacity(bytes.len() + 4);
+    frame.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    frame.extend_from_slice(bytes);
+    stream.write_all(&frame)
+}
+
+fn read(stream: &mut impl Read) -> std::io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The other process: reads messages, answers with the CPU time that a message took, then echoes.
+///
+/// # Errors
+/// When the connection fails.
+pub fn serve(port: u16) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let began = cpu_ns();
+    for _ in 0..MESSAGES {
+        let bytes = read(&mut reader)?;
+        decode::<NodeStatus>(&bytes).map_err(|_| std::io::ErrorKind::InvalidData)?;
+    }
+    let each = (cpu_ns() - began) / MESSAGES;
+    write(&mut stream, &each.to_le_bytes())?;
+    for _ in 0..MESSAGES / 10 {
+        read(&mut reader)?;
+    }
+    for _ in 0..ROUND_TRIPS {
+        let bytes = read(&mut reader)?;
+        write(&mut stream, &bytes)?;
+    }
+    Ok(())
+}
+
+/// Measures everything.
+///
+/// # Errors
+/// When a process or the store fails.
+pub fn measure(origin: &str, python: &Path) -> Result<Costs, String> {
+    let (receive_ns, send_ns, byte_ns, latency_ns) =
+        messages().map_err(|error| format!("messages between processes: {error}"))?;
+    let commit_ns = commits()?;
+    let actors = Command::new(python).args(["-c", ACTORS]).output();
+    let actors = actors.map_err(|error| format!("{}: {error}", python.display()))?;
+    let text = String::from_utf8_lossy(&actors.stdout);
+    let actor_start_ns = text.lines().last().and_then(|line| line.trim().parse().ok());
+    let actor_start_ns = actor_start_ns.ok_or_else(|| {
+        format!("actors could not be measured: {}", String::from_utf8_lossy(&actors.stderr))
+    })?;
+    Ok(Costs {
+        origin: origin.to_owned(),
+        receive_ns,
+        send_ns,
+        byte_ns,
+        latency_ns,
+        commit_ns,
+        actor_start_ns,
+    })
+}
+
+fn messages() -> std::io::Result<(u64, u64, f64, u64)> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let port = listener.local_addr()?.port().to_string();
+    let mut other = Command::new(std::env::current_exe()?)
+        .args(["serve", &port])
+        .stdin(Stdio::null())
+        .spawn()?;
+    let (mut stream, _) = listener.accept()?;
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+
+    let status = NodeStatus { info: info(1) };
+    let began = cpu_ns();
+    for _ in 0..MESSAGES {
+        write(&mut stream, &encode(&status))?;
+    }
+    let send_ns = (cpu_ns() - began) / MESSAGES;
+    let receive = read(&mut reader)?;
+    let receive_ns = receive.try_into().map(u64::from_le_bytes).unwrap_or(0);
+
+    let view = ClusterView { nodes: (0..32).map(info).collect() };
+    let more = (encode(&view).len() - encode(&status).len()) as f64;
+    let began = cpu_ns();
+    for _ in 0..MESSAGES / 10 {
+        write(&mut stream, &encode(&view))?;
+    }
+    let large_ns = (cpu_ns() - began) / (MESSAGES / 10);
+    let byte_ns = large_ns.saturating_sub(send_ns) as f64 / more;
+
+    let mut trips = Vec::new();
+    for _ in 0..ROUND_TRIPS {
+        let began = Instant::now();
+        write(&mut stream, &encode(&status))?;
+        read(&mut reader)?;
+        trips.push(began.elapsed().as_nanos() as u64);
+    }
+    other.wait()?;
+    Ok((receive_ns, send_ns, byte_ns, median(trips) / 2))
+}
+
+fn commits() -> Result<u64, String> {
+    let folder = std::env::temp_dir().join(format!("helio-scale-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut times = Vec::new();
+    let mut store = Embedded::open(&folder.join("state")).map_err(|error| error.to_string())?;
+    for number in 0..COMMITS {
+        let change = |part: u8| Change {
+            key: [&number.to_be_bytes()[..], &[part]].concat(),
+            value: Some(vec![part; 500]),
+        };
+        let changes: Vec<Change> = (0..10).map(change).collect();
+        let began = Instant::now();
+        store.commit(&changes).map_err(|error| error.to_string())?;
+        times.push(began.elapsed().as_nanos() as u64);
+    }
+    drop(store);
+    std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(median(times))
+}
