@@ -32,5 +32,8 @@ fn origin() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let model = model.map_or("unknown CPU", |(_, name)| name);
-    format!("{date}, {cpus} CPUs of {model}, Linux {}", said("uname", &["-r"]))
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or_default();
+    let kernel = said("uname", &["-r"]);
+    format!("{date}, {cpus} CPUs of {model}, Linux {kernel}, load {load} by other work")
 }

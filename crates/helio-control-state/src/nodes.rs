@@ -26,6 +26,7 @@ use helio_config::control::{
 };
 use helio_proto::cluster::ClusterView;
 use helio_proto::control::{NodeInfo, Strategy};
+use helio_proto::encode;
 use helio_scheduler::{Choice, NodeIndex, NodeView, Placement, Wanted, taken};
 use helio_types::{ActorId, NodeId, PlacementGroupId, ResourceSet};
 
@@ -47,6 +48,9 @@ pub(crate) enum ReservedFor {
 struct Node {
     /// Its newest status; `version` is the published one.
     info: NodeInfo,
+    /// Its newest status in the wire form, as the node sent it. A heartbeat is compared with this alone: it
+    /// lies in one piece, and nothing else of the node needs to be read or written.
+    reported: Box<[u8]>,
     /// The version that the node gave its newest status.
     reported_version: u64,
     /// When its newest message arrived.
@@ -211,6 +215,7 @@ impl Nodes {
         let version = self.next_version(now_ms);
         let node = self.nodes.entry(node_id).or_default();
         node.reported_version = info.version;
+        node.reported = Box::default();
         node.info = NodeInfo { alive: true, version, cause: String::new(), ..info };
         node.heard_ms = now_ms + if is_new { first_silence_ms } else { 0 };
         node.lost_ms = None;
@@ -277,6 +282,15 @@ impl Nodes {
     /// Takes in a status; whether what placement sees has changed.
     pub(crate) fn report(&mut self, node_id: NodeId, info: NodeInfo) -> bool {
         let Some(node) = self.nodes.get_mut(&node_id) else { return false };
+        let reported = encode(&info);
+        if node.reservations.is_empty() && *node.reported == *reported {
+            // Requests that wait are told again of nodes with room: others may have taken it.
+            if info.pending.iter().any(|one| one.may_spill) {
+                self.note_wanting(node_id);
+            }
+            return false;
+        }
+        node.reported = reported.into_boxed_slice();
         let same = node.info.total == info.total
             && node.info.available == info.available
             && node.info.labels == info.labels
@@ -447,6 +461,7 @@ impl Nodes {
         };
         // A repeated answer may follow a status that has it.
         if !node.info.total.covers(lent) {
+            node.reported = Box::default();
             node.info.total.add(lent);
             node.info.available.add(lent);
         }

@@ -6,16 +6,16 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use helio_config::control::WATCHED_MAX;
 use helio_control_state::{Action, Control, Event};
 use helio_proto::cluster::{
     ActorStarted, ControlToNode, FromClient, NodeStatus, NodeToControl, RegisterNode,
 };
 use helio_proto::control::{
-    ActorPhase, ActorSpec, ControlRequest, NodeInfo, PendingDemand, StartJob, Strategy,
-    SubscribeActor,
+    ActorSpec, ControlRequest, NodeInfo, PendingDemand, StartJob, Strategy, SubscribeActor,
 };
 use helio_proto::encode;
-use helio_proto::node::{ControlCall, NodeToClient};
+use helio_proto::node::ControlCall;
 use helio_types::{ActorId, JobId, NodeAddress, NodeId, ResourceSet, WorkerAddress, WorkerId};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -84,6 +84,8 @@ struct Node {
     version: u64,
     /// A request waits since then for a node with room.
     wants_since: Option<u64>,
+    /// How many actors run here.
+    n_actors: usize,
 }
 
 /// The cluster.
@@ -106,6 +108,7 @@ pub struct Cluster {
     counted_from: u64,
     visited_before: u64,
     n_actors: u64,
+    n_running: usize,
     job: JobId,
     measures: bool,
 }
@@ -147,6 +150,7 @@ impl Cluster {
             counted_from: now,
             visited_before: 0,
             n_actors: 0,
+            n_running: 0,
             job: JobId([1, 0, 0, 0]),
             measures,
         };
@@ -159,6 +163,7 @@ impl Cluster {
                 free: NODE_CPUS,
                 version: 1,
                 wants_since: None,
+                n_actors: 0,
             });
             let info = cluster.info(number);
             let register = RegisterNode { info, clients_known: true, ..RegisterNode::default() };
@@ -186,10 +191,10 @@ impl Cluster {
         &self.control
     }
 
-    /// How many actors were submitted and have not started.
+    /// How many actors were created and do not run.
     #[must_use]
     pub fn n_starting(&self) -> usize {
-        self.submitted.len()
+        self.n_actors as usize - self.n_running
     }
 
     /// What was counted since last time.
@@ -221,11 +226,11 @@ impl Cluster {
         self.now = until;
     }
 
-    /// Lets time pass until every actor that was submitted has started; whether that came in time.
+    /// Lets time pass until every actor that was created runs; whether that came in time.
     pub fn settle(&mut self, ns_max: u64) -> bool {
         let until = self.now + ns_max;
-        self.run(until, |cluster| cluster.submitted.is_empty());
-        self.submitted.is_empty()
+        self.run(until, |cluster| cluster.n_starting() == 0);
+        self.n_starting() == 0
     }
 
     fn run(&mut self, until: u64, is_done: impl Fn(&Self) -> bool) {
@@ -279,6 +284,8 @@ impl Cluster {
                 if !self.nodes[node].alive {
                     return;
                 }
+                self.nodes[node].n_actors += 1;
+                self.n_running += 1;
                 if let Some(since) = self.submitted.remove(&actor_id) {
                     self.counts.starts_ns.push(self.now - since);
                 }
@@ -373,13 +380,6 @@ impl Cluster {
                     self.nodes[to].wants_since = None;
                 }
             }
-            ControlToNode::ToClient(to_client) => {
-                if let NodeToClient::ActorUpdate(info) = to_client.message
-                    && ActorPhase::from_number(info.phase) == ActorPhase::Restarting
-                {
-                    self.submitted.entry(info.actor_id).or_insert(self.now);
-                }
-            }
             _ => {}
         }
     }
@@ -439,6 +439,11 @@ impl Cluster {
 
     /// Requests find no room on a node and the nodes that it watches.
     pub fn want_room(&mut self, number: usize) {
+        if self.nodes.len() <= WATCHED_MAX + 1 {
+            // It watches all others, and knows already which have room.
+            self.counts.spills_ns.push(0);
+            return;
+        }
         self.nodes[number].wants_since = Some(self.now);
         self.nodes[number].version += 1;
         self.send_status(number);
@@ -487,6 +492,7 @@ impl Cluster {
     pub fn kill_nodes(&mut self, which: impl Iterator<Item = usize>) {
         for node in which {
             self.nodes[node].alive = false;
+            self.n_running -= std::mem::take(&mut self.nodes[node].n_actors);
             self.at(self.now, Happening::Lost { node });
         }
     }
@@ -517,7 +523,6 @@ fn acts(message: &ControlToNode, node: &Node) -> bool {
     match message {
         ControlToNode::LaunchActor(_) => true,
         ControlToNode::View(_) => node.wants_since.is_some(),
-        ControlToNode::ToClient(to) => matches!(to.message, NodeToClient::ActorUpdate(_)),
         _ => false,
     }
 }

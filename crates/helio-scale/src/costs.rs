@@ -50,7 +50,7 @@ impl Costs {
             (
                 "actor_start_ns",
                 self.actor_start_ns as f64,
-                "from the creation of an actor to its first answer, on an idle machine",
+                "from the creation of an actor to its first answer, with what else ran there",
             ),
         ]
     }

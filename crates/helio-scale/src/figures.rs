@@ -82,7 +82,7 @@ const PICTURES: &[Picture] = &[
     },
     Picture {
         file: "start",
-        title: "From the submission of an actor to its start",
+        title: "From the submission of an actor to its start, two actors a node under way at a time",
         unit: "milliseconds",
         lines: &[
             ("median", |one| quantile_ms(&one.creating.starts_ns, 0.5)),
@@ -91,7 +91,7 @@ const PICTURES: &[Picture] = &[
     },
     Picture {
         file: "spill",
-        title: "From a request that finds no room to a node that has some",
+        title: "From a request that finds no room on 33 nodes to a node that has some",
         unit: "milliseconds",
         lines: &[
             ("median", |one| quantile_ms(&one.spilling.spills_ns, 0.5)),
@@ -177,7 +177,7 @@ fn page(costs: &Costs, outcomes: &[Outcome], tasks: QueuedTask) -> String {
         page,
         "What is not simulated: the daemons' own machines (each knows every other node, so 10,000 of them would hold\n\
          100 million entries), the loss of packets, and machines that are slower than others. Times of real clusters are\n\
-         longer where starting a process is: `actor_start_ns` is that of an idle machine.\n"
+         longer where starting a process is.\n"
     );
     for picture in PICTURES {
         let _ = writeln!(

@@ -157,8 +157,6 @@ fn recover(cluster: &mut Cluster, size: Size) -> Result<(), String> {
     // The first node has the driver.
     let dying: Vec<usize> = (1..size.n_nodes).filter(|number| number % 10 == 1).collect();
     cluster.kill_nodes(dying.into_iter());
-    // A node without connection has a second to come back.
-    cluster.pass(2 * SECOND);
     if cluster.settle(600 * SECOND) {
         Ok(())
     } else {
