@@ -97,6 +97,27 @@ def test_a_killed_head_goes_on_where_it_was(run: Any, run_driver: Any) -> None:
     assert second.value("job") != first.value("job")
 
 
+@pytest.mark.timeout(120)
+def test_what_the_killed_head_left_does_not_harm_the_next(run: Any) -> None:
+    """A zygote that is slow to see its daemon's end leaves the sockets of the next one alone."""
+    head = ("start", "--head", f"--port={free_port()}", "--num-cpus=1", "--include-dashboard=false")
+    run(*head)
+    latest = (run.home / "ray" / "session_latest").resolve()
+    pid = int((latest / "node.pid").read_text())
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    zygotes = wait_until(lambda: [int(child) for child in children.read_text().split()])
+    for zygote in zygotes:
+        os.kill(zygote, signal.SIGSTOP)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid))
+    assert latest.name in run(*head)
+    for zygote in zygotes:
+        os.kill(zygote, signal.SIGCONT)
+    wait_until(lambda: not any(map(is_alive, zygotes)), what="the end of the old zygotes")
+    assert (latest / "sockets" / "node.sock").exists()
+    assert "1 node_" in run("status")
+
+
 GROUPS = """
 import sys
 import ray

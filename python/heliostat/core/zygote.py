@@ -50,6 +50,7 @@ class Zygote:
 
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
+        self.daemon = os.getppid()
         self.children: set[int] = set()
         self.later: list[str] = []
         self.has_forked = False
@@ -152,12 +153,22 @@ class Zygote:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
         session = os.environ["HELIOSTAT_SESSION_DIR"]
+        if self.is_taken_up(session):
+            os._exit(0)
         for folder in (os.path.join(session, "sockets"), os.path.join(session, "spill")):
             with contextlib.suppress(OSError):
                 for entry in os.scandir(folder):
                     os.unlink(entry.path)
                 os.rmdir(folder)
         os._exit(0)
+
+    def is_taken_up(self, session: str) -> bool:
+        """Whether another daemon has the session by now: a head that was started again at once."""
+        try:
+            with open(os.path.join(session, "node.pid")) as file:
+                return file.read().strip() != str(self.daemon)
+        except OSError:
+            return False
 
     def become_worker(self, request: dict[str, Any], fds: list[int]) -> None:
         """Turn the copy into a process of its own."""
