@@ -66,7 +66,7 @@ class Head:
             timeout=ANSWER_S,
             check=False,
         )
-        assert not check or done.returncode == 0, done.stdout
+        assert not check or done.returncode == 0, done.stdout + self.logs()
         return done
 
     def start(self, *args: str) -> None:
@@ -78,6 +78,11 @@ class Head:
             "--num-cpus=2",
             *args,
         ).stdout
+
+    def logs(self) -> str:
+        """What its daemons have written, for the report of a failure."""
+        found = [path for path in self.home.rglob("node.err") if not path.parent.is_symlink()]
+        return "".join(f"\n--- {path}\n{path.read_text()}" for path in found)
 
     def session(self) -> Path:
         return (self.home / "ray" / "session_latest").resolve()

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
@@ -66,6 +67,22 @@ pub(crate) enum Command {
     /// Run the daemon.
     #[command(hide = true)]
     Node(Node),
+    /// Submit a job, or say what became of it: submit, status, stop, delete, logs, list.
+    #[command(disable_help_flag = true)]
+    Job {
+        /// See `job --help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Run a job's entry point and write down how it ends.
+    #[command(hide = true)]
+    JobProcess {
+        #[arg(long, value_name = "FILE")]
+        run: PathBuf,
+        #[arg(long, value_name = "FILE")]
+        end: PathBuf,
+        entrypoint: String,
+    },
 }
 
 /// What a node offers; for `start` and for the daemon.

@@ -30,7 +30,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::args::Node;
-use crate::dashboard::Server;
+use crate::dashboard::{Server, Serving};
 use crate::old_sessions::Kept;
 use crate::session::Session;
 use crate::{folder, observer, old_sessions, settings, values};
@@ -97,6 +97,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         Some(address) => Control::elsewhere(address, &token)?,
     };
     let dashboard = Server::open(&args.dashboard, &host)?;
+    let job_grace = settings::job_grace()?;
     let webui_url = dashboard.as_ref().map(|server| server.url.clone()).unwrap_or_default();
     let (control_host, control_port) = control.address.clone();
     let control_address = format!("{control_host}:{control_port}");
@@ -148,8 +149,18 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         if let Err(error) = session.keep_ready(&line.to_string()) {
             eprintln!("heliostat: {}: {error}", session.dir.display());
         }
-        served = dashboard
-            .and_then(|server| server.serve(&token, &control.session_name, &ready.node_socket));
+        served = dashboard.and_then(|server| {
+            server.serve(Serving {
+                token: &token,
+                session_name: &control.session_name,
+                session_dir: &session.dir,
+                node_socket: &ready.node_socket,
+                node_id: ready.node_id.hex(),
+                control_address: &control_address,
+                python: &args.python,
+                job_grace,
+            })
+        });
         let is_started = starter.is_there();
         // A starter that has gone away meanwhile is served like one that waits.
         starter.say(&line);

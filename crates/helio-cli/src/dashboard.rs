@@ -1,6 +1,7 @@
 //! The head's HTTP server as part of the daemon, and the links that let a browser in.
 
 use std::path::Path;
+use std::time::Duration;
 
 use helio_config::dashboard::{HOST, PORT};
 
@@ -35,16 +36,30 @@ pub(crate) fn run(address: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
+/// What the server has to know of the daemon.
+pub(crate) struct Serving<'a> {
+    pub(crate) token: &'a str,
+    pub(crate) session_name: &'a str,
+    pub(crate) session_dir: &'a Path,
+    pub(crate) node_socket: &'a Path,
+    pub(crate) node_id: String,
+    pub(crate) control_address: &'a str,
+    pub(crate) python: &'a Path,
+    pub(crate) job_grace: Duration,
+}
+
 #[cfg(feature = "dashboard")]
-pub(crate) use served::{Server, link};
+pub(crate) use served::{Server, end_jobs_of, link, watch_entry_point};
 
 #[cfg(feature = "dashboard")]
 mod served {
     use std::net::{IpAddr, TcpListener};
 
-    use super::Path;
+    pub(crate) use helio_dashboard::{end_jobs_of, watch_entry_point};
+
+    use super::Serving;
     use crate::args::DashboardAddress;
-    use crate::{settings, values};
+    use crate::settings;
 
     /// A link that logs a browser in, once.
     pub(crate) fn link(url: &str, token: &str) -> Result<String, String> {
@@ -64,8 +79,11 @@ mod served {
         /// Opens the port that is asked for.
         pub(crate) fn open(wanted: &DashboardAddress, host: &str) -> Result<Option<Self>, String> {
             let Some(address) = &wanted.dashboard else { return Ok(None) };
-            let (given, port) = values::address(address)?;
-            let listener = helio_dashboard::listen(&given, port, wanted.dashboard_port_moves)?;
+            // Port 0 is any, so this is no address of a cluster.
+            let wrong = || format!("`--dashboard` is `host:port`, not {address:?}");
+            let (given, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+            let port = port.parse().map_err(|_| wrong())?;
+            let listener = helio_dashboard::listen(given, port, wanted.dashboard_port_moves)?;
             let bound = listener.local_addr().map_err(|error| error.to_string())?;
             let shown = match bound.ip() {
                 ip if ip.is_unspecified() => host.to_owned(),
@@ -76,19 +94,20 @@ mod served {
         }
 
         /// Serves until the handle is told to stop.
-        pub(crate) fn serve(
-            self,
-            token: &str,
-            session_name: &str,
-            node_socket: &Path,
-        ) -> Option<helio_dashboard::Handle> {
+        pub(crate) fn serve(self, serving: Serving<'_>) -> Option<helio_dashboard::Handle> {
             let names = settings::text("DASHBOARD_NAMES").unwrap_or_default();
             let options = helio_dashboard::Options {
                 listener: self.listener,
-                token: token.to_owned(),
+                token: serving.token.to_owned(),
                 names: names.split(',').map(|name| name.trim().to_owned()).collect(),
-                session_name: session_name.to_owned(),
-                node_socket: node_socket.to_owned(),
+                session_name: serving.session_name.to_owned(),
+                session_dir: serving.session_dir.to_owned(),
+                node_socket: serving.node_socket.to_owned(),
+                node_id: serving.node_id,
+                address: self.url,
+                control_address: serving.control_address.to_owned(),
+                python: serving.python.to_owned(),
+                job_grace: serving.job_grace,
             };
             let started = helio_dashboard::start(options);
             started.inspect_err(|error| eprintln!("heliostat: dashboard: {error}")).ok()
@@ -97,11 +116,14 @@ mod served {
 }
 
 #[cfg(not(feature = "dashboard"))]
-pub(crate) use absent::{Server, link};
+pub(crate) use absent::{Server, end_jobs_of, link, watch_entry_point};
 
 #[cfg(not(feature = "dashboard"))]
 mod absent {
-    use super::Path;
+    use std::path::Path;
+    use std::process::ExitCode;
+
+    use super::Serving;
     use crate::args::DashboardAddress;
 
     const ABSENT: &str =
@@ -109,6 +131,13 @@ mod absent {
 
     pub(crate) fn link(_: &str, _: &str) -> Result<String, String> {
         Err(ABSENT.to_owned())
+    }
+
+    pub(crate) fn end_jobs_of(_: &Path) {}
+
+    pub(crate) fn watch_entry_point(_: &Path, _: &Path, _: &str) -> ExitCode {
+        eprintln!("heliostat: {ABSENT}");
+        ExitCode::FAILURE
     }
 
     pub(crate) struct Server {
@@ -129,7 +158,7 @@ mod absent {
             }
         }
 
-        pub(crate) fn serve(self, _: &str, _: &str, _: &Path) -> Option<Handle> {
+        pub(crate) fn serve(self, _: Serving<'_>) -> Option<Handle> {
             None
         }
     }

@@ -13,6 +13,7 @@ mod clock;
 mod daemon;
 mod dashboard;
 mod folder;
+mod job;
 mod locate;
 mod names;
 mod observer;
@@ -37,6 +38,10 @@ fn main() -> ExitCode {
     let outcome = match command {
         // The daemon reports its own failures to whoever started it.
         Command::Node(args) => return daemon::run(&args),
+        Command::JobProcess { run, end, entrypoint } => {
+            return dashboard::watch_entry_point(&run, &end, &entrypoint);
+        }
+        Command::Job { arguments } => job::run(&arguments),
         Command::Start(args) => start::run(&args, &ignored),
         Command::Stop(args) => stop::run(&args),
         Command::Status(args) => status::run(&args),

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX};
+use helio_config::dashboard::JOB_GRACE_S;
 use helio_config::session::{SESSIONS_KEPT_DAYS, SESSIONS_KEPT_MAX};
 use helio_control::Health;
 use helio_node::SPILLS_MAX;
@@ -44,6 +45,11 @@ fn part(name: &str, default: f64) -> Result<f64, String> {
     } else {
         Err(format!("{name} is a part between 0 and 1, not {part}"))
     }
+}
+
+/// How long a job that is stopped has between SIGTERM and SIGKILL.
+pub(crate) fn job_grace() -> Result<Duration, String> {
+    number("JOB_STOP_WAIT_TIME_S", JOB_GRACE_S).map(Duration::from_secs)
 }
 
 pub(crate) fn memory_usage_threshold() -> Result<f64, String> {

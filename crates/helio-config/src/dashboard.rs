@@ -5,3 +5,7 @@ pub const HOST: &str = "127.0.0.1";
 
 /// Its port; the next free one when it is taken and nobody named it.
 pub const PORT: u16 = 8265;
+
+/// How long a job that is stopped has between SIGTERM and SIGKILL, in seconds, unless
+/// RAY_JOB_STOP_WAIT_TIME_S says another number.
+pub const JOB_GRACE_S: u64 = 3;

@@ -3,8 +3,8 @@
 //! It runs on a thread of the head's daemon and is an ordinary client of the cluster: it asks the node's
 //! daemon through its socket ([`helio_observer::Asker`]) and knows nothing by itself.
 //!
-//! Reading order: [`access`] and [`login`] (who may ask), [`server`] (connections), then one file a group
-//! of routes.
+//! Reading order: [`access`] and [`login`] (who may ask), [`server`] (connections), [`jobs`] and [`packages`]
+//! (what runs on the head), then one file a group of routes.
 //!
 //! Start: the daemon binds the listener ([`listen`]) before it says that it is ready, so that the address
 //! is known; [`start`] serves on a thread of its own. End: [`Handle::stop`].
@@ -14,10 +14,18 @@
 mod access;
 mod gate;
 mod health;
+mod job_routes;
+mod jobs;
+mod log_files;
+mod log_routes;
 mod login;
 mod login_page;
+mod packages;
+mod page;
+mod page_routes;
 mod reply;
 mod server;
+mod state_routes;
 
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -27,10 +35,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
 use helio_observer::Asker;
 use tokio::sync::oneshot;
 
+use crate::jobs::{Jobs, Surroundings};
+use crate::packages::Packages;
+
+pub use jobs::end_jobs_of;
+pub use jobs::entry::watch_entry_point;
 pub use login::link_key;
 
 /// How many further ports are tried when the usual one is taken.
@@ -50,8 +63,20 @@ pub struct Options {
     pub names: Vec<String>,
     /// The session's name.
     pub session_name: String,
+    /// The session's folder.
+    pub session_dir: PathBuf,
     /// The socket of the head's node.
     pub node_socket: PathBuf,
+    /// That node's id, in hex.
+    pub node_id: String,
+    /// Where a browser on this machine finds this server: `host:port`.
+    pub address: String,
+    /// The control service's `host:port`, for what jobs start.
+    pub control_address: String,
+    /// The cluster's interpreter.
+    pub python: PathBuf,
+    /// How long a job that is stopped has between SIGTERM and SIGKILL.
+    pub job_grace: Duration,
 }
 
 /// Opens the listener; where `may_move`, the next free port is taken when this one is not free.
@@ -85,6 +110,10 @@ pub(crate) struct App {
     door: access::Door,
     used_links: Mutex<login::Used>,
     session_name: String,
+    address: String,
+    jobs: Arc<Jobs>,
+    packages: Packages,
+    answers: state_routes::Answers,
 }
 
 /// Ends the server.
@@ -116,11 +145,27 @@ pub fn start(options: Options) -> io::Result<Handle> {
     let port = options.listener.local_addr()?.port();
     let mut names = options.names;
     names.push(helio_env::machine::hostname());
+    let packages = Packages::of(&options.session_dir);
+    let around = Surroundings {
+        packages: packages.clone(),
+        token: options.token.clone(),
+        session_name: options.session_name.clone(),
+        control_address: options.control_address,
+        node_id: options.node_id,
+        grace: options.job_grace,
+        python: options.python,
+        session_dir: options.session_dir.clone(),
+    };
+    let jobs = Arc::new(Jobs::open(&options.session_dir, around)?);
     let app = App {
         asker: Asker::new(&options.node_socket, &options.token),
         door: access::Door { token: options.token, names, cookie: format!("heliostat-{port}") },
         used_links: Mutex::default(),
         session_name: options.session_name,
+        address: options.address,
+        jobs: Arc::clone(&jobs),
+        packages,
+        answers: state_routes::Answers::new(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = options.listener;
@@ -130,6 +175,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
                 Ok(listener) => listener,
                 Err(error) => return eprintln!("heliostat: dashboard: {error}"),
             };
+            jobs.resume();
             tokio::select! {
                 () = server::serve(listener, router(Arc::new(app))) => {}
                 _ = stopped => {}
@@ -144,12 +190,35 @@ pub fn start(options: Options) -> io::Result<Handle> {
 
 fn router(app: Arc<App>) -> Router {
     Router::new()
+        .route("/", get(page_routes::index))
+        .route("/static/{name}", get(page_routes::part))
         .route("/login", get(login_page::show).post(login_page::take))
         .route("/api/authentication_mode", get(health::authentication_mode))
         .route("/api/healthz", get(health::both))
         .route("/api/gcs_healthz", get(health::control))
         .route("/api/local_raylet_healthz", get(health::node))
         .route("/api/version", get(health::version))
+        .route("/api/jobs", get(job_routes::list).post(job_routes::submit))
+        .route("/api/jobs/", get(job_routes::list).post(job_routes::submit))
+        .route("/api/jobs/{id}", get(job_routes::show).delete(job_routes::delete))
+        .route("/api/jobs/{id}/stop", post(job_routes::stop))
+        .route("/api/jobs/{id}/logs", get(job_routes::logs))
+        .route("/api/jobs/{id}/logs/tail", get(job_routes::tail))
+        .route(
+            "/api/packages/{protocol}/{name}",
+            get(job_routes::has_package).put(job_routes::put_package),
+        )
+        .route("/api/v0/logs", get(log_routes::list))
+        .route("/api/v0/logs/{media}", get(log_routes::read))
+        .route("/api/v0/cluster_metadata", get(state_routes::metadata))
+        .route("/api/v0/tasks/timeline", get(state_routes::timeline))
+        .route("/api/v0/{resource}", get(state_routes::list))
+        .route("/api/v0/{resource}/summarize", get(state_routes::summarize))
+        .route("/api/cluster_status", get(state_routes::cluster_status))
+        .route("/api/prometheus/sd", get(state_routes::discovery))
+        .route("/logical/actors", get(state_routes::actors))
+        .route("/nodes", get(state_routes::nodes))
+        .route("/nodes/{id}", get(state_routes::one_node))
         .fallback(gate::nothing_here)
         .method_not_allowed_fallback(gate::wrong_method)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), gate::keep))

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) type Reply = Response<Body>;
 
@@ -16,6 +16,11 @@ pub(crate) struct Refusal {
 impl Refusal {
     pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, text: text.into() }
+    }
+
+    /// The request makes no sense.
+    pub(crate) fn bad(text: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, text)
     }
 
     /// There is no such thing.
@@ -45,6 +50,17 @@ pub(crate) fn json(value: &Value) -> Reply {
 
 pub(crate) fn html(status: StatusCode, text: String) -> Reply {
     typed(status, "text/html; charset=utf-8", text)
+}
+
+/// The envelope of Ray's routes for state.
+pub(crate) fn enveloped(result: Value) -> Reply {
+    json(&json!({ "result": true, "msg": "", "data": { "result": result } }))
+}
+
+/// The same when it went wrong.
+pub(crate) fn enveloped_refusal(refusal: &Refusal) -> Reply {
+    let body = json!({ "result": false, "msg": refusal.text, "data": { "result": null } });
+    typed(refusal.status, "application/json", body.to_string())
 }
 
 fn typed(status: StatusCode, kind: &'static str, body: String) -> Reply {

@@ -64,6 +64,47 @@ pub fn kill_group(leader: u32) {
     }
 }
 
+/// Asks a process to end.
+pub fn terminate(pid: u32) {
+    signal(pid, Signal::TERM);
+}
+
+/// Kills a process. Its number may go to another once it has ended, so look it up just before.
+pub fn kill(pid: u32) {
+    signal(pid, Signal::KILL);
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Ok(pid) = to_pid(pid) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// When a process began, in clock ticks since the machine's start; with its number this names it for
+/// good. `None`: there is no such process, or it has ended.
+#[must_use]
+pub fn began(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name, in parentheses and with whatever is in it.
+    let mut rest = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = rest.next()?;
+    (state != "Z").then_some(())?;
+    rest.nth(18)?.parse().ok()
+}
+
+/// The processes that a process has started, and those that these have started.
+#[must_use]
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let mut found = children_of(&format!("/proc/{pid}/task"));
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        let more = children_of(&format!("/proc/{pid}/task"));
+        found.extend(more);
+        next += 1;
+    }
+    found
+}
+
 /// Collects the children that have ended.
 #[must_use]
 pub fn reap() -> Vec<(u32, Status)> {
@@ -89,7 +130,11 @@ pub fn children() -> Vec<u32> {
 }
 
 fn children_seen() -> Vec<u32> {
-    let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Vec::new() };
+    children_of("/proc/self/task")
+}
+
+fn children_of(tasks: &str) -> Vec<u32> {
+    let Ok(tasks) = fs::read_dir(tasks) else { return Vec::new() };
     let lists =
         tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     lists
@@ -124,6 +169,8 @@ mod tests {
         let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let handle = watch(child.id()).unwrap();
         assert!(children().contains(&child.id()));
+        assert!(descendants(std::process::id()).contains(&child.id()));
+        assert!(began(child.id()) >= began(std::process::id()));
         kill_watched(&handle);
         let ended = loop {
             let ended = reap();
@@ -133,6 +180,6 @@ mod tests {
             std::thread::yield_now();
         };
         assert_eq!(ended, [(child.id(), Status::Signal(9))]);
-        assert!(watch(child.id()).is_err());
+        assert!(watch(child.id()).is_err() && began(child.id()).is_none());
     }
 }

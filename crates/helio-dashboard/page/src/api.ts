@@ -1,0 +1,96 @@
+// What the head is asked, and how often.
+import { useEffect, useState } from "preact/hooks";
+
+export type Row = Record<string, any>;
+
+export interface Page {
+  total: number;
+  num_filtered: number;
+  result: Row[];
+  next: string | null;
+  partial_failure_warning: string;
+}
+
+export class Refused extends Error {
+  constructor(
+    readonly status: number,
+    text: string,
+  ) {
+    super(text);
+  }
+}
+
+async function ask(path: string, init?: RequestInit): Promise<Response> {
+  const answer = await fetch(path, init);
+  if (answer.status === 401 || (answer.status === 403 && (init?.method ?? "GET") === "GET")) {
+    location.assign("/login");
+  }
+  if (!answer.ok) {
+    const text = await answer.text();
+    let said = text;
+    try {
+      said = JSON.parse(text).msg ?? text;
+    } catch {
+      // It is a sentence as it stands.
+    }
+    throw new Refused(answer.status, said);
+  }
+  return answer;
+}
+
+export async function json<T = any>(path: string, init?: RequestInit): Promise<T> {
+  return (await ask(path, init)).json();
+}
+
+export async function text(path: string): Promise<string> {
+  return (await ask(path)).text();
+}
+
+export interface Filter {
+  column: string;
+  predicate: "=" | "!=";
+  value: string;
+}
+
+/** One page of a list of the state API. */
+export async function list(resource: string, filters: Filter[], limit: number, next: string | null): Promise<Page> {
+  const query = new URLSearchParams({ detail: "1", why: "1", limit: String(limit) });
+  for (const { column, predicate, value } of filters) {
+    query.append("filter_keys", column);
+    query.append("filter_predicates", predicate);
+    query.append("filter_values", value);
+  }
+  if (next !== null) query.set("next", next);
+  return (await json(`/api/v0/${resource}?${query}`)).data.result;
+}
+
+export interface Asked<T> {
+  value?: T;
+  error?: string;
+}
+
+/** Asks again every `everyMs`, while the page is seen; what is asked for anew replaces an answer at once. */
+export function useAsked<T>(question: () => Promise<T>, everyMs: number, dependencies: unknown[]): Asked<T> {
+  const [asked, setAsked] = useState<Asked<T>>({});
+  useEffect(() => {
+    let over = false;
+    let timer = 0;
+    const again = async () => {
+      if (document.visibilityState === "visible") {
+        try {
+          const value = await question();
+          if (!over) setAsked({ value });
+        } catch (error) {
+          if (!over) setAsked((before) => ({ ...before, error: error instanceof Error ? error.message : String(error) }));
+        }
+      }
+      if (!over) timer = window.setTimeout(again, everyMs);
+    };
+    void again();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, dependencies);
+  return asked;
+}

@@ -1,0 +1,110 @@
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { json, useAsked } from "./api";
+import { Problem, State, Table, duration, moment } from "./show";
+
+function took(job: any): string {
+  return job.start_time ? duration((job.end_time ?? Date.now()) - job.start_time) : "";
+}
+
+export function Jobs(): JSX.Element {
+  const { value, error } = useAsked(async () => ((await json("/api/jobs/")) as any[]).reverse(), 1000, []);
+  return (
+    <>
+      <h1>Jobs</h1>
+      <Problem text={error} />
+      {value && (
+        <Table
+          label="Jobs"
+          empty="No job was submitted. In a terminal: heliostat job submit -- python my_script.py"
+          rows={value}
+          columns={[
+            { title: "State", of: (job) => <State of={job.status} /> },
+            { title: "Job", of: (job) => <a href={`#/jobs/${encodeURIComponent(job.submission_id ?? job.job_id)}`}>{job.submission_id ?? job.job_id}</a> },
+            { title: "Command", of: (job) => <code class="clip">{job.entrypoint}</code> },
+            { title: "Kind", of: (job) => job.type.toLowerCase() },
+            { title: "Began", of: (job) => moment(job.start_time) },
+            { title: "Took", of: took },
+          ]}
+        />
+      )}
+    </>
+  );
+}
+
+/** A log as it grows: it follows the job by a WebSocket and stays at the end unless somebody scrolls up. */
+function JobLog({ id }: { id: string }): JSX.Element {
+  const [lines, setLines] = useState("");
+  const place = useRef<HTMLPreElement>(null);
+  useEffect(() => {
+    setLines("");
+    const scheme = location.protocol === "https:" ? "wss" : "ws";
+    const socket = new WebSocket(`${scheme}://${location.host}/api/jobs/${encodeURIComponent(id)}/logs/tail`);
+    socket.onmessage = (message) => setLines((before) => fold(before + message.data).slice(-LOG_MAX));
+    return () => socket.close();
+  }, [id]);
+  useEffect(() => {
+    const element = place.current;
+    if (element && element.scrollHeight - element.scrollTop - element.clientHeight < 80) {
+      element.scrollTop = element.scrollHeight;
+    }
+  }, [lines]);
+  return (
+    <pre ref={place} class="log" tabIndex={0} aria-label="What the job has printed">
+      {lines || "Nothing was printed yet."}
+    </pre>
+  );
+}
+
+const LOG_MAX = 2_000_000;
+
+/** A line that was written over and over, as progress bars do, is shown as it was last. */
+export function fold(text: string): string {
+  return text.replace(/[^\n]*\r(?!\n|$)/g, "");
+}
+
+export function Job({ id }: { id: string }): JSX.Element {
+  const path = `/api/jobs/${encodeURIComponent(id)}`;
+  const { value: job, error } = useAsked(() => json(path), 1000, [path]);
+  const [problem, setProblem] = useState<string>();
+  const stop = async () => {
+    try {
+      await json(`${path}/stop`, { method: "POST" });
+    } catch (error) {
+      setProblem(String(error));
+    }
+  };
+  return (
+    <>
+      <h1>Job {id}</h1>
+      <Problem text={problem ?? error} />
+      {job && (
+        <>
+          <p>
+            <State of={job.status} /> {took(job)}{" "}
+            {job.type === "SUBMISSION" && !job.end_time && <button onClick={stop}>Stop</button>}
+          </p>
+          <dl class="facts">
+            <dt>Command</dt>
+            <dd><code>{job.entrypoint}</code></dd>
+            <dt>Message</dt>
+            <dd><pre class="message">{job.message}</pre></dd>
+            <dt>Began</dt>
+            <dd>{moment(job.start_time)}</dd>
+            <dt>Ended</dt>
+            <dd>{moment(job.end_time)}</dd>
+            <dt>Exit code</dt>
+            <dd>{job.driver_exit_code ?? ""}</dd>
+            <dt>Driver</dt>
+            <dd>{job.driver_info ? `job ${job.driver_info.id}, process ${job.driver_info.pid} on ${job.driver_info.node_ip_address}` : "none in the cluster"}</dd>
+            <dt>Metadata</dt>
+            <dd><code>{JSON.stringify(job.metadata)}</code></dd>
+            <dt>Runtime environment</dt>
+            <dd><code>{JSON.stringify(job.runtime_env)}</code></dd>
+          </dl>
+          {job.type === "SUBMISSION" && <JobLog id={job.submission_id} />}
+        </>
+      )}
+    </>
+  );
+}

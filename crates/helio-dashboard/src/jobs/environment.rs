@@ -1,0 +1,148 @@
+//! What an entry point finds around it: its folder, variables, and how it reaches the cluster.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::request::Request;
+use crate::packages::Packages;
+
+/// What all jobs have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) packages: Packages,
+    pub(crate) token: String,
+    pub(crate) session_name: String,
+    /// The control service's `host:port`, for `ray.init()`.
+    pub(crate) control_address: String,
+    /// Where entry points run, in hex.
+    pub(crate) node_id: String,
+    /// How long a job that is stopped has between SIGTERM and SIGKILL.
+    pub(crate) grace: Duration,
+    /// The cluster's interpreter, for entry points that need more than a shell.
+    pub(crate) python: PathBuf,
+    pub(crate) session_dir: PathBuf,
+}
+
+/// What one job's command finds.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    folder: PathBuf,
+    variables: BTreeMap<String, String>,
+    entrypoint: String,
+}
+
+impl Surroundings {
+    /// Makes the environment of a job ready: packages that were uploaded are unpacked.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    pub(crate) fn prepare(&self, id: &str, request: &Request) -> Result<Prepared, String> {
+        let mut env = request.runtime_env.clone();
+        env.retain(|_, value| !value.is_null());
+        let mut folder = usual_folder();
+        if let Some(working_dir) = env.get("working_dir") {
+            let place = self.packages.place("working_dir", working_dir)?;
+            env.insert("working_dir".to_owned(), json!(place));
+            folder = place;
+        }
+        let mut imports = Vec::new();
+        if let Some(Value::Array(modules)) = env.get("py_modules") {
+            for module in modules {
+                imports.push(self.packages.place("py_modules", module)?);
+            }
+            env.insert("py_modules".to_owned(), json!(imports));
+        }
+        let mut variables = BTreeMap::new();
+        let of_user = env.get("env_vars").and_then(Value::as_object);
+        for (name, value) in of_user.into_iter().flatten() {
+            if let Some(value) = value.as_str() {
+                variables.insert(name.clone(), value.to_owned());
+            }
+        }
+        let path =
+            variables.get("PYTHONPATH").cloned().or_else(|| std::env::var("PYTHONPATH").ok());
+        if !imports.is_empty() {
+            let places = imports.iter().map(|place| parent(place).display().to_string());
+            let all: Vec<String> = places.chain(path.filter(|path| !path.is_empty())).collect();
+            variables.insert("PYTHONPATH".to_owned(), all.join(":"));
+        }
+        let config = json!({ "runtime_env": env, "metadata": metadata(id, &request.metadata) });
+        let own = [
+            ("RAY_ADDRESS", self.control_address.clone()),
+            ("RAY_JOB_CONFIG_JSON_ENV_VAR", config.to_string()),
+            ("HELIOSTAT_AUTH_TOKEN", self.token.clone()),
+            ("HELIOSTAT_SESSION", self.session_name.clone()),
+        ];
+        variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        let is_plain =
+            request.needs.is_empty() && ["pip", "uv"].iter().all(|tool| !env.contains_key(*tool));
+        let mut entrypoint = request.entrypoint.clone();
+        if !is_plain {
+            let spec =
+                json!({ "entrypoint": entrypoint, "needs": request.needs, "runtime_env": env });
+            variables.insert("HELIOSTAT_JOB_ENTRY".to_owned(), spec.to_string());
+            let session = self.session_dir.display().to_string();
+            variables.insert("HELIOSTAT_SESSION_DIR".to_owned(), session);
+            entrypoint = format!("exec {} -m heliostat.core.job_entry", quoted(&self.python));
+        }
+        // What is printed is to be seen when it is printed.
+        variables.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
+        Ok(Prepared { folder, variables, entrypoint })
+    }
+}
+
+impl Prepared {
+    /// The watcher of the entry point, as a process of its own group: this program under another command.
+    pub(crate) fn command(&self, run: &Path, end: &Path) -> Command {
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg0("heliostat")
+            .arg("job-process")
+            .arg("--run")
+            .arg(run)
+            .arg("--end")
+            .arg(end)
+            .arg("--")
+            .arg(&self.entrypoint)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .process_group(0)
+            .env_remove("HELIOSTAT_ADDRESS")
+            .env_remove("RAY_API_SERVER_ADDRESS")
+            .envs(&self.variables);
+        command
+    }
+}
+
+/// Without a `working_dir`: the folder where the head was started, else the user's.
+fn usual_folder() -> PathBuf {
+    let named =
+        ["PWD", "HOME"].into_iter().filter_map(|name| std::env::var_os(name).map(PathBuf::from));
+    named
+        .into_iter()
+        .find(|folder| folder.is_absolute() && fs::metadata(folder).is_ok_and(|at| at.is_dir()))
+        .unwrap_or_else(|| PathBuf::from("/"))
+}
+
+/// A path as one word of a shell.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+fn metadata(id: &str, given: &Map<String, Value>) -> Map<String, Value> {
+    let mut all = Map::new();
+    all.insert("job_submission_id".to_owned(), json!(id));
+    all.insert("job_name".to_owned(), json!(id));
+    all.extend(given.clone());
+    all
+}
+
+fn parent(place: &Path) -> &Path {
+    place.parent().unwrap_or(place)
+}

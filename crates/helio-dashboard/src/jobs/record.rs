@@ -1,0 +1,266 @@
+//! What is known of a job, from its submission on: a pure record that changes by events.
+//!
+//! ```text
+//! PENDING ──began──▶ RUNNING ──ended──▶ SUCCEEDED | FAILED | STOPPED
+//!    └───────────────── ended ───────────────▲
+//! ```
+
+use serde_json::{Map, Value, json};
+
+use super::request::Request;
+
+/// Where a job is in its life; names are those of the jobs API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Status {
+    Pending,
+    Running,
+    Stopped,
+    Succeeded,
+    Failed,
+}
+
+impl Status {
+    const ALL: [Self; 5] =
+        [Self::Pending, Self::Running, Self::Stopped, Self::Succeeded, Self::Failed];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Running => "RUNNING",
+            Self::Stopped => "STOPPED",
+            Self::Succeeded => "SUCCEEDED",
+            Self::Failed => "FAILED",
+        }
+    }
+
+    /// Whether nothing follows.
+    pub(crate) fn is_terminal(self) -> bool {
+        !matches!(self, Self::Pending | Self::Running)
+    }
+}
+
+/// How a job's entry point came to an end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With this code; negative: by that signal.
+    Exit(i32),
+    /// Somebody stopped it.
+    Stopped,
+    /// What the runtime environment asks for could not be made ready.
+    NoEnvironment(String),
+    /// The command could not be begun.
+    NotBegun(String),
+    /// Nobody saw how it ended.
+    Lost(String),
+}
+
+/// A job.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Job {
+    pub(crate) id: String,
+    pub(crate) request: Request,
+    pub(crate) status: Status,
+    message: String,
+    error_type: Option<String>,
+    /// Milliseconds since 1970.
+    start_ms: u64,
+    end_ms: Option<u64>,
+    exit_code: Option<i32>,
+    /// Where it runs or ran, in hex.
+    node_id: Option<String>,
+    /// The process that watches the entry point, and when that began (clock ticks since the machine's start).
+    pub(crate) watcher: Option<(u32, u64)>,
+}
+
+impl Job {
+    pub(crate) fn new(id: String, request: Request, now_ms: u64) -> Self {
+        Self {
+            id,
+            request,
+            status: Status::Pending,
+            message: "The job waits for its start.".to_owned(),
+            error_type: None,
+            start_ms: now_ms,
+            end_ms: None,
+            exit_code: None,
+            node_id: None,
+            watcher: None,
+        }
+    }
+
+    /// The entry point runs.
+    pub(crate) fn began(&mut self, node_id: &str, watcher: (u32, u64)) {
+        self.status = Status::Running;
+        self.message = "The job runs.".to_owned();
+        self.node_id = Some(node_id.to_owned());
+        self.watcher = Some(watcher);
+    }
+
+    /// It is over; `log_end` are the last lines of its log.
+    pub(crate) fn ended(&mut self, end: &End, log_end: &str, now_ms: u64) {
+        if self.status.is_terminal() {
+            return;
+        }
+        let with_log = |text: String| match log_end {
+            "" => format!("{text} Its log is empty."),
+            _ => format!("{text} The last lines of its log:\n{log_end}"),
+        };
+        let (status, error_type, message) = match end {
+            End::Exit(0) => (Status::Succeeded, None, "The job finished.".to_owned()),
+            End::Exit(code) => {
+                let text = format!("The entry point failed with exit code {code}.");
+                (Status::Failed, Some("JOB_ENTRYPOINT_COMMAND_ERROR"), with_log(text))
+            }
+            End::Stopped => (Status::Stopped, None, "The job was stopped.".to_owned()),
+            End::NoEnvironment(why) => {
+                let text = format!("The runtime environment could not be made ready: {why}");
+                (Status::Failed, Some("RUNTIME_ENV_SETUP_FAILURE"), text)
+            }
+            End::NotBegun(why) => {
+                let text = format!("The entry point could not be started: {why}");
+                (Status::Failed, Some("JOB_ENTRYPOINT_COMMAND_START_ERROR"), text)
+            }
+            End::Lost(why) => {
+                (Status::Failed, Some("JOB_SUPERVISOR_ACTOR_DIED"), with_log(why.clone()))
+            }
+        };
+        self.exit_code = match end {
+            End::Exit(code) => Some(*code),
+            _ => None,
+        };
+        self.status = status;
+        self.error_type = error_type.map(str::to_owned);
+        self.message = message;
+        self.end_ms = Some(now_ms);
+        self.watcher = None;
+    }
+
+    pub(crate) fn end_ms(&self) -> Option<u64> {
+        self.end_ms
+    }
+
+    /// What the jobs API tells of it. `driver` is the job that its entry point made in the cluster, if any;
+    /// `address` that of this server.
+    pub(crate) fn details(&self, driver: Option<&Value>, address: &str) -> Value {
+        json!({
+            "type": "SUBMISSION",
+            "job_id": driver.map(|driver| driver["id"].clone()),
+            "submission_id": self.id,
+            "driver_info": driver,
+            "status": self.status.name(),
+            "entrypoint": self.request.entrypoint,
+            "message": self.message,
+            "error_type": self.error_type,
+            "start_time": self.start_ms,
+            "end_time": self.end_ms,
+            "metadata": self.request.metadata,
+            "runtime_env": self.request.runtime_env,
+            "driver_agent_http_address": self.node_id.as_ref().map(|_| format!("http://{address}")),
+            "driver_node_id": self.node_id,
+            "driver_exit_code": self.exit_code,
+        })
+    }
+
+    /// As it is kept on disk.
+    pub(crate) fn to_file(&self) -> Value {
+        json!({
+            "submission_id": self.id,
+            "entrypoint": self.request.entrypoint,
+            "runtime_env": self.request.runtime_env,
+            "metadata": self.request.metadata,
+            "needs": self.request.needs,
+            "status": self.status.name(),
+            "message": self.message,
+            "error_type": self.error_type,
+            "start_ms": self.start_ms,
+            "end_ms": self.end_ms,
+            "exit_code": self.exit_code,
+            "node_id": self.node_id,
+            "watcher": self.watcher,
+        })
+    }
+
+    /// Back again; `None` for what is no such file.
+    pub(crate) fn from_file(file: &Value) -> Option<Self> {
+        let text = |name: &str| file[name].as_str().map(str::to_owned);
+        let object = |name: &str| file[name].as_object().cloned();
+        let status = text("status")?;
+        Some(Self {
+            id: text("submission_id")?,
+            request: Request {
+                entrypoint: text("entrypoint")?,
+                submission_id: text("submission_id"),
+                runtime_env: object("runtime_env").unwrap_or_else(Map::new),
+                metadata: object("metadata").unwrap_or_else(Map::new),
+                needs: object("needs").unwrap_or_else(Map::new),
+            },
+            status: Status::ALL.into_iter().find(|known| known.name() == status)?,
+            message: text("message").unwrap_or_default(),
+            error_type: text("error_type"),
+            start_ms: file["start_ms"].as_u64()?,
+            end_ms: file["end_ms"].as_u64(),
+            exit_code: file["exit_code"].as_i64().and_then(|code| code.try_into().ok()),
+            node_id: text("node_id"),
+            watcher: watcher(&file["watcher"]),
+        })
+    }
+}
+
+fn watcher(value: &Value) -> Option<(u32, u64)> {
+    Some((value.get(0)?.as_u64()?.try_into().ok()?, value.get(1)?.as_u64()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> Job {
+        let body = br#"{"entrypoint": "x", "metadata": {"a": "b"}, "entrypoint_num_cpus": 1}"#;
+        let request = Request { submission_id: Some("id".into()), ..Request::parse(body).unwrap() };
+        Job::new("id".into(), request, 5)
+    }
+
+    fn check(end: &End, status: &str, code: Option<i32>, error: Option<&str>, says: &str) {
+        let mut job = job();
+        job.began("node", (7, 8));
+        job.ended(end, "last words", 9);
+        let told = job.details(None, "h:1");
+        assert_eq!((told["status"].as_str(), told["error_type"].as_str()), (Some(status), error));
+        assert_eq!(told["driver_exit_code"].as_i64(), code.map(i64::from));
+        assert_eq!((told["start_time"].as_u64(), told["end_time"].as_u64()), (Some(5), Some(9)));
+        let message = told["message"].as_str().unwrap();
+        assert!(message.contains(says), "{message}");
+        let before = job.clone();
+        job.ended(&End::Stopped, "", 10);
+        assert_eq!(job, before, "nothing follows an end");
+    }
+
+    #[test]
+    fn an_end_says_what_happened() {
+        check(&End::Exit(0), "SUCCEEDED", Some(0), None, "finished");
+        let failed = Some("JOB_ENTRYPOINT_COMMAND_ERROR");
+        check(
+            &End::Exit(3),
+            "FAILED",
+            Some(3),
+            failed,
+            "exit code 3. The last lines of its log:\nlast words",
+        );
+        check(&End::Exit(-9), "FAILED", Some(-9), failed, "exit code -9");
+        check(&End::Stopped, "STOPPED", None, None, "stopped");
+        let none = End::NoEnvironment("no such package".into());
+        check(&none, "FAILED", None, Some("RUNTIME_ENV_SETUP_FAILURE"), "no such package");
+        check(&End::Lost("gone".into()), "FAILED", None, Some("JOB_SUPERVISOR_ACTOR_DIED"), "gone");
+    }
+
+    #[test]
+    fn a_record_is_read_back_as_it_was() {
+        let mut job = job();
+        assert_eq!(Job::from_file(&job.to_file()), Some(job.clone()));
+        job.began("node", (7, 8));
+        assert_eq!(Job::from_file(&job.to_file()), Some(job.clone()));
+        job.ended(&End::Exit(-15), "", 9);
+        assert_eq!(Job::from_file(&job.to_file()), Some(job));
+        assert_eq!(Job::from_file(&json!({"submission_id": "x"})), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! Where jobs lie on disk, so that they outlive a restart of the head.
+//!
+//! ```text
+//! <session>/jobs/job-<id>.json        the record
+//!                job-<id>.run         what watches the entry point, once it runs
+//!                job-<id>.end         how the entry point ended
+//! <session>/logs/job-driver-<id>.log  what it printed
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::record::Job;
+
+/// How much of a log's end goes into a job's message.
+const MESSAGE_LINES: usize = 10;
+const MESSAGE_BYTES: u64 = 20_000;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Shelf {
+    jobs: PathBuf,
+    logs: PathBuf,
+}
+
+impl Shelf {
+    pub(crate) fn of(session_dir: &Path) -> Self {
+        Self { jobs: session_dir.join("jobs"), logs: session_dir.join("logs") }
+    }
+
+    /// The same with its folder made.
+    pub(crate) fn open(session_dir: &Path) -> io::Result<Self> {
+        let shelf = Self::of(session_dir);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&shelf.jobs)?;
+        Ok(shelf)
+    }
+
+    pub(crate) fn log(&self, id: &str) -> PathBuf {
+        self.logs.join(format!("job-driver-{id}.log"))
+    }
+
+    pub(crate) fn run_file(&self, id: &str) -> PathBuf {
+        self.jobs.join(format!("job-{id}.run"))
+    }
+
+    pub(crate) fn end_file(&self, id: &str) -> PathBuf {
+        self.jobs.join(format!("job-{id}.end"))
+    }
+
+    /// What watches entry points, of all jobs that have begun.
+    pub(crate) fn run_files(&self) -> Vec<PathBuf> {
+        let all =
+            fs::read_dir(&self.jobs).into_iter().flatten().flatten().map(|entry| entry.path());
+        all.filter(|path| path.extension().is_some_and(|ending| ending == "run")).collect()
+    }
+
+    fn record(&self, id: &str) -> PathBuf {
+        self.jobs.join(format!("job-{id}.json"))
+    }
+
+    /// Keeps a record; once this returns, it survives the process.
+    pub(crate) fn keep(&self, job: &Job) -> io::Result<()> {
+        write_whole(&self.record(&job.id), job.to_file().to_string().as_bytes())
+    }
+
+    /// All records, in the order of their files' names.
+    pub(crate) fn load(&self) -> io::Result<Vec<Job>> {
+        let mut paths: Vec<PathBuf> =
+            fs::read_dir(&self.jobs)?.flatten().map(|entry| entry.path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+        paths.sort();
+        let read = |path: &PathBuf| {
+            let job = read_json(path).as_ref().and_then(Job::from_file);
+            if job.is_none() {
+                eprintln!("heliostat: jobs: {} is no record of a job", path.display());
+            }
+            job
+        };
+        Ok(paths.iter().filter_map(read).collect())
+    }
+
+    /// Forgets a job; its log stays.
+    pub(crate) fn forget(&self, id: &str) -> io::Result<()> {
+        for path in [self.run_file(id), self.end_file(id)] {
+            // It may never have come so far.
+            let _ = fs::remove_file(path);
+        }
+        fs::remove_file(self.record(id))
+    }
+
+    /// The log, to be appended to.
+    pub(crate) fn open_log(&self, id: &str) -> io::Result<File> {
+        OpenOptions::new().create(true).append(true).mode(0o600).open(self.log(id))
+    }
+
+    /// The last lines of the log.
+    pub(crate) fn log_end(&self, id: &str) -> String {
+        let text = read_end(&self.log(id), MESSAGE_BYTES).unwrap_or_default();
+        let lines: Vec<&str> = text.trim_end().lines().collect();
+        lines[lines.len().saturating_sub(MESSAGE_LINES)..].join("\n")
+    }
+}
+
+/// The end of a file as text, at most so many bytes.
+pub(crate) fn read_end(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
+    file.seek(SeekFrom::Start(size.saturating_sub(bytes_max)))?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+pub(crate) fn read_json(path: &Path) -> Option<Value> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// Writes a file that others see whole or not at all, and that is on disk when this returns.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension(format!("{}.part", std::process::id()));
+    let mut file =
+        OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    fs::rename(draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::End;
+    use super::super::request::Request;
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn records_are_kept_and_a_torn_one_is_passed_over() {
+        let folder = Folder(
+            std::env::temp_dir().join(format!("helio-dashboard-shelf-{}", std::process::id())),
+        );
+        fs::create_dir_all(folder.0.join("logs")).unwrap();
+        let shelf = Shelf::open(&folder.0).unwrap();
+        let mut job = Job::new("a b".into(), Request::default(), 1);
+        job.request.submission_id = Some("a b".into());
+        shelf.keep(&job).unwrap();
+        writeln!(shelf.open_log("a b").unwrap(), "first\n{}last", "more\n".repeat(20)).unwrap();
+        job.ended(&End::Exit(1), &shelf.log_end("a b"), 2);
+        shelf.keep(&job).unwrap();
+        fs::write(folder.0.join("jobs/job-torn.json"), "{\"submission_id\": \"torn\"").unwrap();
+        assert_eq!(Shelf::open(&folder.0).unwrap().load().unwrap(), [job]);
+        assert_eq!(shelf.log_end("a b"), format!("{}last", "more\n".repeat(9)));
+        assert_eq!(shelf.log_end("nothing"), "");
+        shelf.forget("a b").unwrap();
+        assert!(shelf.log("a b").exists() && shelf.forget("a b").is_err());
+    }
+}

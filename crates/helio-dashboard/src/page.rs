@@ -1,0 +1,283 @@
+//! Which rows of a list an answer has: filters, keyset pages, columns. Pure.
+//!
+//! Rows are in the order of their keys, and an answer that has not all of them names the key after which
+//! the next one begins. So pages neither skip nor repeat rows while others come and go.
+
+use helio_report::select::shown;
+use helio_report::{Resource, Row};
+use serde_json::{Value, json};
+
+/// As many rows as one answer may have; Ray has no more at all.
+pub(crate) const LIMIT_MAX: usize = 10_000;
+const LIMIT: usize = 100;
+
+/// What a request asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    limit: usize,
+    filters: Vec<Filter>,
+    /// Only rows after the one with this key.
+    after: Option<String>,
+    is_detailed: bool,
+    /// With the column `why`, which Ray's clients do not know.
+    has_why: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Filter {
+    column: String,
+    is_equal: bool,
+    value: String,
+}
+
+impl Wanted {
+    /// Reads a query string.
+    ///
+    /// # Errors
+    /// A sentence that names the parameter.
+    pub(crate) fn parse(query: &str) -> Result<Self, String> {
+        let (mut columns, mut predicates, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        let mut wanted = Self {
+            limit: LIMIT,
+            filters: Vec::new(),
+            after: None,
+            is_detailed: false,
+            has_why: false,
+        };
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "limit" => wanted.limit = limit(&value)?,
+                "detail" => wanted.is_detailed = flag(&name, &value)?,
+                "why" => wanted.has_why = flag(&name, &value)?,
+                "next" => wanted.after = Some(value.into_owned()),
+                "filter_keys" => columns.push(value.to_lowercase()),
+                "filter_predicates" => predicates.push(value),
+                "filter_values" => values.push(value),
+                // What the others mean (`timeout`, `exclude_driver`) is decided elsewhere or for good.
+                _ => {}
+            }
+        }
+        if columns.len() != values.len() || columns.len() != predicates.len() {
+            return Err(
+                "`filter_keys`, `filter_predicates` and `filter_values` must be given equally often.".to_owned()
+            );
+        }
+        for ((column, predicate), value) in columns.into_iter().zip(predicates).zip(values) {
+            let is_equal = match &*predicate {
+                "=" => true,
+                "!=" => false,
+                other => return Err(format!("`filter_predicates` are = and !=, not {other:?}.")),
+            };
+            wanted.filters.push(Filter { column, is_equal, value: value.into_owned() });
+        }
+        Ok(wanted)
+    }
+
+    /// The answer: `silent` is how many of those who were asked did not answer.
+    ///
+    /// # Errors
+    /// A sentence: a filter names a column that there is not.
+    pub(crate) fn page(
+        &self,
+        resource: Resource,
+        rows: &[Row],
+        silent: u32,
+    ) -> Result<Value, String> {
+        let (always, detail) = resource.columns();
+        let known = |column: &str| {
+            always.contains(&column)
+                || detail.contains(&column)
+                || rows.first().is_some_and(|row| row.contains_key(column))
+        };
+        if let Some(filter) = self.filters.iter().find(|filter| !known(&filter.column)) {
+            let all: Vec<&str> = always.iter().chain(detail).copied().collect();
+            return Err(format!(
+                "There is no column `{}` to filter {} by, only {}.",
+                filter.column,
+                resource.name(),
+                all.join(", ")
+            ));
+        }
+        let mut chosen: Vec<(String, &Row)> = rows
+            .iter()
+            .filter(|row| self.filters.iter().all(|filter| filter.holds(row)))
+            .map(|row| (key(resource, row), row))
+            .collect();
+        let filtered = chosen.len();
+        if let Some(after) = &self.after {
+            chosen.retain(|(key, _)| key > after);
+        }
+        // The keys of a page, and no more, are put in order.
+        if chosen.len() > self.limit && self.limit > 0 {
+            chosen.select_nth_unstable_by(self.limit - 1, |a, b| a.0.cmp(&b.0));
+        }
+        let is_cut = chosen.len() > self.limit;
+        chosen.truncate(self.limit);
+        chosen.sort_by(|a, b| a.0.cmp(&b.0));
+        let next = chosen.last().filter(|_| is_cut).map(|(key, _)| key.clone());
+        let cut = |row: &Row| -> Row {
+            let columns = always.iter().chain(if self.is_detailed { detail } else { &[] });
+            let columns = columns.filter(|column| self.has_why || **column != "why");
+            columns
+                .map(|&name| (name.to_owned(), row.get(name).cloned().unwrap_or(Value::Null)))
+                .collect()
+        };
+        let result: Vec<Row> = chosen.iter().map(|(_, row)| cut(row)).collect();
+        Ok(json!({
+            "total": rows.len(),
+            "num_after_truncation": rows.len(),
+            "num_filtered": filtered,
+            "result": result,
+            "next": next,
+            "partial_failure_warning": warning(silent),
+            "warnings": null,
+        }))
+    }
+}
+
+/// What is said when some did not answer.
+pub(crate) fn warning(silent: u32) -> String {
+    match silent {
+        0 => String::new(),
+        _ => format!("{silent} processes or nodes did not answer in time; their part is missing."),
+    }
+}
+
+impl Filter {
+    fn holds(&self, row: &Row) -> bool {
+        let found = row.get(&self.column).unwrap_or(&Value::Null);
+        let is_same = match found {
+            Value::Bool(found) => *found == matches!(&*self.value.to_lowercase(), "true" | "1"),
+            // A filter by a null column is by no value at all.
+            Value::Null => self.value.is_empty() || self.value == "None",
+            found => shown(found).to_lowercase() == self.value.to_lowercase(),
+        };
+        is_same == self.is_equal
+    }
+}
+
+/// The name of a row among those of its resource. Of an object there is one for each process that has a
+/// reference, of a task one for each attempt.
+fn key(resource: Resource, row: &Row) -> String {
+    let field = |name: &str| row.get(name).map(shown).unwrap_or_default();
+    match resource {
+        Resource::Tasks => format!("{}.{:0>4}", field("task_id"), field("attempt_number")),
+        Resource::Objects => {
+            format!(
+                "{}.{}.{}.{}",
+                field("object_id"),
+                field("ip"),
+                field("pid"),
+                field("reference_type")
+            )
+        }
+        Resource::Jobs => format!("{}.{}", field("job_id"), field("submission_id")),
+        Resource::Envs => format!("{}.{}", field("runtime_env"), field("node_id")),
+        other => field(other.key()),
+    }
+}
+
+fn limit(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(limit) if limit <= LIMIT_MAX => Ok(limit),
+        Ok(limit) => Err(format!(
+            "`limit` {limit} exceeds the supported limit {LIMIT_MAX}. Ask for further rows with `next` of the answer."
+        )),
+        Err(_) => Err(format!("`limit` must be a number of rows, not {text:?}.")),
+    }
+}
+
+fn flag(name: &str, text: &str) -> Result<bool, String> {
+    match &*text.to_lowercase() {
+        "true" | "1" => Ok(true),
+        "false" | "0" | "" => Ok(false),
+        _ => Err(format!("`{name}` must be true or false, not {text:?}.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Row> {
+        let row = |number: u64| {
+            let state = if number.is_multiple_of(2) { "ALIVE" } else { "DEAD" };
+            json!({"actor_id": format!("{number:04}"), "state": state, "pid": number, "name": null, "why": "because"})
+        };
+        // Not in order, as rows come from many.
+        let rows = (0..250_u64).rev().map(row);
+        rows.filter_map(|row| row.as_object().cloned()).collect()
+    }
+
+    fn ask(query: &str) -> Value {
+        Wanted::parse(query).unwrap().page(Resource::Actors, &rows(), 0).unwrap()
+    }
+
+    fn keys(page: &Value) -> Vec<&str> {
+        page["result"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|row| row["actor_id"].as_str())
+            .collect()
+    }
+
+    #[test]
+    fn pages_have_each_row_once_and_in_order() {
+        let (mut query, mut seen) = ("limit=70".to_owned(), Vec::new());
+        loop {
+            let page = ask(&query);
+            seen.extend(keys(&page).iter().map(|key| (*key).to_owned()));
+            assert_eq!(
+                (page["total"].as_u64(), page["num_filtered"].as_u64()),
+                (Some(250), Some(250))
+            );
+            match page["next"].as_str() {
+                Some(next) => query = format!("limit=70&next={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(seen, (0..250).map(|number| format!("{number:04}")).collect::<Vec<_>>());
+        assert_eq!(keys(&ask("")).len(), 100);
+        assert_eq!(ask("limit=0")["result"], json!([]));
+        assert_eq!(ask("limit=250")["next"], Value::Null);
+    }
+
+    #[test]
+    fn filters_are_by_any_column() {
+        let query = "filter_keys=state&filter_predicates=%3D&filter_values=alive&limit=2";
+        let page = ask(query);
+        assert_eq!((keys(&page), page["num_filtered"].as_u64()), (vec!["0000", "0002"], Some(125)));
+        let query = "filter_keys=pid&filter_predicates=%3D&filter_values=7&filter_keys=STATE&filter_predicates=!%3D&filter_values=ALIVE";
+        assert_eq!(keys(&ask(query)), ["0007"]);
+        let wanted =
+            Wanted::parse("filter_keys=colour&filter_predicates=%3D&filter_values=7").unwrap();
+        let said = wanted.page(Resource::Actors, &rows(), 0).unwrap_err();
+        assert!(said.contains("`colour`") && said.contains("actor_id"), "{said}");
+    }
+
+    #[test]
+    fn columns_are_those_that_are_asked_for() {
+        let row = |query| ask(query)["result"][0].clone();
+        assert!(row("")["required_resources"].is_null() && row("")["actor_id"].is_string());
+        let has =
+            |query, column| row(query).as_object().is_some_and(|row| row.contains_key(column));
+        assert!(!has("", "death_cause") && has("detail=True", "death_cause"));
+        assert!(!has("detail=True", "why") && has("detail=true&why=1", "why"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (query, says) in [
+            ("limit=many", "`limit`"),
+            ("limit=-1", "`limit`"),
+            ("limit=10001", "`next`"),
+            ("detail=perhaps", "`detail`"),
+            ("filter_keys=a", "filter_values"),
+            ("filter_keys=a&filter_predicates=~&filter_values=b", "filter_predicates"),
+        ] {
+            let said = Wanted::parse(query).unwrap_err();
+            assert!(said.contains(says), "{query}: {said}");
+        }
+    }
+}

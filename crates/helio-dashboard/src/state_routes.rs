@@ -1,0 +1,335 @@
+//! State: `/api/v0/…`, and the few older routes that programs ask for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Extension;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{Response, StatusCode, header};
+use axum::response::IntoResponse as _;
+use helio_observer::Told;
+use helio_proto::control::{NodeInfo, Nodes};
+use helio_report::{Resource, Row, summary, trace};
+use helio_types::ResourceSet;
+use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
+
+use crate::access::Verdict;
+use crate::page::{Wanted, warning};
+use crate::reply::{self, Refusal, Reply};
+use crate::{App, job_routes};
+
+/// How old an answer may be that several get: each question costs every process of the cluster a message.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// The last answers, and by its lock one question at a time for each resource.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    all: BTreeMap<&'static str, Mutex<Option<Answered>>>,
+}
+
+/// Rows, and when they were asked for.
+type Answered = (Instant, Arc<Told>);
+
+impl Answers {
+    pub(crate) fn new() -> Self {
+        Self {
+            all: Resource::ALL
+                .into_iter()
+                .map(|resource| (resource.name(), Mutex::default()))
+                .collect(),
+        }
+    }
+
+    /// The rows of a resource, as they were when the question came or up to [`FRESH`] before.
+    async fn rows(&self, app: &App, resource: Resource) -> Result<Arc<Told>, Refusal> {
+        let asked = Instant::now();
+        let mut last = self.all[resource.name()].lock().await;
+        if let Some((when, told)) = &*last
+            && *when + FRESH > asked
+        {
+            return Ok(Arc::clone(told));
+        }
+        let began = Instant::now();
+        let told = Arc::new(app.asker.rows(resource).await.map_err(Refusal::unavailable)?);
+        // Few rows are kept for those who ask next; many are not, for memory.
+        *last = (told.rows.len() <= KEPT_MAX).then(|| (began, Arc::clone(&told)));
+        Ok(told)
+    }
+}
+
+/// LIMIT-1: of longer lists no answer is kept.
+const KEPT_MAX: usize = 20_000;
+
+/// `GET /api/v0/{resource}`.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(verdict): Extension<Verdict>,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Reply {
+    let listed = rows_of(&app, &name, verdict).await.and_then(|(resource, told)| {
+        let wanted = Wanted::parse(&query.unwrap_or_default()).map_err(Refusal::bad)?;
+        wanted.page(resource, &told.rows, told.silent).map_err(Refusal::bad)
+    });
+    listed.map_or_else(|refusal| reply::enveloped_refusal(&refusal), reply::enveloped)
+}
+
+async fn rows_of(
+    app: &App,
+    name: &str,
+    verdict: Verdict,
+) -> Result<(Resource, Arc<Told>), Refusal> {
+    let resource = Resource::named(name).ok_or_else(|| {
+        let known: Vec<String> =
+            Resource::ALL.iter().map(|resource| resource.name().replace('-', "_")).collect();
+        Refusal::missing(format!("There is no list {name:?}, only {}.", known.join(", ")))
+    })?;
+    if resource == Resource::Jobs {
+        let rows = job_routes::details(app, verdict).await?;
+        let rows: Vec<Row> = rows.into_iter().filter_map(|row| row.as_object().cloned()).collect();
+        return Ok((resource, Arc::new(Told { rows, silent: 0 })));
+    }
+    Ok((resource, app.answers.rows(app, resource).await?))
+}
+
+/// `GET /api/v0/{tasks, actors, objects}/summarize`.
+pub(crate) async fn summarize(State(app): State<Arc<App>>, Path(name): Path<String>) -> Reply {
+    let of = match name.as_str() {
+        "tasks" => summary::tasks,
+        "actors" => summary::actors,
+        "objects" => summary::objects,
+        _ => {
+            let text =
+                format!("There is no summary of {name:?}, only of tasks, actors and objects.");
+            return reply::enveloped_refusal(&Refusal::missing(text));
+        }
+    };
+    let told = match Resource::named(&name) {
+        Some(resource) => app.answers.rows(&app, resource).await,
+        None => Err(Refusal::missing("no such resource")),
+    };
+    match told {
+        Ok(told) => reply::enveloped(json!({
+            "total": told.rows.len(),
+            "num_after_truncation": told.rows.len(),
+            "num_filtered": told.rows.len(),
+            "result": { "node_id_to_summary": { "cluster": of(&told.rows) } },
+            "partial_failure_warning": warning(told.silent),
+            "warnings": null,
+        })),
+        Err(refusal) => reply::enveloped_refusal(&refusal),
+    }
+}
+
+/// `GET /api/v0/tasks/timeline`: what ran when, for a viewer of traces.
+pub(crate) async fn timeline(
+    State(app): State<Arc<App>>,
+    RawQuery(query): RawQuery,
+) -> Result<Reply, Refusal> {
+    let query = query.unwrap_or_default();
+    let field = |wanted: &str| {
+        form_urlencoded::parse(query.as_bytes())
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| value)
+    };
+    let job = field("job_id").filter(|job| !job.is_empty());
+    let tasks = app.answers.rows(&app, Resource::Tasks).await?;
+    let nodes = app.answers.rows(&app, Resource::Nodes).await?;
+    let of_job = |row: &&Row| job.as_ref().is_none_or(|job| row["job_id"].as_str() == Some(&**job));
+    let rows: Vec<Row> = tasks.rows.iter().filter(of_job).cloned().collect();
+    let events = trace::chrome(&rows, &nodes.rows, helio_env::clock::unix_us());
+    let mut reply = reply::json(&Value::Array(events));
+    if field("download").is_some_and(|value| value == "1") {
+        let name = header::HeaderValue::from_static("attachment; filename=\"timeline.json\"");
+        reply.headers_mut().insert(header::CONTENT_DISPOSITION, name);
+    }
+    Ok(reply)
+}
+
+/// `GET /api/v0/cluster_metadata`.
+pub(crate) async fn metadata(State(app): State<Arc<App>>) -> Reply {
+    let data = json!({
+        "rayVersion": helio_config::ray_version!(),
+        "heliostatVersion": env!("CARGO_PKG_VERSION"),
+        "sessionName": app.session_name,
+        "rayInitCluster": {},
+    });
+    reply::json(&json!({ "result": true, "msg": "", "data": data }))
+}
+
+/// `GET /nodes`: how each node is.
+pub(crate) async fn nodes(
+    State(app): State<Arc<App>>,
+    RawQuery(query): RawQuery,
+) -> Result<Reply, Refusal> {
+    let nodes = app.asker.nodes().await.map_err(Refusal::unavailable)?;
+    let query = query.unwrap_or_default();
+    let view = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "view");
+    let view = view.map_or_else(|| "summary".to_owned(), |(_, value)| value.to_lowercase());
+    let data = match view.as_str() {
+        "summary" => {
+            let all: Vec<Value> = nodes.nodes.iter().map(node).collect();
+            let logical: Map<String, Value> = nodes
+                .nodes
+                .iter()
+                .map(|node| (node.address.node_id.hex(), json!(usage(node))))
+                .collect();
+            json!({ "summary": all, "nodeLogicalResources": logical })
+        }
+        "hostnamelist" => {
+            let alive = nodes.nodes.iter().filter(|node| node.alive);
+            json!({ "hostNameList": alive.map(|node| node.hostname.as_str()).collect::<Vec<_>>() })
+        }
+        other => {
+            return Err(Refusal::bad(format!("`view` is summary or hostNameList, not {other:?}.")));
+        }
+    };
+    Ok(reply::json(&json!({ "result": true, "msg": "", "data": data })))
+}
+
+/// `GET /nodes/{id}`.
+pub(crate) async fn one_node(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+) -> Result<Reply, Refusal> {
+    let nodes = app.asker.nodes().await.map_err(Refusal::unavailable)?;
+    let found = nodes.nodes.iter().find(|node| node.address.node_id.hex() == id);
+    let found = found.ok_or_else(|| Refusal::missing(format!("There is no node {id}.")))?;
+    Ok(reply::json(&json!({ "result": true, "msg": "", "data": { "detail": node(found) } })))
+}
+
+fn node(info: &NodeInfo) -> Value {
+    let amounts = |set: &ResourceSet| -> Map<String, Value> {
+        set.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64()))).collect()
+    };
+    let gpus = info.gpus.iter().map(|gpu| {
+        json!({
+            "index": gpu.index,
+            "name": gpu.name,
+            "utilizationGpu": gpu.has_utilization.then_some(gpu.utilization),
+            "memoryUsed": gpu.memory_used >> 20,
+            "memoryTotal": gpu.memory_total >> 20,
+        })
+    });
+    json!({
+        "hostname": info.hostname,
+        "ip": info.address.host,
+        "name": info.name,
+        "gpus": gpus.collect::<Vec<_>>(),
+        "workers": info.workers,
+        "raylet": {
+            "nodeId": info.address.node_id.hex(),
+            "nodeManagerAddress": info.address.host,
+            "nodeManagerHostname": info.hostname,
+            "nodeManagerPort": info.address.port,
+            "pid": info.pid,
+            "state": if info.alive { "ALIVE" } else { "DEAD" },
+            "stateMessage": info.cause.to_string(),
+            "isHeadNode": info.is_head,
+            "objectStoreUsedMemory": info.object_store_used,
+            "resourcesTotal": amounts(&info.total),
+            "resourcesAvailable": amounts(&info.available),
+            "labels": info.labels.iter().map(|label| (label.key.clone(), json!(label.value))).collect::<Map<_, _>>(),
+        },
+    })
+}
+
+/// Used and all of each resource of a node.
+fn usage(info: &NodeInfo) -> Map<String, Value> {
+    let one = |(name, all): (&str, helio_types::resources::Quantity)| {
+        let used = match name {
+            "object_store_memory" => info.object_store_used as f64,
+            _ => all.to_f64() - info.available.get(name).to_f64(),
+        };
+        (name.to_owned(), json!([used, all.to_f64()]))
+    };
+    info.total.iter().map(one).collect()
+}
+
+/// `GET /api/cluster_status`: what `status` shows, and the same as numbers.
+pub(crate) async fn cluster_status(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
+    let Nodes { nodes, pending } = app.asker.nodes().await.map_err(Refusal::unavailable)?;
+    let alive: Vec<&NodeInfo> = nodes.iter().filter(|node| node.alive).collect();
+    let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for node in &alive {
+        for (name, all) in node.total.iter().filter(|(name, _)| !name.starts_with("node:")) {
+            let free = match name {
+                "object_store_memory" => all.to_f64() - node.object_store_used as f64,
+                _ => node.available.get(name).to_f64(),
+            };
+            let sum = sums.entry(name.to_owned()).or_default();
+            *sum = (sum.0 + all.to_f64() - free, sum.1 + all.to_f64());
+        }
+    }
+    let demands = alive.iter().flat_map(|node| &node.pending).chain(&pending).map(|demand| {
+        let shape: Map<String, Value> = demand
+            .resources
+            .iter()
+            .map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64())))
+            .collect();
+        json!({ "resources": shape, "count": demand.count, "why": demand.why })
+    });
+    let status = json!({
+        "loadMetricsReport": {
+            "usage": sums.iter().map(|(name, sum)| (name.clone(), json!([sum.0, sum.1]))).collect::<Map<_, _>>(),
+            "resourceDemand": demands.collect::<Vec<_>>(),
+        },
+        "autoscalerReport": {
+            "activeNodes": alive.len(),
+            "failedNodes": nodes.iter().filter(|node| !node.alive).map(|node| json!([node.address.host, node.cause.to_string()])).collect::<Vec<_>>(),
+        },
+    });
+    let data =
+        json!({ "autoscalingStatus": null, "autoscalingError": null, "clusterStatus": status });
+    Ok(reply::json(&json!({ "result": true, "msg": "Got cluster status.", "data": data })))
+}
+
+/// `GET /logical/actors`: actors by id.
+pub(crate) async fn actors(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
+    let told = app.answers.rows(&app, Resource::Actors).await?;
+    let nodes = app.answers.rows(&app, Resource::Nodes).await?;
+    let text = |row: &Row, name: &str| {
+        row.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let hosts: BTreeMap<String, String> =
+        nodes.rows.iter().map(|row| (text(row, "node_id"), text(row, "node_ip"))).collect();
+    let actors: Map<String, Value> = told
+        .rows
+        .iter()
+        .map(|row| {
+            let id = text(row, "actor_id");
+            let actor = json!({
+                "actorId": id,
+                "jobId": row["job_id"],
+                "actorClass": row["class_name"],
+                "state": row["state"],
+                "name": row["name"],
+                "pid": row["pid"],
+                "numRestarts": row["num_restarts"],
+                "requiredResources": row["required_resources"],
+                "address": { "rayletId": row["node_id"], "ipAddress": hosts.get(&text(row, "node_id")) },
+                "why": row["why"],
+            });
+            (id, actor)
+        })
+        .collect();
+    Ok(reply::json(
+        &json!({ "result": true, "msg": "All actors fetched.", "data": { "actors": actors } }),
+    ))
+}
+
+/// `GET /api/prometheus/sd`: where the measurements of the nodes are.
+pub(crate) async fn discovery(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
+    let nodes = app.asker.nodes().await.map_err(Refusal::unavailable)?;
+    let targets: Vec<String> = nodes
+        .nodes
+        .iter()
+        .filter(|node| node.alive && node.metrics_port > 0)
+        .map(|node| format!("{}:{}", node.address.host, node.metrics_port))
+        .collect();
+    let found = json!([{ "labels": { "job": "ray" }, "targets": targets }]);
+    let json = (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], found.to_string());
+    Ok(Response::into_response(json.into_response()))
+}
