@@ -73,11 +73,12 @@ def connect_to(address: str, temp_dir: Path) -> NodeAddress:
 
 def _local_daemon(address: str, temp_dir: Path) -> NodeAddress | None:
     """The head if it is on this machine, else any node of the cluster."""
-    same = [node for node in daemon.running(temp_dir) if _same(node.control_address, address)]
+    same = [node for node in daemon.running(temp_dir) if is_same(node.control_address, address)]
     return next((node for node in same if node.is_head), same[0] if same else None)
 
 
-def _same(one: str, other: str) -> bool:
+def is_same(one: str, other: str) -> bool:
+    """Whether two addresses name one port, as seen from this machine."""
     if one == other:
         return True
     (one_host, _, one_port), (host, _, port) = one.rpartition(":"), other.rpartition(":")

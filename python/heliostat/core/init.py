@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
 from heliostat.core import address as addresses
-from heliostat.core import knobs, session, settings
+from heliostat.core import knobs, session, settings, submitted
 from heliostat.core import logging_config as logs
 from heliostat.core.daemon import NodeOptions
 from heliostat.core.job import JobConfig
@@ -184,6 +184,7 @@ def _job(
     if runtime_env is not None:
         check_runtime_env(runtime_env)
         job.set_runtime_env(runtime_env)
+    submitted.take_over(job, runtime_env)
     check_runtime_env(job.runtime_env)
     name = namespace if namespace is not None else job.ray_namespace or settings.text("NAMESPACE")
     if name is not None:

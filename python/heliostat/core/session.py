@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
-from heliostat.core import auth, daemon, preload, rehearsal, settings
+from heliostat.core import auth, daemon, preload, rehearsal, settings, submitted
 from heliostat.core.daemon import Daemon, NodeAddress, NodeOptions
 from heliostat.core.job import JobConfig, driver_code
 from heliostat.core.runtime_env import to_json
@@ -115,6 +115,7 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
 
                 raise AuthenticationError(str(error)) from None
             raise
+        submitted.tell_of_driver(job, _heliostat.session()["job_id"])
         session = Session(address, job, own)
         if log_to_driver:
             from heliostat.core.logs import LogPrinter
@@ -168,6 +169,8 @@ def _with_snapshot(env: Mapping[str, Any] | None, session_dir: str) -> Mapping[s
     from heliostat.core import working_dir
 
     folder, excludes = os.fspath(env["working_dir"]), env.get("excludes") or ()
+    if working_dir.is_snapshot(folder, session_dir):
+        return env
     return {**env, "working_dir": working_dir.snapshot(folder, excludes, session_dir)}
 
 

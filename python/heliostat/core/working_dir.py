@@ -51,6 +51,11 @@ def snapshot(folder: str, excludes: Iterable[str], session_dir: str | Path) -> s
     return copy
 
 
+def is_snapshot(folder: str, session_dir: str | Path) -> bool:
+    """Whether the folder is a copy already, as that of a submitted job is."""
+    return Path(folder).resolve().parent == (Path(session_dir) / _FOLDER).resolve()
+
+
 def remove_all(session_dir: str | Path) -> None:
     """The session is over: its copies go."""
     shutil.rmtree(Path(session_dir) / _FOLDER, ignore_errors=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NoReturn
 
 from heliostat._private import missing
+from heliostat.core.submitted import VARIABLE
 
 __all__ = ["RAY_JOB_CONFIG_JSON_ENV_VAR"]
 
-RAY_JOB_CONFIG_JSON_ENV_VAR = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+RAY_JOB_CONFIG_JSON_ENV_VAR = VARIABLE
 
 
 def __getattr__(name: str) -> NoReturn:

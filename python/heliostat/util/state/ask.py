@@ -7,10 +7,12 @@ import re
 import subprocess
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 import heliostat
 from heliostat import _heliostat
 from heliostat.core import daemon
+from heliostat.util.http import Server
 from heliostat.util.state.common import RAY_MAX_LIMIT_FROM_API_SERVER
 from heliostat.util.state.exception import RayStateApiException, ServerUnavailable
 
@@ -32,6 +34,8 @@ def rows(resource: str, address: str | None, limit: int | None = None) -> Found:
     if _is_ours(address):
         text, silent, _ = _heliostat.state_rows(resource, limit)
         return Found(json.loads(text), silent)
+    if _is_url(address):
+        return _from_server(str(address), resource, limit)
     most = str(RAY_MAX_LIMIT_FROM_API_SERVER if limit is None else limit)
     command = ["list", resource, "--format", "json", "--detail", "--limit", most]
     out, silent = _outside(command, address)
@@ -42,6 +46,10 @@ def summary(resource: str, address: str | None) -> tuple[str, int]:
     """Counts as JSON, and how many did not answer."""
     if _is_ours(address):
         return _heliostat.state_summary(resource)
+    if _is_url(address):
+        found = _told(Server(str(address)), f"/api/v0/{resource}/summarize")
+        counts = found["result"]["node_id_to_summary"]["cluster"]
+        return json.dumps(counts), _silent(found["partial_failure_warning"])
     return _outside(["summary", resource], address)
 
 
@@ -71,5 +79,37 @@ def _outside(command: list[str], address: str | None) -> tuple[str, int]:
     if done.returncode:
         text = said.removeprefix("ConnectionError: ")
         raise ConnectionError(text) if text != said else ServerUnavailable(said)
-    silent = _SILENT.search(said)
-    return done.stdout, int(silent[1]) if silent else 0
+    return done.stdout, _silent(said)
+
+
+def _silent(said: str) -> int:
+    found = _SILENT.search(said)
+    return int(found[1]) if found else 0
+
+
+def _is_url(address: str | None) -> bool:
+    return address is not None and address.startswith(("http://", "https://"))
+
+
+def _from_server(address: str, resource: str, limit: int | None) -> Found:
+    """The rows that a head's HTTP server has, page by page."""
+    server, after, silent = Server(address), None, 0
+    rows: list[dict[str, Any]] = []
+    while True:
+        left = RAY_MAX_LIMIT_FROM_API_SERVER if limit is None else limit - len(rows)
+        asked = {"detail": 1, "why": 1, "limit": min(left, RAY_MAX_LIMIT_FROM_API_SERVER)}
+        query = urlencode(asked | ({} if after is None else {"next": after}))
+        page = _told(server, f"/api/v0/{resource}?{query}")
+        rows += page["result"]
+        silent = max(silent, _silent(page["partial_failure_warning"]))
+        after = page["next"]
+        if after is None or (limit is not None and len(rows) >= limit):
+            return Found(rows, silent)
+
+
+def _told(server: Server, path: str) -> Any:
+    answer = server.ask("GET", path)
+    said = answer.json()
+    if answer.status != 200:
+        raise RayStateApiException(str(said["msg"]))
+    return said["data"]["result"]

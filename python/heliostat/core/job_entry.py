@@ -1,0 +1,113 @@
+"""An entry point that needs more than a shell: packages of its own, or resources that are held for it.
+
+The head's server runs this in the entry point's place and says in a variable what is to be done. With
+packages alone this process makes them ready and becomes the command. With resources it is a driver whose
+one actor, which holds them on whichever node has them, runs the command; what that prints and how it ends
+comes back here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+VARIABLE = "HELIOSTAT_JOB_ENTRY"
+_PART = 64 << 10
+_SHELL = "/bin/sh"
+
+
+def main() -> NoReturn:
+    """Do what the variable says."""
+    spec = json.loads(os.environ.pop(VARIABLE))
+    for tool in ("pip", "uv"):
+        if spec["runtime_env"].get(tool):
+            _enter(tool, spec["runtime_env"])
+    if spec["needs"]:
+        sys.exit(_run_elsewhere(spec["entrypoint"], spec["needs"]))
+    os.execv(_SHELL, [_SHELL, "-c", spec["entrypoint"]])
+
+
+def _enter(tool: str, env: Mapping[str, Any]) -> None:
+    from heliostat.core import packages
+
+    before = set(sys.path)
+    ours = str(Path(__file__).resolve().parents[2])
+    packages.enter(tool, packages.normal(tool, env[tool]), env.get("working_dir"))
+    new = [place for place in sys.path if place not in before]
+    # The packages' own interpreter does not know where this one has Heliostat from.
+    given = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([*new, *([given] if given else []), ours])
+
+
+def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:
+    from heliostat.core import api
+
+    api.init(log_to_driver=False, logging_level="error")
+    options: dict[str, Any] = {"num_cpus": needs.get("entrypoint_num_cpus", 0)}
+    for name in ("num_gpus", "memory", "resources", "label_selector"):
+        if needs.get(f"entrypoint_{name}"):
+            options[name] = needs[f"entrypoint_{name}"]
+    holder = api.remote(**options, max_concurrency=2)(_Holder).remote()
+
+    def stop(number: int, _: object) -> None:
+        holder.stop.remote()
+
+    signal.signal(signal.SIGTERM, stop)
+    code = 1
+    stream = holder.run.options(num_returns="streaming").remote(
+        entrypoint, dict(os.environ), os.getcwd()
+    )
+    for ref in stream:
+        part = api.get(ref)
+        if isinstance(part, int):
+            code = part
+        else:
+            sys.stdout.buffer.write(part)
+            sys.stdout.buffer.flush()
+    if code < 0:
+        # End as the command did, so that whoever waits sees the same.
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+class _Holder:
+    """Holds the resources, and runs the command."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    def run(self, entrypoint: str, env: dict[str, str], folder: str) -> Iterator[bytes | int]:
+        """What the command prints, part by part; at last its exit code."""
+        own = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
+        self._child = subprocess.Popen(
+            [_SHELL, "-c", entrypoint],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**env, **own},
+            cwd=folder,
+        )
+        assert self._child.stdout is not None
+        if self._stopped:
+            self._child.terminate()
+        while part := os.read(self._child.stdout.fileno(), _PART):
+            yield part
+        yield self._child.wait()
+
+    def stop(self) -> None:
+        """Ask the command to end."""
+        self._stopped = True
+        if self._child is not None:
+            self._child.terminate()
+
+
+if __name__ == "__main__":
+    main()

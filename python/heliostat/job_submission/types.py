@@ -1,0 +1,123 @@
+"""What the jobs API tells of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import Enum
+from typing import Any, TypeVar
+
+T = TypeVar("T", bound="_Told")
+
+
+class JobStatus(str, Enum):
+    """Where a job is in its life."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def is_terminal(self) -> bool:
+        """Whether no other status follows."""
+        return self in (JobStatus.STOPPED, JobStatus.SUCCEEDED, JobStatus.FAILED)
+
+
+class JobErrorType(str, Enum):
+    """Why a job failed."""
+
+    RUNTIME_ENV_SETUP_FAILURE = "RUNTIME_ENV_SETUP_FAILURE"
+    JOB_SUPERVISOR_ACTOR_START_TIMEOUT = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
+    JOB_SUPERVISOR_ACTOR_START_FAILURE = "JOB_SUPERVISOR_ACTOR_START_FAILURE"
+    JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE = "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE"
+    JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE = "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE"
+    JOB_SUPERVISOR_ACTOR_DIED = "JOB_SUPERVISOR_ACTOR_DIED"
+    JOB_ENTRYPOINT_COMMAND_START_ERROR = "JOB_ENTRYPOINT_COMMAND_START_ERROR"
+    JOB_ENTRYPOINT_COMMAND_ERROR = "JOB_ENTRYPOINT_COMMAND_ERROR"
+
+
+class JobType(str, Enum):
+    """How a job came to the cluster."""
+
+    SUBMISSION = "SUBMISSION"
+    DRIVER = "DRIVER"
+
+
+class _Told:
+    """Made from what a server says; fields that this release does not know are passed over."""
+
+    @classmethod
+    def of(cls: type[T], told: Mapping[str, Any]) -> T:
+        """From the answer of a server."""
+        known = {field.name for field in fields(cls)}  # type: ignore[arg-type] # all are dataclasses
+        return cls(**{name: value for name, value in told.items() if name in known})
+
+    def dict(self) -> dict[str, Any]:
+        """As a dictionary."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return] # all are dataclasses
+
+
+@dataclass
+class DriverInfo(_Told):
+    """The driver of a job: its id, the address of its node, and its process id as text."""
+
+    id: str
+    node_ip_address: str
+    pid: str
+
+
+@dataclass
+class JobDetails(_Told):
+    """A job: times are milliseconds since 1970, and ``driver_exit_code`` is negative for a signal."""
+
+    type: JobType
+    status: JobStatus
+    entrypoint: str
+    job_id: str | None = None
+    submission_id: str | None = None
+    driver_info: DriverInfo | Mapping[str, Any] | None = None
+    message: str | None = None
+    error_type: str | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    metadata: dict[str, str] | None = None
+    runtime_env: dict[str, Any] | None = None
+    driver_agent_http_address: str | None = None
+    driver_node_id: str | None = None
+    driver_exit_code: int | None = None
+
+    def __post_init__(self) -> None:
+        self.type = JobType(self.type)
+        self.status = JobStatus(self.status)
+        if isinstance(self.driver_info, Mapping):
+            self.driver_info = DriverInfo.of(self.driver_info)
+
+
+@dataclass
+class JobInfo(_Told):
+    """A submitted job as a cluster keeps it; :class:`JobDetails` has more."""
+
+    status: JobStatus
+    entrypoint: str
+    message: str | None = None
+    error_type: JobErrorType | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    metadata: dict[str, str] | None = None
+    runtime_env: dict[str, Any] | None = None
+    entrypoint_num_cpus: float | None = None
+    entrypoint_num_gpus: float | None = None
+    entrypoint_memory: int | None = None
+    entrypoint_resources: dict[str, float] | None = None
+    driver_agent_http_address: str | None = None
+    driver_node_id: str | None = None
+    driver_exit_code: int | None = None
+
+    def __post_init__(self) -> None:
+        self.status = JobStatus(self.status)
+        if self.error_type is not None:
+            self.error_type = JobErrorType(self.error_type)
