@@ -165,6 +165,11 @@ def test_columns_of_folders_and_paths_that_are_not_needed(rd: Any, tmp_path: Any
     assert d.select_columns(["n"]).take_all() == [{"n": 2024}, {"n": 1}, {"n": 2025}, {"n": 1}]
     found = d.filter(expr=(col("n") > 1) & (col("year") == "2025")).select_columns(["year", "m"])
     assert found.take_all() == [{"year": "2025", "m": 2}]
+    assert "ReadParquet[files=1 of 2, columns=[m, year], filter=(col('n') > 1)]" in optimized(found)
+    assert d.filter(expr=col("year") > "2025").count() == 0
+    assert d.filter(expr=col("year").is_in(["2024"])).count() == 2
+    with pytest.raises(Exception, match="equal"):
+        d.filter(expr=col("year") == 2025).take_all()
 
 
 @pytest.mark.contract("F10.03")

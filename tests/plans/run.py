@@ -62,10 +62,22 @@ def _deadline(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def attempt(plan: Plan) -> Failure | None:
-    """Run one plan; None if it gave its answer."""
+@contextlib.contextmanager
+def _as_written() -> Iterator[None]:
+    """Datasets made meanwhile are executed without a change of their plan."""
+    context = ray.data.DataContext.get_current()
+    context._optimizes = False
     try:
-        with _deadline(DEADLINE_S), tempfile.TemporaryDirectory() as folder:
+        yield
+    finally:
+        context._optimizes = True
+
+
+def attempt(plan: Plan, *, as_written: bool = False) -> Failure | None:
+    """Run one plan, or just what was written without the optimiser; None if it gave its answer."""
+    how = _as_written() if as_written else contextlib.nullcontext()
+    try:
+        with how, _deadline(DEADLINE_S), tempfile.TemporaryDirectory() as folder:
             names: dict[str, Any] = {"__name__": "__main__"}
             exec(compile(HEADER + plan.function(), "plan", "exec"), names)  # the plan's own text
             found = names["plan"](folder)
@@ -126,6 +138,9 @@ def main() -> int:
     options.add_argument("--out", type=Path, help="folder for scripts of plans that fail")
     options.add_argument("--coverage", type=Path, help="file for the table of what was reached")
     options.add_argument("--failures", type=int, default=20, help="stop after so many")
+    options.add_argument(
+        "--both", action="store_true", help="run each plan as written, too (not on Ray)"
+    )
     options.add_argument("--no-shrink", action="store_true", help="report failures as drawn")
     given = options.parse_args()
     if given.only and given.show:
@@ -145,6 +160,8 @@ def _run(given: argparse.Namespace) -> int:
         plan = draw(given.only or f"{given.seed}/{number}")
         number += 1
         failure = attempt(plan)
+        if given.both and failure is None:
+            failure = attempt(plan, as_written=True)
         why = failure and excused.reason(failure)
         if why:
             excuses[why] += 1
@@ -172,6 +189,11 @@ def _run(given: argparse.Namespace) -> int:
 def _reported(failure: Failure, given: argparse.Namespace, number: int) -> Failure:
     if not given.no_shrink and failure.reason != "deadline":
         failure = shrink(failure)
+    if given.both:
+        other = attempt(failure.plan, as_written=True)
+        print(
+            f"As written, without the optimiser: {other.reason if other else 'the right answer'}."
+        )
     text = failure.plan.script(f"{failure.reason}\n{failure.text}")
     print(
         f"\n=== {failure.plan.seed}: {failure.reason}\n{failure.text[-1500:]}\n{failure.plan.function()}"

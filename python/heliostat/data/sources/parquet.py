@@ -29,6 +29,7 @@ class ParquetReads(FileReads, Pushable):
     form: Parquet
     footers: dict[str, Any] = field(default_factory=dict)  # by path; read where they are needed
     limit: int | None = None  # rows
+    left_out: int = 0  # files, as a condition on the names of their folders excludes them
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "footers": {}}
@@ -50,12 +51,40 @@ class ParquetReads(FileReads, Pushable):
     # --- what the plan tells it ---
 
     def with_filter(self, condition: Expr) -> ParquetReads | None:
-        """The same without the rows that do not meet a condition on columns of the files."""
+        """The same without the rows that do not meet a condition on columns of the files.
+
+        Without whole files, where it is on columns of their folders' names.
+        """
         read = condition.columns()
-        there = set(self._physical()) if self.found else set()
-        if not read or not read <= there or self.limit is not None:
+        if not read or not self.found or self.limit is not None:
+            return None
+        there = set(self._physical())
+        if self.knows_footers:  # a column of a file goes before the one of its folder's name
+            there.update(*(self.footer(f.path).schema.to_arrow_schema().names for f in self.found))
+        if not read & there and read <= set(_partitions(self)):
+            return self._in_folders(condition)
+        if not read <= set(self._physical()):
             return None
         return replace(self, form=replace(self.form, conditions=(*self.form.conditions, condition)))
+
+    def _in_folders(self, condition: Expr) -> ParquetReads | None:
+        """The files in folders whose names meet the condition; None: there is none, or it fails."""
+        partitions = self.source.partitions
+        assert partitions is not None
+
+        def is_met(path: str) -> bool:
+            values = {name: [value] for name, value in partitions(path).items()}
+            return bool(condition.mask(pa.table(values))[0].as_py())
+
+        try:
+            kept = [file for file in self.found if is_met(file.path)]
+        except (pa.ArrowException, KeyError):  # the tasks will say so
+            return None
+        return (
+            replace(self, found=kept, left_out=self.left_out + len(self.found) - len(kept))
+            if kept
+            else None
+        )
 
     def with_limit(self, rows: int) -> ParquetReads | None:
         """Only the first rows, where the footers say which these are."""
@@ -70,6 +99,8 @@ class ParquetReads(FileReads, Pushable):
     def pushed(self) -> str:
         """What it was told, in words."""
         form, said = self.form, []
+        if self.left_out:
+            said.append(f"files={len(self.found)} of {len(self.found) + self.left_out}")
         if form.needed is not None:
             there = _schema(self, form).names if self.found else ()
             said.append(f"columns=[{', '.join(sorted(form.needed & set(there)))}]")
