@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+POLARS_ROWS_MIN = 10_000  # fewer are sorted sooner than a process imports Polars
+
 
 def indices(table: Any, order: list[tuple[str, str]]) -> Any:
     """The row numbers in order, an array of numpy.
@@ -19,8 +21,9 @@ def indices(table: Any, order: list[tuple[str, str]]) -> Any:
         order: (column, "ascending" or "descending"), the most significant first.
     """
     keys = table.select([name for name, _ in order])
-    polars = _polars()
-    if polars is None or not all(map(_is_plain, keys.schema.types)):
+    is_large = keys.num_rows >= POLARS_ROWS_MIN and all(map(_is_plain, keys.schema.types))
+    polars = _polars() if is_large else None
+    if polars is None:
         return pc.sort_indices(keys, sort_keys=order).to_numpy()
     by, descending = [], []
     for name, direction in order:
