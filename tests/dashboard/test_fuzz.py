@@ -168,5 +168,5 @@ def test_no_request_breaks_the_server(head: Head) -> None:
 
 
 def test_an_idle_head_is_small(head: Head) -> None:
-    """The bound of the issue is for a release build; a quick build carries its debug information."""
-    assert _resident_kib(head) < 60 << 10
+    """The whole daemon, after the requests above: 12 MB where this was written."""
+    assert _resident_kib(head) < 25 << 10
