@@ -338,11 +338,11 @@ impl Daemon {
 
     fn apply(&mut self, event: Event) {
         for action in self.node.apply(event, self.clock.now_ms()) {
-            self.carry_out(action);
+            self.execute_action(action);
         }
     }
 
-    fn carry_out(&mut self, action: Action) {
+    fn execute_action(&mut self, action: Action) {
         match action {
             Action::Send { conn, message } => self.send(conn, message),
             Action::Close { conn, why } => self.close(conn, &why),

@@ -114,7 +114,7 @@ impl NodeHost {
 
     pub(crate) fn apply(&mut self, core: &mut Core, event: Event) {
         for action in self.node.apply(event, core.daemon_ms(self.index)) {
-            self.carry_out(core, action);
+            self.execute_action(core, action);
         }
         let due =
             self.node.deadline().map_or(self.status_at, |ms| core.at_daemon_ms(self.index, ms));
@@ -140,7 +140,7 @@ impl NodeHost {
         self.apply(core, Event::Tick);
     }
 
-    fn carry_out(&mut self, core: &mut Core, action: Action) {
+    fn execute_action(&mut self, core: &mut Core, action: Action) {
         match action {
             Action::Send { conn, message } => {
                 if let NodeToClient::StartActor(launch) = &message

@@ -9,16 +9,16 @@ use crate::state::{LOG_LINES_MAX, State};
 const UNSEEN_MAX: usize = 100;
 
 impl State {
-    /// Tells the machine, and carries out what it wants done.
+    /// Tells the machine, and executes its actions.
     pub(crate) fn apply(&mut self, event: Event<'_>) {
         let now = self.now();
         self.process.apply(event, now);
-        self.carry_out();
+        self.execute_actions();
     }
 
-    /// After every change of the machine: wakes threads, writes what is due, and carries out actions in
-    /// order, also those that follow from carrying one out.
-    pub(crate) fn carry_out(&mut self) {
+    /// After every change of the machine: wakes threads, writes what is due, and executes actions in
+    /// order, also those that follow from executing one.
+    pub(crate) fn execute_actions(&mut self) {
         let signals = self.process.take_signals();
         self.news |= signals.news;
         if signals.wake_loop || (signals.work && self.work_waiters == 0) {
@@ -31,17 +31,17 @@ impl State {
             return;
         }
         self.to_do.extend(self.process.take_actions());
-        if self.is_carrying_out {
+        if self.is_executing {
             return;
         }
-        self.is_carrying_out = true;
+        self.is_executing = true;
         while let Some(action) = self.to_do.pop_front() {
-            self.execute(action);
+            self.execute_action(action);
         }
-        self.is_carrying_out = false;
+        self.is_executing = false;
     }
 
-    fn execute(&mut self, action: Action) {
+    fn execute_action(&mut self, action: Action) {
         match action {
             Action::Connect { link, to } => self.connect(link, &to),
             Action::Close { link, .. } => drop(self.close_socket(link)),

@@ -234,7 +234,7 @@ impl State {
         Ok(Self {
             process: Process::new(identity, memory),
             to_do: VecDeque::new(),
-            is_carrying_out: false,
+            is_executing: false,
             conns: IdMap::default(),
             epoll: epoll.try_clone()?,
             timer_armed: false,

@@ -46,7 +46,7 @@ pub(crate) struct State {
     pub(crate) process: Process<MappedStore>,
     /// Actions of the machine that are to be carried out.
     pub(crate) to_do: VecDeque<Action>,
-    pub(crate) is_carrying_out: bool,
+    pub(crate) is_executing: bool,
     /// Sockets, by link.
     pub(crate) conns: IdMap<u64, Conn>,
     pub(crate) epoll: OwnedFd,
@@ -167,7 +167,7 @@ impl State {
     /// Asks the owners of borrowed objects whose values are not known yet.
     pub(crate) fn watch_borrowed(&mut self, ids: &[ObjectId]) {
         self.process.watch_borrowed(ids);
-        self.carry_out();
+        self.execute_actions();
     }
 
     pub(crate) fn check_open(&self) -> Result<(), Error> {
@@ -180,7 +180,7 @@ impl State {
     /// The session is over for this process.
     pub(crate) fn close(&mut self, why: &str) {
         self.process.end(why);
-        self.carry_out();
+        self.execute_actions();
     }
 }
 

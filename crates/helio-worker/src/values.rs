@@ -216,7 +216,7 @@ impl Runtime {
                     }
                 }
                 state.process.unpin_spare();
-                state.carry_out();
+                state.execute_actions();
             }
             let mut raised = None;
             let mut is_missing = |place: usize| match state.process.read(ids[place]) {
@@ -342,7 +342,7 @@ impl Runtime {
     pub fn watch(&self, id: ObjectId, wish: Wish) -> bool {
         let mut state = self.settled();
         let is_ready = state.process.watch(id, wish);
-        state.carry_out();
+        state.execute_actions();
         self.changed(state);
         is_ready
     }

@@ -226,7 +226,7 @@ impl Process {
     fn apply(&mut self, core: &mut Core, event: Event<'_>) {
         let Some(machine) = &mut self.machine else { return };
         machine.apply(event, core.now);
-        self.carry_out(core);
+        self.execute_actions(core);
         self.write_out(core);
     }
 
@@ -235,20 +235,20 @@ impl Process {
         self.apply(core, Event::Owner(event));
     }
 
-    /// Carries out the machine's actions in order, also those that follow from carrying one out.
-    fn carry_out(&mut self, core: &mut Core) {
+    /// Executes the machine's actions in order, also those that follow from executing one.
+    fn execute_actions(&mut self, core: &mut Core) {
         self.to_do.extend(self.machine.as_mut().map(Machine::take_actions).unwrap_or_default());
         if self.is_busy {
             return;
         }
         self.is_busy = true;
         while let Some(action) = self.to_do.pop_front() {
-            self.execute(core, action);
+            self.execute_action(core, action);
         }
         self.is_busy = false;
     }
 
-    fn execute(&mut self, core: &mut Core, action: Action) {
+    fn execute_action(&mut self, core: &mut Core, action: Action) {
         match action {
             Action::Connect { link, to } => self.connect(core, link, &to),
             Action::Close { link, reason } => {

@@ -140,7 +140,7 @@ impl Process {
             if let Some(machine) = &mut self.machine {
                 machine.watch_borrowed(&ids);
             }
-            self.carry_out(core);
+            self.execute_actions(core);
             self.write_out(core);
         }
         let mut payloads = Vec::new();

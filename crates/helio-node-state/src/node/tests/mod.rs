@@ -154,11 +154,11 @@ impl World {
             self.sent.remove(conn);
         }
         for action in self.node.apply(event, self.now) {
-            self.carry_out(action);
+            self.execute_action(action);
         }
     }
 
-    fn carry_out(&mut self, action: Action) {
+    fn execute_action(&mut self, action: Action) {
         match action {
             Action::Send { conn, message } => self.deliver(conn, message),
             Action::Close { conn, why } => {
