@@ -4,11 +4,13 @@
 //! any moment leaves the last whole commit. An append-only log of our own would save little of that
 //! one sync, which is nearly all the cost, and would need its own snapshots (docs/decisions).
 
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use redb::{
-    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
-    TableDefinition,
+    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageBackend,
+    StorageError, TableDefinition,
 };
 
 use crate::{Change, Entry, Error, Storage};
@@ -32,6 +34,7 @@ impl Embedded {
     /// When the file is in use, damaged, or cannot be made.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
+        make(path).map_err(|reason| Error::Io { path: name.clone(), reason })?;
         let database = Database::builder().set_cache_size(CACHE_SIZE).create(path).map_err(
             |error| match error {
                 DatabaseError::DatabaseAlreadyOpen => Error::InUse { path: name.clone() },
@@ -44,6 +47,22 @@ impl Embedded {
         Ok(Self { path: name, database })
     }
 
+    /// Opens the store on any medium: tests bring one that crashes.
+    ///
+    /// # Errors
+    /// When what the medium holds is damaged, or it fails.
+    pub fn on(medium: impl StorageBackend, name: &str) -> Result<Self, Error> {
+        let path = name.to_owned();
+        let opened = Database::builder().set_cache_size(CACHE_SIZE).create_with_backend(medium);
+        match opened {
+            Ok(database) => Ok(Self { path, database }),
+            Err(DatabaseError::Storage(StorageError::Io(error))) => {
+                Err(Error::Io { path, reason: error.to_string() })
+            }
+            Err(other) => Err(Error::Damaged { path, reason: other.to_string() }),
+        }
+    }
+
     fn failed(&self, error: impl Into<redb::Error>) -> Error {
         let path = self.path.clone();
         match error.into() {
@@ -51,6 +70,22 @@ impl Embedded {
             other => Error::Damaged { path, reason: other.to_string() },
         }
     }
+}
+
+/// Makes an empty store where there is none: under another name, and linked when it is whole. A crash while
+/// `redb` makes a file leaves one that it refuses to open.
+fn make(path: &Path) -> Result<(), String> {
+    if path.exists() {
+        return Ok(());
+    }
+    let draft = path.with_extension(format!("draft-{}", std::process::id()));
+    let made = Database::create(&draft).map(drop).map_err(|error| error.to_string());
+    let linked = made.and_then(|()| match fs::hard_link(&draft, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.to_string()),
+        _ => Ok(()),
+    });
+    let removed = fs::remove_file(&draft).map_err(|error| error.to_string());
+    linked.and(removed)
 }
 
 impl Storage for Embedded {
