@@ -114,11 +114,12 @@ class Coverage:
 
     def pairs(self) -> list[tuple[int, int, str, str]]:
         """Pairs of values, each seen, that can meet."""
+        values = [self.values(i) for i in range(len(DIMENSIONS))]
         return [
             (i, j, one, other)
             for i, j in PAIRS
-            for one in self.values(i)
-            for other in self.values(j)
+            for one in values[i]
+            for other in values[j]
             if can_meet({DIMENSIONS[i]: one, DIMENSIONS[j]: other})
         ]
 
@@ -150,8 +151,9 @@ class Coverage:
                 lines.append("| " + " | ".join([row, *cells]) + " |")
             lines.append("")
         lines += ["## Pairs never reached", ""]
+        never = self.never()
         for i, j in PAIRS:
-            missing = [(a, b) for k, m, a, b in self.never() if (k, m) == (i, j)]
+            missing = [(a, b) for k, m, a, b in never if (k, m) == (i, j)]
             if missing:
                 lines += [f"{DIMENSIONS[i]} and {DIMENSIONS[j]}:", ""]
                 for one, group in itertools.groupby(missing, key=lambda pair: pair[0]):
