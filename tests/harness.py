@@ -127,6 +127,17 @@ class Driver:
 
         return wait_until(probe, within=within, what=f"line {key}=... of the driver").strip()
 
+    def wait_file(self, path: Path, within: float = 60.0) -> None:
+        """Wait until the driver, or what it started, has made the file."""
+
+        def probe() -> bool:
+            assert self.process.poll() is None, (
+                f"the driver ended\n{self.stdout()}\n{self.stderr()}"
+            )
+            return path.exists()
+
+        wait_until(probe, within=within, what=f"{path}; the driver wrote {self.stderr()}")
+
     def finish(self, timeout: float = 60.0) -> Finished:
         try:
             rc = self.process.wait(timeout)

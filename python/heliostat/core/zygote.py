@@ -244,8 +244,9 @@ def _preload() -> None:
     try:
         import cloudpickle  # noqa: F401
 
-        from heliostat.core import knobs, loading, rehearsal, worker_main  # noqa: F401
+        from heliostat.core import interfaces, knobs, loading, rehearsal, worker_main  # noqa: F401
 
+        interfaces.choose_for_workers()
         rehearsal.pickled()
         loading.load(knobs.preloaded_modules())
         loading.freeze()
