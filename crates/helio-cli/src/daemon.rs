@@ -25,6 +25,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use helio_config::session::{CONTROL_FILE, START_S_MAX, TOKEN_FILE};
+use helio_node::Ended;
 use helio_storage::{Embedded, Memory, Storage};
 use rustix::process::Signal;
 use serde_json::json;
@@ -96,7 +97,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         None => Control::start(args, &host, &token, &session)?,
         Some(address) => Control::elsewhere(address, &token)?,
     };
-    let dashboard = Server::open(&args.dashboard, &host)?;
+    let mut dashboard = Server::open(&args.dashboard, &host)?;
     let job_grace = settings::job_grace()?;
     let webui_url = dashboard.as_ref().map(|server| server.url.clone()).unwrap_or_default();
     let (control_host, control_port) = control.address.clone();
@@ -128,48 +129,61 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         token: token.clone(),
         control_host,
         control_port,
+        headless_ms_max: settings::headless_ms_max()?,
         owner_driver: args.owner_driver,
         node_name: args.offer.node_name.clone().unwrap_or_default(),
         is_head: args.head,
     };
     let mut is_ready = false;
     let mut served = None;
-    let outcome = helio_node::run(options, |ready| {
-        let line = json!({
-            "session_dir": session.dir,
-            "session_name": control.session_name,
-            "node_id": ready.node_id.hex(),
-            "host": host,
-            "port": ready.port,
-            "control_address": control_address,
-            "node_socket": ready.node_socket,
-            "is_head": args.head,
-            "webui_url": webui_url,
-        });
-        if let Err(error) = session.keep_ready(&line.to_string()) {
-            eprintln!("heliostat: {}: {error}", session.dir.display());
+    let mut serve = || {
+        helio_node::run(options.clone(), |ready| {
+            let line = json!({
+                "session_dir": session.dir,
+                "session_name": control.session_name,
+                "node_id": ready.node_id.hex(),
+                "host": host,
+                "port": ready.port,
+                "control_address": control_address,
+                "node_socket": ready.node_socket,
+                "is_head": args.head,
+                "webui_url": webui_url,
+            });
+            if let Err(error) = session.keep_ready(&line.to_string()) {
+                eprintln!("heliostat: {}: {error}", session.dir.display());
+            }
+            if let Some(server) = dashboard.take() {
+                served = server.serve(Serving {
+                    token: &token,
+                    session_name: &control.session_name,
+                    session_dir: &session.dir,
+                    node_socket: &ready.node_socket,
+                    node_id: ready.node_id.hex(),
+                    control_address: &control_address,
+                    python: &args.python,
+                    job_grace,
+                });
+            }
+            let is_started = starter.is_there();
+            // A starter that has gone away meanwhile is served like one that waits.
+            starter.say(&line);
+            if is_started {
+                redirect_output(&session.dir.join("logs"));
+            }
+            if !std::mem::replace(&mut is_ready, true) {
+                remove_old_sessions(temp_dir.clone(), kept);
+            }
+        })
+    };
+    let outcome = loop {
+        match serve() {
+            Ok(Ended::Rejoin(reason)) => {
+                eprintln!("heliostat: {reason}; it ends its workers and joins as a new node");
+            }
+            Ok(Ended::Over) => break Ok(()),
+            Err(error) => break Err(error),
         }
-        served = dashboard.and_then(|server| {
-            server.serve(Serving {
-                token: &token,
-                session_name: &control.session_name,
-                session_dir: &session.dir,
-                node_socket: &ready.node_socket,
-                node_id: ready.node_id.hex(),
-                control_address: &control_address,
-                python: &args.python,
-                job_grace,
-            })
-        });
-        let is_started = starter.is_there();
-        // A starter that has gone away meanwhile is served like one that waits.
-        starter.say(&line);
-        is_ready = true;
-        if is_started {
-            redirect_output(&session.dir.join("logs"));
-        }
-        remove_old_sessions(temp_dir.clone(), kept);
-    });
+    };
     if let Some(handle) = served {
         handle.stop();
     }
@@ -219,6 +233,7 @@ impl Control {
         let listen = if args.owner_driver { ip } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
         let options = helio_control::Options {
             listen: SocketAddr::new(listen, args.port),
+            host: ip,
             token: token.to_owned(),
             session_name: session.name.clone(),
             health: settings::health()?,

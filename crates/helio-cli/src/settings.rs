@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX};
+use helio_config::control::{
+    HEADLESS_MARGIN_MS, HEADLESS_MS_MAX, HEARTBEAT_MS, HEARTBEATS_MISSED_MAX,
+};
 use helio_config::dashboard::JOB_GRACE_S;
 use helio_config::session::{SESSIONS_KEPT_DAYS, SESSIONS_KEPT_MAX};
 use helio_control::Health;
@@ -79,7 +81,15 @@ pub(crate) fn health() -> Result<Health, String> {
         heartbeat_ms,
         silence_ms_max: heartbeat_ms.saturating_mul(missed).saturating_add(timeout_ms),
         first_silence_ms: number("health_check_initial_delay_ms", 0)?,
+        // By then a node that does not hear the head has given up its workers.
+        patience_ms: headless_ms_max()?.saturating_add(HEADLESS_MARGIN_MS),
     })
+}
+
+/// How long a node goes on without a control service.
+pub(crate) fn headless_ms_max() -> Result<u64, String> {
+    let seconds = at_least_one("gcs_rpc_server_reconnect_timeout_s", HEADLESS_MS_MAX / 1000)?;
+    Ok(seconds.saturating_mul(1000))
 }
 
 fn at_least_one<T>(name: &str, default: T) -> Result<T, String>

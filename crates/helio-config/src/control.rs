@@ -98,3 +98,21 @@ pub const BUNDLES_MAX: usize = 10_000;
 
 /// How many removed placement groups are remembered; the oldest is forgotten.
 pub const REMOVED_GROUPS_MAX: usize = 1_000;
+
+/// How long a node goes on without a control service, in milliseconds: a head that is away for less costs
+/// a pause and nothing else. Then the node starts anew; Ray's `gcs_rpc_server_reconnect_timeout_s`.
+pub const HEADLESS_MS_MAX: u64 = 60_000;
+
+/// How much longer than [`HEADLESS_MS_MAX`] the control service waits before it declares a node dead that
+/// only it misses, in milliseconds: by then the node has given up its workers by itself.
+pub const HEADLESS_MARGIN_MS: u64 = 5_000;
+
+/// How many nodes the control service asks about one of which it hears nothing.
+pub const WITNESSES: usize = 2;
+
+/// How many nodes a node asks for a sign of life when the control service is silent.
+pub const PEERS_ASKED_MAX: usize = 7;
+
+/// How many times longer the control service waits for the only other machine of its cluster: no third one
+/// can say which of the two is cut off.
+pub const ALONE_SILENCES: u64 = 2;

@@ -1,8 +1,12 @@
 //! What goes into the machine and what comes out of it.
 
-use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX};
+use helio_config::control::{
+    HEADLESS_MARGIN_MS, HEADLESS_MS_MAX, HEARTBEAT_MS, HEARTBEATS_MISSED_MAX,
+};
 use helio_proto::cluster::{ControlToNode, NodeToControl};
 use helio_types::{NodeId, WorkerId};
+
+use crate::verdict::Patience;
 
 /// What happens to the control service.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,6 +22,11 @@ pub enum Event {
     Disconnected {
         /// The node that lost its connection.
         node_id: NodeId,
+    },
+    /// The link of the head's machine came up or went down.
+    Link {
+        /// Whether it is up.
+        is_up: bool,
     },
     /// The cluster must end.
     Stop {
@@ -68,16 +77,33 @@ pub struct Change {
 pub struct Health {
     /// The interval between two heartbeats of a node, in milliseconds.
     pub heartbeat_ms: u64,
-    /// A node that was silent for this long is dead, in milliseconds.
+    /// A node that was silent for this long is dead if others do not reach it either, in milliseconds.
     pub silence_ms_max: u64,
     /// How much longer a node may be silent when it has just joined, in milliseconds.
     pub first_silence_ms: u64,
+    /// How long a node may be silent that only the head misses, in milliseconds.
+    pub patience_ms: u64,
+}
+
+impl Health {
+    pub(crate) fn patience(&self) -> Patience {
+        Patience {
+            heartbeat_ms: self.heartbeat_ms,
+            silence_ms_max: self.silence_ms_max,
+            patience_ms: self.patience_ms.max(self.silence_ms_max),
+        }
+    }
 }
 
 impl Default for Health {
     fn default() -> Self {
         let silence_ms_max = HEARTBEAT_MS * HEARTBEATS_MISSED_MAX;
-        Self { heartbeat_ms: HEARTBEAT_MS, silence_ms_max, first_silence_ms: 0 }
+        Self {
+            heartbeat_ms: HEARTBEAT_MS,
+            silence_ms_max,
+            first_silence_ms: 0,
+            patience_ms: HEADLESS_MS_MAX + HEADLESS_MARGIN_MS,
+        }
     }
 }
 

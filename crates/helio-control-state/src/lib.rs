@@ -15,12 +15,12 @@
 //!
 //! **CTL-1** In steady state the control service is on no task submission, actor call or object read:
 //! its events are the closed list of [`helio_proto::cluster::NodeToControl`], none of which these cause.
-//! A heartbeat changes nothing and causes no action.
+//! A heartbeat changes nothing but that the node is heard, and causes only the answer that it is.
 //!
 //! Every table is bounded (LIMIT-1), see [`helio_config::control`]; waiting actors tell what they wait
 //! for (WHY-1), see [`helio_scheduler::why`].
 //!
-//! The parts (`nodes`, `jobs`, `actors`, `queue`, `subscriptions`, `groups`, `kv`; `watches` is a part of `nodes`) each own a table with
+//! The parts (`nodes`, `verdict`, `jobs`, `actors`, `queue`, `subscriptions`, `groups`, `kv`; `watches` is a part of `nodes`) each own a table with
 //! private fields and know nothing of each other. The `rules` say what an event changes in which parts.
 //! `docs/internals/control.md` has the pictures. Reading order: `event`, `machine`, the parts,
 //! `rules::dispatch`, the other rules, `durable`.
@@ -41,6 +41,7 @@ mod queue;
 mod rules;
 mod specs;
 mod subscriptions;
+mod verdict;
 mod watches;
 
 pub use event::{Action, Change, Event, Health};

@@ -1,5 +1,6 @@
 //! The machine's parts, and what is read of them from outside.
 
+use helio_config::control::LOOK_AGAIN_MS;
 use helio_proto::cluster::{ClusterView, ControlToNode, NodeAccepted};
 use helio_types::{ActorId, JobId, NodeId, WorkerId};
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use crate::nodes::Nodes;
 use crate::outbox::Outbox;
 use crate::queue::ActorQueue;
 use crate::subscriptions::Subscriptions;
+use crate::verdict::Verdict;
 
 /// What one rule leaves for others to do before the event is over. A rule that is called by many others
 /// leaves it here instead of calling back into them.
@@ -32,6 +34,7 @@ pub struct Control {
     pub(crate) session_name: String,
     pub(crate) health: Health,
     pub(crate) nodes: Nodes,
+    pub(crate) verdict: Verdict,
     pub(crate) jobs: Jobs,
     pub(crate) actors: Actors,
     pub(crate) queue: ActorQueue,
@@ -65,7 +68,9 @@ impl Control {
     #[must_use]
     pub fn next_tick(&self) -> u64 {
         let heartbeat_ms = self.health.heartbeat_ms;
-        let wait_ms = self.nodes.next_look_ms().unwrap_or(heartbeat_ms).min(heartbeat_ms);
+        let watching_ms = self.verdict.is_watching().then_some(LOOK_AGAIN_MS);
+        let due_ms = self.nodes.next_look_ms().into_iter().chain(watching_ms).min();
+        let wait_ms = due_ms.unwrap_or(heartbeat_ms).min(heartbeat_ms);
         wait_ms * 1000
     }
 

@@ -28,8 +28,9 @@ use helio_proto::cluster::ClusterView;
 use helio_proto::control::{NodeInfo, Strategy};
 use helio_proto::encode;
 use helio_scheduler::{Choice, NodeIndex, NodeView, Placement, Wanted, taken};
-use helio_types::{ActorId, NodeId, PlacementGroupId, ResourceSet};
+use helio_types::{ActorId, NodeAddress, NodeId, PlacementGroupId, ResourceSet};
 
+use crate::verdict::Sight;
 use crate::watches::Watches;
 
 /// How long a reservation lasts, in milliseconds.
@@ -55,6 +56,8 @@ struct Node {
     reported_version: u64,
     /// When its newest message arrived.
     heard_ms: u64,
+    /// When it was last told so.
+    told_ms: u64,
     /// Since when it has no connection.
     lost_ms: Option<u64>,
     /// What is reserved and is not in `info.available` yet, and since when.
@@ -103,7 +106,7 @@ pub(crate) struct Nodes {
     version: u64,
     /// When changed resources were last published.
     published_ms: u64,
-    /// No node can have been silent for too long before this time.
+    /// No node can be suspected before this time.
     silence_due_ms: u64,
 }
 
@@ -123,6 +126,11 @@ impl Nodes {
     /// Every node that is remembered, also dead ones.
     pub(crate) fn infos(&self) -> Vec<NodeInfo> {
         self.nodes.values().map(|node| node.info.clone()).collect()
+    }
+
+    /// Where a node is reached.
+    pub(crate) fn address(&self, node_id: NodeId) -> Option<NodeAddress> {
+        self.nodes.get(&node_id).map(|node| node.info.address.clone())
     }
 
     /// The host of a node, for people.
@@ -188,10 +196,7 @@ impl Nodes {
     /// Why a node may not register; empty when it may.
     pub(crate) fn refusal(&self, node_id: NodeId, info: &NodeInfo) -> String {
         match self.nodes.get(&node_id) {
-            Some(node) if !node.info.alive => format!(
-                "this node was declared dead ({}); start it again to join as a new one",
-                node.info.cause
-            ),
+            Some(node) if !node.info.alive => self.sentence(node_id),
             None if self.index.len() >= NODES_MAX => {
                 format!("the cluster has {NODES_MAX} nodes, the most it can have")
             }
@@ -199,6 +204,30 @@ impl Nodes {
                 "the node's id does not match its greeting".to_owned()
             }
             _ => String::new(),
+        }
+    }
+
+    /// Whether the node was declared dead: it may join again under a new id.
+    pub(crate) fn was_declared_dead(&self, node_id: NodeId) -> bool {
+        self.nodes.get(&node_id).is_some_and(|node| !node.info.alive)
+    }
+
+    /// What a node is told that speaks and is not alive.
+    pub(crate) fn sentence(&self, node_id: NodeId) -> String {
+        let known = self.nodes.get(&node_id);
+        let cause = known.map_or("it was not known any more", |node| node.info.cause.as_str());
+        format!("this node was declared dead ({cause}), and what it ran was given to others")
+    }
+
+    /// Whether it is time to tell the node that it is heard, which counts as done.
+    pub(crate) fn is_answer_due(&mut self, node_id: NodeId, now_ms: u64, every_ms: u64) -> bool {
+        let is_due = |node: &&mut Node| now_ms.saturating_sub(node.told_ms) >= every_ms;
+        match self.nodes.get_mut(&node_id).filter(is_due) {
+            Some(node) => {
+                node.told_ms = now_ms;
+                true
+            }
+            None => false,
         }
     }
 
@@ -335,32 +364,33 @@ impl Nodes {
         }
     }
 
-    /// Nodes that were silent or without a connection for too long, and the cause of their death.
-    pub(crate) fn overdue(&mut self, now_ms: u64, silence_ms_max: u64) -> Vec<(NodeId, String)> {
-        let mut overdue: BTreeMap<NodeId, String> = BTreeMap::new();
-        for node_id in &self.lost {
-            let lost_ms = self.nodes[node_id].lost_ms;
-            if lost_ms.is_some_and(|at| now_ms.saturating_sub(at) >= RECONNECT_MS_MAX) {
-                let cause = "its connection broke and it did not come back".to_owned();
-                overdue.insert(*node_id, cause);
-            }
+    /// Nodes that were without a connection for too long.
+    pub(crate) fn disconnected_for_long(&self, now_ms: u64) -> Vec<NodeId> {
+        let is_long = |node_id: &&NodeId| {
+            let lost_ms = self.nodes[*node_id].lost_ms;
+            lost_ms.is_some_and(|at| now_ms.saturating_sub(at) >= RECONNECT_MS_MAX)
+        };
+        self.lost.iter().filter(is_long).copied().collect()
+    }
+
+    /// How long each node that is alive has been silent, once one of them was for `suspect_ms`.
+    pub(crate) fn sights(&mut self, now_ms: u64, suspect_ms: u64) -> Option<Vec<Sight>> {
+        if now_ms < self.silence_due_ms {
+            return None;
         }
-        if now_ms >= self.silence_due_ms {
-            let mut oldest_ms = now_ms;
-            for (node_id, node) in self.nodes.iter().filter(|(_, node)| node.info.alive) {
-                let silence_ms = now_ms.saturating_sub(node.heard_ms);
-                if silence_ms < silence_ms_max {
-                    oldest_ms = oldest_ms.min(node.heard_ms);
-                    continue;
-                }
-                let (silence, max) = (silence_ms / 1000, silence_ms_max as f64 / 1000.0);
-                overdue.entry(*node_id).or_insert_with(|| {
-                    format!("it was silent for {silence} s, and may be for {max} s")
-                });
-            }
-            self.silence_due_ms = oldest_ms + silence_ms_max;
-        }
-        overdue.into_iter().collect()
+        let alive = || self.nodes.iter().filter(|(_, node)| node.info.alive);
+        let head = alive().find(|(_, node)| node.info.is_head);
+        let head = head.map(|(_, node)| node.info.address.host.as_str());
+        let sights: Vec<Sight> = alive()
+            .map(|(node_id, node)| Sight {
+                node_id: *node_id,
+                silence_ms: now_ms.saturating_sub(node.heard_ms),
+                is_here: head == Some(node.info.address.host.as_str()),
+            })
+            .collect();
+        let longest_ms = sights.iter().map(|sight| sight.silence_ms).max().unwrap_or(0);
+        self.silence_due_ms = now_ms + suspect_ms.saturating_sub(longest_ms);
+        Some(sights)
     }
 
     /// The limit for silence is another one now.

@@ -15,7 +15,7 @@ mod connections;
 mod service;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use helio_storage::Storage;
@@ -37,6 +37,8 @@ pub const BATCH_MAX: usize = 1024;
 pub struct Options {
     /// Where to listen; port 0 picks a free one.
     pub listen: SocketAddr,
+    /// The address at which other machines reach this one: its link tells whether this head is cut off.
+    pub host: IpAddr,
     /// The cluster's token.
     pub token: String,
     /// The session's name, which joining nodes take over.

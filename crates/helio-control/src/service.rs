@@ -1,7 +1,7 @@
 //! The loop.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -60,7 +60,7 @@ pub fn run(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> 
 }
 
 async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> {
-    let Options { listen, token, session_name, health, storage, gone } = options;
+    let Options { listen, host, token, session_name, health, storage, gone } = options;
     let clock = Clock::start();
     let (mut control, actions) =
         Control::recover(&session_name, storage.load()?, &gone, clock.now_us());
@@ -71,8 +71,15 @@ async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Err
     let (inputs, queue) = mpsc::channel(INPUTS_MAX);
     let welcome = Welcome { pid: std::process::id(), ..Welcome::default() };
     let gate = Arc::new(Gate::new("control", &token, welcome));
-    let mut service =
-        Service { control, storage, clock, connections: Connections::default(), ended: None };
+    let mut service = Service {
+        control,
+        storage,
+        clock,
+        connections: Connections::default(),
+        host,
+        is_link_up: true,
+        ended: None,
+    };
     service.execute_actions(actions)?;
     let session_name = service.control.session_name().to_owned();
     let acceptor = tokio::spawn(accept(listener, gate, inputs.clone()));
@@ -96,6 +103,9 @@ struct Service {
     storage: Box<dyn Storage>,
     clock: Clock,
     connections: Connections,
+    /// The address whose link is watched, and whether it was up.
+    host: IpAddr,
+    is_link_up: bool,
     ended: Option<String>,
 }
 
@@ -117,11 +127,21 @@ impl Service {
             }
             if tokio::time::Instant::now() >= tick {
                 ticked = tokio::time::Instant::now();
+                actions.extend(self.look_at_link());
                 actions.extend(self.control.apply(Event::Tick, self.clock.now_us()));
             }
             self.execute_actions(actions)?;
         }
         Ok(())
+    }
+
+    /// News of the link of this machine.
+    fn look_at_link(&mut self) -> Vec<Action> {
+        let is_up = helio_env::link::is_up(self.host);
+        if std::mem::replace(&mut self.is_link_up, is_up) == is_up {
+            return Vec::new();
+        }
+        self.control.apply(Event::Link { is_up }, self.clock.now_us())
     }
 
     fn on_input(&mut self, input: Input, actions: &mut Vec<Action>) {

@@ -50,6 +50,7 @@ impl Running {
         let (ready, is_ready) = mpsc::channel();
         let options = Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            host: [127, 0, 0, 1].into(),
             token: TOKEN.into(),
             session_name: "session_x".into(),
             health: Default::default(),
@@ -377,6 +378,7 @@ fn a_taken_port_is_named() {
     let running = Running::start(Box::new(Memory::forgetful()));
     let options = Options {
         listen: running.ready.address,
+        host: [127, 0, 0, 1].into(),
         token: TOKEN.into(),
         session_name: "session_y".into(),
         health: Default::default(),

@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod descriptor;
 pub mod inherited;
+pub mod link;
 pub mod machine;
 pub mod memory;
 pub mod nvml;

@@ -92,6 +92,33 @@ pub fn began(pid: u32) -> Option<u64> {
     rest.nth(18)?.parse().ok()
 }
 
+/// Stops all descendants of this process where they stand, those too that are forked meanwhile.
+pub fn stop_descendants() {
+    let mut stopped = Vec::new();
+    loop {
+        let mut fresh = descendants(std::process::id());
+        fresh.retain(|pid| !stopped.contains(pid));
+        if fresh.is_empty() {
+            return;
+        }
+        signal_each(&fresh, Signal::STOP);
+        stopped.append(&mut fresh);
+    }
+}
+
+/// Lets all descendants of this process go on, parents last: a parent that forks finds its children going.
+pub fn continue_descendants() {
+    let mut all = descendants(std::process::id());
+    all.reverse();
+    signal_each(&all, Signal::CONT);
+}
+
+fn signal_each(pids: &[u32], signal: Signal) {
+    for pid in pids {
+        self::signal(*pid, signal);
+    }
+}
+
 /// The processes that a process has started, and those that these have started.
 #[must_use]
 pub fn descendants(pid: u32) -> Vec<u32> {
@@ -120,17 +147,13 @@ pub fn reap() -> Vec<(u32, Status)> {
 #[must_use]
 pub fn children() -> Vec<u32> {
     // A listing of threads may pass one over while others end, and its children with it: look again.
-    let mut found = children_seen();
+    let mut found = children_of("/proc/self/task");
     for _ in 0..2 {
-        found.extend(children_seen());
+        found.extend(children_of("/proc/self/task"));
     }
     found.sort_unstable();
     found.dedup();
     found
-}
-
-fn children_seen() -> Vec<u32> {
-    children_of("/proc/self/task")
 }
 
 fn children_of(tasks: &str) -> Vec<u32> {

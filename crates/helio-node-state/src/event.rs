@@ -98,6 +98,8 @@ pub enum Event {
     ControlSaid(ControlToNode),
     /// The connection to it ended.
     ControlLost,
+    /// Its machine is there, and nobody listens at its port.
+    ControlRefused,
     /// Another daemon sent a message.
     PeerSaid {
         /// Over this connection.
@@ -307,6 +309,17 @@ pub enum Action {
     },
     /// [`crate::Node::info`] has changed.
     StatusChanged,
+    /// Try a new connection to the control service beside the one that is silent.
+    ReachControl,
+    /// Stop all workers where they stand, those that are just being made too.
+    Suspend,
+    /// Let them go on.
+    Resume,
+    /// End like [`Action::ShutDown`], then start anew as another node.
+    Rejoin {
+        /// Why.
+        reason: String,
+    },
     /// End the daemon.
     ShutDown {
         /// Why.

@@ -26,6 +26,7 @@ mod bundles;
 mod census;
 mod clients;
 mod cluster;
+mod contact;
 mod context;
 mod control_calls;
 mod exits;

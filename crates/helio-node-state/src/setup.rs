@@ -3,6 +3,8 @@
 use helio_proto::control::Label;
 use helio_types::{Devices, NodeAddress, ResourceSet};
 
+use crate::contact::Place;
+
 /// What a node is from its start on.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
@@ -50,4 +52,24 @@ pub struct Setup {
     pub idle_max: usize,
     /// Where measurements are to be had; 0: nowhere.
     pub metrics_port: u32,
+    /// How long the node goes on without a control service, in milliseconds; 0: as by default.
+    pub headless_ms_max: u64,
+}
+
+impl Setup {
+    /// Where this node is, seen from the control service.
+    pub(crate) fn place(&self) -> Place {
+        if self.is_head {
+            Place::InHead
+        } else if self.is_at_control(&self.address.host) {
+            Place::BesideHead
+        } else {
+            Place::Elsewhere
+        }
+    }
+
+    /// Whether that host is the head's machine.
+    pub(crate) fn is_at_control(&self, host: &str) -> bool {
+        self.control_address.rsplit_once(':').is_some_and(|(control, _)| control == host)
+    }
 }

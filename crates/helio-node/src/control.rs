@@ -1,11 +1,16 @@
-//! The connection to the control service: made again whenever it is lost.
+//! The connection to the control service: made again whenever it is lost, and tried anew beside one that is
+//! silent. A connection over a link that was cut and mended goes on only when its next retransmission is due,
+//! which may be long; a new one is there at once.
 
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helio_config::control::RECONNECT_MS_MAX;
 use helio_proto::cluster::ControlToNode;
-use helio_proto::hello::Hello;
-use helio_rpc::service::{Error, connect_tcp};
+use helio_proto::hello::{Hello, Welcome};
+use helio_rpc::service::{Error, Reader, Writer, connect_tcp};
+use tokio::sync::Notify;
 
 use crate::core::{Input, Inputs};
 
@@ -14,49 +19,88 @@ use crate::core::{Input, Inputs};
 const RETRY_MIN: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_millis(RECONNECT_MS_MAX);
 
+/// How long a try may take: over a link that is mended the first packet of the next try passes at once, where
+/// that of an old one waits for its retransmission.
+const TRY_MAX: Duration = Duration::from_secs(2);
+
 /// From when on it is worth a line that the service does not answer.
 const SILENCE_LOGGED: Duration = Duration::from_secs(2);
 
-/// How long a node lives without a control service. A service that is started again is back long
-/// before; a head that was destroyed must not leave its nodes with their GPUs for ever.
+/// How long a daemon that has no connection lives. A service that is started again is back long before; a
+/// head that was destroyed must not leave its nodes with their GPUs for ever.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
 
-pub(crate) fn start(host: String, port: u16, hello: Hello, inputs: Inputs) {
-    tokio::spawn(async move {
+type Opened = Result<(Reader, Writer, Welcome), Error>;
+type Opening = Pin<Box<dyn Future<Output = Opened> + Send>>;
+
+/// The task that holds the connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    nudge: Arc<Notify>,
+}
+
+impl Link {
+    /// Has a new connection tried beside the one that is silent.
+    pub(crate) fn try_anew(&self) {
+        self.nudge.notify_one();
+    }
+}
+
+pub(crate) fn start(host: String, port: u16, hello: Hello, inputs: Inputs) -> Link {
+    let nudge = Arc::new(Notify::new());
+    let task = Task { host, port, hello, inputs, nudge: Arc::clone(&nudge) };
+    tokio::spawn(task.run());
+    Link { nudge }
+}
+
+struct Task {
+    host: String,
+    port: u16,
+    hello: Hello,
+    inputs: Inputs,
+    nudge: Arc<Notify>,
+}
+
+impl Task {
+    /// Ends when the daemon does not listen any more, or with the reason for which it has to end.
+    async fn run(self) {
         let mut wait = RETRY_MIN;
         let mut lost_at = Instant::now();
         let mut is_logged = false;
         loop {
-            match connect_tcp(&host, port, hello.clone()).await {
-                Ok((mut reader, writer, _)) => {
+            match self.open().await {
+                Ok((reader, writer, _)) => {
                     (wait, is_logged) = (RETRY_MIN, false);
-                    if inputs.send(Input::ControlConnected { writer }).await.is_err() {
+                    if self.hold(reader, writer).await.is_none() {
                         return;
                     }
-                    while let Ok(Some(message)) = reader.next::<ControlToNode>().await {
-                        if inputs.send(Input::ControlSaid { message }).await.is_err() {
-                            return;
-                        }
-                    }
                     lost_at = Instant::now();
-                    if inputs.send(Input::ControlLost).await.is_err() {
+                    if self.inputs.send(Input::ControlLost).await.is_err() {
                         return;
                     }
                 }
                 Err(error) => {
                     let silence = lost_at.elapsed();
                     let is_final = matches!(error, Error::Refused(_)) || silence > SILENCE_MAX;
+                    let text = format!(
+                        "the control service at {}:{} does not answer: {error}",
+                        self.host, self.port
+                    );
                     if (silence > SILENCE_LOGGED && !is_logged) || is_final {
                         is_logged = true;
-                        eprintln!(
-                            "heliostat: node: the control service at {host}:{port} does not answer: {error}"
-                        );
+                        eprintln!("heliostat: node: {text}");
+                    }
+                    let news = if is_final {
+                        Some(Input::ShutDown { reason: text })
+                    } else {
+                        is_refused(&error).then_some(Input::ControlRefused)
+                    };
+                    if let Some(news) = news
+                        && self.inputs.send(news).await.is_err()
+                    {
+                        return;
                     }
                     if is_final {
-                        let reason = format!(
-                            "the control service at {host}:{port} does not answer: {error}"
-                        );
-                        let _ = inputs.send(Input::ShutDown { reason }).await;
                         return;
                     }
                 }
@@ -64,5 +108,58 @@ pub(crate) fn start(host: String, port: u16, hello: Hello, inputs: Inputs) {
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(RETRY_MAX);
         }
-    });
+    }
+
+    fn open(&self) -> Opening {
+        let (host, port, hello) = (self.host.clone(), self.port, self.hello.clone());
+        Box::pin(async move {
+            let opening = connect_tcp(&host, port, hello);
+            tokio::time::timeout(TRY_MAX, opening).await.unwrap_or(Err(Error::Silent))
+        })
+    }
+
+    /// Passes on what the service says, until the connection ends; `None`: nobody listens any more.
+    async fn hold(&self, mut reader: Reader, writer: Writer) -> Option<()> {
+        self.inputs.send(Input::ControlConnected { writer }).await.ok()?;
+        let mut opening: Option<Opening> = None;
+        loop {
+            tokio::select! {
+                message = reader.next::<ControlToNode>() => match message {
+                    Ok(Some(message)) => {
+                        // The old connection works after all.
+                        opening = None;
+                        self.inputs.send(Input::ControlSaid { message }).await.ok()?;
+                    }
+                    Ok(None) | Err(_) => return Some(()),
+                },
+                () = self.nudge.notified(), if opening.is_none() => opening = Some(self.open()),
+                opened = finished(&mut opening), if opening.is_some() => {
+                    opening = None;
+                    match opened {
+                        Ok((new_reader, writer, _)) => {
+                            reader = new_reader;
+                            self.inputs.send(Input::ControlConnected { writer }).await.ok()?;
+                        }
+                        Err(error) if is_refused(&error) => {
+                            self.inputs.send(Input::ControlRefused).await.ok()?;
+                        }
+                        // The machine tells when to try again.
+                        Err(_) => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn finished(opening: &mut Option<Opening>) -> Opened {
+    match opening {
+        Some(opening) => opening.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The machine is there, and nobody listens at the port.
+fn is_refused(error: &Error) -> bool {
+    matches!(error, Error::Io(source) if source.kind() == std::io::ErrorKind::ConnectionRefused)
 }

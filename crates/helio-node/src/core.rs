@@ -21,12 +21,13 @@ use helio_store::Arena;
 use helio_types::{NodeId, ObjectId, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::Error;
+use crate::control::Link;
 use crate::memory::Monitor;
 use crate::peers::Peers;
 use crate::processes::{Processes, exit_of};
 use crate::spill::Disk;
 use crate::zygote::{Answer, Kind, Zygote, ZygoteOptions};
+use crate::{Ended, Error};
 
 /// How many inputs wait for the core; whoever has more waits (**LIMIT-1**).
 pub(crate) const INPUTS_MAX: usize = 1024;
@@ -105,6 +106,7 @@ pub(crate) enum Input {
         message: ControlToNode,
     },
     ControlLost,
+    ControlRefused,
     Zygote(Kind, Answer),
     ZygoteLost {
         kind: Kind,
@@ -153,6 +155,7 @@ pub(crate) struct Daemon {
     peers: Peers,
     processes: Processes,
     disk: Disk,
+    link: Link,
     control: Option<Writer>,
     /// For the control service, while it cannot be reached.
     unsent: Vec<NodeToControl>,
@@ -167,6 +170,8 @@ pub(crate) struct Daemon {
     is_accepted: bool,
     /// Why it is to end.
     ending: Option<String>,
+    /// And start anew, as another node.
+    is_to_rejoin: bool,
 }
 
 impl Daemon {
@@ -180,6 +185,7 @@ impl Daemon {
         zygote_options: ZygoteOptions,
         gate: Arc<Gate>,
         hello: Hello,
+        link: Link,
         session_dir: &Path,
         memory: Monitor,
         inputs: Inputs,
@@ -199,6 +205,7 @@ impl Daemon {
             clients: HashMap::new(),
             peers: Peers::new(hello, inputs.clone()),
             processes: Processes::new(session_dir.join("logs"), inputs.clone()),
+            link,
             control: None,
             unsent: Vec::new(),
             heartbeat_ms: HEARTBEAT_MS,
@@ -208,12 +215,13 @@ impl Daemon {
             scrape_count: 0,
             is_accepted: false,
             ending: None,
+            is_to_rejoin: false,
             inputs,
         }
     }
 
     /// Runs until the end; `on_accepted` is called when the control service has taken the node in.
-    pub(crate) async fn run(mut self, on_accepted: impl FnOnce()) -> Result<(), Error> {
+    pub(crate) async fn run(mut self, on_accepted: impl FnOnce()) -> Result<Ended, Error> {
         let mut on_accepted = Some(on_accepted);
         while self.ending.is_none() {
             if self.is_accepted
@@ -239,8 +247,9 @@ impl Daemon {
             }
         }
         let reason = self.ending.clone().unwrap_or_default();
+        let ended = if self.is_to_rejoin { Ended::Rejoin(reason.clone()) } else { Ended::Over };
         self.end().await;
-        if on_accepted.is_some() { Err(Error::NotReady(reason)) } else { Ok(()) }
+        if on_accepted.is_some() { Err(Error::NotReady(reason)) } else { Ok(ended) }
     }
 
     /// When the daemon itself, not its state machine, has to do something.
@@ -315,6 +324,7 @@ impl Daemon {
                 self.control = None;
                 self.apply(Event::ControlLost);
             }
+            Input::ControlRefused => self.apply(Event::ControlRefused),
             Input::Zygote(kind, answer) => self.zygote_answered(kind, answer),
             Input::ZygoteLost { kind, generation } => self.zygote_lost(kind, generation),
             Input::WorkerExited { worker_id, exit } => self.worker_exited(worker_id, exit),
@@ -398,7 +408,25 @@ impl Daemon {
                     let _ = reply.send(answers);
                 }
             }
+            Action::ReachControl => self.link.try_anew(),
+            Action::Suspend => {
+                eprintln!(
+                    "heliostat: node: cut off from the cluster: its workers stand still until the control \
+                     service is reached"
+                );
+                process::stop_descendants();
+            }
+            Action::Resume => {
+                eprintln!(
+                    "heliostat: node: the control service is reached again: its workers go on"
+                );
+                process::continue_descendants();
+            }
             Action::ShutDown { reason } => self.ending = Some(reason),
+            Action::Rejoin { reason } => {
+                self.is_to_rejoin = true;
+                self.ending = Some(reason);
+            }
         }
     }
 

@@ -68,12 +68,21 @@ pub enum Error {
     Io(#[from] std::io::Error),
 }
 
+/// How a daemon that was ready has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to.
+    Over,
+    /// The cluster goes on without this node, for this reason; it may join again as another one.
+    Rejoin(String),
+}
+
 /// Runs a node's daemon until it is told to end; `on_ready` is called once, when clients can connect and
 /// the cluster knows the node.
 ///
 /// # Errors
 /// When it cannot start, or ends before it was ready.
-pub fn run(options: Options, on_ready: impl FnOnce(&Ready)) -> Result<(), Error> {
+pub fn run(options: Options, on_ready: impl FnOnce(&Ready)) -> Result<Ended, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (daemon, ready) = start::start(options).await?;

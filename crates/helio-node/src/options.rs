@@ -43,6 +43,8 @@ pub struct Options {
     pub memory_group: Option<PathBuf>,
     /// The port for measurements; 0: any.
     pub metrics_port: u16,
+    /// How long the node goes on without a control service, in milliseconds.
+    pub headless_ms_max: u64,
     /// The session's folder.
     pub session_dir: PathBuf,
     /// Where objects go that the store has no room for.

@@ -88,7 +88,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         port: u32::from(port),
         ..Hello::default()
     };
-    control::start(
+    let link = control::start(
         options.control_host.clone(),
         options.control_port,
         hello.clone(),
@@ -109,6 +109,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         zygote_options,
         gate,
         hello,
+        link,
         &options.session_dir,
         Monitor::new(&options),
         inputs,
@@ -181,6 +182,7 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
         starts_max: machine::cpus().max(1) * 2 + 2,
         idle_max: cpu_count.min(64) + IDLE_SPARE,
         metrics_port: u32::from(metrics_port),
+        headless_ms_max: options.headless_ms_max,
         address,
     }
 }

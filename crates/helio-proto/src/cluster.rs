@@ -48,17 +48,24 @@ messages! {
         6 ActorEnded(ActorEnded),
         7 JobLogs(JobLogs),
         8 Leaving(NodeLeaving),
+        9 Probed(Probed),
         40 BundlesHeld(BundlesHeld),
         41 AskGroup(AskGroup),
     }
     /// The node ends of its own will.
     pub struct NodeLeaving { 1 reason: String }
+    /// The answer to [`Probe`].
+    pub struct Probed { 1 node_id: NodeId, 2 is_reached: bool }
 
     pub struct NodeAccepted {
         1 refused: String,
         2 session_name: String,
         /// How often the node is to say that it is there; 0: as by default.
         3 heartbeat_ms: u64,
+        /// After how long a silence a node may be declared dead; 0: as by default.
+        4 silence_ms: u64,
+        /// The refused node may start anew and join under a new id.
+        5 may_rejoin: bool,
     }
     pub struct ToClient { 1 worker_id: WorkerId, 2 message: NodeToClient }
     pub struct StopActor {
@@ -72,7 +79,15 @@ messages! {
     pub struct ClusterView { 1 nodes: Vec<NodeInfo> }
     /// The job is over: its workers and leases end, except detached actors.
     pub struct JobFinished { 1 job_id: JobId, 2 driver: WorkerId }
-    pub struct ShutDown { 1 reason: String }
+    pub struct ShutDown {
+        1 reason: String,
+        /// The node was declared dead: it may start anew and join under a new id.
+        2 may_rejoin: bool,
+    }
+    /// The answer to a heartbeat: the control service hears this node.
+    pub struct Heard {}
+    /// Asks a node whether it reaches another one, of which the control service hears nothing.
+    pub struct Probe { 1 node: NodeAddress }
     pub enum ControlToNode {
         1 Accepted(NodeAccepted),
         2 ToClient(ToClient),
@@ -81,6 +96,8 @@ messages! {
         5 View(ClusterView),
         6 JobFinished(JobFinished),
         7 ShutDown(ShutDown),
+        8 Heard(Heard),
+        9 Probe(Probe),
         40 ReserveBundles(ReserveBundles),
         41 CommitBundles(CommitBundles),
         42 ReturnBundles(ReturnBundles),
@@ -97,6 +114,10 @@ messages! {
     pub struct DropObject { 1 object_id: ObjectId }
     pub struct AskLiveness { 1 request_id: u64, 2 worker_id: WorkerId }
     pub struct TellLiveness { 1 request_id: u64, 2 dead: bool, 3 cause: DeathCause }
+    /// Asks whether the other daemon is there and reads what it is sent.
+    pub struct Ping {}
+    /// The answer.
+    pub struct Pong {}
     pub enum NodeToNode {
         1 Pull(PullObject),
         2 PullStart(PullStart),
@@ -106,6 +127,8 @@ messages! {
         6 Drop(DropObject),
         7 AskLiveness(AskLiveness),
         8 TellLiveness(TellLiveness),
+        9 Ping(Ping),
+        10 Pong(Pong),
         30 Asked(Asked),
         31 Inspected(Inspected),
     }

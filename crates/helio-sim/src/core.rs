@@ -61,6 +61,8 @@ pub(crate) enum Event {
     DiskHasRoom { node: usize },
     /// Another machine starts as the head.
     HeadStart,
+    /// A daemon that was declared dead joins as a new node, with so many CPUs.
+    NodeStart { cpus: u32 },
 }
 
 struct Entry {

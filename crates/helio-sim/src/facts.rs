@@ -114,7 +114,9 @@ impl Facts {
                 history.owner_lost(error.object, reader)
             }
             ErrorKind::ActorDied | ErrorKind::ActorUnavailable if !error.actor.is_nil() => {
-                self.may_have_ended(error.actor) || history.actor_lost_process(error.actor)
+                self.may_have_ended(error.actor)
+                    || history.actor_lost_process(error.actor)
+                    || (self.control_restarts > 0 && history.actor_lost_group(error.actor))
             }
             _ => true,
         }

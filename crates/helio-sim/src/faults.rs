@@ -201,7 +201,8 @@ impl World {
     /// Another machine takes the lost head's place.
     pub(crate) fn start_head(&mut self) {
         self.head = self.nodes.len();
-        let host = NodeHost::start(&mut self.core, true);
+        let cpus = self.core.plan.cpus[0];
+        let host = NodeHost::start(&mut self.core, true, cpus);
         self.nodes.push(Some(host));
         if self.control.is_none() {
             self.core.after(1, Event::ControlStart);

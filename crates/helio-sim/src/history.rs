@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use helio_types::{ActorId, NodeId, ObjectId, TaskId, WorkerId};
+use helio_types::{ActorId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -30,6 +30,10 @@ pub struct History {
     lives: BTreeMap<ActorId, BTreeSet<WorkerId>>,
     /// Which nodes each actor was to be made on.
     places: BTreeMap<ActorId, BTreeSet<NodeId>>,
+    /// The placement group of each actor that was made in one.
+    groups: BTreeMap<ActorId, PlacementGroupId>,
+    /// Placement groups that a program removed.
+    removed: BTreeSet<PlacementGroupId>,
     /// Nodes that died, were not heard, or whose connection to the control service broke.
     nodes_lost: BTreeSet<NodeId>,
 }
@@ -82,9 +86,23 @@ impl History {
         self.cancelled.insert(task);
     }
 
-    /// A process made an actor.
-    pub fn actor_made(&mut self, actor: ActorId, creator: WorkerId) {
+    /// A process made an actor, in a placement group or in none.
+    pub fn actor_made(&mut self, actor: ActorId, creator: WorkerId, group: PlacementGroupId) {
         self.creators.insert(actor, creator);
+        if !group.is_nil() {
+            self.groups.insert(actor, group);
+        }
+    }
+
+    /// A program removed a placement group.
+    pub fn group_removed(&mut self, group: PlacementGroupId) {
+        self.removed.insert(group);
+    }
+
+    /// Whether the actor ended with its placement group. A control service that died meanwhile does not
+    /// know the actor any more, and cannot say so.
+    pub fn actor_lost_group(&self, actor: ActorId) -> bool {
+        self.groups.get(&actor).is_some_and(|group| self.removed.contains(group))
     }
 
     /// A node is to make an actor.

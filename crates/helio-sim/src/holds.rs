@@ -13,6 +13,8 @@ use crate::plan::Way;
 pub(crate) enum Scope {
     /// Those for these parts, which stand still.
     Still(Vec<End>),
+    /// Those for the workers of a node that is cut off.
+    Workers(usize),
     /// What crosses from one group of nodes to another. The head's group is the one of `false`.
     Across { is_apart: Vec<bool>, way: Way },
 }
@@ -59,6 +61,10 @@ impl Holds {
         }
         let keeps = |hold: &&mut Hold| match &hold.scope {
             Scope::Still(ends) => target(core, &event).is_some_and(|end| ends.contains(&end)),
+            Scope::Workers(node) => target(core, &event).is_some_and(|end| match end {
+                End::Process(pid) => core.people[pid].node == *node && !core.people[pid].is_driver,
+                End::Control(_) | End::Node(_) => false,
+            }),
             Scope::Across { is_apart, way } => {
                 let apart = |end| is_apart.get(node_of(core, head, end)).copied().unwrap_or(false);
                 match route(core, &event).map(|(from, to)| (apart(from), apart(to))) {
@@ -107,6 +113,7 @@ fn target(core: &Core, event: &Event) -> Option<End> {
         // Signals, births, faults and the ends of holds wait for nobody.
         Event::ControlStart
         | Event::HeadStart
+        | Event::NodeStart { .. }
         | Event::Killed { .. }
         | Event::DriverStart { .. }
         | Event::DriverEnd { .. }

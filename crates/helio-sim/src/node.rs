@@ -48,6 +48,10 @@ pub(crate) struct NodeHost {
     /// Worker processes that were asked for and have not been seen to end.
     pub(crate) workers: BTreeSet<WorkerId>,
     pub(crate) is_down: bool,
+    /// It ends, and starts anew as another node.
+    pub(crate) is_to_rejoin: bool,
+    /// Its workers are to stand still, or to go on.
+    pub(crate) suspends: Option<bool>,
     /// Objects on disk.
     pub(crate) disk: BTreeMap<ObjectId, Vec<u8>>,
     /// Nothing more fits on its disk.
@@ -56,17 +60,16 @@ pub(crate) struct NodeHost {
 
 impl NodeHost {
     /// A daemon on a machine of its own; its index is the next one.
-    pub(crate) fn start(core: &mut Core, is_head: bool) -> Self {
+    pub(crate) fn start(core: &mut Core, is_head: bool, cpus: u32) -> Self {
         let index = core.daemons.len();
         let mut rng = core.rng.fork();
         let host = format!("host{index}");
         let address = NodeAddress { node_id: NodeId(rng.bytes()), host, port: 1000 + index as u32 };
-        let cpus = f64::from(core.plan.cpus[if is_head { 0 } else { index }]);
         let setup = Setup {
             address: address.clone(),
             seed: rng.bytes(),
             total: ResourceSet::from_units([
-                ("CPU", cpus),
+                ("CPU", f64::from(cpus)),
                 ("slot", 2.0),
                 ("room", core.plan.room(is_head)),
                 ("keep", if is_head { 8.0 } else { 0.0 }),
@@ -101,6 +104,8 @@ impl NodeHost {
             tick_at: None,
             workers: BTreeSet::new(),
             is_down: false,
+            is_to_rejoin: false,
+            suspends: None,
             disk: BTreeMap::new(),
             disk_is_full: false,
         };
@@ -220,9 +225,21 @@ impl NodeHost {
                 }
                 self.status_at = self.status_at.min(core.now + STATUS_GATHER_US)
             }
+            // What is sent over a link that stands still arrives when it goes on, so a new one is no better.
+            Action::ReachControl => {}
+            Action::Suspend => {
+                core.facts.count("nodes suspended");
+                self.suspends = Some(true);
+            }
+            Action::Resume => self.suspends = Some(false),
             Action::ShutDown { reason } => {
                 core.note(|| format!("node {} shuts down: {reason}", self.index));
                 self.is_down = true;
+            }
+            Action::Rejoin { reason } => {
+                core.note(|| format!("node {} starts anew: {reason}", self.index));
+                core.facts.count("nodes joined again");
+                (self.is_down, self.is_to_rejoin) = (true, true);
             }
         }
     }

@@ -1,13 +1,13 @@
 //! The whole cluster: its parts, and the loop that gives each event to the part it is for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use helio_node_state::Exit;
 use helio_types::WorkerId;
 
 use crate::control::ControlHost;
 use crate::core::{Core, Event};
-use crate::holds::Holds;
+use crate::holds::{Holds, Scope};
 use crate::net::{End, What};
 use crate::node::NodeHost;
 use crate::process::{Code, Process};
@@ -25,6 +25,8 @@ pub(crate) struct World {
     /// What each driver is to do.
     scripts: Vec<Vec<Op>>,
     pub(crate) holds: Holds,
+    /// Nodes whose workers stand still, each with its hold.
+    suspended: BTreeMap<usize, u64>,
     pub(crate) processes: Vec<Process>,
     /// Workers that were killed before they were made.
     stillborn: BTreeSet<WorkerId>,
@@ -41,7 +43,10 @@ impl World {
     pub(crate) fn new(mut core: Core, scripts: Vec<Vec<Op>>) -> Self {
         core.at(0, Event::ControlStart);
         let nodes = (0..core.plan.cpus.len())
-            .map(|index| Some(NodeHost::start(&mut core, index == 0)))
+            .map(|index| {
+                let cpus = core.plan.cpus[index];
+                Some(NodeHost::start(&mut core, index == 0, cpus))
+            })
             .collect();
         for driver in 0..core.plan.n_drivers {
             let at = core.rng.range(5_000, 200_000);
@@ -58,6 +63,7 @@ impl World {
             head: 0,
             scripts,
             holds: Holds::default(),
+            suspended: BTreeMap::new(),
             processes: Vec::new(),
             stillborn: BTreeSet::new(),
             drivers: Vec::new(),
@@ -175,6 +181,10 @@ impl World {
                 }
             }
             Event::HeadStart => self.start_head(),
+            Event::NodeStart { cpus } => {
+                let host = NodeHost::start(&mut self.core, false, cpus);
+                self.nodes.push(Some(host));
+            }
         }
     }
 
@@ -207,10 +217,24 @@ impl World {
     pub(crate) fn at_node(&mut self, node: usize, act: impl FnOnce(&mut NodeHost, &mut Core)) {
         let Some(host) = self.nodes.get_mut(node).and_then(Option::as_mut) else { return };
         act(host, &mut self.core);
-        if host.is_down {
+        let (is_down, is_to_rejoin) = (host.is_down, host.is_to_rejoin);
+        match host.suspends.take() {
+            Some(true) => {
+                let hold = self.holds.begin(Scope::Workers(node));
+                self.suspended.insert(node, hold);
+            }
+            Some(false) => self.resume(node),
+            None => {}
+        }
+        if is_down {
             if !self.core.facts.was_away(node) {
                 self.core
                     .violation(format!("daemon {node} was told to end although it was never away"));
+            }
+            if is_to_rejoin {
+                let delay = self.core.rng.range(1_000, 500_000);
+                let cpus = self.core.plan.cpus[node % self.core.plan.cpus.len()];
+                self.core.after(delay, Event::NodeStart { cpus });
             }
             self.kill_node(node);
         }
@@ -303,10 +327,18 @@ impl World {
         }
     }
 
+    /// The workers of the node go on, or are gone.
+    fn resume(&mut self, node: usize) {
+        if let Some(hold) = self.suspended.remove(&node) {
+            self.core.after(0, Event::Release { hold });
+        }
+    }
+
     pub(crate) fn kill_node(&mut self, node: usize) {
         if self.nodes[node].take().is_none() {
             return;
         }
+        self.resume(node);
         self.core.facts.nodes_killed += 1;
         let node_id = self.core.daemons[node].address.node_id;
         self.core.facts.history.node_lost(node_id);

@@ -88,9 +88,11 @@ KNOBS: Mapping[str, Knob] = {
     "num_heartbeats_timeout": Knob("health_check_failure_threshold says it"),
     "raylet_heartbeat_period_milliseconds": Knob("health_check_period_ms says it"),
     "raylet_death_check_interval_milliseconds": Knob("workers notice at once by their connection"),
-    "gcs_rpc_server_reconnect_timeout_s": Knob("nodes try to come back as long as they live"),
+    "gcs_rpc_server_reconnect_timeout_s": _acts(
+        "how many seconds a node goes on without a head: 60"
+    ),
     "gcs_server_request_timeout_seconds": Knob(_LOCAL),
-    "gcs_failover_worker_reconnect_timeout": Knob("nodes try to come back as long as they live"),
+    "gcs_failover_worker_reconnect_timeout": Knob("gcs_rpc_server_reconnect_timeout_s says it"),
     "timeout_ms_task_wait_for_death_info": Knob("the daemon knows why a process ended"),
     # Workers and where calls go.
     "worker_register_timeout_seconds": Knob(_GROWS),

@@ -139,9 +139,9 @@ fn module(file: &str) -> Vec<&str> {
 
 /// A used path from the crate's root.
 fn absolute(at: &[&str], path: &[&str]) -> Option<String> {
-    let mut whole: Vec<&str> = match path.first()? {
-        &"crate" => Vec::new(),
-        &"super" => at[..at.len().checked_sub(1)?].to_vec(),
+    let mut whole: Vec<&str> = match *path.first()? {
+        "crate" => Vec::new(),
+        "super" => at[..at.len().checked_sub(1)?].to_vec(),
         _ => at.to_vec(),
     };
     let rest = path.iter().skip_while(|part| ["crate", "super", "self"].contains(part));

@@ -1,7 +1,7 @@
 //! The door: one event in, the actions that follow from it out.
 
 use helio_config::control::STALL_HEARTBEATS;
-use helio_proto::cluster::{ControlToNode, NodeToControl, ShutDown};
+use helio_proto::cluster::{NodeToControl, ShutDown};
 use helio_types::NodeId;
 
 use crate::event::{Action, Event};
@@ -21,6 +21,7 @@ impl Control {
             Event::Disconnected { node_id } => {
                 self.nodes.disconnected(node_id, self.out.now_ms());
             }
+            Event::Link { is_up } => self.verdict.on_link(is_up),
             Event::Stop { reason } => self.end_cluster(&reason),
             Event::Tick => self.on_tick(),
         }
@@ -34,10 +35,9 @@ impl Control {
             return;
         }
         if !self.nodes.heard(node_id, self.out.now_ms()) {
-            // It was declared dead and its actors live elsewhere now: it must not go on.
-            let reason =
-                "this node was declared dead; start it again to join as a new one".to_owned();
-            self.out.send(node_id, ControlToNode::ShutDown(ShutDown { reason }));
+            // It was declared dead and its actors live elsewhere now: it must not go on as it is.
+            let reason = self.nodes.sentence(node_id);
+            self.out.send(node_id, ShutDown { reason, may_rejoin: true });
             self.out.disconnect(node_id);
             return;
         }
@@ -51,6 +51,9 @@ impl Control {
             NodeToControl::BundlesHeld(held) => self.on_bundles_held(node_id, &held),
             NodeToControl::AskGroup(ask) => self.on_ask_group(node_id, &ask),
             NodeToControl::JobLogs(logs) => self.on_job_logs(logs),
+            NodeToControl::Probed(probed) => {
+                self.verdict.on_probed(node_id, probed.node_id, probed.is_reached);
+            }
             NodeToControl::Leaving(leaving) => {
                 self.node_died(node_id, &format!("it left: {}", leaving.reason));
             }

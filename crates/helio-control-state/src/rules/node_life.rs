@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use helio_proto::cluster::{NodeAccepted, RegisterNode};
+use helio_proto::cluster::{Heard, NodeAccepted, Probe, RegisterNode};
 use helio_proto::control::NodeInfo;
 use helio_types::{DeathCause, DeathKind, NodeId, WorkerId};
 
 use crate::machine::Control;
+use crate::verdict::Verdicts;
 
 impl Control {
     pub(crate) fn on_register(&mut self, node_id: NodeId, register: RegisterNode) {
@@ -15,6 +16,8 @@ impl Control {
             refused: refused.clone(),
             session_name: self.session_name.clone(),
             heartbeat_ms: self.health.heartbeat_ms,
+            silence_ms: self.health.silence_ms_max,
+            may_rejoin: self.nodes.was_declared_dead(node_id),
         };
         self.out.send(node_id, accepted);
         if !refused.is_empty() {
@@ -54,6 +57,11 @@ impl Control {
     }
 
     pub(crate) fn on_status(&mut self, node_id: NodeId, info: NodeInfo) {
+        // A node that is not heard has to find out why.
+        let every_ms = self.health.heartbeat_ms / 2;
+        if self.nodes.is_answer_due(node_id, self.out.now_ms(), every_ms) {
+            self.out.send(node_id, Heard {});
+        }
         if self.nodes.report(node_id, info) {
             self.follow_ups.has_room = true;
         }
@@ -65,16 +73,41 @@ impl Control {
         self.recovering_until_ms = self.recovering_until_ms.map(|until_ms| until_ms + stood_ms);
     }
 
-    /// Declares nodes dead that were silent for too long.
+    /// Declares nodes dead that did not connect again, or whose silence is evidence.
     pub(crate) fn check_nodes(&mut self) {
         let now_ms = self.now_ms();
-        for (node_id, cause) in self.nodes.overdue(now_ms, self.health.silence_ms_max) {
+        for node_id in self.nodes.disconnected_for_long(now_ms) {
+            self.node_died(node_id, "its connection broke and it did not come back");
+        }
+        let patience = self.health.patience();
+        if let Some(sights) = self.nodes.sights(now_ms, patience.suspect_ms()) {
+            let verdicts = self.verdict.look(now_ms, patience, &sights);
+            self.on_verdicts(verdicts);
+        }
+    }
+
+    fn on_verdicts(&mut self, verdicts: Verdicts) {
+        if let Some(in_doubt) = verdicts.doubt {
+            let text = if in_doubt {
+                "this machine has no link, or most other nodes are silent: no node is declared dead"
+            } else {
+                "this machine has a link, and most other nodes are heard"
+            };
+            self.out.log(text.to_owned());
+        }
+        for (witness, about) in verdicts.questions {
+            if let Some(node) = self.nodes.address(about) {
+                self.out.send(witness, Probe { node });
+            }
+        }
+        for (node_id, cause) in verdicts.dead {
             self.node_died(node_id, &cause);
         }
     }
 
     pub(crate) fn node_died(&mut self, node_id: NodeId, cause: &str) {
         let Some(info) = self.nodes.mark_dead(node_id, cause, self.out.now_ms()) else { return };
+        self.verdict.forget(node_id);
         self.out.log(format!("node {node_id} ({}) is gone: {cause}", info.address.host));
         self.out.disconnect(node_id);
         self.publish_members();

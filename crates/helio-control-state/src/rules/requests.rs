@@ -136,7 +136,7 @@ impl Control {
 
     /// Ends the cluster.
     pub(crate) fn end_cluster(&mut self, reason: &str) {
-        self.send_to_all(&ShutDown { reason: reason.to_owned() }.into());
+        self.send_to_all(&ShutDown { reason: reason.to_owned(), may_rejoin: false }.into());
         self.out.end(reason);
     }
 }

@@ -65,7 +65,8 @@ fn a_heartbeat_causes_nothing() {
     let status = NodeToControl::Status(NodeStatus { info: info(1, CPUS, CPUS) });
     let actions =
         desk.control.apply(Event::Node { node_id: node(1), message: status }, desk.now_ms * 1000);
-    assert_eq!(actions, []);
+    let heard = helio_proto::cluster::Heard {}.into();
+    assert_eq!(actions, [Action::Send { node_id: node(1), message: heard }]);
     desk.pass(4000, &[1]);
     assert_eq!(desk.sent, []);
     assert_eq!(desk.control.next_tick(), 1_000_000, "and it sleeps for a second at a time");
@@ -91,6 +92,7 @@ fn how_long_a_node_may_be_silent_is_a_setting() {
         heartbeat_ms: 200,
         silence_ms_max: 1_000,
         first_silence_ms: 20_000,
+        ..Health::default()
     });
     desk.register(2, CPUS);
     assert_eq!(desk.control.next_tick(), 200_000);
@@ -102,10 +104,15 @@ fn how_long_a_node_may_be_silent_is_a_setting() {
     desk.pass(19_000, &[1]);
     assert!(views(&mut desk, 1).iter().all(|(_, alive)| *alive), "it has just joined");
     desk.say(2, NodeToControl::Unknown);
-    desk.pass(800, &[]);
+    let pass = |desk: &mut Desk, ms: u64| {
+        for _ in 0..ms / 100 {
+            desk.say(1, NodeToControl::Unknown);
+            desk.pass(100, &[1]);
+        }
+    };
+    pass(&mut desk, 800);
     assert!(views(&mut desk, 1).iter().all(|(_, alive)| *alive));
-    desk.say(1, NodeToControl::Unknown);
-    desk.pass(400, &[]);
+    pass(&mut desk, 400);
     assert_eq!(views(&mut desk, 1).last(), Some(&(2, false)));
 }
 
@@ -137,6 +144,53 @@ fn a_silent_node_is_given_up_and_its_actors_live_elsewhere() {
     assert!(matches!(&desk.sent[..], [(to, ControlToNode::ShutDown(_))] if *to == node(2)));
     desk.register(2, CPUS);
     assert!(refusals(&mut desk)[0].1.contains("declared dead"));
+    // It may come back as another one.
+    desk.register(22, CPUS);
+    assert_eq!(refusals(&mut desk), [(node(22), String::new())]);
+}
+
+#[test]
+fn a_node_that_others_reach_is_given_all_patience() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.is_reached = true;
+    desk.register(2, CPUS);
+    desk.register(3, CPUS);
+    views(&mut desk, 1);
+    desk.pass(60_000, &[1, 3]);
+    assert!(views(&mut desk, 1).iter().all(|(_, alive)| *alive));
+    desk.pass(6_000, &[1, 3]);
+    assert_eq!(views(&mut desk, 1).last(), Some(&(2, false)));
+}
+
+#[test]
+fn a_head_that_misses_most_nodes_declares_nobody_dead() {
+    let mut desk = Desk::with_driver(0.0);
+    for number in 2..=5 {
+        desk.register(number, CPUS);
+    }
+    views(&mut desk, 1);
+    desk.pass(60_000, &[1, 2]);
+    assert_eq!(desk.control.n_nodes(), 5);
+    // The cable is in again.
+    desk.pass(10_000, &[1, 2, 3, 4, 5]);
+    assert_eq!(desk.control.n_nodes(), 5);
+    // Two of five others: that is their machines' affair.
+    desk.pass(6_000, &[1, 2, 3]);
+    assert_eq!(desk.control.n_nodes(), 3);
+}
+
+#[test]
+fn a_head_whose_link_is_down_declares_nobody_dead() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    desk.apply(Event::Link { is_up: false });
+    desk.pass(60_000, &[1]);
+    assert_eq!(desk.control.n_nodes(), 2);
+    desk.apply(Event::Link { is_up: true });
+    desk.pass(4_000, &[1]);
+    assert_eq!(desk.control.n_nodes(), 2, "its silence counts from now on");
+    desk.pass(2_000, &[1]);
+    assert_eq!(desk.control.n_nodes(), 1);
 }
 
 #[test]

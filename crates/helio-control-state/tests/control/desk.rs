@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use helio_control_state::{Action, Control, Event};
 use helio_proto::cluster::{
     ActorEnded, ActorStarted, ClientGone, ControlToNode, FromClient, NodeStatus, NodeToControl,
-    RegisterNode,
+    Probed, RegisterNode,
 };
 use helio_proto::control::{
     ActorInfo, ActorLaunch, ActorSpec, ControlRequest, ControlResponse, JobInfo, NodeInfo, StartJob,
@@ -26,6 +26,8 @@ pub(crate) struct Desk {
     pub(crate) ended: Option<String>,
     /// Whether the state is checked after each event.
     pub(crate) is_checked: bool,
+    /// Whether nodes that are there reach silent ones.
+    pub(crate) is_reached: bool,
 }
 
 pub(crate) fn node(number: u8) -> NodeId {
@@ -83,6 +85,7 @@ impl Desk {
             sent: Vec::new(),
             ended: None,
             is_checked: true,
+            is_reached: false,
         }
     }
 
@@ -106,6 +109,8 @@ impl Desk {
     pub(crate) fn perform(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
+                // It says nothing but that the node is heard.
+                Action::Send { message: ControlToNode::Heard(_), .. } => {}
                 Action::Send { node_id, message } => self.sent.push((node_id, message)),
                 Action::Persist(change) => {
                     match change.value {
@@ -162,6 +167,21 @@ impl Desk {
                 }
             }
             self.apply(Event::Tick);
+            self.answer_probes(beating);
+        }
+    }
+
+    /// Nodes that are there do not reach the silent ones either.
+    fn answer_probes(&mut self, beating: &[u8]) {
+        let is_probe =
+            |(_, message): &mut (NodeId, ControlToNode)| matches!(message, ControlToNode::Probe(_));
+        let probes: Vec<_> = self.sent.extract_if(.., is_probe).collect();
+        for (witness, message) in probes {
+            let ControlToNode::Probe(probe) = message else { continue };
+            if let Some(number) = beating.iter().find(|number| node(**number) == witness) {
+                let node_id = probe.node.node_id;
+                self.say(*number, Probed { node_id, is_reached: self.is_reached });
+            }
         }
     }
 

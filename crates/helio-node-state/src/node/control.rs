@@ -10,14 +10,17 @@ use crate::event::Action;
 
 impl Node {
     pub(super) fn on_control_said(&mut self, message: ControlToNode) {
+        self.contact.on_heard(self.ctx.now());
         match message {
             ControlToNode::Accepted(accepted) => {
                 self.cluster.await_confirmations(&mut self.ctx);
                 self.groups.clear();
-                if !accepted.refused.is_empty() {
+                if accepted.refused.is_empty() {
+                    self.contact.on_accepted(accepted.silence_ms, self.ctx.now());
+                } else {
                     let reason =
                         format!("the control service refused this node: {}", accepted.refused);
-                    self.ctx.push(Action::ShutDown { reason });
+                    self.end(reason, accepted.may_rejoin);
                 }
             }
             ControlToNode::ToClient(to) => self.on_message_to_client(to.worker_id, to.message),
@@ -29,11 +32,19 @@ impl Node {
             ControlToNode::ReturnBundles(order) => self.on_return_bundles(&order),
             ControlToNode::GroupNews(news) => self.on_group_news(news),
             ControlToNode::JobFinished(finished) => self.on_job_finished(&finished),
-            ControlToNode::ShutDown(shut_down) => {
-                self.ctx.push(Action::ShutDown { reason: shut_down.reason })
-            }
+            ControlToNode::ShutDown(shut_down) => self.end(shut_down.reason, shut_down.may_rejoin),
+            ControlToNode::Heard(_) => {}
+            ControlToNode::Probe(probe) => self.on_probe(probe.node.node_id),
             ControlToNode::Unknown => {}
         }
+    }
+
+    fn end(&mut self, reason: String, may_rejoin: bool) {
+        self.ctx.push(if may_rejoin {
+            Action::Rejoin { reason }
+        } else {
+            Action::ShutDown { reason }
+        });
     }
 
     fn on_message_to_client(&mut self, worker_id: WorkerId, message: NodeToClient) {

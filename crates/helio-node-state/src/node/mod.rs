@@ -4,6 +4,7 @@ mod actors;
 mod bundles;
 mod check;
 mod clients;
+mod contact;
 mod control;
 mod explain;
 mod inspect;
@@ -26,6 +27,7 @@ use crate::arguments::Arguments;
 use crate::bundles::Bundles;
 use crate::clients::Clients;
 use crate::cluster::Cluster;
+use crate::contact::Contact;
 use crate::context::Context;
 use crate::control_calls::ControlCalls;
 use crate::event::{Action, Event};
@@ -65,6 +67,7 @@ pub struct Node {
     arguments: Arguments,
     cluster: Cluster,
     control: ControlCalls,
+    contact: Contact,
     inspections: Inspections,
     memory: Memory,
     gpus: Gpus,
@@ -91,6 +94,7 @@ impl Node {
             arguments: Arguments::new(setup.arguments_max),
             cluster: Cluster::new(&setup),
             control: ControlCalls::default(),
+            contact: Contact::new(setup.place(), setup.headless_ms_max),
             inspections: Inspections::default(),
             memory: Memory::default(),
             gpus: Gpus::default(),
@@ -110,6 +114,7 @@ impl Node {
         while let Some(timer) = self.ctx.due_timer() {
             self.on_timer(timer);
         }
+        self.look_at_contact();
         self.with_store(Store::give_new_room);
         let capacity_changed = self.ctx.take_capacity_changed();
         if self.ctx.take_others_changed() || capacity_changed {
@@ -146,6 +151,7 @@ impl Node {
             Event::ControlConnected => self.control.on_control_connected(&mut self.ctx),
             Event::ControlSaid(message) => self.on_control_said(message),
             Event::ControlLost => self.control.on_control_lost(),
+            Event::ControlRefused => self.contact.on_control_refused(self.ctx.now()),
             Event::PeerSaid { conn, node_id, message } => self.on_peer_said(conn, node_id, message),
             Event::PeerLost { conn, node_id } => self.on_peer_lost(conn, node_id),
             Event::Served { conn, request_id } => {
@@ -192,7 +198,8 @@ impl Node {
     /// When [`Event::Tick`] is needed next, in milliseconds.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
-        self.ctx.deadline()
+        let contact = Some(self.contact.due()).filter(|due| *due < u64::MAX);
+        self.ctx.deadline().into_iter().chain(contact).min()
     }
 
     /// The processes that are alive, for an orderly end.

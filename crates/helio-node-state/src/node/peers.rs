@@ -34,6 +34,8 @@ impl Node {
             NodeToNode::Inspected(told) => {
                 self.inspections.on_peer_answer(node_id, told, &mut self.ctx)
             }
+            NodeToNode::Ping(_) => self.on_ping(conn),
+            NodeToNode::Pong(_) => self.on_pong(node_id),
             NodeToNode::Unknown => {}
         }
     }
@@ -41,5 +43,6 @@ impl Node {
     pub(super) fn on_peer_lost(&mut self, conn: Option<Conn>, node_id: NodeId) {
         self.with_store(|store, env| store.on_peer_lost(conn, node_id, env));
         self.liveness.on_node_lost(node_id, false, &mut self.ctx);
+        self.on_peer_unreached(node_id);
     }
 }

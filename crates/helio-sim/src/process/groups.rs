@@ -58,6 +58,7 @@ impl Process {
         if let Some(Held::Group { id }) = frame.slots.get(&slot) {
             let group_id = *id;
             core.facts.groups_removed += 1;
+            core.facts.history.group_removed(group_id);
             let remove = ControlRequest::RemoveGroup(RemoveGroup { group_id });
             self.apply(core, Event::Tell(remove));
         }
@@ -70,6 +71,7 @@ impl Process {
         group_id: PlacementGroupId,
     ) -> Step {
         core.facts.groups_removed += 1;
+        core.facts.history.group_removed(group_id);
         self.apply(core, Event::Tell(ControlRequest::RemoveGroup(RemoveGroup { group_id })));
         Step::Next
     }

@@ -373,7 +373,8 @@ impl Process {
         let handle = (!is_detached).then(|| handle_object(actor));
         let args = CallArgs { body: body.encode(), stored_body: None, deps, contained };
         core.facts.count("actors");
-        core.facts.history.actor_made(actor, self.id);
+        let group = spec.strategy.placement_group;
+        core.facts.history.actor_made(actor, self.id, group);
         core.note(|| {
             format!(
                 "p{} makes actor {actor} restarts {} {:?}",

@@ -60,6 +60,8 @@ struct World {
     served: Vec<(Conn, u64)>,
     closed: Vec<(Conn, String)>,
     shut_down: Option<String>,
+    /// What the contact with the control service led to.
+    contact: Vec<Action>,
     scraped: Option<Vec<helio_proto::inspect::Answer>>,
     written: u64,
     /// Workers that were started, and their connection once they have registered.
@@ -110,6 +112,7 @@ impl World {
             served: Vec::new(),
             closed: Vec::new(),
             shut_down: None,
+            contact: Vec::new(),
             scraped: None,
             written: 0,
             workers: BTreeMap::new(),
@@ -210,6 +213,8 @@ impl World {
             Action::FlushLogs { .. } | Action::StatusChanged => {}
             Action::Scraped { answers, .. } => self.scraped = Some(answers),
             Action::ShutDown { reason } => self.shut_down = Some(reason),
+            Action::ReachControl => {}
+            Action::Suspend | Action::Resume | Action::Rejoin { .. } => self.contact.push(action),
         }
     }
 
