@@ -19,7 +19,15 @@ What it calls in Python, by name:
 
 import asyncio
 import concurrent.futures
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, ClassVar, Literal, final
 
 from typing_extensions import Self
@@ -37,6 +45,23 @@ from heliostat.core.plans import (
 )
 
 __version__: str
+
+# --- settings ----------------------------------------------------------------------------------------
+
+def read_setting(name: str, environment: Mapping[str, str]) -> int | float | bool | str:
+    """The value of a setting of the table (docs/settings.md) in an environment, or its default.
+
+    Raises ``ValueError`` for a value that it cannot have, ``KeyError`` for a name without a setting.
+    """
+
+def check_settings(environment: dict[str, str]) -> list[str]:
+    """A sentence for each ``HELIOSTAT_*`` variable that is no setting, with the nearest name.
+
+    Raises ``ValueError`` for a value that a setting cannot have.
+    """
+
+def knobs() -> list[str]:
+    """Names of Ray's configuration that act."""
 
 # --- ids -------------------------------------------------------------------------------------------
 

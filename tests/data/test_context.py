@@ -152,7 +152,7 @@ def test_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert context.shuffle_strategy is ShuffleStrategy.SORT_SHUFFLE_PUSH_BASED
     assert context.wait_for_min_actors_s == 600
     monkeypatch.setenv("RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S", "soon")
-    with pytest.raises(ValueError, match="RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S='soon'"):
+    with pytest.raises(ValueError, match=r"NO_PROGRESS_TIMEOUT_S=.soon."):
         DataContext()
 
 

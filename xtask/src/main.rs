@@ -2,7 +2,7 @@
 //!
 //! One file per task family: [`python`] (environments and the package in them), [`check`] (lint and
 //! tests), [`bench`] (speed and results against Ray), [`libraries`] (third-party packages), and [`tidy`] (what no off-the-shelf linter knows about this repository).
-//! No dependencies: every task begins by building this crate.
+//! No dependencies but the table of settings: every task begins by building this crate.
 
 mod bench;
 mod check;
@@ -26,7 +26,8 @@ usage: cargo xtask <task>
   demo    the main example, on real input
   test    lint, cargo test, pytest
   lint    rustfmt, clippy, ruff, mypy, tidy; cargo deny where it is installed
-  tidy    layers, invariants, imports, stub, import time, banned words
+  settings  writes docs/settings.md from the table in crates/helio-config
+  tidy    layers, settings, invariants, imports, stub, import time, banned words
   gpu-check  what only a GPU can show; exits 77 where there is none; arguments go to tests/gpu/check.py
   bench   the table against Ray; further arguments go to bench/compare.py
   differential  the same snippets on Ray and here; arguments go to tests/differential/compare.py
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         "demo" => check::demo(rest),
         "test" => check::test(rest),
         "lint" => check::lint(),
+        "settings" => write_settings(),
         "tidy" => tidy::run(),
         "gpu-check" => return check::gpu(rest),
         "bench" => bench::run(rest),
@@ -67,4 +69,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn write_settings() -> sh::Outcome {
+    let path = sh::root().join(tidy::settings::PAGE);
+    std::fs::write(&path, helio_config::page::page()).map_err(|e| format!("{path:?}: {e}"))
 }

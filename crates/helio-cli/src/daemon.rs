@@ -25,6 +25,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use helio_config::session::{CONTROL_FILE, START_S_MAX, TOKEN_FILE};
+use helio_config::table;
+use helio_env::settings::read;
 use helio_node::Ended;
 use helio_storage::{Embedded, Memory, Storage};
 use rustix::process::Signal;
@@ -69,7 +71,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         args.offer.resources.as_deref().map(values::resources).transpose()?.unwrap_or_default();
     let mut labels =
         args.offer.labels.as_deref().map(values::labels).transpose()?.unwrap_or_default();
-    if let Some(text) = settings::text("OVERRIDE_LABELS") {
+    if let Some(text) = helio_env::settings::text(&table::OVERRIDE_LABELS) {
         let wrong = |error| format!("OVERRIDE_LABELS of the environment: {error}");
         labels.extend(values::labels(&text).map_err(wrong)?);
     }
@@ -110,15 +112,15 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         resources,
         labels,
         object_store_memory: args.offer.object_store_memory,
-        store_part: values::from_environment("DEFAULT_OBJECT_STORE_MEMORY_PROPORTION")?,
-        store_max: values::from_environment("DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES")?,
+        store_part: read(&table::DEFAULT_OBJECT_STORE_MEMORY_PROPORTION)?,
+        store_max: read(&table::DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES)?,
         memory: args.offer.memory,
-        memory_usage_threshold: settings::memory_usage_threshold()?,
-        arguments_part: settings::max_task_args_memory_fraction()?,
-        disk_threshold: settings::local_fs_capacity_threshold()?,
-        spills_max: settings::max_io_workers()?,
+        memory_usage_threshold: read(&table::MEMORY_USAGE_THRESHOLD)?,
+        arguments_part: read(&table::MAX_TASK_ARGS_MEMORY_FRACTION)?,
+        disk_threshold: read(&table::LOCAL_FS_CAPACITY_THRESHOLD)?,
+        spills_max: usize::try_from(read(&table::MAX_IO_WORKERS)?).unwrap_or(usize::MAX),
         memory_monitor_refresh_ms: settings::memory_monitor_refresh_ms()?,
-        memory_group: settings::text("memory_cgroup").map(Into::into),
+        memory_group: helio_env::settings::text(&table::MEMORY_CGROUP).map(Into::into),
         metrics_port: args.offer.metrics_export_port.unwrap_or(0),
         session_dir: session.dir.clone(),
         spill_dir: session.spill_dir(args.offer.object_spilling_directory.as_deref())?,

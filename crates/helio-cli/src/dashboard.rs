@@ -55,11 +55,11 @@ pub(crate) use served::{Server, end_jobs_of, link, watch_entry_point};
 mod served {
     use std::net::{IpAddr, TcpListener};
 
+    use helio_config::table::DASHBOARD_NAMES;
     pub(crate) use helio_dashboard::{end_jobs_of, watch_entry_point};
 
     use super::Serving;
     use crate::args::DashboardAddress;
-    use crate::settings;
 
     /// A link that logs a browser in, once.
     pub(crate) fn link(url: &str, token: &str) -> Result<String, String> {
@@ -95,7 +95,7 @@ mod served {
 
         /// Serves until the handle is told to stop.
         pub(crate) fn serve(self, serving: Serving<'_>) -> Option<helio_dashboard::Handle> {
-            let names = settings::text("DASHBOARD_NAMES").unwrap_or_default();
+            let names = helio_env::settings::text(&DASHBOARD_NAMES).unwrap_or_default();
             let options = helio_dashboard::Options {
                 listener: self.listener,
                 token: serving.token.to_owned(),

@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 
 use helio_config::session::{CURRENT_CLUSTER_FILE, LATEST_LINK, TEMP_DIR};
+use helio_config::table::TMPDIR;
 use rustix::fs::{Mode, OFlags};
 
 const STICKY: u32 = 0o1000;
@@ -19,12 +20,11 @@ const FOR_ALL: u32 = 0o002;
 /// The folder of all sessions: as given, or `$RAY_TMPDIR/ray`, or `/tmp/ray`; where one of the latter two
 /// is not safe, the user's own beside it.
 pub(crate) fn temp_dir(given: Option<&Path>) -> PathBuf {
-    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     if let Some(given) = given {
         return absolute(given.to_owned());
     }
-    let root = named("HELIOSTAT_TMPDIR").or_else(|| named("RAY_TMPDIR"));
+    let root = helio_env::settings::text(&TMPDIR);
     let usual = absolute(root.map_or_else(|| TEMP_DIR.into(), |root| Path::new(&root).join("ray")));
     match look(&usual) {
         Ok(()) => usual,

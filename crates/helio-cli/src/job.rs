@@ -7,10 +7,10 @@ use std::process::Command;
 use crate::names;
 
 pub(crate) fn run(arguments: &[OsString]) -> Result<(), String> {
-    let python = std::env::var_os("HELIOSTAT_PYTHON").unwrap_or_else(|| "python3".into());
+    let python = helio_env::settings::read(&helio_config::table::PYTHON)?;
     let error = Command::new(&python)
         .args(["-m", "heliostat.job_submission.command", names::command()])
         .args(arguments)
         .exec();
-    Err(format!("{}: {error}", python.display()))
+    Err(format!("{python}: {error}"))
 }

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use helio_config::table::ADDRESS;
+
 use crate::session::{self, Found};
 use crate::{daemon, folder, names, observer, output, values};
 
@@ -21,11 +23,7 @@ pub(crate) fn run(address: &str) -> Result<(), String> {
 /// The session through which the cluster is asked: of that address, else of the one in the environment,
 /// else of the cluster that was started last on this machine.
 pub(crate) fn choose(temp_dir: &Path, address: Option<&str>) -> Result<Found, String> {
-    let set = |name| std::env::var(name).ok();
-    let named = address
-        .map(str::to_owned)
-        .or_else(|| set("HELIOSTAT_ADDRESS"))
-        .or_else(|| set("RAY_ADDRESS"));
+    let named = address.map(str::to_owned).or_else(|| helio_env::settings::text(&ADDRESS));
     let named = named.filter(|address| !matches!(address.as_str(), "" | "auto" | "local"));
     let mut alive = session::find(temp_dir);
     alive.retain(|found| found.is_alive() && !found.text("node_socket").is_empty());

@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// `heliostat` or `ray`, for hints that a user can type.
 pub(crate) fn command() -> &'static str {
-    let named = std::env::var("HELIOSTAT_CLI_NAME").ok();
+    let named = helio_env::settings::variable("HELIOSTAT_CLI_NAME");
     let called = named.or_else(|| std::env::args().next()).unwrap_or_default();
     match Path::new(&called).file_name() {
         Some(name) if name == "ray" => "ray",

@@ -28,6 +28,9 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
     for name in ignored.unmet() {
         eprintln!("Note: `--{name}` has no effect in this release.");
     }
+    for sentence in helio_env::settings::unknown() {
+        eprintln!("Warning: {sentence}");
+    }
     let host = args.node_ip_address.clone().unwrap_or_else(|| daemon::own_ip().to_string());
     let temp_dir = folder::temp_dir(args.offer.temp_dir.as_deref());
     let sessions = session::find(&temp_dir);

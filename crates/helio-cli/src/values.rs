@@ -1,25 +1,11 @@
 //! Values of flags: resources and labels.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use serde_json::Value;
 
 /// The least size of the object store, in bytes; Ray's.
 const STORE_BYTES_MIN: u64 = 75 << 20;
-
-/// A number from the environment, as `HELIOSTAT_X` or, for those who know Ray, `RAY_X`.
-pub(crate) fn from_environment<T: FromStr>(name: &str) -> Result<Option<T>, String> {
-    for name in [format!("HELIOSTAT_{name}"), format!("RAY_{name}")] {
-        if let Some(text) = std::env::var_os(&name).filter(|text| !text.is_empty()) {
-            let number = text.to_str().and_then(|text| text.trim().parse().ok());
-            return number
-                .map(Some)
-                .ok_or_else(|| format!("{name} must be a number, not {text:?}"));
-        }
-    }
-    Ok(None)
-}
 
 /// Reads `--resources`.
 pub(crate) fn resources(text: &str) -> Result<BTreeMap<String, f64>, String> {

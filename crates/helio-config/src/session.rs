@@ -35,11 +35,3 @@ pub const GRACE_S: u64 = 16;
 
 /// How long a daemon that belongs to a driver waits for it to register, in seconds.
 pub const OWNER_DRIVER_S_MAX: u64 = 30;
-
-/// How many sessions that are over keep their folders, unless HELIOSTAT_SESSIONS_KEPT_MAX says another
-/// number; 0: all.
-pub const SESSIONS_KEPT_MAX: usize = 20;
-
-/// For how many days they keep them, unless HELIOSTAT_SESSIONS_KEPT_DAYS says another number; 0: without
-/// end.
-pub const SESSIONS_KEPT_DAYS: f64 = 7.0;

@@ -9,4 +9,5 @@ pub mod memory;
 pub mod nvml;
 pub mod process;
 pub mod random;
+pub mod settings;
 pub mod token;

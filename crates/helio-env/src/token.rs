@@ -1,13 +1,15 @@
 //! The cluster's token: what a process must know to be answered on any port (AUTH-1).
 //!
-//! It is looked for in this order: `HELIOSTAT_AUTH_TOKEN`, `RAY_AUTH_TOKEN`, the file that
-//! `RAY_AUTH_TOKEN_PATH` names, `~/.heliostat/auth_token`. The first start on a machine makes that last
+//! It is looked for in this order: the setting AUTH_TOKEN, the file that AUTH_TOKEN_PATH
+//! names, `~/.heliostat/auth_token`. The first start on a machine makes that last
 //! file, which only its owner can read.
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use helio_config::table::{AUTH_TOKEN, AUTH_TOKEN_PATH};
 
 /// The token of this user's clusters, if there is one.
 ///
@@ -54,14 +56,16 @@ enum Place {
 
 fn place(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Place {
     let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
-    let named = ["HELIOSTAT_AUTH_TOKEN", "RAY_AUTH_TOKEN"].into_iter().find_map(|name| {
-        text(name).map(|token| token.trim().to_owned()).filter(|token| !token.is_empty())
+    let named = AUTH_TOKEN.row.variables().into_iter().find_map(|name| {
+        text(&name).map(|token| token.trim().to_owned()).filter(|token| !token.is_empty())
     });
     if let Some(token) = named {
         return Place::Variable(token);
     }
-    if let Some(path) = variable("RAY_AUTH_TOKEN_PATH").filter(|path| !path.is_empty()) {
-        return Place::Named(path.into());
+    for name in AUTH_TOKEN_PATH.row.variables() {
+        if let Some(path) = variable(&name).filter(|path| !path.is_empty()) {
+            return Place::Named(path.into());
+        }
     }
     let home = variable("HOME").filter(|home| !home.is_empty());
     home.map_or(Place::Nowhere, |home| Place::Default(default_file(Path::new(&home))))
@@ -180,6 +184,10 @@ mod tests {
         let path_text = path.to_str().unwrap();
         check(&[("HOME", home_text)], None);
         check(&[("HOME", home_text), ("RAY_AUTH_TOKEN_PATH", path_text)], Some("from a path"));
+        check(
+            &[("HOME", home_text), ("HELIOSTAT_AUTH_TOKEN_PATH", path_text)],
+            Some("from a path"),
+        );
         check(&[("RAY_AUTH_TOKEN", "ray"), ("RAY_AUTH_TOKEN_PATH", path_text)], Some("ray"));
         check(&[("RAY_AUTH_TOKEN", "ray"), ("HELIOSTAT_AUTH_TOKEN", "own")], Some("own"));
         check(&[("HELIOSTAT_AUTH_TOKEN", ""), ("HOME", home_text)], None);

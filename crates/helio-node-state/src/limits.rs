@@ -95,9 +95,6 @@ pub const ARGUMENTS_MAX: usize = 100_000;
 /// How many may wait for room; creations beyond it are refused.
 pub const ROOM_WAITS_MAX: usize = 10_000;
 
-/// How many objects are being written to disk at a time if nobody says otherwise; more wait.
-pub const SPILLS_MAX: usize = 4;
-
 /// How often clients are asked for pins that they can do without, while room is waited for.
 pub const PINS_ASK_MS: u64 = 100;
 

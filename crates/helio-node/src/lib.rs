@@ -27,7 +27,6 @@ mod spill;
 mod start;
 mod zygote;
 
-pub use helio_node_state::limits::SPILLS_MAX;
 pub use options::{Options, Ready};
 
 /// Why the daemon could not start, or had to end.

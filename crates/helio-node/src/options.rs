@@ -22,10 +22,10 @@ pub struct Options {
     pub labels: BTreeMap<String, String>,
     /// The object store's size in bytes; `None`: 30 % of the memory.
     pub object_store_memory: Option<u64>,
-    /// The part of the memory that the store takes when its size is not said; `None`: 30 %.
-    pub store_part: Option<f64>,
-    /// The most that it takes then; `None`: 200 GB.
-    pub store_max: Option<u64>,
+    /// The part of the memory that the store takes when its size is not given.
+    pub store_part: f64,
+    /// The most that it takes then, in bytes.
+    pub store_max: u64,
     /// The memory to offer in bytes; `None`: what the object store leaves.
     pub memory: Option<u64>,
     /// The part of the machine's memory that may be in use before workers are ended.

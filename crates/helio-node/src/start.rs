@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use helio_config::session::NODE_SOCKET;
+use helio_config::table::PACKAGE_PATH;
 use helio_env::clock::Clock;
 use helio_env::{machine, process, random};
 use helio_node_state::Setup;
@@ -27,10 +28,8 @@ use crate::spill::Disk;
 use crate::zygote::{Kind, Zygote, ZygoteOptions};
 use crate::{Error, control, gpus, listen, metrics};
 
-/// The part of the memory that the object store takes when nothing is said, the least and the most of it.
-const STORE_PART: f64 = 0.3;
+/// The least size of the object store, in bytes.
 const STORE_MIN: u64 = 64 << 20;
-const STORE_DEFAULT_MAX: u64 = 200_000_000_000;
 
 /// The most that is read from disk while the memory is full; the disk is full long before.
 const OVERFLOW_MAX: u64 = 1 << 44;
@@ -120,10 +119,9 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
 
 fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
     let memory = machine::memory();
-    let store_size = options.object_store_memory.unwrap_or_else(|| {
-        let part = options.store_part.unwrap_or(STORE_PART).clamp(0.0, 1.0);
-        ((memory as f64 * part) as u64).min(options.store_max.unwrap_or(STORE_DEFAULT_MAX))
-    });
+    let store_size = options
+        .object_store_memory
+        .unwrap_or_else(|| ((memory as f64 * options.store_part) as u64).min(options.store_max));
     let store_size = store_size.max(STORE_MIN);
     let cpus = options.num_cpus.unwrap_or(machine::cpus() as f64);
     // Whoever says how many GPUs there are is believed: they may be logical.
@@ -207,7 +205,7 @@ fn zygote_options(options: &Options, socket_path: &Path, node_id: NodeId) -> Zyg
 
 /// `<package path>/heliostat/bin/heliostat` is this binary; or the environment says where to look.
 fn package_path() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("HELIOSTAT_PACKAGE_PATH") {
+    if let Some(path) = helio_env::settings::text(&PACKAGE_PATH) {
         return Some(path.into());
     }
     let binary = fs::canonicalize(std::env::current_exe().ok()?).ok()?;

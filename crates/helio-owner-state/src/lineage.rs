@@ -15,14 +15,13 @@ use helio_proto::error::ErrorKind;
 use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{ObjectId, TaskId};
 
+use helio_config::process::LINEAGE_BYTES_MAX;
+
 use crate::Owner;
 use crate::event::Action;
 use crate::hash::{IdMap, slim};
 use crate::object::{Stored, error};
 use crate::task::{Past, TaskSpec};
-
-/// How many bytes the remembered calls may take unless told otherwise.
-pub const LINEAGE_BYTES_MAX: usize = 1 << 30;
 
 /// What a call takes beside the bytes of its arguments.
 const CALL_BYTES: usize = 1024;

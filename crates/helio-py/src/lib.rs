@@ -18,6 +18,7 @@ mod object_ref;
 mod objects;
 mod rows;
 mod session;
+mod settings;
 mod sites;
 mod terminal;
 mod worker;
@@ -68,6 +69,8 @@ mod _heliostat {
     use crate::objects::{cancel, get, is_ready, notify_fd, put, take_ready, wait, watch};
     #[pymodule_export]
     use crate::session::{_after_fork, connect, is_connected, session, session_epoch, shutdown};
+    #[pymodule_export]
+    use crate::settings::{check_settings, knobs, read_setting};
     #[pymodule_export]
     use crate::terminal::{flush_logs, take_logs, take_notices, take_unhandled};
     #[pymodule_export]

@@ -2,6 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
+use helio_config::table::ALLOW_OUT_OF_BAND_OBJECT_REF_SERIALIZATION;
 use helio_proto::peer::{self, Reference};
 use helio_types::{ObjectId, WorkerAddress};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -134,9 +135,8 @@ fn reduce_out_of_band<'py>(
     static RESTORE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = slf.py();
     let this = slf.get();
-    if std::env::var_os("RAY_allow_out_of_band_object_ref_serialization")
-        .is_some_and(|value| value == "0")
-    {
+    let is_allowed = helio_env::settings::read(&ALLOW_OUT_OF_BAND_OBJECT_REF_SERIALIZATION);
+    if !is_allowed.map_err(PyValueError::new_err)? {
         let message = format!(
             "It is not allowed to serialize ray.ObjectRef {}. If you want to allow serialization, set \
              `RAY_allow_out_of_band_object_ref_serialization=1.` If you set the env var, the object is pinned \

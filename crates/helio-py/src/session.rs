@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use helio_config::table::MAX_LINEAGE_BYTES;
 use helio_proto::node::JobConfig;
 use helio_types::WorkerId;
 use helio_worker::{Options, Runtime};
@@ -203,14 +204,8 @@ pub(crate) fn connect(
 
 /// What the environment says of how much the remembered calls may take.
 pub(crate) fn lineage_bytes_max() -> PyResult<Option<usize>> {
-    let named =
-        ["HELIOSTAT_max_lineage_bytes", "RAY_max_lineage_bytes"].into_iter().find_map(|name| {
-            std::env::var(name).ok().filter(|text| !text.is_empty()).map(|text| (name, text))
-        });
-    let Some((name, text)) = named else { return Ok(None) };
-    text.trim().parse().map(Some).map_err(|_| {
-        PyValueError::new_err(format!("{name} is a number of bytes from 0 up, not {text:?}"))
-    })
+    let bytes = helio_env::settings::read(&MAX_LINEAGE_BYTES).map_err(PyValueError::new_err)?;
+    Ok(Some(usize::try_from(bytes).unwrap_or(usize::MAX)))
 }
 
 /// Leave; idempotent.

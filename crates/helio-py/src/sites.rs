@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use helio_config::table::RECORD_REF_CREATION_SITES;
 use helio_types::ObjectId;
 use parking_lot::Mutex;
 use pyo3::intern;
@@ -23,9 +24,9 @@ static SITES: Mutex<Option<Sites>> = Mutex::new(None);
 
 fn are_recorded(py: Python<'_>) -> bool {
     static ARE_RECORDED: PyOnceLock<bool> = PyOnceLock::new();
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| value == "1");
+    // `init` has refused a value that is no flag.
     *ARE_RECORDED.get_or_init(py, || {
-        set("RAY_record_ref_creation_sites") || set("HELIOSTAT_record_ref_creation_sites")
+        helio_env::settings::read(&RECORD_REF_CREATION_SITES).unwrap_or_default()
     })
 }
 

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heliostat import _heliostat
-from heliostat.core import aio
+from heliostat.core import aio, settings
 from heliostat.core.polling_selector import PollingSelector
 
 if TYPE_CHECKING:
@@ -430,7 +430,7 @@ def set_warned(what: str, value: bool) -> None:
 
 def warn_blocking(what: str) -> None:
     """Tell once that a blocking call holds up the loop."""
-    if what in _warned or os.environ.get("RAY_WARN_BLOCKING_GET_INSIDE_ASYNC") in ("0", "false"):
+    if what in _warned or not settings.flag("WARN_BLOCKING_GET_INSIDE_ASYNC"):
         return
     try:
         asyncio.get_running_loop()

@@ -42,7 +42,7 @@ class NodeOptions:
     metrics_export_port: int | None = None
     dashboard: str | None = None  # `host:port` of the HTTP server, on the head
     dashboard_port_moves: bool = False  # to the next free port, if that one is taken
-    temp_dir: Path = Path(settings.TEMP_DIR)
+    temp_dir: Path = field(default_factory=settings.temp_dir)
     spill_dir: Path | None = None  # for objects that the store has no room for
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -136,7 +136,7 @@ class Daemon:
 
 def binary() -> Path:
     """The program ``heliostat``."""
-    named = os.environ.get("HELIOSTAT_BINARY")
+    named = settings.text("BINARY")
     path = Path(named) if named else Path(__file__).resolve().parent.parent / "bin" / "heliostat"
     if not os.access(path, os.X_OK):
         raise FileNotFoundError(

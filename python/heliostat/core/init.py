@@ -103,6 +103,7 @@ def init(
         raise NotImplementedError("resource isolation by cgroups is not in this release")
     if configure_logging:
         logs.set_up(settings.text("LOGGER_LEVEL") or logging_level, logging_format)
+    settings.check()
     if session.is_initialized():
         return _again(ignore_reinit_error)
 
@@ -186,7 +187,11 @@ def _job(
         job.set_runtime_env(runtime_env)
     submitted.take_over(job, runtime_env)
     check_runtime_env(job.runtime_env)
-    name = namespace if namespace is not None else job.ray_namespace or settings.text("NAMESPACE")
+    name = (
+        namespace
+        if namespace is not None
+        else job.ray_namespace or settings.text("NAMESPACE") or None
+    )
     if name is not None:
         if not isinstance(name, str):
             raise TypeError("namespace must be None or a string.")
@@ -197,9 +202,9 @@ def _job(
 
 
 def _log_to_driver(given: bool | None) -> bool:
-    if settings.flag("LOG_TO_STDERR", False):
+    if settings.flag("LOG_TO_STDERR"):
         return True
-    return settings.flag("LOG_TO_DRIVER", True) if given is None else bool(given)
+    return settings.flag("LOG_TO_DRIVER") if given is None else bool(given)
 
 
 def _node_options(

@@ -1,7 +1,8 @@
 """Knobs of Ray's runtime, as ``_system_config`` and ``RAY_x`` name them: which act here, and why not.
 
-One table, :data:`KNOBS`. Values that act reach the daemon, its workers and this driver as
-environment variables, which is also how users may set them.
+Those in :data:`ACTING` act; :data:`IDLE` says of the others why they do not. Values that act reach
+the daemon, its workers and this driver as environment variables, which is also how users may set
+them.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heliostat import _heliostat
 from heliostat.core import settings
 
 logger = logging.getLogger("heliostat")
@@ -26,110 +27,81 @@ _METRICS = "measurements are taken when they are asked for, and cost nothing unt
 _EVENTS = "tasks are asked of those who know them, not recorded in one place"
 _LOCAL = "messages go over connections that stay open, without calls that time out one by one"
 
+ACTING = frozenset(_heliostat.knobs())
+"""Names that act: they are settings, which ``docs/settings.md`` lists."""
 
-@dataclass(frozen=True)
-class Knob:
-    """A knob of Ray's: what it does here, or why it does nothing."""
-
-    about: str
-    acts: bool = False
-
-
-def _acts(about: str) -> Knob:
-    return Knob(about, acts=True)
-
-
-KNOBS: Mapping[str, Knob] = {
+IDLE: Mapping[str, str] = {
     # Memory of the machine.
-    "memory_usage_threshold": _acts("the part of the memory beyond which a worker is ended"),
-    "memory_monitor_refresh_ms": _acts("how often the memory is looked at; 0: never"),
-    "min_memory_free_bytes": Knob("only the part counts: memory_usage_threshold"),
-    "task_oom_retries": Knob("what memory ended is tried again, at growing intervals, without end"),
-    "task_oom_retry_delay_base_ms": Knob("the first wait is one second, and doubles"),
-    "worker_killing_policy": Knob("the newest call that may be tried again ends first"),
+    "min_memory_free_bytes": "only the part counts: memory_usage_threshold",
+    "task_oom_retries": "what memory ended is tried again, at growing intervals, without end",
+    "task_oom_retry_delay_base_ms": "the first wait is one second, and doubles",
+    "worker_killing_policy": "the newest call that may be tried again ends first",
     # Values and the calls that made them.
-    "max_lineage_bytes": _acts("how much is remembered of finished calls, to repeat them"),
-    "record_ref_creation_sites": _acts("errors name the line that made a lost object"),
-    "allow_out_of_band_object_ref_serialization": _acts("0: pickling a reference raises"),
-    "lineage_pinning_enabled": Knob("finished calls are remembered up to max_lineage_bytes"),
-    "max_direct_call_object_size": Knob("values below 100 KiB travel with their call"),
-    "task_rpc_inlined_bytes_limit": Knob("values below 100 KiB travel with their call"),
-    "task_retry_delay_ms": Knob("a call is tried again as soon as a worker is free"),
-    "fetch_warn_timeout_milliseconds": Knob("`heliostat why` says what a read waits for"),
-    "fetch_fail_timeout_milliseconds": Knob("a value is lost when its last copy is, not by time"),
+    "lineage_pinning_enabled": "finished calls are remembered up to max_lineage_bytes",
+    "max_direct_call_object_size": "values below 100 KiB travel with their call",
+    "task_rpc_inlined_bytes_limit": "values below 100 KiB travel with their call",
+    "task_retry_delay_ms": "a call is tried again as soon as a worker is free",
+    "fetch_warn_timeout_milliseconds": "`heliostat why` says what a read waits for",
+    "fetch_fail_timeout_milliseconds": "a value is lost when its last copy is, not by time",
     # The object store and the disk behind it.
-    "object_spilling_config": _acts('where objects are spilled: type "filesystem"'),
-    "automatic_object_spilling_enabled": Knob("a full store always spills"),
-    "object_spilling_threshold": Knob("spilling begins when the store is four fifths full"),
-    "min_spilling_size": Knob(_STORAGE),
-    "max_fused_object_count": Knob(_STORAGE),
-    "max_spilling_file_size_bytes": Knob(_STORAGE),
-    "max_io_workers": _acts("how many objects are written to disk at a time: 4"),
-    "local_fs_capacity_threshold": _acts("how full the disk may become with objects: 0.95"),
-    "object_store_full_delay_ms": Knob("who waits for room has it as soon as it is there"),
-    "oom_grace_period_s": Knob("what finds no room for half a second is laid on disk"),
-    "preallocate_plasma_memory": Knob("memory of the store is taken when it is written"),
-    "max_task_args_memory_fraction": _acts("the part of the store for arguments of tasks: 0.7"),
-    "object_timeout_milliseconds": Knob(_LOCAL),
-    "object_manager_default_chunk_size": Knob(_LOCAL),
-    "object_manager_pull_timeout_ms": Knob(_LOCAL),
-    "object_manager_max_bytes_in_flight": Knob(_LOCAL),
-    "free_objects_period_milliseconds": Knob("objects are freed as soon as nobody holds them"),
-    "free_objects_batch_size": Knob("objects are freed as soon as nobody holds them"),
-    "local_gc_interval_s": Knob("objects are freed as soon as nobody holds them"),
-    "high_plasma_storage_usage": Knob("objects are freed as soon as nobody holds them"),
+    "automatic_object_spilling_enabled": "a full store always spills",
+    "object_spilling_threshold": "spilling begins when the store is four fifths full",
+    "min_spilling_size": _STORAGE,
+    "max_fused_object_count": _STORAGE,
+    "max_spilling_file_size_bytes": _STORAGE,
+    "object_store_full_delay_ms": "who waits for room has it as soon as it is there",
+    "oom_grace_period_s": "what finds no room for half a second is laid on disk",
+    "preallocate_plasma_memory": "memory of the store is taken when it is written",
+    "object_timeout_milliseconds": _LOCAL,
+    "object_manager_default_chunk_size": _LOCAL,
+    "object_manager_pull_timeout_ms": _LOCAL,
+    "object_manager_max_bytes_in_flight": _LOCAL,
+    "free_objects_period_milliseconds": "objects are freed as soon as nobody holds them",
+    "free_objects_batch_size": "objects are freed as soon as nobody holds them",
+    "local_gc_interval_s": "objects are freed as soon as nobody holds them",
+    "high_plasma_storage_usage": "objects are freed as soon as nobody holds them",
     # Who is alive.
-    "health_check_period_ms": _acts(
-        "how often a node says that it is there: 1000; the head's counts"
-    ),
-    "health_check_failure_threshold": _acts("a node that misses so many is dead: 5"),
-    "health_check_timeout_ms": _acts("how much longer it may be silent: 0"),
-    "health_check_initial_delay_ms": _acts("and how much longer when it has just joined: 0"),
-    "num_heartbeats_timeout": Knob("health_check_failure_threshold says it"),
-    "raylet_heartbeat_period_milliseconds": Knob("health_check_period_ms says it"),
-    "raylet_death_check_interval_milliseconds": Knob("workers notice at once by their connection"),
-    "gcs_rpc_server_reconnect_timeout_s": _acts(
-        "how many seconds a node goes on without a head: 60"
-    ),
-    "gcs_server_request_timeout_seconds": Knob(_LOCAL),
-    "gcs_failover_worker_reconnect_timeout": Knob("gcs_rpc_server_reconnect_timeout_s says it"),
-    "timeout_ms_task_wait_for_death_info": Knob("the daemon knows why a process ended"),
+    "num_heartbeats_timeout": "health_check_failure_threshold says it",
+    "raylet_heartbeat_period_milliseconds": "health_check_period_ms says it",
+    "raylet_death_check_interval_milliseconds": "workers notice at once by their connection",
+    "gcs_server_request_timeout_seconds": _LOCAL,
+    "gcs_failover_worker_reconnect_timeout": "gcs_rpc_server_reconnect_timeout_s says it",
+    "timeout_ms_task_wait_for_death_info": "the daemon knows why a process ended",
     # Workers and where calls go.
-    "worker_register_timeout_seconds": Knob(_GROWS),
-    "num_workers_soft_limit": Knob(_GROWS),
-    "idle_worker_killing_time_threshold_ms": Knob(_GROWS),
-    "kill_idle_workers_interval_ms": Knob(_GROWS),
-    "prestart_worker_first_driver": Knob(_GROWS),
-    "enable_worker_prestart": Knob(_GROWS),
-    "worker_maximum_startup_concurrency": Knob(_GROWS),
-    "maximum_startup_concurrency": Knob(_GROWS),
-    "preload_python_modules": _acts("modules that workers have before their first call"),
-    "worker_niceness": Knob("workers run at the priority of their daemon"),
-    "worker_lease_timeout_milliseconds": Knob("a worker is kept while its calls keep coming"),
-    "worker_cap_enabled": Knob(_GROWS),
-    "scheduler_spread_threshold": Knob("a call runs here while there is room, else elsewhere"),
-    "scheduler_top_k_fraction": Knob("a call runs here while there is room, else elsewhere"),
-    "scheduler_top_k_absolute": Knob("a call runs here while there is room, else elsewhere"),
-    "max_pending_lease_requests_per_scheduling_category": Knob("requests follow the queue"),
-    "locality_aware_leasing_enabled": Knob("calls go to their large arguments"),
+    "worker_register_timeout_seconds": _GROWS,
+    "num_workers_soft_limit": _GROWS,
+    "idle_worker_killing_time_threshold_ms": _GROWS,
+    "kill_idle_workers_interval_ms": _GROWS,
+    "prestart_worker_first_driver": _GROWS,
+    "enable_worker_prestart": _GROWS,
+    "worker_maximum_startup_concurrency": _GROWS,
+    "maximum_startup_concurrency": _GROWS,
+    "worker_niceness": "workers run at the priority of their daemon",
+    "worker_lease_timeout_milliseconds": "a worker is kept while its calls keep coming",
+    "worker_cap_enabled": _GROWS,
+    "scheduler_spread_threshold": "a call runs here while there is room, else elsewhere",
+    "scheduler_top_k_fraction": "a call runs here while there is room, else elsewhere",
+    "scheduler_top_k_absolute": "a call runs here while there is room, else elsewhere",
+    "max_pending_lease_requests_per_scheduling_category": "requests follow the queue",
+    "locality_aware_leasing_enabled": "calls go to their large arguments",
     # What is seen from outside.
-    "event_stats": Knob(_METRICS),
-    "event_stats_print_interval_ms": Knob(_METRICS),
-    "metrics_report_interval_ms": Knob(_METRICS),
-    "enable_metrics_collection": Knob(_METRICS),
-    "enable_timeline": Knob("the timeline is made when it is asked for"),
-    "task_events_report_interval_ms": Knob(_EVENTS),
-    "task_events_max_num_task_in_gcs": Knob(_EVENTS),
-    "task_events_max_num_task_events_for_master": Knob(_EVENTS),
-    "record_task_actor_creation_sites": Knob("`heliostat why` names the call that waits"),
-    "maximum_gcs_dead_node_cached_count": Knob("dead nodes are listed up to a fixed number"),
-    "maximum_gcs_destroyed_actor_cached_count": Knob("dead actors are listed up to a fixed number"),
-    "maximum_gcs_storage_operation_batch_size": Knob("the state is one file of the head"),
-    "gcs_storage": Knob("the state is one file of the head"),
-    "enable_autoscaler_v2": Knob("there is no autoscaler in this release"),
-    "use_ray_syncer": Knob("nodes tell each other of their resources over one connection"),
-    "testing_asio_delay_us": Knob(_TEST),
-    "testing_rpc_failure": Knob(_TEST),
+    "event_stats": _METRICS,
+    "event_stats_print_interval_ms": _METRICS,
+    "metrics_report_interval_ms": _METRICS,
+    "enable_metrics_collection": _METRICS,
+    "enable_timeline": "the timeline is made when it is asked for",
+    "task_events_report_interval_ms": _EVENTS,
+    "task_events_max_num_task_in_gcs": _EVENTS,
+    "task_events_max_num_task_events_for_master": _EVENTS,
+    "record_task_actor_creation_sites": "`heliostat why` names the call that waits",
+    "maximum_gcs_dead_node_cached_count": "dead nodes are listed up to a fixed number",
+    "maximum_gcs_destroyed_actor_cached_count": "dead actors are listed up to a fixed number",
+    "maximum_gcs_storage_operation_batch_size": "the state is one file of the head",
+    "gcs_storage": "the state is one file of the head",
+    "enable_autoscaler_v2": "there is no autoscaler in this release",
+    "use_ray_syncer": "nodes tell each other of their resources over one connection",
+    "testing_asio_delay_us": _TEST,
+    "testing_rpc_failure": _TEST,
 }
 
 _SPILLING = "object_spilling_config"
@@ -146,22 +118,22 @@ def check(given: Mapping[str, Any] | None) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise TypeError(f"_system_config must be a dictionary, got {type(given)}")
     for name in given:
-        if name not in KNOBS:
+        if name not in ACTING and name not in IDLE:
             raise ValueError(
                 f"_system_config: {name!r} is no knob that is known here. Those that act are "
-                f"{', '.join(name for name, knob in KNOBS.items() if knob.acts)}."
+                f"{', '.join(sorted(ACTING))}."
             )
-    _warn({name: KNOBS[name] for name in given}, "_system_config")
+    _warn([name for name in given if name in IDLE], "_system_config")
     return dict(given)
 
 
 def warn_of_variables() -> None:
     """Name the knobs that the environment sets and that do nothing here."""
-    _warn({name: knob for name, knob in KNOBS.items() if settings.text(name)}, "the environment")
+    _warn([name for name in IDLE if settings.is_given(name)], "the environment")
 
 
-def _warn(found: Mapping[str, Knob], where: str) -> None:
-    idle = [f"{name} ({knob.about})" for name, knob in found.items() if not knob.acts]
+def _warn(names: list[str], where: str) -> None:
+    idle = [f"{name} ({IDLE[name]})" for name in names]
     if idle:
         logger.warning("Without effect in Heliostat, set in %s: %s.", where, "; ".join(idle))
 
@@ -196,7 +168,7 @@ def spilling_folder(given: Mapping[str, Any]) -> Path | None:
 
 def preloaded_modules() -> list[str]:
     """The modules of ``preload_python_modules``: names with commas between them."""
-    names = (settings.text(_PRELOADED) or "").split(",")
+    names = settings.text(_PRELOADED).split(",")
     return [name.strip() for name in names if name.strip()]
 
 
@@ -209,7 +181,7 @@ def environment(given: Mapping[str, Any]) -> dict[str, str]:
         return str(int(value)) if isinstance(value, bool) else str(value)
 
     passed = {name: value for name, value in given.items() if name != _SPILLING}
-    return {f"HELIOSTAT_{name}": text(v) for name, v in passed.items() if KNOBS[name].acts}
+    return {f"HELIOSTAT_{name}": text(v) for name, v in passed.items() if name in ACTING}
 
 
 @contextlib.contextmanager

@@ -73,8 +73,8 @@ class Folder:
             settings.text("DEDUP_LOGS_SKIP_REGEX"),
         )
         return cls(
-            settings.flag("DEDUP_LOGS", True) and not as_they_are(),
-            settings.number("DEDUP_LOGS_AGG_WINDOW_S", 5.0),
+            settings.flag("DEDUP_LOGS") and not as_they_are(),
+            settings.number("DEDUP_LOGS_AGG_WINDOW_S"),
             re.compile(allow) if allow else None,
             re.compile(skip) if skip else None,
         )
@@ -128,7 +128,7 @@ class Folder:
 
 def as_they_are() -> bool:
     """RAY_LOG_TO_STDERR: lines are shown as if workers wrote to the driver's terminal themselves."""
-    return settings.flag("LOG_TO_STDERR", False)
+    return settings.flag("LOG_TO_STDERR")
 
 
 class LogPrinter:
@@ -136,12 +136,12 @@ class LogPrinter:
 
     def __init__(self, prefixed: bool = True) -> None:
         self._folder = Folder.from_settings()
-        bare = settings.flag("DISABLE_WORKER_LOG_PREFIX", False) or as_they_are()
+        bare = settings.flag("DISABLE_WORKER_LOG_PREFIX") or as_they_are()
         self._prefixed = prefixed and not bare
-        # RAY_COLOR_PREFIX: "1" a colour for each process, "0" none.
-        self._coloured = settings.flag("COLOR_PREFIX", True)
-        self._by_process = settings.flag("COLOR_PREFIX", False)
-        self._ignore_unhandled = settings.flag("IGNORE_UNHANDLED_ERRORS", False)
+        colours = settings.text("COLOR_PREFIX")
+        self._coloured = colours != "0"
+        self._by_process = colours == "1"
+        self._ignore_unhandled = settings.flag("IGNORE_UNHANDLED_ERRORS")
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="heliostat-logs", daemon=True)
 

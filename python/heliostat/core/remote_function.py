@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
 
 from heliostat import _heliostat
-from heliostat.core import resources, runtime_env, scheduling, signature
+from heliostat.core import resources, runtime_env, scheduling, settings, signature
 from heliostat.core.annotations import RayDeprecationWarning
 from heliostat.core.options import Remembered, check_task_options
 from heliostat.core.serialize import pickle_function
@@ -25,8 +24,7 @@ R = TypeVar("R")
 
 MIB = 1 << 20
 FUNCTION_WARN_BYTES = 10**7
-FUNCTION_MAX_BYTES = int(os.environ.get("FUNCTION_SIZE_ERROR_THRESHOLD") or 10**8)
-MAX_RETRIES = 3
+FUNCTION_MAX_BYTES = settings.whole("FUNCTION_SIZE_ERROR_THRESHOLD")
 
 logger = logging.getLogger("heliostat")
 
@@ -240,7 +238,7 @@ def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCal
 
 
 def _default_retries() -> int:
-    return int(os.environ.get("RAY_TASK_MAX_RETRIES", MAX_RETRIES))
+    return settings.whole("TASK_MAX_RETRIES")
 
 
 def inherited_env(own: Mapping[str, Any] | None) -> str:

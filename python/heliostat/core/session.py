@@ -215,7 +215,7 @@ def _begin_by_itself() -> None:
 
 def begins_by_itself() -> bool:
     """Whether whatever needs a session may begin one."""
-    return settings.flag("ENABLE_AUTO_CONNECT", True)
+    return settings.flag("ENABLE_AUTO_CONNECT")
 
 
 def ensure() -> None:

@@ -1,45 +1,69 @@
 """Environment variables that users set, read when they are needed.
 
-Each exists as ``HELIOSTAT_X`` and, for programs written for Ray, as ``RAY_X``; the first wins.
+``docs/settings.md`` lists them. Names, defaults and ranges are in one table, ``helio-config`` in
+Rust; each setting exists as ``HELIOSTAT_X`` and, for programs written for Ray, mostly as ``RAY_X``.
+A value that a setting cannot have raises ``ValueError``, which names the variable and the range.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from pathlib import Path
 
-TEMP_DIR = "/tmp/ray"
+from heliostat import _heliostat
+
 CURRENT_CLUSTER_FILE = "ray_current_cluster"  # in the temporary folder; `heliostat start` writes it
 READY_FILE = "node.json"  # in a session's folder; its daemon writes it
 
-_FALSE = ("", "0", "false", "no", "off")
+logger = logging.getLogger("heliostat")
+
+_warned: set[str] = set()  # sentences about variables that are no settings
 
 
-def text(name: str) -> str | None:
-    """The variable, or ``None``."""
-    for prefix in ("HELIOSTAT_", "RAY_"):
-        value = os.environ.get(prefix + name)
-        if value is not None:
-            return value
-    return None
+def text(name: str) -> str:
+    """The setting, a text or a word; empty where nothing is given and there is no default."""
+    value = _heliostat.read_setting(name, os.environ)
+    assert isinstance(value, str), name
+    return value
 
 
-def flag(name: str, default: bool) -> bool:
-    """The variable as a yes or no."""
-    value = text(name)
-    return default if value is None else value.strip().lower() not in _FALSE
+def flag(name: str) -> bool:
+    """The setting, a yes or no."""
+    value = _heliostat.read_setting(name, os.environ)
+    assert isinstance(value, bool), name
+    return value
 
 
-def number(name: str, default: float) -> float:
-    """The variable as a number."""
-    value = text(name)
-    if value is None or not value.strip():
-        return default
-    try:
-        return float(value)
-    except ValueError:
-        raise ValueError(f"RAY_{name}={value!r} is no number.") from None
+def number(name: str) -> float:
+    """The setting, a number."""
+    value = _heliostat.read_setting(name, os.environ)
+    assert isinstance(value, float), name
+    return value
+
+
+def whole(name: str) -> int:
+    """The setting, a whole number."""
+    value = _heliostat.read_setting(name, os.environ)
+    assert isinstance(value, int), name
+    return value
+
+
+def is_given(name: str) -> bool:
+    """Whether the environment sets it, under the names that programs written for Ray know, too."""
+    return any(os.environ.get(prefix + name) for prefix in ("HELIOSTAT_", "RAY_"))
+
+
+def check() -> None:
+    """Name the ``HELIOSTAT_*`` variables that are no settings, each once in a process.
+
+    Raises ``ValueError`` for a value that a setting cannot have: before anything is started.
+    """
+    for sentence in _heliostat.check_settings(dict(os.environ)):
+        if sentence not in _warned:
+            _warned.add(sentence)
+            logger.warning("%s", sentence)
 
 
 def temp_dir(given: str | None = None) -> Path:
@@ -50,8 +74,7 @@ def temp_dir(given: str | None = None) -> Path:
     """
     if given:
         return Path(given).absolute()
-    root = text("TMPDIR")
-    usual = Path(root).absolute() / "ray" if root else Path(TEMP_DIR)
+    usual = Path(text("TMPDIR") or "/").absolute() / "ray"
     return usual if _is_safe(usual) else usual.with_name(f"{usual.name}_{os.geteuid()}")
 
 

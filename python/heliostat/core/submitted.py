@@ -38,7 +38,7 @@ def take_over(job: JobConfig, runtime_env: Mapping[str, Any] | None) -> None:
         dict(theirs.pop("env_vars", None) or {}),
     )
     both = sorted({*(ours.keys() & theirs.keys()), *(variables.keys() & more.keys())})
-    if both and not settings.flag("OVERRIDE_JOB_RUNTIME_ENV", False):
+    if both and not settings.flag("OVERRIDE_JOB_RUNTIME_ENV"):
         raise ValueError(
             f"Failed to merge the runtime_env of the job with that of init(): both have {', '.join(both)}. "
             "Leave it out of one, or set RAY_OVERRIDE_JOB_RUNTIME_ENV=1 to have that of init() count."

@@ -2,7 +2,7 @@
 
 Workers run in the copy, which lies in the session's folder: what is edited or deleted afterwards
 changes nothing for them. Left out is what ``.gitignore`` and ``.rayignore`` name, at any depth, what
-``excludes`` names in the same syntax, and :data:`EXCLUDED`.
+``excludes`` names in the same syntax, and the setting ``OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from pathlib import Path
 
 from heliostat.core import settings
 
-EXCLUDED = (".git", ".venv", "venv", "__pycache__")
-SIZE_MAX = 512 << 20  # bytes, unless RAY_max_grpc_message_size says otherwise
 _FILES = (".gitignore", ".rayignore")
 _FOLDER = "working_dirs"  # in the session's folder
 
@@ -62,12 +60,12 @@ def remove_all(session_dir: str | Path) -> None:
 
 
 def _excluded() -> list[str]:
-    given = settings.text("OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES")
-    return list(EXCLUDED) if given is None else [name for name in given.split(",") if name.strip()]
+    names = settings.text("OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES").split(",")
+    return [name for name in names if name.strip()]
 
 
 def _size_max() -> int:
-    return int(settings.number("max_grpc_message_size", SIZE_MAX))
+    return settings.whole("max_grpc_message_size")
 
 
 def _copy(
@@ -82,7 +80,7 @@ def _copy(
     real = os.path.realpath(source)
     if real in above:
         return  # a link to a folder that it lies in
-    use_gitignore = not settings.flag("RUNTIME_ENV_IGNORE_GITIGNORE", False)
+    use_gitignore = not settings.flag("RUNTIME_ENV_IGNORE_GITIGNORE")
     for name in _FILES[0 if use_gitignore else 1 :]:
         if (source / name).is_file():
             rules = rules + _rules(at, (source / name).read_text().splitlines())

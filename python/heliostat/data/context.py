@@ -102,7 +102,7 @@ class ExecutionOptions:
 
 
 def _min_parallelism() -> int:
-    return int(settings.number("DATA_DEFAULT_MIN_PARALLELISM", 200))
+    return settings.whole("DATA_DEFAULT_MIN_PARALLELISM")
 
 
 @dataclass
@@ -143,13 +143,13 @@ class DataContext(UnusedSettings):
     read_op_min_num_blocks: int = field(default_factory=_min_parallelism)
     min_parallelism: int = field(default_factory=_min_parallelism)
     execution_no_progress_timeout_s: float = field(
-        default_factory=lambda: settings.number("DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S", 1800)
+        default_factory=lambda: settings.number("DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S")
     )
     wait_for_min_actors_s: float = field(
-        default_factory=lambda: settings.number("DATA_DEFAULT_WAIT_FOR_MIN_ACTORS_S", -1)
+        default_factory=lambda: settings.number("DATA_DEFAULT_WAIT_FOR_MIN_ACTORS_S")
     )
     enable_progress_bars: bool = field(
-        default_factory=lambda: not settings.flag("DATA_DISABLE_PROGRESS_BARS", False)
+        default_factory=lambda: not settings.flag("DATA_DISABLE_PROGRESS_BARS")
     )
     enable_rich_progress_bars: bool = True
     actor_task_retry_on_errors: bool | list[type[BaseException]] = False

@@ -186,7 +186,7 @@ class UnusedSettings:
     use_disk_based_hash_shuffle: bool = False
     use_external_hash_shuffle: bool = False
     use_push_based_shuffle: bool = field(
-        default_factory=lambda: bool(settings.text("DATA_PUSH_BASED_SHUFFLE"))
+        default_factory=lambda: settings.flag("DATA_PUSH_BASED_SHUFFLE")
     )
 
     # admission and memory
@@ -222,14 +222,15 @@ class UnusedSettings:
     )
     log_internal_stack_trace: bool = field(
         default_factory=lambda: settings.flag(
-            "DATA_LOG_INTERNAL_STACK_TRACE",
-            settings.flag("DATA_LOG_INTERNAL_STACK_TRACE_TO_STDOUT", False),
+            "DATA_LOG_INTERNAL_STACK_TRACE"
+            if settings.is_given("DATA_LOG_INTERNAL_STACK_TRACE")
+            else "DATA_LOG_INTERNAL_STACK_TRACE_TO_STDOUT"
         )
     )
     per_stage_map_timing: bool = False
     print_on_execution_start: bool = True
     raise_original_map_exception: bool = field(
-        default_factory=lambda: settings.flag("DATA_RAISE_ORIGINAL_MAP_EXCEPTION", False)
+        default_factory=lambda: settings.flag("DATA_RAISE_ORIGINAL_MAP_EXCEPTION")
     )
     trace_allocations: bool = False
     use_legacy_dataset_ids: bool = False

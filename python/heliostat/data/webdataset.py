@@ -124,7 +124,7 @@ def _decoded(name: str, value: Any, form: str | None) -> Any:
 
 
 def _loaded(name: str, ending: str, value: bytes) -> Any:
-    if not settings.flag(UNSAFE, False):
+    if not settings.flag(UNSAFE):
         raise ValueError(
             f"{name!r} of a WebDataset is not loaded, because loading a .{ending} file runs what it "
             f"says. Set RAY_{UNSAFE}=1 if you trust the source, or give a decoder."

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import heliostat as ray
+from heliostat.core import settings as core_settings
 from heliostat.train.config import RunConfig as TrainRunConfig
 from heliostat.tune.callback import Callback
 from heliostat.tune.config import (
@@ -197,7 +198,7 @@ class Tuner:
             failure.max_failures,
             bool(failure.fail_fast),
             config.metric if searcher or scheduler.metric or config.metric else None,
-            os.environ.get(STRICT, "0") in ("", "0"),
+            not core_settings.flag(STRICT),
         )
         stopper = stopper_of(run.stop, config.time_budget_s)
         search = Search(source, scheduler, stopper, limits, list(trials))

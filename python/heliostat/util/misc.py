@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
+from heliostat.core import settings
 from heliostat.core.language import client
 
 
 def get_node_instance_id() -> str:
     """What the cloud calls this machine; empty where nobody said."""
-    return os.environ.get("RAY_CLOUD_INSTANCE_ID", "")
+    return settings.text("CLOUD_INSTANCE_ID")
 
 
 def connect(*args: Any, **kwargs: Any) -> None:

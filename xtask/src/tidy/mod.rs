@@ -9,6 +9,7 @@ mod layers;
 mod machines;
 mod modules;
 mod package;
+pub(crate) mod settings;
 mod words;
 
 use crate::sh::{self, Outcome, root};
@@ -32,6 +33,7 @@ pub(crate) fn run() -> Outcome {
     problems.extend(layers::check(&sources));
     problems.extend(invariants::check(&sources));
     problems.extend(machines::check(&sources));
+    problems.extend(settings::check(&sources));
     problems.extend(modules::run()?);
     problems.extend(package::run().unwrap_or_else(|error| vec![error]));
     if problems.is_empty() {

@@ -47,7 +47,7 @@ pub(crate) fn daemon_process() {
         owner_driver: std::env::var("TEST_OWNER").is_ok(),
         spill_dir: PathBuf::from(&session).join("spill"),
         disk_threshold: 1.0,
-        spills_max: helio_node::SPILLS_MAX,
+        spills_max: 4,
         ..helio_node::Options::default()
     };
     helio_node::run(options, |ready| {

@@ -3,19 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use helio_config::table::{ACCEL_ENV_VAR_OVERRIDE_ON_ZERO, TPU_RESOURCE_PER_CHIP};
 use helio_env::machine;
+use helio_env::settings::variable;
 use helio_types::devices::{AMD_GPU, INTEL_GPU};
 use helio_types::{DEVICE_KINDS, DeviceKind, Devices};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// With this, a call that has no device of a kind sees none, whatever the node shows.
-const OVERRIDE_ON_ZERO: &str = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO";
-
 /// TPUs whose chips have several devices each have a number for every one of these.
 const TPU: &str = "TPU";
-const TPU_DEVICES_A_CHIP: &str = "RAY_TPU_RESOURCE_PER_CHIP";
 /// What programs on a part of a host's chips have to know besides which they are.
 const TPU_CHIPS_BOUNDS: &str = "TPU_CHIPS_PER_HOST_BOUNDS";
 const TPU_HOST_BOUNDS: &str = "TPU_HOST_BOUNDS";
@@ -37,7 +35,7 @@ pub(super) fn remember() {
     ORIGINAL.get_or_init(|| {
         let kinds = DEVICE_KINDS.iter().chain([&AMD_GPU, &INTEL_GPU]).map(|kind| kind.variable);
         let all = kinds.chain([TPU_CHIPS_BOUNDS, TPU_HOST_BOUNDS]);
-        all.map(|variable| (variable, std::env::var(variable).ok())).collect()
+        all.map(|name| (name, variable(name))).collect()
     });
 }
 
@@ -46,7 +44,7 @@ fn original(variable: &str) -> Option<&'static str> {
 }
 
 fn is_set(name: &str) -> bool {
-    std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
+    variable(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// The kinds as they are on this machine.
@@ -58,8 +56,8 @@ fn kinds() -> &'static [DeviceKind] {
 }
 
 fn devices_a_chip() -> u32 {
-    let number = std::env::var(TPU_DEVICES_A_CHIP).ok().and_then(|text| text.trim().parse().ok());
-    number.unwrap_or(1).max(1)
+    let number = helio_env::settings::read(&TPU_RESOURCE_PER_CHIP);
+    number.ok().and_then(|number| u32::try_from(number).ok()).unwrap_or(1)
 }
 
 /// The names that the node's variable gave to its devices, by index; none: they are their numbers.
@@ -116,7 +114,7 @@ fn shown_by(kind: &DeviceKind, indices: &[u32]) -> Variables {
 
 /// Lets the process see these devices; of kinds of which it has none, those that it was started with.
 pub(super) fn show(py: Python<'_>, devices: &Devices) -> PyResult<()> {
-    let hides = is_set(OVERRIDE_ON_ZERO);
+    let hides = helio_env::settings::read(&ACCEL_ENV_VAR_OVERRIDE_ON_ZERO).unwrap_or_default();
     let mut all = Variables::new();
     for kind in kinds().iter().filter(|kind| !is_set(kind.leave_alone)) {
         match devices.get(kind.resource) {

@@ -33,7 +33,7 @@ enum Mode {
 }
 
 fn environment(name: &str) -> PyResult<String> {
-    std::env::var(name).map_err(|_| {
+    helio_env::settings::variable(name).ok_or_else(|| {
         PyRuntimeError::new_err(format!("{name} is not set: workers are started by the daemon"))
     })
 }

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
+from heliostat.core import settings
 from heliostat.tune import context
 from heliostat.tune.trainable.class_run import ClassRun
 from heliostat.tune.trainable.function_run import FunctionRun
@@ -27,7 +28,7 @@ class TrialActor:
         spec = replace(spec, home=self._home)
         try:
             os.makedirs(spec.folder, exist_ok=True)
-            if os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0":
+            if settings.flag("CHDIR_TO_TRIAL_DIR"):
                 os.chdir(spec.folder)
             context.enter(_Starting(spec))
             if is_class(self._trainable):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import threading
 from collections.abc import Callable, Iterable
 from multiprocessing import TimeoutError  # noqa: A004 - its own, and no subclass of the builtin
 from typing import Any
 
 import heliostat
+from heliostat.core import settings
 from heliostat.util.multiprocessing.imap import IMapIterator, UnorderedIMapIterator
 
 Function = Callable[..., Any]
@@ -133,7 +133,7 @@ class Pool:
             raise TypeError("initializer must be a callable")
         self._closed = False
         if not heliostat.is_initialized():
-            address = ray_address or os.environ.get("RAY_ADDRESS")
+            address = ray_address or settings.text("ADDRESS") or None
             heliostat.init(address=address) if address else heliostat.init(num_cpus=processes)
         if processes is None:
             processes = int(heliostat.cluster_resources().get("CPU", 0))

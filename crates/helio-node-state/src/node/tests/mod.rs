@@ -99,7 +99,7 @@ impl World {
     }
 
     fn with(setup: Setup) -> Self {
-        let setup = Setup { spills_max: crate::limits::SPILLS_MAX, ..setup };
+        let setup = Setup { spills_max: 4, ..setup };
         let mut world = Self {
             node: Node::new(setup, 0),
             now: 0,

@@ -1,0 +1,76 @@
+//! Variables of the environment that look like settings and are none.
+
+use crate::table::{INTERNAL, table};
+
+/// Edits that a misspelt name may be away from the setting that is offered for it.
+const EDITS_MAX: usize = 3;
+
+const OWN: &str = "HELIOSTAT_";
+
+/// One sentence for each `HELIOSTAT_*` variable that no setting answers to, with the nearest name.
+pub fn unknown<'a>(variables: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let known = known();
+    let mut strange: Vec<&str> = variables
+        .into_iter()
+        .filter(|name| name.starts_with(OWN) && !known.iter().any(|known| known == name))
+        .collect();
+    strange.sort_unstable();
+    strange.into_iter().map(|name| sentence(name, &known)).collect()
+}
+
+fn known() -> Vec<String> {
+    let settings = table().flat_map(|row| row.variables());
+    let internal = INTERNAL.iter().map(|(name, _)| (*name).to_owned());
+    settings.chain(internal).filter(|name| name.starts_with(OWN)).collect()
+}
+
+fn sentence(name: &str, known: &[String]) -> String {
+    let nearest = known
+        .iter()
+        .map(|known| (distance(&name.to_lowercase(), &known.to_lowercase()), known))
+        .min()
+        .filter(|(edits, _)| *edits <= EDITS_MAX);
+    let hint = match nearest {
+        Some((_, nearest)) => format!("did you mean {nearest}?"),
+        None => "docs/settings.md lists all settings.".to_owned(),
+    };
+    format!("The environment variable {name} is no setting of Heliostat; {hint}")
+}
+
+/// The number of insertions, deletions and replacements between two names.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_variable_is_named_with_the_nearest_setting() {
+        let set = [
+            "PATH",
+            "HELIOSTAT_memory_usage_treshold",
+            "HELIOSTAT_TRAIN_VIEW",
+            "HELIOSTAT_NODE_SOCKET",
+            "HELIOSTAT_SESSION_KEPT_MAX",
+            "HELIOSTAT_something_else_altogether",
+            "RAY_unheard_of",
+        ];
+        let said = unknown(set);
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said[0].contains("did you mean HELIOSTAT_SESSIONS_KEPT_MAX?"), "{}", said[0]);
+        assert!(said[1].contains("did you mean HELIOSTAT_memory_usage_threshold?"), "{}", said[1]);
+        assert!(said[2].contains("docs/settings.md"), "{}", said[2]);
+    }
+}
