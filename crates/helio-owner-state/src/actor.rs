@@ -18,10 +18,10 @@ use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::peer::Template;
 use helio_types::{ActorId, DeathCause, DeathKind, NodeId, ObjectId, TaskId, WorkerAddress};
 
-use crate::Owner;
 use crate::event::Action;
 use crate::object::Stored;
 use crate::task::{CallArgs, State, Task, TaskSpec};
+use crate::{IdMap, Owner};
 
 /// How long an actor whose connection broke may be said to live before what was sent to it is given
 /// up, in microseconds.
@@ -172,6 +172,11 @@ impl Actor {
 }
 
 /// The stand-in "task" under which a constructor waits for its arguments.
+/// The place of a call that is made again, among the calls that had ended; `None` for others.
+fn remade_place(tasks: &IdMap<TaskId, Task>, id: &TaskId) -> Option<u64> {
+    tasks.get(id).filter(|task| task.past.is_remade).map(|task| task.past.ended)
+}
+
 fn creation_task(actor: ActorId) -> TaskId {
     TaskId::new(0, actor)
 }
@@ -402,12 +407,17 @@ impl Owner {
     ) {
         let Some(actor) = self.actors.get_mut(&id) else { return };
         if actor.lacking.remove(&spec.id) {
-            let is_remade = self.tasks.get(&spec.id).is_some_and(|task| task.past.is_remade);
-            match is_remade {
-                // Calls that wait in the queue may need its result.
-                true => actor.queue.push_front(spec.id),
-                false => actor.queue.push_back(spec.id),
-            }
+            let ended = |id: &TaskId| remade_place(&self.tasks, id);
+            // Calls that wait in the queue may need its result, and so may those among them that are made
+            // again because what they made was lost, if they ended after it.
+            let place = match ended(&spec.id) {
+                Some(own) => {
+                    let earlier = |id: &&TaskId| ended(id).is_some_and(|other| other < own);
+                    actor.queue.iter().take_while(earlier).count()
+                }
+                None => actor.queue.len(),
+            };
+            actor.queue.insert(place, spec.id);
         }
         if actor.phase == ActorPhase::Restarting && spec.retry.max == 0 {
             let value = self.dead_error(id, ErrorKind::ActorUnavailable);
@@ -592,7 +602,7 @@ impl Owner {
             actor.cause = cause.clone();
         }
         let sent = std::mem::take(&mut actor.sent);
-        let mut again = VecDeque::new();
+        let (mut remade, mut again) = (Vec::new(), VecDeque::new());
         let mut failed = Vec::new();
         for task in sent {
             let cancelled = self.tasks.get(&task).is_none_or(|task| task.cancelled);
@@ -602,7 +612,7 @@ impl Owner {
                 call.state = State::Queued;
                 call.past.failure = Some(cause.message.as_str().into());
                 if call.past.is_remade {
-                    again.push_front(task);
+                    remade.push(task);
                 } else {
                     again.push_back(task);
                 }
@@ -611,8 +621,13 @@ impl Owner {
             }
         }
         if let Some(actor) = self.actors.get_mut(&id) {
+            let tasks = &self.tasks;
+            let waiting =
+                actor.queue.iter().take_while(|id| remade_place(tasks, id).is_some()).count();
+            remade.extend(actor.queue.drain(..waiting));
+            remade.sort_by_key(|id| remade_place(tasks, id));
             again.append(&mut actor.queue);
-            actor.queue = again;
+            actor.queue = remade.into_iter().chain(again).collect();
         }
         let value = self.dead_error(id, ErrorKind::ActorUnavailable);
         for task in failed {

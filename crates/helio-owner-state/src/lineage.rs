@@ -37,6 +37,8 @@ pub(crate) struct Lineage {
     items: u32,
     /// Arguments that others own: each is kept by a use.
     pub(crate) kept: Vec<ObjectId>,
+    /// Counts calls in the order in which they ended.
+    ended: u64,
 }
 
 impl Lineage {
@@ -62,6 +64,7 @@ pub(crate) struct Lineages {
     pub(crate) all: IdMap<TaskId, Lineage>,
     /// In the order in which they ended; some may be gone.
     order: VecDeque<TaskId>,
+    ended_count: u64,
     size: usize,
     size_max: usize,
     /// Calls of which nothing is needed any more, while their arguments are let go of.
@@ -74,6 +77,7 @@ impl Default for Lineages {
         Self {
             all: IdMap::default(),
             order: VecDeque::new(),
+            ended_count: 0,
             size: 0,
             size_max: LINEAGE_BYTES_MAX,
             forgotten: Vec::new(),
@@ -83,7 +87,9 @@ impl Default for Lineages {
 }
 
 impl Lineages {
-    fn insert(&mut self, lineage: Lineage) {
+    fn insert(&mut self, mut lineage: Lineage) {
+        self.ended_count += 1;
+        lineage.ended = self.ended_count;
         self.size += lineage.size();
         self.order.push_back(lineage.spec.id);
         self.all.insert(lineage.spec.id, lineage);
@@ -141,7 +147,7 @@ impl Owner {
                 kept.push(id);
             }
         }
-        self.lineages.insert(Lineage { spec, retries_left, live, items, kept });
+        self.lineages.insert(Lineage { spec, retries_left, live, items, kept, ended: 0 });
         while self.lineages.size > self.lineages.size_max
             && let Some(oldest) = self.lineages.order.pop_front()
         {
@@ -277,7 +283,8 @@ impl Owner {
         for lineage in again.into_iter().rev() {
             let failure = Some("its value was lost and is made again".into());
             let (ooms, items, is_remade) = (0, lineage.items, true);
-            let past = Past { created: now, ooms, failure, items, is_remade };
+            let ended = lineage.ended;
+            let past = Past { created: now, ooms, failure, items, is_remade, ended };
             let spec = self.with_handle(lineage.spec);
             self.enter(spec, 1, lineage.retries_left, past, now, out);
         }

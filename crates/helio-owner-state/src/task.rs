@@ -171,6 +171,8 @@ pub(crate) struct Past {
     pub(crate) items: u32,
     /// It had ended well, and runs once more because what it made was lost.
     pub(crate) is_remade: bool,
+    /// Its place among the calls that had ended well; what it reads inside ended before it.
+    pub(crate) ended: u64,
 }
 
 impl CallArgs {

@@ -307,3 +307,30 @@ fn a_result_is_made_again_before_the_call_of_the_same_actor_that_needs_it() {
     play.check(news(ActorPhase::Alive, 2, 4), &["w4: run t2 again"]);
     play.check(from(4, reply(2, vec![stored_on(4)])), &["w4: run t3"]);
 }
+
+/// The second call reads the first one's result inside, so it waits for it while it runs: the actor would
+/// stand still for ever if it were made again first. Found by the simulator.
+#[test]
+fn results_of_one_actor_are_made_again_in_the_order_in_which_they_were_made() {
+    for order in [[1, 2], [2, 1]] {
+        let mut play = Play::new();
+        let handle = method(&mut play, -1);
+        let mut reads = call(2, 0, &[]);
+        reads.args.contained = vec![object(1, 1)];
+        let target = Target::Actor(actor());
+        let retry = Retry { max: -1, on_error: false };
+        let spec = TaskSpec { target, retry, handle: Some(handle), ..reads };
+        play.check(Event::Submit { spec: Arc::new(spec) }, &["w2: run t2"]);
+        play.check(from(2, reply(2, vec![stored_on(3)])), &[]);
+        play.check(news(ActorPhase::Restarting, 1, 2), &[]);
+        for number in order {
+            play.check(lost(object(number, 1), 3), &[]);
+        }
+        let again = ["w3: run t1 again", "w3: run t2 again"];
+        play.check(news(ActorPhase::Alive, 1, 3), &again);
+        // Nor does another death of the actor turn the order round.
+        play.check(news(ActorPhase::Restarting, 2, 3), &[]);
+        let again = ["w4: run t1 again", "w4: run t2 again"];
+        play.check(news(ActorPhase::Alive, 2, 4), &again);
+    }
+}
