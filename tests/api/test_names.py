@@ -149,6 +149,9 @@ NAMES = {
         CloudPickler Pickler dump dumps load loads register_pickle_by_value
         unregister_pickle_by_value
     """,
+    "ray.job_submission": """
+        DriverInfo JobDetails JobErrorType JobInfo JobStatus JobSubmissionClient JobType
+    """,
     "ray.tune": """
         Callback Checkpoint CheckpointConfig FailureConfig PlacementGroupFactory Result ResultGrid
         ResumeConfig RunConfig Stopper SyncConfig Trainable TuneConfig TuneContext TuneError Tuner
@@ -175,7 +178,7 @@ NAMES = {
 }
 
 # Parts of Ray that are not in this release: asking for one names it.
-ABSENT_MODULES = ["ray.serve", "ray.rllib", "ray.job_submission", "ray.util.collective"]
+ABSENT_MODULES = ["ray.serve", "ray.rllib", "ray.util.collective"]
 ABSENT_NAMES = [("ray", "serve"), ("ray", "rllib"), ("ray.util", "collective")]
 
 PAIRS = [(module, name) for module, names in NAMES.items() for name in names.split()]
