@@ -113,6 +113,16 @@ pub const WITNESSES: usize = 2;
 /// How many nodes a node asks for a sign of life when the control service is silent.
 pub const PEERS_ASKED_MAX: usize = 7;
 
-/// How many times longer the control service waits for the only other machine of its cluster: no third one
-/// can say which of the two is cut off.
-pub const ALONE_SILENCES: u64 = 2;
+/// After how long a silence, in milliseconds, the control service suspects a node and a node the control
+/// service: half of the silence after which a node may be declared dead. Both sides go by it.
+#[must_use]
+pub const fn suspect_ms(silence_ms_max: u64) -> u64 {
+    silence_ms_max / 2
+}
+
+/// After how long a silence, in milliseconds, the only other machine of a cluster may be declared dead: twice
+/// as long as others, because no third one can say which of the two is cut off.
+#[must_use]
+pub const fn alone_ms(silence_ms_max: u64) -> u64 {
+    silence_ms_max * 2
+}

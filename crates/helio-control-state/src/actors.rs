@@ -34,11 +34,11 @@ pub(crate) enum State {
     Waiting { since_ms: u64 },
     /// It was sent to the node.
     Starting { node_id: NodeId },
-    /// It takes calls.
+    /// The actor's process takes calls at this address.
     Alive { address: WorkerAddress, pid: u32 },
     /// This service started anew and waits for the nodes to tell which of them has the actor.
     Recovering,
-    /// It is over.
+    /// The actor has ended and is not restarted.
     Dead,
 }
 

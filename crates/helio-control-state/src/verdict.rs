@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 
-use helio_config::control::{ALONE_SILENCES, WITNESSES};
+use helio_config::control::{WITNESSES, alone_ms, suspect_ms};
 use helio_types::NodeId;
 
 /// What is known of a node that is alive.
@@ -41,7 +41,7 @@ pub(crate) struct Patience {
 impl Patience {
     /// From when on a node is suspected and others are asked.
     pub(crate) fn suspect_ms(&self) -> u64 {
-        self.silence_ms_max / 2
+        suspect_ms(self.silence_ms_max)
     }
 }
 
@@ -132,7 +132,7 @@ impl Verdict {
             let is_confirmed = self.ask(now_ms, patience, sight, &heard, &mut verdicts);
             let evident_ms = match (sight.is_here || is_confirmed, is_lonely) {
                 (true, _) => patience.silence_ms_max,
-                (false, true) => patience.silence_ms_max * ALONE_SILENCES,
+                (false, true) => alone_ms(patience.silence_ms_max),
                 (false, false) => patience.patience_ms,
             };
             let counted_ms =

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use helio_config::control::WATCHED_MAX;
 use helio_types::NodeId;
 
-/// Who watches whom.
+/// Which node is told of the resources of which others.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     /// Whom each node watches, the newest last.

@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{
-    ALONE_SILENCES, HEADLESS_MS_MAX, HEARTBEAT_MS, HEARTBEATS_MISSED_MAX, PEERS_ASKED_MAX,
+    HEADLESS_MS_MAX, HEARTBEAT_MS, HEARTBEATS_MISSED_MAX, PEERS_ASKED_MAX, alone_ms, suspect_ms,
 };
 use helio_types::NodeId;
 
@@ -232,7 +232,7 @@ impl Contact {
 
     /// After how long a silence the node begins to search, in milliseconds.
     fn suspect_ms(&self) -> u64 {
-        self.silence_ms_max / 2
+        suspect_ms(self.silence_ms_max)
     }
 
     /// How long a round of pings takes, in milliseconds. Two of them fit between the suspicion and the
@@ -240,12 +240,6 @@ impl Contact {
     fn round_ms(&self) -> u64 {
         (self.silence_ms_max / 5).max(1)
     }
-}
-
-/// After how long a silence the control service may declare its only other node dead, in milliseconds:
-/// no third node can say which of the two is cut off.
-fn alone_ms(silence_ms_max: u64) -> u64 {
-    silence_ms_max * ALONE_SILENCES
 }
 
 #[cfg(test)]
