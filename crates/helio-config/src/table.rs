@@ -258,6 +258,8 @@ settings! {
         TRAIN_VIEW = Own "TRAIN_VIEW" choice("auto", &["auto", "live", "lines", "off"]) "", TRAIN;
         /// 0: no page of the run is written.
         TRAIN_HTML = Own "TRAIN_HTML" flag(true) "", TRAIN;
+        /// 1: rows of the run and its attempts are kept on the head, which serves them at `/api/train/v2/runs/v1`.
+        TRAIN_ENABLE_STATE_TRACKING = Both "TRAIN_ENABLE_STATE_TRACKING" flag(false) "", TRAIN;
         /// 0: workers and trials keep the working directory that they were started in.
         CHDIR_TO_TRIAL_DIR = Both "CHDIR_TO_TRIAL_DIR" flag(true) "", "training, trials";
         /// 1: a metric that a trial never reports is no error.

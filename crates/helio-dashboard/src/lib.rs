@@ -26,6 +26,7 @@ mod page_routes;
 mod reply;
 mod server;
 mod state_routes;
+mod train_routes;
 
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -216,6 +217,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/api/v0/{resource}/summarize", get(state_routes::summarize))
         .route("/api/cluster_status", get(state_routes::cluster_status))
         .route("/api/prometheus/sd", get(state_routes::discovery))
+        .route("/api/train/v2/runs/v1", get(train_routes::runs))
         .route("/logical/actors", get(state_routes::actors))
         .route("/nodes", get(state_routes::nodes))
         .route("/nodes/{id}", get(state_routes::one_node))

@@ -42,6 +42,8 @@ class TrainSettings:
     view: str
     # Write the page of the run.
     html: bool
+    # Keep rows of the run and its attempts for the whole cluster.
+    state_tracking: bool
 
     @classmethod
     def from_environment(cls) -> TrainSettings:
@@ -60,4 +62,5 @@ class TrainSettings:
             fsync=settings.flag("TRAIN_FSYNC"),
             view=settings.text("TRAIN_VIEW"),
             html=settings.flag("TRAIN_HTML"),
+            state_tracking=settings.flag("TRAIN_ENABLE_STATE_TRACKING"),
         )

@@ -64,7 +64,7 @@ class RunRecord:
     config: dict[str, Any]
     started_at: float = field(default_factory=time.time)
     finished_at: float | None = None
-    # "starting", "running", "recovering", "resizing", "finished", "failed", "interrupted"
+    # "starting", "scheduling", "running", "recovering", "resizing", "finished", "failed", "interrupted"
     state: str = "starting"
     attempts: list[AttemptRecord] = field(default_factory=list)
     reports: deque[ReportedRow] = field(default_factory=lambda: deque(maxlen=MAX_REPORTS))

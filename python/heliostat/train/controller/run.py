@@ -21,6 +21,7 @@ from heliostat.train.controller.record import AttemptRecord, Failure, RunRecord,
 from heliostat.train.controller.results import ResultBuilder
 from heliostat.train.controller.sizes import Sizes
 from heliostat.train.controller.spec import RunSpec
+from heliostat.train.controller.state_rows import StateRows
 from heliostat.train.coordinator.actor import TrainCoordinator
 from heliostat.train.coordinator.checkpoint_book import CheckpointBook
 from heliostat.train.errors import (
@@ -54,6 +55,7 @@ class TrainRun:
             resumed_from=latest.name if latest else None,
         )
         self._view = open_view(self.record, spec.settings.view)
+        self._rows = StateRows(spec, self.record)
         assert spec.run_config.failure_config is not None
         self._policy = FailurePolicy(spec.run_config.failure_config)
         self._sizes = Sizes(spec.scaling)
@@ -83,6 +85,7 @@ class TrainRun:
             try:
                 self._job = Launcher.store(self._spec.job)
                 self._start_coordinator()
+                self._rows.begin(self._coordinator)
                 while not self._attempt():
                     pass
                 self.record.state = "finished"
@@ -103,7 +106,9 @@ class TrainRun:
         try:
             size = self._sizes.choose(len(self._group))
             self.record.attempts.append(AttemptRecord(number, time.time(), size))
+            self._enter("scheduling")
             size = self.record.attempt.world_size = self._group.start(size)
+            self._rows.group_started(self._group)
             result = self._run_group(number, size)
         except WorkerStartError as error:
             # The first start tells the user; a restart may wait for a node that comes back.
@@ -126,7 +131,7 @@ class TrainRun:
             self._after_failure(result)
             return False
         if result.unwound:
-            self.record.state = "resizing"
+            self._enter("resizing")
             self._note("the group grows, from the checkpoint just saved")
             self._group.keep(result.reusable)
             return False
@@ -145,7 +150,7 @@ class TrainRun:
             WorkerSpan(i, w.info.node_ip, w.info.hostname, w.info.pid, time.time(), not w.fresh)
             for i, w in enumerate(self._group.workers)
         ]
-        self.record.state = "running"
+        self._enter("running")
         self._results.attempt_started()
         self._view.attempt_started()
         self._runner = runner = AttemptRunner(
@@ -179,7 +184,10 @@ class TrainRun:
             detail=text,
         )
         self.record.failures.append(failure)
-        self.record.state = "recovering" if restart else "failed"
+        if restart:
+            self._enter("recovering")
+        else:
+            self.record.state = "failed"
         self._view.failed(failure, self._policy.budget(), restart)
         for callback in self._callbacks:
             callback.after_exception(run_context=self._context, worker_exceptions=exceptions)
@@ -268,6 +276,10 @@ class TrainRun:
                 span.end, span.state = time.time(), state
         self._view.refresh()
 
+    def _enter(self, state: str) -> None:
+        self.record.state = state
+        self._rows.changed()
+
     def _note(self, text: str) -> None:
         self.record.notes.append((time.time(), text))
         self._view.note(text)
@@ -292,6 +304,7 @@ class TrainRun:
         for span in self.record.attempts[-1].workers if self.record.attempts else []:
             span.end = span.end or self.record.finished_at
             span.state = "ended" if span.state == "running" else span.state
+        self._rows.changed(error)
         problem = self._results.write_page(error)
         if problem:
             self._note(problem)

@@ -1,0 +1,177 @@
+//! Training runs: `/api/train/v2/runs/v1`, from the rows that drivers keep with
+//! `RAY_TRAIN_ENABLE_STATE_TRACKING=1` (`train/controller/state_rows.py`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::StatusCode;
+use futures_util::{StreamExt as _, stream};
+use helio_proto::control::{ControlResponse, KvGet, KvKeys};
+use serde_json::{Value, json};
+
+use crate::access::Verdict;
+use crate::reply::{self, Refusal, Reply};
+use crate::{App, job_routes};
+
+/// Where the rows are: `<start>-<run>/run` and `<start>-<run>/attempt-<number>`.
+const ROWS: &str = "_train_state";
+
+/// How many rows are asked for at a time.
+const ASKED_MAX: usize = 16;
+
+/// Why a run that its driver has left behind is over.
+const LEFT: &str = "The process that had started the run ended before the run did.";
+
+/// `GET /api/train/v2/runs/v1`: all runs whose rows are kept, the latest first.
+pub(crate) async fn runs(
+    State(app): State<Arc<App>>,
+    Extension(verdict): Extension<Verdict>,
+) -> Result<Reply, Refusal> {
+    let jobs = job_routes::details(&app, verdict).await?;
+    let runs = ordered(rows(&app).await?);
+    if runs.is_empty() {
+        let text = "There are no rows of training runs. Drivers keep them with RAY_TRAIN_ENABLE_STATE_TRACKING=1.";
+        return Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text));
+    }
+    let runs: Vec<Value> = runs.into_iter().map(|run| decorated(run, &jobs)).collect();
+    Ok(reply::json(&json!({ "train_runs": runs })))
+}
+
+/// Key and row of each; what was removed meanwhile is left out.
+async fn rows(app: &App) -> Result<Vec<(String, Value)>, Refusal> {
+    let keys = KvKeys { namespace: ROWS.to_owned(), prefix: Vec::new() };
+    let keys = match app.asker.ask(keys).await.map_err(Refusal::unavailable)? {
+        ControlResponse::KvList(list) => list.keys,
+        _ => return Err(Refusal::unavailable("the control service gave an unexpected answer")),
+    };
+    let found: Vec<Result<Option<(String, Value)>, String>> = stream::iter(keys)
+        .map(|key| async move {
+            let wanted = KvGet { namespace: ROWS.to_owned(), key: key.value.clone() };
+            let ControlResponse::KvValue(row) = app.asker.ask(wanted).await? else {
+                return Ok(None);
+            };
+            let row = serde_json::from_slice(&row.value).ok();
+            Ok(row.map(|row| (String::from_utf8_lossy(&key.value).into_owned(), row)))
+        })
+        .buffered(ASKED_MAX)
+        .collect()
+        .await;
+    found
+        .into_iter()
+        .filter_map(Result::transpose)
+        .collect::<Result<_, _>>()
+        .map_err(Refusal::unavailable)
+}
+
+/// The runs with their attempts, the latest first.
+fn ordered(rows: Vec<(String, Value)>) -> Vec<Value> {
+    let mut runs: BTreeMap<String, (Option<Value>, BTreeMap<String, Value>)> = BTreeMap::new();
+    for (key, row) in rows {
+        let Some((place, name)) = key.rsplit_once('/') else { continue };
+        let run = runs.entry(place.to_owned()).or_default();
+        if name == "run" {
+            run.0 = Some(row);
+        } else {
+            run.1.insert(name.to_owned(), row);
+        }
+    }
+    runs.into_values()
+        .rev()
+        .filter_map(|(run, attempts)| {
+            let mut run = run.filter(Value::is_object)?;
+            run["attempts"] = attempts.into_values().collect();
+            Some(run)
+        })
+        .collect()
+}
+
+/// A run with its job, and aborted where its driver is gone.
+fn decorated(mut run: Value, jobs: &[Value]) -> Value {
+    let is_its = |job: &&Value| {
+        let driver = job.pointer("/driver_info/id");
+        job["job_id"] == run["job_id"] || driver.is_some_and(|id| *id == run["job_id"])
+    };
+    let job = jobs.iter().find(is_its).cloned().unwrap_or(Value::Null);
+    let is_over = |row: &Value| row["end_time_ns"].is_u64();
+    let is_left = job["status"] != "RUNNING" && job["status"] != "PENDING";
+    if is_left && !is_over(&run) {
+        let ended = job["end_time"].as_u64().map(|ms| ms * 1_000_000);
+        let abort = |row: &mut Value| {
+            row["status"] = json!("ABORTED");
+            row["status_detail"] = json!(LEFT);
+            row["end_time_ns"] = json!(ended);
+        };
+        abort(&mut run);
+        for attempt in run["attempts"].as_array_mut().into_iter().flatten() {
+            if !is_over(attempt) {
+                abort(attempt);
+                for worker in attempt["workers"].as_array_mut().into_iter().flatten() {
+                    worker["status"] = json!("DEAD");
+                }
+            }
+        }
+    }
+    for attempt in run["attempts"].as_array_mut().into_iter().flatten() {
+        for worker in attempt["workers"].as_array_mut().into_iter().flatten() {
+            worker["processStats"] = Value::Null;
+            worker["gpus"] = json!([]);
+        }
+    }
+    run["job_details"] = job;
+    run
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(id: &str) -> Value {
+        json!({ "id": id, "job_id": "01", "status": "RUNNING", "status_detail": null, "end_time_ns": null })
+    }
+
+    fn attempt(status: &str, ended: Option<u64>) -> Value {
+        json!({ "status": status, "status_detail": null, "end_time_ns": ended, "workers": [{ "status": "ALIVE" }] })
+    }
+
+    #[test]
+    fn the_latest_run_is_first_and_its_attempts_are_in_order() {
+        let rows = vec![
+            ("1-a/attempt-000010".to_owned(), json!({ "status": "FINISHED" })),
+            ("1-a/attempt-000002".to_owned(), json!({ "status": "ERRORED" })),
+            ("1-a/run".to_owned(), run("a")),
+            ("2-b/run".to_owned(), run("b")),
+            // Its run was removed between two questions.
+            ("3-c/attempt-000000".to_owned(), json!({ "status": "PENDING" })),
+        ];
+        let runs = ordered(rows);
+        assert_eq!(runs.iter().map(|run| &run["id"]).collect::<Vec<_>>(), ["b", "a"]);
+        let attempts: Vec<_> =
+            runs[1]["attempts"].as_array().unwrap().iter().map(|one| &one["status"]).collect();
+        assert_eq!(attempts, ["ERRORED", "FINISHED"]);
+        assert_eq!(runs[0]["attempts"], json!([]));
+    }
+
+    #[test]
+    fn a_run_whose_driver_is_gone_is_aborted_and_what_had_ended_stays() {
+        let job = |status: &str| vec![json!({ "job_id": "01", "status": status, "end_time": 7 })];
+        let with = || {
+            let mut run = run("a");
+            run["attempts"] = json!([attempt("ERRORED", Some(5)), attempt("RUNNING", None)]);
+            run
+        };
+        let there = decorated(with(), &job("RUNNING"));
+        assert_eq!(there["status"], "RUNNING");
+        assert_eq!(there["attempts"][1]["workers"][0]["status"], "ALIVE");
+        let left = decorated(with(), &job("SUCCEEDED"));
+        assert_eq!(left["status"], "ABORTED");
+        assert_eq!(left["end_time_ns"], 7_000_000);
+        assert_eq!(left["attempts"][0]["status"], "ERRORED");
+        assert_eq!(left["attempts"][1]["status"], "ABORTED");
+        assert_eq!(left["attempts"][1]["workers"][0]["status"], "DEAD");
+        assert_eq!(left["job_details"]["status"], "SUCCEEDED");
+        // A head that was restarted may not know the job any more.
+        assert_eq!(decorated(with(), &[])["status"], "ABORTED");
+    }
+}
