@@ -335,6 +335,65 @@ time.sleep(1000)
 
 
 @pytest.mark.contract("F0.17")
+@pytest.mark.heliostat_only("on Ray a line without an end is joined with what the next call writes")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_what_is_written_past_python_is_shown(start_driver: Any, stream: str) -> None:
+    """Whatever runs, whether or not its line has an end, and between lines that Python prints."""
+    driver = start_driver(
+        PRELUDE
+        + f"""
+ray.init(**options)
+
+def write(who, how, end):
+    text = f"<{{who}} {{how}} {{'ended' if end else 'open'}}>" + end
+    if how == "print":
+        print(text, end="", file=sys.{stream})
+    else:
+        os.write(sys.__{stream}__.fileno(), text.encode())
+
+@ray.remote
+class Plain:
+    def say(self, *what): write("plain", *what)
+
+@ray.remote
+class Loop:
+    async def say(self, *what): write("loop", *what)
+
+@ray.remote(max_concurrency=2)
+class Threads:
+    def say(self, *what): write("threads", *what)
+
+@ray.remote
+def task(*what): write("task", *what)
+
+@ray.remote(runtime_env={{"env_vars": {{"A": "in a worker of its own"}}}})
+def items(*what):
+    write("items", *what)
+    yield 1
+
+actors = [Plain.remote(), Loop.remote(), Threads.remote()]
+for how, end in [("raw", "\\n"), ("print", ""), ("raw", ""), ("print", "\\n"), ("raw", "")]:
+    for actor in actors:
+        ray.get(actor.say.remote(how, end))
+    ray.get(task.remote(how, end))
+    ray.get(list(items.remote(how, end)))
+print("done=yes", flush=True)
+time.sleep(1000)
+"""
+    )
+    driver.wait_line("done")
+    whos = ("plain", "loop", "threads", "task", "items")
+    wanted = [f"<{who} {how}>" for who in whos for how in ("raw ended", "print open", "raw open")]
+    wanted += [f"<{who} {how}>" for who in whos for how in ("print ended", "raw open")]
+
+    def shown() -> bool:
+        text = driver.stdout() + driver.stderr()
+        return sorted(re.findall(r"^\(\w+ pid=\d+\) (.*)$", text, re.M)) == sorted(wanted)
+
+    wait_until(shown, within=30, what="every line, each once and by itself")
+
+
+@pytest.mark.contract("F0.17")
 @pytest.mark.heliostat_only("on Ray all of it is printed, or pieces of it")
 def test_of_a_progress_bar_its_last_state_is_shown(run_driver: Any) -> None:
     done = run_driver(

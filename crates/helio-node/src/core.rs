@@ -120,6 +120,11 @@ pub(crate) enum Input {
         worker_id: WorkerId,
         is_stderr: bool,
     },
+    /// Nothing more has come for a while.
+    OutputRests {
+        worker_id: WorkerId,
+        is_stderr: bool,
+    },
     ChildEnded,
     /// How busy the machine's GPUs are.
     GpusRead(Vec<GpuUse>),
@@ -329,6 +334,10 @@ impl Daemon {
             Input::ZygoteLost { kind, generation } => self.zygote_lost(kind, generation),
             Input::WorkerExited { worker_id, exit } => self.worker_exited(worker_id, exit),
             Input::Output { worker_id, is_stderr } => self.read_output(worker_id, is_stderr),
+            Input::OutputRests { worker_id, is_stderr } => {
+                let lines = self.processes.rest(worker_id, is_stderr);
+                self.show(worker_id, lines);
+            }
             Input::ChildEnded => {
                 for (pid, status) in process::reap() {
                     if let Some(worker_id) = self.processes.of_pid(pid) {

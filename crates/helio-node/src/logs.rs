@@ -4,7 +4,9 @@
 //! actor) for the lines that follow. Nor is `\x01:task:<id>`, which says whose the lines are; beside the file
 //! `x.out`, the file `x.out.tasks` has a line `<offset> <id>` for each place from which on the text is of
 //! another call. `\x01:end:` before the end of a line says that neither is the
-//! worker's: its call is over, and its last line is to be seen. A line longer than [`LINE_MAX`] is split.
+//! worker's: its call is over, and its last line is to be seen. What was written past Python's streams has
+//! no such mark: a line without an end is shown when the next mark comes, or when nothing more of it comes
+//! for a while. A line longer than [`LINE_MAX`] is split.
 //! Of a line that was written over and over, as progress bars do with carriage returns, the last state is
 //! shown; the file keeps them all. The pipes are read by the core alone, so a flush only has to read what
 //! is there.
@@ -48,6 +50,9 @@ const END_MARK: &[u8] = b"\x01:end:";
 /// How often a progress bar is shown while it is under way.
 const BAR_EVERY: Duration = Duration::from_secs(10);
 
+/// A line without an end is shown when nothing more has come for so long.
+const REST: Duration = Duration::from_millis(500);
+
 /// One stream of a worker.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -57,6 +62,8 @@ pub(crate) struct Stream {
     partial: Vec<u8>,
     /// The line is written over and over; when it was shown last, or began.
     bar: Option<Instant>,
+    /// The line that comes was shown as far as it went.
+    is_begun: bool,
     name: String,
     /// Where in what is to be kept the text of other calls begins, and whose.
     turns: Vec<(usize, String)>,
@@ -90,6 +97,7 @@ impl Stream {
             watcher,
             partial: Vec::new(),
             bar: None,
+            is_begun: false,
             name: String::new(),
             turns: Vec::new(),
             file: None,
@@ -134,6 +142,18 @@ impl Stream {
         }
     }
 
+    /// Shows what there is of a line of which nothing more comes for now; a progress bar has its own times.
+    pub(crate) fn rest(&mut self, pid: u32, path: &dyn Fn() -> PathBuf, lines: &mut Vec<LogLine>) {
+        let is_mark = self.partial.first() == Some(&END_MARK[0]);
+        if self.partial.is_empty() || is_mark || self.bar.is_some() {
+            return;
+        }
+        let mut kept = Vec::new();
+        self.take(&[END_MARK, b"\n"].concat(), pid, &mut kept, lines);
+        self.is_begun = true;
+        self.keep(&kept, path);
+    }
+
     fn take(&mut self, mut bytes: &[u8], pid: u32, kept: &mut Vec<u8>, lines: &mut Vec<LogLine>) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             self.add(&bytes[..end], pid, kept, lines);
@@ -173,7 +193,15 @@ impl Stream {
     }
 
     fn line(&mut self, pid: u32, kept: &mut Vec<u8>, lines: &mut Vec<LogLine>) {
-        let line = std::mem::take(&mut self.partial);
+        let mut line = std::mem::take(&mut self.partial);
+        if let Some(mark) = mark_within(&line) {
+            // Text that was written past Python's streams, then their mark.
+            let rest = line.split_off(mark);
+            line.extend_from_slice(END_MARK);
+            self.partial = line;
+            self.line(pid, kept, lines);
+            line = rest;
+        }
         let was_bar = self.bar.take().is_some();
         if let Some(name) = line.strip_prefix(NAME_MARK) {
             self.name = String::from_utf8_lossy(name).into_owned();
@@ -191,6 +219,9 @@ impl Stream {
         };
         kept.extend_from_slice(line);
         kept.extend_from_slice(end);
+        if std::mem::take(&mut self.is_begun) && line.is_empty() {
+            return; // the end of what was shown
+        }
         let state = &line[last_state(line)];
         // A bar that has wiped itself out is not to be seen any more.
         if !was_bar || !state.trim_ascii().is_empty() {
@@ -219,6 +250,13 @@ impl Stream {
     }
 }
 
+/// Where in a line a mark begins that should begin one.
+fn mark_within(line: &[u8]) -> Option<usize> {
+    let first = line.iter().skip(1).position(|byte| *byte == NAME_MARK[0])? + 1;
+    let is_mark = line[first..].starts_with(NAME_MARK) || line[first..].starts_with(TASK_MARK);
+    is_mark.then_some(first)
+}
+
 /// Where in a line the text is that a terminal would show last: behind the last carriage return that has
 /// something behind it.
 fn last_state(line: &[u8]) -> Range<usize> {
@@ -234,7 +272,18 @@ impl Drop for Stream {
 }
 
 async fn watch(pipe: Arc<AsyncFd<OwnedFd>>, worker_id: WorkerId, is_stderr: bool, inputs: Inputs) {
-    while let Ok(mut guard) = pipe.readable().await {
+    let mut rests = true;
+    loop {
+        let wait = if rests { Duration::MAX } else { REST };
+        let Ok(readable) = tokio::time::timeout(wait, pipe.readable()).await else {
+            rests = true;
+            if inputs.send(Input::OutputRests { worker_id, is_stderr }).await.is_err() {
+                return;
+            }
+            continue;
+        };
+        let Ok(mut guard) = readable else { return };
+        rests = false;
         // A closed pipe is ready for ever, and a guard that was cleared does not say so any more.
         let is_closed = guard.ready().is_read_closed();
         guard.clear_ready();
@@ -375,6 +424,16 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_ends_a_line_that_was_written_past_the_streams_that_write_marks() {
+        check(
+            b"\x01:name:f\n\x01:task:a\nraw\x01:name:g\n\x01:task:b\nof g\nraw\x01:task:c\n\n",
+            &[("f", "raw"), ("g", "of g"), ("g", "raw"), ("g", "")],
+            "rawof g\nraw\n",
+        );
+        check(b"a \x01 alone\n", &[("", "a \u{1} alone")], "a \u{1} alone\n");
+    }
+
+    #[test]
     fn a_line_whose_call_is_over_is_shown_and_its_file_goes_on() {
         check(
             b"one \x01:end:\nand more\x01:end:\n\x01:name:f\nthree\n",
@@ -418,6 +477,29 @@ mod tests {
             }
             let shown: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
             assert_eq!(shown, ["20%"], "one of the two, then not for a while");
+            let _ = fs::remove_file(&path);
+        });
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_shown_when_nothing_more_comes() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (inputs, mut told) = tokio::sync::mpsc::channel(16);
+            let (mut stream, end) = Stream::new(WorkerId([1; 28]), false, &inputs).unwrap();
+            let mut end = File::from(end);
+            let path = std::env::temp_dir().join(format!("heliostat-rest-{}", std::process::id()));
+            let mut lines = Vec::new();
+            for written in ["one", "\n", "two\n", "\n", "three", " four\n"] {
+                end.write_all(written.as_bytes()).unwrap();
+                assert!(matches!(told.recv().await, Some(Input::Output { .. })));
+                stream.drain(7, &|| path.clone(), &mut lines);
+                assert!(matches!(told.recv().await, Some(Input::OutputRests { .. })));
+                stream.rest(7, &|| path.clone(), &mut lines);
+            }
+            let shown: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+            assert_eq!(shown, ["one", "two", "", "three", " four"]);
+            assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n\nthree four\n");
             let _ = fs::remove_file(&path);
         });
     }

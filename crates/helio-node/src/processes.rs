@@ -74,6 +74,17 @@ impl Process {
         self.tail.add(&lines);
         (lines, outcome)
     }
+
+    fn rest(&mut self, folder: &Path, worker_id: WorkerId, is_stderr: bool) -> Vec<LogLine> {
+        let mut lines = Vec::new();
+        let (stream, ending) =
+            if is_stderr { (&mut self.stderr, "err") } else { (&mut self.stdout, "out") };
+        let pid = self.pid;
+        let path = || folder.join(format!("worker-{worker_id}-{pid}.{ending}"));
+        stream.rest(pid, &path, &mut lines);
+        self.tail.add(&lines);
+        lines
+    }
 }
 
 impl Processes {
@@ -145,6 +156,15 @@ impl Processes {
             }
             _ => (Vec::new(), false),
         }
+    }
+
+    /// The unfinished line of one stream of a worker, which writes no more for now.
+    pub(crate) fn rest(&mut self, worker_id: WorkerId, is_stderr: bool) -> Vec<LogLine> {
+        let Some(process) = self.all.get_mut(&worker_id) else { return Vec::new() };
+        if process.pid == 0 {
+            return Vec::new();
+        }
+        process.rest(&self.folder, worker_id, is_stderr)
     }
 
     /// Reads all that a worker has written, an unfinished line too.
