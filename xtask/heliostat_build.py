@@ -201,7 +201,7 @@ class Wheel:
         self.path = Path(folder) / self.name
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.part = self.path.with_name(f".{self.name}.{os.getpid()}")
-        self.zip = zipfile.ZipFile(self.part, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
+        self.zip = zipfile.ZipFile(self.part, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
         self.record: list[str] = []
         commands = [f"{name} = {entry}" for name, entry in table["scripts"].items()]
         self.add(f"{self.info}/METADATA", metadata(table).encode())

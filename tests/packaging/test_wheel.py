@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTALLED_MB = 30
+WHEEL_MB = 6
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -40,7 +41,8 @@ def test_it_needs_cloudpickle_and_nothing_else(programs: Path) -> None:
     assert names == {"heliostat", "cloudpickle"}
 
 
-def test_it_is_small(programs: Path) -> None:
+def test_it_is_small(wheel: Path, programs: Path) -> None:
+    assert wheel.stat().st_size < WHEEL_MB * 1e6
     folder = Path(
         run(programs / "python", "-c", "import heliostat; print(*heliostat.__path__)").strip()
     )
