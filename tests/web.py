@@ -81,7 +81,11 @@ class Head:
 
     def logs(self) -> str:
         """What its daemons have written, for the report of a failure."""
-        found = [path for path in self.home.rglob("node.err") if not path.parent.is_symlink()]
+        found = [
+            path
+            for path in self.home.rglob("node.*")
+            if path.suffix in (".log", ".err") and not path.parent.is_symlink()
+        ]
         return "".join(f"\n--- {path}\n{path.read_text()}" for path in found)
 
     def session(self) -> Path:

@@ -24,8 +24,9 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use helio_config::session::{CONTROL_FILE, START_S_MAX, TOKEN_FILE};
+use helio_config::session::{CONTROL_FILE, LOG_FILE, START_S_MAX, TOKEN_FILE};
 use helio_config::table;
+use helio_env::logs;
 use helio_env::settings::read;
 use helio_node::Ended;
 use helio_storage::{Embedded, Memory, Storage};
@@ -53,7 +54,8 @@ pub(crate) fn run(args: &Node) -> ExitCode {
     match start_and_serve(args, &mut starter) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Who waits for the line shows it; after that line, and without one, there is the log.
+            tracing::error!(fatal = true, "{error}");
+            // Who waits for the line shows it; without one there is standard error.
             if !starter.say(&json!({ "error": error })) {
                 eprintln!("heliostat: {error}");
             }
@@ -88,6 +90,14 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         |what: &str, error: std::io::Error| format!("{what} in {}: {error}", temp_dir.display());
     let session = Session::create(&temp_dir, args.session_name.as_deref())
         .map_err(|error| failed("the session's folder cannot be made", error))?;
+    logs::start(session.dir.join("logs").join(LOG_FILE));
+    logs::log_panics();
+    tracing::info!(
+        release = env!("CARGO_PKG_VERSION"),
+        session = session.name,
+        is_head = args.head,
+        "daemon starts"
+    );
     keep_token(&session.dir, &token).map_err(|error| failed("the token cannot be kept", error))?;
     if args.head {
         session
@@ -151,8 +161,9 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
                 "is_head": args.head,
                 "webui_url": webui_url,
             });
+            tracing::info!(node_id = %ready.node_id, host, port = ready.port, "node is ready");
             if let Err(error) = session.keep_ready(&line.to_string()) {
-                eprintln!("heliostat: {}: {error}", session.dir.display());
+                tracing::error!(dir = %session.dir.display(), %error, "the node's address cannot be kept");
             }
             if let Some(server) = dashboard.take() {
                 served = server.serve(Serving {
@@ -179,9 +190,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     };
     let outcome = loop {
         match serve() {
-            Ok(Ended::Rejoin(reason)) => {
-                eprintln!("heliostat: {reason}; it ends its workers and joins as a new node");
-            }
+            // The node has logged it.
+            Ok(Ended::Rejoin(_)) => {}
             Ok(Ended::Over) => break Ok(()),
             Err(error) => break Err(error),
         }
@@ -253,7 +263,7 @@ impl Control {
                 && let Err(mpsc::SendError(Err(error))) = said.send(Err(error))
             {
                 // It was running: nothing can be acknowledged any more, so the whole daemon ends.
-                eprintln!("heliostat: control: {error}");
+                tracing::error!(fatal = true, %error, "the control service has failed");
                 end_own_process();
             }
         });
@@ -292,7 +302,7 @@ fn remove_old_sessions(temp_dir: PathBuf, kept: Kept) {
         old_sessions::remove(&temp_dir, kept, Duration::from_micros(helio_env::clock::unix_us()));
     };
     if let Err(error) = std::thread::Builder::new().name("old sessions".to_owned()).spawn(remove) {
-        eprintln!("heliostat: old sessions stay: {error}");
+        tracing::warn!(%error, "the folders of old sessions stay");
     }
 }
 
@@ -334,7 +344,7 @@ impl Starter {
     }
 }
 
-/// From here on the daemon's own words go to its log files; what its starter gave it is let go.
+/// From here on what the daemon prints goes to files; what its starter gave it is let go.
 fn redirect_output(logs: &Path) {
     let open = |name| OpenOptions::new().create(true).append(true).open(logs.join(name));
     let redirected = open("node.out")
@@ -342,7 +352,7 @@ fn redirect_output(logs: &Path) {
         .and_then(|()| open("node.err"))
         .and_then(|err| Ok(rustix::stdio::dup2_stderr(err)?));
     if let Err(error) = redirected {
-        eprintln!("heliostat: {}: {error}", logs.display());
+        tracing::error!(dir = %logs.display(), %error, "standard output stays as it was");
     }
 }
 

@@ -110,7 +110,7 @@ mod served {
                 job_grace: serving.job_grace,
             };
             let started = helio_dashboard::start(options);
-            started.inspect_err(|error| eprintln!("heliostat: dashboard: {error}")).ok()
+            started.inspect_err(|error| tracing::error!(%error, "no HTTP server")).ok()
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn remove(temp_dir: &Path, kept: Kept, now: Duration) {
             && age >= SETTLED
             && let Err(error) = remove_one(&dir)
         {
-            eprintln!("heliostat: the folder of an old session stays: {}: {error}", dir.display());
+            tracing::warn!(dir = %dir.display(), %error, "the folder of an old session stays");
         }
     }
 }

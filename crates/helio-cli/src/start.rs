@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use helio_config::session::{CONTROL_PORT, START_S_MAX};
+use helio_config::session::{CONTROL_PORT, LOG_FILE, START_S_MAX};
 use helio_observer::Asker;
 use helio_proto::control::ListNodes;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
     for name in ignored.unmet() {
         eprintln!("Note: `--{name}` has no effect in this release.");
     }
-    for sentence in helio_env::settings::unknown() {
+    for sentence in helio_env::settings::warnings() {
         eprintln!("Warning: {sentence}");
     }
     let host = args.node_ip_address.clone().unwrap_or_else(|| daemon::own_ip().to_string());
@@ -322,8 +322,9 @@ async fn block(mut child: Child, ready: &Value) -> Result<(), String> {
     if status.success() {
         return Ok(());
     }
-    let log =
-        PathBuf::from(ready["session_dir"].as_str().unwrap_or_default()).join("logs/node.err");
+    let log = PathBuf::from(ready["session_dir"].as_str().unwrap_or_default())
+        .join("logs")
+        .join(LOG_FILE);
     let tail = fs::read(&log).unwrap_or_default();
     let tail = String::from_utf8_lossy(&tail[tail.len().saturating_sub(LOG_TAIL)..]).into_owned();
     Err(format!(

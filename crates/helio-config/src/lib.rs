@@ -9,6 +9,7 @@
 
 pub mod control;
 pub mod dashboard;
+pub mod log_level;
 pub mod page;
 pub mod process;
 pub mod session;
@@ -16,7 +17,7 @@ pub mod setting;
 pub mod table;
 mod unknown;
 
-pub use unknown::unknown;
+pub use unknown::{unknown, warnings};
 
 /// The release of Ray whose API this is, as a literal: what `ray --version` says.
 #[macro_export]

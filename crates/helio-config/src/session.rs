@@ -15,6 +15,9 @@ pub const PID_FILE: &str = "node.pid";
 /// In a session's folder: what the daemon said when it was ready (one line of JSON).
 pub const READY_FILE: &str = "node.json";
 
+/// In the folder `logs` of a session's folder: the daemon's log.
+pub const LOG_FILE: &str = "node.log";
+
 /// In a session's folder: the control service's durable state.
 pub const CONTROL_FILE: &str = "control.redb";
 

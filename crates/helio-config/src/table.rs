@@ -11,6 +11,7 @@ const DAEMON: &str = "node daemon";
 const HEAD: &str = "control service";
 const DRIVER: &str = "driver";
 const PROCESS: &str = "driver, workers";
+const LOGGERS: &str = "node daemon, driver, workers";
 const ALL: &str = "driver, daemon, commands";
 const TRAIN: &str = "driver of a training run";
 
@@ -184,6 +185,15 @@ settings! {
         RUNTIME_ENV_IGNORE_GITIGNORE = Both "RUNTIME_ENV_IGNORE_GITIGNORE" flag(false) "", DRIVER;
     }
     LOGS "Logs" {
+        /// The level of the logs of daemons, drivers and workers, in the session's folder `logs`: a log holds it and
+        /// what is more important. Each process reads it in its own environment.
+        BACKEND_LOG_LEVEL = Both "BACKEND_LOG_LEVEL" choice("info", &["trace", "debug", "info", "warning", "error", "fatal"]) "", LOGGERS;
+        /// 1: those logs are lines of JSON, an object each.
+        BACKEND_LOG_JSON = Both "BACKEND_LOG_JSON" flag(false) "", LOGGERS;
+        /// The size beyond which such a log is set aside and a new one begun; 0: never.
+        ROTATION_MAX_BYTES = Both "ROTATION_MAX_BYTES" count(512 * MIB, 0, i64::MAX) "bytes", LOGGERS;
+        /// How many logs that were set aside are kept of a process; beyond, the oldest is removed.
+        ROTATION_BACKUP_COUNT = Both "ROTATION_BACKUP_COUNT" count(5, 0, 1_000) "files", LOGGERS;
         /// The level of the driver's logger `heliostat`; wins over `logging_level`.
         LOGGER_LEVEL = Both "LOGGER_LEVEL" text("") "level", DRIVER;
         /// "JSON": the driver and its workers log lines of JSON.

@@ -1,5 +1,7 @@
-//! Variables of the environment that look like settings and are none.
+//! Variables of the environment that are set in vain.
 
+use crate::log_level::LogLevel;
+use crate::setting::Environment;
 use crate::table::{INTERNAL, table};
 
 /// Edits that a misspelt name may be away from the setting that is offered for it.
@@ -16,6 +18,17 @@ pub fn unknown<'a>(variables: impl IntoIterator<Item = &'a str>) -> Vec<String> 
         .collect();
     strange.sort_unstable();
     strange.into_iter().map(|name| sentence(name, &known)).collect()
+}
+
+/// One sentence for each variable that changes nothing though it is meant to: no setting answers to it, or its
+/// value is not taken.
+pub fn warnings<'a>(
+    variables: impl IntoIterator<Item = &'a str>,
+    environment: Environment<'_>,
+) -> Vec<String> {
+    let mut found = unknown(variables);
+    found.extend(LogLevel::read(environment).1);
+    found
 }
 
 fn known() -> Vec<String> {

@@ -4,7 +4,7 @@ use helio_config::control::{
     HEADLESS_MARGIN_MS, HEADLESS_MS_MAX, HEARTBEAT_MS, HEARTBEATS_MISSED_MAX,
 };
 use helio_proto::cluster::{ControlToNode, NodeToControl};
-use helio_types::{NodeId, WorkerId};
+use helio_types::{ActorId, JobId, NodeId, WorkerId};
 
 use crate::verdict::Patience;
 
@@ -59,8 +59,73 @@ pub enum Action {
         /// The reason, for the log.
         reason: String,
     },
-    /// A sentence for the log.
-    Log(String),
+    /// An entry of the log.
+    Log(Note),
+}
+
+/// What is worth an entry of the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Note {
+    /// A node is a new member of the cluster.
+    NodeJoined {
+        /// The node.
+        node_id: NodeId,
+        /// The address at which others reach it.
+        host: String,
+        /// Its daemon's port.
+        port: u32,
+    },
+    /// A node was not taken in.
+    NodeRefused {
+        /// The node.
+        node_id: NodeId,
+        /// The reason.
+        reason: String,
+    },
+    /// A node has left, or was declared dead.
+    NodeGone {
+        /// The node.
+        node_id: NodeId,
+        /// The address at which others reached it.
+        host: String,
+        /// The reason.
+        reason: String,
+    },
+    /// Whether the head itself may be cut off, so that no silent node is declared dead.
+    HeadInDoubt(bool),
+    /// A driver has begun a job.
+    JobStarted {
+        /// The job.
+        job_id: JobId,
+        /// The node of its driver.
+        node_id: NodeId,
+    },
+    /// The driver of a job has ended.
+    JobEnded {
+        /// The job.
+        job_id: JobId,
+    },
+    /// An actor is made again.
+    ActorRestarted {
+        /// The actor.
+        actor_id: ActorId,
+        /// How often it was made again.
+        incarnation: u32,
+        /// The end of its process.
+        reason: String,
+    },
+    /// An actor is over for good.
+    ActorEnded {
+        /// The actor.
+        actor_id: ActorId,
+        /// The end of its process.
+        reason: String,
+    },
+    /// A durable entry cannot be read and is left out.
+    EntrySkipped {
+        /// The entry's key.
+        key: Vec<u8>,
+    },
 }
 
 /// A durable entry to write (`Some`) or to delete (`None`).

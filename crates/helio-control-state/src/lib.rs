@@ -44,5 +44,5 @@ mod subscriptions;
 mod verdict;
 mod watches;
 
-pub use event::{Action, Change, Event, Health};
+pub use event::{Action, Change, Event, Health, Note};
 pub use machine::Control;

@@ -5,7 +5,7 @@ use helio_proto::control::ControlResponse;
 use helio_proto::node::{ControlReply, NodeToClient};
 use helio_types::{NodeId, WorkerId};
 
-use crate::event::{Action, Change, Requester};
+use crate::event::{Action, Change, Note, Requester};
 
 /// Collects the actions of one event.
 ///
@@ -66,8 +66,8 @@ impl Outbox {
         self.actions.push(Action::Disconnect { node_id });
     }
 
-    pub(crate) fn log(&mut self, text: String) {
-        self.actions.push(Action::Log(text));
+    pub(crate) fn log(&mut self, note: Note) {
+        self.actions.push(Action::Log(note));
     }
 
     pub(crate) fn end(&mut self, reason: &str) {

@@ -46,9 +46,7 @@ impl Connections {
             // A closed connection is reported by its reader.
             Ok(()) | Err(SendError::Closed) => {}
             Err(SendError::Full) => {
-                eprintln!(
-                    "heliostat: control: node {node_id} does not read what it is sent; its connection is closed"
-                );
+                tracing::warn!(%node_id, "connection closed: the node does not read what it is sent");
                 writer.abort();
             }
         }

@@ -10,6 +10,7 @@
 //! most [`FLUSH_MAX`], 3. connections close. A node that was not reached notices the closed connection.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod connections;
 mod service;

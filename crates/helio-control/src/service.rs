@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use helio_control_state::{Action, Control, Event};
+use helio_control_state::{Action, Control, Event, Note};
 use helio_proto::cluster::NodeToControl;
 use helio_proto::hello::Welcome;
 use helio_rpc::service::{Gate, Writer};
@@ -195,12 +195,39 @@ impl Service {
             match action {
                 Action::Send { node_id, message } => self.connections.send(node_id, &message),
                 Action::Disconnect { node_id } => self.connections.remove(node_id),
-                Action::Log(text) => eprintln!("heliostat: control: {text}"),
+                Action::Log(note) => log(note),
                 Action::End { reason } => self.ended = Some(reason),
                 Action::Persist(_) => unreachable!("taken out above"),
             }
         }
         Ok(())
+    }
+}
+
+fn log(note: Note) {
+    match note {
+        Note::NodeJoined { node_id, host, port } => {
+            tracing::info!(%node_id, host, port, "node joined");
+        }
+        Note::NodeRefused { node_id, reason } => tracing::warn!(%node_id, reason, "node refused"),
+        Note::NodeGone { node_id, host, reason } => {
+            tracing::warn!(%node_id, host, reason, "node gone");
+        }
+        Note::HeadInDoubt(true) => tracing::warn!(
+            "this machine has no link, or most other nodes are silent: no node is declared dead"
+        ),
+        Note::HeadInDoubt(false) => {
+            tracing::info!("this machine has a link, and most other nodes are heard");
+        }
+        Note::JobStarted { job_id, node_id } => tracing::info!(%job_id, %node_id, "job started"),
+        Note::JobEnded { job_id } => tracing::info!(%job_id, "job ended"),
+        Note::ActorRestarted { actor_id, incarnation, reason } => {
+            tracing::info!(%actor_id, incarnation, reason, "actor is made again");
+        }
+        Note::ActorEnded { actor_id, reason } => tracing::info!(%actor_id, reason, "actor ended"),
+        Note::EntrySkipped { key } => {
+            tracing::error!(?key, "a durable entry cannot be read and is left out");
+        }
     }
 }
 

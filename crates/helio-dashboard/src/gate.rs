@@ -61,7 +61,12 @@ pub(crate) async fn keep(State(app): State<Arc<App>>, mut request: Request, next
         return with_headers(reply);
     }
     request.extensions_mut().insert(verdict);
-    with_headers(next.run(request).await)
+    // The query is left out: the login's holds a key.
+    let asked = tracing::enabled!(tracing::Level::DEBUG)
+        .then(|| format!("{} {}", request.method(), request.uri().path()));
+    let reply = with_headers(next.run(request).await);
+    tracing::debug!(status = reply.status().as_u16(), asked, "request answered");
+    reply
 }
 
 fn head(request: &Request) -> Head<'_> {

@@ -10,6 +10,7 @@
 //! is known; [`start`] serves on a thread of its own. End: [`Handle::stop`].
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod access;
 mod gate;
@@ -174,8 +175,9 @@ pub fn start(options: Options) -> io::Result<Handle> {
         runtime.block_on(async move {
             let listener = match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => listener,
-                Err(error) => return eprintln!("heliostat: dashboard: {error}"),
+                Err(error) => return tracing::error!(%error, "the HTTP server cannot listen"),
             };
+            tracing::info!(port, "serving HTTP");
             jobs.resume();
             tokio::select! {
                 () = server::serve(listener, router(Arc::new(app))) => {}

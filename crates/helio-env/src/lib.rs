@@ -4,6 +4,7 @@ pub mod clock;
 pub mod descriptor;
 pub mod inherited;
 pub mod link;
+pub mod logs;
 pub mod machine;
 pub mod memory;
 pub mod nvml;

@@ -23,12 +23,12 @@ pub fn is_given(row: &Row) -> bool {
     row.find(&variable).is_some_and(|(_, text)| !text.trim().is_empty())
 }
 
-/// A sentence for each `HELIOSTAT_*` variable that is no setting.
+/// A sentence for each variable of the environment that is set in vain.
 #[must_use]
-pub fn unknown() -> Vec<String> {
+pub fn warnings() -> Vec<String> {
     let names: Vec<String> =
         std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
-    helio_config::unknown(names.iter().map(String::as_str))
+    helio_config::warnings(names.iter().map(String::as_str), &variable)
 }
 
 /// A variable of the environment that is no setting: one that another process of Heliostat sets, or one

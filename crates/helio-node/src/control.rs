@@ -88,7 +88,7 @@ impl Task {
                     );
                     if (silence > SILENCE_LOGGED && !is_logged) || is_final {
                         is_logged = true;
-                        eprintln!("heliostat: node: {text}");
+                        tracing::error!(host = self.host, port = self.port, %error, "the control service does not answer");
                     }
                     let news = if is_final {
                         Some(Input::ShutDown { reason: text })

@@ -281,11 +281,13 @@ impl Daemon {
     fn take(&mut self, input: Input) {
         match input {
             Input::ClientOpened { conn, writer, role, node_id, is_local } => {
+                tracing::debug!(conn = conn.0, ?role, %node_id, is_local, "client connected");
                 self.clients.insert(conn, Client { writer, dropped: 0 });
                 self.apply(Event::ClientOpened { conn, role, node_id, is_local });
             }
             Input::ClientSaid { conn, message } => self.apply(Event::ClientSaid { conn, message }),
             Input::ClientClosed { conn, why } => {
+                tracing::debug!(conn = conn.0, "client disconnected");
                 if let Some(why) = why {
                     self.gate.report("a registered client", &why);
                 }
@@ -293,12 +295,14 @@ impl Daemon {
                 self.apply(Event::ClientClosed { conn });
             }
             Input::PeerOpened { conn, node_id, writer, is_made_here } => {
+                tracing::debug!(conn = conn.0, %node_id, is_made_here, "connected to another node");
                 self.peers.opened(conn, node_id, writer, is_made_here);
             }
             Input::PeerSaid { conn, node_id, message } => {
                 self.apply(Event::PeerSaid { conn, node_id, message })
             }
             Input::PeerClosed { conn, node_id } => {
+                tracing::debug!(%node_id, "connection to another node closed");
                 self.peers.closed(conn, node_id);
                 self.apply(Event::PeerLost { conn, node_id });
             }
@@ -307,15 +311,28 @@ impl Daemon {
                 self.apply(Event::Served { conn, request_id });
             }
             Input::Spilled { object_id, outcome } => {
+                log_disk("spilled", object_id, &outcome);
                 self.apply(Event::Spilled { object_id, outcome })
             }
             Input::Restored { object_id, outcome } => {
+                log_disk("restored", object_id, &outcome);
                 self.apply(Event::Restored { object_id, outcome })
             }
             Input::Reserved { offset, outcome } => self.apply(Event::Reserved { offset, outcome }),
             Input::ControlConnected { writer } => self.control_connected(writer),
             Input::ControlSaid { message } => {
                 if let ControlToNode::Accepted(accepted) = &message {
+                    if accepted.refused.is_empty() {
+                        tracing::info!(
+                            session = accepted.session_name,
+                            "the cluster has taken this node in"
+                        );
+                    } else {
+                        tracing::error!(
+                            reason = accepted.refused,
+                            "the cluster has refused this node"
+                        );
+                    }
                     self.is_accepted |= accepted.refused.is_empty();
                     if accepted.heartbeat_ms > 0 {
                         self.heartbeat_ms = accepted.heartbeat_ms;
@@ -326,6 +343,7 @@ impl Daemon {
                 self.apply(Event::ControlSaid(message));
             }
             Input::ControlLost => {
+                tracing::warn!("connection to the control service lost");
                 self.control = None;
                 self.apply(Event::ControlLost);
             }
@@ -351,7 +369,10 @@ impl Daemon {
                 self.scrapes.insert(self.scrape_count, reply);
                 self.apply(Event::Scrape { number: self.scrape_count });
             }
-            Input::ShutDown { reason } => self.ending = Some(reason),
+            Input::ShutDown { reason } => {
+                tracing::info!(reason, "the node ends");
+                self.ending = Some(reason);
+            }
         }
     }
 
@@ -395,7 +416,10 @@ impl Daemon {
                     zygote.kill();
                 }
             }
-            Action::Kill { worker_id } => self.processes.kill(worker_id),
+            Action::Kill { worker_id } => {
+                tracing::info!(%worker_id, "worker is killed");
+                self.processes.kill(worker_id);
+            }
             Action::Forget { worker_id } => {
                 self.processes.forget(worker_id);
                 // Whoever ended in good order has removed it already.
@@ -419,20 +443,21 @@ impl Daemon {
             }
             Action::ReachControl => self.link.try_anew(),
             Action::Suspend => {
-                eprintln!(
-                    "heliostat: node: cut off from the cluster: its workers stand still until the control \
-                     service is reached"
+                tracing::warn!(
+                    "cut off from the cluster: workers are stopped until the control service is reached"
                 );
                 process::stop_descendants();
             }
             Action::Resume => {
-                eprintln!(
-                    "heliostat: node: the control service is reached again: its workers go on"
-                );
+                tracing::info!("control service reached again: workers go on");
                 process::continue_descendants();
             }
-            Action::ShutDown { reason } => self.ending = Some(reason),
+            Action::ShutDown { reason } => {
+                tracing::info!(reason, "the node ends");
+                self.ending = Some(reason);
+            }
             Action::Rejoin { reason } => {
+                tracing::warn!(reason, "the node ends its workers and joins as a new one");
                 self.is_to_rejoin = true;
                 self.ending = Some(reason);
             }
@@ -462,7 +487,7 @@ impl Daemon {
                 match self.arena.fd().try_clone_to_owned() {
                     Ok(fd) => client.writer.send_with_fd(&message, fd),
                     Err(error) => {
-                        eprintln!("heliostat: node: no descriptor for a client: {error}");
+                        tracing::error!(%error, "no descriptor for a client");
                         client.writer.abort();
                         return;
                     }
@@ -545,6 +570,7 @@ impl Daemon {
         let Some(zygote) = self.zygote(kind) else { return };
         let words = zygote.last_words();
         let lost = zygote.lost(generation);
+        tracing::warn!(?kind, reason = words, workers = lost.len(), "the zygote has ended");
         if kind == Kind::Loaded {
             self.apply(Event::Loaded { is_ready: false });
         }
@@ -571,11 +597,13 @@ impl Daemon {
                 self.apply(Event::Loaded { is_ready: true });
             }
             Answer::Started { worker_id, pid } => {
+                tracing::info!(%worker_id, pid, "worker started");
                 self.processes.started(worker_id, pid);
                 self.apply(Event::WorkerStarted { worker_id, pid });
                 self.read_output(worker_id, false);
             }
             Answer::Failed { worker_id, why } => {
+                tracing::error!(%worker_id, reason = why, "worker not started");
                 self.apply(Event::WorkerNotStarted { worker_id, why });
             }
             Answer::Exited { pid, status } => {
@@ -588,6 +616,7 @@ impl Daemon {
 
     fn worker_exited(&mut self, worker_id: WorkerId, exit: Exit) {
         if let Some((lines, log_tail)) = self.processes.exited(worker_id) {
+            tracing::info!(%worker_id, ?exit, "worker ended");
             self.show(worker_id, lines);
             self.apply(Event::WorkerExited { worker_id, exit, log_tail });
         }
@@ -637,5 +666,12 @@ impl Daemon {
         }
         self.disk.remove_all();
         let _ = std::fs::remove_dir_all(&self.sockets);
+    }
+}
+
+fn log_disk(what: &str, object_id: ObjectId, outcome: &Result<(), DiskError>) {
+    match outcome {
+        Ok(()) => tracing::debug!(%object_id, "object {what}"),
+        Err(error) => tracing::warn!(%object_id, error = error.text, "object not {what}"),
     }
 }

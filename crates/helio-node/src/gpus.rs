@@ -22,7 +22,7 @@ pub(crate) fn watch(inputs: Inputs) {
         }
     };
     if let Err(error) = std::thread::Builder::new().name("gpus".to_owned()).spawn(read) {
-        eprintln!("heliostat: node: the GPUs go unmeasured, for want of a thread: {error}");
+        tracing::warn!(%error, "the GPUs are not measured: no thread for it");
     }
 }
 

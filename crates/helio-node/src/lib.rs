@@ -12,6 +12,7 @@
 //! told; (2) workers and zygote are killed, then every child that is left; (3) the socket files go.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod control;
 mod core;

@@ -60,7 +60,7 @@ pub(crate) fn tcp(listener: TcpListener, gate: Arc<Gate>, inputs: Inputs) {
 
 /// Out of descriptors, most likely: others give theirs back; trying at once would only burn the CPU.
 async fn pause_after(error: &io::Error) {
-    eprintln!("heliostat: node: cannot accept a connection: {error}");
+    tracing::error!(%error, "cannot accept a connection");
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 

@@ -200,9 +200,7 @@ async fn read(mut reader: Reader, conn: Conn, node_id: NodeId, inputs: Inputs) {
             Ok(None) => break,
             Err(error) => {
                 if !matches!(error, Error::Truncated | Error::Io(_)) {
-                    eprintln!(
-                        "heliostat: node: the connection from node {node_id} was closed: {error}"
-                    );
+                    tracing::warn!(%node_id, %error, "connection from another node closed");
                 }
                 break;
             }

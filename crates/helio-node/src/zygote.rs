@@ -270,7 +270,7 @@ async fn send_all(channel: Arc<AsyncFd<OwnedFd>>, mut requests: mpsc::UnboundedR
             .await;
         if let Err(error) = sent {
             // The reader notices, too, and has the zygote replaced.
-            eprintln!("heliostat: node: the zygote did not take a request: {error}");
+            tracing::warn!(%error, "the zygote did not take a request");
             return;
         }
     }
@@ -294,7 +294,7 @@ async fn receive_all(channel: Arc<AsyncFd<OwnedFd>>, kind: Kind, generation: u64
                     return;
                 }
             }
-            None => eprintln!("heliostat: node: the zygote said something that nobody understands"),
+            None => tracing::warn!("the zygote sent an unknown answer"),
         }
     }
     let _ = inputs.send(Input::ZygoteLost { kind, generation }).await;

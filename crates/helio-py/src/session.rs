@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use helio_config::table::MAX_LINEAGE_BYTES;
+use helio_env::logs;
 use helio_proto::node::JobConfig;
 use helio_types::WorkerId;
 use helio_worker::{Options, Runtime};
@@ -107,12 +108,24 @@ pub(crate) fn begin(py: Python<'_>, options: Options) -> PyResult<Arc<Session>> 
     let is_driver = options.is_driver;
     let runtime = detached(py, GilSite::Connect, |_| Runtime::connect(options))?
         .map_err(|error| PyConnectionError::new_err(error.to_string()))?;
+    start_log(&runtime, is_driver);
     let epoch = EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
     forget_plans();
     let session = Arc::new(Session { runtime, epoch, is_driver });
     FORKED.store(false, Ordering::Relaxed);
     *SESSION.write() = Some(Arc::clone(&session));
     Ok(session)
+}
+
+/// The file is called as Ray's is. A driver on a machine without the session's folder has no log.
+fn start_log(runtime: &Runtime, is_driver: bool) {
+    let registered = runtime.session();
+    let kind = if is_driver { "driver" } else { "worker" };
+    let (worker_id, pid) = (runtime.address().worker_id, std::process::id());
+    let name = format!("python-core-{kind}-{worker_id}_{pid}.log");
+    logs::start(PathBuf::from(&registered.session_dir).join("logs").join(name));
+    let (node_id, job_id) = (registered.node_id, registered.job_id);
+    tracing::info!(%worker_id, %node_id, %job_id, "joined the session");
 }
 
 /// Has every copy of this process let go of the session.
@@ -212,6 +225,7 @@ pub(crate) fn lineage_bytes_max() -> PyResult<Option<usize>> {
 #[pyfunction]
 pub(crate) fn shutdown(py: Python<'_>) -> PyResult<()> {
     let Some(session) = SESSION.write().take() else { return Ok(()) };
+    tracing::info!("leaving the session");
     EPOCH.fetch_add(1, Ordering::Relaxed);
     forget_plans();
     detached(py, GilSite::Shutdown, |_| session.runtime.shutdown())

@@ -31,8 +31,7 @@ pub(crate) fn read_setting(
     }
 }
 
-/// Refuses values that settings cannot have; a sentence for each variable that looks like a setting and is
-/// none.
+/// Refuses values that settings cannot have; a sentence for each variable that is set in vain.
 #[pyfunction]
 pub(crate) fn check_settings(environment: &Bound<'_, PyDict>) -> PyResult<Vec<String>> {
     // Variables that are no UTF-8 are no settings.
@@ -40,11 +39,14 @@ pub(crate) fn check_settings(environment: &Bound<'_, PyDict>) -> PyResult<Vec<St
         .iter()
         .filter_map(|(name, text)| Some((name.extract().ok()?, text.extract().ok()?)))
         .collect();
+    let variable = |name: &str| environment.get(name).cloned();
     for row in table::table() {
-        let value = row.read(&|name| environment.get(name).cloned());
-        value.map_err(PyValueError::new_err)?;
+        // A level that there is not is warned of.
+        if row.name != table::BACKEND_LOG_LEVEL.row.name {
+            row.read(&variable).map_err(PyValueError::new_err)?;
+        }
     }
-    Ok(helio_config::unknown(environment.keys().map(String::as_str)))
+    Ok(helio_config::warnings(environment.keys().map(String::as_str), &variable))
 }
 
 /// Names of Ray's configuration that act.

@@ -5,5 +5,6 @@
 //! [`helio_proto::frame`] and begin with [`helio_proto::hello`].
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod service;

@@ -93,7 +93,7 @@ impl ControlHost {
                         core.close(link, self.me());
                     }
                 }
-                Action::Log(text) => core.note(|| format!("control: {text}")),
+                Action::Log(note) => core.note(|| format!("control: {note:?}")),
                 Action::End { reason } => core.note(|| format!("control ends: {reason}")),
             }
         }

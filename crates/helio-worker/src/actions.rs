@@ -44,7 +44,12 @@ impl State {
     fn execute_action(&mut self, action: Action) {
         match action {
             Action::Connect { link, to } => self.connect(link, &to),
-            Action::Close { link, .. } => drop(self.close_socket(link)),
+            Action::Close { link, reason } => {
+                if let Some(reason) = reason {
+                    tracing::warn!(link, reason, "connection closed");
+                }
+                drop(self.close_socket(link));
+            }
             Action::Drain { link } => {
                 if let Err(reason) = self.read_conn(link) {
                     self.conn_ended(link, &reason);
@@ -57,9 +62,12 @@ impl State {
                     (hook.0)(task);
                 }
             }
-            Action::ForceExit { .. } => self.force_exit = true,
+            Action::ForceExit { reason } => {
+                tracing::info!(reason, "this process must end");
+                self.force_exit = true;
+            }
             // Threads that wait look at the reason in the machine.
-            Action::End { .. } => {}
+            Action::End { reason } => tracing::info!(reason, "the session is over"),
             Action::ShowLines(lines) => {
                 self.logs.extend(lines);
                 while self.logs.len() > LOG_LINES_MAX {
@@ -80,7 +88,9 @@ impl State {
     }
 
     /// A sentence for the user's terminal. What a worker prints comes to its driver as other lines do.
+    #[expect(clippy::print_stderr, reason = "the way of a worker's words to its driver")]
     pub(crate) fn tell_user(&mut self, notice: Notice) {
+        tracing::warn!("{}", notice.text);
         if self.options.is_driver {
             self.notices.push(notice);
             self.news = true;

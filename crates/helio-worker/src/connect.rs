@@ -226,8 +226,14 @@ impl State {
             Peer::Process(_) | Peer::Node => Err(io::ErrorKind::NotFound.into()),
         };
         match socket.and_then(|socket| self.add_conn(link, socket, Greeting::Sent)) {
-            Ok(()) => self.greet(link),
-            Err(_) => self.apply(Event::Closed { link }),
+            Ok(()) => {
+                tracing::debug!(link, ?to, "connecting");
+                self.greet(link);
+            }
+            Err(error) => {
+                tracing::info!(link, ?to, %error, "no connection");
+                self.apply(Event::Closed { link });
+            }
         }
     }
 
@@ -356,6 +362,7 @@ impl State {
     pub(crate) fn conn_ended(&mut self, link: u64, reason: &str) {
         let now = self.now();
         let Some(conn) = self.close_socket(link) else { return };
+        tracing::debug!(link, reason, "connection ended");
         if conn.greeting == Greeting::Expected
             && reason != "closed"
             && self.refusal_logged.is_none_or(|at| now >= at + REFUSAL_LOG_US)

@@ -99,6 +99,7 @@ impl Runtime {
 
     /// A call is over.
     pub fn finish(&self, task: TaskId, outcome: Outcome) {
+        tracing::debug!(task_id = %task, "call ended");
         let mut state = self.settled();
         state.apply(Event::Finished { task, outcome });
         // A task is answered before the next one begins: should that one end the process, this one is
@@ -212,6 +213,17 @@ impl Runtime {
 impl State {
     fn next_work(&mut self) -> Option<Work> {
         let now = self.now();
-        self.process.next_work(now)
+        let work = self.process.next_work(now);
+        match &work {
+            Some(Work::Call(call)) => {
+                tracing::debug!(task_id = %call.task, name = call.template.name, attempt = call.attempt, "call begins");
+            }
+            Some(Work::Construct(made)) => {
+                tracing::info!(actor_id = %made.spec.actor_id, incarnation = made.incarnation, "this worker becomes an actor");
+            }
+            Some(Work::Exit { reason, drain }) => tracing::info!(reason, drain, "told to end"),
+            Some(Work::Cancel(_)) | None => {}
+        }
+        work
     }
 }

@@ -14,6 +14,7 @@
 //! `submit`, `execute`, `event_loop`, `driver`, `why`, `inspect`, `metrics`.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod actions;
 mod api;

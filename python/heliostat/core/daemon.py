@@ -105,8 +105,8 @@ class Daemon:
 
     @property
     def log(self) -> Path:
-        """Where it writes what goes wrong."""
-        return Path(self.address.session_dir) / "logs" / "node.err"
+        """Its log."""
+        return Path(self.address.session_dir) / "logs" / "node.log"
 
     def is_alive(self) -> bool:
         """Whether its process runs."""

@@ -12,6 +12,7 @@ use helio_types::{
 
 use crate::actors::{Actor, State};
 use crate::durable;
+use crate::event::Note;
 use crate::machine::Control;
 use crate::nodes::ReservedFor;
 
@@ -87,6 +88,8 @@ impl Control {
             return;
         }
         let incarnation = actor.incarnation + 1;
+        let reason = cause.message.clone();
+        self.out.log(Note::ActorRestarted { actor_id, incarnation, reason });
         self.actors.update(actor_id, |actor| {
             actor.incarnation = incarnation;
             actor.home = NodeId::NIL;
@@ -101,9 +104,11 @@ impl Control {
     /// The actor is over for good. The caller stops its process, if it has one.
     pub(crate) fn end_actor(&mut self, actor_id: ActorId, cause: DeathCause) {
         self.queue.remove(actor_id);
+        let reason = cause.message.clone();
         if !self.actors.end(actor_id, cause) {
             return;
         }
+        self.out.log(Note::ActorEnded { actor_id, reason });
         let place = self.actors.get(actor_id).and_then(|actor| InGroup::of(&actor.spec.strategy));
         if let Some(place) = place {
             self.groups.remove_user(place.group_id, actor_id);

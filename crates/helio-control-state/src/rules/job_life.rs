@@ -5,7 +5,7 @@ use helio_proto::control::{ControlResponse, StartJob};
 use helio_types::{NodeId, WorkerId};
 
 use crate::durable;
-use crate::event::Requester;
+use crate::event::{Note, Requester};
 use crate::machine::Control;
 
 impl Control {
@@ -16,6 +16,8 @@ impl Control {
         }
         match self.jobs.start(requester.node_id, request, self.now_ms()) {
             Ok(job) => {
+                let node_id = requester.node_id;
+                self.out.log(Note::JobStarted { job_id: job.job_id, node_id });
                 self.out.persist(durable::job(&job));
                 job.into()
             }
@@ -41,6 +43,7 @@ impl Control {
     /// actor that is not known to be over.
     pub(crate) fn driver_gone(&mut self, driver: WorkerId) {
         let Some(job) = self.jobs.end(driver, self.now_ms()) else { return };
+        self.out.log(Note::JobEnded { job_id: job.job_id });
         self.end_actors_of_job(job.job_id);
         self.end_groups_of_job(job.job_id);
         self.out.persist(durable::job(&job));

@@ -6,6 +6,7 @@ use helio_proto::cluster::{Heard, NodeAccepted, Probe, RegisterNode};
 use helio_proto::control::NodeInfo;
 use helio_types::{DeathCause, DeathKind, NodeId, WorkerId};
 
+use crate::event::Note;
 use crate::machine::Control;
 use crate::verdict::Verdicts;
 
@@ -21,7 +22,7 @@ impl Control {
         };
         self.out.send(node_id, accepted);
         if !refused.is_empty() {
-            self.out.log(format!("refused node {node_id}: {refused}"));
+            self.out.log(Note::NodeRefused { node_id, reason: refused });
             self.out.disconnect(node_id);
             return;
         }
@@ -32,7 +33,8 @@ impl Control {
         self.out.send(node_id, self.nodes.view_for(node_id));
         self.publish_members();
         if is_new {
-            self.out.log(format!("node {node_id} joined from {}:{}", address.host, address.port));
+            let (host, port) = (address.host, address.port);
+            self.out.log(Note::NodeJoined { node_id, host, port });
         }
         self.reconcile_bundles(node_id, &bundles);
         self.reconcile_actors(node_id, &actors);
@@ -88,12 +90,7 @@ impl Control {
 
     fn on_verdicts(&mut self, verdicts: Verdicts) {
         if let Some(in_doubt) = verdicts.doubt {
-            let text = if in_doubt {
-                "this machine has no link, or most other nodes are silent: no node is declared dead"
-            } else {
-                "this machine has a link, and most other nodes are heard"
-            };
-            self.out.log(text.to_owned());
+            self.out.log(Note::HeadInDoubt(in_doubt));
         }
         for (witness, about) in verdicts.questions {
             if let Some(node) = self.nodes.address(about) {
@@ -108,7 +105,8 @@ impl Control {
     pub(crate) fn node_died(&mut self, node_id: NodeId, cause: &str) {
         let Some(info) = self.nodes.mark_dead(node_id, cause, self.out.now_ms()) else { return };
         self.verdict.forget(node_id);
-        self.out.log(format!("node {node_id} ({}) is gone: {cause}", info.address.host));
+        let (host, reason) = (info.address.host.clone(), cause.to_owned());
+        self.out.log(Note::NodeGone { node_id, host, reason });
         self.out.disconnect(node_id);
         self.publish_members();
         let sentence =

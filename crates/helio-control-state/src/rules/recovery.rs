@@ -7,7 +7,7 @@ use helio_types::{ActorId, DeathCause, DeathKind, NodeId};
 
 use crate::actors::State;
 use crate::durable::{self, Entry};
-use crate::event::Action;
+use crate::event::{Action, Note};
 use crate::machine::Control;
 
 impl Control {
@@ -31,7 +31,7 @@ impl Control {
         for (key, value) in entries {
             is_first = false;
             if control.restore(&key, value).is_none() {
-                control.out.log(format!("skipped a durable entry that cannot be read: {key:?}"));
+                control.out.log(Note::EntrySkipped { key });
             }
         }
         if is_first {

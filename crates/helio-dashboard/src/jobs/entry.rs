@@ -6,6 +6,8 @@
 //!    not reach this process. `<run>` then names both processes.
 //! 3. `<end>` says how it ended: `{"code": 0}`, or `{"error": …}` when it could not be begun.
 
+#![expect(clippy::print_stderr, reason = "standard error is the job's log")]
+
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};

@@ -129,6 +129,7 @@ impl Jobs {
                 return Err(NotTaken::Full);
             }
             self.shelf.keep(&job).map_err(|error| NotTaken::NotKept(error.to_string()))?;
+            tracing::info!(job = id, "job submitted");
             table.insert(id.clone(), Entry::new(job.clone()));
             self.make_room(&mut table);
         }
@@ -195,12 +196,13 @@ impl Jobs {
         let Some(entry) = table.get_mut(id) else { return };
         change(&mut entry.job);
         if let Err(error) = self.shelf.keep(&entry.job) {
-            eprintln!("heliostat: job {id}: its record cannot be kept: {error}");
+            tracing::error!(job = id, %error, "the record of a job cannot be kept");
         }
         entry.status.send_replace(entry.job.status);
     }
 
     fn end(&self, id: &str, end: &End) {
+        tracing::info!(job = id, ?end, "job ended");
         let log_end = self.shelf.log_end(id);
         self.change(id, |job| job.ended(end, &log_end, unix_ms()));
     }
@@ -234,6 +236,7 @@ impl Jobs {
         };
         // The daemon, not this thread, reaps what has ended.
         let watcher = (child.id(), process::began(child.id()).unwrap_or_default());
+        tracing::info!(job = id, pid = watcher.0, "job started");
         self.change(id, |job| job.began(&self.around.node_id, watcher));
         self.watch(id).await;
     }

@@ -75,7 +75,7 @@ impl Shelf {
         let read = |path: &PathBuf| {
             let job = read_json(path).as_ref().and_then(Job::from_file);
             if job.is_none() {
-                eprintln!("heliostat: jobs: {} is no record of a job", path.display());
+                tracing::warn!(path = %path.display(), "a file among the jobs is no record of a job");
             }
             job
         };

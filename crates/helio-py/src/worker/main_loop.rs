@@ -58,6 +58,7 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
     cancel::listen(&session);
     match serve(py, &session)? {
         Flow::Leave(code) => {
+            tracing::info!(code, "this worker ends");
             ending::announce(&session);
             session.runtime.last_words();
             Ok(code)

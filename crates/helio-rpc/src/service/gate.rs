@@ -80,6 +80,6 @@ impl Gate {
         }
         let rest =
             if *lines == LINES_MAX { "; further ones are not logged for a minute" } else { "" };
-        eprintln!("heliostat: {}: a connection from {source} was closed: {what}{rest}", self.name);
+        tracing::warn!(listener = self.name, source, reason = what, "connection closed{rest}");
     }
 }
