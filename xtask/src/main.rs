@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod fuzz;
 mod libraries;
 mod python;
 mod scale;
@@ -33,6 +34,7 @@ usage: cargo xtask <task>
   differential  the same snippets on Ray and here; arguments go to tests/differential/compare.py
   libraries  packages from PyPI that run on Ray, each with its quick start; arguments go to pytest
   simulate  many histories of the simulator: --seeds N, --minutes M, --jobs J, --first SEED
+  fuzz    the decoders under a coverage-guided fuzzer: [TARGET …] --runs N, --keep
   scale   thousands of nodes and a million actors in simulated time: docs/scale.md; --measure: its constants";
 
 fn main() -> ExitCode {
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         "differential" => bench::differential(rest),
         "libraries" => libraries::run(rest),
         "simulate" => simulate::run(rest),
+        "fuzz" => fuzz::run(rest),
         "scale" => scale::run(rest),
         _ => Err(USAGE.to_owned()),
     };

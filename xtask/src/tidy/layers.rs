@@ -45,6 +45,7 @@ const CRATES: &[(&str, Layer, &[&str])] = &[
     ("helio-testkit", Proof, &[]),
     ("helio-sim", Proof, &["helio-testkit"]),
     ("helio-scale", Proof, &[]),
+    ("helio-fuzz", Proof, &[]),
     ("helio-bench", Proof, &["helio-testkit"]),
 ];
 
