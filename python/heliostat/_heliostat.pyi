@@ -393,6 +393,28 @@ def kv_get(key: bytes, *, namespace: str = "") -> bytes | None: ...
 def kv_del(key: bytes, *, namespace: str = "") -> bool: ...
 def kv_keys(prefix: bytes, *, namespace: str = "") -> list[bytes]: ...
 
+# --- a replica of Serve ------------------------------------------------------------------------------
+
+@final
+class _ServeReader:
+    """Reads what an ingress sends to a replica."""
+
+    def __init__(self, token: str) -> None: ...
+    def feed(self, data: bytes) -> list[tuple[Any, ...]]:
+        """The frames that have come, with the kind and the request's number first.
+
+        1: whether the body is whole, the ASGI scope, the body; 2: whether it is the last piece, the
+        piece; 3 (cancelled): nothing; 4: how many bytes of the answer were taken. Raises `ValueError`
+        for a stranger.
+        """
+
+def _serve_head(id: int, status: int, is_whole: bool, headers: Any, body: bytes) -> bytes:
+    """The frame that an answer begins with. `TypeError` where a header is not two `bytes`."""
+
+def _serve_piece(id: int, is_last: bool, data: bytes) -> bytes: ...
+def _serve_taken(id: int, bytes: int) -> bytes: ...
+def _serve_break(id: int, is_refused: bool) -> bytes: ...
+
 # --- what there is and what it waits for ------------------------------------------------------------
 
 def why(id: bytes, seconds: float) -> str:

@@ -170,6 +170,24 @@ NAMES = {
         CombinedStopper ExperimentPlateauStopper FunctionStopper MaximumIterationStopper NoopStopper
         Stopper TimeoutStopper TrialPlateauStopper
     """,
+    "ray.serve": """
+        Application Deployment HTTPOptions RunTarget batch delete deployment get_app_handle
+        get_deployment_handle get_multiplexed_model_id get_replica_context ingress multiplexed run
+        run_many shutdown shutdown_async start status
+    """,
+    "ray.serve.handle": """
+        DeploymentHandle DeploymentResponse DeploymentResponseGenerator
+    """,
+    "ray.serve.exceptions": """
+        BackPressureError DeploymentUnavailableError RayServeException ReplicaUnavailableError
+        RequestCancelledError
+    """,
+    "ray.serve.config": """
+        AutoscalingConfig HTTPOptions ProxyLocation
+    """,
+    "ray.serve.schema": """
+        ApplicationStatus ApplicationStatusOverview DeploymentStatusOverview ProxyStatus ServeStatus
+    """,
     "ray.util.multiprocessing.pool": "AsyncResult Pool PoolTaskError",
     "ray.util.placement_group": """
         PlacementGroup get_current_placement_group get_placement_group placement_group
@@ -178,8 +196,8 @@ NAMES = {
 }
 
 # Parts of Ray that are not in this release: asking for one names it.
-ABSENT_MODULES = ["ray.serve", "ray.rllib", "ray.util.collective"]
-ABSENT_NAMES = [("ray", "serve"), ("ray", "rllib"), ("ray.util", "collective")]
+ABSENT_MODULES = ["ray.serve.llm", "ray.rllib", "ray.util.collective"]
+ABSENT_NAMES = [("ray.serve", "llm"), ("ray", "rllib"), ("ray.util", "collective")]
 
 PAIRS = [(module, name) for module, names in NAMES.items() for name in names.split()]
 

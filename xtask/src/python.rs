@@ -98,7 +98,7 @@ fn checkout() -> Outcome<Venv> {
 /// `.venv` as a user wants it.
 pub(crate) fn setup() -> Outcome {
     let venv = checkout()?;
-    need(&venv, &["train", "data"])?;
+    need(&venv, &["train", "data", "serve"])?;
     venv.wheel(&wheel()?)?;
     venv.ray()
 }
@@ -146,7 +146,7 @@ pub(crate) fn tools() -> Outcome<Venv> {
 pub(crate) fn tested() -> Outcome<Venv> {
     let venv = checkout()?;
     if is_in_place(&venv) {
-        need(&venv, &["train", "data"])?;
+        need(&venv, &["train", "data", "serve"])?;
         dev()?;
     } else {
         setup()?;

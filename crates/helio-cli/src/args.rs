@@ -74,6 +74,18 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Run the HTTP server of Serve.
+    #[command(hide = true)]
+    ServeIngress {
+        #[arg(long, value_name = "DIR")]
+        session_dir: PathBuf,
+        #[arg(long, value_name = "IP")]
+        host: String,
+        #[arg(long, value_name = "PORT")]
+        port: u16,
+        #[arg(long, value_name = "SECONDS")]
+        keep_alive_s: u64,
+    },
     /// Run a job's entry point and write down how it ends.
     #[command(hide = true)]
     JobProcess {

@@ -13,6 +13,7 @@ mod clock;
 mod daemon;
 mod dashboard;
 mod folder;
+mod ingress;
 mod job;
 mod locate;
 mod names;
@@ -40,6 +41,9 @@ fn main() -> ExitCode {
         Command::Node(args) => return daemon::run(&args),
         Command::JobProcess { run, end, entrypoint } => {
             return dashboard::watch_entry_point(&run, &end, &entrypoint);
+        }
+        Command::ServeIngress { session_dir, host, port, keep_alive_s } => {
+            ingress::run(&session_dir, &host, port, keep_alive_s)
         }
         Command::Job { arguments } => job::run(&arguments),
         Command::Start(args) => start::run(&args, &ignored),

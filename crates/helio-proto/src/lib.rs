@@ -14,6 +14,7 @@
 //! | driver, worker ↔ driver, worker | UNIX, TCP | [`peer::Frame`] |
 //! | daemon ↔ control service | TCP | [`cluster::NodeToControl`], [`cluster::ControlToNode`] |
 //! | daemon ↔ daemon | TCP | [`cluster::NodeToNode`] |
+//! | ingress of Serve ↔ replica | UNIX, TCP | [`serve`] |
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ pub mod inspect;
 pub mod node;
 pub mod peer;
 pub mod reader;
+pub mod serve;
 
 pub use bytes;
 pub use wire::{Wire, decode, encode};

@@ -17,6 +17,7 @@ mod inspect;
 mod object_ref;
 mod objects;
 mod rows;
+mod serve;
 mod session;
 mod settings;
 mod sites;
@@ -67,6 +68,8 @@ mod _heliostat {
     use crate::object_ref::ObjectRef;
     #[pymodule_export]
     use crate::objects::{cancel, get, is_ready, notify_fd, put, take_ready, wait, watch};
+    #[pymodule_export]
+    use crate::serve::{_ServeReader, _serve_break, _serve_head, _serve_piece, _serve_taken};
     #[pymodule_export]
     use crate::session::{_after_fork, connect, is_connected, session, session_epoch, shutdown};
     #[pymodule_export]

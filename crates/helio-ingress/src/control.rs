@@ -1,0 +1,70 @@
+//! The controller's line: it says which routes and replicas there are, and hears what is in flight.
+//!
+//! A line of JSON each: `{"version", "routes", "deployments", "options"}` comes and is answered with
+//! `{"acked": version}`; `{"counts": {deployment: [ongoing, waiting]}}` goes out when they change;
+//! `{"stop": true}` ends this process. A controller that goes away changes nothing here: its successor
+//! connects again.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Notify;
+
+use crate::Shared;
+
+/// Counts are told this long after they changed, at most.
+const COUNTS_EVERY: Duration = Duration::from_millis(50);
+
+/// Serves one controller after the other; a new one takes the place of the one before.
+pub(crate) async fn listen(shared: Rc<Shared>, listener: UnixListener, stop: Rc<Notify>) {
+    let mut before: Option<tokio::task::AbortHandle> = None;
+    while let Ok((stream, _)) = listener.accept().await {
+        if let Some(before) = before.take() {
+            before.abort();
+        }
+        let task = tokio::task::spawn_local(converse(Rc::clone(&shared), stream, Rc::clone(&stop)));
+        before = Some(task.abort_handle());
+    }
+}
+
+async fn converse(shared: Rc<Shared>, stream: UnixStream, stop: Rc<Notify>) {
+    let (reader, mut writer) = stream.into_split();
+    let mut lines = BufReader::new(reader).lines();
+    let mut tick = tokio::time::interval(COUNTS_EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut told = Value::Null;
+    let mut is_counted = false;
+    loop {
+        let say = tokio::select! {
+            line = lines.next_line() => {
+                let Ok(Some(line)) = line else { return };
+                let Ok(said) = serde_json::from_str::<Value>(&line) else { return };
+                if said["stop"] == true {
+                    stop.notify_one();
+                    return;
+                }
+                shared.update(&said);
+                let counts = shared.table.counts();
+                is_counted = !counts.is_empty();
+                json!({"acked": said["version"]})
+            }
+            _ = tick.tick(), if is_counted => {
+                let counts = shared.table.counts().into_iter();
+                let counts: serde_json::Map<String, Value> =
+                    counts.map(|(key, ongoing, queued)| (key, json!([ongoing, queued]))).collect();
+                let counts = json!({ "counts": counts });
+                if counts == told {
+                    continue;
+                }
+                told = counts.clone();
+                counts
+            }
+        };
+        if writer.write_all(format!("{say}\n").as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}

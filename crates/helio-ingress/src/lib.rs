@@ -1,0 +1,195 @@
+//! The HTTP server of Serve: a process of its own on a node, without Python.
+//!
+//! Reading order: [`table`] (routes, which replica is next, who waits), [`link`] (the connection to a
+//! replica), [`forward`] (one request), [`control`] (what the controller says). All of it is one thread:
+//! counts are plain numbers.
+//!
+//! Start: it listens, prints a line of JSON with its port or with what went wrong, and serves. End: the
+//! controller says so, or the node's daemon has ended.
+//!
+//! **LIMIT-1** [`CONNECTIONS_MAX`] connections at a time, further ones wait to be accepted; a request's head
+//! has [`HEAD_BYTES_MAX`] bytes at most and arrives within the keep-alive time.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod control;
+mod forward;
+mod link;
+mod table;
+
+use std::cell::Cell;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::LocalSet;
+
+use crate::forward::Ends;
+use crate::table::Table;
+
+const CONNECTIONS_MAX: usize = 16384;
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// How long to wait when the operating system refuses to accept (no descriptors left).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections that the system holds until they are accepted.
+const BACKLOG: u32 = 4096;
+
+/// What the ingress is started with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where it listens for HTTP.
+    pub host: String,
+    /// 0: any.
+    pub port: u16,
+    /// Where it listens for the controller.
+    pub control_socket: PathBuf,
+    /// The node's daemon, with which it ends.
+    pub daemon_pid: u32,
+    /// The cluster's token, for replicas.
+    pub token: String,
+    /// How long a connection may be idle.
+    pub keep_alive: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    table: Table,
+    token: Rc<str>,
+    request_timeout: Cell<Option<Duration>>,
+}
+
+impl Shared {
+    fn update(&self, said: &Value) {
+        let timeout = said["options"]["request_timeout_s"].as_f64();
+        self.request_timeout
+            .set(timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()));
+        self.table.update(said, &self.token);
+    }
+}
+
+/// Serves until the controller or the daemon ends it; `ready` is told the port.
+///
+/// # Errors
+/// A sentence for the user: the port is taken, or the system has no descriptors left.
+pub fn run(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let local = LocalSet::new();
+    local.block_on(&runtime, serve(options, ready))
+}
+
+async fn serve(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String> {
+    let daemon = helio_env::process::watch(options.daemon_pid)
+        .and_then(helio_env::descriptor::register)
+        .map_err(|error| format!("the node's daemon has ended: {error}"))?;
+    raise_descriptor_limit();
+    let listener = listen(&options.host, options.port).map_err(|error| {
+        format!(
+            "Serve cannot listen on {}:{}: {error}. Name another port: \
+             serve.start(http_options={{\"port\": …}}).",
+            options.host, options.port
+        )
+    })?;
+    let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+    let _ = std::fs::remove_file(&options.control_socket);
+    let control = UnixListener::bind(&options.control_socket)
+        .map_err(|error| format!("{}: {error}", options.control_socket.display()))?;
+    let shared = Rc::new(Shared {
+        table: Table::default(),
+        token: options.token.as_str().into(),
+        request_timeout: Cell::new(None),
+    });
+    let stop = Rc::new(Notify::new());
+    ready(port);
+    tokio::select! {
+        () = control::listen(Rc::clone(&shared), control, Rc::clone(&stop)) => {}
+        () = accept(shared, listener, options.keep_alive) => {}
+        () = stop.notified() => {}
+        _ = daemon.readable() => {}
+    }
+    let _ = std::fs::remove_file(&options.control_socket);
+    Ok(())
+}
+
+fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
+    let name = if host == "localhost" { "127.0.0.1" } else { host };
+    let ip: IpAddr = name
+        .parse()
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the host is no IP address"))?;
+    let address = SocketAddr::new(ip, port);
+    let socket = if address.is_ipv4() {
+        tokio::net::TcpSocket::new_v4()?
+    } else {
+        tokio::net::TcpSocket::new_v6()?
+    };
+    // A port that the ingress before has just left is free.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Each client is a descriptor.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it cannot be raised, fewer clients are served at a time.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+async fn accept(shared: Rc<Shared>, listener: TcpListener, keep_alive: Duration) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let shared = Rc::clone(&shared);
+                tokio::task::spawn_local(async move {
+                    one_client(shared, stream, peer, keep_alive).await;
+                    drop(permit);
+                });
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+async fn one_client(shared: Rc<Shared>, stream: TcpStream, peer: SocketAddr, keep_alive: Duration) {
+    let Ok(own) = stream.local_addr() else { return };
+    // An answer is small and waits for nobody.
+    let _ = stream.set_nodelay(true);
+    let ends = Rc::new(Ends {
+        client: (peer.ip().to_string(), peer.port()),
+        server: (own.ip().to_string(), own.port()),
+    });
+    let service =
+        service_fn(move |request| forward::answer(Rc::clone(&shared), Rc::clone(&ends), request));
+    // Who goes away, or speaks something else than HTTP, gets no more.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(keep_alive)
+        .max_buf_size(HEAD_BYTES_MAX.max(8192))
+        .pipeline_flush(true)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+/// What a starter reads: one line.
+#[must_use]
+pub fn ready_line(outcome: Result<u16, &str>) -> String {
+    match outcome {
+        Ok(port) => json!({ "port": port }).to_string(),
+        Err(error) => json!({ "error": error }).to_string(),
+    }
+}

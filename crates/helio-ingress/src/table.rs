@@ -1,0 +1,278 @@
+//! Which deployment a path belongs to, which replica gets a request, and who waits for one.
+//!
+//! The number of requests in flight at each replica is exact, as far as they came through here: the replica
+//! with the fewest gets the next one, nobody gets more than `max_ongoing`, and further requests wait in the
+//! order in which they came.
+//!
+//! **LIMIT-1** So many requests wait for a deployment as its `max_queued` says; the next is refused.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::link::Link;
+
+const GONE: &str = "The deployment is gone.";
+
+/// A path's beginning, and what answers there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) prefix: String,
+    pub(crate) app: String,
+    pub(crate) deployment: String,
+}
+
+/// The route with the longest prefix; `routes` are sorted by that.
+pub(crate) fn find<'a>(routes: &'a [Route], path: &str) -> Option<&'a Route> {
+    routes.iter().find(|route| {
+        let prefix = route.prefix.trim_end_matches('/');
+        path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+#[derive(Debug)]
+pub(crate) struct Replica {
+    pub(crate) id: String,
+    pub(crate) link: Rc<Link>,
+    ongoing: Cell<u32>,
+}
+
+/// Why a request gets no replica.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// So many wait already, and so many may.
+    Full { waiting: usize, most: usize },
+    /// The deployment is gone, or failed.
+    Unavailable(String),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Deployment {
+    max_ongoing: Cell<u32>,
+    max_queued: Cell<Option<usize>>,
+    /// Whether the controller wants the counts.
+    pub(crate) is_counted: Cell<bool>,
+    replicas: RefCell<Vec<Rc<Replica>>>,
+    waiting: RefCell<VecDeque<oneshot::Sender<Place>>>,
+    turn: Cell<usize>,
+    failure: RefCell<Option<String>>,
+}
+
+impl Deployment {
+    fn pick(&self) -> Option<Rc<Replica>> {
+        let replicas = self.replicas.borrow();
+        let count = replicas.len();
+        let first = self.turn.get();
+        let free = |replica: &&Rc<Replica>| {
+            replica.link.is_up() && replica.ongoing.get() < self.max_ongoing.get()
+        };
+        // Among equals those have their turn that had none for longest.
+        let found = (0..count)
+            .map(|step| (first + step) % count)
+            .filter(|place| free(&&replicas[*place]))
+            .min_by_key(|place| replicas[*place].ongoing.get())?;
+        self.turn.set((found + 1) % count);
+        Some(Rc::clone(&replicas[found]))
+    }
+
+    fn place(self: &Rc<Self>, replica: Rc<Replica>) -> Place {
+        replica.ongoing.set(replica.ongoing.get() + 1);
+        Place { deployment: Rc::clone(self), replica }
+    }
+
+    /// A replica for a request, once there is one.
+    pub(crate) async fn acquire(self: &Rc<Self>) -> Result<Place, NoPlace> {
+        if self.waiting.borrow().is_empty()
+            && let Some(replica) = self.pick()
+        {
+            return Ok(self.place(replica));
+        }
+        if let Some(failure) = &*self.failure.borrow() {
+            return Err(NoPlace::Unavailable(failure.clone()));
+        }
+        let waiting = self.queued();
+        if let Some(most) = self.max_queued.get()
+            && waiting >= most
+        {
+            return Err(NoPlace::Full { waiting, most });
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.borrow_mut().push_back(sender);
+        receiver.await.map_err(|_| {
+            let failure = self.failure.borrow().clone();
+            NoPlace::Unavailable(failure.unwrap_or_else(|| GONE.to_owned()))
+        })
+    }
+
+    /// Those who wait get what is free.
+    pub(crate) fn feed(self: &Rc<Self>) {
+        loop {
+            self.waiting.borrow_mut().retain(|sender| !sender.is_closed());
+            if self.waiting.borrow().is_empty() {
+                return;
+            }
+            let Some(replica) = self.pick() else { return };
+            let Some(sender) = self.waiting.borrow_mut().pop_front() else { return };
+            // Whoever has gone in this moment gives it back by dropping it.
+            let _ = sender.send(self.place(replica));
+        }
+    }
+
+    /// Requests that wait for a replica.
+    pub(crate) fn queued(&self) -> usize {
+        self.waiting.borrow().iter().filter(|sender| !sender.is_closed()).count()
+    }
+
+    /// Requests that replicas have.
+    pub(crate) fn ongoing(&self) -> u32 {
+        self.replicas.borrow().iter().map(|replica| replica.ongoing.get()).sum()
+    }
+
+    /// Takes what the controller says; replicas that stay keep their connection and their count.
+    fn update(self: &Rc<Self>, said: &Value, token: &Rc<str>) {
+        let number = |name: &str| said[name].as_u64();
+        self.max_ongoing.set(
+            number("max_ongoing").and_then(|count| u32::try_from(count).ok()).unwrap_or(u32::MAX),
+        );
+        self.max_queued.set(number("max_queued").and_then(|count| usize::try_from(count).ok()));
+        self.is_counted.set(said["counted"].as_bool().unwrap_or(false));
+        *self.failure.borrow_mut() = said["failure"].as_str().map(str::to_owned);
+        let before = std::mem::take(&mut *self.replicas.borrow_mut());
+        let mut before: HashMap<String, Rc<Replica>> =
+            before.into_iter().map(|replica| (replica.id.clone(), replica)).collect();
+        let mut after = Vec::new();
+        for row in said["replicas"].as_array().into_iter().flatten() {
+            let (Some(id), Some(address)) = (row["id"].as_str(), row["address"].as_str()) else {
+                continue;
+            };
+            if before.get(id).is_some_and(|replica| replica.link.address() == address) {
+                after.extend(before.remove(id));
+                continue;
+            }
+            let deployment = Rc::downgrade(self);
+            let on_up = move || {
+                if let Some(deployment) = deployment.upgrade() {
+                    deployment.feed();
+                }
+            };
+            let link = Link::open(address, Rc::clone(token), on_up);
+            after.push(Rc::new(Replica { id: id.to_owned(), link, ongoing: Cell::new(0) }));
+        }
+        *self.replicas.borrow_mut() = after;
+        for replica in before.into_values() {
+            replica.link.retire();
+        }
+        if self.failure.borrow().is_some() {
+            self.waiting.borrow_mut().clear();
+        }
+        self.feed();
+    }
+
+    fn end(&self) {
+        // A request that loses its replica from now on gets no other.
+        *self.failure.borrow_mut() = Some(GONE.to_owned());
+        for replica in self.replicas.borrow_mut().drain(..) {
+            replica.link.retire();
+        }
+        self.waiting.borrow_mut().clear();
+    }
+}
+
+/// A request's place at a replica; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    deployment: Rc<Deployment>,
+    pub(crate) replica: Rc<Replica>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.replica.ongoing.set(self.replica.ongoing.get() - 1);
+        self.deployment.feed();
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    routes: RefCell<Rc<[Route]>>,
+    deployments: RefCell<HashMap<String, Rc<Deployment>>>,
+}
+
+impl Table {
+    pub(crate) fn routes(&self) -> Rc<[Route]> {
+        Rc::clone(&self.routes.borrow())
+    }
+
+    pub(crate) fn deployment(&self, key: &str) -> Option<Rc<Deployment>> {
+        self.deployments.borrow().get(key).map(Rc::clone)
+    }
+
+    /// Ongoing and waiting requests of the deployments whose counts are wanted.
+    pub(crate) fn counts(&self) -> Vec<(String, u32, usize)> {
+        let deployments = self.deployments.borrow();
+        let counted = deployments.iter().filter(|(_, deployment)| deployment.is_counted.get());
+        counted.map(|(key, one)| (key.clone(), one.ongoing(), one.queued())).collect()
+    }
+
+    /// Takes the table that the controller sent.
+    pub(crate) fn update(&self, said: &Value, token: &Rc<str>) {
+        let text = |row: &Value, name: &str| row[name].as_str().unwrap_or_default().to_owned();
+        let rows = said["routes"].as_array().into_iter().flatten();
+        let mut routes: Vec<Route> = rows
+            .map(|row| Route {
+                prefix: text(row, "prefix"),
+                app: text(row, "app"),
+                deployment: text(row, "deployment"),
+            })
+            .collect();
+        routes.sort_by_key(|route| std::cmp::Reverse(route.prefix.len()));
+        let mut before = std::mem::take(&mut *self.deployments.borrow_mut());
+        let mut after = HashMap::new();
+        for (key, said) in said["deployments"].as_object().into_iter().flatten() {
+            let deployment = before.remove(key).unwrap_or_default();
+            deployment.update(said, token);
+            after.insert(key.clone(), deployment);
+        }
+        *self.deployments.borrow_mut() = after;
+        *self.routes.borrow_mut() = routes.into();
+        for gone in before.into_values() {
+            gone.end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes(prefixes: &[&str]) -> Vec<Route> {
+        let route = |prefix: &&str| Route {
+            prefix: (*prefix).to_owned(),
+            app: String::new(),
+            deployment: String::new(),
+        };
+        let mut routes: Vec<Route> = prefixes.iter().map(route).collect();
+        routes.sort_by_key(|route| std::cmp::Reverse(route.prefix.len()));
+        routes
+    }
+
+    #[test]
+    fn the_longest_prefix_of_whole_parts_wins() {
+        let routes = routes(&["/", "/a", "/a/b"]);
+        let found = |path| find(&routes, path).map(|route| route.prefix.as_str());
+        assert_eq!(found("/a/b/c"), Some("/a/b"));
+        assert_eq!(found("/a/bc"), Some("/a"));
+        assert_eq!(found("/a"), Some("/a"));
+        assert_eq!(found("/ab"), Some("/"));
+        assert_eq!(found("/"), Some("/"));
+    }
+
+    #[test]
+    fn without_a_root_there_are_paths_without_a_route() {
+        assert_eq!(find(&routes(&["/a"]), "/b"), None);
+        assert_eq!(find(&[], "/"), None);
+    }
+}

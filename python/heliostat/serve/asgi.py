@@ -1,0 +1,118 @@
+"""ASGI applications in deployments: ``@serve.ingress``."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import inspect
+import io
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from heliostat import cloudpickle
+from heliostat.serve.context import get_servable
+
+
+def ingress(app: Any) -> Callable[[type], type]:
+    """Have an ASGI application answer the HTTP requests of a class.
+
+    ``app`` is a FastAPI or other ASGI application, or a function that makes one in the replica.
+    Routes of FastAPI that are methods of the class get the replica's instance as ``self``.
+    """
+
+    def decorate(cls: type) -> type:
+        if not inspect.isclass(cls):
+            raise ValueError("@serve.ingress must be used with a class.")
+        if "__call__" in vars(cls) and not hasattr(cls, "_serve_asgi_app"):
+            raise ValueError("A class with @serve.ingress cannot have a method `__call__`.")
+        if hasattr(app, "include_router") and hasattr(app, "routes"):
+            _bind_methods(app, cls)
+        body = {
+            "_serve_asgi_app": staticmethod(app) if inspect.isfunction(app) else app,
+            "__module__": cls.__module__,
+            "__qualname__": cls.__qualname__,
+            "__doc__": cls.__doc__,
+        }
+        return type(cls.__name__, (cls,), body)
+
+    return decorate
+
+
+def resolve(app: Any) -> Any:
+    """The application itself, from what may make one."""
+    if inspect.isfunction(app) and not inspect.signature(app).parameters:
+        return app()
+    return app
+
+
+def _bind_methods(app: Any, cls: type) -> None:
+    """FastAPI passes the instance of the replica for the ``self`` of routes that are the class's methods."""
+    from fastapi import APIRouter, Depends
+    from fastapi.routing import APIRoute, APIWebSocketRoute
+
+    methods = {id(value) for one in cls.__mro__ for value in vars(one).values()}
+    router = APIRouter()
+    for route in list(app.routes):
+        if not isinstance(route, APIRoute | APIWebSocketRoute) or id(route.endpoint) not in methods:
+            continue
+        signature = inspect.signature(route.endpoint)
+        own, *others = signature.parameters.values()
+        instance = own.replace(default=Depends(get_servable))
+        # A parameter with a default stands before others without one: by name they may.
+        named = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in others]
+        route.endpoint.__signature__ = signature.replace(parameters=[instance, *named])
+        app.routes.remove(route)
+        router.routes.append(route)
+    app.include_router(router)
+
+
+def dumps(value: Any) -> bytes:
+    """Pickled by value; parts of FastAPI and Starlette that do not pickle by themselves do here."""
+    reducers: dict[Any, Any] = {}
+    state = getattr(sys.modules.get("starlette.datastructures"), "State", None)
+    if state is not None:
+        reducers[state] = lambda one: (type(one), (one._state,))
+    included = getattr(sys.modules.get("fastapi.routing"), "_IncludedRouter", None)
+    if included is not None:  # it holds a lock
+        reducers[included] = lambda one: (type(one), (one.original_router, one.include_context))
+    table = collections.ChainMap(reducers, cloudpickle.Pickler.dispatch_table)
+    kind = type("Pickler", (cloudpickle.Pickler,), {"dispatch_table": table})
+    buffer = io.BytesIO()
+    kind(buffer).dump(value)
+    return buffer.getvalue()
+
+
+class Lifespan:
+    """The start and the end of an application, as ASGI tells it of them."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Raises ``RuntimeError`` with the application's words when it does not start."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        await self._step("lifespan.startup")
+
+    async def stop(self) -> None:
+        """Tell it of its end and wait for it."""
+        if self._task is not None and not self._task.done():
+            await self._step("lifespan.shutdown")
+
+    async def _step(self, kind: str) -> None:
+        await self._incoming.put({"type": kind})
+        answer = await self._outgoing.get()
+        if answer is not None and answer["type"] == f"{kind}.failed":
+            raise RuntimeError(f"The application failed at {kind}: {answer.get('message', '')}")
+
+    async def _run(self) -> None:
+        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": {}}
+        try:
+            await self._app(scope, self._incoming.get, self._outgoing.put)
+        except Exception:
+            pass
+        finally:
+            await self._outgoing.put(None)

@@ -1,0 +1,1 @@
+"""Serve's controller: which replicas there are to be, and who is told."""

@@ -1,0 +1,386 @@
+"""The controller's actor: it does what the machine says, and tells the machine what has come of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import pickle
+import time
+import traceback
+from collections.abc import Coroutine
+from typing import Any
+
+import heliostat as ray
+from heliostat import _heliostat
+from heliostat.exceptions import RayActorError
+from heliostat.serve import specs
+from heliostat.serve.config import HTTPOptions, ProxyLocation
+from heliostat.serve.controller.ingress import Ingress
+from heliostat.serve.controller.machine import (
+    Action,
+    Machine,
+    Publish,
+    Reconfigure,
+    Start,
+    restored,
+    saved,
+)
+from heliostat.serve.controller.watch import Watches
+from heliostat.serve.replica.actor import ReplicaActor
+from heliostat.serve.schema import ApplicationStatus, ProxyStatus, ServeStatus
+from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec, ReplicaPlace, Targets
+
+logger = logging.getLogger("ray.serve")
+
+_KEY = b"serve-state"
+_TICK_S = 0.1
+# Calls that a replica may hold besides those that its deployment has at a time: they wait within it.
+_CALLS_MAX = 1_000_000
+# How long routers may take to say that they know of a change, before a replica is stopped all the same.
+_ACKNOWLEDGED_S = 1.0
+# Health checks that may fail, or time out, one after the other.
+_MISSED_MAX = 3
+
+
+class ServeController:
+    """The actor."""
+
+    def __init__(self, options: HTTPOptions, location: ProxyLocation) -> None:
+        self._options = options
+        self._location = location
+        self._machine = Machine()
+        self._actors: dict[str, Any] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watches = Watches()
+        self._ingress: Ingress | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        self._changed: asyncio.Event = asyncio.Event()
+        self._is_over = False
+        self._is_saved = True
+        self._node = ray.get_runtime_context().get_node_id()
+        state = _heliostat.kv_get(_KEY, namespace=specs.NAMESPACE)
+        if state is not None:
+            self._recover(pickle.loads(state))
+
+    # --- what users ask
+
+    async def start(self) -> None:
+        """Have the HTTP server run. Raises ``RuntimeError`` with its words when it does not."""
+        if self._ingress is None and self._location is not ProxyLocation.Disabled:
+            ingress = Ingress(self._options, self._on_counts)
+            self._ingress = ingress
+            try:
+                await ingress.start()
+            except BaseException:
+                self._ingress = None
+                raise
+            self._tell_ingress()
+
+    def http_options(self) -> HTTPOptions:
+        """What the HTTP server was started with."""
+        return self._options
+
+    async def deploy(self, apps: list[AppSpec]) -> None:
+        """Have those applications as they are said to be. Raises ``ValueError`` where two share a prefix."""
+        prefixes = {
+            app.spec.route_prefix: name
+            for name, app in self._machine.apps.items()
+            if app.spec.route_prefix is not None and not app.is_going
+        }
+        for spec in apps:
+            other = prefixes.setdefault(spec.route_prefix or spec.name, spec.name)
+            if other != spec.name and spec.route_prefix is not None:
+                raise ValueError(
+                    f"Prefix {spec.route_prefix} is being used by application '{other}'. "
+                    f"Give application '{spec.name}' another route_prefix, or delete the other one."
+                )
+        for spec in apps:
+            self._do(self._machine.deploy(spec, time.time()))
+
+    async def wait_for(self, name: str) -> tuple[ApplicationStatus, str]:
+        """Once the application runs or has failed: which, and why."""
+        while True:
+            found = self._machine.app_of(name)
+            if found is None:
+                return ApplicationStatus.NOT_STARTED, "it was deleted meanwhile"
+            if found.status in (ApplicationStatus.RUNNING, ApplicationStatus.DEPLOY_FAILED):
+                why = "".join(
+                    f"\n{key}: {row.message}"
+                    for key, row in found.deployments.items()
+                    if row.message
+                )
+                return found.status, found.message + why
+            await self._change()
+
+    async def delete(self, names: list[str]) -> None:
+        """Have them go, and wait for it."""
+        for name in names:
+            self._do(self._machine.delete(name, time.time()))
+        while any(name in self._machine.apps for name in names):
+            await self._change()
+
+    async def shutdown(self) -> None:
+        """End all of it but this actor."""
+        self._is_over = True
+        await self.delete(list(self._machine.apps))
+        if self._ingress is not None:
+            await self._ingress.stop()
+            self._ingress = None
+        _heliostat.kv_del(_KEY, namespace=specs.NAMESPACE)
+
+    def status(self) -> ServeStatus:
+        """What there is."""
+        proxies = {}
+        if self._ingress is not None:
+            state = ProxyStatus.HEALTHY if self._ingress.is_up else ProxyStatus.UNHEALTHY
+            proxies[self._node] = state
+        rows = {name: self._machine.app_of(name) for name in self._machine.apps}
+        return ServeStatus(proxies, {name: row for name, row in rows.items() if row is not None})
+
+    def route_of(self, name: str) -> tuple[str, str | None] | None:
+        """The deployment that an application's requests go to, and its prefix."""
+        app = self._machine.apps.get(name)
+        return None if app is None else (app.spec.ingress, app.spec.route_prefix)
+
+    def has(self, key: DeploymentID) -> bool:
+        """Whether there is such a deployment."""
+        return key in self._machine.deployments
+
+    # --- what routers and replicas say
+
+    async def listen(self, key: DeploymentID, version: int) -> Targets:
+        """Once a deployment is not as that version says: how it is."""
+        targets = self._targets(key)
+        if targets.version == version:
+            await self._watches.wait(key)
+            targets = self._targets(key)
+        return targets
+
+    def count(self, key: DeploymentID, replica: str, requests: int) -> None:
+        """A replica has so many requests."""
+        self._do(self._machine.counted(key, replica, requests, time.time()))
+
+    def queue(self, key: DeploymentID, router: str, requests: int) -> None:
+        """So many calls wait at a router."""
+        self._do(self._machine.counted(key, f"router {router}", requests, time.time()))
+
+    def _on_counts(self, counts: dict[str, list[int]]) -> None:
+        for word, (_ongoing, queued) in counts.items():
+            app, _, name = word.partition("#")
+            key = DeploymentID(app, name)
+            self._do(self._machine.counted(key, "ingress", queued, time.time()))
+
+    def _targets(self, key: DeploymentID) -> Targets:
+        known = self._machine.deployments.get(key)
+        if known is None or known.is_going:
+            return Targets(self._watches.version(key))
+        config = known.spec.config
+        return Targets(
+            self._watches.version(key),
+            True,
+            self._machine.failure(key),
+            config.max_ongoing_requests,
+            config.max_queued_requests,
+            config.autoscaling_config is not None,
+            [
+                ReplicaPlace(one.id, self._actors[one.id], one.address)
+                for one in self._machine.running(key)
+                if one.id in self._actors
+            ],
+        )
+
+    # --- what the machine says
+
+    def _do(self, actions: list[Action]) -> None:
+        changed = set()
+        for action in actions:
+            if isinstance(action, Publish):
+                changed.add(action.deployment)
+        for key in changed:
+            self._watches.changed(key)
+        if changed:
+            self._tell_ingress()
+        for action in actions:
+            if isinstance(action, Start):
+                self._go(self._start(action))
+            elif isinstance(action, Reconfigure):
+                self._go(self._reconfigure(action))
+            elif not isinstance(action, Publish):
+                self._go(self._stop(action.replica, action.deployment, action.timeout_s))
+        if actions:
+            self._save_soon()
+        # A replica that is gone may be the last that was waited for.
+        self._wake()
+        if self._ticking is None and self._machine.wants_time():
+            self._ticking = asyncio.get_running_loop().create_task(self._tick())
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _change(self) -> None:
+        await self._changed.wait()
+
+    def _go(self, steps: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(steps)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tick(self) -> None:
+        while self._machine.wants_time():
+            await asyncio.sleep(_TICK_S)
+            self._do(self._machine.tick(time.time()))
+        self._ticking = None
+
+    async def _start(self, action: Start) -> None:
+        spec, key = action.spec, action.deployment
+        options = {"num_cpus": 1, **spec.config.ray_actor_options}
+        app = self._machine.apps.get(key.app_name)
+        route = (app.spec.route_prefix if app is not None else None) or ""
+        try:
+            actor = (
+                ray.remote(ReplicaActor)
+                .options(
+                    name=action.replica,
+                    namespace=specs.NAMESPACE,
+                    lifetime="detached",
+                    max_concurrency=_CALLS_MAX,
+                    **options,
+                )
+                .remote(key.app_name, spec, action.replica, route)
+            )
+        except Exception:
+            self._do(
+                self._machine.start_failed(action.replica, traceback.format_exc(), time.time())
+            )
+            return
+        self._actors[action.replica] = actor
+        await self._follow(action.replica, key, spec)
+
+    async def _follow(self, replica: str, key: DeploymentID, spec: DeploymentSpec) -> None:
+        """A replica's life, from its constructor to its end."""
+        actor = self._actors[replica]
+        try:
+            address, _pid = await actor.initialize.remote(self._node)
+        except Exception as error:
+            self._actors.pop(replica, None)
+            with contextlib.suppress(Exception):
+                ray.kill(actor)
+            self._do(self._machine.start_failed(replica, str(error), time.time()))
+            return
+        self._do(self._machine.started(replica, address, time.time()))
+        self._go(self._watch_health(replica, key))
+        try:
+            await actor.until_end.remote()
+        except Exception as error:
+            if self._actors.pop(replica, None) is not None:
+                self._do(self._machine.died(replica, str(error), time.time()))
+
+    async def _watch_health(self, replica: str, key: DeploymentID) -> None:
+        missed, why = 0, ""
+        while replica in self._actors and key in self._machine.deployments:
+            config = self._machine.deployments[key].spec.config
+            await asyncio.sleep(config.health_check_period_s)
+            actor = self._actors.get(replica)
+            if actor is None:
+                return
+            try:
+                await asyncio.wait_for(actor.check_health.remote(), config.health_check_timeout_s)
+                missed = 0
+                continue
+            except RayActorError:
+                return  # who follows it knows
+            except asyncio.TimeoutError:
+                why = f"check_health took longer than {config.health_check_timeout_s} s"
+            except Exception as error:
+                why = str(error)
+            missed += 1
+            if missed >= _MISSED_MAX and self._actors.pop(replica, None) is not None:
+                logger.warning("Replica %s is not healthy and is replaced: %s", replica, why)
+                self._do(self._machine.died(replica, why, time.time()))
+                ray.kill(actor)
+
+    async def _reconfigure(self, action: Reconfigure) -> None:
+        actor = self._actors.get(action.replica)
+        if actor is None:
+            return
+        try:
+            await actor.reconfigure.remote(action.spec.config)
+        except RayActorError:
+            return  # who follows it knows
+        except Exception as error:
+            if self._actors.pop(action.replica, None) is not None:
+                ray.kill(actor)
+                self._do(self._machine.died(action.replica, str(error), time.time()))
+
+    async def _stop(self, replica: str, key: DeploymentID, timeout_s: float) -> None:
+        actor = self._actors.pop(replica, None)
+        if actor is not None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._acknowledged(key), _ACKNOWLEDGED_S)
+            # The replica itself may be what hangs.
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(actor.drain.remote(timeout_s), timeout_s + 5)
+            with contextlib.suppress(Exception):
+                ray.kill(actor)
+        self._do(self._machine.stopped(replica, time.time()))
+
+    async def _acknowledged(self, key: DeploymentID) -> None:
+        if self._ingress is not None:
+            await self._ingress.acknowledged()
+        await self._watches.acknowledged(key)
+
+    # --- the ingress, and what outlives this process
+
+    def _tell_ingress(self) -> None:
+        if self._ingress is None:
+            return
+        routes, deployments = [], {}
+        for name, app in self._machine.apps.items():
+            if app.is_going or app.spec.route_prefix is None:
+                continue
+            key = DeploymentID(name, app.spec.ingress)
+            targets = self._targets(key)
+            routes.append({"prefix": app.spec.route_prefix, "app": name, "deployment": key.key})
+            deployments[key.key] = {
+                "max_ongoing": targets.max_ongoing,
+                "max_queued": targets.max_queued if targets.max_queued >= 0 else None,
+                "counted": targets.is_counted,
+                "failure": targets.failure,
+                "replicas": [{"id": one.id, "address": one.address} for one in targets.replicas],
+            }
+        self._ingress.tell(routes, deployments)
+
+    def _save_soon(self) -> None:
+        if self._is_saved and not self._is_over:
+            self._is_saved = False
+            asyncio.get_running_loop().call_soon(self._save)
+
+    def _save(self) -> None:
+        self._is_saved = True
+        if not self._is_over:
+            _heliostat.kv_put(_KEY, pickle.dumps(saved(self._machine)), namespace=specs.NAMESPACE)
+
+    def _recover(self, state: dict[str, Any]) -> None:
+        """This process follows one that has died: its replicas are still there, or they are not."""
+        self._machine = restored(state, time.time())
+        loop = asyncio.get_running_loop()
+        for key, replica, _version, _address in state["replicas"]:
+            known = self._machine.deployments.get(key)
+            if known is None:
+                continue
+            try:
+                self._actors[replica] = ray.get_actor(replica, namespace=specs.NAMESPACE)
+            except ValueError as error:
+                loop.call_soon(self._lost, replica, str(error))
+            else:
+                self._go(self._follow(replica, key, known.spec))
+        self._go(self._start_again())
+
+    async def _start_again(self) -> None:
+        await self.start()
+        self._do(self._machine.tick(time.time()))
+
+    def _lost(self, replica: str, why: str) -> None:
+        self._do(self._machine.died(replica, why, time.time()))

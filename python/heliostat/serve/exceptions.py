@@ -1,0 +1,73 @@
+"""Errors of Serve."""
+
+from __future__ import annotations
+
+from heliostat.exceptions import TaskCancelledError
+
+__all__ = [
+    "BackPressureError",
+    "DeploymentUnavailableError",
+    "RayServeException",
+    "ReplicaUnavailableError",
+    "RequestCancelledError",
+]
+
+
+class RayServeException(Exception):
+    """The base of Serve's errors."""
+
+
+class BackPressureError(RayServeException):
+    """As many requests wait for the deployment as ``max_queued_requests`` allows."""
+
+    def __init__(
+        self,
+        num_queued_requests: int,
+        max_queued_requests: int,
+        status_code: int = 503,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(num_queued_requests, max_queued_requests, status_code, retry_after_s)
+        self.status_code = status_code
+        self.retry_after_s = retry_after_s
+        self.message = (
+            "Request dropped due to backpressure "
+            f"(num_queued_requests={num_queued_requests}, max_queued_requests={max_queued_requests})."
+        )
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class RequestCancelledError(RayServeException, TaskCancelledError):
+    """The request was cancelled."""
+
+    def __init__(self, request_id: str | None = None) -> None:
+        Exception.__init__(self, request_id)
+        self.request_id = request_id
+
+    def __str__(self) -> str:
+        named = f"Request {self.request_id}" if self.request_id else "Request"
+        return f"{named} was cancelled."
+
+
+class DeploymentUnavailableError(RayServeException):
+    """The deployment failed to deploy, or is gone."""
+
+    def __init__(self, deployment_id: object) -> None:
+        super().__init__(deployment_id)
+        self.message = f"{deployment_id} is unavailable."
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ReplicaUnavailableError(RayServeException):
+    """The replica that was chosen is ending."""
+
+    def __init__(self, replica_id: str) -> None:
+        super().__init__(replica_id)
+        self.message = f"Replica {replica_id} is no longer available."
+
+    def __str__(self) -> str:
+        return self.message

@@ -1,0 +1,108 @@
+"""``@serve.multiplexed``: a replica holds several models and loads them as requests ask for them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from heliostat.serve.context import request_context
+
+
+def get_multiplexed_model_id() -> str:
+    """The model that the present request asks for, by header ``serve_multiplexed_model_id`` or handle.
+
+    Empty where it names none.
+    """
+    return request_context.get().multiplexed_model_id
+
+
+class _Models:
+    """The models of one instance, those used last at the end."""
+
+    def __init__(self, load: Callable[[str], Any], most: int) -> None:
+        self._load = load
+        self._most = most
+        self._models: OrderedDict[str, Any] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[Any]] = {}
+        self._lock = asyncio.Lock()
+
+    async def get(self, name: str) -> Any:
+        if not isinstance(name, str):
+            raise TypeError("The model ID must be a string.")
+        if not name:
+            raise ValueError("The model ID cannot be empty.")
+        if name in self._models:
+            self._models.move_to_end(name)
+            return self._models[name]
+        task = self._loading.get(name)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._add(name))
+            self._loading[name] = task
+            task.add_done_callback(lambda _: self._loading.pop(name, None))
+        # A request that is cancelled does not cancel the model for others.
+        return await asyncio.shield(task)
+
+    async def _add(self, name: str) -> Any:
+        async with self._lock:
+            while 0 < self._most <= len(self._models):
+                _, old = self._models.popitem(last=False)
+                await _end(old)
+            self._models[name] = model = await self._load(name)
+            return model
+
+
+async def _end(model: Any) -> None:
+    """What a model does when it goes, now and not when Python finds the time."""
+    ends = getattr(type(model), "__del__", None)
+    if ends is None:
+        return
+    if inspect.iscoroutinefunction(ends):
+        await ends(model)
+    else:
+        ends(model)
+    # Once is enough.
+    model.__class__ = type(type(model).__name__, (type(model),), {"__del__": lambda _self: None})
+
+
+def multiplexed(func: Callable[..., Any] | None = None, max_num_models_per_replica: int = 3) -> Any:
+    """Have a replica keep the models that an ``async`` function loads, at most so many (-1: any number).
+
+    The one used longest ago makes room. Requests with a model go to the same replica as those before.
+    """
+    if not isinstance(max_num_models_per_replica, int):
+        raise TypeError("max_num_models_per_replica must be an integer.")
+    if max_num_models_per_replica != -1 and max_num_models_per_replica <= 0:
+        raise ValueError("max_num_models_per_replica must be positive.")
+
+    def decorate(load: Callable[..., Any]) -> Callable[..., Any]:
+        if not inspect.iscoroutinefunction(load):
+            raise TypeError("The load function of @serve.multiplexed must be 'async def'.")
+        count = len(inspect.signature(load).parameters)
+        if count not in (1, 2):
+            raise TypeError(
+                "The load function of @serve.multiplexed takes the model's id, and perhaps self."
+            )
+        name = f"_serve_models_{load.__name__}"
+        alone: list[_Models] = []
+
+        @functools.wraps(load)
+        async def loaded(*args: Any) -> Any:
+            *instance, model = args
+            if instance:
+                models = vars(instance[0]).get(name)
+                if models is None:
+                    models = _Models(load.__get__(instance[0]), max_num_models_per_replica)
+                    vars(instance[0])[name] = models
+            else:
+                if not alone:
+                    alone.append(_Models(load, max_num_models_per_replica))
+                models = alone[0]
+            return await models.get(model)
+
+        return loaded
+
+    return decorate(func) if callable(func) else decorate

@@ -1,0 +1,1 @@
+"""What runs in a replica's process."""

@@ -1,0 +1,379 @@
+"""A replica: an actor that runs a deployment's code for handles and for the ingress."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import inspect
+import logging
+import os
+import traceback
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import heliostat as ray
+from heliostat import _heliostat, cloudpickle
+from heliostat.core import auth
+from heliostat.serve import asgi, context, specs
+from heliostat.serve.config import DeploymentConfig
+from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
+from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableError
+from heliostat.serve.replica.answers import TEXT, answer_of
+from heliostat.serve.replica.connection import PIECE_MAX, Connection, Exchange
+from heliostat.serve.specs import DeploymentID, DeploymentSpec
+
+logger = logging.getLogger("ray.serve")
+
+# How soon the controller hears of another number of requests.
+_COUNTS_S = 0.05
+
+
+class Turnstile:
+    """So many requests at a time; further ones in the order in which they came."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.ongoing = 0
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+    async def enter(self) -> None:
+        """Once there is a place."""
+        if self.ongoing < self.most and not self.waiting:
+            self.ongoing += 1
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self.leave()  # it was given in this moment
+            else:
+                self.waiting.remove(place)
+            raise
+
+    def leave(self) -> None:
+        """A place is free."""
+        self.ongoing -= 1
+        self.let_in()
+
+    def let_in(self) -> None:
+        """Give what is free to those who wait."""
+        while self.waiting and self.ongoing < self.most:
+            place = self.waiting.popleft()
+            if not place.done():
+                self.ongoing += 1
+                place.set_result(None)
+
+    @property
+    def total(self) -> int:
+        """Requests that are here."""
+        return self.ongoing + len(self.waiting)
+
+
+class ReplicaActor:
+    """The actor."""
+
+    def __init__(self, app: str, spec: DeploymentSpec, replica: str, route: str) -> None:
+        self._id = ReplicaID(replica, DeploymentID(app, spec.name))
+        self._spec = spec
+        self._route = route
+        self._config: DeploymentConfig = spec.config
+        self._gate = Turnstile(spec.config.max_ongoing_requests)
+        self._threads = concurrent.futures.ThreadPoolExecutor(spec.config.max_ongoing_requests)
+        self._servable: Any = None
+        self._is_function = False
+        self._app: Any = None
+        self._lifespan: asgi.Lifespan | None = None
+        self._is_leaving = False
+        self._idle: asyncio.Event | None = None
+        self._address = ""
+        self._server: asyncio.AbstractServer | None = None
+        self._counted: Any = None
+        self._takes_request = True
+
+    async def initialize(self, ingress_node: str) -> tuple[str, int]:
+        """Construct it; the address of its socket, and its process. A second call gives them again."""
+        if not self._address:
+            await self._construct()
+            if self._config.user_config is not None:
+                await self._reconfigure(self._config.user_config)
+            await self.check_health()
+            await self._listen(ingress_node)
+        return self._address, os.getpid()
+
+    async def _listen(self, ingress_node: str) -> None:
+        """A socket of this machine where the ingress is here too, else a port; both ask for the token."""
+        here = _heliostat.session()
+        token = auth.token_of(here["session_dir"])
+        loop = asyncio.get_running_loop()
+
+        def connection() -> Connection:
+            return Connection(token, self._serve_http)
+
+        if here["node_id"] == ingress_node:
+            name = f"serve-{self._id.unique_id[-40:]}.sock"
+            self._address = os.path.join(here["session_dir"], "sockets", name)
+            self._server = await loop.create_unix_server(connection, self._address)
+        else:
+            self._server = await loop.create_server(connection, here["host"], 0)
+            host, port = self._server.sockets[0].getsockname()[:2]
+            self._address = f"{host}:{port}"
+
+    async def _construct(self) -> None:
+        target, args, kwargs = cloudpickle.loads(self._spec.code)
+        replica = ReplicaContext(self._id, None, self._config.max_ongoing_requests)
+        context.set_replica_context(replica)
+        if inspect.isclass(target):
+            if inspect.iscoroutinefunction(target.__init__):
+                made = target.__new__(target)
+                replica.servable_object = made
+                await made.__init__(*args, **kwargs)  # type: ignore[misc] # made without it
+            else:
+                made = target(*args, **kwargs)
+            self._servable = made
+            self._app = getattr(made, "_serve_asgi_app", None)
+        else:
+            self._servable = target
+            self._is_function = True
+        replica.servable_object = self._servable
+        if self._app is not None:
+            self._app = asgi.resolve(self._app)
+            self._lifespan = asgi.Lifespan(self._app)
+            await self._lifespan.start()
+        else:
+            if callable(self._servable):
+                self._takes_request = bool(inspect.signature(self._servable).parameters)
+
+    # --- calls of handles
+
+    async def handle_request(
+        self, request: RequestContext, method: str, /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """A call of a handle."""
+        await self._enter()
+        try:
+            request_context.set(request)
+            return await self._call(self._method(method), args, kwargs)
+        finally:
+            self._leave()
+
+    async def handle_stream(
+        self, request: RequestContext, method: str, /, *args: Any, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """A call of a handle whose answers come one by one."""
+        await self._enter()
+        try:
+            request_context.set(request)
+            target = self._method(method)
+            items = target(*args, **kwargs)
+            if inspect.iscoroutine(items):
+                items.close()
+                items = None
+            if hasattr(items, "__anext__"):
+                async for item in items:
+                    yield item
+            elif hasattr(items, "__next__"):
+                missing = object()
+                while (item := await self._in_thread(next, items, missing)) is not missing:
+                    yield item
+            else:
+                raise TypeError(
+                    f"Method '{method}' returned a {type(items).__name__}: with stream=True it has to be a "
+                    "generator."
+                )
+        finally:
+            self._leave()
+
+    async def _enter(self) -> None:
+        if self._is_leaving:
+            raise ReplicaUnavailableError(self._id.to_full_id_str())
+        entering = self._gate.enter()
+        self._count()
+        await entering
+
+    def _leave(self) -> None:
+        self._gate.leave()
+        self._count()
+        if self._idle is not None and self._gate.total == 0:
+            self._idle.set()
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        if self._is_function:
+            if name != "__call__":
+                raise AttributeError(f"The deployment is a function and has no method {name!r}.")
+            return self._servable  # type: ignore[no-any-return] # the user's
+        found = getattr(self._servable, name, None)
+        if found is None:
+            have = [one for one in dir(self._servable) if not one.startswith("_")]
+            raise AttributeError(
+                f"Tried to call a method '{name}' that does not exist. Available methods: {have}."
+            )
+        return found  # type: ignore[no-any-return]
+
+    async def _call(self, target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if _is_async(target):
+            value = await target(*args, **kwargs)
+        else:
+            value = await self._in_thread(target, *args, **kwargs)
+            if inspect.isawaitable(value):
+                value = await value
+        if inspect.isgenerator(value) or inspect.isasyncgen(value):
+            raise TypeError(
+                "The method returned a generator: call it with `handle.options(stream=True)`."
+            )
+        return value
+
+    async def _in_thread(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        here = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: here.run(target, *args, **kwargs))
+
+    # --- requests of an ingress
+
+    async def _serve_http(self, exchange: Exchange) -> None:
+        if self._is_leaving:
+            exchange.refuse()
+            return
+        entering = self._gate.enter()
+        self._count()
+        await entering
+        try:
+            scope = exchange.scope
+            request_id = model = ""
+            for name, value in scope["headers"]:
+                if name == b"x-request-id":
+                    request_id = value.decode("latin-1")
+                elif name == b"serve_multiplexed_model_id":
+                    model = value.decode("latin-1")
+            request_context.set(
+                RequestContext(request_id, self._route, self._id.deployment_id.app_name, model)
+            )
+            if self._app is not None:
+                await self._app(scope, exchange.receive, exchange.send)
+            else:
+                await self._answer(exchange)
+        except asyncio.CancelledError:
+            raise
+        except OSError:
+            if not exchange.is_gone:
+                self._failed(exchange)
+        except BackPressureError as error:
+            if not exchange.has_begun:
+                exchange.answer(error.status_code, TEXT, str(error).encode())
+        except Exception:
+            self._failed(exchange)
+        finally:
+            self._leave()
+
+    def _failed(self, exchange: Exchange) -> None:
+        logger.error(
+            "Request %s %s failed:\n%s",
+            exchange.scope["method"],
+            exchange.scope["path"],
+            traceback.format_exc(),
+        )
+        if not exchange.has_begun:
+            exchange.answer(500, TEXT, b"Internal Server Error")
+
+    async def _answer(self, exchange: Exchange) -> None:
+        target = self._method("__call__")
+        if self._takes_request:
+            from starlette.requests import Request
+
+            value = await self._call_http(
+                target, Request(exchange.scope, exchange.receive, exchange.send)
+            )
+        else:
+            value = await self._call_http(target)
+        if callable(value) and hasattr(value, "background"):  # a Starlette response
+            await value(exchange.scope, exchange.receive, exchange.send)
+            return
+        headers, body = answer_of(value)
+        if len(body) <= PIECE_MAX:
+            exchange.answer(200, headers, body)
+        else:
+            await exchange.send({"type": "http.response.start", "status": 200, "headers": headers})
+            await exchange.send({"type": "http.response.body", "body": body})
+
+    async def _call_http(self, target: Callable[..., Any], *args: Any) -> Any:
+        if _is_async(target):
+            return await target(*args)
+        value = await self._in_thread(target, *args)
+        return await value if inspect.isawaitable(value) else value
+
+    # --- the controller
+
+    async def reconfigure(self, config: DeploymentConfig) -> None:
+        """Take another configuration; ``user_config`` goes to the deployment's ``reconfigure``."""
+        before, self._config = self._config, config
+        self._gate.most = config.max_ongoing_requests
+        if config.max_ongoing_requests != before.max_ongoing_requests:
+            self._threads = concurrent.futures.ThreadPoolExecutor(config.max_ongoing_requests)
+        self._gate.let_in()
+        if config.user_config is not None and config.user_config != before.user_config:
+            await self._reconfigure(config.user_config)
+
+    async def _reconfigure(self, user_config: Any) -> None:
+        method = getattr(self._servable, "reconfigure", None)
+        if method is None or self._is_function:
+            raise ValueError(
+                "user_config was given, but the deployment has no method `reconfigure(self, user_config)`."
+            )
+        result = method(user_config)
+        if inspect.isawaitable(result):
+            await result
+
+    async def check_health(self) -> None:
+        """Raises what the deployment's own ``check_health`` raises."""
+        method = getattr(self._servable, "check_health", None)
+        if method is None or self._is_function:
+            return
+        if _is_async(method):
+            await method()
+        else:
+            await self._in_thread(method)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Begin nothing any more, and end what is here, within that time; then its ``__del__``."""
+        self._is_leaving = True
+        self._idle = asyncio.Event()
+        if self._gate.total:
+            try:
+                await asyncio.wait_for(self._idle.wait(), timeout_s)
+            except asyncio.TimeoutError:
+                logger.warning("Replica %s still had requests after %s s.", self._id, timeout_s)
+        if self._lifespan is not None:
+            await self._lifespan.stop()
+        if self._server is not None:
+            self._server.close()
+        ends = getattr(type(self._servable), "__del__", None)
+        if ends is not None:
+            result = ends(self._servable)
+            if inspect.isawaitable(result):
+                await result
+
+    async def until_end(self) -> None:
+        """Never answers: who asked hears of this process's end."""
+        await asyncio.get_running_loop().create_future()
+
+    def _count(self) -> None:
+        if self._config.autoscaling_config is None or self._counted is not None:
+            return
+        self._counted = asyncio.get_running_loop().call_later(_COUNTS_S, self._tell_count)
+
+    def _tell_count(self) -> None:
+        self._counted = None
+        try:
+            controller = ray.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
+            controller.count.remote(self._id.deployment_id, self._id.unique_id, self._gate.total)
+        except Exception as error:
+            logger.debug("The controller was not told of the load: %s", error)
+
+
+def _is_async(target: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
+        getattr(target, "__call__", None)  # noqa: B004 - an object's, to look at
+    )

@@ -1,0 +1,47 @@
+"""What a deployment returns, as an HTTP answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)
+PLAIN = ((b"content-type", b"text/plain"),)
+JSON = ((b"content-type", b"application/json"),)
+
+
+def answer_of(value: Any) -> tuple[Any, bytes]:
+    """Headers and body: text and bytes as they are, everything else as JSON."""
+    if value is None:
+        return PLAIN, b""
+    if isinstance(value, bytes):
+        return PLAIN, value
+    if isinstance(value, str):
+        return TEXT, value.encode()
+    return JSON, json.dumps(_plain(value), separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say. FastAPI's rules where it is installed: data classes, models, times."""
+    if type(value) in (int, float, bool):
+        return value
+    try:
+        from fastapi.encoders import jsonable_encoder
+    except ImportError:
+        return json.loads(json.dumps(value, default=_numpy))
+    return jsonable_encoder(value, custom_encoder=_encoders(value))
+
+
+def _encoders(_value: Any) -> dict[Any, Any]:
+    import sys
+
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return {}
+    return {numpy.ndarray: lambda array: array.tolist(), numpy.generic: lambda one: one.item()}
+
+
+def _numpy(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no JSON; install fastapi for its encoders")

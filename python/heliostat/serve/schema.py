@@ -1,0 +1,88 @@
+"""What ``serve.status`` answers with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+__all__ = [
+    "ApplicationStatus",
+    "ApplicationStatusOverview",
+    "DeploymentStatus",
+    "DeploymentStatusOverview",
+    "ProxyStatus",
+    "ReplicaState",
+    "ServeStatus",
+]
+
+
+class ProxyStatus(str, Enum):
+    """The state of an HTTP server."""
+
+    STARTING = "STARTING"
+    HEALTHY = "HEALTHY"
+    UNHEALTHY = "UNHEALTHY"
+    DRAINING = "DRAINING"
+    DRAINED = "DRAINED"
+
+
+class ApplicationStatus(str, Enum):
+    """The state of an application."""
+
+    NOT_STARTED = "NOT_STARTED"
+    DEPLOYING = "DEPLOYING"
+    DEPLOY_FAILED = "DEPLOY_FAILED"
+    RUNNING = "RUNNING"
+    UNHEALTHY = "UNHEALTHY"
+    DELETING = "DELETING"
+
+
+class DeploymentStatus(str, Enum):
+    """The state of a deployment."""
+
+    UPDATING = "UPDATING"
+    HEALTHY = "HEALTHY"
+    UNHEALTHY = "UNHEALTHY"
+    DEPLOY_FAILED = "DEPLOY_FAILED"
+    UPSCALING = "UPSCALING"
+    DOWNSCALING = "DOWNSCALING"
+
+
+class ReplicaState(str, Enum):
+    """The state of a replica."""
+
+    STARTING = "STARTING"
+    UPDATING = "UPDATING"
+    RECOVERING = "RECOVERING"
+    RUNNING = "RUNNING"
+    STOPPING = "STOPPING"
+    STOPPED = "STOPPED"
+
+
+@dataclass
+class DeploymentStatusOverview:
+    """The state of a deployment, why, and how many replicas are in which state."""
+
+    status: DeploymentStatus
+    status_trigger: str
+    replica_states: dict[ReplicaState, int]
+    message: str
+
+
+@dataclass
+class ApplicationStatusOverview:
+    """The state of an application; ``last_deployed_time_s`` is Unix time."""
+
+    status: ApplicationStatus
+    message: str
+    last_deployed_time_s: float
+    deployments: dict[str, DeploymentStatusOverview]
+
+
+@dataclass
+class ServeStatus:
+    """The state of the HTTP servers, by node, and of the applications."""
+
+    proxies: dict[str, ProxyStatus] = field(default_factory=dict)
+    applications: dict[str, ApplicationStatusOverview] = field(default_factory=dict)
+    target_capacity: float | None = None

@@ -1,0 +1,79 @@
+"""What the driver tells the controller, and the controller its replicas and routers."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from heliostat.serve.config import DeploymentConfig
+
+NAMESPACE = "serve"
+CONTROLLER_NAME = "SERVE_CONTROLLER_ACTOR"
+
+
+class DeploymentID(NamedTuple):
+    """A deployment of an application."""
+
+    app_name: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """One word for it."""
+        return f"{self.app_name}#{self.name}"
+
+    def __str__(self) -> str:
+        return f"Deployment(name='{self.name}', app='{self.app_name}')"
+
+
+@dataclass
+class DeploymentSpec:
+    """A deployment as it is to be."""
+
+    name: str
+    config: DeploymentConfig
+    code: bytes  # the pickled class or function, and the arguments of its constructor
+    code_version: str
+    is_asgi: bool = False
+
+
+@dataclass
+class AppSpec:
+    """An application as it is to be."""
+
+    name: str
+    route_prefix: str | None
+    ingress: str
+    deployments: dict[str, DeploymentSpec]
+
+
+@dataclass
+class ReplicaPlace:
+    """A replica that takes requests."""
+
+    id: str
+    actor: Any
+    address: str  # of its socket
+
+
+@dataclass
+class Targets:
+    """Where the requests of a deployment go."""
+
+    version: int
+    is_there: bool = False
+    failure: str | None = None
+    max_ongoing: int = 5
+    max_queued: int = -1
+    is_counted: bool = False
+    replicas: list[ReplicaPlace] = field(default_factory=list)
+
+
+def code_version(spec: DeploymentSpec) -> str:
+    """Changes when replicas have to be started anew."""
+    if spec.config.version is not None:
+        return f"user:{spec.config.version}"
+    parts = (spec.code, pickle.dumps(sorted(spec.config.ray_actor_options.items())))
+    return hashlib.blake2b(b"\0".join(parts), digest_size=16).hexdigest()

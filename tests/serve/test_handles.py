@@ -1,0 +1,326 @@
+"""Calls through handles, and deployments that call each other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+import ray
+from ray import serve
+from ray.serve.exceptions import BackPressureError, RequestCancelledError
+from ray.serve.handle import DeploymentHandle
+from serving import Client
+
+CLUSTER = {"num_cpus": 8}
+S = 60
+
+
+@pytest.mark.contract("F12.02", "F12.03")
+def test_methods_of_a_deployment_are_called(web: Client) -> None:
+    @serve.deployment
+    class Counter:
+        def __init__(self, start: int, step: int = 1) -> None:
+            self.number, self.step = start, step
+
+        def __call__(self) -> int:
+            return self.number
+
+        async def add(self, times: int = 1) -> int:
+            self.number += times * self.step
+            return self.number
+
+        def broken(self) -> None:
+            raise ValueError("on purpose")
+
+    handle = serve.run(Counter.bind(10, step=2), name="count", route_prefix=None)
+    assert handle.remote().result(timeout_s=S) == 10
+    assert handle.add.remote(times=2).result(timeout_s=S) == 14
+    assert handle.options(method_name="add").remote().result(timeout_s=S) == 16
+    assert serve.get_app_handle("count").remote().result(timeout_s=S) == 16
+    assert serve.get_deployment_handle("Counter", "count").add.remote(0).result(timeout_s=S) == 16
+    with pytest.raises(ValueError, match="on purpose"):
+        handle.broken.remote().result(timeout_s=S)
+    with pytest.raises(AttributeError, match="absent"):
+        handle.absent.remote().result(timeout_s=S)
+    with pytest.raises(serve.exceptions.RayServeException, match="nothing"):
+        serve.get_app_handle("nothing")
+
+
+@pytest.mark.contract("F12.03")
+def test_answers_are_arguments_of_other_calls(web: Client) -> None:
+    @serve.deployment
+    class Adder:
+        def __init__(self, more: int) -> None:
+            self.more = more
+
+        async def __call__(self, x: int) -> int:
+            return x + self.more
+
+    @serve.deployment
+    class Chain:
+        def __init__(self, first: DeploymentHandle, others: list[DeploymentHandle]) -> None:
+            self.handles = [first, *others]
+
+        async def __call__(self, x: Any) -> Any:
+            for handle in self.handles:
+                x = handle.remote(x)
+            return await x
+
+    adder = Adder.bind(1)
+    handle = serve.run(Chain.bind(adder, [adder, Adder.bind(10)]), route_prefix=None)
+    assert handle.remote(100).result(timeout_s=S) == 112
+    # The same application bound twice is one deployment; another one of that name gets a number.
+    assert set(serve.status().applications["default"].deployments) == {"Chain", "Adder", "Adder_1"}
+
+
+@pytest.mark.contract("F12.03")
+def test_answers_come_one_by_one(web: Client) -> None:
+    @serve.deployment
+    class Counts:
+        def sync(self, n: int) -> Any:
+            yield from range(n)
+
+        async def aio(self, n: int) -> Any:
+            for i in range(n):
+                yield i
+
+        def fails(self) -> Any:
+            yield 1
+            raise ValueError("on purpose")
+
+    handle = serve.run(Counts.bind(), route_prefix=None).options(stream=True)
+    assert list(handle.sync.remote(5)) == [0, 1, 2, 3, 4]
+    assert list(handle.aio.remote(5)) == [0, 1, 2, 3, 4]
+    items = handle.fails.remote()
+    assert next(items) == 1
+    with pytest.raises(ValueError, match="on purpose"):
+        next(items)
+
+    async def collect() -> list[int]:
+        return [item async for item in handle.aio.remote(3)]
+
+    assert asyncio.run(collect()) == [0, 1, 2]
+    with pytest.raises(TypeError, match="stream=True"):
+        handle.options(stream=False).sync.remote(1).result(timeout_s=S)
+
+
+@pytest.mark.contract("F12.03")
+def test_a_call_is_cancelled(web: Client) -> None:
+    @serve.deployment(max_ongoing_requests=5)
+    class Waits:
+        def __init__(self) -> None:
+            self.begun, self.cancelled = asyncio.Event(), asyncio.Event()
+
+        async def wait(self) -> None:
+            self.begun.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                self.cancelled.set()
+                raise
+
+        async def has_begun(self) -> bool:
+            return await self.begun.wait()
+
+        async def was_cancelled(self) -> bool:
+            return await self.cancelled.wait()
+
+    handle = serve.run(Waits.bind(), route_prefix=None)
+    waits = handle.wait.remote()
+    assert handle.has_begun.remote().result(timeout_s=S)
+    with pytest.raises(TimeoutError):
+        waits.result(timeout_s=0.1)
+    waits.cancel()
+    with pytest.raises(RequestCancelledError):
+        waits.result(timeout_s=S)
+    assert handle.was_cancelled.remote().result(timeout_s=S)
+
+
+@pytest.mark.contract("F12.01", "F12.03")
+def test_a_replica_has_so_many_calls_at_a_time(web: Client) -> None:
+    @serve.deployment(max_ongoing_requests=3)
+    class Busy:
+        def __init__(self) -> None:
+            self.now = self.most = 0
+
+        async def __call__(self) -> int:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            self.now -= 1
+            return self.most
+
+    handle = serve.run(Busy.bind(), route_prefix=None)
+    calls = [handle.remote() for _ in range(50)]
+    assert max(call.result(timeout_s=S) for call in calls) <= 3
+    # Calls whose answers nobody reads hold no place for good.
+    for _ in range(20):
+        handle.remote()
+    assert handle.remote().result(timeout_s=S) <= 3
+
+
+@pytest.mark.contract("F12.01", "F12.04")
+def test_calls_beyond_the_queue_are_refused(web: Client) -> None:
+    @serve.deployment(max_ongoing_requests=1, max_queued_requests=2)
+    class Waits:
+        async def __call__(self) -> None:
+            await asyncio.get_running_loop().create_future()
+
+    handle = serve.run(Waits.bind(), route_prefix=None)
+    first = handle.remote()
+    with pytest.raises(TimeoutError):
+        first.result(timeout_s=0.1)  # it has its place by now
+    others = [handle.remote(), handle.remote()]
+    with pytest.raises(BackPressureError) as caught:
+        handle.remote().result(timeout_s=S)
+    assert caught.value.status_code == 503
+    for call in (*others, first):
+        call.cancel()
+    with pytest.raises(RequestCancelledError):
+        others[1].result(timeout_s=S)
+
+
+@pytest.mark.contract("F12.05")
+def test_calls_are_run_together(web: Client) -> None:
+    @serve.deployment(max_ongoing_requests=100)
+    class Batched:
+        @serve.batch(max_batch_size=4, batch_wait_timeout_s=60)
+        async def double(self, numbers: list[int], plus: list[int]) -> list[tuple[int, int]]:
+            return [(2 * n + p, len(numbers)) for n, p in zip(numbers, plus, strict=True)]
+
+        @serve.batch(max_batch_size=10, batch_wait_timeout_s=0.01)
+        async def fails(self, numbers: list[int]) -> list[int]:
+            if 3 in numbers:
+                raise ValueError("on purpose")
+            return numbers[1:]
+
+        async def __call__(self, n: int) -> tuple[int, int]:
+            return await self.double(n, plus=1)
+
+        async def broken(self, n: int) -> int:
+            return await self.fails(n)
+
+    handle = serve.run(Batched.bind(), route_prefix=None)
+    calls = [handle.remote(n) for n in range(8)]
+    assert [call.result(timeout_s=S) for call in calls] == [(2 * n + 1, 4) for n in range(8)]
+    with pytest.raises(ValueError, match="on purpose"):
+        handle.broken.remote(3).result(timeout_s=S)
+    with pytest.raises(ValueError, match="as many answers"):
+        handle.broken.remote(1).result(timeout_s=S)
+    with pytest.raises(TypeError, match="async def"):
+        serve.batch(lambda x: x)
+
+
+@pytest.mark.contract("F12.08")
+def test_a_replica_keeps_so_many_models(web: Client) -> None:
+    @serve.deployment
+    class Models:
+        def __init__(self) -> None:
+            self.loaded: list[str] = []
+
+        @serve.multiplexed(max_num_models_per_replica=2)
+        async def load(self, name: str) -> str:
+            self.loaded.append(name)
+            return name.upper()
+
+        async def __call__(self, _request: Any = None) -> tuple[str, list[str]]:
+            return await self.load(serve.get_multiplexed_model_id()), self.loaded
+
+    handle = serve.run(Models.bind())
+    for name in ("a", "b", "a", "c", "a", "b"):
+        found = handle.options(multiplexed_model_id=name).remote().result(timeout_s=S)
+        assert found[0] == name.upper()
+    assert found[1] == ["a", "b", "c", "b"]
+    assert web.get("/", {"serve_multiplexed_model_id": "a"}).json()[0] == "A"
+
+
+@pytest.mark.contract("F12.01", "F12.07")
+def test_another_user_config_reaches_the_same_replica(web: Client) -> None:
+    @serve.deployment(user_config={"n": 1})
+    class Configured:
+        def __init__(self) -> None:
+            self.made = time.time_ns()
+
+        def reconfigure(self, config: dict[str, int]) -> None:
+            self.config = config
+
+        def __call__(self) -> tuple[int, int]:
+            return self.config["n"], self.made
+
+    first = serve.run(Configured.bind(), route_prefix=None).remote().result(timeout_s=S)
+    handle = serve.run(Configured.options(user_config={"n": 2}).bind(), route_prefix=None)
+    while (second := handle.remote().result(timeout_s=S))[0] == first[0]:
+        pass
+    assert (first[0], second[0]) == (1, 2)
+    assert first[1] == second[1]
+
+
+@pytest.mark.contract("F12.01", "F12.02")
+def test_a_constructor_that_raises_is_told(web: Client) -> None:
+    @serve.deployment(max_constructor_retry_count=2)
+    class Broken:
+        def __init__(self) -> None:
+            raise RuntimeError("no model here")
+
+    with pytest.raises(RuntimeError, match="no model here"):
+        serve.run(Broken.bind())
+    found = serve.status().applications["default"]
+    assert found.status == "DEPLOY_FAILED"
+    assert found.deployments["Broken"].status == "DEPLOY_FAILED"
+    assert "no model here" in found.deployments["Broken"].message
+    assert web.get("/").status == 503
+    with pytest.raises(serve.exceptions.DeploymentUnavailableError):
+        serve.get_app_handle("default").remote().result(timeout_s=S)
+
+
+@pytest.mark.contract("F12.02")
+def test_a_replica_knows_itself(web: Client) -> None:
+    @serve.deployment
+    class Knows:
+        def __call__(self) -> tuple[str, str, bool]:
+            found = serve.get_replica_context()
+            return found.app_name, found.deployment, found.servable_object is self
+
+    handle = serve.run(Knows.bind(), name="app", route_prefix=None)
+    assert handle.remote().result(timeout_s=S) == ("app", "Knows", True)
+    with pytest.raises(serve.exceptions.RayServeException):
+        serve.get_replica_context()
+
+
+@pytest.mark.contract("F12.01")
+def test_wrong_options_are_refused() -> None:
+    def options(**given: Any) -> Any:
+        return serve.deployment(lambda: None, **given)
+
+    with pytest.raises(ValueError, match="num_replicas"):
+        options(num_replicas=0)
+    with pytest.raises(ValueError, match="max_ongoing_requests"):
+        options(max_ongoing_requests=0)
+    with pytest.raises(ValueError, match="both"):
+        options(num_replicas=2, autoscaling_config={"max_replicas": 3})
+    with pytest.raises(TypeError):
+        options(no_such_option=1)
+    with pytest.raises(RuntimeError, match="bind"):
+        serve.deployment(lambda: None)()
+    with pytest.raises(TypeError, match="bind"):
+        serve.run(serve.deployment(lambda: None))
+
+
+@pytest.mark.heliostat_only("Ray has these options")
+def test_options_that_do_not_work_yet_are_named() -> None:
+    with pytest.raises(NotImplementedError, match="max_replicas_per_node"):
+        serve.deployment(lambda: None, max_replicas_per_node=1)
+    with pytest.raises(NotImplementedError, match="ssl_certfile"):
+        serve.start(http_options={"ssl_certfile": "x"})
+
+
+@pytest.mark.contract("F12.02")
+def test_without_serve_there_is_nothing(ray_start: Any) -> None:
+    assert serve.status().applications == {}
+    serve.shutdown()
+    with pytest.raises(serve.exceptions.RayServeException):
+        serve.get_app_handle("default")
+    assert ray.is_initialized()

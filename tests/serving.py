@@ -1,0 +1,48 @@
+"""Asking an application of Serve over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass
+from typing import Any
+
+# A deadline against a hang.
+ANSWER_S = 60
+
+
+@dataclass
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    """Asks Serve's HTTP server, each time on a connection of its own."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def ask(self, method: str, path: str, body: Any = None, headers: Any = None) -> Answer:
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)
+        try:
+            link.request(method, path, body=body, headers=headers or {})
+            answer = link.getresponse()
+            return Answer(
+                answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+            )
+        finally:
+            link.close()
+
+    def get(self, path: str, headers: Any = None) -> Answer:
+        return self.ask("GET", path, None, headers)
