@@ -173,7 +173,9 @@ impl Links {
         self.processes.entry(worker).or_insert(link);
     }
 
-    /// The connection is over. Returns who was at its end, unless another link serves that process.
+    /// The connection is over. Returns who was at its end, unless sends to that process go over another
+    /// link. Where both ends had connected, the process is returned for each of the two: what it said
+    /// over the second one may have come after its death was learned over the first.
     pub(crate) fn closed(&mut self, link: u64) -> Option<Peer> {
         let closed = self.by_number.remove(&link)?;
         self.dirty.retain(|dirty| *dirty != link);
@@ -184,7 +186,7 @@ impl Links {
                 self.nodes.remove(&address.node_id);
             }
             Peer::Process(address) => {
-                if self.to_process(address.worker_id) != Some(link) {
+                if self.to_process(address.worker_id).is_some_and(|serving| serving != link) {
                     return None;
                 }
                 self.processes.remove(&address.worker_id);
@@ -372,5 +374,46 @@ impl Link {
             received: Received::default(),
             leases: IdMap::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process is told of as lost with each of two connections, made from both ends: what came over the
+    /// second one after the first had ended is of a process that may be known to be dead.
+    #[test]
+    fn a_process_is_lost_with_each_of_two_links() {
+        let mut links = Links::new(NodeId([1; NodeId::LEN]));
+        let address = Arc::new(WorkerAddress {
+            worker_id: WorkerId([2; WorkerId::LEN]),
+            ..WorkerAddress::default()
+        });
+        let (ours, is_new) = links.open_process(&address);
+        assert!(is_new);
+        let theirs = links.mint();
+        assert_eq!(links.accepted(theirs, address.clone()), None);
+        links.prefer(address.worker_id, theirs);
+        assert_eq!(links.to_process(address.worker_id), Some(ours));
+        assert!(matches!(links.closed(ours), Some(Peer::Process(_))));
+        assert!(matches!(links.closed(theirs), Some(Peer::Process(_))));
+        assert!(links.closed(theirs).is_none(), "it was told");
+    }
+
+    /// As long as the process is sent to over another link, nothing is lost.
+    #[test]
+    fn a_link_that_only_receives_may_end() {
+        let mut links = Links::new(NodeId([1; NodeId::LEN]));
+        let address = Arc::new(WorkerAddress {
+            worker_id: WorkerId([2; WorkerId::LEN]),
+            ..WorkerAddress::default()
+        });
+        let (ours, _) = links.open_process(&address);
+        let theirs = links.mint();
+        links.accepted(theirs, address.clone());
+        links.prefer(address.worker_id, theirs);
+        assert!(links.closed(theirs).is_none());
+        assert_eq!(links.to_process(address.worker_id), Some(ours));
     }
 }
