@@ -25,6 +25,23 @@ pub const VIEW_INTERVAL_MS_MIN: u64 = 20;
 /// stays proportional to their number (10,000 nodes are told once a second).
 pub const VIEW_NODES_A_MS: u64 = 10;
 
+/// How long a node of a cluster of so many gathers changes before it reports them, in milliseconds. All
+/// nodes together report at most 10,000 times a second, so that in a large cluster in which all nodes are
+/// busy the control service still hears every heartbeat in time.
+#[must_use]
+pub const fn status_gather_ms(n_nodes: usize) -> u64 {
+    const STATUSES_A_MS: u64 = 10;
+    let shared_ms = n_nodes as u64 / STATUSES_A_MS;
+    if shared_ms > 20 { shared_ms } else { 20 }
+}
+
+/// How many nodes one message describes when many are told of all.
+pub const VIEW_PAGE_NODES: usize = 1000;
+
+/// How many descriptions of nodes are sent to nodes that have just registered, before other work has its
+/// turn: about 60 MB.
+pub const LISTED_NODES_MAX: usize = 200_000;
+
 /// How many other nodes a node is told the resources of, as they change. In a larger cluster a node whose
 /// requests find no room among these is told of others that have room.
 pub const WATCHED_MAX: usize = 32;

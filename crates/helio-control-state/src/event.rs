@@ -47,7 +47,14 @@ pub enum Action {
         /// The message.
         message: ControlToNode,
     },
-    /// Make the change durable before any [`Action::Send`] after it goes out.
+    /// Send the message to each of the nodes, as [`Action::Send`] does; it is encoded once.
+    SendToMany {
+        /// The receivers.
+        to: Vec<NodeId>,
+        /// The message.
+        message: ControlToNode,
+    },
+    /// Make the change durable before any send after it goes out.
     Persist(Change),
     /// Close the node's connection after what was sent to it.
     Disconnect {

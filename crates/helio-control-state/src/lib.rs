@@ -32,6 +32,7 @@ pub mod check;
 mod durable;
 mod event;
 mod groups;
+mod heartbeats;
 mod jobs;
 mod kv;
 mod machine;

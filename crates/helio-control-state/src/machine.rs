@@ -116,10 +116,8 @@ impl Control {
     }
 
     /// Sends the message to every node that is alive.
-    pub(crate) fn send_to_all(&mut self, message: &ControlToNode) {
-        for node_id in self.nodes.alive_ids() {
-            self.out.send(node_id, message.clone());
-        }
+    pub(crate) fn send_to_all(&mut self, message: impl Into<ControlToNode>) {
+        self.out.send_to_many(self.nodes.alive_ids(), message);
     }
 
     /// The driver of a running job, where its node is alive.

@@ -21,15 +21,16 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use helio_config::control::{
     CANDIDATE_NODES_MAX, CANDIDATE_SHAPES_MAX, CANDIDATES_MAX, DEAD_NODES_MAX, LIST_ROWS_MAX,
-    LOOK_AGAIN_MS, MEMBERS_A_MS, MEMBERS_AT_ONCE_MAX, NODES_MAX, RECONNECT_MS_MAX,
-    VIEW_INTERVAL_MS_MIN, VIEW_NODES_A_MS, WATCHED_MAX,
+    LISTED_NODES_MAX, LOOK_AGAIN_MS, MEMBERS_A_MS, MEMBERS_AT_ONCE_MAX, NODES_MAX,
+    RECONNECT_MS_MAX, VIEW_INTERVAL_MS_MIN, VIEW_NODES_A_MS, VIEW_PAGE_NODES, WATCHED_MAX,
 };
 use helio_proto::cluster::ClusterView;
 use helio_proto::control::{NodeInfo, Strategy};
-use helio_proto::encode;
+use helio_proto::{decode, encode};
 use helio_scheduler::{Choice, NodeIndex, NodeView, Placement, Wanted, taken};
 use helio_types::{ActorId, NodeAddress, NodeId, PlacementGroupId, ResourceSet};
 
+use crate::heartbeats::Heartbeats;
 use crate::verdict::Sight;
 use crate::watches::Watches;
 
@@ -49,15 +50,13 @@ pub(crate) enum ReservedFor {
 struct Node {
     /// Its newest status; `version` is the published one.
     info: NodeInfo,
-    /// Its newest status in the wire form, as the node sent it. A heartbeat is compared with this alone: it
-    /// lies in one piece, and nothing else of the node needs to be read or written.
+    /// Its newest status in the wire form, as the node sent it: what holds when the node says that
+    /// nothing has changed.
     reported: Box<[u8]>,
+    /// `info` was changed here since the newest status.
+    is_adjusted: bool,
     /// The version that the node gave its newest status.
     reported_version: u64,
-    /// When its newest message arrived.
-    heard_ms: u64,
-    /// When it was last told so.
-    told_ms: u64,
     /// Since when it has no connection.
     lost_ms: Option<u64>,
     /// What is reserved and is not in `info.available` yet, and since when.
@@ -75,10 +74,38 @@ impl Node {
     }
 }
 
+/// What is told to nodes at one time.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// Views that several nodes get.
+    pub(crate) shared: Vec<(Vec<NodeId>, ClusterView)>,
+    /// After these: what only one node gets.
+    pub(crate) own: BTreeMap<NodeId, ClusterView>,
+}
+
+impl News {
+    fn tell(&mut self, node_id: NodeId, info: NodeInfo) {
+        self.own.entry(node_id).or_default().nodes.push(info);
+    }
+}
+
+/// What a node that does not watch another one is told of it: the other node is taken for busy, and what
+/// waits there is its own business.
+fn unwatched(info: &NodeInfo) -> NodeInfo {
+    NodeInfo { available: ResourceSet::default(), pending: Vec::new(), ..info.clone() }
+}
+
+/// These nodes as everybody may see them, in messages of bounded length.
+fn pages<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<ClusterView> {
+    let infos: Vec<NodeInfo> = nodes.map(|node| unwatched(&node.info)).collect();
+    infos.chunks(VIEW_PAGE_NODES).map(|page| ClusterView { nodes: page.to_vec() }).collect()
+}
+
 /// All nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     nodes: BTreeMap<NodeId, Node>,
+    pub(crate) heartbeats: Heartbeats,
     /// Dead nodes, the newest last.
     dead: VecDeque<NodeId>,
     /// Derived from `nodes`: what placement sees of those that are alive, in the order in which they
@@ -88,10 +115,14 @@ pub(crate) struct Nodes {
     lost: BTreeSet<NodeId>,
     /// Derived from `nodes`: those with reservations.
     reserving: BTreeSet<NodeId>,
+    /// Of all other nodes nothing follows from a heartbeat without news.
+    unsettled: BTreeSet<NodeId>,
     /// Nodes whose newest resources their watchers have not been told.
     changed: BTreeSet<NodeId>,
     /// Nodes that joined or died, of which the others have not been told.
     members: BTreeSet<NodeId>,
+    /// Nodes that registered and have not been told of the others.
+    uninformed: BTreeSet<NodeId>,
     /// When joins and deaths were last published.
     members_published_ms: u64,
     watches: Watches,
@@ -219,18 +250,6 @@ impl Nodes {
         format!("this node was declared dead ({cause}), and what it ran was given to others")
     }
 
-    /// Whether it is time to tell the node that it is heard, which counts as done.
-    pub(crate) fn is_answer_due(&mut self, node_id: NodeId, now_ms: u64, every_ms: u64) -> bool {
-        let is_due = |node: &&mut Node| now_ms.saturating_sub(node.told_ms) >= every_ms;
-        match self.nodes.get_mut(&node_id).filter(is_due) {
-            Some(node) => {
-                node.told_ms = now_ms;
-                true
-            }
-            None => false,
-        }
-    }
-
     /// Takes in a node that was not refused. A new one may be silent for `first_silence_ms` longer.
     /// Answers whether it is new.
     pub(crate) fn register(
@@ -244,15 +263,18 @@ impl Nodes {
         let version = self.next_version(now_ms);
         let node = self.nodes.entry(node_id).or_default();
         node.reported_version = info.version;
-        node.reported = Box::default();
+        node.reported = encode(&info).into_boxed_slice();
+        node.is_adjusted = false;
         node.info = NodeInfo { alive: true, version, cause: String::new(), ..info };
-        node.heard_ms = now_ms + if is_new { first_silence_ms } else { 0 };
+        self.heartbeats.begin(node_id, now_ms + if is_new { first_silence_ms } else { 0 });
         node.lost_ms = None;
         node.reservations.clear();
         self.lost.remove(&node_id);
         self.reserving.remove(&node_id);
         self.changed.remove(&node_id);
         self.members.insert(node_id);
+        self.uninformed.insert(node_id);
+        self.unsettled.insert(node_id);
         self.refresh_view(node_id);
         if is_new {
             self.watch_some(node_id);
@@ -274,20 +296,13 @@ impl Nodes {
         }
     }
 
-    /// Every node, as the node is told when it registers: also dead ones, and of those that it does not
-    /// watch not what is free.
-    pub(crate) fn view_for(&self, node_id: NodeId) -> ClusterView {
-        let nodes = self.nodes.values().map(|node| self.as_seen_by(node_id, &node.info));
-        ClusterView { nodes: nodes.collect() }
-    }
-
     fn as_seen_by(&self, node_id: NodeId, info: &NodeInfo) -> NodeInfo {
         let other = info.address.node_id;
         if node_id == other || self.watches.is_watching(node_id, other) {
-            return info.clone();
+            info.clone()
+        } else {
+            unwatched(info)
         }
-        // It is taken for busy, and nobody is told what waits there.
-        NodeInfo { available: ResourceSet::default(), pending: Vec::new(), ..info.clone() }
     }
 
     pub(crate) fn disconnected(&mut self, node_id: NodeId, now_ms: u64) {
@@ -297,29 +312,17 @@ impl Nodes {
         }
     }
 
-    /// A message of the node arrived; whether the node is alive.
-    pub(crate) fn heard(&mut self, node_id: NodeId, now_ms: u64) -> bool {
-        match self.nodes.get_mut(&node_id).filter(|node| node.info.alive) {
-            Some(node) => {
-                node.heard_ms = now_ms;
-                true
-            }
-            None => false,
-        }
-    }
-
     /// Takes in a status; whether what placement sees has changed.
     pub(crate) fn report(&mut self, node_id: NodeId, info: NodeInfo) -> bool {
         let Some(node) = self.nodes.get_mut(&node_id) else { return false };
         let reported = encode(&info);
-        if node.reservations.is_empty() && *node.reported == *reported {
+        if node.reservations.is_empty() && !node.is_adjusted && *node.reported == *reported {
             // Requests that wait are told again of nodes with room: others may have taken it.
-            if info.pending.iter().any(|one| one.may_spill) {
-                self.note_wanting(node_id);
-            }
+            self.note_wanting(node_id);
             return false;
         }
         node.reported = reported.into_boxed_slice();
+        node.is_adjusted = false;
         let same = node.info.total == info.total
             && node.info.available == info.available
             && node.info.labels == info.labels
@@ -344,11 +347,26 @@ impl Nodes {
         !same
     }
 
+    /// The node says that its newest status still holds; whether what placement sees has changed.
+    pub(crate) fn report_unchanged(&mut self, node_id: NodeId) -> bool {
+        if !self.unsettled.contains(&node_id) {
+            return false;
+        }
+        let Some(node) = self.nodes.get(&node_id) else { return false };
+        let reported = decode(&node.reported).expect("it was encoded here");
+        self.report(node_id, reported)
+    }
+
     /// Notes whether requests wait on the node that could go to nodes that it does not watch.
     fn note_wanting(&mut self, node_id: NodeId) {
         let watches_all = self.watches.n_watched(node_id) + 1 >= self.index.len();
         let pending = self.nodes.get(&node_id).map(|node| &node.info.pending);
         let wants = pending.is_some_and(|pending| pending.iter().any(|one| one.may_spill));
+        if wants {
+            self.unsettled.insert(node_id);
+        } else {
+            self.unsettled.remove(&node_id);
+        }
         if wants && !watches_all {
             self.wanting.insert(node_id);
         } else {
@@ -358,8 +376,8 @@ impl Nodes {
 
     /// The control service did not run for a while: every node has as long again to be heard.
     pub(crate) fn reset_heartbeats(&mut self, now_ms: u64) {
+        self.heartbeats.reset(now_ms);
         for node in self.nodes.values_mut() {
-            node.heard_ms = now_ms;
             node.lost_ms = node.lost_ms.map(|_| now_ms);
         }
     }
@@ -378,19 +396,19 @@ impl Nodes {
         if now_ms < self.silence_due_ms {
             return None;
         }
-        let alive = || self.nodes.iter().filter(|(_, node)| node.info.alive);
-        let head = alive().find(|(_, node)| node.info.is_head);
-        let head = head.map(|(_, node)| node.info.address.host.as_str());
-        let sights: Vec<Sight> = alive()
-            .map(|(node_id, node)| Sight {
-                node_id: *node_id,
-                silence_ms: now_ms.saturating_sub(node.heard_ms),
-                is_here: head == Some(node.info.address.host.as_str()),
-            })
-            .collect();
-        let longest_ms = sights.iter().map(|sight| sight.silence_ms).max().unwrap_or(0);
+        let longest_ms =
+            self.heartbeats.silences_ms(now_ms).map(|(_, silence_ms)| silence_ms).max();
+        let longest_ms = longest_ms.unwrap_or(0);
         self.silence_due_ms = now_ms + suspect_ms.saturating_sub(longest_ms);
-        Some(sights)
+        let alive = || self.nodes.values().filter(|node| node.info.alive);
+        let head = alive().find(|node| node.info.is_head);
+        let head = head.map(|node| node.info.address.host.as_str());
+        let sights = self.heartbeats.silences_ms(now_ms).map(|(node_id, silence_ms)| Sight {
+            node_id,
+            silence_ms,
+            is_here: head == Some(self.nodes[&node_id].info.address.host.as_str()),
+        });
+        Some(sights.collect())
     }
 
     /// The limit for silence is another one now.
@@ -417,6 +435,9 @@ impl Nodes {
         self.reserving.remove(&node_id);
         self.changed.remove(&node_id);
         self.wanting.remove(&node_id);
+        self.uninformed.remove(&node_id);
+        self.unsettled.remove(&node_id);
+        self.heartbeats.end(node_id);
         self.members.insert(node_id);
         self.watches.remove(node_id);
         self.refresh_view(node_id);
@@ -444,6 +465,7 @@ impl Nodes {
         let Some(node) = self.nodes.get_mut(&node_id) else { return };
         let before = node.reservations.insert(reserved_for, (resources.clone(), now_ms));
         self.reserving.insert(node_id);
+        self.unsettled.insert(node_id);
         self.adjust_view(node_id, before.map(|(before, _)| before), &resources);
     }
 
@@ -491,7 +513,8 @@ impl Nodes {
         };
         // A repeated answer may follow a status that has it.
         if !node.info.total.covers(lent) {
-            node.reported = Box::default();
+            node.is_adjusted = true;
+            self.unsettled.insert(node_id);
             node.info.total.add(lent);
             node.info.available.add(lent);
         }
@@ -499,16 +522,23 @@ impl Nodes {
     }
 
     /// What the nodes are told now: joins and deaths, and what has changed on the nodes that they watch.
-    /// Each node gets one message at most.
-    pub(crate) fn publish(&mut self, now_ms: u64) -> Vec<(NodeId, ClusterView)> {
-        let mut news: BTreeMap<NodeId, Vec<NodeInfo>> = BTreeMap::new();
+    /// In a cluster in which everybody watches everybody, each node gets one message at most.
+    pub(crate) fn publish(&mut self, now_ms: u64) -> News {
+        let mut news = News::default();
         self.publish_members(now_ms, &mut news);
+        self.inform_new(&mut news);
         if now_ms.saturating_sub(self.published_ms) >= self.view_interval_ms() {
             self.published_ms = now_ms;
             self.publish_changes(now_ms, &mut news);
         }
         self.answer_wanting(&mut news);
-        news.into_iter().map(|(node_id, nodes)| (node_id, ClusterView { nodes })).collect()
+        // The list of all nodes comes first.
+        news.own.retain(|node_id, _| !self.uninformed.contains(node_id));
+        news
+    }
+
+    fn is_each_watching_all(&self) -> bool {
+        self.index.len() <= WATCHED_MAX + 1
     }
 
     /// Whether joins and deaths are published now.
@@ -517,37 +547,75 @@ impl Nodes {
             && now_ms.saturating_sub(self.members_published_ms) >= self.members_interval_ms()
     }
 
-    fn publish_members(&mut self, now_ms: u64, news: &mut BTreeMap<NodeId, Vec<NodeInfo>>) {
+    /// Nodes are told of those that joined or died. What all may know is made once for all; what is free
+    /// on a node goes to those alone that watch it.
+    fn publish_members(&mut self, now_ms: u64, news: &mut News) {
         if !self.is_members_due(now_ms) {
             return;
         }
         self.members_published_ms = now_ms;
         let members = std::mem::take(&mut self.members);
-        let infos: Vec<&NodeInfo> =
-            members.iter().filter_map(|id| self.nodes.get(id)).map(|node| &node.info).collect();
-        for to in self.index.alive().map(|view| view.address.node_id) {
-            let others = infos.iter().filter(|info| info.address.node_id != to);
-            let seen: Vec<NodeInfo> = others.map(|info| self.as_seen_by(to, info)).collect();
-            if !seen.is_empty() {
-                news.insert(to, seen);
+        let alive = self.index.alive().map(|view| view.address.node_id);
+        let informed: Vec<NodeId> = alive.filter(|to| !self.uninformed.contains(to)).collect();
+        if self.is_each_watching_all() {
+            for to in informed {
+                let others = members.iter().filter(|other| **other != to);
+                for node in others.filter_map(|other| self.nodes.get(other)) {
+                    news.tell(to, self.as_seen_by(to, &node.info));
+                }
+            }
+            return;
+        }
+        for page in pages(members.iter().filter_map(|id| self.nodes.get(id))) {
+            news.shared.push((informed.clone(), page));
+        }
+        for node_id in members.iter().filter(|node_id| self.is_alive(**node_id)) {
+            for watcher in self.watches.watchers_of(*node_id) {
+                news.tell(watcher, self.nodes[node_id].info.clone());
             }
         }
     }
 
-    fn publish_changes(&mut self, now_ms: u64, news: &mut BTreeMap<NodeId, Vec<NodeInfo>>) {
+    /// Nodes that have just registered are told of all others, also dead ones: in a large cluster a few
+    /// at a time, because the list is long.
+    fn inform_new(&mut self, news: &mut News) {
+        if self.is_each_watching_all() {
+            for to in std::mem::take(&mut self.uninformed) {
+                for node in self.nodes.values() {
+                    news.tell(to, self.as_seen_by(to, &node.info));
+                }
+            }
+            return;
+        }
+        let many = (LISTED_NODES_MAX / self.nodes.len()).max(1);
+        let to: Vec<NodeId> = self.uninformed.iter().take(many).copied().collect();
+        for node_id in &to {
+            self.uninformed.remove(node_id);
+            for other in self.watches.watched_by(*node_id) {
+                news.tell(*node_id, self.nodes[&other].info.clone());
+            }
+        }
+        if !to.is_empty() {
+            for page in pages(self.nodes.values()) {
+                news.shared.push((to.clone(), page));
+            }
+        }
+    }
+
+    fn publish_changes(&mut self, now_ms: u64, news: &mut News) {
         self.version = self.version.max(now_ms);
         for node_id in std::mem::take(&mut self.changed) {
             let Some(node) = self.nodes.get_mut(&node_id) else { continue };
             self.version += 1;
             node.info.version = self.version;
             for watcher in self.watches.watchers_of(node_id) {
-                news.entry(watcher).or_default().push(node.info.clone());
+                news.tell(watcher, node.info.clone());
             }
         }
     }
 
     /// Nodes on which requests wait are told of nodes that have room, and watch these from now on.
-    fn answer_wanting(&mut self, news: &mut BTreeMap<NodeId, Vec<NodeInfo>>) {
+    fn answer_wanting(&mut self, news: &mut News) {
         let behind = self.wanting.range((Excluded(self.answered), Unbounded));
         let turn: Vec<NodeId> =
             behind.chain(&self.wanting).take(CANDIDATE_NODES_MAX).copied().collect();
@@ -576,8 +644,7 @@ impl Nodes {
             for other in found {
                 let dropped = self.watches.add(node_id, other);
                 for seen in dropped.into_iter().chain([other]) {
-                    let info = self.as_seen_by(node_id, &self.nodes[&seen].info);
-                    news.entry(node_id).or_default().push(info);
+                    news.tell(node_id, self.as_seen_by(node_id, &self.nodes[&seen].info));
                 }
             }
         }
@@ -614,8 +681,9 @@ impl Nodes {
         let passing = is_passing.then_some(LOOK_AGAIN_MS);
         let publishing = (!self.changed.is_empty()).then(|| self.view_interval_ms());
         let members = (!self.members.is_empty()).then(|| self.members_interval_ms());
+        let informing = (!self.uninformed.is_empty()).then_some(VIEW_INTERVAL_MS_MIN);
         let answering = (!self.wanting.is_empty()).then_some(VIEW_INTERVAL_MS_MIN);
-        [passing, publishing, members, answering].into_iter().flatten().min()
+        [passing, publishing, members, informing, answering].into_iter().flatten().min()
     }
 
     /// Derives the view anew from a changed reservation: quick also when a node has thousands.
@@ -655,11 +723,23 @@ impl Nodes {
         let lost = alive().filter(|(_, node)| node.lost_ms.is_some()).map(|(id, _)| id);
         let reserving =
             self.nodes.iter().filter(|(_, node)| !node.reservations.is_empty()).map(|(id, _)| id);
+        if !self.heartbeats.is_of(alive().map(|(id, _)| *id)) {
+            return Err("heartbeats are noted of other nodes than the living ones".to_owned());
+        }
+        let settled = |(id, node): (&NodeId, &Node)| {
+            node.reservations.is_empty() && !node.is_adjusted || self.unsettled.contains(id)
+        };
+        if !alive().all(settled) || !self.wanting.is_subset(&self.unsettled) {
+            return Err("a heartbeat without news would be taken for one".to_owned());
+        }
         if !lost.eq(&self.lost) || !reserving.eq(&self.reserving) {
             return Err("the index of lost or reserving nodes is not that of the nodes".to_owned());
         }
         if !self.changed.iter().all(|node_id| self.is_alive(*node_id)) {
             return Err("the resources of a dead node are to be published".to_owned());
+        }
+        if !self.uninformed.iter().all(|node_id| self.is_alive(*node_id)) {
+            return Err("a dead node is to be told of the others".to_owned());
         }
         if !self.wanting.iter().all(|node_id| self.is_alive(*node_id)) {
             return Err("a dead node is to be told of candidates".to_owned());

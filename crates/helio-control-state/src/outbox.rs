@@ -34,6 +34,13 @@ impl Outbox {
         self.actions.push(Action::Send { node_id, message: message.into() });
     }
 
+    /// Sends one message to several nodes.
+    pub(crate) fn send_to_many(&mut self, to: Vec<NodeId>, message: impl Into<ControlToNode>) {
+        if !to.is_empty() {
+            self.actions.push(Action::SendToMany { to, message: message.into() });
+        }
+    }
+
     pub(crate) fn send_to_client(
         &mut self,
         node_id: NodeId,

@@ -29,6 +29,11 @@ impl Watches {
         self.watched.get(&node_id).map_or(0, VecDeque::len)
     }
 
+    /// Whom a node watches.
+    pub(crate) fn watched_by(&self, node_id: NodeId) -> impl Iterator<Item = NodeId> {
+        self.watched.get(&node_id).into_iter().flatten().copied()
+    }
+
     /// The nodes that are told of the resources of a node.
     pub(crate) fn watchers_of(&self, node_id: NodeId) -> impl Iterator<Item = NodeId> {
         self.watchers.get(&node_id).into_iter().flatten().copied()

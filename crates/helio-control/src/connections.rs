@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use helio_proto::cluster::{ControlToNode, NodeToControl};
 use helio_proto::hello::Role;
-use helio_rpc::service::{Gate, Reader, SendError, Writer};
+use helio_rpc::service::{Encoded, Gate, Reader, SendError, Writer};
 use helio_types::NodeId;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -41,13 +41,17 @@ impl Connections {
     }
 
     pub(crate) fn send(&self, node_id: NodeId, message: &ControlToNode) {
-        let Some((_, writer)) = self.open.get(&node_id) else { return };
-        match writer.send(message) {
-            // A closed connection is reported by its reader.
-            Ok(()) | Err(SendError::Closed) => {}
-            Err(SendError::Full) => {
-                tracing::warn!(%node_id, "connection closed: the node does not read what it is sent");
-                writer.abort();
+        if let Some((_, writer)) = self.open.get(&node_id) {
+            close_if_full(node_id, writer, writer.send(message));
+        }
+    }
+
+    /// Encodes the message once.
+    pub(crate) fn send_to_many(&self, to: &[NodeId], message: &ControlToNode) {
+        let encoded = Encoded::new(message);
+        for node_id in to {
+            if let Some((_, writer)) = self.open.get(node_id) {
+                close_if_full(*node_id, writer, writer.send_encoded(&encoded));
             }
         }
     }
@@ -56,6 +60,18 @@ impl Connections {
     pub(crate) async fn flushed(&self) {
         for (_, writer) in self.open.values() {
             writer.flushed().await;
+        }
+    }
+}
+
+/// A node that does not read loses its connection.
+fn close_if_full(node_id: NodeId, writer: &Writer, outcome: Result<(), SendError>) {
+    match outcome {
+        // A closed connection is reported by its reader.
+        Ok(()) | Err(SendError::Closed) => {}
+        Err(SendError::Full) => {
+            tracing::warn!(%node_id, "connection closed: the node does not read what it is sent");
+            writer.abort();
         }
     }
 }

@@ -194,6 +194,7 @@ impl Service {
         for action in rest {
             match action {
                 Action::Send { node_id, message } => self.connections.send(node_id, &message),
+                Action::SendToMany { to, message } => self.connections.send_to_many(&to, &message),
                 Action::Disconnect { node_id } => self.connections.remove(node_id),
                 Action::Log(note) => log(note),
                 Action::End { reason } => self.ended = Some(reason),

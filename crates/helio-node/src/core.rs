@@ -9,9 +9,7 @@ use helio_config::control::HEARTBEAT_MS;
 use helio_env::clock::Clock;
 use helio_env::process;
 use helio_node_state::{Action, Conn, DiskError, Event, Exit, Node, Setup, Spawn};
-use helio_proto::cluster::{
-    ControlToNode, NodeLeaving, NodeStatus, NodeToControl, NodeToNode, RegisterNode,
-};
+use helio_proto::cluster::{ControlToNode, NodeLeaving, NodeToControl, NodeToNode};
 use helio_proto::control::GpuUse;
 use helio_proto::hello::{Hello, Role};
 use helio_proto::inspect;
@@ -31,9 +29,6 @@ use crate::{Ended, Error};
 
 /// How many inputs wait for the core; whoever has more waits (**LIMIT-1**).
 pub(crate) const INPUTS_MAX: usize = 1024;
-
-/// How long a change of status waits for others to be told with it.
-const STATUS_GATHER_MS: u64 = 20;
 
 /// How much may wait for a driver before log lines to it are dropped, in bytes.
 const LOG_QUEUE_MAX: usize = 8 << 20;
@@ -273,7 +268,9 @@ impl Daemon {
             self.status_at = now + self.heartbeat_ms;
             if let Some(control) = &self.control {
                 // A service that does not read is found out by its silence.
-                let _ = control.send(&NodeToControl::Status(NodeStatus { info: self.node.info() }));
+                if control.send(&self.node.heartbeat()).is_err() {
+                    self.node.on_heartbeat_unsent();
+                }
             }
         }
     }
@@ -433,7 +430,8 @@ impl Daemon {
                 self.send(conn, LogsFlushed { request_id }.into());
             }
             Action::StatusChanged => {
-                self.status_at = self.status_at.min(self.clock.now_ms() + STATUS_GATHER_MS)
+                let due = self.clock.now_ms() + self.node.status_gather_ms();
+                self.status_at = self.status_at.min(due);
             }
             Action::Scraped { number, answers } => {
                 if let Some(reply) = self.scrapes.remove(&number) {
@@ -526,13 +524,7 @@ impl Daemon {
     }
 
     fn control_connected(&mut self, writer: Writer) {
-        let register = RegisterNode {
-            info: self.node.info(),
-            actors: self.node.running_actors(),
-            bundles: self.node.held_bundles(),
-            clients: self.node.clients(),
-            clients_known: true,
-        };
+        let register = self.node.registration();
         // A connection that has ended already is reported by its reader.
         let _ = writer.send(&NodeToControl::Register(register));
         for message in std::mem::take(&mut self.unsent) {

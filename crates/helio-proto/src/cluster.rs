@@ -27,8 +27,10 @@ messages! {
         40 bundles: Vec<HeldBundle>,
     }
     pub struct RunningActor { 1 actor_id: ActorId, 2 incarnation: u32, 3 address: WorkerAddress, 4 pid: u32 }
-    /// The node's present resources, sent when they changed, and once a second.
+    /// The node's present resources, sent once a second when they changed.
     pub struct NodeStatus { 1 info: NodeInfo }
+    /// The heartbeat of a node whose newest status, or registration, on this connection still holds.
+    pub struct StatusUnchanged {}
     pub struct FromClient { 1 worker_id: WorkerId, 2 call: ControlCall }
     /// A driver or worker of this node has ended: what it owned is over.
     pub struct ClientGone { 1 worker_id: WorkerId, 2 is_driver: bool, 3 cause: DeathCause }
@@ -49,6 +51,7 @@ messages! {
         7 JobLogs(JobLogs),
         8 Leaving(NodeLeaving),
         9 Probed(Probed),
+        10 Unchanged(StatusUnchanged),
         40 BundlesHeld(BundlesHeld),
         41 AskGroup(AskGroup),
     }

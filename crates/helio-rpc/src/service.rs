@@ -20,7 +20,7 @@ pub use gate::{Gate, HANDSHAKES_MAX};
 pub use handshake::{HANDSHAKE_MAX, accept, connect_tcp, connect_unix};
 pub use read::Reader;
 pub use stream::Stream;
-pub use write::{QUEUE_MAX, SendError, Writer};
+pub use write::{Encoded, QUEUE_MAX, SendError, Writer};
 
 use helio_proto::frame::TooLong;
 

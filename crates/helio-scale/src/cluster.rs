@@ -4,17 +4,18 @@
 //! commit, then sent. While it works, messages wait for it.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use helio_config::control::WATCHED_MAX;
+use helio_config::control::{WATCHED_MAX, status_gather_ms};
 use helio_control_state::{Action, Control, Event};
+use helio_proto::Wire;
 use helio_proto::cluster::{
     ActorStarted, ControlToNode, FromClient, NodeStatus, NodeToControl, RegisterNode,
+    StatusUnchanged,
 };
 use helio_proto::control::{
     ActorSpec, ControlRequest, NodeInfo, PendingDemand, StartJob, Strategy, SubscribeActor,
 };
-use helio_proto::encode;
 use helio_proto::node::ControlCall;
 use helio_types::{ActorId, JobId, NodeAddress, NodeId, ResourceSet, WorkerAddress, WorkerId};
 use rustix::time::{ClockId, clock_gettime};
@@ -82,6 +83,10 @@ struct Node {
     alive: bool,
     free: f64,
     version: u64,
+    /// What it would say has not been said.
+    is_changed: bool,
+    /// When the next heartbeat is due.
+    heartbeat_at: u64,
     /// A request waits since then for a node with room.
     wants_since: Option<u64>,
     /// How many actors run here.
@@ -99,7 +104,7 @@ pub struct Cluster {
     next: u64,
     nodes: Vec<Node>,
     indexes: BTreeMap<NodeId, usize>,
-    inbox: Vec<Event>,
+    inbox: VecDeque<Event>,
     is_woken: bool,
     busy_until: u64,
     tick_at: u64,
@@ -141,7 +146,7 @@ impl Cluster {
             next: 0,
             nodes: Vec::with_capacity(n_nodes),
             indexes: BTreeMap::new(),
-            inbox: Vec::new(),
+            inbox: VecDeque::new(),
             is_woken: false,
             busy_until: now,
             tick_at: now,
@@ -162,6 +167,8 @@ impl Cluster {
                 alive: true,
                 free: NODE_CPUS,
                 version: 1,
+                is_changed: false,
+                heartbeat_at: u64::MAX,
                 wants_since: None,
                 n_actors: 0,
             });
@@ -170,7 +177,7 @@ impl Cluster {
             cluster.send_to_control(number, register);
             // Heartbeats of many nodes are spread over the second.
             let first = HEARTBEAT_NS * number as u64 / n_nodes as u64;
-            cluster.at(now + HEARTBEAT_NS + first, Happening::Heartbeat { node: number });
+            cluster.schedule_heartbeat(number, now + HEARTBEAT_NS + first);
         }
         cluster.tick_at = now;
         cluster.wake(now);
@@ -195,6 +202,12 @@ impl Cluster {
     #[must_use]
     pub fn n_starting(&self) -> usize {
         self.n_actors as usize - self.n_running
+    }
+
+    /// How many views control has sent since last time.
+    #[must_use]
+    pub fn n_views(&self) -> u64 {
+        self.counts.views
     }
 
     /// What was counted since last time.
@@ -262,11 +275,11 @@ impl Cluster {
             Happening::ToControl { from, message } => {
                 self.counts.received += 1;
                 let (node_id, message) = (self.nodes[from].id, *message);
-                self.inbox.push(Event::Node { node_id, message });
+                self.inbox.push_back(Event::Node { node_id, message });
                 self.wake(self.now);
             }
             Happening::Lost { node } => {
-                self.inbox.push(Event::Disconnected { node_id: self.nodes[node].id });
+                self.inbox.push_back(Event::Disconnected { node_id: self.nodes[node].id });
                 self.wake(self.now);
             }
             Happening::Control => {
@@ -275,9 +288,10 @@ impl Cluster {
             }
             Happening::ToNode { to, message } => self.on_node(to, *message),
             Happening::Heartbeat { node } => {
-                if self.nodes[node].alive {
-                    self.send_status(node);
-                    self.at(self.now + HEARTBEAT_NS, Happening::Heartbeat { node });
+                let is_due = self.nodes[node].heartbeat_at <= self.now;
+                if self.nodes[node].alive && is_due {
+                    self.send_heartbeat(node);
+                    self.schedule_heartbeat(node, self.now + HEARTBEAT_NS);
                 }
             }
             Happening::Started { node, actor_id, incarnation } => {
@@ -308,7 +322,10 @@ impl Cluster {
         let mut spent = 0;
         let mut actions = Vec::new();
         for event in batch {
-            spent += self.costs.receive_ns;
+            if let Event::Node { message, .. } = &event {
+                let bytes = length(message) as f64;
+                spent += self.costs.receive_ns + (bytes * self.costs.decode_byte_ns) as u64;
+            }
             spent += self.apply(event, &mut actions);
         }
         if self.now >= self.tick_at {
@@ -323,30 +340,61 @@ impl Cluster {
         }
         let waited = if persists { self.costs.commit_ns } else { 0 };
         for action in actions {
-            let Action::Send { node_id, message } = action else { continue };
-            let bytes = size(&message);
-            spent += self.costs.send_ns + (bytes as f64 * self.costs.byte_ns) as u64;
-            self.counts.sent += 1;
-            self.counts.sent_bytes += bytes;
-            match &message {
-                ControlToNode::View(view) => {
-                    self.counts.views += 1;
-                    self.counts.view_entries += view.nodes.len() as u64;
+            match action {
+                Action::Send { node_id, message } => {
+                    let bytes = size(&message);
+                    let byte_ns = self.costs.byte_ns;
+                    self.send(node_id, &message, bytes, byte_ns, waited, &mut spent);
                 }
-                ControlToNode::LaunchActor(_) => self.counts.launches += 1,
-                _ => {}
-            }
-            let Some(to) = self.indexes.get(&node_id).copied() else { continue };
-            // What no node acts on is counted and need not travel.
-            if self.nodes[to].alive && acts(&message, &self.nodes[to]) {
-                let time = self.now + spent + waited + self.costs.latency_ns;
-                self.at(time, Happening::ToNode { to, message: Box::new(message) });
+                Action::SendToMany { to, message } => {
+                    // It is encoded for the first one.
+                    let bytes = size(&message);
+                    let more = (self.costs.byte_ns - self.costs.copy_byte_ns).max(0.0);
+                    spent += (bytes as f64 * more) as u64;
+                    let byte_ns = self.costs.copy_byte_ns;
+                    for node_id in to {
+                        self.send(node_id, &message, bytes, byte_ns, waited, &mut spent);
+                    }
+                }
+                Action::Persist(_)
+                | Action::Disconnect { .. }
+                | Action::End { .. }
+                | Action::Log(_) => {}
             }
         }
         self.counts.control_ns += spent;
         self.busy_until = self.now + spent + waited;
         if !self.inbox.is_empty() {
             self.wake(self.busy_until);
+        }
+    }
+
+    /// Control sends a message of that many bytes, which cost so much each; `spent` is its CPU until now.
+    fn send(
+        &mut self,
+        node_id: NodeId,
+        message: &ControlToNode,
+        bytes: u64,
+        byte_ns: f64,
+        waited: u64,
+        spent: &mut u64,
+    ) {
+        *spent += self.costs.send_ns + (bytes as f64 * byte_ns) as u64;
+        self.counts.sent += 1;
+        self.counts.sent_bytes += bytes;
+        match message {
+            ControlToNode::View(view) => {
+                self.counts.views += 1;
+                self.counts.view_entries += view.nodes.len() as u64;
+            }
+            ControlToNode::LaunchActor(_) => self.counts.launches += 1,
+            _ => {}
+        }
+        let Some(to) = self.indexes.get(&node_id).copied() else { return };
+        // What no node acts on is counted and need not travel.
+        if self.nodes[to].alive && acts(message, &self.nodes[to]) {
+            let time = self.now + *spent + waited + self.costs.latency_ns;
+            self.at(time, Happening::ToNode { to, message: Box::new(message.clone()) });
         }
     }
 
@@ -378,6 +426,7 @@ impl Cluster {
                 {
                     self.counts.spills_ns.push(self.now - since);
                     self.nodes[to].wants_since = None;
+                    self.report_soon(to);
                 }
             }
             _ => {}
@@ -425,16 +474,35 @@ impl Cluster {
         }
     }
 
-    fn send_status(&mut self, number: usize) {
-        let info = self.info(number);
-        self.send_to_control(number, NodeStatus { info });
+    /// Tells what has changed, or that nothing has, as daemons do.
+    fn send_heartbeat(&mut self, number: usize) {
+        if std::mem::take(&mut self.nodes[number].is_changed) {
+            let info = self.info(number);
+            self.send_to_control(number, NodeStatus { info });
+        } else {
+            self.send_to_control(number, StatusUnchanged {});
+        }
     }
 
     /// A node reports other resources than before.
     pub fn set_free(&mut self, number: usize, free: f64) {
         self.nodes[number].free = free;
         self.nodes[number].version += 1;
-        self.send_status(number);
+        self.report_soon(number);
+    }
+
+    /// What changes is gathered for a while, as daemons do.
+    fn report_soon(&mut self, number: usize) {
+        self.nodes[number].is_changed = true;
+        let due = self.now + status_gather_ms(self.nodes.len()) * 1_000_000;
+        if due < self.nodes[number].heartbeat_at {
+            self.schedule_heartbeat(number, due);
+        }
+    }
+
+    fn schedule_heartbeat(&mut self, number: usize, due: u64) {
+        self.nodes[number].heartbeat_at = due;
+        self.at(due, Happening::Heartbeat { node: number });
     }
 
     /// Requests find no room on a node and the nodes that it watches.
@@ -446,7 +514,7 @@ impl Cluster {
         }
         self.nodes[number].wants_since = Some(self.now);
         self.nodes[number].version += 1;
-        self.send_status(number);
+        self.report_soon(number);
     }
 
     fn ask(&mut self, request: ControlRequest) {
@@ -506,16 +574,20 @@ fn host(number: usize) -> String {
     format!("10.{}.{}.{}", number / 62_500, number / 250 % 250, number % 250 + 1)
 }
 
+fn length<M: Wire>(message: &M) -> usize {
+    message.encoded_len()
+}
+
 /// How many bytes a message is. Long views are counted by a part of them.
 fn size(message: &ControlToNode) -> u64 {
     const COUNTED: usize = 32;
     if let ControlToNode::View(view) = message
         && view.nodes.len() > COUNTED
     {
-        let part: usize = view.nodes[..COUNTED].iter().map(|info| encode(info).len() + 2).sum();
+        let part: usize = view.nodes[..COUNTED].iter().map(|info| length(info) + 2).sum();
         return (part * view.nodes.len() / COUNTED) as u64;
     }
-    encode(message).len() as u64
+    length(message) as u64
 }
 
 /// Whether the simulated node does anything when it gets the message.

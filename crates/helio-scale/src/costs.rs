@@ -9,12 +9,16 @@ use std::path::Path;
 pub struct Costs {
     /// When and where they were measured.
     pub origin: String,
-    /// CPU to read and decode a message.
+    /// CPU to read and decode a message, whatever its length.
     pub receive_ns: u64,
-    /// CPU to encode and write a message.
+    /// CPU for each byte of a message that is read and decoded.
+    pub decode_byte_ns: f64,
+    /// CPU to encode and write a message, whatever its length.
     pub send_ns: u64,
-    /// CPU for each further byte of a message that is written.
+    /// CPU for each byte of a message that is encoded and written.
     pub byte_ns: f64,
+    /// CPU for each byte of a message that is written and was encoded before.
+    pub copy_byte_ns: f64,
     /// The way of a message from one process to another.
     pub latency_ns: u64,
     /// Making a batch of changes durable: the control service waits for it.
@@ -30,8 +34,10 @@ impl Costs {
         Self {
             origin: "round figures".to_owned(),
             receive_ns: 5_000,
+            decode_byte_ns: 1.0,
             send_ns: 5_000,
             byte_ns: 1.0,
+            copy_byte_ns: 0.5,
             latency_ns: 50_000,
             commit_ns: 1_000_000,
             actor_start_ns: 10_000_000,
@@ -43,8 +49,10 @@ impl Costs {
     pub fn rows(&self) -> Vec<(&'static str, f64, &'static str)> {
         vec![
             ("receive_ns", self.receive_ns as f64, "CPU to read and decode a message"),
+            ("decode_byte_ns", self.decode_byte_ns, "and for each byte of it"),
             ("send_ns", self.send_ns as f64, "CPU to encode and write a message"),
-            ("byte_ns", self.byte_ns, "CPU for each byte of a message that is written"),
+            ("byte_ns", self.byte_ns, "and for each byte of it"),
+            ("copy_byte_ns", self.copy_byte_ns, "the same when it was encoded before"),
             ("latency_ns", self.latency_ns as f64, "the way of a message between two processes"),
             ("commit_ns", self.commit_ns as f64, "making a batch of changes durable"),
             (
@@ -87,8 +95,10 @@ impl Costs {
         Ok(Self {
             origin: entries.get("origin").map(|text| (*text).to_owned()).unwrap_or_default(),
             receive_ns: number("receive_ns")? as u64,
+            decode_byte_ns: number("decode_byte_ns")?,
             send_ns: number("send_ns")? as u64,
             byte_ns: number("byte_ns")?,
+            copy_byte_ns: number("copy_byte_ns")?,
             latency_ns: number("latency_ns")? as u64,
             commit_ns: number("commit_ns")? as u64,
             actor_start_ns: number("actor_start_ns")? as u64,

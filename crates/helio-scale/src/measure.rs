@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use helio_proto::cluster::{ClusterView, NodeStatus};
+use helio_proto::cluster::{ClusterView, NodeStatus, NodeToControl, StatusUnchanged};
 use helio_proto::control::NodeInfo;
 use helio_proto::{decode, encode};
 use helio_storage::{Change, Embedded, Storage};
@@ -87,7 +87,8 @@ fn read(stream: &mut impl Read) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The other process: reads messages, answers with the CPU time that a message took, then echoes.
+/// The other process: reads messages, answers with the CPU time that short and long ones took, then
+/// echoes.
 ///
 /// # Errors
 /// When the connection fails.
@@ -95,14 +96,16 @@ pub fn serve(port: u16) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
-    let began = cpu_ns();
-    for _ in 0..MESSAGES {
-        let bytes = read(&mut reader)?;
-        decode::<NodeStatus>(&bytes).map_err(|_| std::io::ErrorKind::InvalidData)?;
+    for _ in 0..2 {
+        let began = cpu_ns();
+        for _ in 0..MESSAGES {
+            let bytes = read(&mut reader)?;
+            decode::<NodeToControl>(&bytes).map_err(|_| std::io::ErrorKind::InvalidData)?;
+        }
+        let each = (cpu_ns() - began) / MESSAGES;
+        write(&mut stream, &each.to_le_bytes())?;
     }
-    let each = (cpu_ns() - began) / MESSAGES;
-    write(&mut stream, &each.to_le_bytes())?;
-    for _ in 0..MESSAGES / 10 {
+    for _ in 0..2 * (MESSAGES / 10) {
         read(&mut reader)?;
     }
     for _ in 0..ROUND_TRIPS {
@@ -117,8 +120,7 @@ pub fn serve(port: u16) -> std::io::Result<()> {
 /// # Errors
 /// When a process or the store fails.
 pub fn measure(origin: &str, python: &Path) -> Result<Costs, String> {
-    let (receive_ns, send_ns, byte_ns, latency_ns) =
-        messages().map_err(|error| format!("messages between processes: {error}"))?;
+    let messages = messages().map_err(|error| format!("messages between processes: {error}"))?;
     let commit_ns = commits()?;
     let actors = Command::new(python).args(["-c", ACTORS]).output();
     let actors = actors.map_err(|error| format!("{}: {error}", python.display()))?;
@@ -127,18 +129,11 @@ pub fn measure(origin: &str, python: &Path) -> Result<Costs, String> {
     let actor_start_ns = actor_start_ns.ok_or_else(|| {
         format!("actors could not be measured: {}", String::from_utf8_lossy(&actors.stderr))
     })?;
-    Ok(Costs {
-        origin: origin.to_owned(),
-        receive_ns,
-        send_ns,
-        byte_ns,
-        latency_ns,
-        commit_ns,
-        actor_start_ns,
-    })
+    Ok(Costs { origin: origin.to_owned(), commit_ns, actor_start_ns, ..messages })
 }
 
-fn messages() -> std::io::Result<(u64, u64, f64, u64)> {
+/// The constants of messages; the others are those of [`Costs::rough`].
+fn messages() -> std::io::Result<Costs> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let port = listener.local_addr()?.port().to_string();
     let mut other = Command::new(std::env::current_exe()?)
@@ -149,23 +144,38 @@ fn messages() -> std::io::Result<(u64, u64, f64, u64)> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
 
-    let status = NodeStatus { info: info(1) };
-    let began = cpu_ns();
-    for _ in 0..MESSAGES {
-        write(&mut stream, &encode(&status))?;
+    let short = NodeToControl::Unchanged(StatusUnchanged {});
+    let status = NodeToControl::Status(NodeStatus { info: info(1) });
+    let mut sends = [0; 2];
+    let mut receives = [0; 2];
+    for (message, (send, receive)) in
+        [&short, &status].into_iter().zip(sends.iter_mut().zip(&mut receives))
+    {
+        let began = cpu_ns();
+        for _ in 0..MESSAGES {
+            write(&mut stream, &encode(message))?;
+        }
+        *send = (cpu_ns() - began) / MESSAGES;
+        let answer = read(&mut reader)?;
+        *receive = answer.try_into().map(u64::from_le_bytes).unwrap_or(0);
     }
-    let send_ns = (cpu_ns() - began) / MESSAGES;
-    let receive = read(&mut reader)?;
-    let receive_ns = receive.try_into().map(u64::from_le_bytes).unwrap_or(0);
+    let [send_ns, _] = sends;
+    let [receive_ns, receive_status_ns] = receives;
+    let more = (encode(&status).len() - encode(&short).len()) as f64;
+    let decode_byte_ns = receive_status_ns.saturating_sub(receive_ns) as f64 / more;
 
     let view = ClusterView { nodes: (0..32).map(info).collect() };
-    let more = (encode(&view).len() - encode(&status).len()) as f64;
-    let began = cpu_ns();
-    for _ in 0..MESSAGES / 10 {
-        write(&mut stream, &encode(&view))?;
-    }
-    let large_ns = (cpu_ns() - began) / (MESSAGES / 10);
-    let byte_ns = large_ns.saturating_sub(send_ns) as f64 / more;
+    let encoded = encode(&view);
+    let each_byte = |stream: &mut TcpStream, write_one: &dyn Fn(&mut TcpStream) -> _| {
+        let began = cpu_ns();
+        for _ in 0..MESSAGES / 10 {
+            write_one(stream)?;
+        }
+        let each_ns = (cpu_ns() - began) / (MESSAGES / 10);
+        std::io::Result::Ok(each_ns.saturating_sub(send_ns) as f64 / encoded.len() as f64)
+    };
+    let byte_ns = each_byte(&mut stream, &|stream| write(stream, &encode(&view)))?;
+    let copy_byte_ns = each_byte(&mut stream, &|stream| write(stream, &encoded))?;
 
     let mut trips = Vec::new();
     for _ in 0..ROUND_TRIPS {
@@ -175,7 +185,15 @@ fn messages() -> std::io::Result<(u64, u64, f64, u64)> {
         trips.push(began.elapsed().as_nanos() as u64);
     }
     other.wait()?;
-    Ok((receive_ns, send_ns, byte_ns, median(trips) / 2))
+    Ok(Costs {
+        receive_ns,
+        decode_byte_ns,
+        send_ns,
+        byte_ns,
+        copy_byte_ns,
+        latency_ns: median(trips) / 2,
+        ..Costs::rough()
+    })
 }
 
 fn commits() -> Result<u64, String> {

@@ -104,7 +104,12 @@ fn joined(size: Size, costs: &Costs, measures: bool) -> Cluster {
             break;
         }
     }
-    cluster.pass(2 * SECOND);
+    // And until every node has been told of all others.
+    let mut told = None;
+    while told != Some(cluster.n_views()) {
+        told = Some(cluster.n_views());
+        cluster.pass(2 * SECOND);
+    }
     cluster
 }
 

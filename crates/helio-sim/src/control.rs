@@ -76,6 +76,12 @@ impl ControlHost {
                         None => core.durable.remove(&change.key),
                     };
                 }
+                Action::SendToMany { to, message } => {
+                    let bytes = encode(&message);
+                    for link in to.iter().filter_map(|node_id| self.open.get(node_id)) {
+                        core.send(*link, self.me(), bytes.clone());
+                    }
+                }
                 Action::Send { node_id, message } => {
                     if matches!(message, ControlToNode::View(_)) {
                         core.facts.count("views");

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{HEARTBEAT_MS, RECONNECT_MS_MAX};
 use helio_node_state::{Action, Conn, DiskError, Event, Exit, MemoryUse, Node, Setup};
-use helio_proto::cluster::{
-    ControlToNode, NodeStatus, NodeToControl, NodeToNode, PullChunk, RegisterNode,
-};
+use helio_proto::cluster::{ControlToNode, NodeToControl, NodeToNode, PullChunk};
 use helio_proto::hello::Role;
 use helio_proto::node::{ClientToNode, NodeToClient, overflow_start};
 use helio_proto::{decode, encode};
@@ -15,8 +13,6 @@ use helio_types::{NodeAddress, NodeId, ObjectId, ResourceSet, WorkerId};
 use crate::core::{Core, Daemon, Event as Next};
 use crate::net::{End, Kind, What};
 
-/// As the real shell has them.
-const STATUS_GATHER_US: u64 = 20_000;
 const RETRY_US_MIN: u64 = 5_000;
 const RETRY_US_MAX: u64 = RECONNECT_MS_MAX * 1000;
 /// How much of an object travels in one message; small, so that pulls are interrupted midway.
@@ -138,8 +134,8 @@ impl NodeHost {
         if self.status_at <= core.now {
             self.status_at = core.now + HEARTBEAT_MS * 1000;
             if let Some(control) = self.control {
-                let status = NodeToControl::Status(NodeStatus { info: self.node.info() });
-                core.send(control, self.me(), encode(&status));
+                let heartbeat = self.node.heartbeat();
+                core.send(control, self.me(), encode(&heartbeat));
             }
         }
         self.apply(core, Event::Tick);
@@ -223,7 +219,7 @@ impl NodeHost {
                         self.index
                     ));
                 }
-                self.status_at = self.status_at.min(core.now + STATUS_GATHER_US)
+                self.status_at = self.status_at.min(core.now + self.node.status_gather_ms() * 1000)
             }
             // What is sent over a link that stands still arrives when it goes on, so a new one is no better.
             Action::ReachControl => {}
@@ -385,13 +381,7 @@ impl NodeHost {
             core.after(wait_us, Next::Reach { node: self.index, wait_us: next });
             return;
         };
-        let register = RegisterNode {
-            info: self.node.info(),
-            actors: self.node.running_actors(),
-            bundles: self.node.held_bundles(),
-            clients: self.node.clients(),
-            clients_known: true,
-        };
+        let register = self.node.registration();
         core.send(link, self.me(), encode(&NodeToControl::Register(register)));
         for message in std::mem::take(&mut self.unsent) {
             core.send(link, self.me(), encode(&message));

@@ -34,7 +34,7 @@ impl Control {
             self.on_register(node_id, register);
             return;
         }
-        if !self.nodes.heard(node_id, self.out.now_ms()) {
+        if !self.nodes.heartbeats.heard(node_id, self.out.now_ms()) {
             // It was declared dead and its actors live elsewhere now: it must not go on as it is.
             let reason = self.nodes.sentence(node_id);
             self.out.send(node_id, ShutDown { reason, may_rejoin: true });
@@ -44,6 +44,7 @@ impl Control {
         match message {
             NodeToControl::Register(_) | NodeToControl::Unknown => {}
             NodeToControl::Status(status) => self.on_status(node_id, status.info),
+            NodeToControl::Unchanged(_) => self.on_unchanged(node_id),
             NodeToControl::FromClient(from) => self.on_request(node_id, from.worker_id, from.call),
             NodeToControl::ClientGone(gone) => self.on_client_gone(node_id, &gone),
             NodeToControl::ActorStarted(started) => self.on_actor_started(node_id, started),

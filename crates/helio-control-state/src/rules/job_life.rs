@@ -47,7 +47,7 @@ impl Control {
         self.end_actors_of_job(job.job_id);
         self.end_groups_of_job(job.job_id);
         self.out.persist(durable::job(&job));
-        self.send_to_all(&JobFinished { job_id: job.job_id, driver }.into());
+        self.send_to_all(JobFinished { job_id: job.job_id, driver });
         if let Some(forgotten) = self.jobs.finish(job) {
             self.out.persist(durable::no_job(forgotten));
         }

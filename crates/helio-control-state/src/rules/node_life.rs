@@ -30,7 +30,6 @@ impl Control {
         let (now_ms, first_silence_ms) = (self.now_ms(), self.health.first_silence_ms);
         let address = info.address.clone();
         let is_new = self.nodes.register(node_id, info, now_ms, first_silence_ms);
-        self.out.send(node_id, self.nodes.view_for(node_id));
         self.publish_members();
         if is_new {
             let (host, port) = (address.host, address.port);
@@ -59,13 +58,24 @@ impl Control {
     }
 
     pub(crate) fn on_status(&mut self, node_id: NodeId, info: NodeInfo) {
-        // A node that is not heard has to find out why.
-        let every_ms = self.health.heartbeat_ms / 2;
-        if self.nodes.is_answer_due(node_id, self.out.now_ms(), every_ms) {
-            self.out.send(node_id, Heard {});
-        }
+        self.answer(node_id);
         if self.nodes.report(node_id, info) {
             self.follow_ups.has_room = true;
+        }
+    }
+
+    pub(crate) fn on_unchanged(&mut self, node_id: NodeId) {
+        self.answer(node_id);
+        if self.nodes.report_unchanged(node_id) {
+            self.follow_ups.has_room = true;
+        }
+    }
+
+    /// Tells the node that it is heard: a node that is not has to find out why.
+    fn answer(&mut self, node_id: NodeId) {
+        let every_ms = self.health.heartbeat_ms / 2;
+        if self.nodes.heartbeats.is_answer_due(node_id, self.out.now_ms(), every_ms) {
+            self.out.send(node_id, Heard {});
         }
     }
 
@@ -137,7 +147,11 @@ impl Control {
 
     /// Tells the nodes what is new and due.
     pub(crate) fn publish_views(&mut self) {
-        for (node_id, view) in self.nodes.publish(self.now_ms()) {
+        let news = self.nodes.publish(self.now_ms());
+        for (to, view) in news.shared {
+            self.out.send_to_many(to, view);
+        }
+        for (node_id, view) in news.own {
             self.out.send(node_id, view);
         }
     }

@@ -136,7 +136,7 @@ impl Control {
 
     /// Ends the cluster.
     pub(crate) fn end_cluster(&mut self, reason: &str) {
-        self.send_to_all(&ShutDown { reason: reason.to_owned(), may_rejoin: false }.into());
+        self.send_to_all(ShutDown { reason: reason.to_owned(), may_rejoin: false });
         self.out.end(reason);
     }
 }

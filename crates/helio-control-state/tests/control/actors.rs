@@ -1,7 +1,7 @@
 //! The life of actors.
 
 use super::desk::{Desk, actor, job, node, spec, worker};
-use helio_proto::cluster::{ActorEnded, ControlToNode};
+use helio_proto::cluster::{ActorEnded, ControlToNode, StatusUnchanged};
 use helio_proto::control::{
     ActorPhase, ActorSpec, ControlResponse, FailureKind, GetNamedActor, KillActor, ListNamedActors,
     ListNodes, Strategy, StrategyKind,
@@ -264,6 +264,17 @@ fn a_reservation_ends_before_a_slow_constructor_does() {
     desk.create(spec(2, 1));
     assert_eq!(desk.launches(), [(1, 1, 0)]);
     desk.pass(300, &[]);
+    assert_eq!(desk.launches(), [(1, 2, 0)]);
+}
+
+/// The last status of the node holds again, as if the node had repeated it.
+#[test]
+fn a_heartbeat_without_news_ends_a_reservation() {
+    let mut desk = Desk::with_driver(1.0);
+    desk.create(spec(1, 1));
+    desk.create(spec(2, 1));
+    assert_eq!(desk.launches(), [(1, 1, 0)]);
+    desk.say(1, StatusUnchanged {});
     assert_eq!(desk.launches(), [(1, 2, 0)]);
 }
 

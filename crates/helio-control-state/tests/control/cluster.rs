@@ -4,6 +4,7 @@ use super::desk::{Desk, actor, info, job, node, spec, worker};
 use helio_control_state::{Action, Event, Health};
 use helio_proto::cluster::{
     ControlToNode, JobLogs, NodeLeaving, NodeStatus, NodeToControl, RegisterNode, RunningActor,
+    StatusUnchanged,
 };
 use helio_proto::control::{
     ActorPhase, ActorSpec, ControlResponse, FailureKind, GetNamedActor, KvDel, KvGet, KvKeys,
@@ -62,11 +63,14 @@ fn a_heartbeat_causes_nothing() {
     desk.status(1, CPUS, CPUS);
     desk.pass(1000, &[]);
     desk.sent.clear();
-    let status = NodeToControl::Status(NodeStatus { info: info(1, CPUS, CPUS) });
-    let actions =
-        desk.control.apply(Event::Node { node_id: node(1), message: status }, desk.now_ms * 1000);
-    let heard = helio_proto::cluster::Heard {}.into();
-    assert_eq!(actions, [Action::Send { node_id: node(1), message: heard }]);
+    let status = NodeStatus { info: info(1, CPUS, CPUS) };
+    for message in [status.into(), StatusUnchanged {}.into()] {
+        let heartbeat = Event::Node { node_id: node(1), message };
+        let actions = desk.control.apply(heartbeat, desk.now_ms * 1000);
+        let heard = helio_proto::cluster::Heard {}.into();
+        assert_eq!(actions, [Action::Send { node_id: node(1), message: heard }]);
+        desk.pass(1000, &[]);
+    }
     desk.pass(4000, &[1]);
     assert_eq!(desk.sent, []);
     assert_eq!(desk.control.next_tick(), 1_000_000, "and it sleeps for a second at a time");

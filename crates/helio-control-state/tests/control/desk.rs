@@ -112,6 +112,9 @@ impl Desk {
                 // It says nothing but that the node is heard.
                 Action::Send { message: ControlToNode::Heard(_), .. } => {}
                 Action::Send { node_id, message } => self.sent.push((node_id, message)),
+                Action::SendToMany { to, message } => {
+                    self.sent.extend(to.into_iter().map(|node_id| (node_id, message.clone())));
+                }
                 Action::Persist(change) => {
                     match change.value {
                         Some(value) => self.disk.insert(change.key, value),

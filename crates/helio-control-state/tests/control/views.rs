@@ -59,14 +59,20 @@ impl Cluster {
 
     fn apply(&mut self, event: Event) {
         for action in self.control.apply(event, self.now) {
-            let Action::Send { node_id, message: ControlToNode::View(view) } = action else {
-                continue;
+            let (to, view) = match action {
+                Action::Send { node_id, message: ControlToNode::View(view) } => {
+                    (vec![node_id], view)
+                }
+                Action::SendToMany { to, message: ControlToNode::View(view) } => (to, view),
+                _ => continue,
             };
-            *self.messages.entry(node_id).or_default() += 1;
-            for info in view.nodes {
-                let other = info.address.node_id;
-                let seen = (info.alive, info.available.get("CPU").to_f64());
-                self.seen.insert((node_id, other), seen);
+            for node_id in to {
+                *self.messages.entry(node_id).or_default() += 1;
+                for info in &view.nodes {
+                    let other = info.address.node_id;
+                    let seen = (info.alive, info.available.get("CPU").to_f64());
+                    self.seen.insert((node_id, other), seen);
+                }
             }
         }
     }

@@ -20,6 +20,7 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
+use helio_proto::control::NodeInfo;
 use helio_types::WorkerId;
 
 use crate::actors::Actors;
@@ -52,6 +53,8 @@ use crate::timers::Timer;
 pub struct Node {
     ctx: Context,
     version: u64,
+    /// What the control service was told last on the present connection.
+    reported: Option<NodeInfo>,
     clients: Clients,
     jobs: Jobs,
     ledger: Ledger,
@@ -79,6 +82,7 @@ impl Node {
     pub fn new(setup: Setup, now_ms: u64) -> Self {
         let mut node = Self {
             version: 0,
+            reported: None,
             clients: Clients::default(),
             jobs: Jobs::default(),
             ledger: Ledger::new(setup.total.clone(), &setup.devices),

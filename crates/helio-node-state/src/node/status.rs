@@ -1,5 +1,7 @@
 //! The status that the node reports to the control service.
 
+use helio_config::control::status_gather_ms;
+use helio_proto::cluster::{NodeStatus, NodeToControl, RegisterNode, StatusUnchanged};
 use helio_proto::control::{NodeInfo, PendingDemand};
 use helio_scheduler::taken;
 use helio_types::Quantity;
@@ -13,6 +15,40 @@ const STORE: &str = "object_store_memory";
 const SHAPES_MAX: usize = 100;
 
 impl Node {
+    /// What the node says first on a connection to the control service.
+    pub fn registration(&mut self) -> RegisterNode {
+        let info = self.info();
+        self.reported = Some(info.clone());
+        RegisterNode {
+            info,
+            actors: self.running_actors(),
+            bundles: self.held_bundles(),
+            clients: self.clients(),
+            clients_known: true,
+        }
+    }
+
+    /// How long changes are gathered before a heartbeat reports them, in milliseconds.
+    #[must_use]
+    pub fn status_gather_ms(&self) -> u64 {
+        status_gather_ms(self.cluster.size())
+    }
+
+    /// What the node says once a second: most of the time that nothing has changed.
+    pub fn heartbeat(&mut self) -> NodeToControl {
+        let info = self.info();
+        if self.reported.as_ref() == Some(&info) {
+            return NodeToControl::Unchanged(StatusUnchanged {});
+        }
+        self.reported = Some(info.clone());
+        NodeToControl::Status(NodeStatus { info })
+    }
+
+    /// A message to the control service was not taken: the next heartbeat says everything.
+    pub fn on_heartbeat_unsent(&mut self) {
+        self.reported = None;
+    }
+
     /// What the node tells of itself; **WHY-1**: with what waits here, and for what.
     #[must_use]
     pub fn info(&self) -> NodeInfo {

@@ -36,6 +36,10 @@ pub struct Writer {
     shared: Arc<Handle>,
 }
 
+/// A message as it travels, for several receivers.
+#[derive(Debug)]
+pub struct Encoded(Vec<u8>);
+
 #[derive(Debug)]
 struct Handle(Arc<Shared>);
 
@@ -88,6 +92,14 @@ impl Writer {
         self.append(message, Some(fd))
     }
 
+    /// Queues a message that was encoded before.
+    ///
+    /// # Errors
+    /// See [`Writer::send`].
+    pub fn send_encoded(&self, message: &Encoded) -> Result<(), SendError> {
+        self.append_with(message.0.len(), None, |bytes| bytes.extend_from_slice(&message.0))
+    }
+
     /// Waits until less than half of [`QUEUE_MAX`] is queued: for bulk data, whose sender can wait.
     pub async fn room(&self) {
         self.below(QUEUE_MAX / 2).await;
@@ -132,26 +144,48 @@ impl Writer {
     }
 
     fn append<M: Wire>(&self, message: &M, fd: Option<OwnedFd>) -> Result<(), SendError> {
+        self.append_with(message.encoded_len(), fd, |bytes| put(bytes, message))
+    }
+
+    /// `put` appends a frame of about `length` bytes.
+    fn append_with(
+        &self,
+        length: usize,
+        fd: Option<OwnedFd>,
+        put: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), SendError> {
         let mut queue = self.shared.0.lock();
         if queue.closed {
             return Err(SendError::Closed);
         }
         let waiting = queue.bytes.len() + queue.in_flight;
         // A single message may be longer than the bound; it is refused only behind others.
-        if waiting > 0 && waiting + message.encoded_len() > QUEUE_MAX {
+        if waiting > 0 && waiting + length > QUEUE_MAX {
             return Err(SendError::Full);
         }
         if let Some(fd) = fd {
             let position = queue.bytes.len();
             queue.fds.push((position, fd));
         }
-        frame::put(&mut queue.bytes, |out| {
-            message.encode(out).expect("a Vec grows as needed");
-        });
+        put(&mut queue.bytes);
         drop(queue);
         self.shared.0.filled.notify_one();
         Ok(())
     }
+}
+
+impl Encoded {
+    /// Encodes the message.
+    #[must_use]
+    pub fn new<M: Wire>(message: &M) -> Self {
+        let mut bytes = Vec::with_capacity(message.encoded_len() + 4);
+        put(&mut bytes, message);
+        Self(bytes)
+    }
+}
+
+fn put<M: Wire>(bytes: &mut Vec<u8>, message: &M) {
+    frame::put(bytes, |out| message.encode(out).expect("a Vec grows as needed"));
 }
 
 impl Drop for Handle {

@@ -1,5 +1,6 @@
 //! Lease requests: granted, queued, sent on, refused, asked back.
 
+use helio_proto::cluster::{NodeToControl, StatusUnchanged};
 use helio_proto::control::{FailureKind, Strategy, StrategyKind};
 use helio_proto::node::{
     Blocked, CancelLease, LeaseLost, NodeToClient, RequestLease, ReturnLease, Unblocked, Why,
@@ -374,4 +375,21 @@ fn news_of_other_nodes_change_nothing_here() {
     let before = world.node.info().version;
     world.view(&[(2, true, 4.0)]);
     assert!(world.node.info().version > before);
+}
+
+/// A heartbeat has a description of the node only when there is something new to say, and the first one
+/// after a message that was not taken says everything.
+#[test]
+fn a_heartbeat_describes_the_node_when_something_has_changed() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let info = world.node.registration().info;
+    assert_eq!(info, world.node.info());
+    let driver = world.driver();
+    assert_eq!(world.node.heartbeat(), NodeToControl::Unchanged(StatusUnchanged {}));
+    world.request(driver, 1, world.class(1, &[("CPU", 2.0)]));
+    let NodeToControl::Status(status) = world.node.heartbeat() else { panic!("a request waits") };
+    assert_eq!(status.info.pending.len(), 1);
+    assert_eq!(world.node.heartbeat(), NodeToControl::Unchanged(StatusUnchanged {}));
+    world.node.on_heartbeat_unsent();
+    assert_eq!(world.node.heartbeat(), NodeToControl::Status(status));
 }

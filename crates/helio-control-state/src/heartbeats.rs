@@ -1,0 +1,76 @@
+//! When each living node was last heard, and last told so.
+//!
+//! Every message of every node is noted here, most of them heartbeats with no news. So this table has no
+//! more than it needs for that: with thousands of nodes it stays in the processor's caches, which the
+//! descriptions of the nodes do not.
+
+use std::collections::BTreeMap;
+
+use helio_types::NodeId;
+
+#[derive(Debug, Default)]
+struct Heartbeat {
+    /// When the newest message of the node arrived.
+    heard_ms: u64,
+    /// When the node was last told so.
+    told_ms: u64,
+}
+
+/// The nodes that are alive.
+#[derive(Debug, Default)]
+pub(crate) struct Heartbeats {
+    nodes: BTreeMap<NodeId, Heartbeat>,
+}
+
+impl Heartbeats {
+    /// The node is alive, and counts as heard at this time, which may be ahead.
+    pub(crate) fn begin(&mut self, node_id: NodeId, heard_ms: u64) {
+        self.nodes.entry(node_id).or_default().heard_ms = heard_ms;
+    }
+
+    /// The node is dead.
+    pub(crate) fn end(&mut self, node_id: NodeId) {
+        self.nodes.remove(&node_id);
+    }
+
+    /// A message of the node arrived; whether the node is alive.
+    pub(crate) fn heard(&mut self, node_id: NodeId, now_ms: u64) -> bool {
+        match self.nodes.get_mut(&node_id) {
+            Some(node) => {
+                node.heard_ms = now_ms;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether it is time to tell the node that it is heard, which counts as done.
+    pub(crate) fn is_answer_due(&mut self, node_id: NodeId, now_ms: u64, every_ms: u64) -> bool {
+        match self.nodes.get_mut(&node_id) {
+            Some(node) if now_ms.saturating_sub(node.told_ms) >= every_ms => {
+                node.told_ms = now_ms;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Every node counts as heard now.
+    pub(crate) fn reset(&mut self, now_ms: u64) {
+        for node in self.nodes.values_mut() {
+            node.heard_ms = now_ms;
+        }
+    }
+
+    /// How long each node has been silent, in milliseconds.
+    pub(crate) fn silences_ms(&self, now_ms: u64) -> impl Iterator<Item = (NodeId, u64)> {
+        self.nodes
+            .iter()
+            .map(move |(node_id, node)| (*node_id, now_ms.saturating_sub(node.heard_ms)))
+    }
+
+    /// Whether exactly these nodes are in the table.
+    pub(crate) fn is_of(&self, alive: impl Iterator<Item = NodeId>) -> bool {
+        self.nodes.keys().copied().eq(alive)
+    }
+}
