@@ -502,11 +502,70 @@ def test_calls_of_processes_that_have_ended_are_listed(run_driver: Any, tmp_path
     assert found == [
         ("Keeper.wait", "FINISHED", None),
         ("Keeper.wait", "RUNNING", None),
-        ("of the driver", "FAILED", "OWNER_DIED"),
+        ("of the driver", "FAILED", "WORKER_DIED"),
         ("of the driver", "FINISHED", None),
     ]
     assert {row.job_id for row in rows} == {job}
     (tmp_path / "go").touch()
+
+
+def test_calls_of_a_driver_that_was_killed_are_listed(start_driver: Any, tmp_path: Path) -> None:
+    """Those that were done and those that ran: of tasks, of tasks within tasks, of actors."""
+    driver = start_driver(
+        f"""
+        import time
+        import ray
+        ray.init({ray.get_runtime_context().gcs_address!r}, namespace="killed")
+        print("job=" + ray.get_runtime_context().get_job_id())
+
+        @ray.remote(num_cpus=0)
+        def leaf(seconds):
+            time.sleep(seconds)
+
+        @ray.remote(num_cpus=0)
+        def outer(seconds):
+            ray.get(leaf.options(name=f"inner {{seconds}}").remote(seconds))
+
+        @ray.remote(num_cpus=0, max_concurrency=2)
+        class Server:
+            def work(self, seconds):
+                time.sleep(seconds)
+
+        server = Server.remote()
+        kept = []
+        for seconds in (0, 3600):
+            kept = [
+                leaf.options(name=f"plain {{seconds}}").remote(seconds),
+                outer.options(name=f"outer {{seconds}}").remote(seconds),
+                server.work.remote(seconds),
+            ]
+            if seconds == 0:
+                ray.get(kept)
+        print("started=yes", flush=True)
+        time.sleep(3600)
+        """
+    )
+    try:
+        job = driver.wait_line("job")
+        driver.wait_line("started")
+        kinds = ("plain", "outer", "inner")
+        running = [(f"{kind} 3600", "RUNNING", None) for kind in kinds]
+        running.append(("Server.work", "RUNNING", None))
+        done = [(f"{kind} 0", "FINISHED", None) for kind in kinds]
+        done.append(("Server.work", "FINISHED", None))
+
+        def listed() -> list[tuple[str, str, str | None]]:
+            rows = [row for row in state.list_tasks(limit=10_000) if row.job_id == job]
+            named = [row for row in rows if row.name.split()[0] in (*kinds, "Server.work")]
+            return sorted(((row.name, row.state, row.error_type) for row in named), key=str)
+
+        wait_until(lambda: listed() == sorted(running + done, key=str))
+        driver.process.kill()
+        driver.process.wait(60)
+        ended = [(name, "FAILED", "WORKER_DIED") for name, *_ in running]
+        wait_until(lambda: listed() == sorted(ended + done, key=str), what="each call's row, once")
+    finally:
+        driver.kill()
 
 
 def test_what_ended_is_forgotten_in_time() -> None:

@@ -574,12 +574,11 @@ impl<M: Memory> Process<M> {
         self.ended.as_deref()
     }
 
-    /// Rows of calls that ran here for those who cannot tell of them any more; with `all` for every caller
-    /// of tasks, as they may be ending, too. `wall` makes microseconds since 1970 of the machine's time.
+    /// Rows of calls that ran here for those who cannot tell of them any more; with `all` for every caller,
+    /// as they may be ending, too. `wall` makes microseconds since 1970 of the machine's time.
     #[must_use]
     pub fn rows_of_others(&self, all: bool, wall: impl Fn(u64) -> u64) -> Vec<TaskRow> {
         let me = self.owner.address();
-        let all = all && !self.executor.serves_actor();
         let is_gone = |caller: &WorkerAddress| {
             caller.worker_id != me.worker_id && self.links.to_process(caller.worker_id).is_none()
         };

@@ -106,11 +106,12 @@ fn outcome<'a>(answer: &Answer, task: &'a TaskRow) -> (TaskPhase, &'a str, &'a s
     if !answer.is_over || phase.is_over() {
         return (phase, &task.error_type, &task.error_message);
     }
-    let (error_type, message) = match task.is_hearsay {
-        true => ("WORKER_DIED", "the process that ran the call has ended"),
-        false => ("OWNER_DIED", "the process that made the call has ended"),
+    // One word for both, as on Ray: which of the two is heard may be chance.
+    let message = match task.is_hearsay {
+        true => "the process that ran the call has ended",
+        false => "the process that made the call has ended",
     };
-    (TaskPhase::Failed, error_type, message)
+    (TaskPhase::Failed, "WORKER_DIED", message)
 }
 
 /// Who tells best of a call that several tell of: whoever made it, alive or dead, if it knows the end; then
@@ -553,7 +554,7 @@ mod tests {
         let expected = [
             ("01", "RUNNING", None),
             ("02", "FAILED", Some("WORKER_DIED")),
-            ("03", "FAILED", Some("OWNER_DIED")),
+            ("03", "FAILED", Some("WORKER_DIED")),
             ("04", "FINISHED", None),
             ("05", "RUNNING", None),
             ("06", "FINISHED", None),

@@ -55,6 +55,11 @@ impl Node {
                 self.pool.drop_demand(Demand::Actor(key));
                 self.on_actor_gone(key, cause, false);
             }
+            Stop::Kill(worker_id, cause)
+                if self.jobs.is_finished(key.0.job()) && !self.actors.is_detached(key) =>
+            {
+                self.pool.end_at_once(worker_id, cause, &mut self.ctx);
+            }
             Stop::Kill(worker_id, cause) => self.kill_worker(worker_id, Some(cause)),
         }
     }

@@ -35,7 +35,8 @@ impl Node {
         }
         let idle: Vec<WorkerId> = self.pool.idle_of_job(job_id);
         for worker_id in idle {
-            self.kill_worker(worker_id, Some(DeathCause::new(DeathKind::Intended, reason)));
+            let cause = DeathCause::new(DeathKind::Intended, reason);
+            self.pool.end_at_once(worker_id, cause, &mut self.ctx);
         }
         self.drop_objects_of_job(job_id);
         self.ctx.capacity_changed();

@@ -26,8 +26,8 @@ use crate::event::{Action, Conn, Exit, Spawn};
 use crate::exits;
 use crate::keys::{ActorKey, Demand, PoolKey};
 use crate::limits::{
-    WORKER_AHEAD_MS_MAX, WORKER_DRAIN_MS_MAX, WORKER_EXIT_MS_MAX, WORKER_IDLE_MS_MAX,
-    WORKER_START_FAILURES_MAX, WORKERS_MAX,
+    LAST_WORDS_MS_MAX, WORKER_AHEAD_MS_MAX, WORKER_DRAIN_MS_MAX, WORKER_EXIT_MS_MAX,
+    WORKER_IDLE_MS_MAX, WORKER_START_FAILURES_MAX, WORKERS_MAX,
 };
 use crate::timers::Timer;
 use environment::{read_environment, start_ms_max};
@@ -79,6 +79,8 @@ pub(crate) struct Worker {
     is_killed: bool,
     /// It has said that it ends.
     is_leaving: bool,
+    /// It was told to end at once.
+    is_told: bool,
     /// It ends when nobody needs it any more, however long that takes.
     lingers: bool,
     /// Why it will have ended, when that is known before it ends.
@@ -419,6 +421,7 @@ impl Pool {
             exit_by: None,
             is_killed: false,
             is_leaving: false,
+            is_told: false,
             lingers: false,
             cause: None,
             exited: None,
@@ -556,7 +559,8 @@ impl Pool {
     /// The worker was asked to end and should have.
     pub(crate) fn on_exit_timer(&mut self, worker_id: WorkerId, ctx: &mut Context) {
         let Some(worker) = self.workers.get(&worker_id) else { return };
-        if !worker.lingers && worker.exit_by.is_some_and(|by| by <= ctx.now()) {
+        let may_wait = worker.lingers && !worker.is_told;
+        if !may_wait && worker.exit_by.is_some_and(|by| by <= ctx.now()) {
             self.kill(worker_id, None, ctx);
         }
     }
@@ -583,7 +587,12 @@ impl Pool {
     /// lessee runs in it.
     pub(crate) fn on_stays(&self, worker_id: WorkerId) -> Stay {
         match self.workers.get(&worker_id) {
-            Some(worker) if !worker.is_killed && !worker.is_leaving && worker.exit_by.is_some() => {
+            Some(worker)
+                if !worker.is_killed
+                    && !worker.is_leaving
+                    && !worker.is_told
+                    && worker.exit_by.is_some() =>
+            {
                 match worker.usage {
                     Use::Ending => Stay::Stays(None),
                     Use::Leased(lease_id) => Stay::Stays(Some(lease_id)),
@@ -624,9 +633,35 @@ impl Pool {
                 ctx.send(conn, LesseeGone { worker_id: lessee, reason });
                 ctx.set_timer(by, Timer::WorkerExit(worker_id));
             }
-            _ => self.kill(worker_id, Some(cause), ctx),
+            _ => self.end_at_once(worker_id, cause, ctx),
         }
         false
+    }
+
+    /// Ends a worker whose job is over, whatever it runs. It tells of its calls first: a driver that was killed
+    /// did not.
+    pub(crate) fn end_at_once(
+        &mut self,
+        worker_id: WorkerId,
+        cause: DeathCause,
+        ctx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.get_mut(&worker_id) else { return };
+        if std::mem::replace(&mut worker.is_told, true) {
+            return;
+        }
+        let Some(conn) = worker.conn.filter(|_| !worker.is_killed && worker.exited.is_none())
+        else {
+            return self.kill(worker_id, Some(cause), ctx);
+        };
+        let by = ctx.now() + LAST_WORDS_MS_MAX;
+        worker.exit_by = Some(by);
+        let reason = worker.cause.get_or_insert(cause).message.clone();
+        if matches!(worker.usage, Use::Idle { .. }) {
+            self.set_usage(worker_id, Use::Ending);
+        }
+        ctx.send(conn, ExitMessage { reason, drain: false, unless_needed: false });
+        ctx.set_timer(by, Timer::WorkerExit(worker_id));
     }
 
     /// The worker says why it is about to end. Returns its lease, if it lingers.

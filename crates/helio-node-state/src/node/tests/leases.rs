@@ -289,6 +289,33 @@ fn a_lessee_that_dies_takes_its_workers_along_link_by_link() {
     world.assert_nothing_leaked();
 }
 
+/// A driver that was killed has told nobody of its calls; its workers do, unless they hang.
+#[test]
+fn a_worker_whose_driver_is_gone_tells_of_its_calls_before_it_ends() {
+    for answers in [true, false] {
+        let mut world = World::new(&[("CPU", 4.0)]);
+        let driver = world.driver();
+        let class = world.class(1, &[("CPU", 1.0)]);
+        world.request(driver, 1, class.clone());
+        let lease = world.granted(driver).unwrap();
+        let worker_id = lease.worker.worker_id;
+        let conn = world.workers.insert(worker_id, None).unwrap().unwrap();
+        world.close(driver);
+        let asked =
+            |message: &NodeToClient| matches!(message, NodeToClient::Exit(exit) if !exit.drain);
+        assert!(world.took(conn, asked));
+        assert!(!world.forgotten.contains(&worker_id), "it is not killed before it has spoken");
+        world.workers.insert(worker_id, Some(conn));
+        if answers {
+            world.say(conn, helio_proto::inspect::LastWords::default());
+            world.worker_ends(worker_id, Exit::Signal(9));
+        }
+        world.pass(crate::limits::LAST_WORDS_MS_MAX);
+        assert!(world.forgotten.contains(&worker_id));
+        world.assert_nothing_leaked();
+    }
+}
+
 /// OWN-1: what it made for others lives as long as it does.
 #[test]
 fn a_worker_that_runs_nothing_for_its_lessee_outlives_it() {
