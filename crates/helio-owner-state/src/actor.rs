@@ -508,13 +508,13 @@ impl Owner {
         call.state = State::OnActor;
         call.at = Some(to.clone());
         call.sent = now;
-        let (spec, attempt) = (call.spec.clone(), call.attempt);
+        let (spec, attempt, is_remade) = (call.spec.clone(), call.attempt, call.past.is_remade);
         actor.sent.push_back(task);
         actor.sequence += 1;
-        let sequence = actor.sequence;
+        let sequence = if is_remade { call.past.ended } else { actor.sequence };
         let args = self.encode_args(&spec.args);
         let lease = helio_types::LeaseId(0);
-        out.push(Action::Call { to, spec, args, lease, sequence, attempt });
+        out.push(Action::Call { to, spec, args, lease, sequence, attempt, is_remade });
     }
 
     /// A call was replied to; when it can have begun.

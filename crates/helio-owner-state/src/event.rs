@@ -253,10 +253,12 @@ pub enum Action {
         args: Vec<u8>,
         /// Under which lease; 0 for methods.
         lease: LeaseId,
-        /// Its place among our calls to the actor.
+        /// Its place among our calls to the actor; of one that is made again, among those that had ended.
         sequence: u64,
         /// From 0.
         attempt: u32,
+        /// It is a method's that had ended, and what it made was lost.
+        is_remade: bool,
     },
     /// Tell a worker that it is ours.
     BeginLease {

@@ -441,7 +441,8 @@ impl Owner {
         let (spec, attempt, to, lease) =
             (task.spec.clone(), task.attempt, lease.worker.clone(), lease.id);
         let args = self.encode_args(&spec.args);
-        out.push(Action::Call { to, spec, args, lease, sequence: 0, attempt });
+        let (sequence, is_remade) = (0, false);
+        out.push(Action::Call { to, spec, args, lease, sequence, attempt, is_remade });
     }
 
     pub(crate) fn lease_granted(

@@ -96,7 +96,7 @@ impl<M: Memory> Process<M> {
         from: &Arc<WorkerAddress>,
         call: &Frame<'_>,
     ) -> Result<(), String> {
-        let Frame::Call { task, template, lease, returns, flags, args, .. } = call else {
+        let Frame::Call { task, template, lease, sequence, returns, flags, args } = call else {
             return Ok(());
         };
         let template = self.links.template(link, *template)?;
@@ -118,6 +118,7 @@ impl<M: Memory> Process<M> {
             template,
             returns: *returns,
             attempt: flags & flags::RETRY,
+            remade: (flags & flags::REMADE > 0).then_some(*sequence),
             lease,
         };
         self.executor.push(Waiting { item, body, inputs });

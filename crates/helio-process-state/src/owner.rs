@@ -8,7 +8,7 @@ use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::node::{
     CancelLease, ControlCall, FreeObject, Liveness, Register, RequestLease, ReturnLease,
 };
-use helio_proto::peer::{Frame, Returned, Value};
+use helio_proto::peer::{Frame, Returned, Value, flags};
 use helio_types::{NodeAddress, NodeId, TaskId, WorkerAddress};
 
 use crate::executor::Cancelled;
@@ -63,9 +63,11 @@ impl<M: Memory> Process<M> {
                 self.signals.news = true;
             }
             OwnerAction::Send { to, frame } => self.send_frame(&to, &frame),
-            OwnerAction::Call { to, spec, args, lease, sequence, attempt } => {
+            OwnerAction::Call { to, spec, args, lease, sequence, attempt, is_remade } => {
                 let link = self.open_process(&to);
-                self.links.send_call(link, &spec, &args, lease, sequence, attempt);
+                let retry = if attempt > 0 { flags::RETRY } else { 0 };
+                let flags = retry | if is_remade { flags::REMADE } else { 0 };
+                self.links.send_call(link, &spec, &args, lease, sequence, flags);
             }
             OwnerAction::BeginLease { to, grant } => {
                 let lease = grant.lease_id;

@@ -130,6 +130,8 @@ pub const STREAMING: u32 = u32::MAX;
 pub mod flags {
     /// The call is an attempt after a first one.
     pub const RETRY: u32 = 1;
+    /// The call of an actor's method had ended, and is made again because what it made was lost.
+    pub const REMADE: u32 = 2;
 }
 
 /// A frame.
@@ -168,7 +170,8 @@ pub enum Frame<'a> {
         template: u32,
         /// The lease, 0 for methods.
         lease: LeaseId,
-        /// Position among the sender's calls to this actor incarnation; 0 for tasks.
+        /// Position among the sender's calls to this actor incarnation; of a call that is made again
+        /// ([`flags::REMADE`]) among those of the sender that had ended; 0 for tasks.
         sequence: u64,
         /// How many values it returns, or [`STREAMING`].
         returns: u32,

@@ -4,8 +4,9 @@
 //! brought to this node holds back the calls behind it: an actor's calls keep their order, and a task's
 //! successor on the same lease was sent ahead only because its predecessor was expected to be short. An
 //! actor's call holds back calls of its concurrency group only. A call of an actor that takes its calls in
-//! any order ([`Template::is_unordered`]) is queued when its arguments are here. An actor's call that runs
-//! once more overtakes calls that lack arguments: they may need the value that it makes again.
+//! any order ([`Template::is_unordered`]) is queued when its arguments are here. An actor's call that is made
+//! again because its value was lost overtakes calls that lack arguments: they may need that value. Those of
+//! one caller that are made again keep the order in which they had ended, in which none needs a later one.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(crate) enum Item<P> {
         template: Arc<Template>,
         returns: u32,
         attempt: u32,
+        /// It had ended, and is made again: its place among its caller's calls that had.
+        remade: Option<u64>,
         lease: Option<Arc<Lease>>,
     },
     Construct(Box<Construct<P>>),
@@ -183,10 +186,12 @@ impl<P: Clone> Inbox<P> {
         None
     }
 
-    /// The place of a call that runs once more, where nothing but calls stands before it.
+    /// The place of a call that is made again, where nothing stands before it but calls that may need it.
     fn overtaking(&self) -> Option<usize> {
-        let mut calls = self.queue.iter().take_while(|waiting| waiting.group().is_some());
-        calls.position(|waiting| waiting.is_again() && waiting.is_complete())
+        let calls = || self.queue.iter().take_while(|waiting| waiting.group().is_some());
+        calls().enumerate().position(|(place, waiting)| {
+            waiting.is_complete() && calls().take(place).all(|before| waiting.overtakes(before))
+        })
     }
 
     /// What is to be done next; a call counts as running from `now` on, at once if `runs_at_once`.
@@ -352,9 +357,21 @@ impl<P: Clone> Waiting<P> {
         }
     }
 
-    /// Whether it is a call of an actor's method that was begun before.
-    fn is_again(&self) -> bool {
-        matches!(self.item, Item::Call { attempt: 1.., lease: None, .. })
+    /// Whether it is made again and the other call may need what it makes.
+    fn overtakes(&self, other: &Self) -> bool {
+        let Some((caller, Some(own))) = self.remade() else { return false };
+        match other.remade() {
+            Some((of, Some(place))) if of == caller => own < place,
+            _ => true,
+        }
+    }
+
+    /// The caller of a call, and its place among those of that caller's calls that are made again.
+    fn remade(&self) -> Option<(WorkerId, Option<u64>)> {
+        match &self.item {
+            Item::Call { caller, remade, .. } => Some((caller.worker_id, *remade)),
+            Item::Construct(_) | Item::Other(_) => None,
+        }
     }
 
     fn is_unordered(&self) -> bool {
@@ -392,7 +409,7 @@ impl<P: Clone> Waiting<P> {
         };
         let deps = inputs.into();
         match self.item {
-            Item::Call { task, caller, template, returns, attempt, lease } => {
+            Item::Call { task, caller, template, returns, attempt, lease, .. } => {
                 Work::Call(Box::new(Call {
                     task,
                     caller: caller.worker_id,
@@ -439,6 +456,7 @@ mod tests {
             template: Arc::new(template),
             returns: 1,
             attempt: 0,
+            remade: None,
             lease: None,
         };
         Waiting { item, body: Some(Bytes::Memory(Arc::default())), inputs }
@@ -502,6 +520,49 @@ mod tests {
         assert_eq!(all(&mut inbox), [3]);
         inbox.arrived(task(50).object(1), &payload());
         assert_eq!(all(&mut inbox), [1, 2, 0]);
+    }
+
+    /// The call as it is made again: its place among those of the caller of that number that had ended.
+    fn remade(mut waiting: Waiting<()>, of: u8, place: u64) -> Waiting<()> {
+        if let Item::Call { caller, attempt, remade, .. } = &mut waiting.item {
+            let worker_id = WorkerId([of; 28]);
+            *caller = Arc::new(WorkerAddress { worker_id, ..WorkerAddress::default() });
+            (*attempt, *remade) = (1, Some(place));
+        }
+        waiting
+    }
+
+    fn retried(mut waiting: Waiting<()>) -> Waiting<()> {
+        if let Item::Call { attempt, .. } = &mut waiting.item {
+            *attempt = 1;
+        }
+        waiting
+    }
+
+    #[test]
+    fn a_call_that_is_tried_again_overtakes_none() {
+        let mut inbox = Inbox::<()>::default();
+        inbox.push(retried(call(1, 50, false, "")));
+        inbox.push(retried(call(2, 0, false, "")));
+        assert_eq!(all(&mut inbox), []);
+        inbox.arrived(task(50).object(1), &payload());
+        assert_eq!(all(&mut inbox), [1, 2]);
+    }
+
+    #[test]
+    fn a_call_whose_value_was_lost_overtakes_those_that_may_need_it() {
+        let mut inbox = Inbox::<()>::default();
+        inbox.push(call(1, 50, false, ""));
+        inbox.push(remade(call(2, 51, false, ""), 1, 7));
+        inbox.push(remade(call(3, 0, false, ""), 1, 8));
+        assert_eq!(all(&mut inbox), [], "the third may need the second's value");
+        inbox.push(remade(call(4, 0, false, ""), 1, 6));
+        inbox.push(remade(call(5, 0, false, ""), 2, 9));
+        assert_eq!(all(&mut inbox), [4, 5], "an earlier one, and another caller's");
+        inbox.arrived(task(51).object(1), &payload());
+        assert_eq!(all(&mut inbox), [2, 3]);
+        inbox.arrived(task(50).object(1), &payload());
+        assert_eq!(all(&mut inbox), [1]);
     }
 
     #[test]

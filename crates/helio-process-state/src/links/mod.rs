@@ -13,7 +13,7 @@ use std::sync::Arc;
 use helio_owner_state::{IdMap, TaskSpec};
 use helio_proto::frame;
 use helio_proto::node::ClientToNode;
-use helio_proto::peer::{Frame, Template, flags};
+use helio_proto::peer::{Frame, Template};
 use helio_types::{LeaseId, NodeAddress, NodeId, WorkerAddress, WorkerId};
 
 use crate::executor::Lease;
@@ -251,7 +251,7 @@ impl Links {
         args: &[u8],
         lease: LeaseId,
         sequence: u64,
-        attempt: u32,
+        flags: u32,
     ) {
         let Some(link) = self.by_number.get_mut(&number) else { return };
         let output = link.output.buffer();
@@ -262,7 +262,7 @@ impl Links {
             lease,
             sequence,
             returns: spec.returns,
-            flags: if attempt > 0 { flags::RETRY } else { 0 },
+            flags,
             args,
         };
         frame::put(output, |bytes| call.put(bytes));
