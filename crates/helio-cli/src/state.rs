@@ -25,7 +25,7 @@ impl Cluster {
     }
 
     pub(crate) fn inspect(&self, topic: Topic, id: &[u8]) -> Result<Inspected, String> {
-        let question = Question { topic: topic as u32, id: id.to_vec(), ..Question::default() };
+        let question = Question { topic, id: id.to_vec(), ..Question::default() };
         let told = observer::inspect(&self.socket, &self.token, question)?;
         warn_of(told.silent);
         Ok(told)

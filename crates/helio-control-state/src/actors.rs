@@ -144,7 +144,7 @@ impl Actor {
         };
         ActorInfo {
             actor_id: self.actor_id,
-            phase: self.phase() as u32,
+            phase: self.phase(),
             incarnation: self.incarnation,
             address,
             cause: self.cause.as_deref().cloned().unwrap_or_default(),

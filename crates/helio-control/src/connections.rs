@@ -102,10 +102,10 @@ async fn serve(stream: TcpStream, number: u64, gate: Arc<Gate>, inputs: mpsc::Se
         .map_or_else(|_| "unknown".to_owned(), |address| address.ip().to_string());
     let Some((reader, writer, hello)) = gate.admit(stream).await else { return };
     let node_id = hello.node_id;
-    match Role::from_number(hello.role) {
-        Some(Role::Node) if !node_id.is_nil() => {}
+    match hello.role {
+        Role::Node if !node_id.is_nil() => {}
         // Whoever looks for a cluster, or is about to start a node of it, asks what it is.
-        Some(Role::Observer) => {
+        Role::Observer => {
             // Without the loop there is no cluster any more, and the connection ends unanswered.
             let _ = inputs.send(Input::Observer { writer }).await;
             return;

@@ -82,7 +82,7 @@ struct FakeNode {
 fn hello(number: u8, token: &str) -> Hello {
     Hello {
         token: token.into(),
-        role: Role::Node as u32,
+        role: Role::Node,
         node_id: NodeId([number; 28]),
         ..Hello::default()
     }
@@ -268,12 +268,12 @@ fn strangers_are_turned_away() {
         half.write_all(&[200, 0, 0, 0, 1, 2]).unwrap();
         let wrong = connect_tcp("127.0.0.1", running.ready.address.port(), hello(7, "wrong")).await;
         assert!(wrong.is_err_and(|error| error.to_string().contains("token")));
-        let driver = Hello { role: Role::Driver as u32, ..hello(7, TOKEN) };
+        let driver = Hello { role: Role::Driver, ..hello(7, TOKEN) };
         let (mut reader, _writer, _) =
             connect_tcp("127.0.0.1", running.ready.address.port(), driver).await.unwrap();
         assert!(matches!(reader.next::<ControlToNode>().await, Ok(None) | Err(_)));
         // Whoever only looks learns which cluster this is, and its nodes.
-        let observer = Hello { role: Role::Observer as u32, ..hello(7, TOKEN) };
+        let observer = Hello { role: Role::Observer, ..hello(7, TOKEN) };
         let (mut reader, _writer, _) =
             connect_tcp("127.0.0.1", running.ready.address.port(), observer).await.unwrap();
         let said = reader.next::<ControlToNode>().await.unwrap();

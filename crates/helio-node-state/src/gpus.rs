@@ -43,7 +43,7 @@ fn measurements(gpus: &[GpuUse]) -> Vec<Metric> {
     let gauge = |name: &str, description: &str, series: Vec<Series>| Metric {
         name: name.to_owned(),
         description: description.to_owned(),
-        kind: MetricKind::Gauge as u32,
+        kind: MetricKind::Gauge,
         boundaries: Vec::new(),
         series,
     };

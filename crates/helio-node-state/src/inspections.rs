@@ -83,7 +83,7 @@ impl Inspections {
             nodes: nodes.iter().map(|node| node.node_id).collect(),
             silent: 0,
             until: ctx.now() + wait_ms,
-            includes_last_words: Topic::from_number(question.topic) == Some(Topic::Tasks),
+            includes_last_words: question.topic == Topic::Tasks,
         };
         if self.open.len() >= INSPECTIONS_MAX {
             inspection.silent = 1;
@@ -254,7 +254,7 @@ mod tests {
         let (mut all, mut ctx) = (Inspections::default(), Context::new(Setup::default(), 0));
         all.on_last_words(Answer { pid: 77, ..Answer::default() });
         for topic in [Topic::Tasks, Topic::Workers] {
-            let question = Question { topic: topic as u32, ..Question::default() };
+            let question = Question { topic, ..Question::default() };
             all.on_inquiry(inquiry(&question, &[]), &mut ctx);
         }
         assert_eq!(answers(&mut ctx), [(vec![0, 77], 0), (vec![0], 0)]);

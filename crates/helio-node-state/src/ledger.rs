@@ -268,7 +268,7 @@ mod tests {
 
     fn inside(bundle: i64) -> Strategy {
         Strategy {
-            kind: helio_proto::control::StrategyKind::PlacementGroup as u32,
+            kind: helio_proto::control::StrategyKind::PlacementGroup,
             placement_group: PlacementGroupId([1; PlacementGroupId::LEN]),
             bundle,
             ..Strategy::default()

@@ -66,7 +66,7 @@ async fn pause_after(error: &io::Error) {
 
 async fn serve(reader: Reader, writer: Writer, hello: &Hello, is_local: bool, inputs: Inputs) {
     // The gate has checked it.
-    let Some(role) = Role::from_number(hello.role) else { return };
+    let role = hello.role;
     if role == Role::Node {
         let conn = next_conn();
         return peers::serve(reader, writer, conn, hello.node_id, inputs).await;

@@ -80,7 +80,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     gpus::watch(inputs.clone());
     let hello = Hello {
         token: options.token.clone(),
-        role: Role::Node as u32,
+        role: Role::Node,
         node_id,
         pid: std::process::id(),
         host: host.clone(),

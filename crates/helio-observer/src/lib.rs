@@ -138,7 +138,7 @@ pub async fn introduction(host: &str, port: u16, token: &str) -> Result<Cluster,
 fn hello(token: &str) -> Hello {
     Hello {
         token: token.to_owned(),
-        role: Role::Observer as u32,
+        role: Role::Observer,
         worker_id: WorkerId(helio_env::random::bytes()),
         pid: std::process::id(),
         ..Hello::default()

@@ -82,7 +82,7 @@ impl Asker {
     }
 
     async fn topic(&self, topic: Topic) -> Result<Inspected, String> {
-        self.inspect(Question { topic: topic as u32, ..Question::default() }).await
+        self.inspect(Question { topic, ..Question::default() }).await
     }
 }
 

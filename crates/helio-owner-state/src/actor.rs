@@ -293,7 +293,7 @@ impl Owner {
     ) {
         match response {
             ControlResponse::Failed(failure) => {
-                let kind = FailureKind::from_number(failure.kind);
+                let kind = failure.kind;
                 if let Some(actor) = self.actors.get_mut(&id) {
                     actor.refused = Some((kind, failure.message.clone()));
                 }
@@ -546,7 +546,7 @@ impl Owner {
     pub(crate) fn actor_update(&mut self, info: &ActorInfo, now: u64, out: &mut Vec<Action>) {
         let id = info.actor_id;
         let Some(actor) = self.actors.get_mut(&id) else { return };
-        let phase = ActorPhase::from_number(info.phase);
+        let phase = info.phase;
         // Nothing comes after its death. Who does not know the actor any more does not know how often it
         // was restarted, either.
         let is_old = info.incarnation < actor.incarnation && phase != ActorPhase::Dead;
@@ -662,7 +662,7 @@ impl Owner {
             _ => kind,
         };
         let error = SystemError {
-            kind: kind as u32,
+            kind,
             message: actor.cause.message.clone(),
             cause: actor.cause.clone(),
             actor: id,

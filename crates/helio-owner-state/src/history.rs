@@ -120,7 +120,7 @@ fn described(task: TaskId, value: &Value) -> Option<Box<(&'static str, String)>>
     if error.cause.is_good_end_of(task) {
         return None;
     }
-    let kind = match ErrorKind::from_number(error.kind) {
+    let kind = match error.kind {
         ErrorKind::System => "TASK_EXECUTION_EXCEPTION",
         ErrorKind::WorkerCrashed => "WORKER_DIED",
         ErrorKind::ActorDied => "ACTOR_DIED",
@@ -171,11 +171,12 @@ impl Owner {
     /// How many unfinished calls are in each phase.
     #[must_use]
     pub fn task_counts(&self) -> Vec<(TaskPhase, u64)> {
-        let mut counts: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
+        let mut counts: std::collections::BTreeMap<TaskPhase, u64> =
+            std::collections::BTreeMap::new();
         for task in self.tasks.values() {
-            *counts.entry(phase(task) as u32).or_default() += 1;
+            *counts.entry(phase(task)).or_default() += 1;
         }
-        counts.into_iter().map(|(phase, n)| (TaskPhase::from_number(phase), n)).collect()
+        counts.into_iter().collect()
     }
 
     fn open_row(&self, task: &Task, now: u64, wall: &impl Fn(u64) -> u64) -> TaskRow {
@@ -190,7 +191,7 @@ impl Owner {
             task_id: spec.id,
             attempt: task.attempt,
             name: spec.template.name.clone(),
-            phase: phase(task) as u32,
+            phase: phase(task),
             actor_id,
             parent: spec.parent,
             node_id: at.map(|at| at.node_id).unwrap_or_default(),
@@ -279,7 +280,7 @@ fn ended_row(ended: &Ended, wall: &impl Fn(u64) -> u64) -> TaskRow {
         task_id: ended.id,
         attempt: ended.attempt,
         name: ended.template.name.clone(),
-        phase: phase as u32,
+        phase,
         actor_id: ended.actor,
         parent: ended.parent,
         node_id: ended.at.as_ref().map(|at| at.node_id).unwrap_or_default(),

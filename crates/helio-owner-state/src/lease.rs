@@ -128,7 +128,7 @@ impl Class {
     /// Whether each call has a lease of its own: its devices or its worker's number of calls matter, or
     /// the calls are to go round the nodes, which a lease that is kept would not let them.
     fn is_single(&self) -> bool {
-        self.class.exclusive || self.class.strategy.kind == StrategyKind::Spread as u32
+        self.class.exclusive || self.class.strategy.kind == StrategyKind::Spread
     }
 }
 
@@ -499,7 +499,7 @@ impl Owner {
         };
         let class = &mut self.leases.classes[index];
         class.requests.remove(&request);
-        let kind = match FailureKind::from_number(failure.kind) {
+        let kind = match failure.kind {
             FailureKind::RuntimeEnv => ErrorKind::RuntimeEnvSetup,
             FailureKind::Unschedulable => ErrorKind::TaskUnschedulable,
             FailureKind::GroupRemoved => ErrorKind::TaskGroupRemoved,

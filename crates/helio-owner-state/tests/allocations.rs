@@ -76,7 +76,7 @@ impl Caller {
         caller.apply(Event::CreateActor { creation: Box::new(creation) });
         let info = ActorInfo {
             actor_id: actor(),
-            phase: ActorPhase::Alive as u32,
+            phase: ActorPhase::Alive,
             address: worker(3),
             ..ActorInfo::default()
         };

@@ -19,7 +19,7 @@ use crate::{Action, Process};
 
 /// What reading a promise raises that the control service refused.
 fn refusal(failure: Failure) -> Vec<u8> {
-    let kind = match FailureKind::from_number(failure.kind) {
+    let kind = match failure.kind {
         FailureKind::GroupRemoved => ErrorKind::TaskGroupRemoved,
         _ => ErrorKind::System,
     };
@@ -64,7 +64,7 @@ impl<M: Memory> Process<M> {
             NodeToClient::LesseeGone(m) => self.on_lessee_gone(m),
             NodeToClient::StartActor(launch) => self.on_start_actor(launch),
             NodeToClient::ActorUpdate(info) => {
-                let phase = ActorPhase::from_number(info.phase);
+                let phase = info.phase;
                 let address = self.owner.actor(&info.actor_id).and_then(|actor| actor.address());
                 match address.map(|address| address.worker_id) {
                     Some(worker) if matches!(phase, ActorPhase::Dead | ActorPhase::Restarting) => {
@@ -270,7 +270,7 @@ impl<M: Memory> Process<M> {
         };
         let id = *object;
         self.end_fetch(request, id);
-        let kind = match FailureKind::from_number(failure.kind) {
+        let kind = match failure.kind {
             FailureKind::OutOfDisk => ErrorKind::OutOfDisk,
             FailureKind::StoreFull => ErrorKind::StoreFull,
             _ => ErrorKind::ObjectLost,
@@ -378,7 +378,7 @@ impl<M: Memory> Process<M> {
     }
 
     fn on_asked(&mut self, asked: Asked) {
-        if Topic::from_number(asked.question.topic) != Some(Topic::Why) {
+        if asked.question.topic != Topic::Why {
             return self.actions.push(Action::Report(asked));
         }
         match self.subject_of(&asked.question) {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use helio_owner_state::{Next, Why, join};
-use helio_proto::group::{GetGroup, GroupPhase};
+use helio_proto::group::GetGroup;
 use helio_proto::inspect::Answer as Rows;
 use helio_proto::inspect::{Answered, Question};
 use helio_proto::node::Why as AskWhy;
@@ -212,7 +212,7 @@ impl<M: Memory> Process<M> {
         use helio_proto::control::ControlResponse;
         let text = match response {
             ControlResponse::Group(info) => {
-                let phase = GroupPhase::from_number(info.phase).name();
+                let phase = info.phase.name();
                 let reason = Some(&info.why).filter(|why| !why.is_empty());
                 let reason = reason.map_or_else(String::new, |why| format!(": {why}"));
                 format!("The group is {phase}{reason}.")

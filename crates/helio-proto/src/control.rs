@@ -7,61 +7,39 @@ use helio_types::{
 };
 
 use crate::group::{AwaitGroup, GetGroup, GroupInfo, GroupSpec, Groups, ListGroups, RemoveGroup};
-use crate::wire::messages;
+use crate::wire::{messages, numbers};
 
-/// Where a task or actor may go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum StrategyKind {
-    /// Local first, then the best of the others.
-    #[default]
-    Default = 0,
-    /// Round the nodes.
-    Spread = 1,
-    /// On a named node.
-    NodeAffinity = 2,
-    /// In a bundle of a placement group.
-    PlacementGroup = 3,
-}
-
-impl StrategyKind {
-    /// The kind of that number; an unknown one is the default.
-    #[must_use]
-    pub fn from_number(number: u32) -> Self {
-        match number {
-            1 => Self::Spread,
-            2 => Self::NodeAffinity,
-            3 => Self::PlacementGroup,
-            _ => Self::Default,
-        }
+numbers! {
+    /// Where a task or actor may go.
+    pub enum StrategyKind {
+        /// Local first, then the best of the others.
+        #[default]
+        Default = 0,
+        /// Round the nodes.
+        Spread = 1,
+        /// On a named node.
+        NodeAffinity = 2,
+        /// In a bundle of a placement group.
+        PlacementGroup = 3,
     }
 }
 
-/// An actor's place in its life.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ActorPhase {
-    /// Waits for a node, a worker or its constructor.
-    #[default]
-    Pending = 0,
-    /// Takes calls.
-    Alive = 1,
-    /// Its process ended and another is being made.
-    Restarting = 2,
-    /// It will not come back.
-    Dead = 3,
+numbers! {
+    /// An actor's place in its life.
+    pub enum ActorPhase {
+        /// Waits for a node, a worker or its constructor.
+        #[default]
+        Pending = 0,
+        /// Takes calls.
+        Alive = 1,
+        /// Its process ended and another is being made.
+        Restarting = 2,
+        /// It will not come back.
+        Dead = 3,
+    }
 }
 
 impl ActorPhase {
-    /// The phase of that number.
-    #[must_use]
-    pub fn from_number(number: u32) -> Self {
-        match number {
-            1 => Self::Alive,
-            2 => Self::Restarting,
-            3 => Self::Dead,
-            _ => Self::Pending,
-        }
-    }
-
     /// The name that Ray's state API gives it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -77,8 +55,7 @@ impl ActorPhase {
 messages! {
     /// Where a task or actor may go.
     pub struct Strategy {
-        /// A [`StrategyKind`].
-        1 kind: u32,
+        1 kind: StrategyKind,
         /// For node affinity.
         2 node_id: NodeId,
         /// Whether another node will do when that one is gone or full.
@@ -154,8 +131,7 @@ messages! {
     /// What is known of an actor; published to those who hold its handle.
     pub struct ActorInfo {
         1 actor_id: ActorId,
-        /// An [`ActorPhase`].
-        2 phase: u32,
+        2 phase: ActorPhase,
         /// How often its process was made; calls of an older one are lost.
         3 incarnation: u32,
         /// Where it takes calls, when alive.
@@ -294,8 +270,7 @@ messages! {
     pub struct UnsubscribeActor { 1 actor_id: ActorId }
     pub struct StopCluster { 1 reason: String }
     pub struct Failure {
-        /// A [`FailureKind`] number.
-        1 kind: u32,
+        1 kind: FailureKind,
         2 message: String,
     }
     pub struct NamedActor { 1 name: String, 2 namespace: String, 3 actor_id: ActorId, 4 handle: Vec<u8> }
@@ -333,50 +308,28 @@ messages! {
     }
 }
 
-/// Why the control service or a daemon says no; chooses the exception.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FailureKind {
-    /// The request makes no sense: `ValueError`.
-    Invalid = 1,
-    /// No such thing: `ValueError`.
-    NotFound = 2,
-    /// The name is taken: `ActorAlreadyExistsError`.
-    AlreadyExists = 3,
-    /// It can never be placed: `ActorUnschedulableError`, `TaskUnschedulableError`.
-    Unschedulable = 4,
-    /// The runtime environment could not be made: `RuntimeEnvSetupError`.
-    RuntimeEnv = 5,
-    /// The object store is full: `ObjectStoreFullError`.
-    StoreFull = 6,
-    /// The disk is full: `OutOfDiskError`.
-    OutOfDisk = 7,
-    /// Anything else: `RaySystemError`.
-    System = 8,
-    /// The placement group is gone: `TaskPlacementGroupRemoved`.
-    GroupRemoved = 20,
-}
-
-impl FailureKind {
-    /// The kind of that number.
-    #[must_use]
-    pub fn from_number(number: u32) -> Self {
-        use FailureKind::{
-            AlreadyExists, GroupRemoved, Invalid, NotFound, OutOfDisk, RuntimeEnv, StoreFull,
-            System, Unschedulable,
-        };
-        [
-            Invalid,
-            NotFound,
-            AlreadyExists,
-            Unschedulable,
-            RuntimeEnv,
-            StoreFull,
-            OutOfDisk,
-            GroupRemoved,
-        ]
-        .into_iter()
-        .find(|kind| *kind as u32 == number)
-        .unwrap_or(System)
+numbers! {
+    /// Why the control service or a daemon says no; chooses the exception.
+    pub enum FailureKind {
+        /// The request makes no sense: `ValueError`.
+        Invalid = 1,
+        /// No such thing: `ValueError`.
+        NotFound = 2,
+        /// The name is taken: `ActorAlreadyExistsError`.
+        AlreadyExists = 3,
+        /// It can never be placed: `ActorUnschedulableError`, `TaskUnschedulableError`.
+        Unschedulable = 4,
+        /// The runtime environment could not be made: `RuntimeEnvSetupError`.
+        RuntimeEnv = 5,
+        /// The object store is full: `ObjectStoreFullError`.
+        StoreFull = 6,
+        /// The disk is full: `OutOfDiskError`.
+        OutOfDisk = 7,
+        /// Anything else: `RaySystemError`.
+        #[default]
+        System = 8,
+        /// The placement group is gone: `TaskPlacementGroupRemoved`.
+        GroupRemoved = 20,
     }
 }
 
@@ -384,6 +337,6 @@ impl Failure {
     /// A refusal of that kind.
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind: kind as u32, message: message.into() }
+        Self { kind, message: message.into() }
     }
 }

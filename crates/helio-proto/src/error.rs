@@ -3,87 +3,58 @@
 
 use helio_types::{ActorId, DeathCause, ObjectId, TaskId};
 
-use crate::wire::messages;
+use crate::wire::{messages, numbers};
 
 /// The first byte of a serialized [`SystemError`].
 pub const TAG: u8 = 0xe0;
 
-/// What went wrong; chooses the exception class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ErrorKind {
-    /// `RaySystemError`
-    System = 0,
-    /// `WorkerCrashedError`
-    WorkerCrashed = 1,
-    /// `ActorDiedError`
-    ActorDied = 2,
-    /// `ActorUnavailableError`
-    ActorUnavailable = 3,
-    /// `ObjectLostError`
-    ObjectLost = 4,
-    /// `OwnerDiedError`
-    OwnerDied = 5,
-    /// `ObjectReconstructionFailedError`
-    ReconstructionFailed = 6,
-    /// `TaskCancelledError`
-    TaskCancelled = 7,
-    /// `TaskUnschedulableError`
-    TaskUnschedulable = 8,
-    /// `ActorUnschedulableError`
-    ActorUnschedulable = 9,
-    /// `RuntimeEnvSetupError`
-    RuntimeEnvSetup = 10,
-    /// `NodeDiedError`
-    NodeDied = 11,
-    /// `OutOfMemoryError`
-    OutOfMemory = 12,
-    /// `ObjectStoreFullError`
-    StoreFull = 13,
-    /// `OutOfDiskError`
-    OutOfDisk = 14,
-    /// `ObjectFreedError`
-    ObjectFreed = 15,
-    /// `TaskPlacementGroupRemoved`
-    TaskGroupRemoved = 16,
-    /// `ActorPlacementGroupRemoved`
-    ActorGroupRemoved = 17,
-}
-
-impl ErrorKind {
-    /// All kinds; the position is the number on the wire.
-    pub const ALL: [Self; 18] = [
-        Self::System,
-        Self::WorkerCrashed,
-        Self::ActorDied,
-        Self::ActorUnavailable,
-        Self::ObjectLost,
-        Self::OwnerDied,
-        Self::ReconstructionFailed,
-        Self::TaskCancelled,
-        Self::TaskUnschedulable,
-        Self::ActorUnschedulable,
-        Self::RuntimeEnvSetup,
-        Self::NodeDied,
-        Self::OutOfMemory,
-        Self::StoreFull,
-        Self::OutOfDisk,
-        Self::ObjectFreed,
-        Self::TaskGroupRemoved,
-        Self::ActorGroupRemoved,
-    ];
-
-    /// The kind of that number; an unknown one is `System`.
-    #[must_use]
-    pub fn from_number(number: u32) -> Self {
-        Self::ALL.get(number as usize).copied().unwrap_or(Self::System)
+numbers! {
+    /// What went wrong; chooses the exception class.
+    pub enum ErrorKind {
+        /// `RaySystemError`
+        #[default]
+        System = 0,
+        /// `WorkerCrashedError`
+        WorkerCrashed = 1,
+        /// `ActorDiedError`
+        ActorDied = 2,
+        /// `ActorUnavailableError`
+        ActorUnavailable = 3,
+        /// `ObjectLostError`
+        ObjectLost = 4,
+        /// `OwnerDiedError`
+        OwnerDied = 5,
+        /// `ObjectReconstructionFailedError`
+        ReconstructionFailed = 6,
+        /// `TaskCancelledError`
+        TaskCancelled = 7,
+        /// `TaskUnschedulableError`
+        TaskUnschedulable = 8,
+        /// `ActorUnschedulableError`
+        ActorUnschedulable = 9,
+        /// `RuntimeEnvSetupError`
+        RuntimeEnvSetup = 10,
+        /// `NodeDiedError`
+        NodeDied = 11,
+        /// `OutOfMemoryError`
+        OutOfMemory = 12,
+        /// `ObjectStoreFullError`
+        StoreFull = 13,
+        /// `OutOfDiskError`
+        OutOfDisk = 14,
+        /// `ObjectFreedError`
+        ObjectFreed = 15,
+        /// `TaskPlacementGroupRemoved`
+        TaskGroupRemoved = 16,
+        /// `ActorPlacementGroupRemoved`
+        ActorGroupRemoved = 17,
     }
 }
 
 messages! {
     /// An error of the system.
     pub struct SystemError {
-        /// An [`ErrorKind`].
-        1 kind: u32,
+        1 kind: ErrorKind,
         /// For the user.
         2 message: String,
         3 cause: DeathCause,
@@ -99,7 +70,7 @@ impl SystemError {
     /// An error with a sentence.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind: kind as u32, message: message.into(), ..Self::default() }
+        Self { kind, message: message.into(), ..Self::default() }
     }
 
     /// The bytes that stand in an object's place.

@@ -13,32 +13,24 @@
 use helio_types::{ActorId, JobId, NodeId, PlacementGroupId, ResourceSet};
 
 use crate::control::Label;
-use crate::wire::messages;
+use crate::wire::{messages, numbers};
 
-/// How the bundles of a group lie on the nodes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum GroupStrategy {
-    /// On as few nodes as possible.
-    #[default]
-    Pack = 0,
-    /// On as many as possible.
-    Spread = 1,
-    /// On one node.
-    StrictPack = 2,
-    /// Each on a node of its own.
-    StrictSpread = 3,
+numbers! {
+    /// How the bundles of a group lie on the nodes.
+    pub enum GroupStrategy {
+        /// On as few nodes as possible.
+        #[default]
+        Pack = 0,
+        /// On as many as possible.
+        Spread = 1,
+        /// On one node.
+        StrictPack = 2,
+        /// Each on a node of its own.
+        StrictSpread = 3,
+    }
 }
 
 impl GroupStrategy {
-    /// All; the position is the number on the wire.
-    pub const ALL: [Self; 4] = [Self::Pack, Self::Spread, Self::StrictPack, Self::StrictSpread];
-
-    /// The strategy of that number; an unknown one is the default.
-    #[must_use]
-    pub fn from_number(number: u32) -> Self {
-        Self::ALL.get(number as usize).copied().unwrap_or_default()
-    }
-
     /// Its name in the API.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -57,32 +49,24 @@ impl GroupStrategy {
     }
 }
 
-/// A group's place in its life.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum GroupPhase {
-    /// Waits for room.
-    #[default]
-    Pending = 0,
-    /// Nodes have been asked to hold its bundles.
-    Prepared = 1,
-    /// Every bundle is held.
-    Created = 2,
-    /// Over.
-    Removed = 3,
-    /// A node died with bundles of it, and others are looked for.
-    Rescheduling = 4,
+numbers! {
+    /// A group's place in its life.
+    pub enum GroupPhase {
+        /// Waits for room.
+        #[default]
+        Pending = 0,
+        /// Nodes have been asked to hold its bundles.
+        Prepared = 1,
+        /// Every bundle is held.
+        Created = 2,
+        /// Over.
+        Removed = 3,
+        /// A node died with bundles of it, and others are looked for.
+        Rescheduling = 4,
+    }
 }
 
 impl GroupPhase {
-    /// The phase of that number.
-    #[must_use]
-    pub fn from_number(number: u32) -> Self {
-        [Self::Pending, Self::Prepared, Self::Created, Self::Removed, Self::Rescheduling]
-            .get(number as usize)
-            .copied()
-            .unwrap_or_default()
-    }
-
     /// The name that Ray's table gives it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -110,8 +94,7 @@ messages! {
         /// Empty: no name.
         3 name: String,
         4 namespace: String,
-        /// A [`GroupStrategy`].
-        5 strategy: u32,
+        5 strategy: GroupStrategy,
         /// Outlives its creator.
         6 detached: bool,
         7 bundles: Vec<Bundle>,
@@ -128,8 +111,7 @@ messages! {
     /// What is known of a group.
     pub struct GroupInfo {
         1 spec: GroupSpec,
-        /// A [`GroupPhase`].
-        2 phase: u32,
+        2 phase: GroupPhase,
         /// The bundles that have a node.
         3 places: Vec<Place>,
         /// What it waits for, in a sentence (WHY-1).

@@ -9,14 +9,17 @@
 
 use helio_types::{NodeId, WorkerId};
 
-use crate::wire::messages;
+use crate::wire::{messages, number_field};
 
 /// The wire version; raised when neighbouring releases cannot understand each other.
 pub const VERSION: u32 = 1;
 
 /// What a connector is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Role {
+    /// One that this release does not know, and refuses: after the version, whose sentence says more.
+    #[default]
+    Unknown = 0,
     /// A driver: registers with its node's daemon, or connects to a worker.
     Driver = 1,
     /// A worker.
@@ -28,14 +31,12 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role of that number.
-    #[must_use]
-    pub fn from_number(number: u32) -> Option<Self> {
-        [Self::Driver, Self::Worker, Self::Node, Self::Observer]
-            .into_iter()
-            .find(|role| *role as u32 == number)
+    fn from_number(number: u32) -> Option<Self> {
+        let known = [Self::Driver, Self::Worker, Self::Node, Self::Observer];
+        Some(known.into_iter().find(|role| *role as u32 == number).unwrap_or_default())
     }
 }
+number_field!(Role);
 
 messages! {
     /// The connector's first frame.
@@ -46,8 +47,7 @@ messages! {
         2 release: String,
         /// The cluster's token.
         3 token: String,
-        /// A [`Role`].
-        4 role: u32,
+        4 role: Role,
         /// Who connects, for drivers and workers.
         5 worker_id: WorkerId,
         /// The node that the connector is or runs on.
@@ -97,7 +97,7 @@ pub fn refusal(hello: &Hello, token: &str) -> Option<String> {
             env!("CARGO_PKG_VERSION"),
         ));
     }
-    Role::from_number(hello.role).is_none().then(|| "unknown role".to_owned())
+    (hello.role == Role::Unknown).then(|| "unknown role".to_owned())
 }
 
 /// Compares without telling by its time how much was right.
@@ -112,17 +112,28 @@ mod tests {
 
     #[test]
     fn a_wrong_token_or_version_is_refused_with_what_to_do() {
-        let hello = Hello {
-            version: VERSION,
-            token: "t".into(),
-            role: Role::Driver as u32,
-            ..Hello::default()
-        };
+        let hello =
+            Hello { version: VERSION, token: "t".into(), role: Role::Driver, ..Hello::default() };
         assert_eq!(refusal(&hello, "t"), None);
         assert!(refusal(&hello, "x").is_some_and(|m| m.contains("auth_token")), "AUTH-1");
+        let stranger = Hello { role: Role::Unknown, ..hello.clone() };
+        assert_eq!(refusal(&stranger, "t").as_deref(), Some("unknown role"));
         let old = Hello { version: 9, ..hello };
         assert!(
             refusal(&old, "t").is_some_and(|m| m.contains("install the same release")),
+            "WIRE-1"
+        );
+    }
+
+    #[test]
+    fn a_role_of_a_newer_release_does_not_hide_that_its_version_is_another() {
+        let hello = Hello { version: 9, token: "t".into(), ..Hello::default() };
+        let mut bytes = crate::encode(&hello);
+        bytes.extend_from_slice(&[4 << 3, 77]);
+        let read = crate::decode::<Hello>(&bytes).expect("a greeting is read whatever its role");
+        assert_eq!(read.role, Role::Unknown);
+        assert!(
+            refusal(&read, "t").is_some_and(|m| m.contains("install the same release")),
             "WIRE-1"
         );
     }

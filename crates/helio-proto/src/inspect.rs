@@ -8,34 +8,24 @@
 
 use helio_types::{ActorId, JobId, NodeId, ObjectId, ResourceSet, TaskId, WorkerId};
 
-use crate::wire::messages;
+use crate::wire::{messages, numbers};
 
-/// What a question is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Topic {
-    /// Calls that a process has made: unfinished ones, and the latest of those that ended.
-    #[default]
-    Tasks = 1,
-    /// Objects to which a process holds references.
-    Objects = 2,
-    /// Processes; daemons answer.
-    Workers = 3,
-    /// What the thing with the id waits for (WHY-1).
-    Why = 4,
-    /// Measurements.
-    Metrics = 5,
-    /// Where the objects of the question are; their owners answer, and daemons of what they have.
-    Places = 6,
-}
-
-impl Topic {
-    /// The topic of that number.
-    #[must_use]
-    pub fn from_number(number: u32) -> Option<Self> {
-        use Topic::{Metrics, Objects, Places, Tasks, Why, Workers};
-        [Tasks, Objects, Workers, Why, Metrics, Places]
-            .into_iter()
-            .find(|topic| *topic as u32 == number)
+numbers! {
+    /// What a question is about.
+    pub enum Topic {
+        /// Calls that a process has made: unfinished ones, and the latest of those that ended.
+        #[default]
+        Tasks = 1,
+        /// Objects to which a process holds references.
+        Objects = 2,
+        /// Processes; daemons answer.
+        Workers = 3,
+        /// What the thing with the id waits for (WHY-1).
+        Why = 4,
+        /// Measurements.
+        Metrics = 5,
+        /// Where the objects of the question are; their owners answer, and daemons of what they have.
+        Places = 6,
     }
 }
 
@@ -47,8 +37,7 @@ pub const LAST_ROWS_MAX: u32 = 1_000;
 
 messages! {
     pub struct Question {
-        /// A [`Topic`].
-        1 topic: u32,
+        1 topic: Topic,
         /// For [`Topic::Why`]: a task or an object.
         2 id: Vec<u8>,
         /// Rows of each process at most; 0: [`ROWS_MAX`].
@@ -103,8 +92,7 @@ messages! {
         /// How often it was begun before.
         2 attempt: u32,
         3 name: String,
-        /// A [`TaskPhase`].
-        4 phase: u32,
+        4 phase: TaskPhase,
         /// Of a method's actor; nil for plain tasks.
         5 actor_id: ActorId,
         6 parent: TaskId,
@@ -171,8 +159,7 @@ messages! {
     pub struct Metric {
         1 name: String,
         2 description: String,
-        /// A [`MetricKind`].
-        3 kind: u32,
+        3 kind: MetricKind,
         /// Upper bounds of a histogram's buckets.
         4 boundaries: Vec<f64>,
         5 series: Vec<Series>,
@@ -187,39 +174,28 @@ messages! {
     pub struct Tag { 1 key: String, 2 value: String }
 }
 
-/// Where a call is in its life; names are those of Ray's state API.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum TaskPhase {
-    /// It waits for arguments.
-    #[default]
-    WaitsForArgs = 0,
-    /// It waits for a worker.
-    WaitsForWorker = 1,
-    /// A method whose actor is not there yet, or that waits behind others.
-    WaitsForActor = 2,
-    /// A worker has it; it may have begun.
-    Sent = 3,
-    /// It waits for the time of its next attempt.
-    WaitsForRetry = 4,
-    /// It returned.
-    Finished = 5,
-    /// It raised, or its worker died.
-    Failed = 6,
+numbers! {
+    /// Where a call is in its life; names are those of Ray's state API.
+    pub enum TaskPhase {
+        /// It waits for arguments.
+        #[default]
+        WaitsForArgs = 0,
+        /// It waits for a worker.
+        WaitsForWorker = 1,
+        /// A method whose actor is not there yet, or that waits behind others.
+        WaitsForActor = 2,
+        /// A worker has it; it may have begun.
+        Sent = 3,
+        /// It waits for the time of its next attempt.
+        WaitsForRetry = 4,
+        /// It returned.
+        Finished = 5,
+        /// It raised, or its worker died.
+        Failed = 6,
+    }
 }
 
 impl TaskPhase {
-    /// The phase of that number.
-    #[must_use]
-    pub fn from_number(number: u32) -> Self {
-        use TaskPhase::{
-            Failed, Finished, Sent, WaitsForActor, WaitsForArgs, WaitsForRetry, WaitsForWorker,
-        };
-        [WaitsForWorker, WaitsForActor, Sent, WaitsForRetry, Finished, Failed]
-            .into_iter()
-            .find(|phase| *phase as u32 == number)
-            .unwrap_or(WaitsForArgs)
-    }
-
     /// The name that Ray's state API gives it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -240,26 +216,15 @@ impl TaskPhase {
     }
 }
 
-/// What a measurement is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum MetricKind {
-    /// It only grows.
-    #[default]
-    Counter = 0,
-    /// It goes up and down.
-    Gauge = 1,
-    /// How often values fell between boundaries.
-    Histogram = 2,
-}
-
-impl MetricKind {
-    /// The kind of that number.
-    #[must_use]
-    pub fn from_number(number: u32) -> Self {
-        match number {
-            1 => Self::Gauge,
-            2 => Self::Histogram,
-            _ => Self::Counter,
-        }
+numbers! {
+    /// What a measurement is.
+    pub enum MetricKind {
+        /// It only grows.
+        #[default]
+        Counter = 0,
+        /// It goes up and down.
+        Gauge = 1,
+        /// How often values fell between boundaries.
+        Histogram = 2,
     }
 }

@@ -12,13 +12,12 @@
 use helio_types::{LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 use crate::reader::{Malformed, Reader, put_bytes};
-use crate::wire::messages;
+use crate::wire::{messages, numbers};
 
 messages! {
     /// What calls share, sent once a connection: a frame then names it by number.
     pub struct Template {
-        /// A [`CallKind`].
-        1 kind: u32,
+        1 kind: CallKind,
         /// For tasks and constructors: the serialized function or class. On a connection it travels in a
         /// frame of its own, since many templates may call one function.
         2 function: bytes::Bytes,
@@ -46,24 +45,16 @@ messages! {
     }
 }
 
-/// What a template calls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CallKind {
-    /// A function.
-    Task = 0,
-    /// A method of the actor that lives in the process.
-    Method = 1,
-    /// A class, to become an actor.
-    Constructor = 2,
-}
-
-impl CallKind {
-    /// The kind of that number.
-    #[must_use]
-    pub fn from_number(number: u32) -> Option<Self> {
-        [Self::Task, Self::Method, Self::Constructor]
-            .into_iter()
-            .find(|kind| *kind as u32 == number)
+numbers! {
+    /// What a template calls.
+    pub enum CallKind {
+        /// A function.
+        #[default]
+        Task = 0,
+        /// A method of the actor that lives in the process.
+        Method = 1,
+        /// A class, to become an actor.
+        Constructor = 2,
     }
 }
 

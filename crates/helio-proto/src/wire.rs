@@ -119,7 +119,7 @@ macro_rules! id_field {
             fn merge(&mut self, wire: WireType, buf: &mut impl Buf, ctx: DecodeContext) -> Result<(), DecodeError> {
                 let mut bytes = Vec::new();
                 encoding::bytes::merge(wire, &mut bytes, buf, ctx)?;
-                *self = <$name>::try_from(&bytes[..]).map_err(|e| wrong(&e.to_string()))?;
+                *self = <$name>::try_from(&bytes[..]).map_err(|e| wrong(e.to_string()))?;
                 Ok(())
             }
             fn len(&self, tag: u32) -> usize {
@@ -176,26 +176,68 @@ impl Field for LeaseId {
     }
 }
 
-impl Field for DeathKind {
-    fn write(&self, tag: u32, buf: &mut impl BufMut) {
-        (*self as u32).write(tag, buf);
-    }
-    fn merge(
-        &mut self,
-        wire: WireType,
-        buf: &mut impl Buf,
-        ctx: DecodeContext,
-    ) -> Result<(), DecodeError> {
-        let mut number = 0u32;
-        number.merge(wire, buf, ctx)?;
-        // A kind that a newer release added reads as unknown; its sentence is still shown.
-        *self = Self::ALL.get(number as usize).copied().unwrap_or_default();
-        Ok(())
-    }
-    fn len(&self, tag: u32) -> usize {
-        (*self as u32).len(tag)
-    }
+/// The field of an enum, which stands in a message as its number. **WIRE-1** A number that this release does not
+/// know is refused: neighbours are of one release, so the message is broken.
+macro_rules! number_field {
+    ($type:ty) => {
+        impl $crate::wire::Field for $type {
+            fn write(&self, tag: u32, buf: &mut impl bytes::BufMut) {
+                if *self != Self::default() {
+                    prost::encoding::uint32::encode(tag, &(*self as u32), buf);
+                }
+            }
+            fn merge(
+                &mut self,
+                wire: prost::encoding::WireType,
+                buf: &mut impl bytes::Buf,
+                ctx: prost::encoding::DecodeContext,
+            ) -> Result<(), prost::DecodeError> {
+                let mut number = 0u32;
+                $crate::wire::Field::merge(&mut number, wire, buf, ctx)?;
+                *self = Self::from_number(number)
+                    .ok_or_else(|| $crate::wire::unknown(stringify!($type), number))?;
+                Ok(())
+            }
+            fn len(&self, tag: u32) -> usize {
+                if *self == Self::default() {
+                    0
+                } else {
+                    prost::encoding::uint32::encoded_len(tag, &(*self as u32))
+                }
+            }
+        }
+    };
 }
+pub(crate) use number_field;
+
+number_field!(DeathKind);
+
+/// Writes an enum whose variants stand in messages as their numbers.
+macro_rules! numbers {
+    ($($(#[$doc:meta])* pub enum $name:ident {
+        $($(#[$vdoc:meta])* $variant:ident = $number:literal),* $(,)?
+    })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+        pub enum $name { $($(#[$vdoc])* $variant = $number),* }
+
+        impl $name {
+            /// All of them, in the order of their definition.
+            pub const ALL: [Self; [$($number),*].len()] = [$(Self::$variant),*];
+
+            /// The one that stands on the wire as this number.
+            #[must_use]
+            pub const fn from_number(number: u32) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+        $crate::wire::number_field!($name);
+    )*};
+}
+pub(crate) use numbers;
 
 /// Strings in lists are written even when empty, so that positions survive.
 impl Field for Vec<String> {
@@ -410,14 +452,16 @@ mirror!(
     }
 );
 
-fn wrong(what: &str) -> DecodeError {
-    // prost has no public constructor for an error with a text; an invalid length-delimited skip
-    // gives one of the right type, and the text goes to the log where the frame is refused.
-    let _ = what;
-    match WireType::try_from(7u64) {
-        Err(error) => error,
-        Ok(_) => unreachable!("7 is no wire type"),
-    }
+/// For a number that no variant has.
+#[cold]
+pub(crate) fn unknown(name: &str, number: u32) -> DecodeError {
+    wrong(format!("{name} has no number {number}"))
+}
+
+#[cold]
+fn wrong(text: String) -> DecodeError {
+    #[expect(deprecated, reason = "prost has no other way to say what is wrong with a field")]
+    DecodeError::new(text)
 }
 
 /// Writes `prost::Message` for structs (`tag name: Type`) and for oneofs (`tag Variant(Type)`).
@@ -511,3 +555,36 @@ macro_rules! messages {
     };
 }
 pub(crate) use messages;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{Failure, FailureKind};
+    use crate::inspect::{MetricKind, Question, TaskPhase, Topic};
+
+    #[test]
+    fn enums_stand_on_the_wire_as_their_numbers() {
+        for kind in FailureKind::ALL {
+            assert_eq!(FailureKind::from_number(kind as u32), Some(kind));
+            let failure = Failure::new(kind, "no");
+            assert_eq!(decode::<Failure>(&encode(&failure)).as_ref(), Ok(&failure));
+        }
+        let question = Question { topic: Topic::Places, ..Question::default() };
+        assert_eq!(encode(&question), [1 << 3, 6], "tag 1, a varint");
+        assert_eq!(encode(&Question::default()), [], "a default takes no room");
+        assert_eq!(decode::<Question>(&[]).map(|read| read.topic), Ok(Topic::Tasks));
+        assert_eq!((TaskPhase::ALL.len(), MetricKind::from_number(3)), (7, None));
+    }
+
+    #[test]
+    fn a_number_that_no_variant_has_is_refused_by_name() {
+        let error = decode::<Question>(&[1 << 3, 99]).expect_err("WIRE-1: there is no topic 99");
+        assert!(error.to_string().contains("Topic has no number 99"), "{error}");
+        let cause = [1 << 3 | 2, 2, 1 << 3, 99];
+        let error = decode::<crate::node::Leaving>(&cause).expect_err("nor such an end");
+        assert!(error.to_string().contains("DeathKind has no number 99"), "{error}");
+        let short = [1 << 3 | 2, 1, 7];
+        let id = decode::<crate::node::SealObject>(&short).expect_err("an id of one byte");
+        assert!(id.to_string().contains("28"), "{id}");
+    }
+}

@@ -51,7 +51,7 @@ impl Running {
     }
 
     fn is_constructor(&self) -> bool {
-        self.template.kind == CallKind::Constructor as u32
+        self.template.kind == CallKind::Constructor
     }
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn instance(py: Python<'_>) -> Option<Py<PyAny>> {
 
 /// Where a call goes that names no place itself: into its parent's placement group, if that captures.
 pub(crate) fn placed(strategy: Strategy) -> Strategy {
-    if strategy.kind != StrategyKind::Default as u32 {
+    if strategy.kind != StrategyKind::Default {
         return strategy;
     }
     let of_call =
@@ -155,7 +155,7 @@ pub(crate) fn placed(strategy: Strategy) -> Strategy {
     let group = of_call.flatten().or_else(|| actor().and_then(|actor| captured(&actor.extra)));
     match group {
         Some(placement_group) => Strategy {
-            kind: StrategyKind::PlacementGroup as u32,
+            kind: StrategyKind::PlacementGroup,
             placement_group,
             bundle: -1,
             capture_children: true,

@@ -40,7 +40,7 @@ pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
 }
 
 fn refused(py: Python<'_>, failure: &Failure) -> PyErr {
-    let class = match FailureKind::from_number(failure.kind) {
+    let class = match failure.kind {
         FailureKind::Invalid | FailureKind::NotFound => {
             return PyValueError::new_err(failure.message.clone());
         }
@@ -91,7 +91,7 @@ pub(crate) fn exception_of(py: Python<'_>, source: Source) -> PyResult<Bound<'_,
 fn from_system<'py>(py: Python<'py>, error: &SystemError) -> PyResult<Bound<'py, PyAny>> {
     let hex = |is_nil: bool, hex: String| if is_nil { String::new() } else { hex };
     exceptions(py)?.getattr("from_system_error")?.call1((
-        error.kind,
+        error.kind as u32,
         &error.message,
         cause(py, &error.cause)?,
         hex(error.object.is_nil(), error.object.hex()),

@@ -2,8 +2,7 @@
 
 use helio_proto::control::{ControlRequest, ControlResponse, Failure, FailureKind, Label};
 use helio_proto::group::{
-    AwaitGroup, Bundle, GetGroup, GroupInfo, GroupPhase, GroupSpec, GroupStrategy, ListGroups,
-    RemoveGroup,
+    AwaitGroup, Bundle, GetGroup, GroupInfo, GroupSpec, GroupStrategy, ListGroups, RemoveGroup,
 };
 use helio_types::{NodeId, PlacementGroupId, Quantity, ResourceSet};
 use pyo3::exceptions::PyValueError;
@@ -78,10 +77,7 @@ pub(crate) fn get_group<'py>(
 }
 
 fn is_absent(failure: &Failure) -> bool {
-    matches!(
-        FailureKind::from_number(failure.kind),
-        FailureKind::NotFound | FailureKind::GroupRemoved
-    )
+    matches!(failure.kind, FailureKind::NotFound | FailureKind::GroupRemoved)
 }
 
 /// A `plans.GroupRow` of each group.
@@ -130,7 +126,7 @@ fn spec(plan: &Bound<'_, PyDict>, namespace: &str) -> PyResult<GroupSpec> {
         job_id: group_id.job(),
         name: need("name")?.extract()?,
         namespace: namespace.to_owned(),
-        strategy: strategy as u32,
+        strategy,
         detached: need("detached")?.extract()?,
         bundles,
         creator: current::actor().map(|actor| actor.spec.actor_id).unwrap_or_default(),
@@ -153,8 +149,8 @@ fn row<'py>(py: Python<'py>, info: &GroupInfo) -> PyResult<Bound<'py, PyDict>> {
     row.set_item("group_id", PlacementGroupID::of(py, spec.group_id)?)?;
     row.set_item("name", &spec.name)?;
     row.set_item("namespace", &spec.namespace)?;
-    row.set_item("strategy", GroupStrategy::from_number(spec.strategy).name())?;
-    row.set_item("state", GroupPhase::from_number(info.phase).name())?;
+    row.set_item("strategy", spec.strategy.name())?;
+    row.set_item("state", info.phase.name())?;
     row.set_item("detached", spec.detached)?;
     let bundles = PyList::empty(py);
     let wanted = PyList::empty(py);

@@ -88,8 +88,16 @@ pub(crate) fn fetch_for_user(
 
 /// Makes a metric of this process; `kind`: 0 counter, 1 gauge, 2 histogram.
 #[pyfunction]
-pub(crate) fn declare_metric(name: &str, description: &str, kind: u32, boundaries: Vec<f64>) {
-    metrics::declare(name, description, MetricKind::from_number(kind), &boundaries);
+pub(crate) fn declare_metric(
+    name: &str,
+    description: &str,
+    kind: u32,
+    boundaries: Vec<f64>,
+) -> PyResult<()> {
+    let kind = MetricKind::from_number(kind)
+        .ok_or_else(|| PyValueError::new_err(format!("there is no kind of metric {kind}")))?;
+    metrics::declare(name, description, kind, &boundaries);
+    Ok(())
 }
 
 /// Adds to a counter, sets a gauge, counts a value of a histogram; tags are sorted pairs.
@@ -103,7 +111,7 @@ fn ask_all(py: Python<'_>, topic: Topic, limit: usize) -> PyResult<Inspected> {
     let session = session::connected(py)?;
     // 0 stands for as many as may be.
     let limit = u32::try_from(limit).unwrap_or(0);
-    let question = Question { topic: topic as u32, limit, ..Question::default() };
+    let question = Question { topic, limit, ..Question::default() };
     inspect(py, &session, question, false, None)?.map_err(|error| errors::raise(py, error))
 }
 
@@ -147,7 +155,7 @@ pub(crate) fn object_places(
     let mut places: HashMap<ObjectId, Place> = HashMap::new();
     for part in ids.chunks(PLACES_MAX) {
         let question =
-            Question { topic: Topic::Places as u32, objects: part.to_vec(), ..Question::default() };
+            Question { topic: Topic::Places, objects: part.to_vec(), ..Question::default() };
         let told = match inspect(py, &session, question, own_view, timeout)? {
             Ok(told) => told,
             Err(Error::Timeout) => {

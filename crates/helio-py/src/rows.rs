@@ -1,6 +1,6 @@
 //! What the core knows, as dictionaries (`heliostat.core.plans`).
 
-use helio_proto::control::{ActorInfo, ActorPhase, JobInfo, Label, NodeInfo};
+use helio_proto::control::{ActorInfo, JobInfo, Label, NodeInfo};
 use helio_types::ResourceSet;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -26,7 +26,7 @@ pub(crate) fn labels<'py>(py: Python<'py>, labels: &[Label]) -> PyResult<Bound<'
 /// A `plans.ActorRow`.
 pub(crate) fn actor<'py>(py: Python<'py>, info: &ActorInfo) -> PyResult<Bound<'py, PyDict>> {
     let row = PyDict::new(py);
-    let phase = ActorPhase::from_number(info.phase);
+    let phase = info.phase;
     row.set_item("actor_id", info.actor_id.hex())?;
     row.set_item("state", phase.name())?;
     row.set_item("incarnation", info.incarnation)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use helio_proto::control::{ActorInfo, ActorPhase, JobInfo, Label, NodeInfo};
-use helio_proto::group::{GroupInfo, GroupPhase};
+use helio_proto::group::GroupInfo;
 use helio_proto::inspect::{Answer, TaskPhase, TaskRow};
 use helio_types::{ActorId, DeathKind, JobId, ResourceSet, TaskId, WorkerId};
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ pub fn tasks<'a>(
 
 /// How a call stands. What a process that has ended did not finish, nobody will.
 fn outcome<'a>(answer: &Answer, task: &'a TaskRow) -> (TaskPhase, &'a str, &'a str) {
-    let phase = TaskPhase::from_number(task.phase);
+    let phase = task.phase;
     if !answer.is_over || phase.is_over() {
         return (phase, &task.error_type, &task.error_message);
     }
@@ -146,7 +146,7 @@ impl<'a> Tellers<'a> {
     }
 
     fn rank(answer: &Answer, task: &TaskRow) -> (u8, WorkerId) {
-        let is_over = TaskPhase::from_number(task.phase).is_over();
+        let is_over = task.phase.is_over();
         let rank = match (task.is_hearsay, answer.is_over) {
             (false, false) => 4,
             (false, true) if is_over => 3,
@@ -202,7 +202,7 @@ fn way(task: &TaskRow, phase: TaskPhase, created_ms: u64) -> Value {
 
 /// The constructor of an actor as a call.
 fn constructor(info: &ActorInfo) -> Row {
-    let phase = ActorPhase::from_number(info.phase);
+    let phase = info.phase;
     // Its exception, or that there never was a process for it.
     let never_ran = !info.cause.error.is_empty() || info.cause.kind == DeathKind::StartFailed;
     let state = match phase {
@@ -369,7 +369,7 @@ pub fn actors(infos: &[ActorInfo]) -> Vec<Row> {
         row(json!({
             "actor_id": info.actor_id.hex(),
             "class_name": info.class_name,
-            "state": ActorPhase::from_number(info.phase).name(),
+            "state": info.phase.name(),
             "job_id": info.job_id.hex(),
             "name": info.name,
             "node_id": hex!(info.node_id),
@@ -454,7 +454,7 @@ pub fn groups(infos: &[GroupInfo]) -> Vec<Row> {
             "placement_group_id": spec.group_id.hex(),
             "name": spec.name,
             "creator_job_id": spec.job_id.hex(),
-            "state": GroupPhase::from_number(info.phase).name(),
+            "state": info.phase.name(),
             "bundles": bundles,
             "is_detached": spec.detached,
             "stats": { "scheduling_attempt": info.attempts, "end_to_end_creation_latency_ms": info.took_ms },
@@ -495,7 +495,7 @@ mod tests {
 
     fn actor(phase: ActorPhase, cause: DeathCause) -> Row {
         let class_name = "Counter".to_owned();
-        constructor(&ActorInfo { phase: phase as u32, class_name, cause, ..ActorInfo::default() })
+        constructor(&ActorInfo { phase, class_name, cause, ..ActorInfo::default() })
     }
 
     #[test]
@@ -518,7 +518,7 @@ mod tests {
     fn of_those_who_tell_of_a_call_the_best_is_heard() {
         let call = |number: u64, phase: TaskPhase, is_hearsay: bool| TaskRow {
             task_id: TaskId::new(number, ActorId::default()),
-            phase: phase as u32,
+            phase,
             is_hearsay,
             ..TaskRow::default()
         };

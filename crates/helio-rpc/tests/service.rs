@@ -18,8 +18,7 @@ async fn pair(
 ) -> (Result<(Reader, Writer, Hello), Error>, Result<(Reader, Writer, Welcome), Error>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let hello =
-        Hello { token: token.into(), role: Role::Driver as u32, pid: 7, ..Hello::default() };
+    let hello = Hello { token: token.into(), role: Role::Driver, pid: 7, ..Hello::default() };
     let server =
         async { accept(listener.accept().await.unwrap().0, "secret", Welcome::default()).await };
     tokio::join!(server, connect_tcp("127.0.0.1", port, hello))
@@ -101,7 +100,7 @@ fn a_connection_that_ends_inside_a_frame_is_an_error() {
         let hello = Hello {
             token: "secret".into(),
             version: helio_proto::hello::VERSION,
-            role: Role::Node as u32,
+            role: Role::Node,
             ..Hello::default()
         };
         let mut bytes = Vec::new();

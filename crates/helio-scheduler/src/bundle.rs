@@ -32,7 +32,7 @@ impl InGroup {
     /// The place that a strategy names, if it names one.
     #[must_use]
     pub fn of(strategy: &Strategy) -> Option<Self> {
-        (StrategyKind::from_number(strategy.kind) == StrategyKind::PlacementGroup).then(|| Self {
+        (strategy.kind == StrategyKind::PlacementGroup).then(|| Self {
             group_id: strategy.placement_group,
             bundle: u32::try_from(strategy.bundle).ok(),
         })
@@ -111,7 +111,7 @@ mod tests {
 
     fn inside(bundle: i64) -> Strategy {
         Strategy {
-            kind: StrategyKind::PlacementGroup as u32,
+            kind: StrategyKind::PlacementGroup,
             placement_group: PlacementGroupId([7; PlacementGroupId::LEN]),
             bundle,
             ..Strategy::default()

@@ -28,7 +28,7 @@ fn in_its_place(text: String, strategy: &Strategy) -> String {
 
 fn why_not(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
     let selectors = parse_all(&strategy.labels);
-    let bound = StrategyKind::from_number(strategy.kind) == StrategyKind::NodeAffinity;
+    let bound = strategy.kind == StrategyKind::NodeAffinity;
     let fits = |node: &&NodeView| {
         node.alive && node.total.covers(need) && all_match(&selectors, &node.labels)
     };
@@ -72,8 +72,7 @@ fn why_not(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> Strin
 /// The first of the filters that leaves no node.
 fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
     let mut left: Vec<&NodeView> = nodes.iter().filter(|node| node.alive).collect();
-    let is_chosen =
-        StrategyKind::from_number(strategy.kind) == StrategyKind::NodeAffinity && !strategy.soft;
+    let is_chosen = strategy.kind == StrategyKind::NodeAffinity && !strategy.soft;
     if is_chosen {
         left.retain(|node| node.address.node_id == strategy.node_id);
         if left.is_empty() {

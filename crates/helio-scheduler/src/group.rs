@@ -203,7 +203,7 @@ fn assign<'a>(
             board.counts.insert(index, held);
         }
     }
-    let outcome = match GroupStrategy::from_number(wanted.spec.strategy) {
+    let outcome = match wanted.spec.strategy {
         GroupStrategy::StrictPack => on_one(&mut board, wanted),
         GroupStrategy::Pack => packed(&mut board, wanted),
         GroupStrategy::Spread => spread(&mut board, wanted),
@@ -377,7 +377,7 @@ fn matched(
 }
 
 fn sentence(nodes: &[NodeView], wanted: Wanted<'_>, stuck: &Stuck, hopeless: bool) -> String {
-    let strategy = GroupStrategy::from_number(wanted.spec.strategy);
+    let strategy = wanted.spec.strategy;
     let n = wanted.spec.bundles.len();
     let labels = |labels: &[Label]| Strategy { labels: labels.to_vec(), ..Strategy::default() };
     if strategy == GroupStrategy::StrictPack && n > 1 {

@@ -232,7 +232,7 @@ impl NodeIndex {
         cursor: u64,
         locality: &[NodeId],
     ) -> Choice {
-        let kind = StrategyKind::from_number(strategy.kind);
+        let kind = strategy.kind;
         if kind == StrategyKind::NodeAffinity {
             self.visited += 1;
             let target = self.get(strategy.node_id);

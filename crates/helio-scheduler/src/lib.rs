@@ -92,5 +92,5 @@ pub enum Placement {
 /// bound to a node, and no other will do (`TaskUnschedulableError`, `ActorUnschedulableError`).
 #[must_use]
 pub fn fails_when_infeasible(strategy: &Strategy) -> bool {
-    StrategyKind::from_number(strategy.kind) == StrategyKind::NodeAffinity && !strategy.soft
+    strategy.kind == StrategyKind::NodeAffinity && !strategy.soft
 }

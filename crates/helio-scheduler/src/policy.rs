@@ -70,7 +70,7 @@ fn by_labels(
     cursor: u64,
     locality: &[NodeId],
 ) -> Choice {
-    let kind = StrategyKind::from_number(strategy.kind);
+    let kind = strategy.kind;
     if kind == StrategyKind::NodeAffinity {
         let is_target = |node: &&NodeView| {
             node.address.node_id == strategy.node_id && feasible_target(node, need, labels)

@@ -28,11 +28,7 @@ fn node(number: u8, total: &[(&str, f64)], free: &[(&str, f64)]) -> NodeView {
 
 fn spec(strategy: GroupStrategy, bundles: &[&[(&str, f64)]]) -> GroupSpec {
     let bundle = |units: &&[(&str, f64)]| Bundle { resources: set(units), labels: Vec::new() };
-    GroupSpec {
-        strategy: strategy as u32,
-        bundles: bundles.iter().map(bundle).collect(),
-        ..GroupSpec::default()
-    }
+    GroupSpec { strategy, bundles: bundles.iter().map(bundle).collect(), ..GroupSpec::default() }
 }
 
 /// The nodes of the bundles, by bundle; empty when there is no room.
@@ -155,7 +151,7 @@ fn specs() -> impl Strategy<Value = GroupSpec> {
             labels: Vec::new(),
         };
         GroupSpec {
-            strategy: GroupStrategy::ALL[strategy] as u32,
+            strategy: GroupStrategy::ALL[strategy],
             bundles: bundles.iter().map(bundle).collect(),
             ..GroupSpec::default()
         }
@@ -185,9 +181,9 @@ proptest! {
             let node = nodes.iter().find(|node| node.address.node_id == *node_id);
             let node = node.expect("a plan names nodes that are there");
             prop_assert!(node.alive && node.available.covers(sum), "{sum} on {node:?}");
-            let strict = spec.strategy == GroupStrategy::StrictSpread as u32;
+            let strict = spec.strategy == GroupStrategy::StrictSpread;
             prop_assert!(!strict || *count == 1);
         }
-        prop_assert!(spec.strategy != GroupStrategy::StrictPack as u32 || taken.len() == 1);
+        prop_assert!(spec.strategy != GroupStrategy::StrictPack || taken.len() == 1);
     }
 }

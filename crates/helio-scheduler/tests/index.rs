@@ -119,7 +119,7 @@ fn requests() -> impl Strategy<Value = (ResourceSet, Plan)> {
         };
         let labels = labels(zone);
         let node_id = id(number);
-        (need, Plan { kind: kind as u32, soft, node_id, labels, fallbacks, ..Plan::default() })
+        (need, Plan { kind, soft, node_id, labels, fallbacks, ..Plan::default() })
     })
 }
 
@@ -140,13 +140,7 @@ fn groups() -> impl Strategy<Value = GroupSpec> {
             true => vec![Label { key: "zone".into(), value: "STRICT_PACK".into() }],
             false => Vec::new(),
         };
-        GroupSpec {
-            strategy: strategy as u32,
-            bundles,
-            target: id(target),
-            topology,
-            ..GroupSpec::default()
-        }
+        GroupSpec { strategy, bundles, target: id(target), topology, ..GroupSpec::default() }
     })
 }
 
@@ -231,7 +225,7 @@ fn grows_like_the_logarithm(one: impl Fn(&mut NodeIndex, u64) -> NodeId) {
 #[test]
 fn a_placement_looks_at_as_many_nodes_as_the_logarithm_of_their_number() {
     for kind in [StrategyKind::Default, StrategyKind::Spread] {
-        let plan = Plan { kind: kind as u32, ..Plan::default() };
+        let plan = Plan { kind, ..Plan::default() };
         let need = ResourceSet::from_units([("CPU", 1.0)]);
         grows_like_the_logarithm(|index, cursor| {
             match index.place(None, &need, &plan, cursor, &[]) {
@@ -247,11 +241,7 @@ fn a_bundle_looks_at_a_few_nodes_however_many_there_are() {
     for strategy in [GroupStrategy::Pack, GroupStrategy::StrictSpread] {
         let bundle =
             Bundle { resources: ResourceSet::from_units([("CPU", 1.0)]), ..Bundle::default() };
-        let spec = GroupSpec {
-            strategy: strategy as u32,
-            bundles: vec![bundle; 4],
-            ..GroupSpec::default()
-        };
+        let spec = GroupSpec { strategy, bundles: vec![bundle; 4], ..GroupSpec::default() };
         grows_like_the_logarithm(|index, _| {
             let wanted = Wanted { spec: &spec, missing: &[0, 1, 2, 3], held: &[] };
             index.plan_group(wanted).unwrap()[0].1

@@ -28,7 +28,7 @@ fn need(units: &[(&str, f64)]) -> ResourceSet {
 }
 
 fn of_kind(kind: StrategyKind) -> Plan {
-    Plan { kind: kind as u32, ..Plan::default() }
+    Plan { kind, ..Plan::default() }
 }
 
 fn cpus(number: u8, total: f64, free: f64) -> NodeView {
@@ -163,15 +163,14 @@ fn views() -> impl Strategy<Value = Vec<NodeView>> {
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    (0u32..4, 1u8..7, any::<bool>(), proptest::option::of("!?z[0-2]")).prop_map(
-        |(kind, target, soft, zone)| Plan {
-            kind,
+    (0usize..StrategyKind::ALL.len(), 1u8..7, any::<bool>(), proptest::option::of("!?z[0-2]"))
+        .prop_map(|(kind, target, soft, zone)| Plan {
+            kind: StrategyKind::ALL[kind],
             node_id: id(target),
             soft,
             labels: zone.into_iter().map(|value| Label { key: "zone".into(), value }).collect(),
             ..Plan::default()
-        },
-    )
+        })
 }
 
 proptest! {

@@ -98,7 +98,7 @@ impl Facts {
     /// the cluster; without a cause every read gives the value.
     #[must_use]
     pub fn explains(&self, error: &SystemError, reader: WorkerId) -> bool {
-        let kind = ErrorKind::from_number(error.kind);
+        let kind = error.kind;
         self.has_cause(kind) && self.has_own_cause(kind, error, reader)
     }
 

@@ -44,6 +44,12 @@ impl DeathKind {
         Self::StartFailed,
         Self::GroupRemoved,
     ];
+
+    /// The kind that stands on the wire as this number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.get(number as usize).copied()
+    }
 }
 
 /// Why a process, or the actor in it, ended.

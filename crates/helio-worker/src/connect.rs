@@ -144,7 +144,7 @@ fn greeting(token: &str, role: Role, me: WorkerId) -> Hello {
         version: hello::VERSION,
         release: env!("CARGO_PKG_VERSION").into(),
         token: token.into(),
-        role: role as u32,
+        role,
         worker_id: me,
         pid: std::process::id(),
         ..Hello::default()

@@ -26,8 +26,8 @@ impl State {
         } as usize;
         let wall = self.wall();
         let owner = self.process.owner();
-        match Topic::from_number(asked.question.topic) {
-            Some(Topic::Tasks) => {
+        match asked.question.topic {
+            Topic::Tasks => {
                 let (mut rows, total) = owner.task_rows(limit, self.now(), &wall);
                 let of_others = self.process.rows_of_others(false, &wall);
                 answer.total = (total + of_others.len()) as u64;
@@ -35,16 +35,16 @@ impl State {
                 rows.truncate(limit);
                 answer.tasks = rows;
             }
-            Some(Topic::Objects) => {
+            Topic::Objects => {
                 let (mut rows, total) = owner.object_rows(limit);
                 for row in &mut rows {
                     row.is_pinned = self.process.is_pinned(row.object_id);
                 }
                 (answer.objects, answer.total) = (rows, total as u64);
             }
-            Some(Topic::Metrics) => answer.metrics = self.measurements(),
-            Some(Topic::Places) => answer.objects = owner.place_rows(&asked.question.objects),
-            Some(Topic::Why | Topic::Workers) | None => {}
+            Topic::Metrics => answer.metrics = self.measurements(),
+            Topic::Places => answer.objects = owner.place_rows(&asked.question.objects),
+            Topic::Why | Topic::Workers => {}
         }
         self.apply(Event::Report { request: asked.request_id, answer: Box::new(answer) });
     }
@@ -95,7 +95,7 @@ impl State {
         let gauge = |name: &str, description: &str, series: Vec<Series>| Metric {
             name: name.to_owned(),
             description: description.to_owned(),
-            kind: MetricKind::Gauge as u32,
+            kind: MetricKind::Gauge,
             boundaries: Vec::new(),
             series,
         };

@@ -90,7 +90,7 @@ pub fn snapshot() -> Vec<Metric> {
         metrics.push(Metric {
             name: name.clone(),
             description: metric.description.clone(),
-            kind: metric.kind as u32,
+            kind: metric.kind,
             boundaries: metric.boundaries.clone(),
             series,
         });
@@ -99,7 +99,7 @@ pub fn snapshot() -> Vec<Metric> {
         metrics.push(Metric {
             name: "metric_series_dropped".to_owned(),
             description: format!("Values not counted: their metric has {SERIES_MAX} series"),
-            kind: MetricKind::Counter as u32,
+            kind: MetricKind::Counter,
             boundaries: Vec::new(),
             series: vec![Series { value: dropped as f64, ..Series::default() }],
         });

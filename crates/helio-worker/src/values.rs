@@ -145,7 +145,7 @@ impl Runtime {
                 Ok(created.seal())
             }
             // An attempt that died had stored it already: readers may have that copy.
-            Err(Error::Refused(failure)) if failure.kind == FailureKind::AlreadyExists as u32 => {
+            Err(Error::Refused(failure)) if failure.kind == FailureKind::AlreadyExists => {
                 let location = self.state.lock().process.node_address();
                 Ok(OutgoingValue::Stored { size, location })
             }

@@ -237,7 +237,7 @@ impl Group {
             |(bundle, node_id): (&u32, &NodeId)| Place { bundle: *bundle, node_id: *node_id };
         GroupInfo {
             spec: self.spec.clone(),
-            phase: self.phase() as u32,
+            phase: self.phase(),
             places: self.places.iter().map(place).collect(),
             why: self.why.clone(),
             attempts: self.attempts,

@@ -52,7 +52,7 @@ impl Control {
         }
         ActorInfo {
             actor_id,
-            phase: ActorPhase::Pending as u32,
+            phase: ActorPhase::Pending,
             why: "its creation has not reached the control service yet".to_owned(),
             job_id: actor_id.job(),
             ..ActorInfo::default()
@@ -82,7 +82,7 @@ fn forgotten(actor_id: ActorId) -> ActorInfo {
     let sentence = "the control service does not know it: it ended long ago, or its creator ended before creating it";
     ActorInfo {
         actor_id,
-        phase: ActorPhase::Dead as u32,
+        phase: ActorPhase::Dead,
         cause: DeathCause::new(DeathKind::Unknown, sentence),
         job_id: actor_id.job(),
         ..ActorInfo::default()

@@ -4,7 +4,7 @@ use helio_config::control::ACTORS_MAX;
 use helio_proto::cluster::ShutDown;
 use helio_proto::control::{
     ActorSpec, ControlRequest, ControlResponse, Empty, Failure, FailureKind, GetNamedActor,
-    NamedActors, Nodes, StrategyKind,
+    NamedActors, Nodes,
 };
 use helio_proto::node::ControlCall;
 use helio_scheduler::{Placement, fails_when_infeasible};
@@ -110,10 +110,6 @@ impl Control {
                 return no(FailureKind::Unschedulable, text);
             }
         }
-        debug_assert!(
-            StrategyKind::from_number(spec.strategy.kind) as u32 <= 3,
-            "kinds are 0 to 3"
-        );
         None
     }
 

@@ -10,9 +10,7 @@ use helio_types::{DeathCause, DeathKind, ResourceSet, WorkerAddress};
 
 fn failure(response: ControlResponse) -> (FailureKind, String) {
     match response {
-        ControlResponse::Failed(failure) => {
-            (FailureKind::from_number(failure.kind), failure.message)
-        }
+        ControlResponse::Failed(failure) => (failure.kind, failure.message),
         other => panic!("it should have failed: {other:?}"),
     }
 }
@@ -42,7 +40,7 @@ fn creating_the_same_actor_again_changes_nothing() {
     desk.started(1, 1, 0);
     desk.launches();
     let ControlResponse::Actor(info) = desk.create(spec(1, 1)) else { panic!("not an actor") };
-    assert_eq!((info.phase, desk.launches().len()), (ActorPhase::Alive as u32, 0));
+    assert_eq!((info.phase, desk.launches().len()), (ActorPhase::Alive, 0));
 }
 
 #[test]
@@ -78,7 +76,7 @@ fn some_ends_are_final() {
         desk.create(ActorSpec { max_restarts: -1, ..spec(1, 1) });
         desk.started(1, 1, 0);
         desk.ended(1, 1, 0, kind);
-        assert_eq!(desk.info(1).phase, ActorPhase::Dead as u32, "{kind:?}");
+        assert_eq!(desk.info(1).phase, ActorPhase::Dead, "{kind:?}");
     }
 }
 
@@ -100,7 +98,7 @@ fn kill_ends_it_and_kill_with_restart_makes_it_anew() {
     let info = desk.info(1);
     assert_eq!(
         (info.phase, info.cause.message.as_str()),
-        (ActorPhase::Dead as u32, "it was killed by `ray.kill`")
+        (ActorPhase::Dead, "it was killed by `ray.kill`")
     );
     // Its end is reported later and means nothing new.
     desk.ended(1, 1, 1, DeathKind::Intended);
@@ -117,12 +115,12 @@ fn when_its_last_handle_is_gone_it_finishes_what_it_was_sent() {
     desk.started(1, 1, 0);
     assert_eq!(desk.stops(), [(1, 1, true)]);
     desk.ended(1, 1, 0, DeathKind::Signaled);
-    assert_eq!(desk.info(1).phase, ActorPhase::Dead as u32, "it is not restarted");
+    assert_eq!(desk.info(1).phase, ActorPhase::Dead, "it is not restarted");
 
     let mut desk = Desk::with_driver(0.0);
     desk.create(spec(1, 1));
     desk.ask(1, 1, kill);
-    assert_eq!(desk.info(1).phase, ActorPhase::Dead as u32, "it was never placed");
+    assert_eq!(desk.info(1).phase, ActorPhase::Dead, "it was never placed");
 }
 
 #[test]
@@ -176,8 +174,8 @@ fn an_owner_takes_its_actors_along_but_not_detached_ones() {
     desk.client_gone(1, 5, false);
     assert_eq!(desk.stops(), [(1, 1, false)]);
     assert!(desk.info(1).cause.message.contains("owner"));
-    assert_eq!(desk.info(2).phase, ActorPhase::Alive as u32);
-    assert_eq!(desk.info(3).phase, ActorPhase::Alive as u32);
+    assert_eq!(desk.info(2).phase, ActorPhase::Alive);
+    assert_eq!(desk.info(3).phase, ActorPhase::Alive);
 }
 
 #[test]
@@ -193,8 +191,7 @@ fn the_end_of_a_job_ends_its_actors_but_not_what_detached_ones_made() {
     desk.create(spec(5, 101)); // by an actor that is not
     desk.client_gone(1, 1, true);
     let phases = [1, 2, 3, 4, 5].map(|number| desk.info(number).phase);
-    let (alive, pending, dead) =
-        (ActorPhase::Alive as u32, ActorPhase::Pending as u32, ActorPhase::Dead as u32);
+    let (alive, pending, dead) = (ActorPhase::Alive, ActorPhase::Pending, ActorPhase::Dead);
     assert_eq!(phases, [dead, alive, dead, pending, dead]);
     let finished = desk.take(|_, message| match message {
         ControlToNode::JobFinished(finished) => Some((finished.job_id, finished.driver)),
@@ -233,7 +230,7 @@ fn spread_actors_take_turns_on_any_number_of_nodes() {
         for number in 2..2 + n_nodes {
             desk.register(number, &[("CPU", 100.0)]);
         }
-        let strategy = Strategy { kind: StrategyKind::Spread as u32, ..Strategy::default() };
+        let strategy = Strategy { kind: StrategyKind::Spread, ..Strategy::default() };
         for number in 0..2 * n_nodes {
             desk.create(ActorSpec { strategy: strategy.clone(), ..spec(number, 1) });
         }
@@ -319,7 +316,7 @@ fn a_node_that_is_gone_cannot_be_insisted_on() {
     desk.register(2, &[("CPU", 2.0)]);
     let on = |number: u8, to: u8, soft| ActorSpec {
         strategy: Strategy {
-            kind: StrategyKind::NodeAffinity as u32,
+            kind: StrategyKind::NodeAffinity,
             node_id: node(to),
             soft,
             ..Strategy::default()
@@ -334,7 +331,7 @@ fn a_node_that_is_gone_cannot_be_insisted_on() {
     desk.create(on(4, 2, false));
     desk.pass(7000, &[1]);
     let ended = desk.info(4);
-    assert_eq!((ended.phase, ended.cause.kind), (ActorPhase::Dead as u32, DeathKind::StartFailed));
+    assert_eq!((ended.phase, ended.cause.kind), (ActorPhase::Dead, DeathKind::StartFailed));
 }
 
 #[test]
@@ -349,7 +346,7 @@ fn a_handle_may_be_faster_than_the_creation() {
     desk.pass(11_000, &[1]);
     assert_eq!(desk.updates(), [(9, 2, "DEAD", 0)], "it never came");
     desk.client_gone(1, 1, true);
-    assert_eq!(desk.info(3).phase, ActorPhase::Dead as u32, "after the job's end it cannot come");
+    assert_eq!(desk.info(3).phase, ActorPhase::Dead, "after the job's end it cannot come");
 }
 
 /// LIMIT-1: the table of the dead forgets the oldest.
@@ -386,5 +383,5 @@ fn an_owner_on_another_node_is_reached_by_its_node() {
     desk.started(2, 1, 0);
     desk.pass(6000, &[1]);
     let info = desk.info(1);
-    assert_eq!(info.phase, ActorPhase::Dead as u32, "the owner's node is gone");
+    assert_eq!(info.phase, ActorPhase::Dead, "the owner's node is gone");
 }

@@ -136,7 +136,7 @@ fn a_silent_node_is_given_up_and_its_actors_live_elsewhere() {
     assert_eq!(views(&mut desk, 1).last(), Some(&(2, false)));
     assert_eq!(desk.launches(), [(3, 1, 1)]);
     let dead = desk.info(2);
-    assert_eq!((dead.phase, dead.cause.kind), (ActorPhase::Dead as u32, DeathKind::NodeDied));
+    assert_eq!((dead.phase, dead.cause.kind), (ActorPhase::Dead, DeathKind::NodeDied));
     assert!(
         dead.cause.message.contains("10.0.0.2") && dead.cause.message.contains("silent"),
         "{}",
@@ -231,8 +231,8 @@ fn a_broken_connection_is_given_a_moment() {
     );
     assert_eq!(desk.launches(), [(1, 3, 0)], "the launch may have been lost");
     assert_eq!(desk.stops(), [(1, 8, false)]);
-    assert_eq!(desk.info(1).phase, ActorPhase::Alive as u32);
-    assert_eq!(desk.info(2).phase, ActorPhase::Dead as u32);
+    assert_eq!(desk.info(1).phase, ActorPhase::Alive);
+    assert_eq!(desk.info(2).phase, ActorPhase::Dead);
     desk.pass(3000, &[1]);
     assert_eq!(desk.control.n_nodes(), 1);
     desk.apply(Event::Disconnected { node_id: node(1) });
@@ -250,7 +250,7 @@ fn clients_that_ended_unnoticed_are_missed() {
         1,
         RegisterNode { info: info(1, CPUS, CPUS), clients_known: true, ..RegisterNode::default() },
     );
-    assert_eq!(desk.info(1).phase, ActorPhase::Dead as u32);
+    assert_eq!(desk.info(1).phase, ActorPhase::Dead);
     let ControlResponse::Jobs(jobs) = desk.ask(1, 200, ListJobs {}) else { panic!("no jobs") };
     assert_eq!(jobs.jobs.iter().map(|job| job.alive).collect::<Vec<_>>(), [false]);
 }
@@ -381,9 +381,9 @@ fn a_restart_of_the_service_loses_nothing() {
     assert!(
         matches!(desk.ask(1, 1, get("one")), ControlResponse::NamedActor(found) if found.actor_id == actor(1))
     );
-    assert_eq!((desk.info(1).phase, desk.info(1).restarts), (ActorPhase::Alive as u32, 1));
+    assert_eq!((desk.info(1).phase, desk.info(1).restarts), (ActorPhase::Alive, 1));
     assert!(matches!(desk.ask(1, 1, get("two")), ControlResponse::Failed(failure)
-        if FailureKind::from_number(failure.kind) == FailureKind::NotFound));
+        if failure.kind == FailureKind::NotFound));
     assert!(
         matches!(desk.ask(1, 1, get("three")), ControlResponse::NamedActor(_)),
         "it may still come back"
@@ -412,12 +412,12 @@ fn what_had_not_started_starts_after_a_restart_of_the_service() {
     assert_eq!(desk.launches(), [(2, 1, 0)], "it is asked, and ignores what it knows");
     desk.pass(11_000, &[1, 2, 3]);
     desk.started(2, 1, 0);
-    assert_eq!((desk.info(1).phase, desk.info(1).restarts), (ActorPhase::Alive as u32, 0));
+    assert_eq!((desk.info(1).phase, desk.info(1).restarts), (ActorPhase::Alive, 0));
     desk.restart();
     desk.register(1, &[]);
     desk.register(2, CPUS);
     desk.ended(2, 1, 0, DeathKind::Signaled);
-    assert_eq!(desk.info(1).phase, ActorPhase::Dead as u32, "it had ended meanwhile");
+    assert_eq!(desk.info(1).phase, ActorPhase::Dead, "it had ended meanwhile");
 }
 
 #[test]
@@ -431,8 +431,8 @@ fn what_lived_on_the_head_itself_is_made_anew_at_once() {
     desk.register(2, CPUS);
     assert_eq!(desk.launches(), [(2, 1, 1)], "its driver is gone, and what that owned with it");
     let ControlResponse::Actors(all) = desk.ask(2, 1, ListActors {}) else { panic!("no actors") };
-    let phases: Vec<u32> = all.actors.iter().map(|info| info.phase).collect();
-    assert_eq!(phases, [ActorPhase::Restarting as u32, ActorPhase::Dead as u32]);
+    let phases: Vec<ActorPhase> = all.actors.iter().map(|info| info.phase).collect();
+    assert_eq!(phases, [ActorPhase::Restarting, ActorPhase::Dead]);
 }
 
 #[test]
@@ -639,7 +639,7 @@ proptest! {
         one.register(9, &[]);
         let alive = |desk: &mut Desk| {
             let ControlResponse::Actors(all) = desk.ask(9, 1, ListActors {}) else { panic!("no actors") };
-            let dead = ActorPhase::Dead as u32;
+            let dead = ActorPhase::Dead;
             let live = all.actors.into_iter().filter(|info| info.phase != dead);
             live.map(|info| (info.actor_id, info.incarnation)).collect::<Vec<_>>()
         };

@@ -302,7 +302,7 @@ impl Desk {
                 NodeToClient::ActorUpdate(info) => Some((
                     to.worker_id.0[0],
                     info.actor_id.0[0],
-                    helio_proto::control::ActorPhase::from_number(info.phase).name(),
+                    info.phase.name(),
                     info.incarnation,
                 )),
                 _ => None,

@@ -28,7 +28,7 @@ fn wanted(number: u8, strategy: GroupStrategy, cpus: &[f64]) -> GroupSpec {
         group_id: group(number),
         job_id: job(1),
         namespace: "ns".into(),
-        strategy: strategy as u32,
+        strategy,
         bundles: cpus.iter().map(bundle).collect(),
         ..GroupSpec::default()
     }
@@ -62,7 +62,7 @@ impl Desk {
     }
 
     fn phase(&mut self, number: u8) -> GroupPhase {
-        GroupPhase::from_number(self.group(number).phase)
+        self.group(number).phase
     }
 
     /// What nodes are told of bundles: R(eserve), O (reserve and commit), C(ommit) or B(ack), with the
@@ -137,7 +137,7 @@ fn a_refusal_gives_the_others_back_and_the_group_waits() {
         first.iter().filter(|order| order.1 == 1).flat_map(|order| order.2.clone()).collect();
     assert_eq!(desk.orders(), [('B', 1, on_first)]);
     let info = desk.group(1);
-    assert_eq!(info.phase, GroupPhase::Pending as u32);
+    assert_eq!(info.phase, GroupPhase::Pending);
     assert!(info.why.contains("beside the other bundle"), "WHY-1: {}", info.why);
     // An answer to the try that is over changes nothing.
     desk.held(1, 1, 1, false);
@@ -188,7 +188,7 @@ fn removal_is_told_to_holders_waiters_and_askers() {
     });
     match answers.as_slice() {
         [ControlResponse::Failed(failure)] => {
-            assert_eq!(failure.kind, FailureKind::GroupRemoved as u32);
+            assert_eq!(failure.kind, FailureKind::GroupRemoved);
         }
         other => panic!("{other:?}"),
     }
@@ -202,7 +202,7 @@ fn an_actor_of_a_group_waits_for_it_and_ends_with_it() {
     desk.make(wanted(1, GroupStrategy::Pack, &[5.0]));
     let mut inside = spec(4, 1);
     inside.strategy = Strategy {
-        kind: StrategyKind::PlacementGroup as u32,
+        kind: StrategyKind::PlacementGroup,
         placement_group: group(1),
         bundle: 0,
         ..Strategy::default()

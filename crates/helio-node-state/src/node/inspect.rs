@@ -30,7 +30,7 @@ impl Node {
 
     /// The shell asks the processes of this node for their measurements.
     pub(super) fn on_scrape(&mut self, number: u64) {
-        let question = Question { topic: Topic::Metrics as u32, ..Question::default() };
+        let question = Question { topic: Topic::Metrics, ..Question::default() };
         self.inspect(Requester::Shell(number), &question, false, INSPECTION_MS_MAX * 2 / 3);
     }
 
@@ -42,8 +42,8 @@ impl Node {
         wait_ms: u64,
     ) {
         let own = self.own_answer(question);
-        let clients = match Topic::from_number(question.topic) {
-            Some(Topic::Workers) => BTreeSet::new(),
+        let clients = match question.topic {
+            Topic::Workers => BTreeSet::new(),
             _ => self.clients.with_runtime(),
         };
         let nodes = if everywhere { self.cluster.others_alive() } else { Vec::new() };
@@ -67,11 +67,11 @@ impl Node {
             is_daemon: true,
             ..Answer::default()
         };
-        match Topic::from_number(question.topic) {
-            Some(Topic::Workers) => answer.workers = self.worker_rows(),
-            Some(Topic::Metrics) => answer.metrics = self.measurements(),
-            Some(Topic::Places) => answer.objects = self.place_rows(&question.objects),
-            Some(Topic::Tasks | Topic::Objects | Topic::Why) | None => {}
+        match question.topic {
+            Topic::Workers => answer.workers = self.worker_rows(),
+            Topic::Metrics => answer.metrics = self.measurements(),
+            Topic::Places => answer.objects = self.place_rows(&question.objects),
+            Topic::Tasks | Topic::Objects | Topic::Why => {}
         }
         answer.total = answer.workers.len() as u64;
         answer
@@ -142,7 +142,7 @@ impl Node {
         let gauge = |name: &str, description: &str, series: Vec<Series>| Metric {
             name: name.to_owned(),
             description: description.to_owned(),
-            kind: MetricKind::Gauge as u32,
+            kind: MetricKind::Gauge,
             boundaries: Vec::new(),
             series,
         };
@@ -194,7 +194,7 @@ impl Node {
                 one(self.leases.waiting_len() as f64),
             ),
             Metric {
-                kind: MetricKind::Counter as u32,
+                kind: MetricKind::Counter,
                 ..gauge(
                     "memory_manager_worker_eviction_total",
                     "Workers that the memory monitor ended",

@@ -27,11 +27,11 @@ pub(super) fn render(answers: &[Answer], session_name: &str) -> String {
         for metric in &answer.metrics {
             let family = families.entry(&metric.name).or_insert_with(|| Family {
                 description: &metric.description,
-                kind: MetricKind::from_number(metric.kind),
+                kind: metric.kind,
                 series: Vec::new(),
             });
             // Two processes may mean different things by one name; the first one's kind stands.
-            if family.kind == MetricKind::from_number(metric.kind) {
+            if family.kind == metric.kind {
                 family.series.extend(metric.series.iter().map(|one| (metric, one, &origin[..])));
             }
         }
@@ -143,7 +143,7 @@ mod tests {
         Metric {
             name: name.to_owned(),
             description: "a\nb".to_owned(),
-            kind: kind as u32,
+            kind,
             boundaries,
             series: vec![series],
         }

@@ -262,12 +262,7 @@ impl Client {
             registered: Registered::default(),
             requests: 0,
         };
-        client.send(&Hello {
-            version: VERSION,
-            token: token.into(),
-            role: role as u32,
-            ..Hello::default()
-        });
+        client.send(&Hello { version: VERSION, token: token.into(), role, ..Hello::default() });
         client
     }
 

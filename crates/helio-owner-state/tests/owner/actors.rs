@@ -17,7 +17,7 @@ fn actor() -> ActorId {
 fn news(phase: ActorPhase, incarnation: u32, at: u8) -> Event {
     let info = ActorInfo {
         actor_id: actor(),
-        phase: phase as u32,
+        phase,
         incarnation,
         address: (*worker(at)).clone(),
         cause: DeathCause::new(DeathKind::Signaled, "killed"),
@@ -109,7 +109,7 @@ fn called(number: u64, retries: i32, deps: &[ObjectId], template: Template) -> A
         target: Target::Actor(actor()),
         retry: Retry { max: retries, on_error: false },
         handle: Some(handle_object(actor())),
-        template: Arc::new(Template { kind: CallKind::Method as u32, ..template }),
+        template: Arc::new(Template { kind: CallKind::Method, ..template }),
         ..call(number, 0, deps)
     })
 }

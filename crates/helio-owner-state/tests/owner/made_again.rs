@@ -212,7 +212,7 @@ fn actor() -> ActorId {
 fn news(phase: ActorPhase, incarnation: u32, at: u8) -> Event {
     let info = ActorInfo {
         actor_id: actor(),
-        phase: phase as u32,
+        phase,
         incarnation,
         address: (*super::worker(at)).clone(),
         cause: DeathCause::new(DeathKind::NodeDied, "its node died"),

@@ -167,8 +167,7 @@ impl Play {
             }
             Some(helio_owner_state::Stored::Error(bytes)) => {
                 let error = helio_proto::error::SystemError::from_payload(bytes);
-                let kind =
-                    error.map(|error| helio_proto::error::ErrorKind::from_number(error.kind));
+                let kind = error.map(|error| error.kind);
                 kind.map_or("user error".into(), |kind| format!("{kind:?}"))
             }
             other => format!("{other:?}"),

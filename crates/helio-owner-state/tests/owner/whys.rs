@@ -94,7 +94,7 @@ fn rows_tell_of_calls_from_their_submission_to_their_end() {
     let phases = |play: &Play| -> Vec<TaskPhase> {
         let (rows, total) = play.owner.task_rows(10, play.now, |at| at);
         assert_eq!(rows.len(), total);
-        rows.iter().map(|row| TaskPhase::from_number(row.phase)).collect()
+        rows.iter().map(|row| row.phase).collect()
     };
     assert_eq!(phases(&play), [TaskPhase::WaitsForWorker, TaskPhase::WaitsForArgs]);
     play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
@@ -128,10 +128,8 @@ fn a_call_that_ended_its_process_well_has_finished_and_a_secret_one_is_not_liste
         play.check(lost(number + 4, cause), &[]);
     }
     let (rows, _) = play.owner.task_rows(10, play.now, |at| at);
-    let ends: Vec<(TaskPhase, &str)> = rows
-        .iter()
-        .map(|row| (TaskPhase::from_number(row.phase), row.error_type.as_str()))
-        .collect();
+    let ends: Vec<(TaskPhase, &str)> =
+        rows.iter().map(|row| (row.phase, row.error_type.as_str())).collect();
     let died = (TaskPhase::Failed, "WORKER_DIED");
     assert_eq!(ends, [died, died, (TaskPhase::Finished, "")], "the latest first");
     let template = Template { is_unlisted: true, ..Template::default() };

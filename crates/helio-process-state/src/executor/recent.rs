@@ -49,7 +49,7 @@ impl<P: Clone> Executor<P> {
         let row = |begun: &Begun, phase: TaskPhase| TaskRow {
             task_id: begun.task,
             name: begun.template.name.clone(),
-            phase: phase as u32,
+            phase,
             actor_id: self.identity.actor,
             node_id: me.node_id,
             worker_id: me.worker_id,

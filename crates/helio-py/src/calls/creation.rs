@@ -83,7 +83,7 @@ fn template(plan: &Plan<'_, '_>, spec: &ActorSpec) -> PyResult<Template> {
         extra.placement_group = spec.strategy.placement_group.hex();
     }
     Ok(Template {
-        kind: CallKind::Constructor as u32,
+        kind: CallKind::Constructor,
         function_id: class.id.clone(),
         function: class.pickle.clone(),
         name: spec.class_name.clone(),

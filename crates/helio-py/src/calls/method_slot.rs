@@ -64,7 +64,7 @@ impl MethodSlot {
         let on_error = retry_exceptions
             .map_or(Ok(false), |value| plan::retry_exceptions(value, &mut extra))?;
         let template = Template {
-            kind: CallKind::Method as u32,
+            kind: CallKind::Method,
             name: name.to_owned(),
             concurrency_group: concurrency_group.to_owned(),
             is_unordered,

@@ -62,10 +62,13 @@ impl<'py> Plan<'_, 'py> {
             return Ok(current::placed(Strategy::default()));
         };
         let given = Plan(given.cast::<PyDict>()?);
-        let kind = StrategyKind::from_number(given.or("kind", 0)?);
+        let number = given.or("kind", 0)?;
+        let kind = StrategyKind::from_number(number).ok_or_else(|| {
+            PyValueError::new_err(format!("there is no strategy of the number {number}"))
+        })?;
         let node: String = given.or("node_id", String::new())?;
         let mut strategy = Strategy {
-            kind: kind as u32,
+            kind,
             soft: given.or("soft", false)?,
             bundle: given.or("bundle", -1)?,
             capture_children: given.or("capture_children", false)?,

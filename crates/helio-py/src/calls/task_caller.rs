@@ -111,7 +111,7 @@ impl Ready {
         let on_error = plan.retry_exceptions(&mut extra)?;
         let max_calls: u32 = plan.or("max_calls", 0)?;
         let template = Template {
-            kind: CallKind::Task as u32,
+            kind: CallKind::Task,
             function_id: function.id.clone(),
             function: function.pickle.clone(),
             name: name.clone(),

@@ -39,7 +39,7 @@ fn rehearse(py: Python<'_>, session: &Session) -> PyResult<()> {
         .call0()?
         .extract::<Vec<u8>>()?
         .into();
-    let template = Template { kind: CallKind::Task as u32, function, ..Template::default() };
+    let template = Template { kind: CallKind::Task, function, ..Template::default() };
     devices::show(py, &Devices::new())?;
     // No arguments.
     let body = Payload::value(Bytes::Memory(Arc::new(vec![0; 5])));

@@ -31,7 +31,7 @@ impl Process {
         let spec = GroupSpec {
             group_id,
             job_id,
-            strategy: wish.strategy as u32,
+            strategy: wish.strategy,
             detached: wish.detached,
             bundles: wish.bundles.iter().map(bundle).collect(),
             ..GroupSpec::default()

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use helio_owner_state::{Event as OwnerEvent, Owner};
 use helio_process_state::{Action, Event, Identity, Memory, Peer};
 use helio_proto::node::{ClientToNode, Expect, JobConfig, LeaseClass, NodeToClient, Register};
-use helio_proto::peer::Template;
+use helio_proto::peer::{CallKind, Template};
 use helio_proto::{decode, encode, frame};
 use helio_types::{ActorId, JobId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId};
 
@@ -108,7 +108,7 @@ pub(crate) struct Process {
     pub(crate) dies: Option<&'static str>,
     orders: BTreeMap<(ActorId, &'static str), u64>,
     threads: u64,
-    templates: BTreeMap<(u32, bool, &'static str, u32, u32), Arc<Template>>,
+    templates: BTreeMap<(u32, bool, &'static str, u32, CallKind), Arc<Template>>,
     classes: BTreeMap<ClassKey, Arc<LeaseClass>>,
 }
 

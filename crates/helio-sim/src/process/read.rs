@@ -48,7 +48,7 @@ impl Process {
         let Some(error) = SystemError::from_payload(bytes) else {
             return core.violation(format!("{what} raises something unreadable: {bytes:02x?}"));
         };
-        let kind = ErrorKind::from_number(error.kind);
+        let kind = error.kind;
         core.note(|| format!("p{} reads {what}: {kind:?} {}", self.pid, error.message));
         if !core.facts.explains(&error, self.id) {
             core.violation(format!(

@@ -10,7 +10,7 @@ use helio_process_state::{Answer, Event as ProcessEvent};
 use helio_proto::control::{ActorSpec, ControlResponse, Strategy, StrategyKind};
 use helio_proto::encode;
 use helio_proto::node::{LeaseClass, SealObject};
-use helio_proto::peer::{STREAMING, Template};
+use helio_proto::peer::{CallKind, STREAMING, Template};
 use helio_types::{ActorId, NodeAddress, ObjectId, ResourceSet, TaskId};
 
 use super::Process;
@@ -25,7 +25,7 @@ fn strategy(frame: &Frame, place: Option<InGroup>) -> Strategy {
     let group = place.and_then(|place| Some((place, frame.slots.get(&place.slot)?)));
     let Some((place, Held::Group { id })) = group else { return Strategy::default() };
     Strategy {
-        kind: StrategyKind::PlacementGroup as u32,
+        kind: StrategyKind::PlacementGroup,
         placement_group: *id,
         bundle: place.bundle,
         ..Strategy::default()
@@ -154,7 +154,8 @@ impl Process {
     }
 
     fn template(&mut self, plea: &Plea, actor: Option<ActorId>) -> Arc<Template> {
-        let (job, kind, backpressure) = (plea.job, u32::from(actor.is_some()), plea.backpressure);
+        let (job, backpressure) = (plea.job, plea.backpressure);
+        let kind = if actor.is_some() { CallKind::Method } else { CallKind::Task };
         let is_unordered = actor.is_some_and(is_unordered);
         let concurrency_group = actor.map_or("", |actor| group(actor, plea.salt));
         let key = (job as u32, is_unordered, concurrency_group, backpressure, kind);
@@ -360,7 +361,10 @@ impl Process {
             resources: needs.1,
             strategy: strategy(frame, wish.place),
             class_name: "Actor".to_owned(),
-            template: encode::<Template>(&Template { kind: 2, ..Template::default() }),
+            template: encode::<Template>(&Template {
+                kind: CallKind::Constructor,
+                ..Template::default()
+            }),
             owner: (**machine.address()).clone(),
             max_concurrency: match is_unordered(actor) || has_groups(actor) {
                 true => PLACES,

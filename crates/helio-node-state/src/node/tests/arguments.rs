@@ -184,7 +184,7 @@ fn full(overflow_size: u64) -> (World, Conn, Vec<(Conn, LeaseGranted)>, ObjectId
     (world, driver, workers, read)
 }
 
-fn refused(world: &mut World, conn: Conn) -> Option<u32> {
+fn refused(world: &mut World, conn: Conn) -> Option<FailureKind> {
     world.take(conn, |message| match message {
         NodeToClient::ObjectRefused(refused) => Some(refused.failure.kind),
         _ => None,
@@ -225,7 +225,7 @@ fn nobody_waits_for_those_that_wait_themselves() {
             let object_id = object(1, 2, 1);
             world.say(writer, CreateObject { request_id: 3, object_id, size: 100 });
             world.pass(100 * READ_ROOM_MS_MAX);
-            assert_eq!(refused(&mut world, writer), Some(kind as u32));
+            assert_eq!(refused(&mut world, writer), Some(kind));
             world.all_end(driver, &workers);
         }
     }
@@ -245,7 +245,7 @@ fn of_two_that_wait_for_each_other_one_is_refused() {
         }
         world.pass(100 * READ_ROOM_MS_MAX);
         let found = conns.map(|conn| refused(&mut world, conn));
-        assert!(found.contains(&Some(kind as u32)), "{found:?}");
+        assert!(found.contains(&Some(kind)), "{found:?}");
         world.all_end(driver, &workers);
     }
 }

@@ -47,7 +47,7 @@ impl World {
 
     fn inside(&self, bundle: i64, cpus: f64) -> LeaseClass {
         let strategy = Strategy {
-            kind: StrategyKind::PlacementGroup as u32,
+            kind: StrategyKind::PlacementGroup,
             placement_group: GROUP,
             bundle,
             ..Strategy::default()
@@ -61,7 +61,7 @@ impl World {
         before - self.control.len()
     }
 
-    fn refusal(&mut self, conn: Conn) -> Option<u32> {
+    fn refusal(&mut self, conn: Conn) -> Option<FailureKind> {
         self.take(conn, |message| match message {
             NodeToClient::LeaseRefused(refused) => Some(refused.failure.kind),
             _ => None,
@@ -117,7 +117,7 @@ fn users_end_with_their_group_before_its_resources_come_back() {
     assert!(world.granted(driver).is_some());
     assert_eq!(world.granted(driver), None, "two fit");
     world.give_bundles_back(&[0], true);
-    assert_eq!(world.refusal(driver), Some(FailureKind::GroupRemoved as u32));
+    assert_eq!(world.refusal(driver), Some(FailureKind::GroupRemoved));
     let lost: LeaseLost = world
         .take(driver, |message| match message {
             NodeToClient::LeaseLost(lost) => Some(lost.clone()),
@@ -230,7 +230,7 @@ fn requests_for_a_removed_group_are_refused() {
     let class = world.inside(-1, 0.0);
     world.request(driver, 1, class);
     world.order(GroupNews { group_id: GROUP, removed: true, why: String::new() }.into());
-    assert_eq!(world.refusal(driver), Some(FailureKind::GroupRemoved as u32));
+    assert_eq!(world.refusal(driver), Some(FailureKind::GroupRemoved));
     world.close(driver);
     world.assert_nothing_leaked();
 }

@@ -16,7 +16,7 @@ use crate::limits::{INSPECTION_MS_MAX, INSPECTIONS_MAX, LAST_WORDS_ROWS_MAX};
 use crate::{Conn, Event, MemoryUse};
 
 fn ask(world: &mut World, conn: Conn, request_id: u64, own_node_only: bool) {
-    let question = Question { topic: Topic::Tasks as u32, ..Question::default() };
+    let question = Question { topic: Topic::Tasks, ..Question::default() };
     world.say(conn, Inspect { request_id, question, own_node_only });
 }
 
@@ -100,7 +100,7 @@ fn measurements_of_the_node_and_its_processes_are_had_at_once() {
     let driver = world.driver();
     world.feed(Event::Scrape { number: 5 });
     let question = asked(&mut world, driver).unwrap();
-    assert_eq!(question.question.topic, Topic::Metrics as u32);
+    assert_eq!(question.question.topic, Topic::Metrics);
     world.say(driver, Answered { request_id: question.request_id, answer: answer(3) });
     let answers = world.scraped.take().unwrap();
     assert_eq!(answers.len(), 2);
@@ -176,7 +176,7 @@ fn a_full_memory_ends_one_worker_and_tells_its_caller_why() {
 }
 
 fn rows_of_the_ended(world: &mut World, conn: Conn, topic: Topic) -> Vec<usize> {
-    let question = Question { topic: topic as u32, ..Question::default() };
+    let question = Question { topic, ..Question::default() };
     world.say(conn, Inspect { request_id: 1, question, own_node_only: true });
     if let Some(asked) = asked(world, conn) {
         world.say(conn, Answered { request_id: asked.request_id, answer: answer(1) });

@@ -189,7 +189,7 @@ fn the_impossible_waits_with_a_reason_or_is_refused_when_bound_to_a_node() {
     world.view(&[(2, true, 1.0)]);
     assert_eq!(world.take(driver, pending), None, "told once");
 
-    let kind = StrategyKind::NodeAffinity as u32;
+    let kind = StrategyKind::NodeAffinity;
     let strategy = Strategy { kind, node_id: node_id(7), ..Strategy::default() };
     let mut bound = world.class(1, &[("CPU", 1.0)]);
     bound.strategy = strategy;
@@ -199,7 +199,7 @@ fn the_impossible_waits_with_a_reason_or_is_refused_when_bound_to_a_node() {
         NodeToClient::LeaseRefused(refused) => Some(refused.clone()),
         _ => None,
     });
-    assert_eq!(refused.unwrap().failure.kind, FailureKind::Unschedulable as u32);
+    assert_eq!(refused.unwrap().failure.kind, FailureKind::Unschedulable);
 
     world.say(driver, Why { request_id: 77, lease_request_id: 1, ..Why::default() });
     let why = world.take(driver, |message| match message {

@@ -83,7 +83,7 @@ fn starts_are_bounded_and_go_on_as_workers_register() {
     assert_eq!(world.spawned.len(), 8);
 }
 
-fn refused(world: &mut World, conn: Conn) -> Option<(u32, String)> {
+fn refused(world: &mut World, conn: Conn) -> Option<(FailureKind, String)> {
     world.take(conn, |message| match message {
         NodeToClient::LeaseRefused(refused) => {
             Some((refused.failure.kind, refused.failure.message.clone()))
@@ -116,7 +116,7 @@ fn who_waits_for_workers_that_cannot_start_is_told() {
     let mut odd = class;
     odd.runtime_env = "{".into();
     world.request(driver, 3, odd);
-    assert_eq!(refused(&mut world, driver).unwrap().0, FailureKind::RuntimeEnv as u32);
+    assert_eq!(refused(&mut world, driver).unwrap().0, FailureKind::RuntimeEnv);
     world.close(driver);
     world.assert_nothing_leaked();
 }

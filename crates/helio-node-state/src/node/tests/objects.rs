@@ -49,7 +49,7 @@ impl World {
         })
     }
 
-    fn refused(&mut self, conn: Conn) -> Option<(u32, String)> {
+    fn refused(&mut self, conn: Conn) -> Option<(FailureKind, String)> {
         self.take(conn, |message| match message {
             NodeToClient::ObjectRefused(refused) => {
                 Some((refused.failure.kind, refused.failure.message.clone()))
@@ -128,7 +128,7 @@ fn a_second_attempt_never_touches_the_first_ones_bytes() {
     world.say(one, SealObject { object_id: id });
     assert_eq!(world.fetch(one, 2, id, &[]).unwrap().offset, second, "the first seal counts");
     world.say(one, CreateObject { request_id: 5, object_id: id, size: 100 });
-    assert_eq!(world.refused(one).unwrap().0, FailureKind::AlreadyExists as u32);
+    assert_eq!(world.refused(one).unwrap().0, FailureKind::AlreadyExists);
 }
 
 #[test]
@@ -165,18 +165,14 @@ fn a_full_store_waits_for_room_and_then_says_what_fills_it() {
     assert_eq!(world.create(client, object(1, 4, 1), STORE / 2), None);
     world.pass(ROOM_MS_MAX);
     let (kind, message) = world.refused(client).unwrap();
-    assert_eq!(kind, FailureKind::StoreFull as u32);
+    assert_eq!(kind, FailureKind::StoreFull);
     assert!(
         message.contains(&format!("needs {} bytes", STORE / 2))
             && message.contains("524288 are pinned"),
         "{message}"
     );
     world.say(client, CreateObject { request_id: 9, object_id: object(1, 5, 1), size: STORE + 1 });
-    assert_eq!(
-        world.refused(client).unwrap().0,
-        FailureKind::StoreFull as u32,
-        "at once: it never fits"
-    );
+    assert_eq!(world.refused(client).unwrap().0, FailureKind::StoreFull, "at once: it never fits");
     world.say(client, AbortObject { object_id: c });
     world.close(client);
     world.assert_nothing_leaked();
@@ -251,7 +247,7 @@ fn without_room_in_memory_and_on_disk_the_reader_is_told() {
     assert_eq!(world.fetch(client, 7, spilled, &[]), None);
     world.pass(READ_ROOM_MS_MAX);
     let (kind, text) = world.refused(client).unwrap();
-    assert_eq!(kind, FailureKind::OutOfDisk as u32);
+    assert_eq!(kind, FailureKind::OutOfDisk);
     for part in ["1048576 by pid 50 (a driver)", "the disk is full", "delete them"] {
         assert!(text.contains(part), "{text}");
     }
@@ -354,7 +350,7 @@ fn a_full_disk_is_said_to_be_full_and_nothing_is_lost() {
     world.put(client, b, STORE / 2);
     assert_eq!(world.create(client, object(1, 3, 1), 100), None);
     let (kind, message) = world.refused(client).unwrap();
-    assert_eq!(kind, FailureKind::OutOfDisk as u32);
+    assert_eq!(kind, FailureKind::OutOfDisk);
     assert!(message.contains("99 % in use"), "{message}");
     assert!(world.fetch(client, 1, a, &[]).is_some() && world.fetch(client, 2, b, &[]).is_some());
 }
@@ -565,7 +561,7 @@ fn a_writer_that_is_gone_before_the_disk_answers_leaves_nothing() {
     world.disk = Some(DiskError { is_full: true, text: "the disk is full".into() });
     assert_eq!(world.create(client, object(1, 8, 1), 2 * STORE), None);
     let (kind, text) = world.refused(client).unwrap();
-    assert_eq!(kind, FailureKind::OutOfDisk as u32, "{text}");
+    assert_eq!(kind, FailureKind::OutOfDisk, "{text}");
     world.disk = None;
     // It aborts while it waits, and closes while another waits.
     assert_eq!(world.create(client, object(1, 9, 1), STORE / 4), None);
