@@ -41,6 +41,8 @@ _IGNORED = (
     "ray_client_server_port",
     "min_worker_port",
     "max_worker_port",
+    "node_manager_port",
+    "object_manager_port",
     "raylet_name",
 )
 

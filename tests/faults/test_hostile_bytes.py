@@ -17,18 +17,20 @@ from typing import Any
 import pytest
 import ray
 from harness import Session, session_of, wait_until
+from ray.cluster_utils import Cluster
+from shared import cluster as shared
 
 pytestmark = [
     pytest.mark.heliostat_only("what Ray's sockets do with such bytes is Ray's business"),
-    pytest.mark.usefixtures("ray_start"),
+    pytest.mark.usefixtures("head"),
 ]
-
-CLUSTER = {"num_cpus": 2}
 
 # Within this time a connection that says nothing sensible has to be closed.
 CLOSED_WITHIN_S = 60.0
 
 GIB_4 = 2**32 - 1
+
+PORTS = ("NodeManagerPort", "MetricsExportPort")
 
 
 def frame(body: bytes) -> bytes:
@@ -72,9 +74,33 @@ def one() -> int:
     return 1
 
 
+@contextmanager
+def started() -> Iterator[Cluster]:
+    """The head of a cluster: a session with every kind of door."""
+    shared.stop()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    try:
+        ray.init(address=cluster.address)
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def head() -> Iterator[Cluster]:
+    with started() as cluster:
+        yield cluster
+
+
 @pytest.fixture
-def session(ray_start: Any) -> Session:
-    return session_of(ray_start)
+def session(head: Cluster) -> Session:
+    return session_at(head)
+
+
+def session_at(head: Cluster) -> Session:
+    assert head.head_node is not None
+    return session_of(head.head_node.get_session_dir_path())
 
 
 def doors(session: Session) -> dict[str, Callable[[], socket.socket]]:
@@ -136,8 +162,8 @@ def unharmed(session: Session) -> Iterator[None]:
 @pytest.mark.contract("F6.22", "F0.18")
 def test_there_are_doors_to_try(session: Session) -> None:
     assert len(session.daemons()) == 1
-    assert session.sockets()
-    assert session.ports()
+    assert len(session.sockets()) >= 3, "the daemon, the control service, processes"
+    assert session.ports() == {node[name] for node in ray.nodes() for name in PORTS}
 
 
 @pytest.mark.contract("F6.22")
@@ -194,9 +220,10 @@ def test_bytes_after_the_right_token(session: Session, name: str) -> None:
 
 
 @pytest.mark.contract("F6.22")
-def test_bad_connections_are_logged_without_filling_the_disk(ray_fresh: Any) -> None:
+def test_bad_connections_are_logged_without_filling_the_disk(
+    head: Cluster, session: Session
+) -> None:
     """An operator finds the first one; a flood of them gives no more than a line each."""
-    session = session_of(ray_fresh(num_cpus=1))
     host, port = ray.util.get_node_ip_address(), ray.nodes()[0]["NodeManagerPort"]
 
     def knock() -> None:
@@ -204,15 +231,17 @@ def test_bad_connections_are_logged_without_filling_the_disk(ray_fresh: Any) -> 
             send(client, PAYLOADS["garbage"])
             assert is_closed(client)
 
-    def said() -> list[str]:
-        return [line for line in session.logs().splitlines() if "connection closed" in line]
+    def said() -> int:
+        return sum("connection closed" in line for line in session.logs().splitlines())
 
-    knock()
-    wait_until(said, within=60, what="a line about it")
-    for _ in range(30):
+    before = said()
+    # Earlier tests may have used up what this source has in a minute.
+    wait_until(lambda: knock() or said() > before, within=100, what="a line about it")
+    before = said()
+    for _ in range(100):
         knock()
     ray.get(one.remote())
-    assert len(said()) <= 30, said()
+    assert said() - before <= 60, "thirty a minute, and a minute may have begun"
 
 
 @pytest.mark.contract("F6.22")
@@ -268,7 +297,7 @@ def test_a_wrong_token_is_refused_with_a_reason(session: Session, token: str) ->
 
 @pytest.mark.contract("F6.22", "F0.15", "F6.02")
 def test_a_node_or_driver_with_a_wrong_token_is_told_so(
-    ray_start: Any, session: Session, run_driver: Any, tmp_path: Path
+    head: Cluster, session: Session, run_driver: Any, tmp_path: Path
 ) -> None:
     """A place of its own stands for another machine, where the session's folder is not seen."""
     path = tmp_path / "token"
@@ -288,7 +317,7 @@ def test_a_node_or_driver_with_a_wrong_token_is_told_so(
             except ConnectionError as error:
                 print(f"refused={error}".replace("\\n", " "))
             """,
-            args=[ray_start.address_info["address"], "/tmp/hs-other"],
+            args=[head.address, "/tmp/hs-other"],
             env={"RAY_AUTH_TOKEN_PATH": str(path)},
         ).check()
     assert "token" in done.value("refused").lower()
@@ -300,3 +329,24 @@ def test_the_token_file_is_the_users_own(session: Session) -> None:
     assert tokens
     for path in tokens:
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.mark.contract("F6.22")
+def test_greetings_that_never_end_keep_nobody_out(head: Cluster, session: Session) -> None:
+    """More of them than may be pending, on the port that other machines come by."""
+    assert head.head_node is not None
+    address = (head.head_node.node_ip_address, int(head.address.rpartition(":")[2]))
+    whole = greeting(own_token())
+    with unharmed(session):
+        held = []
+        try:
+            for _ in range(300):
+                client = socket.create_connection(address, CLOSED_WITHIN_S)
+                client.sendall(whole[: len(whole) // 2])
+                held.append(client)
+            head.add_node(num_cpus=1, resources={"late": 1})
+            assert ray.get(one.options(resources={"late": 1}).remote()) == 1
+        finally:
+            for client in held:
+                client.close()
+            head.remove_node(next(iter(head.worker_nodes)))

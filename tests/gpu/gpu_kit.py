@@ -88,7 +88,12 @@ class Bench:
         import heliostat as ray
 
         claimed: dict[str, Any] = {"num_gpus": 1} if self.is_rehearsal else {}
-        ray.init(include_dashboard=False, num_cpus=self.pick(None, 4), **claimed)
+        ray.init(
+            include_dashboard=False,
+            num_cpus=self.pick(None, 4),
+            _metrics_export_port=0,
+            **claimed,
+        )
         return ray
 
     def scaling(self, **more: Any) -> Any:

@@ -21,6 +21,7 @@ from types import TracebackType
 import harness
 
 NET = "10.77.0"
+NET6 = "fd77"
 PORT = 6379
 TOKEN = "the token of machines made of namespaces"
 # Packets to this address leave the machine, and nobody takes them.
@@ -57,6 +58,7 @@ class Machine:
     def __init__(self, field: Machines, index: int) -> None:
         self.field, self.index = field, index
         self.name, self.ip = f"{field.prefix}m{index}", f"{NET}.{index + 1}"
+        self.ip6 = f"{NET6}::{index + 1}"
         self.link = f"{field.prefix}l{index}"
         self.directory = field.directory / f"m{index}"
         for folder in ("tmp", "shm", "home"):
@@ -66,6 +68,8 @@ class Machine:
         _ip("-n", field.bridge, "link", "set", "eth0", "netns", self.name)
         _ip("-n", field.bridge, "link", "set", self.link, "master", "br0", "up")
         _ip("-n", self.name, "addr", "add", f"{self.ip}/24", "dev", "eth0")
+        # Nobody else can have the address, so it need not be asked for.
+        _ip("-n", self.name, "addr", "add", f"{self.ip6}/64", "dev", "eth0", "nodad")
         _ip("-n", self.name, "link", "set", "eth0", "up")
         _ip("-n", self.name, "link", "set", "lo", "up")
         self.init = self._start_init()
@@ -129,14 +133,15 @@ class Machine:
 
     def start_head(self, *options: str, env: Mapping[str, str] | None = None) -> None:
         self.run(
-            str(HELIOSTAT), "start", "--head", f"--port={PORT}", *self._common(options), env=env
+            str(HELIOSTAT), "start", "--head", f"--port={PORT}", *self.common(*options), env=env
         )
 
     def join(self, head: Machine, *options: str, env: Mapping[str, str] | None = None) -> None:
         address = f"--address={head.ip}:{PORT}"
-        self.run(str(HELIOSTAT), "start", address, *self._common(options), env=env)
+        self.run(str(HELIOSTAT), "start", address, *self.common(*options), env=env)
 
-    def _common(self, options: tuple[str, ...]) -> list[str]:
+    def common(self, *options: str) -> list[str]:
+        """The options of `start` for this machine."""
         defaults = {
             "--node-ip-address": self.ip,
             "--object-store-memory": str(200 << 20),

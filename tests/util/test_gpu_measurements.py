@@ -57,7 +57,7 @@ import re, subprocess, sys, time, urllib.request
 import heliostat as ray
 from heliostat.core import auth
 
-ray.init(num_cpus=1, include_dashboard=False)
+ray.init(num_cpus=1, include_dashboard=False, _metrics_export_port=0)
 (node,) = ray.nodes()
 request = urllib.request.Request(
     f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics",

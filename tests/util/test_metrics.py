@@ -15,6 +15,9 @@ from ray.util import metrics
 
 pytestmark = pytest.mark.contract("F14.01")
 
+# A cluster of one machine opens no port unless it is asked to.
+CLUSTER = {"num_cpus": 4, "_metrics_export_port": 0}
+
 
 def scrape(node: dict[str, Any], token: str | None, path: str = "/metrics") -> tuple[int, str]:
     connection = http.client.HTTPConnection(

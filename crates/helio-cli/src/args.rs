@@ -141,7 +141,7 @@ pub(crate) struct Start {
     /// Join the cluster whose head is at this address.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) address: Option<String>,
-    #[arg(long, value_name = "PORT", help = format!("The head's port [default: {CONTROL_PORT}]; 0: any"))]
+    #[arg(long, value_name = "PORT", help = format!("The head's one port [default: {CONTROL_PORT}]; 0: any"))]
     pub(crate) port: Option<u16>,
     /// Stay, until the daemon ends or a signal arrives.
     #[arg(long)]
@@ -149,9 +149,21 @@ pub(crate) struct Start {
     /// The IP at which other machines reach this one [default: found out].
     #[arg(long, value_name = "IP")]
     pub(crate) node_ip_address: Option<String>,
-    /// The node's own port [default: any].
-    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
-    pub(crate) node_manager_port: u16,
+    /// The node's one port, behind which all its processes are [default: any]; the head's is `--port`.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) node_manager_port: Option<u16>,
+    /// Objects come by the node's one port: this names it where `--node-manager-port` does not.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) object_manager_port: Option<u16>,
+    /// Accepted and without effect: workers listen on no port of their own.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) min_worker_port: Option<u16>,
+    /// Accepted and without effect, see `--min-worker-port`.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) max_worker_port: Option<u16>,
+    /// Accepted and without effect, see `--min-worker-port`.
+    #[arg(long, value_name = "PORTS")]
+    pub(crate) worker_port_list: Option<String>,
     /// Labels in a file, a `key: value` a line.
     #[arg(long, value_name = "FILE", conflicts_with = "labels")]
     pub(crate) labels_file: Option<PathBuf>,
@@ -159,6 +171,17 @@ pub(crate) struct Start {
     pub(crate) dashboard: Dashboard,
     #[command(flatten)]
     pub(crate) offer: Offer,
+}
+
+impl Start {
+    /// The port behind which all processes of the node are; 0: any.
+    pub(crate) fn node_port(&self) -> u16 {
+        if self.head {
+            self.port.unwrap_or(CONTROL_PORT)
+        } else {
+            self.node_manager_port.or(self.object_manager_port).unwrap_or(0)
+        }
+    }
 }
 
 /// The head's HTTP server; for `start`.
@@ -305,12 +328,9 @@ pub(crate) struct Node {
     /// The IP at which other machines reach this one.
     #[arg(long, value_name = "IP", alias = "node-ip-address")]
     pub(crate) host: Option<String>,
-    /// The control service's port.
+    /// The port behind which all processes of the node are; 0: any.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
-    /// The node's own port.
-    #[arg(long, value_name = "PORT", default_value_t = 0)]
-    pub(crate) node_port: u16,
     #[command(flatten)]
     pub(crate) offer: Offer,
     /// The interpreter that workers run.
@@ -331,10 +351,6 @@ pub(crate) struct Node {
 
 /// Flags of `ray start` that have no effect here, and whether they take a value.
 const IGNORED: &[(&str, bool)] = &[
-    ("object-manager-port", true),
-    ("min-worker-port", true),
-    ("max-worker-port", true),
-    ("worker-port-list", true),
     ("ray-client-server-port", true),
     ("dashboard-grpc-port", true),
     ("dashboard-agent-listen-port", true),
@@ -450,6 +466,25 @@ mod tests {
     #[test]
     fn the_definition_holds_together() {
         command().debug_assert();
+    }
+
+    /// F6.02: what there is of Ray's ports here is one.
+    #[test]
+    fn ports_of_ray_name_the_one_of_the_node() {
+        let port = |line: &str| match parse(line).unwrap().0 {
+            Command::Start(start) => start.node_port(),
+            _ => panic!("start"),
+        };
+        assert_eq!(port("ray start --head --node-manager-port=7000"), CONTROL_PORT);
+        assert_eq!(port("ray start --head --port=0"), 0);
+        assert_eq!(port("ray start --address=h:1"), 0);
+        assert_eq!(port("ray start --address=h:1 --object-manager-port 7001"), 7001);
+        assert_eq!(
+            port(
+                "ray start --address=h:1 --object-manager-port 7001 --node-manager-port 7000 --min-worker-port 1"
+            ),
+            7000
+        );
     }
 
     #[test]

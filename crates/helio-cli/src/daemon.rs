@@ -2,8 +2,8 @@
 //!
 //! Start:
 //! 1. the session's folder is made and its lock taken;
-//! 2. the head starts the control service on a thread of its own and waits until its port is open; a
-//!    further node asks the control service for the session's name, so that a wrong address or token is
+//! 2. the node's TCP port is opened, unless the session is one machine's alone (decision 37); the head starts
+//!    the control service on a thread of its own and waits until its socket is open; a further node asks the control service for the session's name, so that a wrong address or token is
 //!    told at once;
 //! 3. the head opens the port of its HTTP server, if it has one;
 //! 4. the node service starts on this thread;
@@ -15,27 +15,29 @@
 //! sockets and the lock file go. Should the control service fail, the daemon sends itself SIGTERM and so
 //! ends in the same order.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use helio_config::session::{CONTROL_FILE, LOG_FILE, START_S_MAX, TOKEN_FILE};
+use helio_config::session::{CONTROL_FILE, CONTROL_SOCKET, LOG_FILE, START_S_MAX, TOKEN_FILE};
 use helio_config::table;
 use helio_env::logs;
 use helio_env::settings::read;
-use helio_node::Ended;
+use helio_node::{Ended, Reach};
 use helio_storage::{Embedded, Memory, Storage};
+use helio_types::address::host_port;
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::args::Node;
 use crate::dashboard::{Server, Serving};
 use crate::old_sessions::Kept;
+use crate::port::Port;
 use crate::session::Session;
 use crate::{folder, observer, old_sessions, settings, values};
 
@@ -105,18 +107,23 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
             .map_err(|error| failed("the link to the latest session cannot be made", error))?;
     }
     let mut cleaner = Cleaner { session: &session, discards: args.session_name.is_none() };
+    // A session that ends with its driver is the driver's machine's alone.
+    let is_local = args.head && args.owner_driver;
+    let port = match () {
+        () if is_local => Port::name(),
+        () => Port::open(&host, args.port, args.head),
+    }?;
     let control = match &args.address {
-        None => Control::start(args, &host, &token, &session)?,
-        Some(address) => Control::elsewhere(address, &token)?,
+        None => Control::start(args, &host, port.number(), &token, &session)?,
+        Some(address) => Control::elsewhere(address, &token, (&host, port.number()))?,
     };
     let mut dashboard = Server::open(&args.dashboard, &host)?;
     let job_grace = settings::job_grace()?;
     let webui_url = dashboard.as_ref().map(|server| server.url.clone()).unwrap_or_default();
-    let (control_host, control_port) = control.address.clone();
-    let control_address = format!("{control_host}:{control_port}");
+    let control_address = control.address.clone();
     let options = helio_node::Options {
         host: host.clone(),
-        node_port: args.node_port,
+        listener: port.listener(),
         num_cpus: args.offer.num_cpus,
         num_gpus: args.offer.num_gpus,
         resources,
@@ -131,7 +138,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         spills_max: usize::try_from(read(&table::MAX_IO_WORKERS)?).unwrap_or(usize::MAX),
         memory_monitor_refresh_ms: settings::memory_monitor_refresh_ms()?,
         memory_group: helio_env::settings::text(&table::MEMORY_CGROUP).map(Into::into),
-        metrics_port: args.offer.metrics_export_port.unwrap_or(0),
+        metrics_port: args.offer.metrics_export_port.or((!is_local).then_some(0)),
         session_dir: session.dir.clone(),
         spill_dir: session.spill_dir(args.offer.object_spilling_directory.as_deref())?,
         session_name: control.session_name.clone(),
@@ -139,13 +146,22 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         python: args.python.clone(),
         package_path: None,
         token: token.clone(),
-        control_host,
-        control_port,
+        control: control.reach.clone(),
+        control_address: control_address.clone(),
         headless_ms_max: settings::headless_ms_max()?,
         owner_driver: args.owner_driver,
         node_name: args.offer.node_name.clone().unwrap_or_default(),
         is_head: args.head,
     };
+    // Where drivers look that only know the address: nobody can be asked for it at a port.
+    let usual = folder::temp_dir(None);
+    let link = (is_local && usual != temp_dir)
+        .then(|| usual.join(session.dir.file_name().unwrap_or_default()));
+    if link.is_some()
+        && let Err(error) = folder::link_from(&usual, &session.dir)
+    {
+        tracing::warn!(dir = %usual.display(), %error, "no link to the session");
+    }
     let mut is_ready = false;
     let mut served = None;
     let mut serve = || {
@@ -202,6 +218,10 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     // What a daemon that served has logged is kept.
     cleaner.discards &= !is_ready;
     control.end();
+    if let Some(link) = link {
+        // It is no link of ours if making it failed.
+        let _ = fs::remove_file(link);
+    }
     if args.head {
         folder::forget_current_cluster(&temp_dir, &control_address);
     }
@@ -223,14 +243,21 @@ impl Drop for Cleaner<'_> {
 
 /// The control service that the node joins: in this process, or elsewhere.
 struct Control {
-    /// Host and port.
-    address: (String, u16),
+    /// Its name: host and port of the head.
+    address: String,
+    reach: Reach,
     session_name: String,
     local: Option<(helio_control::Handle, JoinHandle<()>)>,
 }
 
 impl Control {
-    fn start(args: &Node, host: &str, token: &str, session: &Session) -> Result<Self, String> {
+    fn start(
+        args: &Node,
+        host: &str,
+        port: u16,
+        token: &str,
+        session: &Session,
+    ) -> Result<Self, String> {
         let storage: Box<dyn Storage> = if args.owner_driver {
             // Its state ends with the driver, so nothing is written.
             Box::new(Memory::forgetful())
@@ -241,10 +268,9 @@ impl Control {
             )
         };
         let ip: IpAddr = host.parse().map_err(|_| format!("{host:?} is no IP address"))?;
-        // A cluster of several machines is reached at every address of its head, also at 127.0.0.1.
-        let listen = if args.owner_driver { ip } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+        let socket = session.dir.join(CONTROL_SOCKET);
         let options = helio_control::Options {
-            listen: SocketAddr::new(listen, args.port),
+            socket: socket.clone(),
             host: ip,
             token: token.to_owned(),
             session_name: session.name.clone(),
@@ -273,16 +299,18 @@ impl Control {
             .map_err(|_| "the control service did not start".to_owned())?
             .map_err(|error| error.to_string())?;
         Ok(Self {
-            address: (host.to_owned(), ready.address.port()),
+            address: host_port(host, port),
+            reach: Reach::Socket(socket),
             session_name: ready.session_name,
             local: Some((ready.handle, thread)),
         })
     }
 
-    fn elsewhere(address: &str, token: &str) -> Result<Self, String> {
+    fn elsewhere(address: &str, token: &str, own: (&str, u16)) -> Result<Self, String> {
         let (host, port) = values::address(address)?;
-        let session_name = observer::cluster(&host, port, token)?.session_name;
-        Ok(Self { address: (host, port), session_name, local: None })
+        let session_name = observer::cluster(&host, port, token, Some(own))?.session_name;
+        let address = host_port(&host, port);
+        Ok(Self { address, reach: Reach::Port(host, port), session_name, local: None })
     }
 
     /// The node has ended: on the head the cluster ends with it.
@@ -367,10 +395,12 @@ fn keep_token(session_dir: &Path, token: &str) -> std::io::Result<()> {
 
 /// The address that this machine sends from; no packet is sent to find out.
 pub(crate) fn own_ip() -> IpAddr {
-    let routed = || {
-        let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        socket.connect(("8.8.8.8", 53))?;
-        Ok::<_, std::io::Error>(socket.local_addr()?.ip())
+    let routed = |from: IpAddr, to: &str| {
+        let socket = std::net::UdpSocket::bind((from, 0)).ok()?;
+        socket.connect((to, 53)).ok()?;
+        Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
     };
-    routed().ok().filter(|ip| !ip.is_unspecified()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    routed(Ipv4Addr::UNSPECIFIED.into(), "8.8.8.8")
+        .or_else(|| routed(Ipv6Addr::UNSPECIFIED.into(), "2001:4860:4860::8888"))
+        .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }

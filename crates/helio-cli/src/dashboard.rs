@@ -53,12 +53,14 @@ pub(crate) use served::{Server, end_jobs_of, link, watch_entry_point};
 
 #[cfg(feature = "dashboard")]
 mod served {
-    use std::net::{IpAddr, TcpListener};
+    use std::net::TcpListener;
 
     use helio_config::table::DASHBOARD_NAMES;
     pub(crate) use helio_dashboard::{end_jobs_of, watch_entry_point};
 
     use super::Serving;
+    use helio_types::address::host_port;
+
     use crate::args::DashboardAddress;
 
     /// A link that logs a browser in, once.
@@ -87,10 +89,9 @@ mod served {
             let bound = listener.local_addr().map_err(|error| error.to_string())?;
             let shown = match bound.ip() {
                 ip if ip.is_unspecified() => host.to_owned(),
-                IpAddr::V6(ip) => format!("[{ip}]"),
-                IpAddr::V4(ip) => ip.to_string(),
+                ip => ip.to_string(),
             };
-            Ok(Some(Self { listener, url: format!("{shown}:{}", bound.port()) }))
+            Ok(Some(Self { listener, url: host_port(&shown, bound.port()) }))
         }
 
         /// Serves until the handle is told to stop.

@@ -54,7 +54,7 @@ fn elsewhere(address: &str) -> Result<Found, String> {
     let token = token()?;
     let began = Instant::now();
     loop {
-        let mut nodes = observer::cluster(&host, port, &token)?.nodes;
+        let mut nodes = observer::cluster(&host, port, &token, None)?.nodes;
         nodes.sort_by_key(|node| !node.is_head);
         let folders =
             nodes.iter().filter(|node| node.alive).map(|node| Path::new(&node.session_dir));

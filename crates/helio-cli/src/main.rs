@@ -20,6 +20,7 @@ mod names;
 mod observer;
 mod old_sessions;
 mod output;
+mod port;
 mod report;
 mod session;
 mod settings;

@@ -8,6 +8,9 @@ use helio_observer::{Asker, Cluster, introduction};
 use helio_proto::control::{ControlRequest, ControlResponse};
 use helio_proto::inspect::{Inspected, Question};
 use helio_rpc::service::Error;
+use helio_types::address::host_port;
+
+use crate::names;
 
 /// How long a control service that does not answer yet is tried.
 const REACH_MAX: Duration = Duration::from_secs(3);
@@ -18,12 +21,17 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> 
     Ok(runtime.map_err(|error| error.to_string())?.block_on(future))
 }
 
-/// The cluster whose control service is there.
-pub(crate) fn cluster(host: &str, port: u16, token: &str) -> Result<Cluster, String> {
+/// The cluster whose control service is there; for a node that is about to join, see [`introduction`].
+pub(crate) fn cluster(
+    host: &str,
+    port: u16,
+    token: &str,
+    joining: Option<(&str, u16)>,
+) -> Result<Cluster, String> {
     let began = Instant::now();
     let asked = block_on(async {
         loop {
-            match introduction(host, port, token).await {
+            match introduction(host, port, token, joining).await {
                 Err(Error::Io(error)) if is_passing(&error) && began.elapsed() < REACH_MAX => {
                     tokio::time::sleep(REACH_PAUSE).await;
                 }
@@ -31,13 +39,20 @@ pub(crate) fn cluster(host: &str, port: u16, token: &str) -> Result<Cluster, Str
             }
         }
     })?;
+    let address = host_port(host, port);
     asked.map_err(|error| match error {
-        Error::Refused(reason) => format!("The cluster at {host}:{port} refuses this node: {reason}"),
+        Error::Refused(reason) => format!("The cluster at {address} refuses this node: {reason}"),
+        Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
+            "Failed to connect to the cluster at {address}: {error}. Is the head node running, and does a firewall \
+             let this machine reach its port? A cluster that a driver's `init()` started takes no further machines: \
+             begin it with `{} start --head`.",
+            names::command()
+        ),
         Error::Io(error) => format!(
-            "Failed to connect to the cluster at {host}:{port}: {error}. Is the head node running, and can its port \
+            "Failed to connect to the cluster at {address}: {error}. Is the head node running, and can its port \
              be reached from this machine?"
         ),
-        other => format!("What answers at {host}:{port} is no cluster of this release: {other}"),
+        other => format!("What answers at {address} is no cluster of this release: {other}"),
     })
 }
 

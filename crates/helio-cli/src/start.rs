@@ -8,6 +8,7 @@ use std::time::Duration;
 use helio_config::session::{CONTROL_PORT, LOG_FILE, START_S_MAX};
 use helio_observer::Asker;
 use helio_proto::control::ListNodes;
+use helio_types::address::{host_port, split_host_port};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -27,6 +28,13 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
     check(args, ignored)?;
     for name in ignored.unmet() {
         eprintln!("Note: `--{name}` has no effect in this release.");
+    }
+    if args.head && args.node_manager_port.or(args.object_manager_port).is_some() {
+        eprintln!(
+            "Note: a head has one port, {}, which `--port` names; `--node-manager-port` and `--object-manager-port` \
+             name that of other nodes.",
+            args.node_port()
+        );
     }
     for sentence in helio_env::settings::warnings() {
         eprintln!("Warning: {sentence}");
@@ -102,7 +110,7 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
     };
     add("host", Some(host.to_owned()));
     add("temp-dir", Some(temp_dir.display().to_string()));
-    add("node-port", Some(args.node_manager_port.to_string()));
+    add("port", Some(args.node_port().to_string()));
     add("num-cpus", offer.num_cpus.map(|value| value.to_string()));
     add("num-gpus", offer.num_gpus.map(|value| value.to_string()));
     add("resources", offer.resources.clone());
@@ -127,7 +135,6 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
     match &args.address {
         Some(address) => add("address", Some(resolve(address)?)),
         None => {
-            add("port", Some(args.port.unwrap_or(CONTROL_PORT).to_string()));
             let wanted = dashboard::wanted(&args.dashboard).unwrap_or_default();
             add("dashboard", wanted.dashboard);
             all.push("--head".to_owned());
@@ -143,11 +150,11 @@ fn resolve(address: &str) -> Result<String, String> {
         let found = locate::choose(&folder::temp_dir(None), None)?;
         return Ok(found.text("control_address").to_owned());
     }
-    values::address(address).map(|(host, port)| format!("{host}:{port}"))
+    values::address(address).map(|(host, port)| host_port(&host, port))
 }
 
 fn refuse_second(sessions: &[Found], host: &str, port: u16) -> Result<(), String> {
-    let address = format!("{host}:{port}");
+    let address = host_port(host, port);
     let is_there = |found: &&Found| {
         found.is_alive()
             && found.is_head()
@@ -217,11 +224,12 @@ async fn spawn(arguments: &[String]) -> Result<(Child, Value), String> {
 }
 
 fn explain(error: &str, args: &Start, host: &str) -> String {
-    let port = args.port.unwrap_or(CONTROL_PORT);
-    if args.head && error.ends_with("is in use") {
+    let port = args.node_port();
+    if error.ends_with("is in use") {
+        let flag = if args.head { "port" } else { "node-manager-port" };
         return format!(
             "ConnectionError: The port {port} of {host} is in use by another program. Please specify a different port \
-             using the `--port` flag of `{} start` command, or end that program.",
+             using the `--{flag}` flag of `{} start` command, or end that program.",
             names::command()
         );
     }
@@ -264,7 +272,7 @@ fn next_steps(args: &Start, address: &str, webui: &str) -> String {
     let mut text =
         "\n--------------------\nRay runtime started.\n--------------------\n\n".to_owned();
     if args.head {
-        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let host = split_host_port(address).map_or(address, |(host, _)| host);
         let token = token_line(host, helio_env::token::file().as_deref());
         text += &format!(
             "Next steps

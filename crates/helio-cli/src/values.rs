@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use helio_types::address::split_host_port;
 use serde_json::Value;
 
 /// The least size of the object store, in bytes; Ray's.
@@ -137,8 +138,7 @@ pub(crate) fn store_size(bytes: Option<u64>) -> Result<(), String> {
 /// Splits `host:port`.
 pub(crate) fn address(text: &str) -> Result<(String, u16), String> {
     let plain = text.strip_prefix("ray://").unwrap_or(text);
-    let parts = plain
-        .rsplit_once(':')
+    let parts = split_host_port(plain)
         .and_then(|(host, port)| Some((host.to_owned(), port.parse::<u16>().ok()?)));
     parts
         .filter(|(host, port)| !host.is_empty() && *port > 0)
@@ -184,7 +184,8 @@ mod tests {
     fn addresses_are_split() {
         assert_eq!(address("10.0.0.1:6379"), Ok(("10.0.0.1".to_owned(), 6379)));
         assert_eq!(address("ray://head:1"), Ok(("head".to_owned(), 1)));
-        for wrong in ["10.0.0.1", ":5", "h:0", "h:99999", "h:x"] {
+        assert_eq!(address("[fd00::1]:6379"), Ok(("fd00::1".to_owned(), 6379)));
+        for wrong in ["10.0.0.1", "fd00::1", ":5", "h:0", "h:99999", "h:x"] {
             assert!(address(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
     }

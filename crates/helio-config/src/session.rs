@@ -27,7 +27,10 @@ pub const TOKEN_FILE: &str = "auth_token";
 /// In a session's folder: the daemon's socket.
 pub const NODE_SOCKET: &str = "sockets/node.sock";
 
-/// The control service's TCP port of a cluster that `start --head` makes.
+/// In a session's folder, on the head: the control service's socket.
+pub const CONTROL_SOCKET: &str = "sockets/control.sock";
+
+/// The head's TCP port of a cluster that `start --head` makes.
 pub const CONTROL_PORT: u16 = 6379;
 
 /// How long a daemon may take until it is ready, in seconds.

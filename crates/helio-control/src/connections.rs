@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helio_proto::cluster::{ControlToNode, NodeToControl};
-use helio_proto::hello::Role;
+use helio_proto::cluster::{ControlToNode, NodeAccepted, NodeToControl};
+use helio_proto::hello::{Hello, Role};
 use helio_rpc::service::{Encoded, Gate, Reader, SendError, Writer};
 use helio_types::NodeId;
-use tokio::net::{TcpListener, TcpStream};
+use helio_types::address::host_port;
+use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
 use crate::service::Input;
+
+/// How long a node that wants to join may take to be reached.
+const REACH_MAX: Duration = Duration::from_secs(3);
 
 /// How long to wait when the operating system refuses to accept (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -77,7 +81,7 @@ fn close_if_full(node_id: NodeId, writer: &Writer, outcome: Result<(), SendError
 }
 
 /// Lets nodes in for as long as somebody listens to `inputs`.
-pub(crate) async fn accept(listener: TcpListener, gate: Arc<Gate>, inputs: mpsc::Sender<Input>) {
+pub(crate) async fn accept(listener: UnixListener, gate: Arc<Gate>, inputs: mpsc::Sender<Input>) {
     let mut number = 0;
     loop {
         match listener.accept().await {
@@ -96,16 +100,23 @@ pub(crate) async fn accept(listener: TcpListener, gate: Arc<Gate>, inputs: mpsc:
     }
 }
 
-async fn serve(stream: TcpStream, number: u64, gate: Arc<Gate>, inputs: mpsc::Sender<Input>) {
-    let source = stream
-        .peer_addr()
-        .map_or_else(|_| "unknown".to_owned(), |address| address.ip().to_string());
-    let Some((reader, writer, hello)) = gate.admit(stream).await else { return };
+async fn serve(stream: UnixStream, number: u64, gate: Arc<Gate>, inputs: mpsc::Sender<Input>) {
+    let Some(arrival) = gate.greeted(stream).await else { return };
+    let source = arrival.source();
+    let Some((reader, writer, hello)) = gate.let_in(arrival) else { return };
     let node_id = hello.node_id;
     match hello.role {
         Role::Node if !node_id.is_nil() => {}
         // Whoever looks for a cluster, or is about to start a node of it, asks what it is.
         Role::Observer => {
+            if let Err(why) = reach_back(&hello).await {
+                gate.report(&source, &why);
+                let accepted = NodeAccepted { refused: why, ..NodeAccepted::default() };
+                // If it is gone, nobody misses the answer.
+                let _ = writer.send(&ControlToNode::Accepted(accepted));
+                writer.close();
+                return;
+            }
             // Without the loop there is no cluster any more, and the connection ends unanswered.
             let _ = inputs.send(Input::Observer { writer }).await;
             return;
@@ -127,6 +138,24 @@ async fn serve(stream: TcpStream, number: u64, gate: Arc<Gate>, inputs: mpsc::Se
     }
     // When nobody listens any more, the service has ended and needs no news.
     let _ = inputs.send(Input::Closed { node_id, number }).await;
+}
+
+/// A node that is about to start listens already: that other machines do not reach it is told to its operator now,
+/// and not to a user by tasks that do not start.
+async fn reach_back(hello: &Hello) -> Result<(), String> {
+    let Ok(port @ 1..) = u16::try_from(hello.port) else { return Ok(()) };
+    let reached = tokio::time::timeout(REACH_MAX, TcpStream::connect((hello.host.as_str(), port)));
+    let why = match reached.await {
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", REACH_MAX.as_secs()),
+    };
+    Err(format!(
+        "the head does not reach the node at {}: {why}. Open that port in the firewall of the node's machine \
+         (`--node-manager-port` chooses it), or give the address at which other machines reach it with \
+         `--node-ip-address`",
+        host_port(&hello.host, port)
+    ))
 }
 
 async fn read(

@@ -1,10 +1,11 @@
 //! The control service: a shell around [`helio_control_state`].
 //!
-//! Nodes connect over TCP; each connection has a task that reads. Everything meets in one loop over a
+//! Nodes connect over its socket file, those of other machines by way of the daemon, which accepts for it
+//! (decision 37); each connection has a task that reads. Everything meets in one loop over a
 //! closed list of inputs ([`service`]), which applies them to the machine, makes durable what must be,
 //! and sends. Clients and observers never connect here: they ask through their node's daemon.
 //!
-//! Start: 1. the store is opened and read, 2. the machine recovers from it, 3. the port is opened. So a
+//! Start: 1. the store is opened and read, 2. the machine recovers from it, 3. the socket is opened. So a
 //! node that gets through finds what was acknowledged before.
 //! End (`StopCluster`, or [`Handle::stop`]): 1. every node is told, 2. what was sent is written out, at
 //! most [`FLUSH_MAX`], 3. connections close. A node that was not reached notices the closed connection.
@@ -16,7 +17,8 @@ mod connections;
 mod service;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use helio_storage::Storage;
@@ -36,8 +38,9 @@ pub const BATCH_MAX: usize = 1024;
 
 /// What the control service needs to run.
 pub struct Options {
-    /// Where to listen; port 0 picks a free one.
-    pub listen: SocketAddr,
+    /// The socket file to listen at: nodes of this machine connect there, and the daemon hands over the
+    /// connections of others.
+    pub socket: PathBuf,
     /// The address at which other machines reach this one: its link tells whether this head is cut off.
     pub host: IpAddr,
     /// The cluster's token.
@@ -55,8 +58,6 @@ pub struct Options {
 /// The control service takes connections.
 #[derive(Debug)]
 pub struct Ready {
-    /// Where.
-    pub address: SocketAddr,
     /// The session's name: that of before, when the store held one.
     pub session_name: String,
     /// Ends it.
@@ -67,17 +68,11 @@ pub struct Ready {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The port is taken.
-    #[error("{address} is in use")]
-    AddressInUse {
-        /// By whoever.
-        address: SocketAddr,
-    },
-    /// The port cannot be opened, or the runtime cannot be made.
-    #[error("cannot listen on {address}: {source}")]
+    /// The socket cannot be made, or the runtime.
+    #[error("cannot listen at {}: {source}", socket.display())]
     Listen {
         /// Where.
-        address: SocketAddr,
+        socket: PathBuf,
         /// Why.
         source: io::Error,
     },

@@ -1,17 +1,17 @@
 //! The loop.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use helio_control_state::{Action, Control, Event, Note};
 use helio_proto::cluster::NodeToControl;
 use helio_proto::hello::Welcome;
-use helio_rpc::service::{Gate, Writer};
+use helio_rpc::service::{Gate, Writer, listen_unix};
 use helio_storage::{Change, Storage};
 use helio_types::NodeId;
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::connections::{Connections, accept};
@@ -53,21 +53,18 @@ impl Handle {
 /// # Errors
 /// When it cannot start, or durable state cannot be written any more.
 pub fn run(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> {
-    let address = options.listen;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|source| Error::Listen { address, source })?;
+    let runtime = runtime.map_err(|source| listen_failed(&options.socket, source))?;
     runtime.block_on(serve(options, on_ready))
 }
 
 async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Error> {
-    let Options { listen, host, token, session_name, health, storage, gone } = options;
+    let Options { socket, host, token, session_name, health, storage, gone } = options;
     let clock = Clock::start();
     let (mut control, actions) =
         Control::recover(&session_name, storage.load()?, &gone, clock.now_us());
     control.set_health(health);
-    let listener =
-        TcpListener::bind(listen).await.map_err(|source| listen_failed(listen, source))?;
-    let address = listener.local_addr().map_err(|source| listen_failed(listen, source))?;
+    let listener = listen_unix(&socket).map_err(|source| listen_failed(&socket, source))?;
     let (inputs, queue) = mpsc::channel(INPUTS_MAX);
     let welcome = Welcome { pid: std::process::id(), ..Welcome::default() };
     let gate = Arc::new(Gate::new("control", &token, welcome));
@@ -83,7 +80,7 @@ async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Err
     service.execute_actions(actions)?;
     let session_name = service.control.session_name().to_owned();
     let acceptor = tokio::spawn(accept(listener, gate, inputs.clone()));
-    on_ready(Ready { address, session_name, handle: Handle { inputs } });
+    on_ready(Ready { session_name, handle: Handle { inputs } });
     let outcome = service.work(queue).await;
     acceptor.abort();
     // Nodes that do not read are left behind.
@@ -91,11 +88,8 @@ async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Err
     outcome
 }
 
-fn listen_failed(address: SocketAddr, source: io::Error) -> Error {
-    match source.kind() {
-        io::ErrorKind::AddrInUse => Error::AddressInUse { address },
-        _ => Error::Listen { address, source },
-    }
+fn listen_failed(socket: &Path, source: io::Error) -> Error {
+    Error::Listen { socket: socket.to_owned(), source }
 }
 
 struct Service {

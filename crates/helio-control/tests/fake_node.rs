@@ -1,9 +1,10 @@
-//! The service over real TCP, with pretended nodes.
+//! The service over its real socket, with pretended nodes.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -19,7 +20,7 @@ use helio_proto::control::{
 };
 use helio_proto::hello::{Hello, Role};
 use helio_proto::node::{ControlCall, NodeToClient};
-use helio_rpc::service::{Reader, Writer, connect_tcp};
+use helio_rpc::service::{Reader, Writer, connect_unix};
 use helio_storage::{Change, Embedded, Entry, Memory, Storage};
 use helio_types::{ActorId, JobId, NodeAddress, NodeId, ResourceSet, WorkerAddress, WorkerId};
 
@@ -40,7 +41,25 @@ impl Storage for Counting {
     }
 }
 
+/// A socket in a folder of its own, which goes with it.
+struct Socket(PathBuf);
+
+impl std::ops::Deref for Socket {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
+    }
+}
+
 struct Running {
+    socket: Socket,
     ready: Ready,
     thread: JoinHandle<Result<(), Error>>,
 }
@@ -48,8 +67,15 @@ struct Running {
 impl Running {
     fn start(storage: Box<dyn Storage>) -> Self {
         let (ready, is_ready) = mpsc::channel();
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!(
+            "helio-control-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let socket = std::env::temp_dir().join(name).join("control.sock");
         let options = Options {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            socket: socket.clone(),
             host: [127, 0, 0, 1].into(),
             token: TOKEN.into(),
             session_name: "session_x".into(),
@@ -58,7 +84,7 @@ impl Running {
             gone: Vec::new(),
         };
         let thread = std::thread::spawn(move || run(options, |it| ready.send(it).unwrap()));
-        Self { ready: is_ready.recv_timeout(PATIENCE).unwrap(), thread }
+        Self { socket: Socket(socket), ready: is_ready.recv_timeout(PATIENCE).unwrap(), thread }
     }
 
     fn stop(self) {
@@ -66,8 +92,8 @@ impl Running {
         self.thread.join().unwrap().unwrap();
     }
 
-    fn raw(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.ready.address).unwrap();
+    fn raw(&self) -> UnixStream {
+        let stream = UnixStream::connect(&*self.socket).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
@@ -99,9 +125,8 @@ fn info(number: u8, cpus: f64) -> NodeInfo {
 }
 
 impl FakeNode {
-    async fn join(at: SocketAddr, number: u8, cpus: f64) -> Self {
-        let (reader, writer, _) =
-            connect_tcp("127.0.0.1", at.port(), hello(number, TOKEN)).await.unwrap();
+    async fn join(at: &Path, number: u8, cpus: f64) -> Self {
+        let (reader, writer, _) = connect_unix(at, hello(number, TOKEN)).await.unwrap();
         let mut node = Self { node_id: NodeId([number; 28]), reader, writer };
         node.say(RegisterNode { info: info(number, cpus), ..RegisterNode::default() });
         match node.hear().await {
@@ -176,8 +201,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn an_actor_is_made_on_another_node() {
     let running = Running::start(Box::new(Memory::forgetful()));
     block_on(async {
-        let mut one = FakeNode::join(running.ready.address, 1, 0.0).await;
-        let mut two = FakeNode::join(running.ready.address, 2, 2.0).await;
+        let mut one = FakeNode::join(&running.socket, 1, 0.0).await;
+        let mut two = FakeNode::join(&running.socket, 2, 2.0).await;
         assert_eq!(one.start_job().await, JobId([1, 0, 0, 0]));
         assert!(matches!(one.ask(one.spec(3, "a")).await, ControlResponse::Actor(_)));
         let launch = two
@@ -222,13 +247,13 @@ fn an_actor_is_made_on_another_node() {
 fn a_node_that_comes_back_in_time_was_never_gone() {
     let running = Running::start(Box::new(Memory::forgetful()));
     block_on(async {
-        let mut one = FakeNode::join(running.ready.address, 1, 1.0).await;
-        let two = FakeNode::join(running.ready.address, 2, 1.0).await;
+        let mut one = FakeNode::join(&running.socket, 1, 1.0).await;
+        let two = FakeNode::join(&running.socket, 2, 1.0).await;
         drop(two);
         // The newer connection counts, even when the older one's end is noticed later.
-        let two = FakeNode::join(running.ready.address, 2, 1.0).await;
+        let two = FakeNode::join(&running.socket, 2, 1.0).await;
         let two = {
-            let newer = FakeNode::join(running.ready.address, 2, 1.0).await;
+            let newer = FakeNode::join(&running.socket, 2, 1.0).await;
             drop(two);
             newer
         };
@@ -253,7 +278,7 @@ fn strangers_are_turned_away() {
     use std::io::Read as _;
     let running = Running::start(Box::new(Memory::forgetful()));
     block_on(async {
-        let mut one = FakeNode::join(running.ready.address, 1, 1.0).await;
+        let mut one = FakeNode::join(&running.socket, 1, 1.0).await;
         for bytes in
             [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 64], &[0, 0, 0, 1, 0], &[3, 0, 0, 0, 9, 9, 9]]
         {
@@ -266,16 +291,14 @@ fn strangers_are_turned_away() {
         }
         let mut half = running.raw();
         half.write_all(&[200, 0, 0, 0, 1, 2]).unwrap();
-        let wrong = connect_tcp("127.0.0.1", running.ready.address.port(), hello(7, "wrong")).await;
+        let wrong = connect_unix(&running.socket, hello(7, "wrong")).await;
         assert!(wrong.is_err_and(|error| error.to_string().contains("token")));
         let driver = Hello { role: Role::Driver, ..hello(7, TOKEN) };
-        let (mut reader, _writer, _) =
-            connect_tcp("127.0.0.1", running.ready.address.port(), driver).await.unwrap();
+        let (mut reader, _writer, _) = connect_unix(&running.socket, driver).await.unwrap();
         assert!(matches!(reader.next::<ControlToNode>().await, Ok(None) | Err(_)));
         // Whoever only looks learns which cluster this is, and its nodes.
         let observer = Hello { role: Role::Observer, ..hello(7, TOKEN) };
-        let (mut reader, _writer, _) =
-            connect_tcp("127.0.0.1", running.ready.address.port(), observer).await.unwrap();
+        let (mut reader, _writer, _) = connect_unix(&running.socket, observer).await.unwrap();
         let said = reader.next::<ControlToNode>().await.unwrap();
         assert!(
             matches!(said, Some(ControlToNode::Accepted(said)) if said.session_name == "session_x")
@@ -283,8 +306,7 @@ fn strangers_are_turned_away() {
         let said = reader.next::<ControlToNode>().await.unwrap();
         assert!(matches!(said, Some(ControlToNode::View(view)) if view.nodes.len() == 1));
         // One that was let in and then speaks garbage loses its connection only.
-        let (mut reader, writer, _) =
-            connect_tcp("127.0.0.1", running.ready.address.port(), hello(8, TOKEN)).await.unwrap();
+        let (mut reader, writer, _) = connect_unix(&running.socket, hello(8, TOKEN)).await.unwrap();
         writer.send(&Hello { version: 7, ..Hello::default() }).unwrap();
         assert!(matches!(reader.next::<ControlToNode>().await, Ok(None) | Err(_)));
         assert!(matches!(
@@ -302,7 +324,7 @@ fn what_was_acknowledged_is_there_after_a_restart() {
     let get = || GetNamedActor { name: "a".into(), ..GetNamedActor::default() };
     let running = Running::start(Box::new(Embedded::open(&path).unwrap()));
     block_on(async {
-        let mut one = FakeNode::join(running.ready.address, 1, 1.0).await;
+        let mut one = FakeNode::join(&running.socket, 1, 1.0).await;
         one.start_job().await;
         one.ask(one.spec(3, "a")).await;
         one.ask(KvPut { key: b"k".to_vec(), value: b"v".to_vec(), ..KvPut::default() }).await;
@@ -310,7 +332,7 @@ fn what_was_acknowledged_is_there_after_a_restart() {
     running.stop();
     let running = Running::start(Box::new(Embedded::open(&path).unwrap()));
     block_on(async {
-        let mut one = FakeNode::join(running.ready.address, 1, 1.0).await;
+        let mut one = FakeNode::join(&running.socket, 1, 1.0).await;
         assert!(matches!(one.ask(get()).await, ControlResponse::NamedActor(_)));
         let value = one.ask(KvGet { key: b"k".to_vec(), ..KvGet::default() }).await;
         assert!(matches!(value, ControlResponse::KvValue(value) if value.value == b"v"));
@@ -330,7 +352,7 @@ fn a_burst_of_creations_shares_its_syncs() {
     let storage = Counting(Embedded::open(&path).unwrap(), Arc::clone(&commits));
     let running = Running::start(Box::new(storage));
     block_on(async {
-        let mut one = FakeNode::join(running.ready.address, 1, 0.0).await;
+        let mut one = FakeNode::join(&running.socket, 1, 0.0).await;
         one.start_job().await;
         let before = commits.load(Ordering::Relaxed);
         for number in 0..200u8 {
@@ -358,7 +380,7 @@ fn a_burst_of_creations_shares_its_syncs() {
 fn a_client_can_end_the_cluster() {
     let running = Running::start(Box::new(Memory::forgetful()));
     block_on(async {
-        let mut one = FakeNode::join(running.ready.address, 1, 1.0).await;
+        let mut one = FakeNode::join(&running.socket, 1, 1.0).await;
         let call =
             ControlCall { request_id: 1, request: StopCluster { reason: "enough".into() }.into() };
         one.say(FromClient { worker_id: WorkerId([1; 28]), call });
@@ -371,23 +393,4 @@ fn a_client_can_end_the_cluster() {
         assert_eq!(reason, "enough");
     });
     running.thread.join().unwrap().unwrap();
-}
-
-#[test]
-fn a_taken_port_is_named() {
-    let running = Running::start(Box::new(Memory::forgetful()));
-    let options = Options {
-        listen: running.ready.address,
-        host: [127, 0, 0, 1].into(),
-        token: TOKEN.into(),
-        session_name: "session_y".into(),
-        health: Default::default(),
-        storage: Box::new(Memory::forgetful()),
-        gone: Vec::new(),
-    };
-    let refused = run(options, |_| panic!("the port is taken"));
-    assert!(
-        matches!(refused, Err(Error::AddressInUse { address }) if address == running.ready.address)
-    );
-    running.stop();
 }

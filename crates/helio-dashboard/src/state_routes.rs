@@ -327,7 +327,7 @@ pub(crate) async fn discovery(State(app): State<Arc<App>>) -> Result<Reply, Refu
         .nodes
         .iter()
         .filter(|node| node.alive && node.metrics_port > 0)
-        .map(|node| format!("{}:{}", node.address.host, node.metrics_port))
+        .map(|node| helio_types::address::host_port(&node.address.host, node.metrics_port))
         .collect();
     let found = json!([{ "labels": { "job": "ray" }, "targets": targets }]);
     let json = (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], found.to_string());

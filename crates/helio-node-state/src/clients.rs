@@ -54,11 +54,6 @@ impl Client {
         self.register.pid
     }
 
-    /// The port on which the client takes calls.
-    pub(crate) fn port(&self) -> u32 {
-        self.register.port
-    }
-
     /// Whether the client is a driver, of this node or another.
     pub(crate) fn is_driver(&self) -> bool {
         self.register.is_driver

@@ -1,6 +1,7 @@
 //! The setup of a node: everything that stays the same from its start on.
 
 use helio_proto::control::Label;
+use helio_types::address::split_host_port;
 use helio_types::{Devices, NodeAddress, ResourceSet};
 
 use crate::contact::Place;
@@ -70,6 +71,6 @@ impl Setup {
 
     /// Whether that host is the head's machine.
     pub(crate) fn is_at_control(&self, host: &str) -> bool {
-        self.control_address.rsplit_once(':').is_some_and(|(control, _)| control == host)
+        split_host_port(&self.control_address).is_some_and(|(control, _)| control == host)
     }
 }

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use helio_config::control::RECONNECT_MS_MAX;
 use helio_proto::cluster::ControlToNode;
-use helio_proto::hello::{Hello, Welcome};
-use helio_rpc::service::{Error, Reader, Writer, connect_tcp};
+use helio_proto::hello::{Destination, Hello, Welcome};
+use helio_rpc::service::{Error, Reader, Writer, connect_tcp, connect_unix};
+use helio_types::address::host_port;
 use tokio::sync::Notify;
 
 use crate::core::{Input, Inputs};
+use crate::options::Reach;
 
 /// How long the first try after a failed one waits; each further one twice as long, to the bound that
 /// the configuration sets.
@@ -46,16 +48,16 @@ impl Link {
     }
 }
 
-pub(crate) fn start(host: String, port: u16, hello: Hello, inputs: Inputs) -> Link {
+pub(crate) fn start(reach: Reach, hello: Hello, inputs: Inputs) -> Link {
     let nudge = Arc::new(Notify::new());
-    let task = Task { host, port, hello, inputs, nudge: Arc::clone(&nudge) };
+    let hello = Hello { to: Destination::Control as u32, ..hello };
+    let task = Task { reach, hello, inputs, nudge: Arc::clone(&nudge) };
     tokio::spawn(task.run());
     Link { nudge }
 }
 
 struct Task {
-    host: String,
-    port: u16,
+    reach: Reach,
     hello: Hello,
     inputs: Inputs,
     nudge: Arc<Notify>,
@@ -82,13 +84,14 @@ impl Task {
                 Err(error) => {
                     let silence = lost_at.elapsed();
                     let is_final = matches!(error, Error::Refused(_)) || silence > SILENCE_MAX;
-                    let text = format!(
-                        "the control service at {}:{} does not answer: {error}",
-                        self.host, self.port
-                    );
+                    let at = match &self.reach {
+                        Reach::Socket(path) => path.display().to_string(),
+                        Reach::Port(host, port) => host_port(host, port),
+                    };
+                    let text = format!("the control service at {at} does not answer: {error}");
                     if (silence > SILENCE_LOGGED && !is_logged) || is_final {
                         is_logged = true;
-                        tracing::error!(host = self.host, port = self.port, %error, "the control service does not answer");
+                        tracing::error!(at, %error, "the control service does not answer");
                     }
                     let news = if is_final {
                         Some(Input::ShutDown { reason: text })
@@ -111,9 +114,14 @@ impl Task {
     }
 
     fn open(&self) -> Opening {
-        let (host, port, hello) = (self.host.clone(), self.port, self.hello.clone());
+        let (reach, hello) = (self.reach.clone(), self.hello.clone());
         Box::pin(async move {
-            let opening = connect_tcp(&host, port, hello);
+            let opening = async {
+                match reach {
+                    Reach::Socket(path) => connect_unix(&path, hello).await,
+                    Reach::Port(host, port) => connect_tcp(&host, port, hello).await,
+                }
+            };
             tokio::time::timeout(TRY_MAX, opening).await.unwrap_or(Err(Error::Silent))
         })
     }

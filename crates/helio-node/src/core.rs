@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helio_config::control::HEARTBEAT_MS;
+use helio_config::session::CONTROL_SOCKET;
 use helio_env::clock::Clock;
 use helio_env::process;
 use helio_node_state::{Action, Conn, DiskError, Event, Exit, Node, Setup, Spawn};
@@ -16,7 +17,7 @@ use helio_proto::inspect;
 use helio_proto::node::{ClientToNode, LogLine, LogsFlushed, NodeToClient};
 use helio_rpc::service::{Gate, Writer};
 use helio_store::Arena;
-use helio_types::{NodeId, ObjectId, WorkerId};
+use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::control::Link;
@@ -77,6 +78,11 @@ pub(crate) enum Input {
     PeerClosed {
         conn: Option<Conn>,
         node_id: NodeId,
+    },
+    /// A connection that was to be made here was not.
+    PeerUnreachable {
+        to: NodeAddress,
+        why: helio_rpc::service::Error,
     },
     Served {
         conn: Conn,
@@ -302,6 +308,11 @@ impl Daemon {
                 tracing::debug!(%node_id, "connection to another node closed");
                 self.peers.closed(conn, node_id);
                 self.apply(Event::PeerLost { conn, node_id });
+            }
+            Input::PeerUnreachable { to, why } => {
+                self.peers.unreachable(&to, &why);
+                self.peers.closed(None, to.node_id);
+                self.apply(Event::PeerLost { conn: None, node_id: to.node_id });
             }
             Input::Served { conn, request_id } => {
                 self.peers.served(conn, request_id);
@@ -657,7 +668,17 @@ impl Daemon {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         self.disk.remove_all();
-        let _ = std::fs::remove_dir_all(&self.sockets);
+        remove_sockets(&self.sockets);
+    }
+}
+
+/// What a node leaves in its sockets' folder; the control service's socket stays, for a node that joins anew.
+fn remove_sockets(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let stays = Path::new(CONTROL_SOCKET).file_name();
+    for entry in entries.flatten().filter(|entry| Some(&*entry.file_name()) != stays) {
+        // A process that ends just now may have removed its own.
+        let _ = std::fs::remove_file(entry.path());
     }
 }
 

@@ -16,6 +16,7 @@
 
 mod control;
 mod core;
+mod door;
 mod gpus;
 mod listen;
 mod logs;
@@ -28,7 +29,7 @@ mod spill;
 mod start;
 mod zygote;
 
-pub use options::{Options, Ready};
+pub use options::{Options, Reach, Ready};
 
 /// Why the daemon could not start, or had to end.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use helio_node_state::Conn;
 use helio_proto::hello::{Hello, Role};
 use helio_proto::node::ClientToNode;
 use helio_rpc::service::{Gate, Reader, Writer};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::core::{Input, Inputs};
@@ -40,31 +40,19 @@ pub(crate) fn unix(listener: UnixListener, gate: Arc<Gate>, inputs: Inputs) {
     });
 }
 
-pub(crate) fn tcp(listener: TcpListener, gate: Arc<Gate>, inputs: Inputs) {
-    tokio::spawn(async move {
-        loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let (gate, inputs) = (Arc::clone(&gate), inputs.clone());
-                    tokio::spawn(async move {
-                        if let Some((reader, writer, hello)) = gate.admit(stream).await {
-                            serve(reader, writer, &hello, false, inputs).await;
-                        }
-                    });
-                }
-                Err(error) => pause_after(&error).await,
-            }
-        }
-    });
-}
-
 /// Out of descriptors, most likely: others give theirs back; trying at once would only burn the CPU.
-async fn pause_after(error: &io::Error) {
+pub(crate) async fn pause_after(error: &io::Error) {
     tracing::error!(%error, "cannot accept a connection");
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-async fn serve(reader: Reader, writer: Writer, hello: &Hello, is_local: bool, inputs: Inputs) {
+pub(crate) async fn serve(
+    reader: Reader,
+    writer: Writer,
+    hello: &Hello,
+    is_local: bool,
+    inputs: Inputs,
+) {
     // The gate has checked it.
     let role = hello.role;
     if role == Role::Node {

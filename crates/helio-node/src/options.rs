@@ -1,17 +1,34 @@
 //! What a daemon is started with.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use helio_types::NodeId;
+
+/// How a control service is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// By its socket file, on the head.
+    Socket(PathBuf),
+    /// Through the head's port.
+    Port(String, u16),
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Self::Socket(PathBuf::new())
+    }
+}
 
 /// What a daemon is started with.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The address at which other machines reach this one; empty: 127.0.0.1.
     pub host: String,
-    /// The TCP port for other machines; 0: any.
-    pub node_port: u16,
+    /// The TCP port at which other machines reach this node's processes; `None`: they do not.
+    pub listener: Option<Arc<TcpListener>>,
     /// How many CPUs to offer; `None`: all that there are.
     pub num_cpus: Option<f64>,
     /// How many GPUs to offer; `None`: all that are found.
@@ -41,8 +58,8 @@ pub struct Options {
     /// The control group whose memory counts; `None`: the machine's, and that of every group that the
     /// daemon is in.
     pub memory_group: Option<PathBuf>,
-    /// The port for measurements; 0: any.
-    pub metrics_port: u16,
+    /// The port for measurements; 0: any; `None`: they are not served.
+    pub metrics_port: Option<u16>,
     /// How long the node goes on without a control service, in milliseconds.
     pub headless_ms_max: u64,
     /// The session's folder.
@@ -59,10 +76,10 @@ pub struct Options {
     pub package_path: Option<PathBuf>,
     /// The cluster's token.
     pub token: String,
-    /// Where the control service listens.
-    pub control_host: String,
-    /// Where the control service listens.
-    pub control_port: u16,
+    /// How the control service is reached.
+    pub control: Reach,
+    /// Its name, for people and drivers: `host:port` of the head.
+    pub control_address: String,
     /// The daemon ends with the driver that started it.
     pub owner_driver: bool,
     /// The node's name, for people; empty: its host.
@@ -76,7 +93,7 @@ pub struct Options {
 pub struct Ready {
     /// Its id.
     pub node_id: NodeId,
-    /// Its TCP port.
+    /// Its TCP port; 0: it has none.
     pub port: u16,
     /// Its UNIX socket.
     pub node_socket: PathBuf,

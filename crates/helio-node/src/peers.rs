@@ -3,12 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use helio_node_state::Conn;
 use helio_proto::cluster::{NodeToNode, PullChunk};
 use helio_proto::hello::Hello;
 use helio_rpc::service::{Error, Reader, Writer, connect_tcp};
 use helio_store::Arena;
+use helio_types::address::host_port;
 use helio_types::{NodeAddress, NodeId};
 use tokio::sync::Notify;
 
@@ -17,6 +19,9 @@ use crate::listen::next_conn;
 
 /// How many bytes travel in one message.
 const CHUNK: u64 = 1 << 20;
+
+/// A line that a node is not reached is followed by no other for so long.
+const LOG_PAUSE: Duration = Duration::from_secs(60);
 
 /// How many messages wait for a connection that is being made; more are dropped, as if it had failed.
 const WAITING_MAX: usize = 10_000;
@@ -32,6 +37,8 @@ pub(crate) struct Peers {
     made: HashMap<NodeId, Made>,
     /// What is being streamed to whom, and how to stop it.
     serving: HashMap<(Conn, u64), Arc<Notify>>,
+    /// When it was logged last that a node is not reached.
+    logged: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -42,7 +49,24 @@ enum Made {
 
 impl Peers {
     pub(crate) fn new(hello: Hello, inputs: Inputs) -> Self {
-        Self { hello, inputs, open: HashMap::new(), made: HashMap::new(), serving: HashMap::new() }
+        Self {
+            hello,
+            inputs,
+            open: HashMap::new(),
+            made: HashMap::new(),
+            serving: HashMap::new(),
+            logged: None,
+        }
+    }
+
+    /// A node that lives for the cluster may be unreachable from this one alone: a firewall, a wrong address.
+    pub(crate) fn unreachable(&mut self, to: &NodeAddress, why: &Error) {
+        if self.logged.is_some_and(|at| at.elapsed() < LOG_PAUSE) {
+            return;
+        }
+        self.logged = Some(Instant::now());
+        let to = host_port(&to.host, to.port);
+        tracing::warn!(to, from = self.hello.host, error = %why, "a node is not reached");
     }
 
     pub(crate) fn ask(&mut self, to: NodeAddress, message: NodeToNode) {
@@ -169,8 +193,9 @@ async fn connect(to: NodeAddress, hello: Hello, inputs: Inputs) {
                 read(reader, conn, node_id, inputs).await;
             }
         }
-        Err(_) => {
-            let _ = inputs.send(Input::PeerClosed { conn: None, node_id }).await;
+        Err(why) => {
+            // The core has ended: nobody is interested.
+            let _ = inputs.send(Input::PeerUnreachable { to, why }).await;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,14 +14,15 @@ use helio_node_state::Setup;
 use helio_proto::control::Label;
 use helio_proto::hello::{Hello, Role, VERSION, Welcome};
 use helio_proto::node::overflow_start;
-use helio_rpc::service::Gate;
+use helio_rpc::service::{Gate, listen_unix};
 use helio_store::Arena;
 use helio_types::resources::Quantity;
 use helio_types::{DEVICE_KINDS, Devices, NodeAddress, NodeId, ResourceSet};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::core::{Daemon, INPUTS_MAX};
+use crate::door::Door;
 use crate::memory::Monitor;
 use crate::options::{Options, Ready};
 use crate::spill::Disk;
@@ -40,17 +41,24 @@ const IDLE_SPARE: usize = 2;
 pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     let node_id = NodeId(random::bytes());
     let host = if options.host.is_empty() { "127.0.0.1".to_owned() } else { options.host.clone() };
-    let listen_error =
-        |source| Error::Listen { host: host.clone(), port: options.node_port, source };
-    let tcp = TcpListener::bind((host.as_str(), options.node_port)).await.map_err(listen_error)?;
-    let port = tcp.local_addr()?.port();
-    let metrics_error =
-        |source| Error::Listen { host: host.clone(), port: options.metrics_port, source };
-    let metrics =
-        TcpListener::bind((host.as_str(), options.metrics_port)).await.map_err(metrics_error)?;
-    let metrics_port = metrics.local_addr()?.port();
+    let port = match &options.listener {
+        Some(listener) => listener.local_addr()?.port(),
+        None => 0,
+    };
+    let metrics = match options.metrics_port {
+        Some(port) => {
+            let failed = |source| Error::Listen { host: host.clone(), port, source };
+            Some(TcpListener::bind((host.as_str(), port)).await.map_err(failed)?)
+        }
+        None => None,
+    };
+    let metrics_port = match &metrics {
+        Some(listener) => listener.local_addr()?.port(),
+        None => 0,
+    };
     let socket_path = options.session_dir.join(NODE_SOCKET);
-    let unix = bind_unix(&socket_path)?;
+    let named = |source| Error::Path { path: socket_path.display().to_string(), source };
+    let unix = listen_unix(&socket_path).map_err(named)?;
     let logs = options.session_dir.join("logs");
     make_dir(&logs)?;
     process::become_subreaper()?;
@@ -70,12 +78,22 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         Welcome { version: VERSION, node_id, pid: std::process::id(), ..Welcome::default() };
     let gate = Arc::new(Gate::new("node", &options.token, welcome));
     listen::unix(unix, Arc::clone(&gate), inputs.clone());
-    listen::tcp(tcp, Arc::clone(&gate), inputs.clone());
-    let endpoint = metrics::Endpoint {
-        token: options.token.clone(),
-        session_name: options.session_name.clone(),
-    };
-    metrics::serve(metrics, endpoint, inputs.clone());
+    if let Some(listener) = &options.listener {
+        let door = Door {
+            gate: Arc::clone(&gate),
+            session_dir: options.session_dir.clone(),
+            is_head: options.is_head,
+            inputs: inputs.clone(),
+        };
+        door.open(TcpListener::from_std(listener.try_clone()?)?);
+    }
+    if let Some(metrics) = metrics {
+        let endpoint = metrics::Endpoint {
+            token: options.token.clone(),
+            session_name: options.session_name.clone(),
+        };
+        metrics::serve(metrics, endpoint, inputs.clone());
+    }
     listen::signals(inputs.clone())?;
     gpus::watch(inputs.clone());
     let hello = Hello {
@@ -87,12 +105,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         port: u32::from(port),
         ..Hello::default()
     };
-    let link = control::start(
-        options.control_host.clone(),
-        options.control_port,
-        hello.clone(),
-        inputs.clone(),
-    );
+    let link = control::start(options.control.clone(), hello.clone(), inputs.clone());
     let disk = Disk::new(
         options.spill_dir.clone(),
         options.disk_threshold,
@@ -172,7 +185,7 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
         session_dir: options.session_dir.display().to_string(),
         session_name: options.session_name.clone(),
         temp_dir: options.temp_dir.display().to_string(),
-        control_address: format!("{}:{}", options.control_host, options.control_port),
+        control_address: options.control_address.clone(),
         pid: std::process::id(),
         is_head: options.is_head,
         has_owner: options.owner_driver,
@@ -215,22 +228,4 @@ fn package_path() -> Option<PathBuf> {
 fn make_dir(path: &Path) -> Result<(), Error> {
     let result = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     result.map_err(|source| Error::Path { path: path.display().to_string(), source })
-}
-
-/// **AUTH-1** The folder is the owner's alone.
-fn bind_unix(path: &Path) -> Result<UnixListener, Error> {
-    let folder = path.parent().unwrap_or(path);
-    make_dir(folder)?;
-    let named = |source| Error::Path { path: path.display().to_string(), source };
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(named)?;
-    // A file of a daemon that was killed; a living one has a session of its own.
-    let _ = fs::remove_file(path);
-    // A socket's address holds about a hundred bytes; a longer path is reached through the folder's
-    // descriptor.
-    let handle = fs::File::open(folder).map_err(named)?;
-    let number = std::os::fd::AsRawFd::as_raw_fd(&handle);
-    let short =
-        PathBuf::from(format!("/proc/self/fd/{number}")).join(path.file_name().unwrap_or_default());
-    let is_long = path.as_os_str().len() > 100;
-    UnixListener::bind(if is_long { &short } else { path }).map_err(named)
 }

@@ -48,7 +48,7 @@ fn a_driver_gets_a_worker_and_keeps_it_warm() {
     driver.request(class.clone());
     let first = driver.expect(granted);
     let cold = start.elapsed();
-    assert_eq!(first.worker.port, 4242);
+    assert_eq!(first.worker.port, u32::from(daemon.port), "a worker is behind its node's port");
     driver.say(ReturnLease { lease_id: first.lease_id, discard: false });
     let start = Instant::now();
     driver.request(class);

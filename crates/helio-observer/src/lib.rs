@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use helio_proto::cluster::ControlToNode;
 use helio_proto::control::{ControlRequest, ControlResponse, NodeInfo};
-use helio_proto::hello::{Hello, Role};
+use helio_proto::hello::{Destination, Hello, Role};
 use helio_proto::inspect::{Inspect, Inspected, Question};
 use helio_proto::node::{ClientToNode, ControlCall, NodeToClient, Register};
 use helio_rpc::service::{Error, connect_tcp, connect_unix};
@@ -120,19 +120,40 @@ pub struct Cluster {
     pub nodes: Vec<NodeInfo>,
 }
 
-/// Asks the control service at that address which cluster it serves.
+/// Asks the control service at that address which cluster it serves. Who is about to join it as a node says
+/// at which host and port it listens already, and is refused when the head does not reach it there.
 ///
 /// # Errors
-/// When it cannot be reached, refuses the token, is silent, or says something else.
-pub async fn introduction(host: &str, port: u16, token: &str) -> Result<Cluster, Error> {
-    let (mut reader, _writer, _) = connect_tcp(host, port, hello(token)).await?;
-    let said = async { Ok::<_, Error>((reader.next().await?, reader.next().await?)) };
-    match tokio::time::timeout(ANSWER_MAX, said).await.map_err(|_| Error::Silent)?? {
-        (Some(ControlToNode::Accepted(accepted)), Some(ControlToNode::View(view))) => {
-            Ok(Cluster { session_name: accepted.session_name, nodes: view.nodes })
+/// When it cannot be reached, refuses the token or the node, is silent, or says something else.
+pub async fn introduction(
+    host: &str,
+    port: u16,
+    token: &str,
+    joining: Option<(&str, u16)>,
+) -> Result<Cluster, Error> {
+    let (own_host, own_port) = joining.unwrap_or_default();
+    let hello = Hello {
+        to: Destination::Control as u32,
+        host: own_host.to_owned(),
+        port: u32::from(own_port),
+        ..hello(token)
+    };
+    let (mut reader, _writer, _) = connect_tcp(host, port, hello).await?;
+    let said = async {
+        let Some(ControlToNode::Accepted(accepted)) = reader.next().await? else {
+            return Err(Error::Truncated);
+        };
+        if !accepted.refused.is_empty() {
+            return Err(Error::Refused(accepted.refused));
         }
-        _ => Err(Error::Truncated),
-    }
+        match reader.next().await? {
+            Some(ControlToNode::View(view)) => {
+                Ok(Cluster { session_name: accepted.session_name, nodes: view.nodes })
+            }
+            _ => Err(Error::Truncated),
+        }
+    };
+    tokio::time::timeout(ANSWER_MAX, said).await.map_err(|_| Error::Silent)?
 }
 
 fn hello(token: &str) -> Hello {

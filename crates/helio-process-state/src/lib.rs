@@ -72,10 +72,8 @@ const DROPPED_AT_ONCE: usize = 1 << 10;
 /// What a process is when it joins a session.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Its address.
+    /// Its address; the port is its node's.
     pub address: WorkerAddress,
-    /// The port of its node's daemon.
-    pub node_port: u32,
     /// Its operating-system process id.
     pub pid: u32,
     /// Whether it is a driver.
@@ -92,7 +90,6 @@ pub struct Identity {
 pub struct Process<M: Memory> {
     now: u64,
     pid: u32,
-    node_port: u32,
     is_driver: bool,
     job: JobConfig,
     /// The job in wire form, as leases and actors of this process need it.
@@ -124,7 +121,7 @@ impl<M: Memory> Process<M> {
     /// A process that has just joined its node.
     #[must_use]
     pub fn new(identity: Identity, memory: M) -> Self {
-        let Identity { address, node_port, pid, is_driver, job, lineage_bytes_max } = identity;
+        let Identity { address, pid, is_driver, job, lineage_bytes_max } = identity;
         let (node_id, worker_id) = (address.node_id, address.worker_id);
         let mut owner = Owner::new(address);
         if let Some(bytes) = lineage_bytes_max {
@@ -133,7 +130,6 @@ impl<M: Memory> Process<M> {
         Self {
             now: 0,
             pid,
-            node_port,
             is_driver,
             job_wire: helio_proto::encode(&job),
             job,
@@ -595,7 +591,7 @@ impl<M: Memory> Process<M> {
     #[must_use]
     pub fn node_address(&self) -> NodeAddress {
         let me = self.owner.address();
-        NodeAddress { node_id: me.node_id, host: me.host.clone(), port: self.node_port }
+        NodeAddress { node_id: me.node_id, host: me.host.clone(), port: me.port }
     }
 
     /// This process.

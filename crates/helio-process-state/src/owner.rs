@@ -173,7 +173,6 @@ impl<M: Memory> Process<M> {
             let me = self.owner.address();
             let register = Register {
                 worker_id: me.worker_id,
-                port: me.port,
                 pid: self.pid,
                 is_driver: self.is_driver,
                 remote: true,

@@ -38,6 +38,27 @@ impl Role {
 }
 number_field!(Role);
 
+/// Whom a connection is for: all of a node's processes are behind one port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// The node's daemon.
+    Daemon = 0,
+    /// The control service, on the head.
+    Control = 1,
+    /// The driver or worker that `to_process` names.
+    Process = 2,
+}
+
+impl Destination {
+    /// The destination of that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::Daemon, Self::Control, Self::Process]
+            .into_iter()
+            .find(|destination| *destination as u32 == number)
+    }
+}
+
 messages! {
     /// The connector's first frame.
     pub struct Hello {
@@ -60,6 +81,10 @@ messages! {
         9 host: String,
         /// Its TCP port.
         10 port: u32,
+        /// A [`Destination`].
+        11 to: u32,
+        /// The driver or worker, where the destination is one.
+        12 to_process: WorkerId,
     }
     /// The acceptor's first frame.
     pub struct Welcome {
@@ -96,6 +121,9 @@ pub fn refusal(hello: &Hello, token: &str) -> Option<String> {
             hello.release,
             env!("CARGO_PKG_VERSION"),
         ));
+    }
+    if Destination::from_number(hello.to).is_none() {
+        return Some("unknown destination".to_owned());
     }
     (hello.role == Role::Unknown).then(|| "unknown role".to_owned())
 }

@@ -35,8 +35,6 @@ messages! {
     /// The first message of a client.
     pub struct Register {
         1 worker_id: WorkerId,
-        /// The client's own listening port on TCP.
-        2 port: u32,
         3 pid: u32,
         /// A driver starts a job; a worker was started by the daemon under this `worker_id`.
         4 is_driver: bool,
@@ -69,7 +67,7 @@ messages! {
         11 temp_dir: String,
         12 failure: Failure,
         13 failed: bool,
-        /// The daemon's TCP port.
+        /// The node's TCP port, behind which its drivers and workers are; 0: no other machine reaches them.
         14 port: u32,
         /// The file for what finds no room in the memory file, from [`overflow_start`] on; empty: none.
         15 overflow_path: String,

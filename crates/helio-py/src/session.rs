@@ -172,14 +172,13 @@ fn anonymous() -> PyResult<String> {
 
 /// Join the daemon as a driver.
 #[pyfunction]
-#[pyo3(signature = (*, node_socket, token, host = "", namespace = "", entrypoint = "", log_to_driver = true, owns_cluster = false,
+#[pyo3(signature = (*, node_socket, token, namespace = "", entrypoint = "", log_to_driver = true, owns_cluster = false,
     sys_path = Vec::new(), cwd = "", runtime_env = "", script = ""))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python function, packed at once")]
 pub(crate) fn connect(
     py: Python<'_>,
     node_socket: PathBuf,
     token: &str,
-    host: &str,
     namespace: &str,
     entrypoint: &str,
     log_to_driver: bool,
@@ -202,7 +201,6 @@ pub(crate) fn connect(
     let options = Options {
         node_socket,
         token: token.to_owned(),
-        host: host.to_owned(),
         worker_id: WorkerId::NIL,
         is_driver: true,
         namespace: namespace.to_owned(),

@@ -1,23 +1,26 @@
 //! Connections of the daemons.
 //!
 //! A connection begins with the handshake ([`accept`], [`connect_tcp`], [`connect_unix`]) and is then
-//! a [`Reader`] and a [`Writer`]. A listener lets its peers in through a [`Gate`].
+//! a [`Reader`] and a [`Writer`]. A listener lets its peers in through a [`Gate`]; one that accepts for
+//! other processes too hands an [`Arrival`] over.
 //!
 //! **AUTH-1** Nothing of a peer is believed before its [`Hello`](helio_proto::hello::Hello) is: until then a frame has at most
 //! `HELLO_MAX` bytes, the whole handshake [`HANDSHAKE_MAX`], and only [`HANDSHAKES_MAX`] peers may be
-//! in it at a time.
+//! in it at a time: the oldest makes room.
 //!
 //! **LIMIT-1** What waits to be written is bounded in bytes ([`QUEUE_MAX`]); a full queue hands the
 //! message back to its sender, who knows what to drop.
 
+mod arrival;
 mod gate;
 mod handshake;
 mod read;
 mod stream;
 mod write;
 
+pub use arrival::Arrival;
 pub use gate::{Gate, HANDSHAKES_MAX};
-pub use handshake::{HANDSHAKE_MAX, accept, connect_tcp, connect_unix};
+pub use handshake::{HANDSHAKE_MAX, accept, connect_tcp, connect_unix, listen_unix};
 pub use read::Reader;
 pub use stream::Stream;
 pub use write::{Encoded, QUEUE_MAX, SendError, Writer};
@@ -46,6 +49,9 @@ pub enum Error {
     /// The peer took longer than [`HANDSHAKE_MAX`] to say who it is.
     #[error("no greeting within {} s", HANDSHAKE_MAX.as_secs())]
     Silent,
+    /// More than [`HANDSHAKES_MAX`] peers owe their greeting, and this one for longest.
+    #[error("too many connections are being opened")]
+    Crowded,
     /// The other side said no, and why.
     #[error("refused: {0}")]
     Refused(String),

@@ -3,9 +3,12 @@
 
 use std::time::Duration;
 
-use helio_proto::hello::{Hello, Role, Welcome};
+use helio_proto::hello::{Destination, Hello, Role, Welcome};
 use helio_proto::node::{Notice, StopNode};
-use helio_rpc::service::{Error, Gate, Reader, SendError, Writer, accept, connect_tcp};
+use helio_rpc::service::{
+    Arrival, Error, Gate, HANDSHAKES_MAX, Reader, SendError, Writer, accept, connect_tcp,
+    listen_unix,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
@@ -129,5 +132,159 @@ fn half_a_frame_and_no_word_at_all_are_turned_away() {
             matches!(accept(ours, "secret", Welcome::default()).await, Err(Error::Truncated)),
             "AUTH-1"
         );
+    });
+}
+
+/// A socket file in a folder of its own.
+struct Socket(std::path::PathBuf);
+
+impl Socket {
+    fn new(name: &str) -> Self {
+        let folder = format!("helio-rpc-{}-{name}", std::process::id());
+        Self(std::env::temp_dir().join(folder).join("process.sock"))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
+    }
+}
+
+fn greeting(token: &str) -> Vec<u8> {
+    let hello = Hello {
+        token: token.into(),
+        version: helio_proto::hello::VERSION,
+        role: Role::Driver,
+        to: Destination::Process as u32,
+        ..Hello::default()
+    };
+    let mut bytes = Vec::new();
+    helio_proto::frame::put(&mut bytes, |out| out.extend(helio_proto::encode(&hello)));
+    bytes
+}
+
+/// What follows the greeting at once, in the same packet or cut anywhere, arrives with it.
+#[test]
+fn a_connection_that_is_handed_over_loses_nothing() {
+    run(async {
+        let socket = Socket::new("handed");
+        let process = listen_unix(&socket.0).unwrap();
+        let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut bytes = greeting("secret");
+        let length = bytes.len();
+        for n in 0..300usize {
+            let notice = Notice { is_warning: false, text: "x".repeat(n * 7) };
+            helio_proto::frame::put(&mut bytes, |out| out.extend(helio_proto::encode(&notice)));
+        }
+        for cut in [1, 4, length - 1, length, length + 2, length + 4500, bytes.len()] {
+            let mut client = TcpStream::connect(door.local_addr().unwrap()).await.unwrap();
+            let gate = Gate::new("test", "secret", Welcome::default());
+            let (first, rest) = bytes.split_at(cut);
+            client.write_all(first).await.unwrap();
+            let accepted = door.accept().await.unwrap().0;
+            let arrival = async { gate.greeted(accepted).await.unwrap() };
+            let written = async {
+                tokio::task::yield_now().await;
+                client.write_all(rest).await.unwrap();
+            };
+            let (arrival, ()) = tokio::join!(arrival, written);
+            arrival.hand_over(&socket.0).await.unwrap();
+            let gate = Gate::new("process", "secret", Welcome { pid: 8, ..Welcome::default() });
+            let (mut reader, _writer, hello) =
+                gate.admit(process.accept().await.unwrap().0).await.unwrap();
+            assert_eq!(hello.to, Destination::Process as u32);
+            for n in 0..300usize {
+                let notice: Notice = reader.next().await.unwrap().unwrap();
+                assert_eq!(notice.text.len(), n * 7, "cut at {cut}");
+            }
+            let mut length = [0; 4];
+            client.read_exact(&mut length).await.unwrap();
+            let mut welcome = vec![0; u32::from_le_bytes(length) as usize];
+            client.read_exact(&mut welcome).await.unwrap();
+            assert_eq!(helio_proto::decode::<Welcome>(&welcome).unwrap().pid, 8);
+        }
+    });
+}
+
+#[test]
+fn a_connection_for_a_process_that_has_ended_is_given_back() {
+    run(async {
+        let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(door.local_addr().unwrap()).await.unwrap();
+        client.write_all(&greeting("secret")).await.unwrap();
+        let arrival = Arrival::read(door.accept().await.unwrap().0).await.unwrap();
+        let nowhere = Socket::new("nowhere");
+        let (arrival, error) = arrival.hand_over(&nowhere.0).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+        arrival.refuse("it has ended");
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(helio_proto::decode::<Welcome>(&answer[4..]).unwrap().refused, "it has ended");
+    });
+}
+
+/// The process ends after it was given a connection, and before it looked at it.
+#[test]
+fn a_connection_that_nobody_takes_is_closed() {
+    run(async {
+        let socket = Socket::new("untaken");
+        let process = listen_unix(&socket.0).unwrap();
+        let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(door.local_addr().unwrap()).await.unwrap();
+        client.write_all(&greeting("secret")).await.unwrap();
+        let arrival = Arrival::read(door.accept().await.unwrap().0).await.unwrap();
+        arrival.hand_over(&socket.0).await.unwrap();
+        drop(process);
+        let mut answer = Vec::new();
+        // A reset is as good as an end here.
+        let _ = client.read_to_end(&mut answer).await;
+        assert!(answer.is_empty());
+    });
+}
+
+/// Handing over is for connections of other machines, and happens once.
+#[test]
+fn a_descriptor_of_another_kind_is_not_taken() {
+    run(async {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (inner, _outer) = UnixStream::pair().unwrap();
+        let fds = [std::os::fd::AsFd::as_fd(&inner)];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = rustix::net::SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(rustix::net::SendAncillaryMessage::ScmRights(&fds)));
+        theirs.writable().await.unwrap();
+        rustix::net::sendmsg(
+            &theirs,
+            &[std::io::IoSlice::new(&greeting("secret"))],
+            &mut ancillary,
+            rustix::net::SendFlags::empty(),
+        )
+        .unwrap();
+        assert!(matches!(Arrival::read(ours).await, Err(Error::Io(_))));
+    });
+}
+
+/// AUTH-1, LIMIT-1: who holds a place and says nothing loses it to who comes later and greets.
+#[test]
+fn silent_peers_do_not_keep_others_out() {
+    run(async {
+        let gate = std::sync::Arc::new(Gate::new("test", "secret", Welcome::default()));
+        let mut silent = Vec::new();
+        for _ in 0..3 * HANDSHAKES_MAX {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let gate = std::sync::Arc::clone(&gate);
+            silent.push((theirs, tokio::spawn(async move { gate.admit(ours).await.is_some() })));
+            tokio::task::yield_now().await;
+        }
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(&greeting("secret")).await.unwrap();
+        assert!(gate.admit(ours).await.is_some());
+        let last = silent.split_off(silent.len() - HANDSHAKES_MAX + 1);
+        for (mut theirs, admitted) in silent {
+            assert!(!admitted.await.unwrap());
+            assert!(matches!(theirs.read(&mut [0; 8]).await, Ok(0) | Err(_)));
+        }
+        assert!(last.iter().all(|(_, admitted)| !admitted.is_finished()));
     });
 }

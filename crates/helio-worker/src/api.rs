@@ -15,9 +15,6 @@ pub struct Options {
     pub node_socket: PathBuf,
     /// The cluster's token.
     pub token: String,
-    /// The node's address, where this process listens for those on other machines; empty: none but
-    /// this machine.
-    pub host: String,
     /// This process; `NIL` (drivers): a fresh id.
     pub worker_id: WorkerId,
     /// Whether this is a driver.

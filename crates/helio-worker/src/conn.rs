@@ -2,13 +2,15 @@
 
 use std::io::{self, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use helio_process_state::Output;
 use helio_proto::frame;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_domain;
+use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 /// What is written at one go, and read at one go, in bytes.
 const CHUNK: usize = 64 << 10;
@@ -28,6 +30,17 @@ impl Socket {
                 socket.set_nodelay(true).and_then(|()| socket.set_nonblocking(true))
             }
         }
+    }
+
+    /// A connection of another machine that the daemon accepted. **AUTH-1** Only the owner of the folder
+    /// reaches the socket that it came by, and its greeting is checked all the same.
+    pub(crate) fn handed_over(fd: OwnedFd) -> io::Result<Self> {
+        if !matches!(socket_domain(&fd)?, AddressFamily::INET | AddressFamily::INET6) {
+            return Err(io::Error::other("what was handed over is no connection of a machine"));
+        }
+        let socket = Self::Tcp(TcpStream::from(fd));
+        socket.set_nonblocking()?;
+        Ok(socket)
     }
 
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
@@ -99,6 +112,27 @@ impl Conn {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Reads what of a greeting is there, and the descriptor that may come with it. `false`: the other end
+    /// has closed.
+    pub(crate) fn fill_with_fd(&mut self) -> io::Result<(bool, Option<OwnedFd>)> {
+        let mut bytes = [0; frame::HELLO_MAX + 4];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut slices = [io::IoSliceMut::new(&mut bytes)];
+        let got = match recvmsg(&self.socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        {
+            Ok(message) => message.bytes,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok((true, None)),
+            Err(error) => return Err(error.into()),
+        };
+        self.input.extend_from_slice(&bytes[..got]);
+        let fds = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        });
+        Ok((got > 0, fds.and_then(|mut fds| fds.next())))
     }
 
     /// The next whole frame's extent in [`Conn::frame`]'s buffer, if there is one.

@@ -1,7 +1,7 @@
 //! Making and greeting connections.
 
 use std::io;
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use helio_process_state::{Event, Peer};
 use helio_proto::frame;
-use helio_proto::hello::{self, Hello, Role, Welcome};
+use helio_proto::hello::{self, Destination, Hello, Role, Welcome};
 use helio_proto::node::{ClientToNode, NodeToClient, Notice, Register, Registered};
 use helio_types::{WorkerAddress, WorkerId};
 use rustix::event::epoll;
@@ -45,7 +45,6 @@ impl From<rustix::io::Errno> for Error {
 pub(crate) fn register(
     options: &Options,
     me: WorkerId,
-    port: u16,
 ) -> Result<(UnixStream, Registered, Option<OwnedFd>), Error> {
     let socket = unix_connect(&options.node_socket).map_err(|error| {
         Error::Disconnected(format!(
@@ -57,7 +56,6 @@ pub(crate) fn register(
     let hello = greeting(&options.token, role, me);
     let register = Register {
         worker_id: me,
-        port: u32::from(port),
         pid: std::process::id(),
         is_driver: options.is_driver,
         namespace: options.namespace.clone(),
@@ -177,13 +175,6 @@ pub(crate) fn unix_listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-pub(crate) fn tcp_listen(host: &str) -> io::Result<(TcpListener, u16)> {
-    let listener = TcpListener::bind((if host.is_empty() { "127.0.0.1" } else { host }, 0))?;
-    listener.set_nonblocking(true)?;
-    let port = listener.local_addr()?.port();
-    Ok((listener, port))
-}
-
 fn tcp_connect(host: &str, port: u32) -> io::Result<TcpStream> {
     let port = u16::try_from(port).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -204,11 +195,19 @@ impl State {
         greeting: Greeting,
     ) -> io::Result<()> {
         socket.set_nonblocking()?;
+        self.conns.insert(link, Conn::new(socket, greeting));
+        let watched = self.watch(link);
+        if watched.is_err() {
+            self.conns.remove(&link);
+        }
+        watched
+    }
+
+    fn watch(&self, link: u64) -> io::Result<()> {
+        let Some(conn) = self.conns.get(&link) else { return Ok(()) };
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         let data = epoll::EventData::new_u64(FIRST_LINK + link);
-        epoll::add(&self.epoll, socket.as_fd(), data, flags)?;
-        self.conns.insert(link, Conn::new(socket, greeting));
-        Ok(())
+        Ok(epoll::add(&self.epoll, conn.socket.as_fd(), data, flags)?)
     }
 
     /// Opens the connection of a new link, and greets.
@@ -228,7 +227,7 @@ impl State {
         match socket.and_then(|socket| self.add_conn(link, socket, Greeting::Sent)) {
             Ok(()) => {
                 tracing::debug!(link, ?to, "connecting");
-                self.greet(link);
+                self.greet(link, to);
             }
             Err(error) => {
                 tracing::info!(link, ?to, %error, "no connection");
@@ -237,13 +236,19 @@ impl State {
         }
     }
 
-    fn greet(&mut self, link: u64) {
+    fn greet(&mut self, link: u64, to: &Peer) {
+        let (to, to_process) = match to {
+            Peer::Process(address) => (Destination::Process, address.worker_id),
+            Peer::RemoteNode(_) | Peer::Node => (Destination::Daemon, WorkerId::NIL),
+        };
         let role = if self.options.is_driver { Role::Driver } else { Role::Worker };
         let me = self.process.address();
         let hello = Hello {
             node_id: me.node_id,
             host: me.host.clone(),
             port: me.port,
+            to: to as u32,
+            to_process,
             ..greeting(&self.options.token, role, me.worker_id)
         };
         if let Some(conn) = self.conns.get_mut(&link) {
@@ -284,7 +289,12 @@ impl State {
     /// Reads what a connection has; an error is why it must be closed.
     pub(crate) fn read_conn(&mut self, link: u64) -> Result<(), String> {
         let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
-        let open = conn.fill().map_err(|error| error.to_string())?;
+        let open = if conn.greeting == Greeting::Expected {
+            self.fill_stranger(link)
+        } else {
+            conn.fill()
+        };
+        let open = open.map_err(|error| error.to_string())?;
         loop {
             let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
             let Some((start, end)) = conn.next().map_err(|error| error.to_string())? else { break };
@@ -304,6 +314,19 @@ impl State {
             result?;
         }
         if open { Ok(()) } else { Err("closed".into()) }
+    }
+
+    /// Reads what a stranger has. The daemon hands connections of other machines over: then the descriptor
+    /// that comes takes the place of the connection that it came by.
+    fn fill_stranger(&mut self, link: u64) -> io::Result<bool> {
+        let Some(conn) = self.conns.get_mut(&link) else { return Ok(true) };
+        let (open, fd) = conn.fill_with_fd()?;
+        let Some(fd) = fd else { return Ok(open) };
+        let socket = Socket::handed_over(fd)?;
+        let former = std::mem::replace(&mut conn.socket, socket);
+        epoll::delete(&self.epoll, former.as_fd())?;
+        self.watch(link)?;
+        Ok(true)
     }
 
     /// A stranger's first frame.

@@ -236,14 +236,9 @@ impl Runtime {
                 let _ = rustix::io::read(&state.timer, &mut [0; 8]);
                 state.timer_armed = false;
             }
-            n if n == Watched::UnixListener as u64 => {
+            n if n == Watched::Listener as u64 => {
                 while let Ok((socket, _)) = self.unix.accept() {
                     state.add_stranger(Socket::Unix(socket));
-                }
-            }
-            n if n == Watched::TcpListener as u64 => {
-                while let Ok((socket, _)) = self.tcp.accept() {
-                    state.add_stranger(Socket::Tcp(socket));
                 }
             }
             number => {

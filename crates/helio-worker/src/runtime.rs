@@ -1,7 +1,6 @@
 //! Joining and leaving a session, and what a runtime is made of.
 
 use std::collections::VecDeque;
-use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -39,7 +38,6 @@ pub struct Runtime {
     pub(crate) wake: OwnedFd,
     pub(crate) notify: Arc<OwnedFd>,
     pub(crate) unix: UnixListener,
-    pub(crate) tcp: TcpListener,
     pub(crate) address: Arc<WorkerAddress>,
     pub(crate) registered: Registered,
     pub(crate) options: Options,
@@ -59,11 +57,10 @@ impl Runtime {
             getrandom::fill(&mut options.worker_id.0)
                 .map_err(|error| Error::Io(error.to_string()))?;
         }
-        let (tcp, port) = connect::tcp_listen(&options.host)?;
         // Before the daemon hears of us: it hands our address out at once.
         let sockets_dir = options.node_socket.parent().unwrap_or_else(|| "/".as_ref()).to_owned();
         let unix = connect::unix_listen(&sockets_dir.join(options.worker_id.socket_name()))?;
-        let (socket, registered, memory) = connect::register(&options, options.worker_id, port)?;
+        let (socket, registered, memory) = connect::register(&options, options.worker_id)?;
         let arena = match memory {
             Some(fd) => {
                 let arena = Arena::map(fd, registered.arena_size)
@@ -77,7 +74,7 @@ impl Runtime {
             worker_id: options.worker_id,
             node_id: registered.node_id,
             host: registered.host.clone(),
-            port: u32::from(port),
+            port: registered.port,
         };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -91,23 +88,13 @@ impl Runtime {
         };
         watch(wake.as_fd(), Watched::Wake)?;
         watch(timer.as_fd(), Watched::Timer)?;
-        watch(unix.as_fd(), Watched::UnixListener)?;
-        watch(tcp.as_fd(), Watched::TcpListener)?;
+        watch(unix.as_fd(), Watched::Listener)?;
 
         let mut job = options.job.clone();
         job.job_id = registered.job_id;
         job.namespace.clone_from(&registered.namespace);
-        let state = State::new(
-            &address,
-            job,
-            &registered,
-            &options,
-            arena,
-            sockets_dir,
-            &epoll,
-            timer,
-            &notify,
-        )?;
+        let state =
+            State::new(&address, job, &options, arena, sockets_dir, &epoll, timer, &notify)?;
         let runtime = Arc::new(Self {
             state: Mutex::new(state),
             duty: Duty::new(),
@@ -116,7 +103,6 @@ impl Runtime {
             wake,
             notify,
             unix,
-            tcp,
             address: Arc::new(address),
             registered,
             options,
@@ -213,7 +199,6 @@ impl State {
     fn new(
         address: &WorkerAddress,
         job: JobConfig,
-        registered: &Registered,
         options: &Options,
         arena: Option<Arc<Arena>>,
         sockets_dir: std::path::PathBuf,
@@ -223,7 +208,6 @@ impl State {
     ) -> Result<Self, Error> {
         let identity = Identity {
             address: address.clone(),
-            node_port: registered.port,
             pid: std::process::id(),
             is_driver: options.is_driver,
             job,

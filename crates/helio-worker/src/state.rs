@@ -28,8 +28,7 @@ pub(crate) const FIRST_LINK: u64 = 16;
 pub(crate) enum Watched {
     Wake = 0,
     Timer = 1,
-    UnixListener = 2,
-    TcpListener = 3,
+    Listener = 2,
 }
 
 /// See [`crate::Runtime::on_cancel`].

@@ -238,7 +238,8 @@ def running(temp_dir: Path) -> Iterator[NodeAddress]:
     found: list[tuple[float, Path]] = []
     for path in temp_dir.glob(f"session_*/{settings.READY_FILE}"):
         with contextlib.suppress(OSError):
-            if settings.is_own(path.parent):
+            # A daemon whose folder lies elsewhere leaves a link; whoever made it, only own sessions count.
+            if settings.is_own(path.parent.resolve()):
                 found.append((path.stat().st_mtime, path))
     for _, path in sorted(found, reverse=True):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -265,12 +266,20 @@ def locate(address: str) -> NodeAddress:
 def _answers(path: str) -> bool:
     import socket
 
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(1)
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
+    folder, name = os.path.split(path)
+    try:
+        # An address of a socket holds about a hundred bytes; the folder's descriptor is always shorter.
+        handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(1)
+            probe.connect(f"/proc/self/fd/{handle}/{name}")
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
     return True
 
 

@@ -144,7 +144,6 @@ def _connect(
     _heliostat.connect(
         node_socket=address.node_socket,
         token=token,
-        host=address.host,
         namespace=job.ray_namespace or "",
         entrypoint=code.entrypoint,
         log_to_driver=log_to_driver,

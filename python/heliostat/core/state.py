@@ -40,7 +40,7 @@ def _as_node(row: NodeRow) -> dict[str, Any]:
         "ObjectManagerPort": row["port"],
         "ObjectStoreSocketName": sockets,
         "RayletSocketName": sockets,
-        "MetricsExportPort": row["metrics_port"] if row["alive"] else -1,
+        "MetricsExportPort": (row["metrics_port"] if row["alive"] else 0) or -1,
         "MetricsAgentPort": -1,
         "DashboardAgentListenPort": -1,
         "NodeName": row["name"] or row["host"],

@@ -2,7 +2,9 @@
 
 Values are kept in this process. Its node's daemon serves them, with the runtime's own, in the format
 of Prometheus: at ``http://<node>:<MetricsExportPort of ray.nodes()>/metrics``, to who shows the
-cluster's token. A metric is exported as ``ray_<name>``, a counter also as ``ray_<name>_total``.
+cluster's token. A cluster that ``init`` starts for one machine opens that port only when given
+``_metrics_export_port`` (0: any). A metric is exported as ``ray_<name>``, a counter also as
+``ray_<name>_total``.
 """
 
 from __future__ import annotations

@@ -169,14 +169,14 @@ impl Node {
         self.ctx.send(conn, registered);
     }
 
-    /// Where a registered client takes calls.
+    /// Where a registered client takes calls: behind the node's port.
     pub(super) fn address_of(&self, conn: Conn) -> WorkerAddress {
         let client = self.clients.get(conn);
         WorkerAddress {
             worker_id: client.map_or(WorkerId::NIL, Client::worker_id),
             node_id: self.ctx.setup().address.node_id,
             host: self.ctx.setup().address.host.clone(),
-            port: client.map_or(0, Client::port),
+            port: self.ctx.setup().address.port,
         }
     }
 

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use helio_node::Reach;
 use helio_proto::cluster::{ControlToNode, FromClient, NodeAccepted, NodeToControl, ToClient};
 use helio_proto::control::{ControlRequest, ControlResponse, JobInfo};
 use helio_proto::hello::{Hello, Role, VERSION, Welcome};
@@ -30,6 +31,8 @@ pub(crate) const WAIT: Duration = Duration::from_secs(60);
 pub(crate) fn daemon_process() {
     let Ok(session) = std::env::var("TEST_SESSION") else { return };
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
     let options = helio_node::Options {
         num_cpus: Some(number("TEST_CPUS").unwrap_or(2.0)),
         num_gpus: Some(number("TEST_GPUS").unwrap_or(0.0)),
@@ -42,8 +45,8 @@ pub(crate) fn daemon_process() {
         ),
         package_path: Some(PathBuf::from(&session).join("package")),
         token: TOKEN.into(),
-        control_host: "127.0.0.1".into(),
-        control_port: number("TEST_CONTROL").unwrap_or(1.0) as u16,
+        listener: Some(listener.into()),
+        control: Reach::Port("127.0.0.1".into(), number("TEST_CONTROL").unwrap_or(1.0) as u16),
         owner_driver: std::env::var("TEST_OWNER").is_ok(),
         spill_dir: PathBuf::from(&session).join("spill"),
         disk_threshold: 1.0,

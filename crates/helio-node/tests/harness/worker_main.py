@@ -81,7 +81,7 @@ def main():
     if os.environ.get("TEST_DIE_EARLY"):
         sys.stderr.write("cannot live\n")
         os._exit(3)
-    register = field(1, worker_id) + field(2, 4242) + field(3, os.getpid())
+    register = field(1, worker_id) + field(3, os.getpid())
     send(sock, field(1, register))
     assert not parse(receive(sock)).get(1), "refused"
     while True:

@@ -48,7 +48,6 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
     let options = Options {
         node_socket: PathBuf::from(environment("HELIOSTAT_NODE_SOCKET")?),
         token: environment("HELIOSTAT_AUTH_TOKEN")?,
-        host: environment("HELIOSTAT_NODE_HOST")?,
         worker_id,
         is_driver: false,
         lineage_bytes_max: session::lineage_bytes_max()?,

@@ -1,15 +1,17 @@
 //! The door of a listener: how many may knock at once, and what is said of those turned away.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use helio_proto::hello::{Hello, Welcome};
-use tokio::sync::Semaphore;
+use helio_proto::hello::{Hello, Welcome, refusal};
+use tokio::sync::oneshot;
 
-use super::{Error, Reader, Stream, Writer, accept};
+use super::{Arrival, Error, Reader, Stream, Writer};
 
-/// How many peers may be in the handshake at a time; more are turned away at once.
+/// How many peers may owe their greeting at a time. One more, and the oldest is turned away: who means it has
+/// greeted within a round trip, who only holds a place is the oldest.
 pub const HANDSHAKES_MAX: usize = 256;
 
 /// So many lines a source in this time; a flood must not fill the disk.
@@ -25,7 +27,10 @@ pub struct Gate {
     name: &'static str,
     token: String,
     welcome: Welcome,
-    handshakes: Semaphore,
+    /// Who owes a greeting, oldest first, and how each is told to give up.
+    pending: Mutex<VecDeque<(u64, oneshot::Sender<()>)>>,
+    /// How many have come.
+    count: AtomicU64,
     /// By source: when its present interval began, and how many lines it has had since.
     logged: Mutex<HashMap<String, (Instant, u32)>>,
 }
@@ -38,7 +43,8 @@ impl Gate {
             name,
             token: token.to_owned(),
             welcome,
-            handshakes: Semaphore::new(HANDSHAKES_MAX),
+            pending: Mutex::default(),
+            count: AtomicU64::new(0),
             logged: Mutex::default(),
         }
     }
@@ -46,14 +52,33 @@ impl Gate {
     /// The handshake with one peer; `None` when it was turned away, which is logged, but not so often
     /// that a peer could fill the disk (LIMIT-1).
     pub async fn admit(&self, stream: impl Into<Stream>) -> Option<(Reader, Writer, Hello)> {
+        let arrival = self.greeted(stream).await?;
+        self.let_in(arrival)
+    }
+
+    /// Waits for one peer's greeting; `None` when it was turned away, see [`Gate::admit`].
+    pub async fn greeted(&self, stream: impl Into<Stream>) -> Option<Arrival> {
         let stream = stream.into();
         let source = stream.source();
-        let Ok(_permit) = self.handshakes.try_acquire() else {
-            self.report(&source, "too many connections are being opened");
-            return None;
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let (give_up, given_up) = oneshot::channel();
+        let oldest = {
+            let mut pending = self.pending();
+            pending.push_back((number, give_up));
+            if pending.len() > HANDSHAKES_MAX { pending.pop_front() } else { None }
         };
-        match accept(stream, &self.token, self.welcome.clone()).await {
-            Ok(accepted) => Some(accepted),
+        if let Some((_, oldest)) = oldest {
+            // It may have greeted in this moment.
+            let _ = oldest.send(());
+        }
+        let outcome = tokio::select! {
+            biased;
+            arrival = Arrival::read(stream) => arrival,
+            _ = given_up => Err(Error::Crowded),
+        };
+        self.pending().retain(|(pending, _)| *pending != number);
+        match outcome {
+            Ok(arrival) => Some(arrival),
             // A port scanner or health check that hangs up unheard is not worth a line.
             Err(Error::Left) => None,
             Err(error) => {
@@ -61,6 +86,29 @@ impl Gate {
                 None
             }
         }
+    }
+
+    /// Whether the peer would be let in.
+    #[must_use]
+    pub fn would_let_in(&self, arrival: &Arrival) -> bool {
+        refusal(arrival.hello(), &self.token).is_none()
+    }
+
+    /// Lets a peer in that has greeted; `None` when it was refused, see [`Gate::admit`].
+    #[must_use]
+    pub fn let_in(&self, arrival: Arrival) -> Option<(Reader, Writer, Hello)> {
+        let source = arrival.source();
+        match arrival.welcome(&self.token, self.welcome.clone()) {
+            Ok(accepted) => Some(accepted),
+            Err(error) => {
+                self.report(&source, &error.to_string());
+                None
+            }
+        }
+    }
+
+    fn pending(&self) -> MutexGuard<'_, VecDeque<(u64, oneshot::Sender<()>)>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that a peer broke the protocol, also after it was let in.

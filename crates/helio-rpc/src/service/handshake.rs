@@ -1,14 +1,19 @@
 //! The first frame each way.
 
-use std::path::Path;
+use std::fs::{DirBuilder, File, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use helio_proto::frame::{FRAME_MAX, HELLO_MAX};
-use helio_proto::hello::{Hello, VERSION, Welcome, refusal};
-use tokio::net::{TcpStream, UnixStream};
+use helio_proto::hello::{Hello, VERSION, Welcome};
+use tokio::net::{TcpStream, UnixListener, UnixStream};
 
-use super::{Error, Reader, Stream, Writer};
+use super::{Arrival, Error, Reader, Stream, Writer};
 
 /// The longest path that is a socket's address as it is, in bytes.
 const ADDRESS_MAX: usize = 100;
@@ -26,27 +31,7 @@ pub async fn accept(
     token: &str,
     welcome: Welcome,
 ) -> Result<(Reader, Writer, Hello), Error> {
-    let stream = Arc::new(stream.into());
-    let mut reader = Reader::new(Arc::clone(&stream), HELLO_MAX);
-    let hello: Hello = tokio::time::timeout(HANDSHAKE_MAX, reader.next())
-        .await
-        .map_err(|_| Error::Silent)??
-        .ok_or(Error::Left)?;
-    let writer = Writer::start(stream);
-    if let Some(refused) = refusal(&hello, token) {
-        // The queue is empty and open; and if the peer is gone, nobody misses the answer.
-        let _ = writer.send(&Welcome {
-            refused: refused.clone(),
-            version: VERSION,
-            ..Welcome::default()
-        });
-        writer.close();
-        return Err(Error::Unwelcome(refused));
-    }
-    let features = hello.features & welcome.features;
-    let _ = writer.send(&Welcome { refused: String::new(), version: VERSION, features, ..welcome });
-    reader.allow(FRAME_MAX);
-    Ok((reader, writer, hello))
+    Arrival::read(stream).await?.welcome(token, welcome)
 }
 
 /// Connects over TCP.
@@ -71,27 +56,43 @@ pub async fn connect_tcp(
 /// See [`connect_tcp`].
 pub async fn connect_unix(path: &Path, hello: Hello) -> Result<(Reader, Writer, Welcome), Error> {
     tokio::time::timeout(HANDSHAKE_MAX, async {
-        // A socket's address holds about a hundred bytes; a longer path is reached through the folder's
-        // descriptor.
-        let folder = match path.parent().filter(|_| path.as_os_str().len() > ADDRESS_MAX) {
-            Some(folder) => Some(std::fs::File::open(folder)?),
-            None => None,
-        };
-        let short = folder.as_ref().map(|folder| {
-            let number = std::os::fd::AsRawFd::as_raw_fd(folder);
-            let name = path.file_name().unwrap_or_default();
-            Path::new(&format!("/proc/self/fd/{number}")).join(name)
-        });
-        let stream = UnixStream::connect(short.as_deref().unwrap_or(path)).await?;
-        greet(stream.into(), hello).await
+        greet(connect_path(path).await?.into(), hello).await
     })
     .await
     .map_err(|_| Error::Silent)?
 }
 
+/// Listens at a socket file; one of a process that was killed makes room. **AUTH-1** The folder is the owner's alone.
+///
+/// # Errors
+/// When the folder cannot be made, or the operating system refuses.
+pub fn listen_unix(path: &Path) -> io::Result<UnixListener> {
+    let folder = path.parent().unwrap_or(path);
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    std::fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    let _ = std::fs::remove_file(path);
+    let (short, _folder) = short(path)?;
+    UnixListener::bind(short)
+}
+
+pub(super) async fn connect_path(path: &Path) -> io::Result<UnixStream> {
+    let (short, _folder) = short(path)?;
+    UnixStream::connect(short).await
+}
+
+/// A socket's address holds about a hundred bytes; a longer path is reached through the folder's descriptor.
+fn short(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
+    if path.as_os_str().len() <= ADDRESS_MAX {
+        return Ok((path.to_owned(), None));
+    }
+    let folder = File::open(path.parent().unwrap_or(path))?;
+    let through = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
+    Ok((through.join(path.file_name().unwrap_or_default()), Some(folder)))
+}
+
 async fn greet(stream: Stream, hello: Hello) -> Result<(Reader, Writer, Welcome), Error> {
     let stream = Arc::new(stream);
-    let mut reader = Reader::new(Arc::clone(&stream), HELLO_MAX);
+    let mut reader = Reader::new(Arc::clone(&stream), BytesMut::new(), HELLO_MAX);
     let writer = Writer::start(stream);
     let hello = Hello { version: VERSION, release: env!("CARGO_PKG_VERSION").to_owned(), ..hello };
     // A connection that ended already is reported by the read.

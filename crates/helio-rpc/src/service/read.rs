@@ -19,8 +19,9 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(stream: Arc<Stream>, frame_max: usize) -> Self {
-        Self { stream, buffer: BytesMut::new(), frame_max }
+    /// `buffer` has what was read already.
+    pub(super) fn new(stream: Arc<Stream>, buffer: BytesMut, frame_max: usize) -> Self {
+        Self { stream, buffer, frame_max }
     }
 
     /// From now on frames may have so many bytes.

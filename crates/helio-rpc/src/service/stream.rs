@@ -1,9 +1,12 @@
 //! A connected socket of either family.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, recvmsg,
+};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -52,16 +55,36 @@ impl Stream {
         }
     }
 
+    /// Reads what there is room for, and over a UNIX socket the descriptor that came with it. Cancel safe.
+    pub(super) async fn read_greeting(
+        &self,
+        out: &mut bytes::BytesMut,
+    ) -> io::Result<(usize, Option<OwnedFd>)> {
+        let Self::Unix(socket) = self else { return Ok((self.read(out).await?, None)) };
+        loop {
+            socket.readable().await?;
+            let room = out.capacity() - out.len();
+            match socket.try_io(Interest::READABLE, || receive_with_fd(socket.as_fd(), room, out)) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+        }
+    }
+
     /// Writes some of `bytes`, and with the first of them `fd`. Cancel safe.
-    pub(super) async fn write(&self, bytes: &[u8], fd: Option<&OwnedFd>) -> io::Result<usize> {
+    pub(super) async fn write(
+        &self,
+        bytes: &[u8],
+        fd: Option<BorrowedFd<'_>>,
+    ) -> io::Result<usize> {
         loop {
             let outcome = match self {
                 Self::Unix(s) => {
                     s.writable().await?;
                     match fd {
-                        Some(fd) => s.try_io(Interest::WRITABLE, || {
-                            send_with_fd(s.as_fd(), bytes, fd.as_fd())
-                        }),
+                        Some(fd) => {
+                            s.try_io(Interest::WRITABLE, || send_with_fd(s.as_fd(), bytes, fd))
+                        }
                         None => s.try_write(bytes),
                     }
                 }
@@ -101,6 +124,26 @@ impl AsFd for Stream {
             Self::Tcp(s) => s.as_fd(),
         }
     }
+}
+
+fn receive_with_fd(
+    socket: BorrowedFd<'_>,
+    room: usize,
+    out: &mut bytes::BytesMut,
+) -> io::Result<(usize, Option<OwnedFd>)> {
+    let start = out.len();
+    out.resize(start + room, 0);
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let outcome = recvmsg(socket, &mut [IoSliceMut::new(&mut out[start..])], &mut ancillary, flags);
+    out.truncate(start + outcome.as_ref().map_or(0, |message| message.bytes));
+    let bytes = outcome?.bytes;
+    let fds = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    Ok((bytes, fds.and_then(|mut fds| fds.next())))
 }
 
 fn send_with_fd(socket: BorrowedFd<'_>, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<usize> {

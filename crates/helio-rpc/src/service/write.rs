@@ -4,7 +4,7 @@
 //! has gathered at once. The buffer is guarded by a std mutex because it is held for the length of an
 //! encode and never across an await.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use helio_proto::{Wire, frame};
@@ -258,7 +258,7 @@ async fn write_all(
         let fd = fds.next_if(|(position, _)| *position <= written).map(|(_, fd)| fd);
         // A descriptor travels with the first byte of its frame, so a write stops before the next one.
         let end = fds.peek().map_or(bytes.len(), |(position, _)| *position);
-        written += stream.write(&bytes[written..end], fd.as_ref()).await?;
+        written += stream.write(&bytes[written..end], fd.as_ref().map(AsFd::as_fd)).await?;
     }
     Ok(())
 }

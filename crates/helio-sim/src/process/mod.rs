@@ -120,7 +120,6 @@ impl Process {
         let node_link = core.connect(Kind::Local, me, End::Node(person.node)).unwrap_or_default();
         let register = Register {
             worker_id: person.id,
-            port: port(pid),
             pid: pid as u32 + 1,
             is_driver: person.is_driver,
             namespace: "sim".to_owned(),
@@ -183,11 +182,10 @@ impl Process {
             worker_id: self.id,
             node_id: registered.node_id,
             host: registered.host,
-            port: port(self.pid),
+            port: registered.port,
         };
         let identity = Identity {
             address,
-            node_port: registered.port,
             pid: self.pid as u32 + 1,
             is_driver: self.is_driver,
             job: JobConfig {
@@ -423,7 +421,7 @@ impl Process {
             worker_id: person.id,
             node_id: daemon.node_id,
             host: daemon.host.clone(),
-            port: port(from),
+            port: daemon.port,
         };
         let link = machine.links().mint();
         self.outer.insert(link, outer);
@@ -457,8 +455,3 @@ impl Process {
 
 /// Why a process ends that its daemon, or its own code, asked to end.
 pub(crate) const ASKED_TO_END: &str = "it was asked to end";
-
-/// The port at which a process listens.
-fn port(pid: usize) -> u32 {
-    20_000 + pid as u32
-}

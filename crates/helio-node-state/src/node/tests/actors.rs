@@ -40,7 +40,7 @@ fn an_actor_gets_a_process_of_its_own_and_reports_its_start() {
     assert_eq!(world.node.running_actors(), []);
     world.say(conn, ready(actor_id));
     let started = world.control.iter().any(|message| {
-        matches!(message, NodeToControl::ActorStarted(started) if started.actor_id == actor_id && started.address.port == 99)
+        matches!(message, NodeToControl::ActorStarted(started) if started.actor_id == actor_id && started.address.port == 7)
     });
     assert!(started);
     assert_eq!(world.node.running_actors().len(), 1);

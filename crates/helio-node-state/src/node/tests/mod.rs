@@ -267,8 +267,7 @@ impl World {
         let (role, node_id) = (Role::Worker, node_id(1));
         self.coming.push_back(Event::WorkerStarted { worker_id, pid: self.conns as u32 });
         self.coming.push_back(Event::ClientOpened { conn, role, node_id, is_local: true });
-        let register =
-            Register { worker_id, port: 99, pid: self.conns as u32, ..Register::default() };
+        let register = Register { worker_id, pid: self.conns as u32, ..Register::default() };
         self.coming.push_back(Event::ClientSaid { conn, message: register.into() });
     }
 
