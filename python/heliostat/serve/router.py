@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import uuid
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,8 @@ from heliostat.serve.specs import DeploymentID, ReplicaPlace, Targets
 
 # How long to wait before the controller is looked for again.
 _AGAIN_S = 0.2
+# How soon the controller hears of another number of calls that wait, where it wants to know.
+_COUNTS_S = 0.05
 
 
 class Load:
@@ -157,6 +160,9 @@ class Router:
         self.loads: dict[str, Load] = {}
         self.waiting: deque[Call] = deque()
         self.turn = 0
+        self.name = uuid.uuid4().hex
+        self.told = 0  # calls that wait, as the controller knows
+        self.counter: threading.Timer | None = None
         self.epoch = _heliostat.session_epoch()
         self._listen()
 
@@ -170,6 +176,7 @@ class Router:
                 if error is None:
                     self.waiting.append(call)
                     self._watch_all()
+                    self._count_soon()
             else:
                 call.load = load
                 load.calls.add(call)
@@ -207,6 +214,28 @@ class Router:
         equal = [load for load in free if len(load.calls) == least]
         self.turn += 1
         return equal[self.turn % len(equal)]
+
+    def _count_soon(self) -> None:
+        """Tell the controller how many wait, again and again while some do."""
+        if self.counter is None and self.targets is not None and self.targets.is_counted:
+            self.counter = threading.Timer(_COUNTS_S, self._count)
+            self.counter.daemon = True
+            self.counter.start()
+
+    def _count(self) -> None:
+        with self.lock:
+            self.counter = None
+            number = len(self.waiting)
+            if number or self.told:
+                self._count_soon()
+            if number == self.told or _heliostat.session_epoch() != self.epoch:
+                return
+            self.told = number
+        try:
+            controller = ray.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
+            controller.queue.remote(self.deployment, self.name, number)
+        except Exception:
+            self.told = -1  # whoever comes after the controller is told
 
     def _watch_all(self) -> None:
         for load in self.loads.values():
@@ -270,6 +299,8 @@ class Router:
             self.targets = targets
             before = self.loads
             self.loads = {one.id: before.get(one.id) or Load(one) for one in targets.replicas}
+            if self.waiting:
+                self._count_soon()
             if not targets.is_there or targets.failure is not None:
                 refused, self.waiting = list(self.waiting), deque()
         for call in refused:

@@ -15,7 +15,6 @@ version.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -474,8 +473,3 @@ def restored(state: dict[str, Any], now: float) -> Machine:
     for key, replica, version, _address in state["replicas"]:
         machine.adopt(key, replica, version, "", now)
     return machine
-
-
-def copied(spec: DeploymentSpec, **changes: Any) -> DeploymentSpec:
-    """A specification with another configuration."""
-    return dataclasses.replace(spec, config=dataclasses.replace(spec.config, **changes))
