@@ -198,7 +198,6 @@ def connect(
     *,
     node_socket: str,
     token: str,
-    host: str = "",
     namespace: str = "",
     entrypoint: str = "",
     log_to_driver: bool = True,
