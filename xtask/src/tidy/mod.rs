@@ -4,6 +4,7 @@
 //! its unit tests can show it failing; one problem is one line that says where and what to do.
 
 mod deadlines;
+mod glossary;
 mod invariants;
 mod layers;
 mod machines;
@@ -30,6 +31,7 @@ pub(crate) fn run() -> Outcome {
     }
     let mut problems = words::check(&sources);
     problems.extend(deadlines::check(&sources));
+    problems.extend(glossary::check(&sources));
     problems.extend(layers::check(&sources));
     problems.extend(invariants::check(&sources));
     problems.extend(machines::check(&sources));
