@@ -53,7 +53,7 @@ impl Runtime {
         mut done: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T, Error> {
         loop {
-            let seen = self.duty.polls();
+            let seen = self.duty.changes();
             if let Some(result) = done(&mut self.state.lock()) {
                 return Ok(result);
             }

@@ -5,10 +5,12 @@
 //! only when nobody has polled for [`QUIET`], so that a thread that calls in a loop never meets it; a
 //! waiter that finds the net thread at it wakes it up, and the net thread steps aside. Other waiters
 //! sleep until the state has changed, or the duty is free.
+//!
+//! `tests/model` runs this file in every interleaving of a few threads (decision 0040).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, Instant, Mutex};
 
 /// How long the net thread keeps away after somebody polled.
 const QUIET: Duration = Duration::from_millis(1);
@@ -27,8 +29,9 @@ struct Roster {
     holder: Holder,
     waiters: u32,
     last: Instant,
-    /// How many polls there were; tells the net thread whether a waiter is busy or asleep in one.
-    polls: u64,
+    /// How many polls and other changes there were; tells the net thread whether a waiter is busy or asleep
+    /// in one.
+    changes: u64,
     onlookers: u32,
     /// The net thread sleeps until somebody wakes it: a waiter is asleep in a poll.
     net_parked: bool,
@@ -60,7 +63,7 @@ impl Duty {
             holder: Holder::Nobody,
             waiters: 0,
             last: Instant::now(),
-            polls: 0,
+            changes: 0,
             onlookers: 0,
             net_parked: false,
             loop_wants: false,
@@ -68,10 +71,10 @@ impl Duty {
         Self { roster: Mutex::new(roster), changed: Condvar::new(), onlookers: Condvar::new() }
     }
 
-    /// How many polls have ended. Asked before a look at the state, it tells [`Duty::enter`] whether
-    /// the look is out of date.
-    pub(crate) fn polls(&self) -> u64 {
-        self.roster.lock().polls
+    /// How many polls have ended and changes were made without one. Asked before a look at the state, it
+    /// tells [`Duty::enter`] whether the look is out of date.
+    pub(crate) fn changes(&self) -> u64 {
+        self.roster.lock().changes
     }
 
     /// Whether a waiter or an event loop polls just now.
@@ -79,11 +82,11 @@ impl Duty {
         matches!(self.roster.lock().holder, Holder::Waiter | Holder::Loop)
     }
 
-    /// A waiter's next turn, at the latest after `limit`; it last looked at the state when `seen`
-    /// polls had ended. `wake_net` wakes the thread in `epoll`.
+    /// A waiter's next turn, at the latest after `limit`; it last looked at the state after `seen`
+    /// changes. `wake_net` wakes the thread in `epoll`.
     pub(crate) fn enter(&self, limit: Duration, seen: u64, wake_net: impl FnOnce()) -> Turn {
         let mut roster = self.roster.lock();
-        if roster.polls != seen {
+        if roster.changes != seen {
             return Turn::Look;
         }
         if roster.holder == Holder::Nobody {
@@ -97,6 +100,33 @@ impl Duty {
         self.changed.wait_for(&mut roster, limit);
         roster.waiters -= 1;
         Turn::Look
+    }
+
+    /// One turn of a waiter: polls, or sleeps until somebody else has. Returns whether a signal arrived,
+    /// and what `find` found.
+    ///
+    /// The last poll before this one may have brought what is waited for after the waiter looked: so
+    /// `find` looks again once the duty is its own, and nothing can come in between. `poll` says whether a
+    /// signal cut it short, and whether something changed.
+    pub(crate) fn turn<T>(
+        &self,
+        limit: Duration,
+        seen: u64,
+        wake_net: impl FnOnce(),
+        find: impl FnOnce() -> Option<T>,
+        poll: impl FnOnce() -> (bool, bool),
+    ) -> (bool, Option<T>) {
+        if self.enter(limit, seen, wake_net) == Turn::Look {
+            return (false, None);
+        }
+        let found = find();
+        if found.is_some() {
+            self.leave(false);
+            return (false, found);
+        }
+        let (interrupted, news) = poll();
+        self.leave(news);
+        (interrupted, None)
     }
 
     /// An event loop is about to sleep: whether the duty is its own until [`Duty::leave`]. If the net
@@ -121,7 +151,7 @@ impl Duty {
     /// Sleeps until others' polls bring news, at the latest after `limit`; never polls itself.
     pub(crate) fn stand_by(&self, limit: Duration, seen: u64) {
         let mut roster = self.roster.lock();
-        if roster.polls != seen {
+        if roster.changes != seen {
             return;
         }
         roster.onlookers += 1;
@@ -143,7 +173,7 @@ impl Duty {
         let mut roster = self.roster.lock();
         roster.holder = Holder::Nobody;
         roster.last = Instant::now();
-        roster.polls += 1;
+        roster.changes += 1;
         if news && roster.onlookers > 0 {
             self.onlookers.notify_all();
         }
@@ -161,7 +191,10 @@ impl Duty {
     /// The state changed without a poll (a local `put`, say): waiters may have what they wait for.
     /// `true`: one of them sleeps in a poll and must be woken there.
     pub(crate) fn news(&self) -> bool {
-        let roster = self.roster.lock();
+        let mut roster = self.roster.lock();
+        // A waiter that looked before the change and has not entered yet is to look again: nobody would
+        // wake it, since the poll that is cut short brings no news.
+        roster.changes += 1;
         if roster.waiters > 0 {
             self.changed.notify_all();
         }
@@ -171,7 +204,7 @@ impl Duty {
     /// Blocks the net thread until the duty is its own; `false` when `closed` says so.
     pub(crate) fn enter_net(&self, closed: impl Fn() -> bool) -> bool {
         let mut roster = self.roster.lock();
-        let mut seen = roster.polls;
+        let mut seen = roster.changes;
         loop {
             if closed() {
                 return false;
@@ -183,7 +216,7 @@ impl Duty {
             }
             if !matches!(roster.holder, Holder::Waiter | Holder::Loop) {
                 self.changed.wait_for(&mut roster, QUIET.saturating_sub(quiet).max(QUIET / 4));
-            } else if roster.polls == seen {
+            } else if roster.changes == seen {
                 // The waiter sleeps in its poll: it will wake us when it leaves, so that an idle
                 // process has no thread that ticks.
                 roster.net_parked = true;
@@ -191,7 +224,7 @@ impl Duty {
                 roster.net_parked = false;
             } else {
                 // It polls in quick succession: waking us each time would cost more than a look.
-                seen = roster.polls;
+                seen = roster.changes;
                 self.changed.wait_for(&mut roster, 20 * QUIET);
             }
         }
@@ -212,7 +245,7 @@ impl Duty {
         if news && roster.onlookers > 0 {
             self.onlookers.notify_all();
         }
-        roster.polls += 1;
+        roster.changes += 1;
         // `last` stays: if no waiter takes over, the net thread goes on at once.
         if roster.waiters > 0 {
             self.changed.notify_all();
@@ -223,31 +256,5 @@ impl Duty {
             roster.last = Instant::now();
         }
         wanted
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_waiter_that_is_done_as_it_is_given_the_duty_passes_it_on() {
-        const LIMIT: Duration = Duration::from_secs(60);
-        let duty = Duty::new();
-        assert_eq!(duty.enter(LIMIT, 0, || {}), Turn::Poll);
-        let began = Instant::now();
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    assert_eq!(duty.enter(LIMIT, 0, || {}), Turn::Look);
-                    duty.pass_on();
-                });
-            }
-            while duty.roster.lock().waiters < 2 {
-                std::thread::yield_now();
-            }
-            duty.leave(false);
-        });
-        assert!(began.elapsed() < LIMIT);
     }
 }

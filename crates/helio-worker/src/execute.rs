@@ -60,7 +60,7 @@ impl Runtime {
     ) -> Result<Work, Error> {
         let (mut looked, mut sleep) = (Instant::now(), INTERRUPT_EVERY);
         loop {
-            let seen = self.duty.polls();
+            let seen = self.duty.changes();
             {
                 let mut state = self.settled();
                 if let Some(work) = state.next_work() {

@@ -31,6 +31,7 @@ mod polling;
 mod runtime;
 mod state;
 mod submit;
+mod sync;
 mod values;
 mod why;
 

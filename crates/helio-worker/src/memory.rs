@@ -5,15 +5,16 @@ use std::sync::Arc;
 use helio_process_state::Memory;
 use helio_store::{Arena, ArenaSlice};
 use helio_types::ObjectId;
-use parking_lot::Mutex;
+
+use crate::sync::{Mutex, Shared};
 
 /// Objects whose last view was dropped since the daemon was told last.
-pub(crate) type Released = Arc<Mutex<Vec<ObjectId>>>;
+pub(crate) type Released = Shared<Mutex<Vec<ObjectId>>>;
 
 /// A view of one object. **SHM-1** Its range is not reused before the last clone was dropped and the daemon
 /// has heard of that.
 #[derive(Clone, Debug)]
-pub struct Pin(Arc<View>);
+pub struct Pin(Shared<View>);
 
 #[derive(Debug)]
 struct View {
@@ -47,10 +48,10 @@ impl Memory for MappedStore {
 
     fn pin(&self, id: ObjectId, offset: u64, size: u64) -> Option<Pin> {
         let slice = self.arena.as_ref()?.slice(offset, size).ok()?;
-        Some(Pin(Arc::new(View { id, slice, released: self.released.clone() })))
+        Some(Pin(Shared::new(View { id, slice, released: self.released.clone() })))
     }
 
     fn is_shared(pin: &Pin) -> bool {
-        Arc::strong_count(&pin.0) > 1
+        Shared::strong_count(&pin.0) > 1
     }
 }

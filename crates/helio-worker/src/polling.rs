@@ -10,7 +10,6 @@ use rustix::event::epoll;
 
 use crate::api::{Error, Interrupt};
 use crate::conn::Socket;
-use crate::duty::Turn;
 use crate::runtime::Runtime;
 use crate::state::{FIRST_LINK, State, Watched};
 
@@ -45,7 +44,7 @@ impl Runtime {
         let began = Instant::now();
         let (mut blocked, mut has_slept) = (false, false);
         let result = loop {
-            let seen = self.duty.polls();
+            let seen = self.duty.changes();
             {
                 let mut state = self.settled();
                 if let Some(result) = done(&mut state) {
@@ -98,33 +97,20 @@ impl Runtime {
         state.flush();
     }
 
-    /// One turn of a waiter: polls, or sleeps until somebody else has. Returns whether a signal
-    /// arrived, and what `done` found.
-    ///
-    /// The last poll before ours may have brought what we wait for after we looked: so the state is
-    /// looked at again once the duty is ours, and nothing can come in between.
+    /// See [`crate::duty::Duty::turn`].
     pub(crate) fn turn<T>(
         &self,
         limit: Duration,
         seen: u64,
         done: &mut impl FnMut(&mut State) -> Option<T>,
     ) -> (bool, Option<T>) {
-        if self.duty.enter(limit, seen, || self.wake_up()) == Turn::Look {
-            return (false, None);
-        }
-        let found = {
+        let find = || {
             let mut state = self.state.lock();
             let found = done(&mut state);
             state.flush();
             found
         };
-        if found.is_some() {
-            self.duty.leave(false);
-            return (false, found);
-        }
-        let (interrupted, news) = self.poll(Some(limit));
-        self.duty.leave(news);
-        (interrupted, None)
+        self.duty.turn(limit, seen, || self.wake_up(), find, || self.poll(Some(limit)))
     }
 
     pub(crate) fn wake_up(&self) {
