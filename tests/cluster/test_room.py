@@ -23,6 +23,9 @@ LIMIT_S = 300
 def two() -> Iterator[Cluster]:
     """Two nodes, each with room for three of the objects."""
     shared.stop()
+    patch = pytest.MonkeyPatch()
+    # A machine whose disk is nearly full by other things has room for what these tests spill.
+    patch.setenv("RAY_local_fs_capacity_threshold", "0.999")
     cluster = Cluster(
         initialize_head=True,
         head_node_args={"num_cpus": 3, "resources": {"a": 8}, "object_store_memory": STORE},
@@ -33,6 +36,7 @@ def two() -> Iterator[Cluster]:
     yield cluster
     ray.shutdown()
     cluster.shutdown()
+    patch.undo()
 
 
 def filled(value: int) -> Any:
