@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import heliostat as ray
-from heliostat import _heliostat
+from heliostat.core import serving
 from heliostat.exceptions import ActorDiedError
 from heliostat.serve import specs
 from heliostat.serve.context import RequestContext
@@ -163,7 +163,7 @@ class Router:
         self.name = uuid.uuid4().hex
         self.told = 0  # calls that wait, as the controller knows
         self.counter: threading.Timer | None = None
-        self.epoch = _heliostat.session_epoch()
+        self.epoch = serving.session_epoch()
         self._listen()
 
     def submit(self, call: Call) -> None:
@@ -228,7 +228,7 @@ class Router:
             number = len(self.waiting)
             if number or self.told:
                 self._count_soon()
-            if number == self.told or _heliostat.session_epoch() != self.epoch:
+            if number == self.told or serving.session_epoch() != self.epoch:
                 return
             self.told = number
         try:
@@ -274,7 +274,7 @@ class Router:
         return True
 
     def _listen(self) -> None:
-        if _heliostat.session_epoch() != self.epoch:
+        if serving.session_epoch() != self.epoch:
             return
         version = -1 if self.targets is None else self.targets.version
         try:
@@ -320,10 +320,10 @@ _lock = threading.Lock()
 def router_of(deployment: DeploymentID) -> Router:
     """This process's router for a deployment."""
     found = _routers.get(deployment)
-    if found is None or found.epoch != _heliostat.session_epoch():
+    if found is None or found.epoch != serving.session_epoch():
         with _lock:
             found = _routers.get(deployment)
-            if found is None or found.epoch != _heliostat.session_epoch():
+            if found is None or found.epoch != serving.session_epoch():
                 found = _routers[deployment] = Router(deployment)
     return found
 

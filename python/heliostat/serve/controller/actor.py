@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import heliostat as ray
-from heliostat import _heliostat
+from heliostat.core import serving
 from heliostat.exceptions import RayActorError
 from heliostat.serve import specs
 from heliostat.serve.config import HTTPOptions, ProxyLocation
@@ -59,7 +59,7 @@ class ServeController:
         self._is_over = False
         self._is_saved = True
         self._node = ray.get_runtime_context().get_node_id()
-        state = _heliostat.kv_get(_KEY, namespace=specs.NAMESPACE)
+        state = serving.kv_get(_KEY, namespace=specs.NAMESPACE)
         if state is not None:
             self._recover(pickle.loads(state))
 
@@ -127,7 +127,7 @@ class ServeController:
         if self._ingress is not None:
             await self._ingress.stop()
             self._ingress = None
-        _heliostat.kv_del(_KEY, namespace=specs.NAMESPACE)
+        serving.kv_del(_KEY, namespace=specs.NAMESPACE)
 
     def status(self) -> ServeStatus:
         """What there is."""
@@ -360,7 +360,7 @@ class ServeController:
     def _save(self) -> None:
         self._is_saved = True
         if not self._is_over:
-            _heliostat.kv_put(_KEY, pickle.dumps(saved(self._machine)), namespace=specs.NAMESPACE)
+            serving.kv_put(_KEY, pickle.dumps(saved(self._machine)), namespace=specs.NAMESPACE)
 
     def _recover(self, state: dict[str, Any]) -> None:
         """This process follows one that has died: its replicas are still there, or they are not."""

@@ -11,8 +11,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from heliostat import _heliostat
-from heliostat.core import daemon
+from heliostat.core import daemon, serving
 from heliostat.serve.config import HTTPOptions
 
 logger = logging.getLogger("ray.serve")
@@ -27,7 +26,7 @@ class Ingress:
     """The HTTP server of this node. It outlives the controller: the next one finds it by its socket."""
 
     def __init__(self, options: HTTPOptions, on_counts: Counts) -> None:
-        here = _heliostat.session()
+        here = serving.session()
         self._folder, self._name = here["session_dir"], here["session_name"]
         self._socket = os.path.join(self._folder, "sockets", "serve-ingress.sock")
         self._options = options

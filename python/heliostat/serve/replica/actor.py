@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import heliostat as ray
-from heliostat import _heliostat, cloudpickle
-from heliostat.core import auth
+from heliostat import cloudpickle
+from heliostat.core import auth, serving
 from heliostat.serve import asgi, context, specs
 from heliostat.serve.config import DeploymentConfig
 from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
@@ -106,7 +106,7 @@ class ReplicaActor:
 
     async def _listen(self, ingress_node: str) -> None:
         """A socket of this machine where the ingress is here too, else a port; both ask for the token."""
-        here = _heliostat.session()
+        here = serving.session()
         token = auth.token_of(here["session_dir"])
         loop = asyncio.get_running_loop()
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from heliostat import _heliostat
+from heliostat.core import serving
 
 REQUEST, BODY, CANCEL, TAKEN = 1, 2, 3, 4
 WINDOW = 1 << 20
@@ -59,7 +59,7 @@ class Exchange:
             self.is_read = self.is_whole and not self.pieces
             self.taken += len(data)
             if self.taken >= TAKEN_TOGETHER and not self.is_whole:
-                self.connection.write(_heliostat._serve_taken(self.number, self.taken))
+                self.connection.write(serving.encode_taken(self.number, self.taken))
                 self.taken = 0
             return {"type": "http.request", "body": data, "more_body": not self.is_read}
         while not self.is_gone and not self.is_answered:
@@ -89,7 +89,7 @@ class Exchange:
         if not self.has_begun:
             self.has_begun = True
             self.connection.write(
-                _heliostat._serve_head(self.number, self.start[0], False, self.start[1], b"")
+                serving.encode_head(self.number, self.start[0], False, self.start[1], b"")
             )
         view = memoryview(data)
         while len(view) > 0:
@@ -99,31 +99,31 @@ class Exchange:
             length = min(PIECE_MAX, self.credit, len(view))
             self.credit -= length
             ends = is_last and length == len(view)
-            self.connection.write(_heliostat._serve_piece(self.number, ends, bytes(view[:length])))
+            self.connection.write(serving.encode_piece(self.number, ends, bytes(view[:length])))
             view = view[length:]
             if ends:
                 self._answered()
                 return
             await self.connection.drained()
         if is_last:
-            self.connection.write(_heliostat._serve_piece(self.number, True, b""))
+            self.connection.write(serving.encode_piece(self.number, True, b""))
             self._answered()
 
     def answer(self, status: int, headers: Any, body: bytes) -> None:
         """The whole answer at once; ``body`` has at most ``PIECE_MAX`` bytes."""
-        self.connection.write(_heliostat._serve_head(self.number, status, True, headers, body))
+        self.connection.write(serving.encode_head(self.number, status, True, headers, body))
         self.has_begun = True
         self._answered()
 
     def refuse(self) -> None:
         """It was not begun: another replica may have it."""
-        self.connection.write(_heliostat._serve_break(self.number, True))
+        self.connection.write(serving.encode_break(self.number, True))
         self._answered()
 
     def end(self) -> None:
         """Nothing follows: an answer that is not whole is broken off."""
         if not self.is_answered and not self.is_gone:
-            self.connection.write(_heliostat._serve_break(self.number, False))
+            self.connection.write(serving.encode_break(self.number, False))
             self._answered()
 
     def _answered(self) -> None:
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
     """One ingress."""
 
     def __init__(self, token: str, serve: Serve) -> None:
-        self._reader = _heliostat._ServeReader(token)
+        self._reader = serving.FrameReader(token)
         self._serve = serve
         self._exchanges: dict[int, Exchange] = {}
         self._transport: asyncio.Transport | None = None

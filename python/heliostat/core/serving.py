@@ -1,0 +1,27 @@
+"""What Serve needs of the native core beyond the public API.
+
+The session it runs in, entries that outlive its controller, and the frames between the ingress and a replica,
+which are encoded and decoded in Rust.
+"""
+
+from __future__ import annotations
+
+from heliostat._heliostat import _serve_break as encode_break
+from heliostat._heliostat import _serve_head as encode_head
+from heliostat._heliostat import _serve_piece as encode_piece
+from heliostat._heliostat import _serve_taken as encode_taken
+from heliostat._heliostat import _ServeReader as FrameReader
+from heliostat._heliostat import kv_del, kv_get, kv_put, session, session_epoch
+
+__all__ = [
+    "FrameReader",
+    "encode_break",
+    "encode_head",
+    "encode_piece",
+    "encode_taken",
+    "kv_del",
+    "kv_get",
+    "kv_put",
+    "session",
+    "session_epoch",
+]
