@@ -177,6 +177,7 @@ impl Runtime {
             let mut state = self.state.lock();
             if grant.is_err() {
                 state.process.forget_request(request);
+                state.flush();
             }
             state.arena.clone()
         };
