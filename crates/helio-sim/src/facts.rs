@@ -180,7 +180,10 @@ impl Facts {
             Some(0) if *times > 1 => {
                 Err(format!("{task:?} has no retries and was begun {times} times"))
             }
-            Some(retries) if *retries > 0 && *times > *retries as u32 + 1 => {
+            // A worker that is ended for want of memory costs its call no retry, and one ends each time.
+            Some(retries)
+                if *retries > 0 && u64::from(*times) > *retries as u64 + 1 + self.memory_short =>
+            {
                 Err(format!("{task:?} has {retries} retries and was begun {times} times"))
             }
             _ => Ok(()),
