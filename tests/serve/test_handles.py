@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import time
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -324,3 +326,11 @@ def test_without_serve_there_is_nothing(ray_start: Any) -> None:
     with pytest.raises(serve.exceptions.RayServeException):
         serve.get_app_handle("default")
     assert ray.is_initialized()
+
+
+@pytest.mark.contract("F12.02")
+def test_the_decorator_stays_when_the_module_of_its_name_is_imported() -> None:
+    module = importlib.import_module("ray.serve.deployment")
+    assert isinstance(module, ModuleType)
+    assert module.Deployment is serve.Deployment
+    assert not isinstance(serve.deployment, ModuleType)

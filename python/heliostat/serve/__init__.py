@@ -7,11 +7,11 @@ is the crate ``helio-ingress``.
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 from heliostat.serve import config, context, exceptions, handle, schema
-
-# After all modules: `deployment` is a function here and a module below.
 from heliostat.serve.api import (
     RunTarget,
     delete,
@@ -53,6 +53,17 @@ __all__ = [
     "start",
     "status",
 ]
+
+
+class _Package(ModuleType):
+    # `deployment` is a function here and a module below. Importing the module by its other name,
+    # `ray.serve.deployment`, would bind the module in place of the function.
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name == "deployment" and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 # Ray's names that this release does not have.
 _NOT_YET = (
