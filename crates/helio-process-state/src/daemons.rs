@@ -252,11 +252,8 @@ impl<M: Memory> Process<M> {
 impl<M: Memory> Process<M> {
     fn on_granted(&mut self, request: u64, grant: Result<u64, Failure>) {
         match self.requests.close(request) {
-            Some(Pending::Grant { object, awaited: true, .. }) => {
-                match grant {
-                    Ok(offset) => self.requests.grant(request, object, offset),
-                    Err(failure) => self.requests.answer(request, Answer::Grant(Err(failure))),
-                }
+            Some(Pending::Grant { awaited: true, .. }) => {
+                self.requests.answer(request, Answer::Grant(grant));
                 self.signals.news = true;
             }
             Some(Pending::Grant { object, .. }) if grant.is_ok() => {

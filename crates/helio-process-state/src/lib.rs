@@ -46,9 +46,7 @@ use std::sync::Arc;
 use helio_owner_state::{Action as OwnerAction, Event as OwnerEvent, Owner, Stored};
 use helio_proto::control::ControlRequest;
 use helio_proto::inspect::{Answered, Inspect, TaskRow};
-use helio_proto::node::{
-    AbortObject, Blocked, ControlCall, CreateObject, JobConfig, ReleaseObject, Unblocked,
-};
+use helio_proto::node::{Blocked, ControlCall, CreateObject, JobConfig, ReleaseObject, Unblocked};
 use helio_types::{
     ActorId, NodeAddress, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerAddress,
 };
@@ -499,9 +497,7 @@ impl<M: Memory> Process<M> {
     /// Nobody waits for the request any more.
     pub fn forget_request(&mut self, request: u64) {
         self.awaited_creations.retain(|_, waiting| *waiting != request);
-        if let Some(object_id) = self.requests.forget(request) {
-            self.links.tell_node(AbortObject { object_id });
-        }
+        self.requests.forget(request);
     }
 
     /// A fresh task.

@@ -177,7 +177,6 @@ impl Runtime {
             let mut state = self.state.lock();
             if grant.is_err() {
                 state.process.forget_request(request);
-                state.flush();
             }
             state.arena.clone()
         };
