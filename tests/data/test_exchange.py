@@ -335,3 +335,81 @@ def test_blocks_whose_keys_are_all_missing_or_of_another_type(rd: Any) -> None:
     joined = dataset.join(dataset, "inner", 3, on=("k",), left_suffix="_l", right_suffix="_r")
     pairs = sorted((row["v_l"], row["v_r"]) for row in joined.take_all())
     assert pairs == [(0, 0), (2, 2), (2, 5), (3, 3), (5, 2), (5, 5)]
+
+
+# --- many blocks in many parts ---------------------------------------------------------------------
+
+
+@pytest.mark.contract("F10.11", "F10.12", "F10.14")
+@pytest.mark.heliostat_only("how many objects an exchange makes is no part of Ray's API")
+@pytest.mark.parametrize("at_once", [2, 100])
+def test_exchanges_of_many_blocks_give_the_same_in_two_steps(
+    rd: Any, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    from heliostat.data.execute import two_levels
+
+    # Of one key with half of all rows, and rows of equal keys in the order that they came in.
+    rows = [{"k": 0 if i % 2 else i % 37, "id": i} for i in range(900)]
+    dataset = rd.from_items(rows, override_num_blocks=12).materialize()
+    pair = rd.from_items([{"k": k, "name": f"n{k}"} for k in range(37)], override_num_blocks=5)
+
+    def all_ways() -> list[Any]:
+        joined = dataset.join(pair.materialize(), "inner", 11, on=("k",)).take_all()
+        return [
+            dataset.random_shuffle(seed=3, num_blocks=13).take_all(),
+            dataset.sort("k").take_all(),
+            dataset.sort("k", descending=True).take_all(),
+            dataset.groupby("k", num_partitions=11).map_groups(lambda g: g).take_all(),
+            sorted(joined, key=lambda row: int(row["id"])),
+        ]
+
+    in_one = all_ways()
+    assert in_one[1] == sorted(rows, key=lambda row: row["k"])
+    calls: list[int] = []
+    monkeypatch.setattr(two_levels, "OBJECTS_MAX", 1)
+    monkeypatch.setattr(two_levels, "BLOCKS_MIN", at_once)
+    monkeypatch.setattr(
+        two_levels, "blocks_at_once", lambda *_: calls.append(1) or min(at_once, 12)
+    )
+    assert all_ways() == in_one
+    assert len(calls) >= 5
+
+
+@pytest.mark.contract("F10.11")
+@pytest.mark.heliostat_only("how many objects an exchange makes is no part of Ray's API")
+def test_objects_of_an_exchange_grow_less_than_blocks_times_parts() -> None:
+    from heliostat.data.execute import two_levels
+
+    assert not two_levels.is_wanted(200, 200)
+    assert two_levels.is_wanted(1000, 1000)
+    for parts in range(1, 2000):
+        width = two_levels.group_size(parts)
+        assert (width - 1) ** 2 < parts <= width**2
+    groups = -(-1000 // two_levels.group_size(1000))
+    at_once = two_levels.blocks_at_once(1000, groups, 1e9, 128 << 20)
+    first, second = 1000 * groups, -(-1000 // at_once) * 1000
+    assert first + second < 50_000
+    # Large blocks are taken a few at a time: what a task holds stays near a block.
+    few = two_levels.blocks_at_once(1000, groups, 1000 * (128 << 20), 128 << 20)
+    assert few == 32
+
+
+@pytest.mark.contract("F10.11")
+@pytest.mark.heliostat_only("Heliostat's own function")
+def test_a_large_part_is_sorted_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow as pa
+    from heliostat.data.execute import exchanges
+
+    rng = np.random.default_rng(0)
+    keys = np.where(rng.random(5000) < 0.5, 7, rng.integers(0, 50, 5000))
+    table = pa.table({"k": keys, "at": np.arange(5000)})
+    pieces = [table.slice(at, 700) for at in range(0, 5000, 700)]
+    for direction in ("ascending", "descending"):
+        sort = exchanges.Sorted([("k", direction)])
+        (whole,) = sort(iter(pieces))
+        monkeypatch.setattr(exchanges, "SORTED_BYTES_MAX", 10_000)
+        cut = list(sort(iter(pieces)))
+        monkeypatch.undo()
+        assert len(cut) > 5
+        assert max(piece.nbytes for piece in cut) <= 10_000
+        assert pa.concat_tables(cut).equals(whole)

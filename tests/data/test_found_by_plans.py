@@ -323,3 +323,17 @@ def test_no_part_of_a_split_by_proportions_is_empty(rd: Any) -> None:
     with pytest.raises(ValueError, match="non-empty splits"):
         rd.range(3).split_proportionately([0.25, 0.5])
     assert ray.is_initialized()
+
+
+# --- names that change places ----------------------------------------------------------------------
+
+
+@pytest.mark.contract("F10.08")
+def test_columns_that_swap_names_may_be_chosen_from(rd: Any) -> None:
+    dataset = rd.from_items([{"a": 1, "b": 2, "c": 3, "d": 4}])
+    swapped = dataset.rename_columns({"a": "b", "b": "a"})
+    assert swapped.select_columns(["a"]).take_all() == [{"a": 2}]
+    assert swapped.groupby("c").sum("b").take_all() == [{"c": 3, "sum(b)": 1}]
+    ring = dataset.rename_columns({"a": "b", "b": "c", "c": "a"})
+    for name, value in {"a": 3, "b": 1, "c": 2, "d": 4}.items():
+        assert ring.select_columns([name]).take_all() == [{name: value}]

@@ -181,10 +181,14 @@ def test_files_of_several_schemas(rd: Any, tmp_path: Any) -> None:
 
     made = rd.read_parquet(str(tmp_path)).filter(expr=col("a") > 1)
     assert made.take_all() == [
-        {"a": 2, "b": "y"}, {"a": 3.5, "c": True}, {"a": 4.0, "c": False},
-    ]  # fmt: skip
-    with pytest.raises(Exception, match="no column 'b'"):
-        rd.read_parquet(str(tmp_path)).filter(expr=col("b") == "x").take_all()
+        {"a": 2.0, "b": "y", "c": None},
+        {"a": 3.5, "b": None, "c": True},
+        {"a": 4.0, "b": None, "c": False},
+    ]
+    found = rd.read_parquet(str(tmp_path)).filter(expr=col("b") == "x").take_all()
+    assert found == [{"a": 1.0, "b": "x", "c": None}]
+    with pytest.raises(Exception, match="no column 'd'"):
+        rd.read_parquet(str(tmp_path)).filter(expr=col("d") == "x").take_all()
 
 
 @pytest.mark.contract("F10.03")

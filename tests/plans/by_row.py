@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, list[tuple[str, str]]] = {
         ("complex(v, 1)", "object"),
         ("np.full((2, 2), v / 2)", "tensor"),
         ("np.ones((v % 3 + 1, 2))", "ragged"),
-        ("datetime.datetime(2020, 1, 1) + datetime.timedelta(hours=v % 1000)", "ts"),
+        ("datetime.datetime(2020, 1, 1) + datetime.timedelta(hours=int(v) % 1000)", "ts"),
         ("np.int64(v)", "int"),
         ("float('nan') if v % 2 else float(v)", "float"),
     ],

@@ -85,7 +85,10 @@ class AggregateFnV2(abc.ABC, Generic[A]):
             table = table.filter(values.is_valid())
         elif nulls and not self._counts_nulls():
             return _Null
-        return self.aggregate_block(table) if table.num_rows else None
+        try:
+            return self.aggregate_block(table) if table.num_rows else None
+        except pa.ArrowException as error:
+            raise not_of_type(error, self.name, self.on, values.type) from error
 
     def _counts_nulls(self) -> bool:
         return False
@@ -646,6 +649,12 @@ class AggregateFn(AggregateFnV2[Any]):
 
 
 # --- what the engine calls -------------------------------------------------------------------------
+
+
+def not_of_type(error: Exception, name: str, column: str, kind: Any) -> Exception:
+    """The error of an aggregation that the type of a column does not have."""
+    said = f"{name} cannot be computed of column {column!r}, which is of type {kind}: {error}"
+    return type(error)(said)
 
 
 @dataclass(frozen=True)

@@ -206,9 +206,9 @@ class DataContext(UnusedSettings):
         """An independent copy."""
         return copy.deepcopy(self)
 
-    def _next_execution(self) -> int:
-        """The number of an execution with these settings, from 0."""
-        self._executions += 1
+    def _next_execution(self, number: int | None = None) -> int:
+        """The number of an execution with these settings, from 0; those after ``number`` follow it."""
+        self._executions = (self._executions if number is None else number) + 1
         return self._executions - 1
 
     def get_config(self, key: str, default: Any = None) -> Any:

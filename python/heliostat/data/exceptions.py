@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-import traceback
+import os
+from types import TracebackType
 
 from heliostat.exceptions import UserCodeException
 
@@ -16,6 +17,8 @@ __all__ = [
 ]
 
 RayDataUserCodeException = UserCodeException
+
+_HERE = os.path.dirname(__file__) + os.sep
 
 
 class SystemException(Exception):
@@ -59,13 +62,22 @@ def _again(cause: Exception, said: str) -> UserCodeException:
     return made
 
 
-def user_error(error: Exception, name: str) -> UserCodeException:
-    """What the user's code raised, as an exception that is a ``UserCodeException`` and of its class."""
+def without_ours(frames: TracebackType | None) -> TracebackType | None:
+    """A traceback from the first frame on that is not this library's; None: all are."""
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_HERE):
+        frames = frames.tb_next
+    return frames
+
+
+def user_error(error: Exception, name: str, place: str = "a block") -> UserCodeException:
+    """What the user's code raised, as an exception that is a ``UserCodeException`` and of its class.
+
+    Its text is one sentence; the frames of the user's code come with its cause.
+    """
     if isinstance(error, UserCodeException):
         return error
-    own = traceback.extract_tb(error.__traceback__)[1:]  # the first frame is ours
-    where = "".join(traceback.format_list(own)) if own else ""
-    said = f"{name} failed on a block: {type(error).__name__}: {error}\n{where}".rstrip()
+    error.__traceback__ = without_ours(error.__traceback__)
+    said = f"{name} failed on {place}: {type(error).__name__}: {error}"
     try:
         return _again(error, said)
     except Exception:

@@ -48,6 +48,8 @@ class _Mapped:
         ends = [*begins[1:], table.num_rows]
         for begin, end in zip(begins, ends, strict=True):
             group = block.joined(table.slice(begin, end - begin))
+            keys = group.slice(0, 1).select(self.keys).to_pylist() if self.keys else None
+            fn.at = f"the group {keys[0]}" if keys else "all rows"
             result = fn(block.to_batch(group, self.batch_format))
             for item in result if isinstance(result, Iterator) else (result,):
                 yield block.from_batch(item, fn.name)

@@ -74,8 +74,11 @@ class Base:
         """The plan as it is executed."""
         return optimized(self._plan) if self._context._optimizes else self._plan
 
-    def _execute(self, plan: Operator | None = None) -> tuple[Iterator[Bundle], ExecutionStats]:
-        bundles, stats = execute(plan or self._plan, self._context, self._name or "Dataset")
+    def _execute(
+        self, plan: Operator | None = None, number: int | None = None
+    ) -> tuple[Iterator[Bundle], ExecutionStats]:
+        label = self._name or "Dataset"
+        bundles, stats = execute(plan or self._plan, self._context, label, number)
         self._stats = stats
         return bundles, stats
 

@@ -197,13 +197,13 @@ class Maps(Base):
                 as take 16 MiB.
             batch_format: "default" and "numpy": a dict of arrays, "pandas", "pyarrow", None: as is.
             zero_copy_batch: Arrays may be read-only views; False: copies that may be written to.
-            udf_modifying_row_count: False promises that each batch keeps its rows.
+            udf_modifying_row_count: False promises that each batch keeps its number of rows.
 
         The other arguments are those of :meth:`map`.
 
         Raises:
             ValueError: An unknown format; GPUs without a ``batch_size``; while executing: ``fn``
-                returned no batch.
+                returned no batch, or did not keep its promise.
         """
         options = options_of(
             locals(), "batch_size", "batch_format", "zero_copy_batch", "udf_modifying_row_count"
@@ -220,7 +220,13 @@ class Maps(Base):
             raise ValueError("Batch size can't be negative or 0")
         block.check_format(batch_format)
         return self._map(
-            lambda udf: MapBatches(udf, batch_size, batch_format, zero_copy_batch),
+            lambda udf: MapBatches(
+                udf,
+                batch_size,
+                batch_format,
+                zero_copy_batch,
+                keeps_rows=not udf_modifying_row_count,
+            ),
             fn,
             options,
             min_rows=size,

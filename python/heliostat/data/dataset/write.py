@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -54,8 +55,15 @@ class Write(Base):
             min_rows or 0,
             begins_stage=bool(min_rows),
         )
-        for _ in self._bundles(plan):
-            pass
+        bundles = self._bundles(plan)
+        try:
+            for _ in bundles:
+                pass
+        except BaseException:
+            bundles.close()  # type: ignore[attr-defined] # a generator
+            with contextlib.suppress(Exception):  # what failed is told, not this
+                to.undo()
+            raise
 
     def write_parquet(
         self,
@@ -66,7 +74,7 @@ class Write(Base):
         max_rows_per_file: int | None = None,
         **options: Any,
     ) -> None:
-        """Write Parquet files into a folder.
+        """Write Parquet files into a folder. If it fails or is interrupted, its files are deleted.
 
         Args:
             path: The folder, as a path or URI; it is made if it is not there.

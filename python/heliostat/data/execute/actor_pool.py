@@ -15,6 +15,7 @@ from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.work import MapWorker, Stage
 from heliostat.data.plan.operators import ActorPoolStrategy
 from heliostat.exceptions import GetTimeoutError
+from heliostat.util import why
 
 
 class ActorLauncher:
@@ -100,6 +101,15 @@ class ActorLauncher:
         ):
             self._add(free_cpus)
         return any(n < self._strategy.max_tasks_in_flight_per_actor for n in self._pool.values())
+
+    def lacks(self, free_cpus: float) -> str:
+        """What the next task waits for if there is no room for it."""
+        if not self._pool and self._starting:
+            actor = next(iter(self._starting.values()))
+            said = why(actor).strip().rstrip(".")
+            return f"the first of {len(self._starting)} actors of its pool: {said}"
+        most = self._strategy.max_tasks_in_flight_per_actor
+        return f"one of the {len(self._pool)} actors of its pool, which have {most} tasks each"
 
     def _fill(self, free_cpus: float) -> None:
         """Start as many actors as there have to be."""

@@ -9,10 +9,13 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import heliostat as ray
 from heliostat.data.context import DataContext
+from heliostat.data.execute import two_levels
 from heliostat.data.execute.launch import arguments
 from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
@@ -21,10 +24,12 @@ from heliostat.data.execute.taking import next_block
 from heliostat.data.execute.work import Stage, run_stage
 from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import MapStream, Transform
+from heliostat.util import why
 
 AT_ONCE_MIN = 2
 
 Inputs = list[list[Bundle]]
+Start = Callable[[], list[Any]]  # starts a task
 Steps = Generator[Bundle | None, None, Any]
 
 
@@ -80,32 +85,70 @@ class Tasks:
     ) -> Generator[None, None, list[list[Any]]]:
         """``function(table, *extra)`` for each bundle gives a list of ``parts`` values.
 
-        Returns the refs: one list for each bundle. The bundles are let go of as their tasks end.
+        Returns the refs: one list for each bundle, or for each run of neighbouring bundles where they
+        are many. The bundles are let go of as their tasks end.
         """
+        count, size = len(bundles), sum(b.size for b in bundles)
+        if not two_levels.is_wanted(count, parts):
+            return (yield from self._split(function, bundles, extras, parts))
+        width = two_levels.group_size(parts)
+        groups = -(-parts // width)
+        step = two_levels.blocks_at_once(count, groups, size, self.block_bytes)
+        grouped = two_levels.Grouped(function, width)
+        rows = yield from self._split(grouped, bundles, extras, groups)
+        remote = ray.remote(_with_end(two_levels.together))
+        runs = [rows[at : at + step] for at in range(0, count, step)]
+
+        def starts() -> Iterator[Start]:
+            for group in range(groups):
+                options = self._options(num_returns=min(width, parts - group * width) + 1)
+                for run in runs:
+                    given = [row[group] for row in run]
+                    for row in run:
+                        row[group] = None
+                    yield partial(remote.options(**options).remote, *given)
+                    del given
+
+        made = yield from self._all(starts())
+        return [list(chain.from_iterable(made[i :: len(runs)])) for i in range(len(runs))]
+
+    def _split(
+        self, function: Callable[..., Any], bundles: list[Bundle], extras: list[Any], parts: int
+    ) -> Generator[None, None, list[list[Any]]]:
+        """As :meth:`split`, an object for each bundle and part."""
         remote = ray.remote(_call)
-        results: list[list[Any]] = []
         waiting = deque(zip(bundles, extras, strict=True))
         bundles.clear()
-        running: dict[Any, Bundle] = {}
-        while waiting or running:
-            while waiting and len(running) < self.parallelism():
+
+        def starts() -> Iterator[Start]:
+            options = self._options(num_returns=parts + 1)
+            while waiting:
                 bundle, extra = waiting.popleft()
                 cuts, given = arguments([bundle])
-                # The last value is the sign that the task has ended; it is tiny.
-                made = remote.options(**self._options(num_returns=parts + 1)).remote(
-                    _with_end(function), cuts[0], tuple(extra), given[0]
-                )
+                run = remote.options(**options).remote
+                yield partial(run, _with_end(function), cuts[0], tuple(extra), given[0])
+
+        return (yield from self._all(starts()))
+
+    def _all(self, starts: Iterator[Start]) -> Generator[None, None, list[list[Any]]]:
+        """Start tasks, a few at a time; the refs of each without the last, which says that it ended."""
+        results: list[list[Any]] = []
+        running: set[Any] = set()
+        while True:
+            while len(running) < self.parallelism() and (start := next(starts, None)) is not None:
+                made = start()
+                del start
                 self._count()
                 results.append(made[:-1])
-                running[made[-1]] = bundle
+                running.add(made[-1])  # a tiny value
             self._pending = list(running)
+            if not running:
+                return results
             yield None
             ready, _ = ray.wait(self._pending, num_returns=len(self._pending), timeout=0)
             for ref in ready:
                 ray.get(ref)  # raises what the task raised
-                del running[ref]
-        self._pending = []
-        return results
+                running.remove(ref)
 
     def each(
         self, function: Callable[..., Any], bundles: list[Bundle], *extra: Any
@@ -247,6 +290,16 @@ class ExchangeOperator(Physical):
     def waiting(self) -> list[Any]:
         """What the generator waits for."""
         return [] if self._ended else self._tasks.waiting()
+
+    def waits_for(self) -> str:
+        """Its inputs, all of them, then its tasks."""
+        if not self.inputs_done:
+            return f"{super().waits_for()}: it needs all of them"
+        pending = [] if self._ended else self._tasks.waiting()
+        if not pending:
+            return super().waits_for()
+        said = why(pending[0]).strip().rstrip(".")
+        return f"waits for {len(pending)} tasks: {said}"
 
     def running(self) -> int:
         """Tasks at work."""

@@ -24,6 +24,7 @@ __all__ = ["Inputs", "RandomShuffle", "RandomizeBlocks", "Repartition", "Sort", 
 
 PARTS_MAX = 200
 SAMPLES_PER_BLOCK = 100
+SORTED_BYTES_MAX = 256 << 20  # of a sorted part that is made as a whole
 
 Reduce = Callable[[Iterator[Any]], Iterator[Any]]
 
@@ -275,7 +276,15 @@ def require(table: Any, names: list[str]) -> None:
 
 def ordered(table: Any, order: list[tuple[str, str]]) -> Any:
     """The table sorted; missing values last."""
-    return block.take(table, ordering.indices(table, order))
+    return block.take(table, _indices(table, order))
+
+
+def _indices(table: Any, order: list[tuple[str, str]]) -> Any:
+    try:
+        return ordering.indices(table, order)
+    except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        kinds = ", ".join(f"{name} ({table.schema.field(name).type})" for name, _ in order)
+        raise type(error)(f"rows cannot be sorted by {kinds}: {error}") from error
 
 
 def range_parts(table: Any, order: list[tuple[str, str]], edges: Any) -> list[Any]:
@@ -315,8 +324,17 @@ class Sorted:
         found = list(tables)
         joined = block.concat(found) if self.before is None else self.before(found)
         require(joined, [name for name, _ in self.order])
-        whole = ordered(joined, self.order)
-        if self.after is None:
-            yield whole
-        else:
-            yield from self.after(whole)
+        if self.after is not None:
+            yield from self.after(ordered(joined, self.order))
+            return
+        size = joined.nbytes
+        if size <= SORTED_BYTES_MAX:
+            yield ordered(joined, self.order)
+            return
+        # One key may have half of all rows: such a part is not copied as a whole once more.
+        places = _indices(joined, self.order)
+        del found, tables
+        joined = block.joined(joined)
+        step = max(1, joined.num_rows * SORTED_BYTES_MAX // size)
+        for at in range(0, joined.num_rows, step):
+            yield block.take(joined, places[at : at + step])

@@ -23,6 +23,7 @@ from heliostat.data.execute.limits import Limits
 from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.planner import Planner
 from heliostat.data.execute.progress import Progress
+from heliostat.data.execute.stall import Stall, waits
 from heliostat.data.execute.stats import ExecutionStats, OperatorStats
 from heliostat.data.plan.operators import Bundle, Operator
 from heliostat.data.plan.optimize import optimized
@@ -78,7 +79,7 @@ class Executor:
         self._sides += [stats for stats in executor.stats.operators if stats.tasks]
 
     def _loop(self, last: Physical, progress: Progress) -> Iterator[Bundle]:
-        still_since = time.monotonic()
+        still_since, stall = time.monotonic(), Stall(self._label)
         while True:
             moved = self._poll(0)
             self._move()
@@ -94,18 +95,20 @@ class Executor:
             progress.show(self._operators)
             if moved or started or self._poll(WAIT_S):
                 still_since = time.monotonic()
+                stall.moved()
             else:
-                self._check_progress(time.monotonic() - still_since)
+                still_s = time.monotonic() - still_since
+                self._check_progress(still_s)
+                stall.still(still_s, self._operators)
 
     def _check_progress(self, still_s: float) -> None:
         """End an execution in which nothing has moved for too long."""
         timeout_s = self._context.execution_no_progress_timeout_s
         if timeout_s <= 0 or still_s < timeout_s:
             return
-        running = [f"{o.name} ({o.running()} tasks)" for o in self._operators if not o.done]
         raise ExecutionTimeoutError(
             f"No block of the dataset has moved and no task has begun or ended for {still_s:.0f} s "
-            f"(the limit is {timeout_s:g} s). Still to do: {', '.join(running)}. If its functions may "
+            f"(the limit is {timeout_s:g} s). {waits(self._operators)} If its functions may "
             "take that long, or the cluster that long to have room, set a larger "
             "`ds.context.execution_no_progress_timeout_s`, or -1 for no limit; "
             "RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S is its default."
@@ -147,9 +150,11 @@ class Executor:
         self.stats.peak_bytes = max(self.stats.peak_bytes, int(held))
         some = False
         for operator in reversed(self._operators):
+            operator.over_budget = 0.0
             while operator.wants_to_start():
                 expected = operator.expected_bytes()
                 if held + expected > budget and (busy_after or operator.running()):
+                    operator.over_budget = held + expected - budget
                     break
                 operator.start()
                 held += expected
@@ -159,10 +164,10 @@ class Executor:
 
 
 def execute(
-    plan: Operator, context: DataContext, label: str = "Dataset"
+    plan: Operator, context: DataContext, label: str = "Dataset", number: int | None = None
 ) -> tuple[Iterator[Bundle], ExecutionStats]:
     """The plan's blocks, made as they are taken, and what is known of the execution."""
-    executor = Executor(plan, context, label)
+    executor = Executor(plan, context, label, number)
     return executor.run(), executor.stats
 
 

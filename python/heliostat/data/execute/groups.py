@@ -66,7 +66,12 @@ class Parts:
             for kernel, _ in aggregation.parts:
                 given: Any = [] if kernel == "count_all" else f"__{i}"
                 wanted.append((given, kernel))
-        made = pa.table(columns).group_by(self.keys, use_threads=False).aggregate(wanted)
+        try:
+            made = pa.table(columns).group_by(self.keys, use_threads=False).aggregate(wanted)
+        except pa.ArrowNotImplementedError as error:
+            wrong = ", ".join(a.name for a in self.aggregations)
+            kinds = ", ".join(f"{n} ({table.schema.field(n).type})" for n in dict.fromkeys(read))
+            raise type(error)(f"{wrong} cannot be computed of columns {kinds}: {error}") from error
         columns_made = made.columns  # the keys, then what was wanted
         keys, parts = columns_made[: len(self.keys)], columns_made[len(self.keys) :]
         names = [*self.keys, *part_names(self.aggregations)]

@@ -85,6 +85,10 @@ class TaskLauncher:
         extra = 1 if task_s is not None and task_s < SHORT_TASK_S else 0
         return running == 0 or (running - extra) * self.cpus < free_cpus
 
+    def lacks(self, free_cpus: float) -> str:
+        """What the next task waits for if there is no room for it."""
+        return f"{self.cpus:g} CPUs: {free_cpus:g} are left beside actors"
+
     def start(self, index: int, inputs: list[Any], free_cpus: float) -> Any:
         """Begin task number ``index``; returns its generator."""
         cuts, given = arguments(inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from heliostat.data.execute.physical import Physical
 from heliostat.data.execute.taking import next_block
 from heliostat.data.plan.operators import Bundle, ReadPart
 from heliostat.exceptions import RayActorError, TaskCancelledError
+from heliostat.util import why
 
 logger = logging.getLogger("heliostat.data")
 
@@ -33,6 +35,7 @@ class Running:
     outputs: deque[Bundle] = field(default_factory=deque)
     output_bytes: float = 0.0
     ended: bool = False
+    begun: float = field(default_factory=time.monotonic)
 
 
 class MapOperator(Physical):
@@ -174,7 +177,7 @@ class MapOperator(Physical):
                 kind,
                 self.stats.failed,
                 allowed,
-                error,
+                getattr(error, "cause", None) or error,
             )
         self._end(task, died=isinstance(error, RayActorError))
 
@@ -214,6 +217,26 @@ class MapOperator(Physical):
                 held += max(0.0, task.expected - task.output_bytes)
         return held
 
+    def waits_for(self) -> str:
+        """Its tasks, else what keeps the next one from beginning."""
+        if self.running():
+            return task_waits([(t.generator, t.begun) for t in self._tasks if not t.ended])
+        if not self._has_group():
+            inbox = self.inboxes[0] if self.inboxes else ()
+            wanted = self._exact_rows or self._min_rows
+            if inbox and wanted:
+                rows = sum(b.rows for b in inbox)
+                return f"{super().waits_for()}: it has {rows} of the {wanted} rows of a batch"
+            return super().waits_for()
+        if self.over_budget:
+            return (
+                "waits for blocks to be used up: with its next task they would be "
+                f"{self.over_budget / 1e6:.1f} MB above the budget"
+            )
+        return (
+            f"waits for {self._launcher.lacks(self._limits.free_cpus(self._launcher.actor_cpus))}"
+        )
+
     def _finished(self) -> bool:
         return super()._finished() and not self._reads and not self._tasks
 
@@ -235,6 +258,14 @@ class MapOperator(Physical):
         """The execution is over, perhaps early."""
         self._drop_tasks()
         self._launcher.close()
+
+
+def task_waits(tasks: list[tuple[Any, float]]) -> str:
+    """That tasks run, given by (generator or ref, when it was begun), and what the oldest waits for."""
+    oldest, begun = min(tasks, key=lambda task: task[1])
+    count = "a task" if len(tasks) == 1 else f"{len(tasks)} tasks, the oldest"
+    said = why(oldest).strip().rstrip(".")
+    return f"waits for {count}, begun {time.monotonic() - begun:.0f} s ago: {said}"
 
 
 UNTAKEN_BLOCKS_MAX = 4  # blocks taken from a task that is not yet next

@@ -23,6 +23,7 @@ class Physical:
         self.complete = [False for _ in sources]  # no more will come
         self.outbox: deque[Bundle] = deque()
         self.stopped = False  # nobody wants more
+        self.over_budget = 0.0  # bytes by which its next task would be, when that was last asked
 
     @property
     def inputs_done(self) -> bool:
@@ -71,6 +72,18 @@ class Physical:
         """Bytes of blocks that exist, or soon will, because of this operator."""
         inboxes = sum(b.cost for q in self.inboxes for b in q) if self.counts_inbox else 0
         return inboxes + sum(b.cost for b in self.outbox)
+
+    def backlog(self) -> tuple[int, int]:
+        """(blocks, bytes) that wait for it, or for whoever is next."""
+        waiting = [*(b for inbox in self.inboxes for b in inbox), *self.outbox]
+        return len(waiting), sum(b.size for b in waiting)
+
+    def waits_for(self) -> str:
+        """What it waits for, as the rest of a sentence about it."""
+        open_ = [s.name for s, c in zip(self.sources, self.complete, strict=True) if not c]
+        if open_:
+            return f"waits for blocks of {' and of '.join(open_)}"
+        return "waits for its consumer" if self.outbox else "has nothing to wait for"
 
     def stop(self) -> None:
         """Nobody wants more: let go of everything."""

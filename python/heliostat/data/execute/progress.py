@@ -77,15 +77,11 @@ class Progress:
 
     def _text(self, operators: Sequence[Physical], now: float) -> str:
         elapsed = now - self._begun
-        parts = []
-        for operator in operators:
-            total = getattr(operator, "expected_blocks", 0)
-            of = f"/{total}" if total else ""
-            if operator.stats.tasks or operator.running():
-                parts.append(
-                    f"{operator.name} {operator.stats.tasks - operator.running()}{of} tasks, "
-                    f"{operator.running()} running"
-                )
+        parts = [
+            _line(operator, elapsed)
+            for operator in operators
+            if operator.stats.tasks or operator.running()
+        ]
         return (
             f"{self._label}: {self._rows:,} rows, {self._bytes / 1e6:,.1f} MB in {elapsed:.0f} s "
             f"({self._rows / elapsed:,.0f} rows/s) | " + " | ".join(parts)
@@ -98,3 +94,27 @@ class Progress:
                 self._live.stop()
         if self._live is not None or self._lines:
             logger.info("%s", self._text(operators, time.monotonic()))
+
+
+def _line(operator: Physical, elapsed: float) -> str:
+    """An operator: its tasks, what came of them and how fast, what waits, and what bounds it."""
+    stats = operator.stats
+    total = getattr(operator, "expected_blocks", 0)
+    of = f"/{total}" if total else ""
+    said = [
+        f"{operator.name} {stats.tasks - operator.running()}{of} tasks",
+        f"{operator.running()} running",
+        f"{stats.rows.total:,.0f} rows",
+        f"{stats.bytes.total / 1e6:,.1f} MB",
+        f"{stats.rows.total / max(elapsed, 1e-3):,.0f} rows/s",
+    ]
+    blocks, size = operator.backlog()
+    if blocks:
+        said.append(f"backlog {blocks} blocks of {size / 1e6:,.1f} MB")
+    if operator.over_budget:
+        said.append("bounded by memory")
+    elif operator.running():
+        said.append("bounded by its tasks")
+    elif not operator.done:
+        said.append("bounded by its input")
+    return ", ".join(said)

@@ -72,7 +72,10 @@ class OpenStage:
 
     def run(self, index: int, inputs: Iterator[Any], files: list[str]) -> Iterator[Any]:
         """Yield block, metadata, block, metadata, ... of task number ``index``."""
-        task.begin(index, self._execution)
+        task.begin(index, self._execution, files)
+        for _, fn in self._steps:
+            if fn is not None:
+                fn.begin()
         DataContext._set_current(self._context)  # another stage may have run in between
         node = ray.get_runtime_context().get_node_id()
         tables = inputs

@@ -97,11 +97,16 @@ class UserCall(Expr):
         try:
             made = self._function(*given, **named)
         except Exception as error:
-            raise user_error(error, self._label) from error
+            raise user_error(error, self._label, f"{rows} rows") from error
         if isinstance(made, np.ndarray):
             made = tensors.from_numpy(made)
-        elif not isinstance(made, pa.Array | pa.ChunkedArray):
+        elif isinstance(made, list | tuple):
             made = tensors.from_list(list(made))
+        elif not isinstance(made, pa.Array | pa.ChunkedArray):
+            raise ValueError(
+                f"{self._label} returned {type(made)} for {rows} rows; it must return an array or a "
+                "list with one value for each."
+            )
         if len(made) != rows:
             raise ValueError(
                 f"{self._label} returned {len(made)} values for {rows} rows; it must return "

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
 
 import heliostat as ray
 from heliostat.data import block
 from heliostat.data.execute.stats import ExecutionStats
 from heliostat.data.iterate import batching, prefetch
 from heliostat.data.iterate.lending import Lender, Loan
+from heliostat.data.iterate.position import Position, Shuffle, loaded
 from heliostat.data.plan.operators import Bundle
 
 if TYPE_CHECKING:
@@ -38,9 +42,39 @@ class DataIterator(abc.ABC):
     It can be sent to other workers.
     """
 
+    _place = Position()  # of the loop that was begun last
+    _begun = False  # whether it has begun
+    _consumers = 1  # that share the dataset
+
     @abc.abstractmethod
-    def _epoch(self) -> tuple[Iterator[Bundle], ExecutionStats]:
-        """The bundles of a new epoch."""
+    def _epoch(self, execution: int | None = None) -> tuple[Iterator[Bundle], ExecutionStats, int]:
+        """The bundles of a new epoch, and the number of its execution, which may be given."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how far the loop has come, as a dict of plain values that may be put into a checkpoint.
+
+        It counts the rows of all batches that the loop has been given, not those made ahead. Each
+        consumer of ``streaming_split`` has a state of its own; consumers of equal shares that go in step
+        may all be given the state of one.
+        """
+        place = self._place
+        return replace(place, consumers=self._consumers).state()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next loop go on where the state was taken; loops after it are epochs as usual.
+
+        The rows before are passed over: what makes them is executed again, and blocks that lie before
+        are not fetched. They are the same rows if the dataset makes the same rows in the same order at
+        each execution: what draws at random needs a seed, and functions must not depend on time. With
+        ``locality_hints`` on several nodes, shares may differ. All consumers of ``streaming_split``
+        have to load a state before any of them begins.
+
+        Raises:
+            ValueError: It is no state of an iterator, or of one with another number of consumers. While
+                iterating: the batch size or the buffer of a local shuffle is another, or the epoch has
+                fewer rows.
+        """
+        self._place, self._begun = loaded(state, self._consumers), False
 
     @abc.abstractmethod
     def schema(self) -> Schema | None:
@@ -118,31 +152,60 @@ class DataIterator(abc.ABC):
         makes_arrays: bool = False,  # whether `finish` does no more than that
     ) -> Repeatable[T]:
         def epoch() -> Iterator[T]:
-            bundles, stats = self._epoch()
+            place = self._begin(shuffle_buffer, batch_size, seed)
+            bundles, stats, execution = self._epoch(place.execution)
+            self._place = place = replace(place, execution=execution)
             room = prefetch.Room(max(0, prefetch_batches))
+            mixed = place.shuffle
 
-            def make() -> Iterator[tuple[T, bool]]:
+            def make() -> Iterator[tuple[tuple[T, int], bool]]:
                 try:
                     lender = Lender()
-                    tables = _tables(bundles, lender, room)
+                    tables = _tables(bundles, lender, room, 0 if mixed else place.rows)
                     if makes_arrays and batch_size is not None:
                         full = (table for table in tables if table.num_rows)
-                        yield from batching.arrays(full, batch_size, drop_last)
+                        for batch, is_cut in batching.arrays(full, batch_size, drop_last):
+                            rows = len(next(iter(batch.values()), range(batch_size)))
+                            yield (batch, rows), is_cut
                         return
-                    cuts = batching.cut(tables, batch_size, drop_last, shuffle_buffer, seed)
-                    for table in cuts:
+                    drawn = mixed.seed if mixed else None
+                    cuts = batching.cut(tables, batch_size, drop_last, shuffle_buffer, drawn)
+                    for table in _after(cuts, place.rows) if mixed else cuts:
                         # Shuffled rows lie in memory of their own already.
                         loan = Loan() if shuffle_buffer else lender.loan
-                        yield finish(table, loan), not shuffle_buffer and is_view(table, loan)
+                        is_lent = not shuffle_buffer and is_view(table, loan)
+                        yield (finish(table, loan), table.num_rows), is_lent
                 finally:
                     close = getattr(bundles, "close", None)
                     if close is not None:
                         close()
 
             made = prefetch.ahead(make(), room) if prefetch_batches > 0 else (b for b, _ in make())
-            return _timed(made, stats, receive)
+            yield from self._counted(_timed(made, stats, receive), place)
 
         return Repeatable(epoch)
+
+    def _begin(self, window: int | None, batch_size: int | None, seed: int | None) -> Position:
+        """Where a new loop begins: where the loaded state is, or at the next epoch."""
+        place = self._place.next_epoch() if self._begun else self._place
+        shuffle = None
+        if window is not None and batch_size is not None:
+            drawn = seed if seed is not None else int(np.random.default_rng().integers(2**62))
+            shuffle = Shuffle(drawn, window, batch_size)
+        self._place, self._begun = place.mixed(shuffle), True
+        return self._place
+
+    def _counted(self, items: Iterator[tuple[T, int]], place: Position) -> Iterator[T]:
+        """The batches; the state goes with them."""
+        try:
+            for item, rows in items:
+                place = place.moved(rows)
+                self._place = place
+                yield item
+                del item
+            self._place, self._begun = place.next_epoch(), False
+        finally:
+            items.close()  # type: ignore[attr-defined] # a generator
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
         """Return rows as dicts; each ``for`` over them is an epoch."""
@@ -150,7 +213,10 @@ class DataIterator(abc.ABC):
         def epoch() -> Iterator[dict[str, Any]]:
             tables = self._batches(lambda t, _: t, lambda t, _: True, 1, None, False, None, None)
             for table in tables:
-                yield from block.rows(table)
+                had = replace(self._place, rows=self._place.rows - table.num_rows)
+                for number, row in enumerate(block.rows(table), 1):
+                    self._place = had.moved(number)
+                    yield row
 
         return Repeatable(epoch)
 
@@ -223,29 +289,56 @@ class DataIterator(abc.ABC):
         from heliostat.data.dataset import MaterializedDataset
         from heliostat.data.plan.operators import InputBlocks
 
-        bundles, _ = self._epoch()
+        bundles, _, _ = self._epoch()
         return MaterializedDataset(InputBlocks(tuple(bundles)), self.get_context())
 
 
-def _tables(bundles: Iterator[Bundle], lender: Lender, room: prefetch.Room) -> Iterator[Any]:
-    """The tables of bundles, each column in one piece."""
+def _tables(
+    bundles: Iterator[Bundle], lender: Lender, room: prefetch.Room, passed: int
+) -> Iterator[Any]:
+    """The tables of bundles, each column in one piece, without the first ``passed`` rows."""
+    left = passed
     for bundle in bundles:
+        if left:
+            skipped = min(left, bundle.rows)
+            left -= skipped
+            bundle = bundle.slice(skipped, bundle.rows - skipped)  # noqa: PLW2901 # the rest of it
         if bundle.rows:
             lender.turn_to(bundle)
             yield block.joined(bundle.cut(ray.get(bundle.ref)))
         del bundle
         room.wait()
+    _require_passed(left, passed)
+
+
+def _after(tables: Iterator[Any], passed: int) -> Iterator[Any]:
+    """The batches after those of the first ``passed`` rows."""
+    left = passed
+    for table in tables:
+        if left > 0:
+            left -= table.num_rows
+        else:
+            yield table
+    _require_passed(left, passed)
+
+
+def _require_passed(left: int, passed: int) -> None:
+    if left > 0:
+        raise ValueError(
+            f"the state that was loaded is after {passed} rows of its epoch, and this epoch has only "
+            f"{passed - left}: the dataset is not the one that the state is of."
+        )
 
 
 def _timed(
-    items: Iterator[T], stats: ExecutionStats, receive: Callable[[Any], T] | None
-) -> Iterator[T]:
+    items: Iterator[tuple[T, int]], stats: ExecutionStats, receive: Callable[[Any], T] | None
+) -> Iterator[tuple[T, int]]:
     try:
         left = time.perf_counter()
         while True:
             asked = time.perf_counter()
             try:
-                item = next(items)
+                item, rows = next(items)
             except StopIteration:
                 return
             if receive is not None:
@@ -254,7 +347,7 @@ def _timed(
             stats.user.add(asked - left)
             stats.wait.add(got - asked)
             left = got
-            yield item
+            yield item, rows
             del item
     finally:
         items.close()  # type: ignore[attr-defined] # a generator
@@ -266,9 +359,10 @@ class PlanIterator(DataIterator):
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
 
-    def _epoch(self) -> tuple[Iterator[Bundle], ExecutionStats]:
-        made: tuple[Iterator[Bundle], ExecutionStats] = self._dataset._execute()
-        return made
+    def _epoch(self, execution: int | None = None) -> tuple[Iterator[Bundle], ExecutionStats, int]:
+        number = self._dataset.context._next_execution(execution)
+        bundles, stats = self._dataset._execute(number=number)
+        return bundles, stats, number
 
     def schema(self) -> Schema | None:
         """Return names and types of the columns."""

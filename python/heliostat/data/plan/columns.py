@@ -30,6 +30,11 @@ class AddColumn:
         """Run."""
         made = self.function(block.to_batch(table, self.batch_format))
         columns = block.from_batch({self.name: _values(made)}, "add_column's function")
+        if columns.num_rows != table.num_rows:
+            raise ValueError(
+                f"add_column's function returned {columns.num_rows} values for {table.num_rows} rows; "
+                "it must return one for each."
+            )
         return block.with_columns(table, {self.name: columns.column(self.name)})
 
 
@@ -116,7 +121,11 @@ class RenameColumns:
         new = self.of(there)
         if needed is None or new is None or len(set(new.values())) < len(new):
             return self
-        return RenameColumns({a: b for a, b in new.items() if b in needed and a != b})
+        kept = {a: b for a, b in new.items() if b in needed and a != b}
+        while taken := set(kept.values()) & (set(new) - set(kept)):
+            # What has had such a name is in the table all the same, and moves out of its way.
+            kept.update({a: new[a] for a in taken})
+        return RenameColumns(kept)
 
 
 @dataclass(frozen=True)

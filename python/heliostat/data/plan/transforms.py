@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -13,6 +14,7 @@ import pyarrow as pa
 from heliostat.data import block
 from heliostat.data.exceptions import user_error
 from heliostat.data.expressions.expr import Expr, Unnest
+from heliostat.data.plan import task
 from heliostat.data.plan.udf import Opened, Udf
 
 Tables = Iterator[Any]
@@ -77,12 +79,15 @@ class MapRows(_OfUdf):
         return block.tables_of(self._results(tables, fn))
 
     def _results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
+        done = 0
         for results in _results_of_rows(tables, fn):
             if not block.are_dicts(results):
-                wrong = next(r for r in results if not isinstance(r, Mapping))
+                wrong = [isinstance(r, Mapping) for r in results].index(False)
                 raise ValueError(
-                    f"{fn.name} returned {type(wrong)} for a row; a function of `map` returns a dict."
+                    f"{fn.name} returned {type(results[wrong])} for "
+                    f"{task.place((done + wrong, 1))}; a function of `map` returns a dict."
                 )
+            done += len(results)
             yield from results
 
 
@@ -97,17 +102,18 @@ class FlatMapRows(_OfUdf):
         return block.tables_of(self._results(tables, fn))
 
     def _results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
-        for result in chain.from_iterable(_results_of_rows(tables, fn)):
+        for number, result in enumerate(chain.from_iterable(_results_of_rows(tables, fn))):
+            fn.at = (number, 1)  # of a generator, which runs now
             if isinstance(result, Mapping) or not isinstance(result, Iterable):
                 raise ValueError(
-                    f"{fn.name} returned {type(result)} for a row; a function of `flat_map` returns "
-                    "a list of dicts."
+                    f"{fn.name} returned {type(result)} for {task.place(fn.at)}; a function of "
+                    "`flat_map` returns a list of dicts."
                 )
             for row in fn.items(result):
                 if not isinstance(row, Mapping):
                     raise ValueError(
-                        f"{fn.name} returned a list with {type(row)} in it; a function of "
-                        "`flat_map` returns a list of dicts."
+                        f"{fn.name} returned a list with {type(row)} in it for "
+                        f"{task.place(fn.at)}; a function of `flat_map` returns a list of dicts."
                     )
                 yield row
 
@@ -155,29 +161,45 @@ class MapBatches(_OfUdf):
     batch_size: int | str | None = None
     batch_format: str | None = "default"
     zero_copy: bool = True
+    keeps_rows: bool = False  # as its author promises
 
     def apply(self, tables: Tables, fn: Any) -> Tables:
         """Call the function for each batch."""
         empty: list[Any] = []
-        batches = self._batches(tables, empty)
+        called: deque[tuple[int, int]] = deque()
+        batches = self._batches(tables, empty, called, fn)
         some = False
         for _, result in fn.each(batches):
+            at, rows = called.popleft(), 0
             items = result if isinstance(result, Iterator) else (result,)
             for item in items:
                 some = True
-                yield block.from_batch(item, fn.name)
+                made = block.from_batch(item, fn.name)
+                rows += made.num_rows
                 del item  # so that the next call can have its memory
+                yield made
+                del made
             del result, items
+            if self.keeps_rows and rows != at[1]:
+                raise ValueError(
+                    f"{fn.name} returned {rows} rows for {task.place(at)}; map_batches was told that "
+                    "it keeps them, by udf_modifying_row_count=False."
+                )
         if not some and empty:
             yield pa.table({})  # what columns the function would have made is not known
 
-    def _batches(self, tables: Tables, empty: list[Any]) -> Iterator[Any]:
+    def _batches(
+        self, tables: Tables, empty: list[Any], called: deque[tuple[int, int]], fn: Opened
+    ) -> Iterator[Any]:
+        done = 0
         whole = _with_rows(tables, empty)
         if isinstance(self.batch_size, int):
             cut = rebatched(whole, self.batch_size)
         else:
             cut = whole if self.batch_size is None else _of_bytes(whole, AUTO_BATCH_BYTES)
         for table in cut:
+            called.append((done, table.num_rows))
+            fn.at, done = called[-1], done + table.num_rows
             batch = block.to_batch(block.joined(table), self.batch_format)
             yield batch if self.zero_copy else _own(batch)
 
@@ -220,7 +242,7 @@ class Project(Transform):
                 else:
                     made[name] = expr.column(table)
         except Exception as error:
-            raise user_error(error, f"the expression {expr!r}") from error
+            raise user_error(error, f"the expression {expr!r}", task.place(None)) from error
         return made
 
 
@@ -324,11 +346,17 @@ def _own(batch: Any) -> Any:
     return batch.copy() if hasattr(batch, "iloc") else batch
 
 
+def _numbered(tables: Iterable[Any], fn: Opened) -> Iterator[Any]:
+    """The rows, each of which says its number before the call with it."""
+    for number, row in enumerate(chain.from_iterable(map(block.rows, tables))):
+        fn.at = (number, 1)
+        yield row
+
+
 def _results_of_rows(tables: Iterable[Any], fn: Opened) -> Iterator[list[Any]]:
     """What the function gives for each row, some thousand rows at a time."""
     if fn.is_async:  # calls overlap across tables, which may be of a single row
-        rows = chain.from_iterable(map(block.rows, tables))
-        yield from ([result] for _, result in fn.each(rows))
+        yield from ([result] for _, result in fn.each(_numbered(tables, fn)))
         return
     for table in tables:
         for some in block.rows_at_once(table):

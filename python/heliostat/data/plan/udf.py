@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
+from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from heliostat.data.exceptions import user_error
+from heliostat.data.plan import task
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,12 +65,14 @@ class Opened:
     def __init__(self, udf: Udf) -> None:
         self._udf = udf
         self.seconds = 0.0
+        self.at: task.Place = None  # of the next call
+        self._done = 0  # rows of this task that `all` has had
         try:
             self._call = (
                 udf.fn(*udf.constructor_args, **udf.constructor_kwargs) if udf.is_class else udf.fn
             )
         except Exception as error:
-            raise user_error(error, f"{udf.name}.__init__") from error
+            raise user_error(error, f"{udf.name}.__init__", "its arguments") from error
         body: Any = self._call if inspect.isroutine(self._call) else type(self._call).__call__
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
 
@@ -77,12 +81,19 @@ class Opened:
         """What errors call it."""
         return self._udf.name
 
+    def begin(self) -> None:
+        """A task begins, whose rows count from 0."""
+        self.at, self._done = None, 0
+
+    def _error(self, error: Exception, at: task.Place, value: Any = None) -> Exception:
+        return user_error(error, self.name, task.place(at, value))
+
     def __call__(self, value: Any) -> Any:
         begun = time.perf_counter()
         try:
             result = self._call(value, *self._udf.args, **self._udf.kwargs)
         except Exception as error:
-            raise user_error(error, self.name) from error
+            raise self._error(error, self.at) from error
         finally:
             self.seconds += time.perf_counter() - begun
         return self.items(result)
@@ -95,7 +106,7 @@ class Opened:
             except StopIteration:
                 return
             except Exception as error:
-                raise user_error(error, self.name) from error
+                raise self._error(error, self.at) from error
             finally:
                 self.seconds += time.perf_counter() - begun
             yield item
@@ -103,13 +114,17 @@ class Opened:
     def all(self, values: list[Any]) -> list[Any]:
         """The result for each of the values, of a function that is not async."""
         call = partial(self._call, **self._udf.kwargs) if self._udf.kwargs else self._call
+        left = iter(values)  # says how many it still has: the row costs nothing until one fails
         begun = time.perf_counter()
         try:
-            return list(map(call, values, *map(repeat, self._udf.args)))
+            results = list(map(call, left, *map(repeat, self._udf.args)))
         except Exception as error:
-            raise user_error(error, self.name) from error
+            failed = len(values) - length_hint(left) - 1
+            raise self._error(error, (self._done + failed, 1), values[failed]) from error
         finally:
             self.seconds += time.perf_counter() - begun
+        self._done += len(values)
+        return results
 
     def items(self, result: Any) -> Any:
         """A result that is several values: those of a generator are made, and timed, as they come."""
@@ -134,18 +149,18 @@ class Opened:
     ) -> Iterator[tuple[Any, Any]]:
         running: list[tuple[Any, asyncio.Task[Any]]] = []
         for value in values:
-            running.append((value, loop.create_task(self._one(value))))
+            running.append((value, loop.create_task(self._one(value, self.at))))
             if len(running) >= ASYNC_CALLS_MAX:
                 first, task = running.pop(0)
                 yield first, loop.run_until_complete(task)
         for value, task in running:
             yield value, loop.run_until_complete(task)
 
-    async def _one(self, value: Any) -> Any:
+    async def _one(self, value: Any, at: task.Place) -> Any:
         try:
             result = self._call(value, *self._udf.args, **self._udf.kwargs)
             if isinstance(result, AsyncIterator):
                 return iter([item async for item in result])
             return await result
         except Exception as error:
-            raise user_error(error, self.name) from error
+            raise self._error(error, at) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import io
 import posixpath
@@ -106,6 +107,18 @@ class Sink:
             raise
         yield pa.table({"rows": [rows], "bytes": [size]})
 
+    def undo(self) -> None:
+        """Delete the files of this write, which has failed; tasks that still run delete theirs.
+
+        Files are known by the write's id in their names: a ``FilenameProvider`` that leaves it out keeps
+        its files.
+        """
+        selector = pyarrow.fs.FileSelector(self.path, allow_not_found=True, recursive=True)
+        for info in self.filesystem.get_file_info(selector):
+            if info.type == pyarrow.fs.FileType.File and self.write_id in info.base_name:
+                with contextlib.suppress(OSError):  # its task was faster
+                    self.filesystem.delete_file(info.path)
+
     def _write(self, table: Any, number: int, index: int, written: list[str]) -> None:
         if self.by_row is not None:
             for at, row in enumerate(block.rows(table)):
@@ -139,10 +152,11 @@ def _partitions(table: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
     if not names:
         yield "", table
         return
-    from heliostat.data.execute.exchanges import ordered
+    from heliostat.data.execute import exchanges
     from heliostat.data.execute.groups import group_begins
 
-    table = ordered(table, [(n, "ascending") for n in names])
+    exchanges.require(table, names)
+    table = exchanges.ordered(table, [(n, "ascending") for n in names])
     begins = group_begins(table, names)
     for begin, end in zip(begins, [*begins[1:], table.num_rows], strict=True):
         part = table.slice(begin, end - begin)
@@ -327,5 +341,5 @@ class ImageBytes:
         from PIL import Image
 
         sink = io.BytesIO()
-        Image.fromarray(row[self.column]).save(sink, format=self.file_format)
+        Image.fromarray(block.named(row, self.column)).save(sink, format=self.file_format)
         return sink.getvalue()

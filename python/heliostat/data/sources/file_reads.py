@@ -13,6 +13,7 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.plan.operators import Read, ReadPart
 from heliostat.data.sources import files as listing
 from heliostat.data.sources import formats
+from heliostat.data.sources.broken import readable
 from heliostat.data.sources.memory import read_count
 from heliostat.data.sources.partitioning import PathPartitionParser
 
@@ -58,7 +59,7 @@ class ReadFiles:
         small: list[Any] = []
         for part in self._parts:
             path = part if isinstance(part, str) else part.path
-            for table in self._form.read(self._filesystem, part):
+            for table in readable(self._form.read(self._filesystem, part), path):
                 made = self._with_columns(table, path)
                 if made.num_rows > 1:
                     if small:  # rows come in the order of the files

@@ -98,7 +98,7 @@ def find(
         if info.type == pafs.FileType.NotFound:
             if ignore_missing:
                 continue
-            raise FileNotFoundError(given)
+            raise FileNotFoundError(f"there is no file or folder {path}")
         if info.type == pafs.FileType.Directory:
             found += _below(used, path)
         else:

@@ -111,7 +111,15 @@ def _document(data: bytes) -> Any:
 
 def _lines(data: bytes) -> Any:
     """A row a line: the keys of an object are columns, so are the places in a list."""
-    found = [json.loads(line) for line in data.splitlines() if line.strip()]
+    found = []
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            shown = line[:80].decode("utf-8", "replace")
+            raise ValueError(f"line {number} is no JSON, {error.msg}: {shown}") from None
     return block.from_rows([_row(value) for value in found])
 
 

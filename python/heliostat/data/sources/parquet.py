@@ -14,6 +14,8 @@ from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Pushable, Read, ReadPart
 from heliostat.data.sources import files as listing
 from heliostat.data.sources import parquet_files
+from heliostat.data.sources.broken import unreadable
+from heliostat.data.sources.evolution import merged
 from heliostat.data.sources.file_reads import GROWTH, FileReads, ReadFiles, Source
 from heliostat.data.sources.memory import cpus, read_count
 from heliostat.data.sources.parquet_files import Parquet, Piece
@@ -39,8 +41,11 @@ class ParquetReads(FileReads, Pushable):
         import pyarrow.parquet as pq
 
         if path not in self.footers:
-            with self.filesystem.open_input_file(path) as file:
-                self.footers[path] = pq.read_metadata(file)
+            try:
+                with self.filesystem.open_input_file(path) as file:
+                    self.footers[path] = pq.read_metadata(file)
+            except Exception as error:
+                raise unreadable(error, path) from error
         return self.footers[path]
 
     @property
@@ -196,7 +201,9 @@ class ParquetReads(FileReads, Pushable):
         )
 
     def _physical(self) -> list[str]:
-        """The columns of the first file itself."""
+        """The columns of all files themselves, or of the first one where they are not known."""
+        if self.form.merged is not None:
+            return list(self.form.merged.names)
         names = self.form.chosen(self.footer(self.found[0].path).schema.to_arrow_schema()).names
         return list(names)
 
@@ -222,10 +229,17 @@ def parquet(
 
     Raises:
         ValueError: No file has one of the columns.
+        pyarrow.ArrowTypeError: A column has types in two files that have none in common.
     """
     found, filesystem = source.files()
     reads = ParquetReads(source, form, filesystem, found, GROWTH["Parquet"])
     rows = _checked_rows(reads, form) if reads.knows_footers else None
+    if reads.knows_footers and found:
+        several = (
+            (f.path, form.chosen(reads.footer(f.path).schema.to_arrow_schema())) for f in found
+        )
+        form = replace(form, merged=merged(several))
+        reads = replace(reads, form=form)
     schema = _schema(reads, form) if found else None
     return Dataset(
         Read(
@@ -246,8 +260,9 @@ def _partitions(reads: ParquetReads) -> dict[str, Any]:
 
 
 def _schema(reads: ParquetReads, form: Parquet) -> Any:
-    """The schema, as far as the first file says it."""
-    chosen = form.chosen(reads.footer(reads.found[0].path).schema.to_arrow_schema())
+    """The schema of all files, or as far as the first one says it."""
+    first = form.chosen(reads.footer(reads.found[0].path).schema.to_arrow_schema())
+    chosen = first if form.merged is None else form.merged
     for name, value in _partitions(reads).items():
         if name not in chosen.names:
             chosen = chosen.append(pa.field(name, pa.scalar(value).type))

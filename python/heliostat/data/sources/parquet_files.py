@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pyarrow as pa
 
 from heliostat.data import block
 from heliostat.data.expressions.expr import Expr
-from heliostat.data.plan import statistics
+from heliostat.data.plan import statistics, task
 from heliostat.data.plan.statistics import Range
+from heliostat.data.sources.evolution import conformed
 from heliostat.data.sources.formats import Format
 
 ROWS_MAX = 131_072  # of a table, where a row group is large
@@ -54,6 +56,7 @@ class Parquet(Format):
     options: dict[str, Any] = field(default_factory=dict)  # of pyarrow's scanner
     needed: frozenset[str] | None = None  # the columns that the plan needs; None: all
     conditions: tuple[Expr, ...] = ()  # that the plan wants rows to meet, one after the other
+    merged: Any = None  # the schema of all files, where theirs differ
 
     @property
     def chooses_rows(self) -> bool:
@@ -83,7 +86,8 @@ class Parquet(Format):
     def read(self, filesystem: Any, path: Any) -> Iterator[Any]:
         """Yield the tables of a file, or of a `Piece` of it."""
         piece = path if isinstance(path, Piece) else Piece(path)
-        made = self._scanned if self.filter is not None or self.options else self._read
+        read = self._scanned if self.filter is not None or self.options else self._read
+        made = read if self.merged is None else partial(self._conformed, read)
         if piece.rows is None:
             yield from made(filesystem, piece)
             return
@@ -96,6 +100,12 @@ class Parquet(Format):
                 yield part
             if not left:
                 return
+
+    def _conformed(self, read: Any, filesystem: Any, piece: Piece) -> Iterator[Any]:
+        """The tables with the columns of all files, in their order."""
+        names = [n for n in self.merged.names if self.keeps(n)]
+        for table in read(filesystem, piece):
+            yield conformed(table, self.merged, names).select(names or table.column_names)
 
     def _scanned(self, filesystem: Any, piece: Piece) -> Iterator[Any]:
         """The tables as pyarrow's scanner gives them, with the options and the filter that it takes."""
@@ -120,19 +130,25 @@ class Parquet(Format):
     def _names(self, schema: Any) -> list[str]:
         """The columns to give: those that are needed, or one, as a table of none loses its rows."""
         names = [n for n in schema.names if self.keeps(n)]
-        asked = {n for c in self.conditions for n in c.columns() or ()}
+        task.leave_out(n for n in schema.names if not self.keeps(n))
+        asked = self._asked()
         return names or [n for n in schema.names if n in asked][:1] or schema.names[:1]
 
     def _with_conditions(self, names: list[str]) -> list[str]:
-        read = {n for c in self.conditions for n in c.columns() or ()}
-        return [*names, *sorted(read - set(names))]
+        return [*names, *sorted(self._asked() - set(names))]
 
     def _met(self, table: Any) -> Any:
         """The rows that meet the conditions."""
+        if self.merged is not None:
+            table = conformed(table, self.merged, self._asked())
         for condition in self.conditions:
             mask = condition.mask(table)
             table = table.filter(mask)
         return table
+
+    def _asked(self) -> set[str]:
+        """The columns of the conditions."""
+        return {n for c in self.conditions for n in c.columns() or ()}
 
     def _read(self, filesystem: Any, piece: Piece) -> Iterator[Any]:
         """The tables of each row group, those of the conditions' columns first."""
@@ -177,10 +193,11 @@ class Parquet(Format):
     def _late(self, file: Any, group: int, names: list[str]) -> Iterator[Any]:
         """A row group: first the columns of the conditions, then the others if some row meets them."""
         there = set(file.schema_arrow.names)  # of what lacks, the condition tells
-        asked = sorted({n for c in self.conditions for n in c.columns() or ()} & there)
+        asked_of_all = self._asked()
+        asked = sorted(asked_of_all & there)
         first = file.read_row_group(group, asked, use_threads=False).select(asked)
         rows: Any = None  # the numbers of those that are left
-        table = first
+        table = first if self.merged is None else conformed(first, self.merged, asked_of_all)
         for condition in self.conditions:
             mask = condition.mask(table)
             table = table.filter(mask)

@@ -28,8 +28,10 @@ class Epoch:
         n: int,
         equal: bool,
         homes: list[str | None] | None,
+        number: int,
     ) -> None:
-        self.executor = Executor(plan, context, "streaming_split")
+        self.number = number  # of executions with these settings
+        self.executor = Executor(plan, context, "streaming_split", number)
         self._dealer = Dealer(n, equal, homes)
         self._changed = threading.Condition()
         self._hungry: set[int] = set()  # consumers that wait for a block
@@ -108,21 +110,33 @@ class Coordinator:
         self._epoch: Epoch | None = None
         self._number = -1
         self._arrived: set[int] = set()
+        self._resumed: int | None = None  # the execution that those who have arrived want
         self._changed = threading.Condition()
 
-    def begin(self, consumer: int) -> int:
-        """Wait until all consumers want a new epoch; returns its number."""
+    def begin(self, consumer: int, execution: int | None = None) -> tuple[int, int]:
+        """Wait until all consumers want a new epoch; returns its number and that of its execution.
+
+        ``execution`` is that of an epoch that a consumer resumes. The others have to resume it, too.
+        """
         with self._changed:
             mine = self._number + 1
+            if self._arrived and execution != self._resumed:
+                raise ValueError(
+                    f"consumer {consumer} of streaming_split begins {_named(execution)}, and consumers "
+                    f"{sorted(self._arrived)} {_named(self._resumed)}: load states of one epoch into "
+                    "all of them, or into none."
+                )
+            self._resumed = execution
             self._arrived.add(consumer)
             if len(self._arrived) == self._n:
                 self._arrived.clear()
                 if self._epoch is not None:
                     self._epoch.close()
-                self._epoch = Epoch(*self._args)
+                number = self._dataset.context._next_execution(execution)
+                self._epoch = Epoch(*self._args, number)
                 self._number = mine
                 self._changed.notify_all()
-                return mine
+                return mine, number
             begun, told = time.monotonic(), False
             while self._number < mine:
                 self._changed.wait(1.0)
@@ -134,7 +148,8 @@ class Coordinator:
                         "All of them have to iterate at the same time, the same number of times.",
                         flush=True,
                     )
-            return mine
+            assert self._epoch is not None
+            return mine, self._epoch.number
 
     def take(self, consumer: int, number: int) -> Bundle | None:
         """The next block of that epoch for a consumer."""
@@ -153,3 +168,7 @@ class Coordinator:
     def stats(self) -> str:
         """The last epoch in words."""
         return self._epoch.executor.stats.text() if self._epoch is not None else ""
+
+
+def _named(execution: int | None) -> str:
+    return "a new epoch" if execution is None else f"execution {execution} again"

@@ -20,14 +20,15 @@ class SplitIterator(DataIterator):
     """The blocks of one consumer, asked for from the coordinator, one in advance."""
 
     def __init__(self, coordinator: Any, consumer: int, n: int, context: DataContext) -> None:
-        self._coordinator, self._consumer, self._n = coordinator, consumer, n
-        self._context = context
+        self._coordinator, self._consumer = coordinator, consumer
+        self._consumers, self._context = n, context
 
-    def _epoch(self) -> tuple[Iterator[Bundle], ExecutionStats]:
-        return self._bundles(), ExecutionStats()
+    def _epoch(self, execution: int | None = None) -> tuple[Iterator[Bundle], ExecutionStats, int]:
+        begun = self._coordinator.begin.remote(self._consumer, execution)
+        number, execution = ray.get(begun)
+        return self._bundles(number), ExecutionStats(), execution
 
-    def _bundles(self) -> Iterator[Bundle]:
-        number = ray.get(self._coordinator.begin.remote(self._consumer))
+    def _bundles(self, number: int) -> Iterator[Bundle]:
         request = self._coordinator.take.remote(self._consumer, number)
         while True:
             bundle: Bundle | None = ray.get(request)
@@ -54,10 +55,10 @@ class SplitIterator(DataIterator):
 
     def world_size(self) -> int:
         """Return the number of consumers."""
-        return self._n
+        return self._consumers
 
     def __repr__(self) -> str:
-        return f"DataIterator(consumer {self._consumer} of {self._n})"
+        return f"DataIterator(consumer {self._consumer} of {self._consumers})"
 
 
 def streaming_split(

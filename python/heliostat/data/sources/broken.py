@@ -1,0 +1,38 @@
+"""Errors of files: each names its file, in one sentence, and stays of its class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from heliostat.data.exceptions import UserCodeException
+
+
+def unreadable(error: Exception, path: str) -> Exception:
+    """The error of a file: the same where it names the file already, else one that does.
+
+    It has the error's class, or the nearest class above that is made from a text alone.
+    """
+    if isinstance(error, UserCodeException) or path in str(error):
+        return error
+    said = f"cannot read {path}: {' '.join(str(error).split())}"
+    for kind in type(error).__mro__:
+        try:
+            made = kind(said)
+        except Exception:  # a constructor with arguments of its own
+            continue
+        if isinstance(made, Exception):
+            return made
+    return RuntimeError(said)
+
+
+def readable(tables: Iterator[Any], path: str) -> Iterator[Any]:
+    """The tables of a file, whose errors name it."""
+    while True:
+        try:
+            table = next(tables)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise unreadable(error, path) from error
+        yield table

@@ -1,0 +1,322 @@
+"""Bad files, functions that fail and columns that are not there: one sentence each, naming the place."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from ray.data.datatype import DataType
+from ray.data.expressions import col, udf
+
+CLUSTER = {"num_cpus": 4}
+
+
+def sentence(run: Callable[[], Any]) -> str:
+    """The last line of what was raised: the one that a reader sees first."""
+    with pytest.raises(Exception) as caught:  # its text is what is tested
+        run()
+    return str(caught.value).rstrip().splitlines()[-1]
+
+
+def files(folder: Path, count: int = 4) -> list[Path]:
+    paths = [folder / f"{i}.parquet" for i in range(count)]
+    for i, path in enumerate(paths):
+        table = pa.table({"id": np.arange(i * 100, i * 100 + 100), "amount": np.arange(100) / 2})
+        pq.write_table(table, path)
+    return paths
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("F10.03")
+@pytest.mark.heliostat_only("Ray does not name the file")
+@pytest.mark.parametrize("kept", [0, 0.5])
+def test_a_parquet_file_that_is_cut_off_is_named(rd: Any, tmp_path: Path, kept: float) -> None:
+    broken = files(tmp_path)[2]
+    data = broken.read_bytes()
+    broken.write_bytes(data[: int(len(data) * kept)])
+    for use in (lambda d: d.count(), lambda d: d.take_all()):
+        assert f"cannot read {broken}: " in sentence(lambda use=use: use(rd.read_parquet(tmp_path)))
+
+
+@pytest.mark.contract("F10.03")
+@pytest.mark.heliostat_only("Ray does not name the file")
+def test_pages_that_are_rubbish_name_their_file(rd: Any, tmp_path: Path) -> None:
+    broken = files(tmp_path)[2]
+    data = bytearray(broken.read_bytes())
+    data[4:200] = b"\xff" * 196
+    broken.write_bytes(data)
+    assert f"cannot read {broken}: " in sentence(rd.read_parquet(tmp_path).take_all)
+
+
+def broken_text(path: Path) -> None:
+    path.write_bytes(b"ok\n\xff\xfe\n")
+
+
+def broken_numpy(path: Path) -> None:
+    np.save(path, np.arange(100))
+    path.write_bytes(path.read_bytes()[:200])
+
+
+def broken_gzip(path: Path) -> None:
+    path.write_bytes(gzip.compress(os.urandom(10_000))[:5_000])
+
+
+@pytest.mark.contract("F10.03", "F10.04")
+@pytest.mark.heliostat_only("Ray does not name the file")
+@pytest.mark.parametrize(
+    ("read", "name", "write", "kind"),
+    [
+        ("text", "a.txt", broken_text, UnicodeError),
+        ("numpy", "a.npy", broken_numpy, ValueError),
+        ("csv", "a.csv.gz", broken_gzip, OSError),
+        ("webdataset", "a.tar", broken_text, Exception),
+    ],
+)
+def test_files_that_cannot_be_read_are_named(
+    rd: Any, tmp_path: Path, read: str, name: str, write: Callable[[Path], None], kind: Any
+) -> None:
+    path = tmp_path / name
+    write(path)
+    dataset = getattr(rd, f"read_{read}")(str(path))
+    with pytest.raises(kind):
+        dataset.take_all()
+    assert f"cannot read {path}: " in sentence(dataset.take_all)
+
+
+@pytest.mark.contract("F10.03")
+@pytest.mark.heliostat_only("Ray does not name the line")
+def test_a_line_that_is_no_json_is_named(rd: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"a": 1}\n{"a": 2\n{"a": 3}\n')
+    said = sentence(rd.read_json(str(path), lines=True).take_all)
+    assert f"cannot read {path}: line 2 is no JSON" in said
+
+
+@pytest.mark.contract("F10.03")
+@pytest.mark.heliostat_only("Ray says no more than the path")
+def test_a_path_that_is_missing_is_said_to_be(rd: Any, tmp_path: Path) -> None:
+    path = tmp_path / "none.parquet"
+    with pytest.raises(FileNotFoundError, match=f"no file or folder {path}"):
+        rd.read_parquet(str(path))
+
+
+# --- functions -------------------------------------------------------------------------------------
+
+
+def fail_at(bad: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def check(row: dict[str, Any]) -> dict[str, Any]:
+        if row["id"] == bad:
+            raise ValueError("no such thing")
+        return row
+
+    return check
+
+
+@pytest.mark.contract("F10.06")
+@pytest.mark.heliostat_only("Ray does not say which row")
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda d, fn: d.map(fn),
+        lambda d, fn: d.flat_map(lambda row: [fn(row)]),
+        lambda d, fn: d.filter(fn),
+        lambda d, fn: d.flat_map(lambda row: (fn(r) for r in [row])),
+    ],
+)
+def test_the_row_on_which_a_function_fails_is_named(rd: Any, tmp_path: Path, use: Any) -> None:
+    broken = files(tmp_path)[2]
+    # The rows that come to the function are counted, of which a step before may leave out some.
+    dataset = use(rd.read_parquet(tmp_path).filter(lambda row: row["id"] % 2), fail_at(237))
+    said = sentence(dataset.materialize)
+    assert re.search(rf"failed on row 18 of task 2 \(of {broken}\)", said), said
+    assert said.endswith("ValueError: no such thing")
+
+
+@pytest.mark.contract("F10.06")
+@pytest.mark.heliostat_only("Ray does not say which row")
+def test_rows_beyond_the_first_thousands_and_async_functions_count_too(rd: Any) -> None:
+    async def later(row: dict[str, Any]) -> dict[str, Any]:
+        return fail_at(7_777)(row)
+
+    for fn in (fail_at(7_777), later):
+        said = sentence(rd.range(10_000, override_num_blocks=1).map(fn).materialize)
+        assert "failed on row 7777 of task 0" in said
+
+
+@pytest.mark.contract("F10.07")
+@pytest.mark.heliostat_only("Ray does not say which rows")
+def test_the_batch_and_the_group_on_which_a_function_fails_are_named(rd: Any) -> None:
+    def check(batch: dict[str, Any]) -> dict[str, Any]:
+        assert 537 not in batch["id"]
+        return batch
+
+    dataset = rd.range(1000, override_num_blocks=4)
+    said = sentence(dataset.map_batches(check, batch_size=10).materialize)
+    assert "check failed on rows 30 to 39 of task 2" in said
+    keyed = dataset.map_batches(lambda b: {"id": b["id"], "k": b["id"] % 5})
+    said = sentence(keyed.groupby("k").map_groups(check).materialize)
+    assert "check failed on the group {'k': 2}" in said
+
+
+@pytest.mark.contract("F10.27")
+@pytest.mark.heliostat_only("Ray does not say which row")
+def test_a_block_that_is_left_out_is_told_with_its_row(
+    rd: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = rd.range(400, override_num_blocks=4).map(fail_at(237))
+    dataset.context.max_errored_blocks = 1
+    with caplog.at_level(logging.WARNING, logger="heliostat.data"):
+        assert [r["id"] for r in dataset.take_all()] == [*range(200), *range(300, 400)]
+    (line,) = [r.getMessage() for r in caplog.records if "left out" in r.getMessage()]
+    assert "row 37 of task 2" in line
+    assert "\n" not in line
+
+
+@pytest.mark.contract("F10.06", "F10.07")
+@pytest.mark.heliostat_only("Ray takes what changes the number of rows")
+def test_results_of_the_wrong_length_or_type_are_told_with_their_place(rd: Any) -> None:
+    dataset = rd.range(40, override_num_blocks=4)
+
+    @udf(return_dtype=DataType.int64())
+    def five(ids: Any) -> Any:
+        return 5
+
+    wrong = {
+        "returned <class 'int'> for row 3 of task 1": dataset.map(
+            lambda r: 1 if r["id"] == 13 else r
+        ),
+        "in it for row 3 of task 1": dataset.flat_map(lambda r: [1 if r["id"] == 13 else r]),
+        "returned 3 rows for rows 0 to 4 of task 0": dataset.map_batches(
+            lambda b: {"id": b["id"][: 3 if 0 in b["id"] else 5]},
+            batch_size=5,
+            udf_modifying_row_count=False,
+        ),
+        "returned 2 values for 10 rows": dataset.add_column("x", lambda b: b["id"][:2]),
+        "five returned <class 'int'> for 10 rows": dataset.with_column("x", five(col("id"))),
+    }
+    for said, given in wrong.items():
+        assert said in sentence(given.materialize)
+
+
+@pytest.mark.contract("F10.07")
+def test_functions_that_keep_their_rows_may_say_so(rd: Any) -> None:
+    def twice(batch: dict[str, Any]) -> Any:
+        for part in np.array_split(batch["id"], 2):
+            yield {"id": part * 2}
+
+    dataset = rd.range(9, override_num_blocks=2)
+    made = dataset.map_batches(twice, batch_size=3, udf_modifying_row_count=False)
+    assert [r["id"] for r in made.take_all()] == [2 * i for i in range(9)]
+
+
+@pytest.mark.contract("F10.12", "F10.11")
+@pytest.mark.heliostat_only("Ray gives pyarrow's own text")
+def test_what_a_type_does_not_have_names_the_column(rd: Any) -> None:
+    words = rd.from_items([{"k": 1, "word": "a"}, {"k": 2, "word": "b"}])
+    assert "sum(word) cannot be computed of column 'word'" in sentence(lambda: words.sum("word"))
+    said = sentence(words.groupby("k").sum("word").materialize)
+    assert "cannot be computed of columns k (int64), word (string)" in said
+    odd = rd.from_items([{"a": 1}]).union(rd.from_items([{"a": "x"}]))
+    assert "rows cannot be sorted by a (" in sentence(odd.sort("a").materialize)
+
+
+# --- columns ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("F10.03", "F10.08", "F10.12", "F10.24")
+@pytest.mark.heliostat_only("Ray names the columns that there are, not the nearest ones")
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda d, _: d.select_columns(["amout"]).materialize(),
+        lambda d, _: d.sum("amout"),
+        lambda d, _: d.groupby("id").mean("amout").materialize(),
+        lambda d, _: d.filter(expr=col("amout") > 1).count(),
+        lambda d, f: d.write_parquet(f, partition_cols=["amout"]),
+        lambda d, f: d.write_images(f, column="amout"),
+    ],
+)
+def test_a_column_that_no_file_has_is_named_with_the_nearest(
+    rd: Any, tmp_path: Path, use: Any
+) -> None:
+    (tmp_path / "in").mkdir()
+    files(tmp_path / "in")
+    with pytest.raises(Exception, match=r"no column 'amout' \(did you mean 'amount'\?\)"):
+        use(rd.read_parquet(tmp_path / "in"), str(tmp_path / "out"))
+
+
+# --- files whose columns differ --------------------------------------------------------------------
+
+
+def evolved(folder: Path) -> list[dict[str, Any]]:
+    """Files of which one has a column more, one fewer, and one narrower numbers; returns their rows."""
+    tables = [
+        pa.table({"id": pa.array([0, 1], pa.int32()), "x": [1.5, 2.5]}),
+        pa.table({"id": [2, 3], "x": [3, 4], "word": ["a", None]}),
+        pa.table({"id": [4, 5], "word": pa.array(["b", "c"]).dictionary_encode()}),
+    ]
+    for i, table in enumerate(tables):
+        pq.write_table(table, folder / f"{i}.parquet")
+    whole = [row for table in tables for row in table.to_pylist()]
+    return [{"id": row["id"], "x": row.get("x"), "word": row.get("word")} for row in whole]
+
+
+@pytest.mark.contract("F10.03")
+def test_columns_that_a_file_lacks_are_null(rd: Any, tmp_path: Path) -> None:
+    rows = evolved(tmp_path)
+    dataset = rd.read_parquet(str(tmp_path))
+    assert dataset.columns() == ["id", "x", "word"]
+    assert sorted(dataset.take_all(), key=lambda row: row["id"]) == rows
+    assert dataset.count() == 6
+
+
+@pytest.mark.contract("F10.03", "F10.08", "F10.12")
+@pytest.mark.heliostat_only("Ray fails on some of these")
+def test_what_is_pushed_into_files_whose_columns_differ(rd: Any, tmp_path: Path) -> None:
+    rows = evolved(tmp_path)
+
+    def dataset() -> Any:
+        return rd.read_parquet(str(tmp_path))
+
+    found = dataset().filter(expr=col("word") == "b").select_columns(["id"]).take_all()
+    assert found == [{"id": 4}]
+    assert dataset().filter(expr=col("x") > 2).count() == 3
+    assert dataset().filter(expr=col("word").is_null()).take_all() == [
+        row for row in rows if row["word"] is None
+    ]
+    assert dataset().select_columns(["word"]).take_all() == [{"word": row["word"]} for row in rows]
+    assert dataset().sum("x") == 11.0
+    assert dataset().limit(5).take_all() == rows[:5]
+    assert dataset().schema().types == [pa.int64(), pa.float64(), pa.string()]
+    few = rd.read_parquet(str(tmp_path), columns=["word"])
+    assert few.take_all() == [{"word": row["word"]} for row in rows]
+
+
+@pytest.mark.contract("F10.03")
+def test_columns_of_types_that_do_not_fit_are_refused(rd: Any, tmp_path: Path) -> None:
+    for i, ids in enumerate(([1, 2], ["a", "b"])):
+        pq.write_table(pa.table({"id": ids, "n": [1, 2]}), tmp_path / f"{i}.parquet")
+    with pytest.raises(pa.ArrowTypeError, match=r"(?s)id.*int64.*string"):
+        rd.read_parquet(str(tmp_path)).take_all()
+    assert len(rd.read_parquet(str(tmp_path), columns=["n"]).take_all()) == 4
+
+
+@pytest.mark.contract("F10.03")
+@pytest.mark.heliostat_only("Ray does not name the files")
+def test_files_whose_types_do_not_fit_are_named(rd: Any, tmp_path: Path) -> None:
+    for i, ids in enumerate(([1, 2], ["a", "b"])):
+        pq.write_table(pa.table({"id": ids}), tmp_path / f"{i}.parquet")
+    said = sentence(lambda: rd.read_parquet(str(tmp_path)))
+    assert f"'id' is of type int64 in {tmp_path / '0.parquet'}" in said
+    assert f"of type string in {tmp_path / '1.parquet'}: no type holds both" in said
