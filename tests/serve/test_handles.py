@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 import ray
 from ray import serve
-from ray.serve.exceptions import BackPressureError, RequestCancelledError
+from ray.serve.exceptions import (
+    BackPressureError,
+    RayServeException,
+    RequestCancelledError,
+)
 from ray.serve.handle import DeploymentHandle
 from serving import Client
 
@@ -210,7 +214,7 @@ def test_calls_are_run_together(web: Client) -> None:
     assert [call.result(timeout_s=S) for call in calls] == [(2 * n + 1, 4) for n in range(8)]
     with pytest.raises(ValueError, match="on purpose"):
         handle.broken.remote(3).result(timeout_s=S)
-    with pytest.raises(ValueError, match="as many answers"):
+    with pytest.raises(RayServeException):
         handle.broken.remote(1).result(timeout_s=S)
     with pytest.raises(TypeError, match="async def"):
         serve.batch(lambda x: x)
@@ -312,11 +316,23 @@ def test_wrong_options_are_refused() -> None:
 
 
 @pytest.mark.heliostat_only("Ray has these options")
-def test_options_that_do_not_work_yet_are_named() -> None:
-    with pytest.raises(NotImplementedError, match="max_replicas_per_node"):
+def test_options_that_are_refused_say_why() -> None:
+    with pytest.raises(NotImplementedError, match=r"max_replicas_per_node.*resource of your own"):
         serve.deployment(lambda: None, max_replicas_per_node=1)
-    with pytest.raises(NotImplementedError, match="ssl_certfile"):
+    with pytest.raises(NotImplementedError, match=r"request_router_config.*session_id"):
+        serve.deployment(lambda: None, request_router_config={"request_router_class": "a:B"})
+    with pytest.raises(NotImplementedError, match=r"ssl_certfile.*proxy"):
         serve.start(http_options={"ssl_certfile": "x"})
+    with pytest.raises(NotImplementedError, match=r"grpc_options.*your own"):
+        serve.start(grpc_options={"port": 9000})
+    app = serve.deployment(lambda: None).bind()
+    with pytest.raises(NotImplementedError, match=r"external_scaler_enabled.*num_replicas"):
+        serve.run(app, external_scaler_enabled=True)
+    with pytest.raises(NotImplementedError, match=r"controller_options.*Leave it out"):
+        serve.run(app, controller_options={})
+    for name, instead in (("llm", "batch"), ("get_deployment_actor", "get_actor")):
+        with pytest.raises(AttributeError, match=instead):
+            getattr(serve, name)
 
 
 @pytest.mark.contract("F12.02")
@@ -334,3 +350,88 @@ def test_the_decorator_stays_when_the_module_of_its_name_is_imported() -> None:
     assert isinstance(module, ModuleType)
     assert module.Deployment is serve.Deployment
     assert not isinstance(serve.deployment, ModuleType)
+
+
+@pytest.mark.contract("F12.03")
+def test_a_broadcast_calls_every_replica(web: Client) -> None:
+    @serve.deployment(num_replicas=3, max_ongoing_requests=1)
+    class Kept:
+        def __init__(self) -> None:
+            self.value = 0
+
+        def keep(self, value: int, *, fails: bool = False) -> tuple[int, str]:
+            if fails:
+                raise ValueError("on purpose")
+            before, self.value = self.value, value
+            return before, serve.get_replica_context().replica_tag
+
+        def __call__(self) -> int:
+            return self.value
+
+    handle = serve.run(Kept.bind(), route_prefix=None)
+    first = handle.broadcast("keep", 5).results(timeout_s=S)
+    assert [value for value, _ in first] == [0, 0, 0]
+    assert len({replica for _, replica in first}) == 3
+
+    async def later() -> Any:
+        response = handle.broadcast("keep", handle.remote())
+        return await response.results_async(timeout_s=S)
+
+    assert [value for value, _ in asyncio.run(later())] == [5, 5, 5]
+    assert [value for value, _ in handle.broadcast("keep", value=1).results(timeout_s=S)] == [5] * 3
+    failing = handle.broadcast("keep", 2, fails=True)
+    with pytest.raises(ValueError, match="on purpose"):
+        failing.results(timeout_s=S)
+    errors = failing.results(timeout_s=S, return_exceptions=True)
+    assert [isinstance(error, ValueError) for error in errors] == [True] * 3
+    with pytest.raises(ValueError, match="non-negative"):
+        failing.results(timeout_s=-1)
+
+
+@pytest.mark.contract("F12.03")
+def test_a_broadcast_waits_no_longer_than_it_may(web: Client) -> None:
+    @serve.deployment(num_replicas=2)
+    class Waits:
+        async def wait(self) -> None:
+            await asyncio.get_running_loop().create_future()
+
+    handle = serve.run(Waits.options(graceful_shutdown_timeout_s=0).bind(), route_prefix=None)
+    with pytest.raises(TimeoutError):
+        handle.broadcast("wait").results(timeout_s=0.5)
+
+
+@pytest.mark.contract("F12.03")
+@pytest.mark.heliostat_only("Ray's default router does not keep sessions")
+def test_calls_of_a_session_go_to_one_replica(web: Client) -> None:
+    @serve.deployment(num_replicas=3)
+    class Named:
+        def __call__(self) -> str:
+            return serve.get_replica_context().replica_tag
+
+    handle = serve.run(Named.bind(), route_prefix=None)
+    by_session = {
+        session: {
+            handle.options(session_id=session).remote().result(timeout_s=S) for _ in range(10)
+        }
+        for session in map(str, range(20))
+    }
+    assert {len(replicas) for replicas in by_session.values()} == {1}
+    assert len(set().union(*by_session.values())) == 3
+
+
+@pytest.mark.contract("F12.03")
+@pytest.mark.heliostat_only("calls of Heliostat travel in one way, Ray's by gRPC as well")
+def test_options_of_handles_without_effect_are_checked(web: Client) -> None:
+    @serve.deployment
+    def answer() -> int:
+        return 1
+
+    handle = serve.run(answer.bind(), route_prefix=None)
+    plain = handle.options(request_serialization="pickle", response_serialization="orjson")
+    assert plain.remote().result(timeout_s=S) == 1
+    with pytest.raises(ValueError, match="request_serialization"):
+        handle.options(request_serialization="yaml")
+    with pytest.raises(NotImplementedError, match="leave `_by_reference` out"):
+        handle.options(_by_reference=False)
+    with pytest.raises(NotImplementedError, match="session_id"):
+        handle.options(_prefer_local_routing=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from harness import IS_HELIOSTAT, free_port
 from ray import serve
 from serving import Client
 from starlette.requests import Request
@@ -201,8 +202,6 @@ def test_too_many_waiting_requests_are_answered_503(web: Client) -> None:
 
 @pytest.mark.contract("F12.09")
 def test_requests_that_take_too_long_are_answered_408(ray_start: Any) -> None:
-    from harness import free_port
-
     port = free_port()
     serve.start(http_options={"port": port, "request_timeout_s": 0.2})
 
@@ -291,3 +290,36 @@ def test_a_port_that_is_taken_is_named(web: Client, ray_start: Any) -> None:
             serve.start(http_options={"port": port})
     serve.start(http_options={"port": web.port})
     assert web.get("/-/healthz").status == 200
+
+
+@pytest.mark.contract("F12.04", "F12.09")
+def test_urls_begin_with_what_a_proxy_cuts_off(ray_start: Any) -> None:
+    app = FastAPI()
+
+    @serve.deployment
+    @serve.ingress(app)
+    class Front:
+        @app.get("/here/{name}")
+        def here(self, name: str, request: Request) -> dict[str, str]:
+            return {
+                "name": name,
+                "root": request.scope["root_path"],
+                "path": request.scope["path"],
+                "url": request.url_for("here", name="b").path,
+            }
+
+    port = free_port()
+    for wrong in ("outside", "/outside/") if IS_HELIOSTAT else ():
+        with pytest.raises(ValueError, match="root_path"):
+            serve.start(http_options={"port": port, "root_path": wrong})
+    serve.start(http_options={"port": port, "root_path": "/outside"})
+    try:
+        serve.run(Front.bind(), route_prefix="/inside")
+        assert Client(port).get("/inside/here/a").json() == {
+            "name": "a",
+            "root": "/outside/inside",
+            "path": "/outside/inside/here/a",
+            "url": "/outside/inside/here/b",
+        }
+    finally:
+        serve.shutdown()

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from typing import Any
 
 import pytest
+import yaml
 from harness import IS_HELIOSTAT
 
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own machine", allow_module_level=True)
 
-from heliostat.serve.config import AutoscalingConfig, DeploymentConfig
+from heliostat.serve.config import (
+    AutoscalingConfig,
+    AutoscalingContext,
+    AutoscalingPolicy,
+    DeploymentConfig,
+)
+from heliostat.serve.controller.details import options_of
 from heliostat.serve.controller.machine import (
     Machine,
     Publish,
@@ -22,6 +30,7 @@ from heliostat.serve.controller.machine import (
     saved,
 )
 from heliostat.serve.controller.scaling import Scaler
+from heliostat.serve.deployment import configured
 from heliostat.serve.schema import ApplicationStatus, ReplicaState
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
 
@@ -113,6 +122,59 @@ def test_an_update_never_serves_with_fewer(number: int) -> None:
     assert world.status() is ApplicationStatus.RUNNING
 
 
+@pytest.mark.contract("F12.01", "F12.07")
+@pytest.mark.parametrize(
+    ("options", "least", "most"),
+    [
+        ({}, 10, 12),
+        ({"max_surge_percent": 100}, 10, 20),
+        ({"max_surge_percent": 31}, 10, 14),
+        ({"max_surge_percent": 0}, 8, 10),
+        ({"rolling_update_percentage": 0.5}, 5, 10),
+        ({"rolling_update_percentage": 0.01, "max_surge_percent": 0}, 9, 10),
+        ({"rolling_update_percentage": 1.0}, 0, 10),
+    ],
+)
+def test_an_update_has_so_many_more_or_fewer(
+    options: dict[str, Any], least: int, most: int
+) -> None:
+    world = World()
+    world.do(world.machine.deploy(app(10, **options), 0))
+    world.settle()
+    world.do(world.machine.deploy(app(10, "two", **options), 1))
+    served, there = [], []
+    while world.starting or world.stopping:
+        served.append(len(world.machine.running(KEY)))
+        # Without a surge those that end count: new ones wait for what they have.
+        ending = world.stopping if least < 10 else ()
+        there.append(len(world.starting) + len(world.running) + len(ending))
+        world.now += 0.01
+        world.do(world.machine.tick(world.now))
+        if world.stopping:
+            world.do(world.machine.stopped(world.stopping.pop(), world.now))
+        elif world.starting:
+            world.start_one()
+    assert (min(served), set(world.running.values())) == (least, {"two"})
+    assert len(world.running) == 10
+    assert max(there) == most
+
+
+@pytest.mark.contract("F12.01")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rolling_update_percentage": 0},
+        {"rolling_update_percentage": 1.5},
+        {"max_surge_percent": -1},
+        {"max_surge_percent": 101},
+        {"max_surge_percent": 0.5},
+    ],
+)
+def test_shares_of_an_update_are_checked(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        DeploymentConfig(**options)
+
+
 @pytest.mark.contract("F12.07")
 def test_where_there_is_no_room_an_old_replica_makes_it() -> None:
     world = World()
@@ -201,6 +263,56 @@ def test_a_later_machine_goes_on() -> None:
     assert set(found) < set(later.running)
 
 
+def succeed(world: World) -> list[Any]:
+    """Another machine takes over, as another controller does; what it says to begin with."""
+    state = pickle.loads(pickle.dumps(saved(world.machine)))
+    assert {one.replica for one in state["stopping"]} <= world.stopping
+    world.machine = restored(state, world.now)
+    return world.machine.resume(world.now)
+
+
+@pytest.mark.contract("F12.02", "F12.04")
+def test_a_later_machine_serves_what_was_served_from_its_first_word_on() -> None:
+    world = World()
+    world.do(world.machine.deploy(app(3), 0))
+    world.settle()
+    world.do(world.machine.deploy(app(4), 1))  # a replica that only starts gets no request
+    before = world.machine.routes()
+    assert before[0] == [{"prefix": "/", "app": "app", "deployment": KEY.key}]
+    assert len(before[1][KEY.key]["replicas"]) == 3
+    assert restored(saved(world.machine), 2).routes() == before
+
+
+@pytest.mark.contract("F12.07")
+def test_a_later_machine_ends_what_was_being_ended() -> None:
+    world = World()
+    world.do(world.machine.deploy(app(3), 0))
+    world.settle()
+    world.do(world.machine.deploy(app(1), 1))
+    stopping = {one.replica for one in saved(world.machine)["stopping"]}
+    assert len(stopping) == 2
+    world.do(world.machine.delete("app", 2))
+    stopping = {one.replica for one in saved(world.machine)["stopping"]}
+    assert len(stopping) == 3
+
+
+@pytest.mark.contract("F12.01", "F12.07")
+def test_a_later_machine_tries_again_and_configures_again() -> None:
+    world = World()
+    world.do(world.machine.deploy(app(1), 0))
+    replica, _ = world.starting.popitem()
+    world.do(world.machine.start_failed(replica, "no model yet", 0))
+    assert not world.starting
+    world.do(succeed(world))
+    assert len(world.starting) == 1
+    world.settle()
+    # Which configuration a replica has got before the controller died is not known.
+    world.machine.deploy(app(1, user_config={"a": 1}), 1)
+    world.reconfigured.clear()
+    world.do(succeed(world))
+    assert set(world.reconfigured) == set(world.running)
+
+
 @pytest.mark.contract("F12.06")
 def test_replicas_follow_the_load() -> None:
     config = AutoscalingConfig(
@@ -211,7 +323,7 @@ def test_replicas_follow_the_load() -> None:
         downscale_delay_s=10,
         look_back_period_s=5,
     )
-    scaler, target, now = Scaler(config, None), 0, 0.0
+    scaler, target, now = Scaler(KEY, config, None), 0, 0.0
     assert scaler.decide(target, 0, now) == 0
     scaler.count("ingress", 1, now)
     target = scaler.decide(target, 0, now)
@@ -237,18 +349,120 @@ def test_replicas_follow_the_load() -> None:
     assert scaler.decide(0, 0, now) == 1
 
 
+@pytest.mark.contract("F12.06")
+@pytest.mark.parametrize(("how", "least", "most"), [("mean", 2, 4), ("max", 6, 6), ("min", 1, 1)])
+def test_a_load_that_changes_is_one_number(how: str, least: int, most: int) -> None:
+    config = AutoscalingConfig(
+        max_replicas=10,
+        target_ongoing_requests=1,
+        upscale_delay_s=0,
+        downscale_delay_s=0,
+        look_back_period_s=10,
+        aggregation_function=how,
+    )
+    scaler = Scaler(KEY, config, None)
+    for now in range(60):
+        scaler.count("r1", 6 if now % 2 else 0, now)
+        scaler.count("router", 0, now, waiting=True)
+    assert least <= scaler.decide(5, 5, 60.5) <= most
+    # A load that has stayed the same is known from before the time that is looked back on.
+    scaler.count("r1", 3, 61)
+    assert scaler.decide(5, 5, 100) == 3
+
+
+@pytest.mark.contract("F12.08")
+def test_a_policy_says_how_many_replicas_there_are() -> None:
+    seen: list[AutoscalingContext] = []
+
+    class Follows:
+        def __init__(self, more: int) -> None:
+            self.more = more
+
+        def __call__(self, context: AutoscalingContext) -> tuple[float, dict[str, int]]:
+            seen.append(context)
+            wanted = context.aggregated_metrics["depth"].values()
+            calls = context.policy_state.get("calls", 0) + 1
+            return sum(wanted) + self.more - 0.5, {"calls": calls}
+
+    policy = AutoscalingPolicy(Follows, {"more": 2})
+    policy.get_policy = lambda: Follows  # type: ignore[method-assign] # this one, with its list
+    config = AutoscalingConfig(
+        max_replicas=6, upscale_delay_s=1, downscale_delay_s=0, look_back_period_s=10, policy=policy
+    )
+    scaler = Scaler(KEY, config, None)
+    scaler.count("router", 4, 0, waiting=True)
+    scaler.count("r1", 1, 0)
+    for replica, depth in (("r1", 1), ("r2", 2), ("gone", 9)):
+        scaler.record(replica, {"depth": depth}, 0)
+    assert scaler.decide(2, 2, 1, ["r1", "r2"]) == 2  # not before upscale_delay_s
+    assert scaler.decide(2, 2, 2, ["r1", "r2"]) == 5
+    last = seen[-1]
+    assert (last.total_num_requests, last.total_queued_requests) == (5, 4)
+    assert last.total_running_requests == 1
+    assert (last.deployment_name, last.app_name) == (KEY.name, KEY.app_name)
+    assert (last.current_num_replicas, last.target_num_replicas) == (2, 2)
+    assert [one.unique_id for one in last.running_replicas] == ["r1", "r2"]
+    assert last.policy_state == {"calls": 1}
+    scaler.record("r1", {"depth": 100}, 50)
+    scaler.decide(5, 5, 70, ["r1"])
+    assert seen[-1].last_scale_up_time == 2
+    assert scaler.decide(5, 5, 80, ["r1"]) == 6  # at most max_replicas
+
+
+@pytest.mark.contract("F12.08")
+@pytest.mark.parametrize("answer", [float("nan"), None, (3, {}, 1), ("many", {}), (3, 4)])
+def test_a_policy_that_fails_leaves_the_replicas(answer: Any) -> None:
+    policy = AutoscalingPolicy(policy_that_does_not_scale)
+    policy.get_policy = lambda: lambda _: answer  # type: ignore[method-assign] # one answer
+    config = AutoscalingConfig(
+        max_replicas=9, upscale_delay_s=0, downscale_delay_s=0, policy=policy
+    )
+    scaler = Scaler(KEY, config, None)
+    assert scaler.decide(2, 2, 1, ["r1"]) == 2
+    assert scaler.decide(2, 2, 2, ["r1"]) == 2
+
+
+def policy_that_does_not_scale(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
+    return context.target_num_replicas, {}
+
+
+@pytest.mark.contract("F12.07", "F12.08")
+def test_a_file_names_a_policy() -> None:
+    policy = {"policy_function": "heliostat.serve.autoscaling_policy:default_autoscaling_policy"}
+    scaling = {"max_replicas": 3, "policy": policy, "aggregation_function": "MAX"}
+    config = configured(DeploymentConfig(), {"autoscaling_config": scaling})
+    told = options_of(DeploymentSpec("d", config, b"", ""), changed=True)["autoscaling_config"]
+    assert yaml.safe_load(yaml.safe_dump(told)) == told
+    assert told["policy"] == {**policy, "policy_kwargs": {}}
+    assert told["aggregation_function"] == "max"
+
+
+@pytest.mark.contract("F12.08")
+def test_a_policy_that_cannot_be_used_is_refused() -> None:
+    with pytest.raises(ValueError, match="PYTHONPATH"):
+        AutoscalingPolicy("no.such.module:policy")
+    with pytest.raises(ValueError, match="JSON"):
+        AutoscalingPolicy(policy_that_does_not_scale, {"a": object()})
+    with pytest.raises(ValueError, match="median"):
+        AutoscalingConfig(aggregation_function="median")
+
+
 @pytest.mark.contract("F12.01", "F12.07")
 @pytest.mark.parametrize("seed", range(200))
 def test_whatever_happens_it_comes_to_rest(seed: int) -> None:
     rng = random.Random(seed)
     world = World()
     versions = ["one", "two", "three"]
-    world.do(world.machine.deploy(app(2), 0))
+    # How an update goes, on every second seed as it does by default.
+    shares: dict[str, Any] = {"max_surge_percent": 0, "rolling_update_percentage": 0.5}
+    shares = shares if seed % 2 else {}
+    world.do(world.machine.deploy(app(2, **shares), 0))
     for _ in range(60):
         world.now += rng.random() * 2
-        event = rng.randrange(7)
+        event = rng.randrange(8)
         if event == 0:
-            spec = app(rng.randint(1, 5), rng.choice(versions), user_config=rng.randint(0, 1))
+            number, version = rng.randint(1, 5), rng.choice(versions)
+            spec = app(number, version, user_config=rng.randint(0, 1), **shares)
             world.do(world.machine.deploy(spec, world.now))
         elif event == 1 and world.starting:
             replica, _ = world.starting.popitem()
@@ -263,13 +477,21 @@ def test_whatever_happens_it_comes_to_rest(seed: int) -> None:
             world.do(world.machine.delete("app", world.now))
         elif event == 5 and world.starting:
             world.start_one()
+        elif event == 6:
+            before = world.machine.routes()[1]
+            actions = succeed(world)
+            for key, row in before.items():
+                known = {one["id"] for one in row["replicas"]}
+                stopped = {one.replica for one in actions if isinstance(one, Stop)}
+                assert known - stopped == {one.id for one in world.machine.running(KEY)}, key
+            world.do(actions)
         else:
             world.do(world.machine.tick(world.now))
         known = world.machine.deployments.get(KEY)
         if known is not None:
             running = known.of(ReplicaState.RUNNING)
             assert {one.id for one in running} == set(world.running)
-    world.do(world.machine.deploy(app(3, "last"), world.now))
+    world.do(world.machine.deploy(app(3, "last", **shares), world.now))
     for _ in range(20):
         world.now += 20
         world.do(world.machine.tick(world.now))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ray import serve
+from ray.serve.config import AutoscalingContext, AutoscalingPolicy
 from serving import Client
 
 CLUSTER = {"num_cpus": 8}
@@ -68,3 +69,36 @@ def test_more_requests_have_more_replicas(web: Client) -> None:
     for thread in threads:
         thread.join(S)
         assert not thread.is_alive()
+
+
+def by_depth(ctx: AutoscalingContext) -> tuple[float, dict[str, Any]]:
+    depths = ctx.aggregated_metrics.get("depth", {}).values()
+    return max(depths, default=ctx.target_num_replicas), {}
+
+
+@pytest.mark.contract("F12.08")
+def test_a_policy_follows_what_replicas_record(web: Client) -> None:
+    @serve.deployment(
+        name="Waits",
+        autoscaling_config={
+            **QUICK,
+            "min_replicas": 1,
+            "metrics_interval_s": 0.2,
+            "aggregation_function": "max",
+            "policy": AutoscalingPolicy(policy_function=by_depth),
+        },
+    )
+    class Deep:
+        def __init__(self) -> None:
+            self.depth = 1.0
+
+        def __call__(self, depth: float) -> None:
+            self.depth = depth
+
+        def record_autoscaling_stats(self) -> dict[str, float]:
+            return {"depth": self.depth}
+
+    handle = serve.run(Deep.bind(), route_prefix=None)
+    until(1)
+    handle.remote(3).result(timeout_s=S)
+    until(3)

@@ -22,7 +22,7 @@ pub(crate) fn run(
         let options = Options {
             host: host.to_owned(),
             port,
-            control_socket: session_dir.join("sockets").join("serve-ingress.sock"),
+            control_socket: session_dir.join("sockets").join("serve"),
             daemon_pid: pid.trim().parse().map_err(|_| format!("{PID_FILE} has no process id"))?,
             token: read(TOKEN_FILE)?,
             keep_alive: Duration::from_secs(keep_alive_s),

@@ -25,7 +25,7 @@ use crate::packages::ARCHIVE_MAX;
 use crate::reply::{self, Refusal, Reply};
 
 /// How large the body of a submission may be, and how long it may take to arrive.
-const BODY_MAX: usize = 4 << 20;
+pub(crate) const BODY_MAX: usize = 4 << 20;
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// How long nothing of an archive may arrive.
@@ -57,7 +57,7 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, body: Body) -> Result<Re
     Ok(reply::json(&json!({ "job_id": id, "submission_id": id })))
 }
 
-async fn read(body: Body, bytes_max: usize) -> Result<bytes::Bytes, Refusal> {
+pub(crate) async fn read(body: Body, bytes_max: usize) -> Result<bytes::Bytes, Refusal> {
     let late = || Refusal::new(StatusCode::REQUEST_TIMEOUT, "The body did not arrive in time.");
     let read = tokio::time::timeout(BODY_TIME_MAX, to_bytes(body, bytes_max)).await;
     read.map_err(|_| late())?.map_err(|_| {

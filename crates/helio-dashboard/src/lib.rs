@@ -25,6 +25,7 @@ mod packages;
 mod page;
 mod page_routes;
 mod reply;
+mod serve_routes;
 mod server;
 mod state_routes;
 mod train_routes;
@@ -37,7 +38,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use helio_observer::Asker;
 use tokio::sync::oneshot;
 
@@ -116,6 +117,7 @@ pub(crate) struct App {
     jobs: Arc<Jobs>,
     packages: Packages,
     answers: state_routes::Answers,
+    serve: serve_routes::Drivers,
 }
 
 /// Ends the server.
@@ -158,6 +160,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
         python: options.python,
         session_dir: options.session_dir.clone(),
     };
+    let serve = serve_routes::Drivers::new(&around);
     let jobs = Arc::new(Jobs::open(&options.session_dir, around)?);
     let app = App {
         asker: Asker::new(&options.node_socket, &options.token),
@@ -168,10 +171,11 @@ pub fn start(options: Options) -> io::Result<Handle> {
         jobs: Arc::clone(&jobs),
         packages,
         answers: state_routes::Answers::new(),
+        serve,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = options.listener;
-    let serve = move || {
+    let run = move || {
         runtime.block_on(async move {
             let listener = match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => listener,
@@ -187,8 +191,14 @@ pub fn start(options: Options) -> io::Result<Handle> {
         // What still runs on other threads (a file being unpacked) is not waited for.
         runtime.shutdown_background();
     };
-    let thread = std::thread::Builder::new().name("dashboard".to_owned()).spawn(serve)?;
+    let thread = std::thread::Builder::new().name("dashboard".to_owned()).spawn(run)?;
     Ok(Handle { stop, thread })
+}
+
+fn any_of_serve() -> MethodRouter<Arc<App>> {
+    get(serve_routes::applications)
+        .put(serve_routes::applications)
+        .delete(serve_routes::applications)
 }
 
 fn router(app: Arc<App>) -> Router {
@@ -201,6 +211,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/api/gcs_healthz", get(health::control))
         .route("/api/local_raylet_healthz", get(health::node))
         .route("/api/version", get(health::version))
+        .route("/api/ray/version", get(health::version))
         .route("/api/jobs", get(job_routes::list).post(job_routes::submit))
         .route("/api/jobs/", get(job_routes::list).post(job_routes::submit))
         .route("/api/jobs/{id}", get(job_routes::show).delete(job_routes::delete))
@@ -219,6 +230,8 @@ fn router(app: Arc<App>) -> Router {
         .route("/api/v0/{resource}/summarize", get(state_routes::summarize))
         .route("/api/cluster_status", get(state_routes::cluster_status))
         .route("/api/prometheus/sd", get(state_routes::discovery))
+        .route("/api/serve/applications", any_of_serve())
+        .route("/api/serve/applications/", any_of_serve())
         .route("/api/train/v2/runs/v1", get(train_routes::runs))
         .route("/logical/actors", get(state_routes::actors))
         .route("/nodes", get(state_routes::nodes))

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub(crate) const LIMIT_MAX: usize = 10_000;
 const LIMIT: usize = 100;
 
-/// What a request asks for.
+/// The part of the page that a request asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     limit: usize,

@@ -23,7 +23,7 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, text)
     }
 
-    /// There is no such thing.
+    /// The request names a thing that does not exist (404).
     pub(crate) fn missing(text: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, text)
     }

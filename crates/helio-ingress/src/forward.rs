@@ -23,13 +23,14 @@ use crate::Shared;
 use crate::answer::{Answer, Ongoing};
 use crate::link::{Event, Exchange};
 use crate::table::{self, NoPlace, Place, Route};
+use crate::websocket;
 
 /// Bodies of a known length up to this are read before a replica is asked.
 const SMALL_BODY: u64 = 64 << 10;
 /// How often a request may lose its replica.
 const TRIES: usize = 2;
 /// How often a request may be refused by replicas that are ending.
-const REFUSALS_MAX: usize = 100;
+pub(crate) const REFUSALS_MAX: usize = 100;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -58,6 +59,9 @@ pub(crate) async fn answer(
     let path = request.uri().path();
     let routes = shared.table.routes();
     let mut response = match table::find(&routes, path) {
+        Some(route) if websocket::is_wanted(&request) => {
+            websocket::open(&shared, route, &ends, request).await
+        }
         Some(route) => forward(&shared, route, &ends, request).await,
         None => not_found(path),
     };
@@ -106,9 +110,11 @@ fn new_id() -> HeaderValue {
 }
 
 /// What is known of the request's body before a replica is asked.
-enum Given {
+pub(crate) enum Given {
     Whole(Bytes),
     Coming(Incoming),
+    /// Messages, which [`websocket`] sends.
+    Socket,
 }
 
 async fn read_small(body: Incoming) -> Result<Given, hyper::Error> {
@@ -165,9 +171,6 @@ async fn attempt(
     request: Request<Incoming>,
     until: Option<Instant>,
 ) -> Response<Answer> {
-    let Some(deployment) = shared.table.deployment(&route.deployment) else {
-        return text(StatusCode::SERVICE_UNAVAILABLE, "The application is going.".to_owned());
-    };
     let (parts, body) = request.into_parts();
     let mut given = match read_small(body).await {
         Ok(given) => given,
@@ -178,17 +181,9 @@ async fn attempt(
     let is_harmless = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
     let (mut losses, mut refusals) = (0, 0);
     loop {
-        let place = match deployment.acquire().await {
+        let place = match place(shared, route).await {
             Ok(place) => place,
-            Err(NoPlace::Full { waiting, most }) => {
-                let say = format!(
-                    "{waiting} requests wait for the deployment already, and max_queued_requests is {most}."
-                );
-                return text(StatusCode::SERVICE_UNAVAILABLE, say);
-            }
-            Err(NoPlace::Unavailable(why)) => {
-                return text(StatusCode::SERVICE_UNAVAILABLE, why);
-            }
+            Err(response) => return response,
         };
         let replica = place.replica.id.clone();
         let (ongoing, is_whole) = begin(place, route, ends, &parts, &mut given, until);
@@ -210,8 +205,22 @@ async fn attempt(
     }
 }
 
+/// A replica that is free, once there is one, or what the client is told.
+pub(crate) async fn place(shared: &Shared, route: &Route) -> Result<Place, Response<Answer>> {
+    let unavailable = |say| text(StatusCode::SERVICE_UNAVAILABLE, say);
+    let Some(deployment) = shared.table.deployment(&route.deployment) else {
+        return Err(unavailable("The application is going.".to_owned()));
+    };
+    deployment.acquire().await.map_err(|why| match why {
+        NoPlace::Full { waiting, most } => unavailable(format!(
+            "{waiting} requests wait for the deployment already, and max_queued_requests is {most}."
+        )),
+        NoPlace::Unavailable(why) => unavailable(why),
+    })
+}
+
 /// Sends the request's head and what is there of its body; whether that was all.
-fn begin(
+pub(crate) fn begin(
     place: Place,
     route: &Route,
     ends: &Ends,
@@ -224,12 +233,16 @@ fn begin(
         Given::Coming(_) => match std::mem::replace(given, Given::Whole(Bytes::new())) {
             Given::Coming(incoming) => (Bytes::new(), Some(incoming)),
             Given::Whole(body) => (body, None),
+            Given::Socket => (Bytes::new(), None),
         },
+        Given::Socket => (Bytes::new(), None),
     };
-    let is_whole = coming.is_none();
+    let is_socket = matches!(given, Given::Socket);
+    let is_whole = coming.is_none() && !is_socket;
     let head = serve::Request {
         is_whole,
         version: match parts.version {
+            _ if is_socket => serve::WEBSOCKET,
             Version::HTTP_2 => 20,
             Version::HTTP_10 => 10,
             _ => 11,
@@ -267,7 +280,7 @@ async fn pump(mut body: Incoming, exchange: Rc<Exchange>) {
     exchange.end_body();
 }
 
-fn reply(head: &Bytes, ongoing: Ongoing) -> Response<Answer> {
+pub(crate) fn reply(head: &Bytes, ongoing: Ongoing) -> Response<Answer> {
     let Ok((is_whole, status, headers, body)) = read_head(head) else {
         return text(
             StatusCode::INTERNAL_SERVER_ERROR,

@@ -1,7 +1,7 @@
 //! The HTTP server of Serve: a process of its own on a node, without Python.
 //!
 //! Reading order: [`table`] (routes, which replica is next, who waits), [`link`] (the connection to a
-//! replica), [`forward`] (one request), [`control`] (what the controller says). All of it is one thread:
+//! replica), [`forward`] (one request), [`websocket`], [`control`] (what the controller says). All of it is one thread:
 //! counts are plain numbers.
 //!
 //! Start: it listens, prints a line of JSON with its port or with what went wrong, and serves. End: the
@@ -17,6 +17,7 @@ mod control;
 mod forward;
 mod link;
 mod table;
+mod websocket;
 
 use std::cell::Cell;
 use std::io;
@@ -182,6 +183,7 @@ async fn one_client(shared: Rc<Shared>, stream: TcpStream, peer: SocketAddr, kee
         .max_buf_size(HEAD_BYTES_MAX.max(8192))
         .pipeline_flush(true)
         .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
         .await;
 }
 

@@ -30,6 +30,9 @@ pub const BROKEN: u8 = 6;
 /// Replica → ingress: the replica is ending and has not begun the request.
 pub const REFUSED: u8 = 7;
 
+/// The version of a [`Request`] that is a WebSocket's handshake, as the header has it.
+pub const WEBSOCKET: u8 = 13;
+
 /// Bytes of a body that may be on their way.
 pub const WINDOW: usize = 1 << 20;
 /// The longest piece of a body.
@@ -54,9 +57,9 @@ pub fn greeting(token: &str) -> Vec<u8> {
 pub struct Frame<'a> {
     /// One of this module's kinds.
     pub kind: u8,
-    /// Which request.
+    /// The ingress's number for the request that the frame belongs to.
     pub id: u32,
-    /// The rest.
+    /// The bytes after the header.
     pub body: &'a [u8],
 }
 
@@ -95,7 +98,7 @@ pub type Header<'a> = (&'a [u8], &'a [u8]);
 pub struct Request<'a> {
     /// Whether the whole body is in this frame.
     pub is_whole: bool,
-    /// 10, 11 or 20.
+    /// 10, 11 or 20, or [`WEBSOCKET`].
     pub version: u8,
     /// `GET`.
     pub method: &'a [u8],

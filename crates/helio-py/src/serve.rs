@@ -102,7 +102,9 @@ fn scope<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let text = |bytes: &[u8]| PyString::new(py, &String::from_utf8_lossy(bytes));
     let scope = PyDict::new(py);
-    scope.set_item(intern!(py, "type"), intern!(py, "http"))?;
+    let is_socket = request.version == serve::WEBSOCKET;
+    let kind = if is_socket { intern!(py, "websocket") } else { intern!(py, "http") };
+    scope.set_item(intern!(py, "type"), kind)?;
     let asgi = PyDict::new(py);
     asgi.set_item(intern!(py, "version"), intern!(py, "3.0"))?;
     asgi.set_item(intern!(py, "spec_version"), intern!(py, "2.4"))?;
@@ -113,8 +115,18 @@ fn scope<'py>(
         _ => intern!(py, "1.1"),
     };
     scope.set_item(intern!(py, "http_version"), version)?;
-    scope.set_item(intern!(py, "method"), text(request.method))?;
-    scope.set_item(intern!(py, "scheme"), intern!(py, "http"))?;
+    let scheme = if is_socket { intern!(py, "ws") } else { intern!(py, "http") };
+    scope.set_item(intern!(py, "scheme"), scheme)?;
+    if is_socket {
+        let offered = headers.iter().filter(|(name, _)| *name == b"sec-websocket-protocol");
+        let offered: Vec<_> = offered
+            .flat_map(|(_, value)| value.split(|byte| *byte == b','))
+            .map(|one| text(one.trim_ascii()))
+            .collect();
+        scope.set_item(intern!(py, "subprotocols"), offered)?;
+    } else {
+        scope.set_item(intern!(py, "method"), text(request.method))?;
+    }
     scope.set_item(intern!(py, "path"), text(&percent_decoded(request.path)))?;
     scope.set_item(intern!(py, "raw_path"), PyBytes::new(py, request.path))?;
     scope.set_item(intern!(py, "query_string"), PyBytes::new(py, request.query))?;

@@ -7,12 +7,9 @@ is the crate ``helio-ingress``.
 
 from __future__ import annotations
 
-import importlib
-import sys
-from types import ModuleType
 from typing import Any
 
-from heliostat.serve import config, context, exceptions, handle, schema
+from heliostat.serve import config, context, exceptions, handle, metrics, schema
 from heliostat.serve.api import (
     RunTarget,
     delete,
@@ -56,33 +53,20 @@ __all__ = [
 ]
 
 
-class _Package(ModuleType):
-    # `deployment` is a function here and a module below. Importing the module by its other name,
-    # `ray.serve.deployment`, would bind the module in place of the function.
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name == "deployment" and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Pickled by its name, as every module is.
-        return importlib.import_module, (self.__name__,)
-
-
-sys.modules[__name__].__class__ = _Package
-
-# Ray's names that this release does not have.
-_NOT_YET = (
-    "ControllerOptions",
-    "TracingConfig",
-    "get_deployment_actor",
-    "get_deployment_actor_context",
-    "get_trace_context",
-    "llm",
-    "metrics",
-)
+# Ray's names that Heliostat has not: why, and what does the same.
+_NO_TRACES = "Serve records no traces. Lines of the log have ids of requests, `x-request-id`."
+_NO_ACTORS = "there are no actors of a deployment. Replicas can share one by name: `ray.get_actor`."
+_ABSENT = {
+    "ControllerOptions": "the controller has no options. Leave them out.",
+    "TracingConfig": _NO_TRACES,
+    "get_trace_context": _NO_TRACES,
+    "get_deployment_actor": _NO_ACTORS,
+    "get_deployment_actor_context": _NO_ACTORS,
+    "llm": "load the model in the constructor of a deployment, and batch its calls with @serve.batch.",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NOT_YET:
-        raise AttributeError(f"serve.{name} is not in this release of Heliostat.")
+    if name in _ABSENT:
+        raise AttributeError(f"serve.{name} is not in Heliostat: {_ABSENT[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

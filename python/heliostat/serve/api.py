@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import heliostat as ray
-from heliostat.serve import config, specs
-from heliostat.serve.config import DeploymentConfig, HTTPOptions, ProxyLocation
+from heliostat.core import settings
+from heliostat.serve import config, local, specs
+from heliostat.serve.config import DeploymentConfig, HTTPOptions, LoggingConfig, ProxyLocation
 from heliostat.serve.controller import actor as controller_actor
 from heliostat.serve.deployment import UNSET, Application, Deployment, build, configured
 from heliostat.serve.exceptions import RayServeException
@@ -65,8 +66,12 @@ def deployment(
 
     Defaults: one replica with one CPU, ``max_ongoing_requests=5``, any number of queued requests, health
     checks each 10 s with 30 s for the answer, 20 s for requests to end when a replica is stopped. Times are
-    in seconds. Raises ``ValueError`` for what cannot be, ``NotImplementedError`` for options that do not
-    work yet.
+    in seconds. Raises ``ValueError`` for what cannot be, ``NotImplementedError`` for options that
+    Heliostat has not.
+
+    An update replaces replicas: by default a fifth more than the target start before old ones stop.
+    ``max_surge_percent``: so many more, in percent of the target; 0: none, then
+    ``rolling_update_percentage`` of the target (a fraction, default 0.2) stop before new ones start.
     """
     options = {
         key: value for key, value in locals().items() if key not in ("_func_or_class", "name")
@@ -77,6 +82,22 @@ def deployment(
         return Deployment(target, target.__name__ if name in (UNSET, None) else name, made)
 
     return decorate(_func_or_class) if callable(_func_or_class) else decorate
+
+
+# Parameters that Ray has and Heliostat refuses: why, and what does the same.
+_REFUSED = {
+    "grpc_options": "Serve has no gRPC server. Run one of your own that calls the handles of deployments.",
+    "tracing_config": "Serve records no traces. Lines of the log have ids of requests, `x-request-id`.",
+    "controller_options": "the controller has none. Leave it out.",
+    "external_scaler_enabled": "there is no route that sets a number of replicas. Deploy again with another "
+    "`num_replicas`, or give the `autoscaling_config` a `policy`.",
+}
+
+
+def _refuse(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise NotImplementedError(f"`{name}` has no effect in Heliostat: {_REFUSED[name]}")
 
 
 def start(
@@ -91,36 +112,35 @@ def start(
     """Start Serve on the cluster; without effect where it runs already.
 
     ``http_options``: host and port of the HTTP server, default 127.0.0.1:8000. Raises ``RuntimeError``
-    when the port is taken.
+    when the port is taken. ``logging_config``: of the replicas that have none of their own.
     """
-    refused = {
-        "grpc_options": grpc_options,
-        "logging_config": logging_config,
-        "tracing_config": tracing_config,
-        "controller_options": controller_options,
-    }
-    for name, value in refused.items():
-        if value is not None:
-            raise NotImplementedError(f"`{name}` of serve.start does not work yet.")
+    _refuse(
+        grpc_options=grpc_options,
+        tracing_config=tracing_config,
+        controller_options=controller_options,
+    )
     if kwargs:
         raise ValueError(f"serve.start has no parameters {sorted(kwargs)}.")
     options = config.of(HTTPOptions, http_options)
     location = ProxyLocation(proxy_location or options.location or ProxyLocation.HeadOnly)
     if options.host is None:
         location = ProxyLocation.Disabled
-    _controller(options, location)
+    logging = None if logging_config is None else config.of(LoggingConfig, logging_config)
+    controller(options, location, logging)
 
 
-def _controller(
-    options: HTTPOptions | None = None, location: ProxyLocation = ProxyLocation.HeadOnly
+def controller(
+    options: HTTPOptions | None = None,
+    location: ProxyLocation = ProxyLocation.HeadOnly,
+    logging: LoggingConfig | None = None,
 ) -> Any:
     """The controller, started where there is none."""
     if not ray.is_initialized():
         ray.init(namespace=specs.NAMESPACE)
-    found = _running()
+    found = running()
     if found is not None:
         return found
-    controller = (
+    made = (
         ray.remote(controller_actor.ServeController)
         .options(
             name=specs.CONTROLLER_NAME,
@@ -133,17 +153,18 @@ def _controller(
             resources={"node:__internal_head__": 0.001},
             get_if_exists=True,
         )
-        .remote(options or HTTPOptions(), location)
+        .remote(options or HTTPOptions(), location, logging)
     )
     try:
-        ray.get(controller.start.remote())
+        ray.get(made.start.remote())
     except Exception as error:
-        ray.kill(controller)
+        ray.kill(made)
         raise RuntimeError(str(getattr(error, "cause", error))) from None
-    return controller
+    return made
 
 
-def _running() -> Any:
+def running() -> Any:
+    """The controller, or ``None`` where Serve does not run on the cluster."""
     try:
         return ray.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
     except ValueError:
@@ -151,7 +172,7 @@ def _running() -> Any:
 
 
 def _required() -> Any:
-    found = _running() if ray.is_initialized() else None
+    found = running() if ray.is_initialized() else None
     if found is None:
         raise RayServeException(
             "There is no Serve instance running on this cluster. serve.run starts one."
@@ -172,14 +193,18 @@ def run(
     """Deploy an application and wait until it runs; a handle to its first deployment.
 
     ``route_prefix``: where it answers over HTTP, ``None``: nowhere. With ``blocking`` this waits for Ctrl-C.
+    With ``_local_testing_mode``, or RAY_SERVE_FORCE_LOCAL_TESTING_MODE=1 in the environment, it runs within
+    this process and answers its handle alone.
     Raises ``RuntimeError`` with the constructor's traceback when it does not start.
     """
-    if external_scaler_enabled or controller_options is not None:
-        raise NotImplementedError(
-            "`external_scaler_enabled` and `controller_options` do not work yet."
-        )
+    _refuse(external_scaler_enabled=external_scaler_enabled or None)
     one = RunTarget(target, name, route_prefix, logging_config)
-    return run_many([one], blocking, _local_testing_mode=_local_testing_mode)[0]
+    return run_many(
+        [one],
+        blocking,
+        _local_testing_mode=_local_testing_mode,
+        controller_options=controller_options,
+    )[0]
 
 
 def run_many(
@@ -193,20 +218,22 @@ def run_many(
     """Deploy several applications; as ``run``."""
     if not targets:
         raise ValueError("No applications provided.")
-    if _local_testing_mode or controller_options is not None:
-        raise NotImplementedError("`_local_testing_mode` and `controller_options` do not work yet.")
+    _refuse(controller_options=controller_options)
+    if _local_testing_mode or settings.flag("SERVE_FORCE_LOCAL_TESTING_MODE"):
+        if blocking:
+            raise ValueError("In local testing mode serve.run does not block.")
+        return [local.run(one.target, one.name) for one in targets]
     apps = []
     for one in targets:
         if not one.name:
             raise RayServeException("Application name must a non-empty string.")
-        if one.logging_config is not None:
-            raise NotImplementedError("`logging_config` of serve.run does not work yet.")
-        apps.append(build(one.target, one.name, one.route_prefix))
-    controller = _controller()
-    ray.get(controller.deploy.remote(apps))
+        app = build(one.target, one.name, one.route_prefix)
+        apps.append(specs.with_logging(app, one.logging_config))
+    found = controller()
+    ray.get(found.deploy.remote(apps))
     if wait_for_applications_running:
         for app in apps:
-            status, why = ray.get(controller.wait_for.remote(app.name))
+            status, why = ray.get(found.wait_for.remote(app.name))
             if status is not ApplicationStatus.RUNNING:
                 raise RuntimeError(f"Deploying application {app.name} failed: {why}")
     handles = [DeploymentHandle(app.ingress, app.name) for app in apps]
@@ -227,13 +254,13 @@ def delete(name: str, _blocking: bool = True) -> None:
 
 def status() -> ServeStatus:
     """The state of the applications and of the HTTP servers; empty where Serve does not run."""
-    found = _running() if ray.is_initialized() else None
+    found = running() if ray.is_initialized() else None
     return ServeStatus() if found is None else ray.get(found.status.remote())
 
 
 def shutdown() -> None:
     """Delete all applications and end Serve; without effect where it does not run."""
-    found = _running() if ray.is_initialized() else None
+    found = running() if ray.is_initialized() else None
     if found is None:
         return
     ray.get(found.shutdown.remote())
@@ -243,7 +270,7 @@ def shutdown() -> None:
 
 async def shutdown_async() -> None:
     """As ``shutdown``, for event loops."""
-    found = _running() if ray.is_initialized() else None
+    found = running() if ray.is_initialized() else None
     if found is None:
         return
     await found.shutdown.remote()

@@ -7,6 +7,7 @@ import collections
 import inspect
 import io
 import sys
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -56,15 +57,36 @@ def _bind_methods(app: Any, cls: type) -> None:
     for route in list(app.routes):
         if not isinstance(route, APIRoute | APIWebSocketRoute) or id(route.endpoint) not in methods:
             continue
-        signature = inspect.signature(route.endpoint)
+        signature = _resolved(route.endpoint)
         own, *others = signature.parameters.values()
         instance = own.replace(default=Depends(get_servable))
         # A parameter with a default stands before others without one: by name they may.
         named = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in others]
         route.endpoint.__signature__ = signature.replace(parameters=[instance, *named])
         app.routes.remove(route)
-        router.routes.append(route)
+        if isinstance(route, APIWebSocketRoute):
+            # It has looked at the signature as it was.
+            router.add_api_websocket_route(
+                route.path, route.endpoint, route.name, dependencies=route.dependencies
+            )
+        else:
+            router.routes.append(route)
     app.include_router(router)
+
+
+def _resolved(function: Callable[..., Any]) -> inspect.Signature:
+    """Its signature without annotations that are text: in a replica their names may mean nothing."""
+    signature = inspect.signature(function)
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception:
+        return signature  # of names that are defined later, or locally
+    parameters = [
+        one.replace(annotation=hints.get(one.name, one.annotation))
+        for one in signature.parameters.values()
+    ]
+    returned = hints.get("return", signature.return_annotation)
+    return signature.replace(parameters=parameters, return_annotation=returned)
 
 
 def dumps(value: Any) -> bytes:

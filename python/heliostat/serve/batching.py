@@ -1,4 +1,8 @@
-"""``@serve.batch``: calls of one element each are run together."""
+"""``@serve.batch``: calls of one element each are run together.
+
+A batched function that is a generator gives each of its calls a stream: every list that it yields has an
+item for each call of the batch.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,68 @@ import asyncio
 import functools
 import inspect
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from heliostat.serve.context import RequestContext, request_context
+from heliostat.serve.exceptions import RayServeException
+
+# What a generator yields in place of an item for a call whose stream is over.
+_ENDS = (StopIteration, StopAsyncIteration)
 
 
-class _One(NamedTuple):
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    answer: asyncio.Future[Any]
+class _Call:
+    """A call that waits for its batch and for its answer."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.request: RequestContext = request_context.get()
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def is_over(self) -> bool:
+        """Whether it was answered, has failed, or its caller has gone."""
+        return self.answer.done()
+
+    def finish(self, value: Any = None) -> None:
+        """Answer it."""
+        if not self.answer.done():
+            self.answer.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        """Raise in its caller."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class _Stream(_Call):
+    """A call of a generator: items come before its end, which is its answer."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super().__init__(args, kwargs)
+        self.items: deque[Any] = deque()
+        self._news = asyncio.Event()
+        self.answer.add_done_callback(lambda _: self._news.set())
+
+    def give(self, item: Any) -> None:
+        """The next item."""
+        if not self.answer.done():
+            self.items.append(item)
+            self._news.set()
+
+    async def read(self) -> AsyncIterator[Any]:
+        """The items, and then the error if there is one."""
+        try:
+            while True:
+                while self.items:
+                    yield self.items.popleft()
+                if self.answer.done():
+                    self.answer.result()  # raises
+                    return
+                self._news.clear()
+                await self._news.wait()
+        finally:
+            self.answer.cancel()  # a caller that leaves early; else without effect
 
 
 class _Queue:
@@ -22,20 +80,24 @@ class _Queue:
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         self.function = function
         self.options = options
-        self.waiting: deque[_One] = deque()
+        self.waiting: deque[_Call] = deque()
+        self.fitting: list[Any] = []  # elements of the first that wait, known to be within a batch
         self.running = 0
         self.timer: asyncio.TimerHandle | None = None
         self.is_due = False
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, one: _One) -> None:
-        self.waiting.append(one)
+    def add(self, call: _Call) -> None:
+        self.waiting.append(call)
         self.look()
 
     def look(self) -> None:
         """Begin batches that are full, or whose first call has waited for as long as it may."""
         while self.waiting and self.running < self.options.max_concurrent_batches:
-            if len(self.waiting) < self.options.max_batch_size and not self.is_due:
+            size, is_full = self._next_size()
+            if not size:
+                continue  # the first call was refused
+            if not is_full and not self.is_due:
                 if self.timer is None:
                     loop = asyncio.get_running_loop()
                     self.timer = loop.call_later(self.options.batch_wait_timeout_s, self.due)
@@ -44,58 +106,132 @@ class _Queue:
             if self.timer is not None:
                 self.timer.cancel()
                 self.timer = None
-            size = min(len(self.waiting), self.options.max_batch_size)
+            self.fitting.clear()
             batch = [self.waiting.popleft() for _ in range(size)]
-            batch = [one for one in batch if not one.answer.done()]
+            batch = [call for call in batch if not call.is_over()]
             if batch:
                 self.running += 1
                 task = asyncio.get_running_loop().create_task(self.run(batch))
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)
 
+    def _next_size(self) -> tuple[int, bool]:
+        """How many of the calls that wait make the next batch, and whether no other fits into it.
+
+        A call that alone is more than a batch, or that cannot be measured, is refused: then the first is 0.
+        """
+        most, measure = self.options.max_batch_size, self.options.batch_size_fn
+        if measure is None:
+            return min(len(self.waiting), most), len(self.waiting) >= most
+        while len(self.fitting) < len(self.waiting):
+            call = self.waiting[len(self.fitting)]
+            try:
+                size = measure([*self.fitting, _element(call)])
+            except Exception as error:
+                call.fail(error)
+                del self.waiting[len(self.fitting)]
+                return 0, False
+            if size > most and not self.fitting:
+                self.waiting.popleft().fail(
+                    RuntimeError(
+                        f"The size of this call by `batch_size_fn` is {size}, more than `max_batch_size` "
+                        f"({most}): no batch can hold it."
+                    )
+                )
+                return 0, False
+            if size > most:
+                return len(self.fitting), True
+            self.fitting.append(_element(call))
+            if size == most:
+                return len(self.fitting), True
+        return len(self.fitting), False
+
     def due(self) -> None:
         self.timer = None
         self.is_due = True
         self.look()
 
-    async def run(self, batch: list[_One]) -> None:
+    async def run(self, batch: list[_Call]) -> None:
+        """Run a batch; the calls for one multiplexed model by themselves, all at the same time."""
+        parts: dict[str, list[_Call]] = {}
+        for call in batch:
+            parts.setdefault(call.request.multiplexed_model_id, []).append(call)
         try:
-            first = batch[0]
-            columns = [list(column) for column in zip(*(one.args for one in batch), strict=True)]
-            named = {name: [one.kwargs[name] for one in batch] for name in first.kwargs}
-            if inspect.isasyncgenfunction(self.function):
-                raise NotImplementedError("@serve.batch of generators does not work yet.")
-            answers = await self.function(*columns, **named)
-            if not isinstance(answers, list) and not hasattr(answers, "__len__"):
-                raise TypeError(
-                    f"A batched function returns a list, not a {type(answers).__name__}."
-                )
-            if len(answers) != len(batch):
-                raise ValueError(
-                    f"A batched function returns as many answers as it gets calls: {len(batch)}, "
-                    f"not {len(answers)}."
-                )
-            for one, answer in zip(batch, answers, strict=True):
-                if not one.answer.done():
-                    one.answer.set_result(answer)
-        except BaseException as error:
-            for one in batch:
-                if not one.answer.done():
-                    one.answer.set_exception(error)
+            await asyncio.gather(*(self._run_part(part) for part in parts.values()))
         finally:
             self.running -= 1
             self.look()
+
+    async def _run_part(self, calls: list[_Call]) -> None:
+        # `gather` gave it a context of its own. The model is that of all, the request id the first call's.
+        request_context.set(calls[0].request)
+        try:
+            if len({(len(call.args), *sorted(call.kwargs)) for call in calls}) > 1:
+                raise TypeError("The calls of a batch must have the same parameters.")
+            columns = [list(column) for column in zip(*(call.args for call in calls), strict=True)]
+            named = {name: [call.kwargs[name] for call in calls] for name in calls[0].kwargs}
+            answers = self.function(*columns, **named)
+            if inspect.isasyncgenfunction(self.function):
+                await _deal(answers, calls)
+            else:
+                answers = await answers
+                _check_length(answers, calls)
+                for call, answer in zip(calls, answers, strict=True):
+                    call.finish(answer)
+        except BaseException as error:
+            for call in calls:
+                call.fail(error)
+
+
+def _element(call: _Call) -> Any:
+    """What `batch_size_fn` measures of a call: its first argument."""
+    if not call.args:
+        raise TypeError("`batch_size_fn` measures the first argument of calls; this call has none.")
+    return call.args[0]
+
+
+async def _deal(lists: AsyncIterator[Any], calls: list[_Call]) -> None:
+    """Give the calls of a batch the items that its generator yields for them."""
+    async for items in lists:
+        _check_length(items, calls)
+        for call, item in zip(calls, items, strict=True):
+            assert isinstance(call, _Stream)
+            if any(item is end for end in _ENDS):
+                call.finish()
+            else:
+                call.give(item)
+    for call in calls:
+        call.finish()
+
+
+def _check_length(answers: Any, calls: list[_Call]) -> None:
+    if not hasattr(answers, "__len__"):
+        raise TypeError(f"A batched function returns a list, not a {type(answers).__name__}.")
+    if len(answers) != len(calls):
+        raise RayServeException(
+            f"A batched function returns as many answers as it gets calls: {len(calls)}, not "
+            f"{len(answers)}."
+        )
 
 
 class Options:
     """What batches are made by; setters check."""
 
-    def __init__(self, max_batch_size: Any, batch_wait_timeout_s: Any, max_concurrent: Any) -> None:
+    def __init__(
+        self,
+        max_batch_size: Any,
+        batch_wait_timeout_s: Any,
+        max_concurrent: Any,
+        batch_size_fn: Any,
+    ) -> None:
         self.set_max_batch_size(max_batch_size)
         self.set_wait(batch_wait_timeout_s)
         if not isinstance(max_concurrent, int) or max_concurrent < 1:
-            raise ValueError("max_concurrent_batches must be an integer >= 1.")
+            raise TypeError(f"max_concurrent_batches must be an integer >= 1, got {max_concurrent}")
         self.max_concurrent_batches = max_concurrent
+        if batch_size_fn is not None and not callable(batch_size_fn):
+            raise TypeError(f"batch_size_fn must be a callable or None, got {type(batch_size_fn)}")
+        self.batch_size_fn: Callable[[list[Any]], int] | None = batch_size_fn
 
     def set_max_batch_size(self, size: Any) -> None:
         if isinstance(size, float) and size.is_integer():
@@ -125,35 +261,57 @@ def batch(
     """Have calls of one element each run together: the function gets lists and returns a list.
 
     A batch begins with ``max_batch_size`` calls, or ``batch_wait_timeout_s`` seconds after its first.
+    ``batch_size_fn`` measures a list of elements: a batch then has as many calls as stay within
+    ``max_batch_size`` by that measure, and a call that is more by itself raises ``RuntimeError``.
+    Calls for different multiplexed models are never in one batch.
+
+    An ``async def`` function that yields lists makes each call an asynchronous generator of its own items;
+    ``StopIteration`` in place of an item ends that call's. Calls raise what the function raises, and
+    ``RayServeException`` for a list of another length than the batch.
     """
-    if batch_size_fn is not None:
-        raise NotImplementedError("`batch_size_fn` of @serve.batch does not work yet.")
-    options = Options(max_batch_size, batch_wait_timeout_s, max_concurrent_batches)
+    options = Options(max_batch_size, batch_wait_timeout_s, max_concurrent_batches, batch_size_fn)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        if not inspect.iscoroutinefunction(function) and not inspect.isasyncgenfunction(function):
+        streams = inspect.isasyncgenfunction(function)
+        if not streams and not inspect.iscoroutinefunction(function):
             raise TypeError("Functions decorated with @serve.batch must be 'async def'")
         name = f"_serve_batch_{function.__name__}"
         takes_self = _takes_self(function)
+        signature = inspect.signature(function)
         alone: list[_Queue] = []
 
-        @functools.wraps(function)
-        async def called(*args: Any, **kwargs: Any) -> Any:
+        def queue_of(instance: Any) -> _Queue:
+            # Each instance has its own: an instance is not kept by its calls.
+            queue = vars(instance).get(name)
+            if queue is None:
+                queue = vars(instance)[name] = _Queue(function.__get__(instance), options)
+            return queue  # type: ignore[no-any-return] # set above
+
+        def enqueue(kind: type[_Call], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            # A parameter is in the same place of each call, given by name or not.
+            bound = signature.bind(*args, **kwargs)
+            given = bound.args
             if takes_self:
-                # Each instance has its own: an instance is not kept by its calls.
-                instance, *rest = args
-                queue = vars(instance).get(name)
-                if queue is None:
-                    queue = _Queue(function.__get__(instance), options)
-                    vars(instance)[name] = queue
+                queue, given = queue_of(given[0]), given[1:]
             else:
-                rest = list(args)
                 if not alone:
                     alone.append(_Queue(function, options))
                 queue = alone[0]
-            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            queue.add(_One(tuple(rest), kwargs, answer))
-            return await answer
+            call = kind(given, bound.kwargs)
+            queue.add(call)
+            return call
+
+        if streams:
+
+            @functools.wraps(function)
+            def called(*args: Any, **kwargs: Any) -> Any:
+                return enqueue(_Stream, args, kwargs).read()
+
+        else:
+
+            @functools.wraps(function)
+            async def called(*args: Any, **kwargs: Any) -> Any:
+                return await enqueue(_Call, args, kwargs).answer
 
         called.set_max_batch_size = options.set_max_batch_size  # type: ignore[attr-defined] # Ray's
         called.set_batch_wait_timeout_s = options.set_wait  # type: ignore[attr-defined] # Ray's

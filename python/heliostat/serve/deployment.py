@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from heliostat.serve import asgi
-from heliostat.serve.config import AutoscalingConfig, DeploymentConfig, of
+from heliostat.serve.config import AutoscalingConfig, DeploymentConfig, check_route_prefix, of
 from heliostat.serve.handle import DeploymentHandle
 from heliostat.serve.specs import AppSpec, DeploymentSpec, code_version
 
@@ -16,20 +16,19 @@ __all__ = ["Application", "Deployment"]
 
 UNSET: Any = cast(Any, object())
 
-# Options that Ray has and this release does not act on.
-_NOT_YET = (
-    "placement_group_bundles",
-    "placement_group_strategy",
-    "placement_group_bundle_label_selector",
-    "max_replicas_per_node",
-    "backpressure_config",
-    "logging_config",
-    "request_router_config",
-    "gang_scheduling_config",
-    "deployment_actors",
-    "rolling_update_percentage",
-    "max_surge_percent",
-)
+# Options that Ray has and Heliostat refuses: why, and what does the same.
+_REFUSED = {
+    "max_replicas_per_node": "replicas go where there is room. Start nodes with a resource of your own, and "
+    "ask for one of it in `ray_actor_options`.",
+    "backpressure_config": "the HTTP server answers 503 beyond `max_queued_requests`. A deployment in front "
+    "that catches BackPressureError can answer otherwise.",
+    "request_router_config": "calls go to the replica with the fewest. Handles keep calls together that have "
+    "the same `session_id` or `multiplexed_model_id`.",
+    "gang_scheduling_config": "replicas start one by one. Have one replica start the others as actors, in a "
+    "placement group.",
+    "deployment_actors": "there are no actors of a deployment. Its replicas can share one by name: "
+    "`options(name=…, get_if_exists=True)`.",
+}
 _OPTIONS = {field.name for field in dataclasses.fields(DeploymentConfig)}
 
 
@@ -136,9 +135,9 @@ class Deployment:
 def configured(base: DeploymentConfig, options: dict[str, Any]) -> DeploymentConfig:
     """The configuration with those options changed."""
     given = {name: value for name, value in options.items() if value is not UNSET}
-    for name in _NOT_YET:
+    for name, why in _REFUSED.items():
         if given.pop(name, None) is not None:
-            raise NotImplementedError(f"The option `{name}` of deployments does not work yet.")
+            raise NotImplementedError(f"Deployments have no option `{name}`: {why}")
     unknown = set(given) - _OPTIONS
     if unknown:
         raise TypeError(f"Deployments have no option {sorted(unknown)[0]!r}.")
@@ -170,39 +169,45 @@ def configured(base: DeploymentConfig, options: dict[str, Any]) -> DeploymentCon
     return dataclasses.replace(base, **given)
 
 
+# A deployment of a graph: its options, and what is called with what.
+Part = tuple[DeploymentSpec, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
 def build(app: Application, name: str, route_prefix: str | None) -> AppSpec:
     """The deployments of a graph; raises ``TypeError`` for what is no application."""
+    check_route_prefix(route_prefix)
+    parts = graph(app, lambda deployment: DeploymentHandle(deployment, name))
+    for spec, target, args, kwargs in parts:
+        spec.code = asgi.dumps((target, args, kwargs))
+        spec.code_version = code_version(spec)
+        spec.is_asgi = hasattr(target, "_serve_asgi_app")
+    specs = [spec for spec, *_ in parts]
+    return AppSpec(name, route_prefix, specs[0].name, {spec.name: spec for spec in specs})
+
+
+def graph(app: Application, handle_of: Callable[[str], DeploymentHandle]) -> list[Part]:
+    """The deployments of a graph, the first one first; applications among arguments become handles."""
     if type(app) is not Application:
         what = "`.bind()` is missing" if isinstance(app, Deployment) else f"it is a {type(app)}"
         raise TypeError(
             f"serve.run takes an application, the result of `deployment.bind()`: {what}."
         )
-    if route_prefix is not None and not route_prefix.startswith("/"):
-        raise ValueError(f"The route_prefix {route_prefix!r} does not begin with '/'.")
-    if route_prefix not in (None, "/") and route_prefix.endswith("/"):
-        raise ValueError(f"The route_prefix {route_prefix!r} ends with '/'.")
-    if route_prefix is not None and ("{" in route_prefix or "}" in route_prefix):
-        raise ValueError(f"The route_prefix {route_prefix!r} may not contain wildcards.")
-    found: dict[int, tuple[Application, DeploymentSpec]] = {}
-    names: set[str] = set()
+    # The application is kept: an id names it only as long as it lives.
+    found: dict[int, tuple[Application, str]] = {}
+    parts: dict[str, Part | None] = {}
 
     def visit(one: Application) -> DeploymentHandle:
         if id(one) in found:
-            return DeploymentHandle(found[id(one)][1].name, name)
+            return handle_of(found[id(one)][1])
         bound = one._deployment
         unique, number = bound._name, 1
-        while unique in names:
+        while unique in parts:
             unique, number = f"{bound._name}_{number}", number + 1
-        names.add(unique)
+        found[id(one)] = one, unique
+        parts[unique] = None  # its place in the order
         spec = DeploymentSpec(unique, bound._config, b"", "")
-        # The application is kept: an id names it only as long as it lives.
-        found[id(one)] = one, spec
-        args = swap(bound._args)
-        kwargs = swap(bound._kwargs)
-        spec.code = asgi.dumps((bound._target, args, kwargs))
-        spec.code_version = code_version(spec)
-        spec.is_asgi = hasattr(bound._target, "_serve_asgi_app")
-        return DeploymentHandle(unique, name)
+        parts[unique] = spec, bound._target, swap(bound._args), swap(bound._kwargs)
+        return handle_of(unique)
 
     def swap(value: Any) -> Any:
         if isinstance(value, Application):
@@ -214,5 +219,4 @@ def build(app: Application, name: str, route_prefix: str | None) -> AppSpec:
         return value
 
     visit(app)
-    specs = [spec for _, spec in found.values()]
-    return AppSpec(name, route_prefix, specs[0].name, {spec.name: spec for spec in specs})
+    return [part for part in parts.values() if part is not None]

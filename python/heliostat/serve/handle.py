@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import functools
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any, cast
 
 import heliostat as ray
 from heliostat.exceptions import GetTimeoutError, TaskCancelledError
-from heliostat.serve.context import request_context
+from heliostat.serve.context import RequestContext, request_context
 from heliostat.serve.exceptions import ReplicaUnavailableError, RequestCancelledError
 from heliostat.serve.router import Call, router_of
 from heliostat.serve.specs import DeploymentID
 
-__all__ = ["DeploymentHandle", "DeploymentResponse", "DeploymentResponseGenerator"]
+__all__ = [
+    "DeploymentBroadcastResponse",
+    "DeploymentHandle",
+    "DeploymentResponse",
+    "DeploymentResponseGenerator",
+]
 
 UNSET: Any = cast(Any, object())
+_SERIALIZATIONS = ("cloudpickle", "pickle", "msgpack", "orjson")
 
 
 class _Response:
@@ -87,7 +95,8 @@ class _Response:
         )
 
 
-def _forbid_loop() -> None:
+def forbid_loop() -> None:
+    """Raise ``RuntimeError`` on an event loop, which a wait would hold up."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -106,14 +115,14 @@ class DeploymentResponse(_Response):
         Raises what the deployment raised, ``TimeoutError``, ``RequestCancelledError``, ``BackPressureError``.
         """
         if not _skip_asyncio_check:
-            _forbid_loop()
+            forbid_loop()
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             ref = self._settled(_left(until))
             try:
                 value = ray.get(ref, timeout=_left(until))
-            except ReplicaUnavailableError:
-                self._call.again()
+            except ReplicaUnavailableError as error:
+                self._call.again(error)
                 continue
             except GetTimeoutError:
                 raise TimeoutError(f"No answer within {timeout_s} s.") from None
@@ -134,8 +143,8 @@ class DeploymentResponse(_Response):
             try:
                 ref = await self._settled_async()
                 value = await ref
-            except ReplicaUnavailableError:
-                self._call.again()
+            except ReplicaUnavailableError as error:
+                self._call.again(error)
                 continue
             except TaskCancelledError:
                 self._call.release()
@@ -156,7 +165,7 @@ class DeploymentResponse(_Response):
         self, _timeout_s: float | None = None, _allow_running_in_asyncio_loop: bool = False
     ) -> Any:
         if not _allow_running_in_asyncio_loop:
-            _forbid_loop()
+            forbid_loop()
         return self._settled(_timeout_s)
 
 
@@ -167,7 +176,7 @@ class DeploymentResponseGenerator(_Response):
         return self
 
     def __next__(self) -> Any:
-        _forbid_loop()
+        forbid_loop()
         items = self._settled(None)
         try:
             return ray.get(next(items))
@@ -194,6 +203,66 @@ class DeploymentResponseGenerator(_Response):
             raise
 
 
+class DeploymentBroadcastResponse:
+    """The answers of all replicas that ran when ``broadcast`` was called, in no order."""
+
+    def __init__(self, sent: concurrent.futures.Future[list[DeploymentResponse]]) -> None:
+        self._sent = sent
+
+    def results(
+        self, *, timeout_s: float | None = None, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Wait for all answers, at most ``timeout_s`` seconds (default: any time).
+
+        Raises what a replica raised, unless ``return_exceptions``: then it is in the list;
+        ``DeploymentUnavailableError`` where no replica runs; ``TimeoutError``.
+        """
+        forbid_loop()
+        until = _until(timeout_s)
+        try:
+            responses = self._sent.result(timeout_s)
+        except concurrent.futures.TimeoutError:
+            raise TimeoutError(f"No replicas were known within {timeout_s} s.") from None
+        answers = []
+        for response in responses:
+            try:
+                answers.append(response.result(timeout_s=_left(until)))
+            except Exception as error:
+                answers.append(error)
+        return _collected(answers, return_exceptions)
+
+    async def results_async(
+        self, *, timeout_s: float | None = None, return_exceptions: bool = False
+    ) -> list[Any]:
+        """As ``results``, for event loops."""
+        _until(timeout_s)
+        try:
+            return await asyncio.wait_for(self._results(return_exceptions), timeout_s)
+        except asyncio.TimeoutError:  # another class on Python 3.10
+            raise TimeoutError(f"Not every replica answered within {timeout_s} s.") from None
+
+    async def _results(self, return_exceptions: bool) -> list[Any]:
+        responses = await asyncio.wrap_future(self._sent)
+        answers = await asyncio.gather(*responses, return_exceptions=True)
+        return _collected(list(answers), return_exceptions)
+
+
+def _collected(answers: list[Any], return_exceptions: bool) -> list[Any]:
+    """The answers without those of replicas that were ending; raises the first exception."""
+    answers = [one for one in answers if not isinstance(one, ReplicaUnavailableError)]
+    if not return_exceptions:
+        for one in answers:
+            if isinstance(one, BaseException):
+                raise one
+    return answers
+
+
+def _until(timeout_s: float | None) -> float | None:
+    if timeout_s is not None and timeout_s < 0:
+        raise ValueError("timeout_s must be None or non-negative.")
+    return None if timeout_s is None else time.monotonic() + timeout_s
+
+
 def _left(until: float | None) -> float | None:
     return None if until is None else max(0.0, until - time.monotonic())
 
@@ -209,11 +278,13 @@ class DeploymentHandle:
         _method: str = "__call__",
         _model: str = "",
         _stream: bool = False,
+        _session: str = "",
     ) -> None:
         self._id = DeploymentID(app_name, deployment_name)
         self._method = _method
         self._model = _model
         self._stream = _stream
+        self._session = _session
 
     @property
     def deployment_name(self) -> str:
@@ -244,25 +315,34 @@ class DeploymentHandle:
     ) -> DeploymentHandle:
         """A handle that calls otherwise; what is not named stays.
 
-        ``session_id``, ``_prefer_local_routing``, ``_by_reference=False`` and other serializations raise
-        ``NotImplementedError``.
+        Calls with the same ``session_id`` go to the same replica while that is free. ``_by_reference=False``
+        and ``_prefer_local_routing`` raise ``NotImplementedError``; other serializations have no effect, as
+        on Ray without ``_by_reference=False``.
         """
-        refused = {
-            "session_id": session_id is not UNSET and session_id,
-            "_prefer_local_routing": _prefer_local_routing is not UNSET and _prefer_local_routing,
-            "_by_reference=False": _by_reference is False,
-            "request_serialization": request_serialization not in (UNSET, "cloudpickle", None),
-            "response_serialization": response_serialization not in (UNSET, "cloudpickle", None),
-        }
-        for name, is_meant in refused.items():
-            if is_meant:
-                raise NotImplementedError(f"`{name}` of handles does not work yet.")
-        return DeploymentHandle(
-            *reversed(self._id),
-            _method=self._method if method_name is UNSET else method_name,
-            _model=self._model if multiplexed_model_id is UNSET else multiplexed_model_id,
-            _stream=self._stream if stream is UNSET else stream,
+        for name, given in (
+            ("request_serialization", request_serialization),
+            ("response_serialization", response_serialization),
+        ):
+            if given not in (UNSET, *_SERIALIZATIONS):
+                raise ValueError(f"`{name}` must be one of {_SERIALIZATIONS}, not {given!r}.")
+        if _by_reference is False:
+            raise NotImplementedError(
+                "Arguments and answers always travel by the object store: leave `_by_reference` out."
+            )
+        if _prefer_local_routing is not UNSET and _prefer_local_routing:
+            raise NotImplementedError(
+                "Calls go to the replica with the fewest, wherever it is: leave `_prefer_local_routing` "
+                "out, or give `session_id` to stay at one replica."
+            )
+        return self._changed(
+            self._method if method_name is UNSET else method_name,
+            self._model if multiplexed_model_id is UNSET else multiplexed_model_id,
+            self._stream if stream is UNSET else stream,
+            self._session if session_id is UNSET else session_id,
         )
+
+    def _changed(self, method: str, model: str, stream: bool, session: str) -> DeploymentHandle:
+        return _arrived(self._id.name, self._id.app_name, method, model, stream, session)
 
     def __getattr__(self, name: str) -> DeploymentHandle:
         if name.startswith("_"):
@@ -274,29 +354,60 @@ class DeploymentHandle:
 
         Responses of other calls may be arguments: the deployment gets their values.
         """
-        here = request_context.get()
-        context = here._replace(
-            request_id=here.request_id or str(uuid.uuid4()),
-            app_name=here.app_name or self._id.app_name,
-            multiplexed_model_id=self._model,
-        )
-        router = router_of(self._id)
-        call = Call(router, context, self._method, self._stream, args, kwargs)
+        router, context = router_of(self._id), self._context()
+        call = Call(router, context, self._method, self._stream, args, kwargs, self._session)
         given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
         if given:
-            _submit_after(call, given)
+            _after(given, call.args, call.kwargs, functools.partial(_submit, call))
         elif any(isinstance(one, DeploymentResponseGenerator) for one in (*args, *kwargs.values())):
             raise RuntimeError("A streaming response cannot be an argument; read its items first.")
         else:
             router.submit(call)
         return DeploymentResponseGenerator(call) if self._stream else DeploymentResponse(call)
 
-    def broadcast(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Not there yet."""
-        raise NotImplementedError("`broadcast` of handles does not work yet.")
+    def _context(self) -> RequestContext:
+        here = request_context.get()
+        return here._replace(
+            request_id=here.request_id or str(uuid.uuid4()),
+            app_name=here.app_name or self._id.app_name,
+            multiplexed_model_id=self._model,
+        )
+
+    def broadcast(self, method_name: str, *args: Any, **kwargs: Any) -> DeploymentBroadcastResponse:
+        """Call a method of every replica that runs, however many calls it has: to reset caches, say.
+
+        Responses of other calls may be arguments. ``results`` of what this returns has the answers.
+        """
+        router, context = router_of(self._id), self._context()
+        sent: concurrent.futures.Future[list[Call]] = concurrent.futures.Future()
+        responses: concurrent.futures.Future[list[DeploymentResponse]] = concurrent.futures.Future()
+
+        def begin(error: BaseException | None, args: Any, kwargs: Any) -> None:
+            if error is not None:
+                sent.set_exception(error)
+                return
+            router.broadcast(lambda: Call(router, context, method_name, False, args, kwargs), sent)
+
+        def done(_: Any) -> None:
+            error = sent.exception()
+            if error is not None:
+                responses.set_exception(error)
+            else:
+                responses.set_result([DeploymentResponse(call) for call in sent.result()])
+
+        sent.add_done_callback(done)
+        given = [one for one in (*args, *kwargs.values()) if isinstance(one, DeploymentResponse)]
+        _after(given, args, kwargs, begin)
+        return DeploymentBroadcastResponse(responses)
 
     def __reduce__(self) -> Any:
-        return _arrived, (*reversed(self._id), self._method, self._model, self._stream)
+        return _arrived, (
+            *reversed(self._id),
+            self._method,
+            self._model,
+            self._stream,
+            self._session,
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DeploymentHandle) and self.__reduce__() == other.__reduce__()
@@ -308,14 +419,36 @@ class DeploymentHandle:
         return f"DeploymentHandle(deployment='{self._id.name}')"
 
 
-def _arrived(name: str, app: str, method: str, model: str, stream: bool) -> DeploymentHandle:
-    return DeploymentHandle(name, app, _method=method, _model=model, _stream=stream)
+def _arrived(
+    name: str, app: str, method: str, model: str, stream: bool, session: str
+) -> DeploymentHandle:
+    return DeploymentHandle(
+        name, app, _method=method, _model=model, _stream=stream, _session=session
+    )
 
 
-def _submit_after(call: Call, given: list[DeploymentResponse]) -> None:
-    """Submit it once those before it are on their way: their values go to it without a stop here."""
+def _submit(call: Call, error: BaseException | None, args: Any, kwargs: Any) -> None:
+    if error is not None:
+        call.settle(None, error)
+        return
+    call.args, call.kwargs = args, kwargs
+    call.router.submit(call)
+
+
+def _after(
+    given: list[DeploymentResponse], args: Any, kwargs: Any, then: Callable[..., None]
+) -> None:
+    """``then(error, args, kwargs)`` once the calls before it are on their way.
+
+    Their values go to the next call without a stop here: references stand for them.
+    """
     left = len(given)
     lock = threading.Lock()
+
+    def go() -> None:
+        error = next((one._call.error for one in given if one._call.error is not None), None)
+        named = {name: _reference(value) for name, value in kwargs.items()}
+        then(error, tuple(map(_reference, args)), named)
 
     def settled() -> None:
         nonlocal left
@@ -323,14 +456,10 @@ def _submit_after(call: Call, given: list[DeploymentResponse]) -> None:
             left -= 1
             if left:
                 return
-        error = next((one._call.error for one in given if one._call.error is not None), None)
-        if error is not None:
-            call.settle(None, error)
-            return
-        call.args = tuple(map(_reference, call.args))
-        call.kwargs = {name: _reference(value) for name, value in call.kwargs.items()}
-        call.router.submit(call)
+        go()
 
+    if not given:
+        go()
     for one in given:
         one._call.when_settled(settled)
 

@@ -10,6 +10,7 @@ The controller says which replicas there are: one call to it is always open and 
 
 from __future__ import annotations
 
+import concurrent.futures
 import hashlib
 import threading
 import uuid
@@ -51,6 +52,7 @@ class Call:
         "args",
         "context",
         "error",
+        "is_broadcast",
         "is_watched",
         "kwargs",
         "load",
@@ -58,6 +60,7 @@ class Call:
         "method",
         "router",
         "sent",
+        "session",
         "streams",
         "waiters",
     )
@@ -70,6 +73,7 @@ class Call:
         streams: bool,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        session: str = "",
     ) -> None:
         self.router = router
         self.context = context
@@ -77,10 +81,12 @@ class Call:
         self.streams = streams
         self.args = args
         self.kwargs = kwargs
+        self.session = session
         self.sent: Any = None  # the reference, or the generator
         self.error: BaseException | None = None
         self.load: Load | None = None
         self.is_watched = False
+        self.is_broadcast = False  # of one replica, not of any
         self.waiters: list[Callable[[], None]] = []
         self.lock = threading.Lock()
 
@@ -138,12 +144,14 @@ class Call:
         ref = sent.completed() if self.streams else sent
         ref._on_completed(lambda _: self.release())
 
-    def again(self) -> None:
-        """The replica was ending and did not begin it."""
+    def again(self, error: Exception) -> None:
+        """The replica was ending and did not begin it, as the error says. That is raised for a broadcast."""
         load = self.load
         if load is not None:
             load.is_leaving = True
         self.release()
+        if self.is_broadcast:
+            raise error
         self.is_watched = False
         with self.lock:
             self.sent = None
@@ -159,6 +167,7 @@ class Router:
         self.targets: Targets | None = None
         self.loads: dict[str, Load] = {}
         self.waiting: deque[Call] = deque()
+        self.unheard: list[Callable[[], None]] = []  # to do once there are targets
         self.turn = 0
         self.name = uuid.uuid4().hex
         self.told = 0  # calls that wait, as the controller knows
@@ -185,6 +194,28 @@ class Router:
         elif error is not None:
             call.settle(None, error)
 
+    def broadcast(
+        self, make: Callable[[], Call], sent: concurrent.futures.Future[list[Call]]
+    ) -> None:
+        """Send a call to each replica, whatever it has to do; ``sent`` gets the calls."""
+        with self.lock:
+            if self.targets is None:
+                self.unheard.append(lambda: self.broadcast(make, sent))
+                return
+            calls: list[tuple[Call, Load]] = []
+            for load in self.loads.values():
+                if not load.is_leaving:
+                    call = make()
+                    call.is_broadcast, call.load = True, load
+                    load.calls.add(call)
+                    calls.append((call, load))
+        for call, load in calls:
+            call.send(load)
+        if calls:
+            sent.set_result([call for call, _ in calls])
+        else:
+            sent.set_exception(DeploymentUnavailableError(self.deployment))
+
     def _refusal(self) -> Exception | None:
         targets = self.targets
         if targets is None:
@@ -206,10 +237,10 @@ class Router:
         ]
         if not free:
             return None
-        model = call.context.multiplexed_model_id
-        if model:
-            # Each model has its own order of replicas, the same in every process.
-            return max(free, key=lambda load: _affinity(model, load.place.id))
+        kept = call.session or call.context.multiplexed_model_id
+        if kept:
+            # Each session and model has its own order of replicas, the same in every process.
+            return max(free, key=lambda load: _affinity(kept, load.place.id))
         least = min(len(load.calls) for load in free)
         equal = [load for load in free if len(load.calls) == least]
         self.turn += 1
@@ -303,14 +334,17 @@ class Router:
                 self._count_soon()
             if not targets.is_there or targets.failure is not None:
                 refused, self.waiting = list(self.waiting), deque()
+            unheard, self.unheard = self.unheard, []
+        for begin in unheard:
+            begin()
         for call in refused:
             call.settle(None, DeploymentUnavailableError(self.deployment))
         self._feed()
         self._listen()
 
 
-def _affinity(model: str, replica: str) -> bytes:
-    return hashlib.blake2b(f"{model}\0{replica}".encode(), digest_size=8).digest()
+def _affinity(kept: str, replica: str) -> bytes:
+    return hashlib.blake2b(f"{kept}\0{replica}".encode(), digest_size=8).digest()
 
 
 _routers: dict[DeploymentID, Router] = {}

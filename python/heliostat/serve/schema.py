@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
+
+from heliostat.serve.config import LoggingConfig
 
 __all__ = [
     "ApplicationStatus",
     "ApplicationStatusOverview",
     "DeploymentStatus",
     "DeploymentStatusOverview",
+    "LoggingConfig",
     "ProxyStatus",
     "ReplicaState",
     "ServeStatus",
@@ -86,3 +90,42 @@ class ServeStatus:
     proxies: dict[str, ProxyStatus] = field(default_factory=dict)
     applications: dict[str, ApplicationStatusOverview] = field(default_factory=dict)
     target_capacity: float | None = None
+
+
+def status_of(details: dict[str, Any]) -> ServeStatus:
+    """The state that ``GET /api/serve/applications/`` tells of."""
+    apps = {}
+    for name, app in details["applications"].items():
+        rows = {}
+        for key, row in app["deployments"].items():
+            states: dict[ReplicaState, int] = {}
+            for replica in row["replicas"]:
+                state = ReplicaState(replica["state"])
+                states[state] = states.get(state, 0) + 1
+            rows[key] = DeploymentStatusOverview(
+                DeploymentStatus(row["status"]), row["status_trigger"], states, row["message"]
+            )
+        apps[name] = ApplicationStatusOverview(
+            ApplicationStatus(app["status"]), app["message"], app["last_deployed_time_s"], rows
+        )
+    proxies = {node: ProxyStatus(row["status"]) for node, row in details["proxies"].items()}
+    return ServeStatus(proxies, apps, details["target_capacity"])
+
+
+# Of `heliostat.serve.declaration`, which needs Pydantic.
+_DECLARED = (
+    "DeploymentSchema",
+    "HTTPOptionsSchema",
+    "RayActorOptionsSchema",
+    "ServeApplicationSchema",
+    "ServeDeploySchema",
+    "gRPCOptionsSchema",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _DECLARED:
+        from heliostat.serve import declaration
+
+        return getattr(declaration, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import pickle
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from heliostat.serve.config import DeploymentConfig
+from heliostat.serve.config import DeploymentConfig, LoggingConfig, of
 
 NAMESPACE = "serve"
 CONTROLLER_NAME = "SERVE_CONTROLLER_ACTOR"
@@ -49,6 +50,19 @@ class AppSpec:
     deployments: dict[str, DeploymentSpec]
 
 
+def with_logging(app: AppSpec, given: Any) -> AppSpec:
+    """The application with that logging configuration where a deployment has none of its own."""
+    if given is None:
+        return app
+    logging = of(LoggingConfig, given)
+    deployments = {}
+    for name, one in app.deployments.items():
+        own = one.config.logging_config or logging
+        config = dataclasses.replace(one.config, logging_config=own)
+        deployments[name] = dataclasses.replace(one, config=config)
+    return dataclasses.replace(app, deployments=deployments)
+
+
 @dataclass
 class ReplicaPlace:
     """A replica that takes requests."""
@@ -75,5 +89,13 @@ def code_version(spec: DeploymentSpec) -> str:
     """Changes when replicas have to be started anew."""
     if spec.config.version is not None:
         return f"user:{spec.config.version}"
-    parts = (spec.code, pickle.dumps(sorted(spec.config.ray_actor_options.items())))
+    config = spec.config
+    parts = [spec.code, pickle.dumps(sorted(config.ray_actor_options.items()))]
+    if config.placement_group_bundles is not None:
+        group = (
+            config.placement_group_bundles,
+            config.placement_group_strategy,
+            config.placement_group_bundle_label_selector,
+        )
+        parts.append(repr(group).encode())
     return hashlib.blake2b(b"\0".join(parts), digest_size=16).hexdigest()

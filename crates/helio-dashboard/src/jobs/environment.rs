@@ -121,7 +121,7 @@ impl Prepared {
 }
 
 /// Without a `working_dir`: the folder where the head was started, else the user's.
-fn usual_folder() -> PathBuf {
+pub(crate) fn usual_folder() -> PathBuf {
     let named =
         ["PWD", "HOME"].into_iter().filter_map(|name| std::env::var_os(name).map(PathBuf::from));
     named

@@ -29,7 +29,7 @@ use helio_env::process;
 use serde_json::Value;
 use tokio::sync::watch;
 
-pub(crate) use environment::Surroundings;
+pub(crate) use environment::{Surroundings, usual_folder};
 use record::{End, Job, Status};
 use request::Request;
 use shelf::Shelf;

@@ -8,17 +8,22 @@ import logging
 import pickle
 import time
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import heliostat as ray
 from heliostat.core import serving
+from heliostat.core.placement import PlacementGroup, placement_group, remove_placement_group
+from heliostat.core.scheduling import PlacementGroupSchedulingStrategy
 from heliostat.exceptions import RayActorError
-from heliostat.serve import specs
-from heliostat.serve.config import HTTPOptions, ProxyLocation
+from heliostat.serve import building, specs
+from heliostat.serve.config import DeploymentConfig, HTTPOptions, LoggingConfig, ProxyLocation
+from heliostat.serve.controller import details, reasons
 from heliostat.serve.controller.ingress import Ingress
 from heliostat.serve.controller.machine import (
     Action,
+    App,
+    Build,
     Machine,
     Publish,
     Reconfigure,
@@ -30,6 +35,7 @@ from heliostat.serve.controller.watch import Watches
 from heliostat.serve.replica.actor import ReplicaActor
 from heliostat.serve.schema import ApplicationStatus, ProxyStatus, ServeStatus
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec, ReplicaPlace, Targets
+from heliostat.util.explanation import why as explain
 
 logger = logging.getLogger("ray.serve")
 
@@ -41,16 +47,25 @@ _CALLS_MAX = 1_000_000
 _ACKNOWLEDGED_S = 1.0
 # Health checks that may fail, or time out, one after the other.
 _MISSED_MAX = 3
+# Replicas that are asked what they wait for: it is mostly the same.
+_EXPLAINED_MAX = 3
 
 
 class ServeController:
     """The actor."""
 
-    def __init__(self, options: HTTPOptions, location: ProxyLocation) -> None:
+    def __init__(
+        self,
+        options: HTTPOptions,
+        location: ProxyLocation,
+        logging: LoggingConfig | None = None,
+    ) -> None:
         self._options = options
+        self._logging = logging
         self._location = location
         self._machine = Machine()
         self._actors: dict[str, Any] = {}
+        self._groups: dict[str, PlacementGroup] = {}  # of replicas
         self._tasks: set[asyncio.Task[None]] = set()
         self._watches = Watches()
         self._ingress: Ingress | None = None
@@ -68,14 +83,13 @@ class ServeController:
     async def start(self) -> None:
         """Have the HTTP server run. Raises ``RuntimeError`` with its words when it does not."""
         if self._ingress is None and self._location is not ProxyLocation.Disabled:
-            ingress = Ingress(self._options, self._on_counts)
+            ingress = Ingress(self._options, self._on_counts, self._machine.routes())
             self._ingress = ingress
             try:
                 await ingress.start()
             except BaseException:
                 self._ingress = None
                 raise
-            self._tell_ingress()
 
     def http_options(self) -> HTTPOptions:
         """What the HTTP server was started with."""
@@ -83,20 +97,57 @@ class ServeController:
 
     async def deploy(self, apps: list[AppSpec]) -> None:
         """Have those applications as they are said to be. Raises ``ValueError`` where two share a prefix."""
+        self._check_prefixes({spec.name: spec.route_prefix for spec in apps}, lambda _: True)
+        for spec in apps:
+            self._do(self._machine.deploy(spec, time.time()))
+
+    def _check_prefixes(self, given: dict[str, str | None], stays: Callable[[App], bool]) -> None:
         prefixes = {
             app.spec.route_prefix: name
             for name, app in self._machine.apps.items()
-            if app.spec.route_prefix is not None and not app.is_going
+            if not app.is_going and name not in given and stays(app)
         }
-        for spec in apps:
-            other = prefixes.setdefault(spec.route_prefix or spec.name, spec.name)
-            if other != spec.name and spec.route_prefix is not None:
+        for name, prefix in given.items():
+            if prefix is None:
+                continue
+            other = prefixes.setdefault(prefix, name)
+            if other != name:
                 raise ValueError(
-                    f"Prefix {spec.route_prefix} is being used by application '{other}'. "
-                    f"Give application '{spec.name}' another route_prefix, or delete the other one."
+                    f"Prefix {prefix} is being used by application '{other}'. "
+                    f"Give application '{name}' another route_prefix, or delete the other one."
                 )
-        for spec in apps:
-            self._do(self._machine.deploy(spec, time.time()))
+
+    async def apply(self, configs: list[dict[str, Any]], capacity: float | None = None) -> None:
+        """Have the applications of a configuration, and no other declared ones; their code is imported later.
+
+        ``configs`` are what was given of each ``ServeApplicationSchema``, ``capacity`` is its
+        ``target_capacity``. Raises as ``deploy``.
+        """
+        given = {config["name"]: config.get("route_prefix", "/") for config in configs}
+        self._check_prefixes(given, lambda app: app.config is None)
+        actions, builds = self._machine.declare(configs, time.time(), capacity)
+        self._do(actions)
+        self._save_soon()
+        for build in builds:
+            self._go(self._build(build))
+
+    async def _build(self, build: Build) -> None:
+        config = build.config
+        task = ray.remote(building.built).options(
+            num_cpus=0, max_retries=0, runtime_env=building.environment(config) or None
+        )
+        made: AppSpec | str
+        try:
+            made = await task.remote(
+                build.name,
+                config.get("route_prefix", "/"),
+                config["import_path"],
+                config.get("args") or {},
+            )
+        except Exception as error:
+            made = f"The application cannot be imported from {config['import_path']}:\n{error}"
+        self._do(self._machine.built(build, made, time.time()))
+        self._save_soon()
 
     async def wait_for(self, name: str) -> tuple[ApplicationStatus, str]:
         """Once the application runs or has failed: which, and why."""
@@ -136,7 +187,43 @@ class ServeController:
             state = ProxyStatus.HEALTHY if self._ingress.is_up else ProxyStatus.UNHEALTHY
             proxies[self._node] = state
         rows = {name: self._machine.app_of(name) for name in self._machine.apps}
-        return ServeStatus(proxies, {name: row for name, row in rows.items() if row is not None})
+        apps = {name: row for name, row in rows.items() if row is not None}
+        return ServeStatus(proxies, apps, self._machine.capacity)
+
+    def details(self, source: str | None = None) -> dict[str, Any]:
+        """What there is, for the REST routes; ``source``: only ``imperative`` or ``declarative`` ones."""
+        here = serving.session()
+        told = details.of(
+            self._machine,
+            {"node_id": self._node, "node_ip": here["host"]},
+            self._location,
+            self._options,
+            self.status().proxies,
+            {name: {"actor_id": one._actor_id.hex()} for name, one in self._actors.items()},
+        )
+        if source is not None:
+            rows = told["applications"].items()
+            told["applications"] = {key: row for key, row in rows if row["source"] == source}
+        return told
+
+    async def why(self, name: str) -> str | None:
+        """Why an application or a deployment is not up; ``None`` where nothing has that name."""
+        found = reasons.of(self._machine, name)
+        if found is None:
+            return None
+        lines, starting = found
+        loop = asyncio.get_running_loop()
+        for replica in starting[:_EXPLAINED_MAX]:
+            actor = self._actors.get(replica)
+            if actor is not None:
+                # It asks other processes and waits for them.
+                reason = await loop.run_in_executor(None, explain, actor)
+                lines.append(
+                    f"Replica {replica} starts; `initialize` runs its constructor. {reason}"
+                )
+        if len(starting) > _EXPLAINED_MAX:
+            lines.append(f"{len(starting) - _EXPLAINED_MAX} further replicas start.")
+        return "\n".join(lines)
 
     def route_of(self, name: str) -> tuple[str, str | None] | None:
         """The deployment that an application's requests go to, and its prefix."""
@@ -163,13 +250,18 @@ class ServeController:
 
     def queue(self, key: DeploymentID, router: str, requests: int) -> None:
         """So many calls wait at a router."""
-        self._do(self._machine.counted(key, f"router {router}", requests, time.time()))
+        source = f"router {router}"
+        self._do(self._machine.counted(key, source, requests, time.time(), waiting=True))
+
+    def record(self, key: DeploymentID, replica: str, stats: dict[str, float]) -> None:
+        """What a replica's `record_autoscaling_stats` has returned."""
+        self._machine.recorded(key, replica, stats, time.time())
 
     def _on_counts(self, counts: dict[str, list[int]]) -> None:
         for word, (_ongoing, queued) in counts.items():
             app, _, name = word.partition("#")
             key = DeploymentID(app, name)
-            self._do(self._machine.counted(key, "ingress", queued, time.time()))
+            self._do(self._machine.counted(key, "ingress", queued, time.time(), waiting=True))
 
     def _targets(self, key: DeploymentID) -> Targets:
         known = self._machine.deployments.get(key)
@@ -201,6 +293,9 @@ class ServeController:
             self._watches.changed(key)
         if changed:
             self._tell_ingress()
+        # Before the actions: whoever comes after this process has to know what they leave behind.
+        if actions:
+            self._save_soon()
         for action in actions:
             if isinstance(action, Start):
                 self._go(self._start(action))
@@ -208,8 +303,6 @@ class ServeController:
                 self._go(self._reconfigure(action))
             elif not isinstance(action, Publish):
                 self._go(self._stop(action.replica, action.deployment, action.timeout_s))
-        if actions:
-            self._save_soon()
         # A replica that is gone may be the last that was waited for.
         self._wake()
         if self._ticking is None and self._machine.wants_time():
@@ -239,6 +332,7 @@ class ServeController:
         app = self._machine.apps.get(key.app_name)
         route = (app.spec.route_prefix if app is not None else None) or ""
         try:
+            options |= self._place(action.replica, spec.config)
             actor = (
                 ray.remote(ReplicaActor)
                 .options(
@@ -248,9 +342,17 @@ class ServeController:
                     max_concurrency=_CALLS_MAX,
                     **options,
                 )
-                .remote(key.app_name, spec, action.replica, route)
+                .remote(
+                    key.app_name,
+                    spec,
+                    action.replica,
+                    route,
+                    self._logging,
+                    self._options.root_path,
+                )
             )
         except Exception:
+            self._unplace(action.replica)
             self._do(
                 self._machine.start_failed(action.replica, traceback.format_exc(), time.time())
             )
@@ -258,22 +360,44 @@ class ServeController:
         self._actors[action.replica] = actor
         await self._follow(action.replica, key, spec)
 
+    def _place(self, replica: str, config: DeploymentConfig) -> dict[str, Any]:
+        """Make a replica's placement group, where it has one; options that put it into the first bundle."""
+        if config.placement_group_bundles is None:
+            return {}
+        group = self._groups[replica] = placement_group(
+            config.placement_group_bundles,
+            config.placement_group_strategy,
+            lifetime="detached",
+            bundle_label_selector=config.placement_group_bundle_label_selector,
+        )
+        self._save_soon()
+        return {"scheduling_strategy": PlacementGroupSchedulingStrategy(group, 0, True)}
+
+    def _unplace(self, replica: str) -> None:
+        """Give the placement group of a replica that has ended back."""
+        group = self._groups.pop(replica, None)
+        if group is not None:
+            remove_placement_group(group)
+            self._save_soon()
+
     async def _follow(self, replica: str, key: DeploymentID, spec: DeploymentSpec) -> None:
         """A replica's life, from its constructor to its end."""
         actor = self._actors[replica]
         try:
-            address, _pid = await actor.initialize.remote(self._node)
+            address, pid = await actor.initialize.remote(self._node)
         except Exception as error:
             self._actors.pop(replica, None)
             with contextlib.suppress(Exception):
                 ray.kill(actor)
-            self._do(self._machine.start_failed(replica, str(error), time.time()))
+            self._unplace(replica)
+            self._do(self._machine.died(replica, str(error), time.time()))
             return
-        self._do(self._machine.started(replica, address, time.time()))
+        self._do(self._machine.started(replica, address, time.time(), pid))
         self._go(self._watch_health(replica, key))
         try:
             await actor.until_end.remote()
         except Exception as error:
+            self._unplace(replica)
             if self._actors.pop(replica, None) is not None:
                 self._do(self._machine.died(replica, str(error), time.time()))
 
@@ -324,6 +448,7 @@ class ServeController:
                 await asyncio.wait_for(actor.drain.remote(timeout_s), timeout_s + 5)
             with contextlib.suppress(Exception):
                 ray.kill(actor)
+        self._unplace(replica)
         self._do(self._machine.stopped(replica, time.time()))
 
     async def _acknowledged(self, key: DeploymentID) -> None:
@@ -334,23 +459,8 @@ class ServeController:
     # --- the ingress, and what outlives this process
 
     def _tell_ingress(self) -> None:
-        if self._ingress is None:
-            return
-        routes, deployments = [], {}
-        for name, app in self._machine.apps.items():
-            if app.is_going or app.spec.route_prefix is None:
-                continue
-            key = DeploymentID(name, app.spec.ingress)
-            targets = self._targets(key)
-            routes.append({"prefix": app.spec.route_prefix, "app": name, "deployment": key.key})
-            deployments[key.key] = {
-                "max_ongoing": targets.max_ongoing,
-                "max_queued": targets.max_queued if targets.max_queued >= 0 else None,
-                "counted": targets.is_counted,
-                "failure": targets.failure,
-                "replicas": [{"id": one.id, "address": one.address} for one in targets.replicas],
-            }
-        self._ingress.tell(routes, deployments)
+        if self._ingress is not None:
+            self._ingress.tell(self._machine.routes())
 
     def _save_soon(self) -> None:
         if self._is_saved and not self._is_over:
@@ -360,11 +470,13 @@ class ServeController:
     def _save(self) -> None:
         self._is_saved = True
         if not self._is_over:
-            serving.kv_put(_KEY, pickle.dumps(saved(self._machine)), namespace=specs.NAMESPACE)
+            state = {**saved(self._machine), "groups": self._groups}
+            serving.kv_put(_KEY, pickle.dumps(state), namespace=specs.NAMESPACE)
 
     def _recover(self, state: dict[str, Any]) -> None:
         """This process follows one that has died: its replicas are still there, or they are not."""
         self._machine = restored(state, time.time())
+        self._groups = state["groups"]
         loop = asyncio.get_running_loop()
         for key, replica, _version, _address in state["replicas"]:
             known = self._machine.deployments.get(key)
@@ -376,11 +488,19 @@ class ServeController:
                 loop.call_soon(self._lost, replica, str(error))
             else:
                 self._go(self._follow(replica, key, known.spec))
+        for stop in state["stopping"]:
+            with contextlib.suppress(ValueError):  # it has ended
+                actor = ray.get_actor(stop.replica, namespace=specs.NAMESPACE)
+                self._actors[stop.replica] = actor
+            self._go(self._stop(stop.replica, stop.deployment, stop.timeout_s))
         self._go(self._start_again())
 
     async def _start_again(self) -> None:
         await self.start()
-        self._do(self._machine.tick(time.time()))
+        self._do(self._machine.resume(time.time()))
+        for build in self._machine.builds():
+            self._go(self._build(build))
 
     def _lost(self, replica: str, why: str) -> None:
+        self._unplace(replica)
         self._do(self._machine.died(replica, why, time.time()))

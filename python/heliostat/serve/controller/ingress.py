@@ -20,20 +20,27 @@ _START_S_MAX = 30.0
 _AGAIN_S = 0.2
 
 Counts = Callable[[dict[str, list[int]]], None]
+# Routes, and the deployments that they lead to.
+Table = tuple[list[dict[str, str]], dict[str, dict[str, Any]]]
 
 
 class Ingress:
-    """The HTTP server of this node. It outlives the controller: the next one finds it by its socket."""
+    """The HTTP server of this node. It outlives the controller: the next one finds it by its socket.
 
-    def __init__(self, options: HTTPOptions, on_counts: Counts) -> None:
+    It forgets what it is not told of. So there is a table from the start: the first word to a server that
+    was found is what it already serves.
+    """
+
+    def __init__(self, options: HTTPOptions, on_counts: Counts, table: Table) -> None:
         here = serving.session()
         self._folder, self._name = here["session_dir"], here["session_name"]
-        self._socket = os.path.join(self._folder, "sockets", "serve-ingress.sock")
+        # No longer than the name of a worker's socket: the path has a bound.
+        self._socket = os.path.join(self._folder, "sockets", "serve")
         self._options = options
         self._on_counts = on_counts
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._table: tuple[Any, Any] = ([], {})
+        self._table = table
         self._version = 0
         self._acknowledged = 0
         self._news = asyncio.Event()
@@ -117,9 +124,9 @@ class Ingress:
             return await reader.readline()
         return b""
 
-    def tell(self, routes: list[Any], deployments: dict[str, Any]) -> None:
+    def tell(self, table: Table) -> None:
         """Have it serve those routes."""
-        self._table = routes, deployments
+        self._table = table
         self._send()
 
     def _send(self) -> None:

@@ -5,7 +5,8 @@ A deployment has a target (its specification and a number) and replicas. After e
 
 * too few replicas of the target's version: start some, a few more than the target while old ones still serve;
 * replicas of an older version: stop one for each new one that runs, so that as many serve as before. Where
-  the new ones find no room within :data:`ROOM_S`, an old one makes it;
+  the new ones find no room within :data:`ROOM_S`, an old one makes it. With ``max_surge_percent=0`` a share
+  of the old ones, ``rolling_update_percentage``, stops before new ones start;
 * too many: stop the youngest.
 
 A constructor that fails is tried again, later each time; after so many failures without a success the
@@ -15,12 +16,12 @@ version.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from heliostat.serve import building
 from heliostat.serve.config import AutoscalingConfig
-from heliostat.serve.controller.scaling import Scaler
+from heliostat.serve.controller.scaling import Scaler, at_capacity
 from heliostat.serve.schema import (
     ApplicationStatus,
     ApplicationStatusOverview,
@@ -30,8 +31,6 @@ from heliostat.serve.schema import (
 )
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
 
-# How much more than the target there may be while replicas are replaced.
-SURGE = 0.2
 # Seconds that a new replica may look for room before an old one is stopped for it.
 ROOM_S = 5.0
 # Failures of constructors for each replica of the target until the deployment has failed.
@@ -87,6 +86,7 @@ class Replica:
     since: float
     state: ReplicaState = STARTING
     address: str = ""
+    pid: int = 0
     spec: DeploymentSpec | None = None  # with whose configuration it runs
 
 
@@ -144,6 +144,19 @@ class App:
     spec: AppSpec
     deployed_at: float
     is_going: bool = False
+    # Of applications that a configuration declares; None: a program has deployed it.
+    config: dict[str, Any] | None = None
+    built: AppSpec | None = None  # what the import path made of it, with the options of the code
+    is_building: bool = False
+    error: str = ""  # why it cannot be as declared
+
+
+@dataclass(frozen=True)
+class Build:
+    """Import an application, and say what came of it."""
+
+    name: str
+    config: dict[str, Any]
 
 
 class Machine:
@@ -152,6 +165,9 @@ class Machine:
     def __init__(self) -> None:
         self.apps: dict[str, App] = {}
         self.deployments: dict[DeploymentID, Deployment] = {}
+        # Percent of their replicas that declared applications have, and whether that has grown last.
+        self.capacity: float | None = None
+        self._is_growing = False
         self._where: dict[str, DeploymentID] = {}
         self._count = 0
 
@@ -160,18 +176,21 @@ class Machine:
     def deploy(self, spec: AppSpec, now: float) -> list[Action]:
         """An application is to be as the specification says."""
         self.apps[spec.name] = App(spec, now)
+        return self._place(spec, now)
+
+    def _place(self, spec: AppSpec, now: float) -> list[Action]:
         actions: list[Action] = []
         for one in spec.deployments.values():
             key = DeploymentID(spec.name, one.name)
             known = self.deployments.get(key)
-            scaling = one.config.autoscaling_config
             if known is None or known.is_going:
                 replicas = known.replicas if known is not None else {}
-                known = Deployment(key, one, one.config.num_replicas, replicas)
+                number = at_capacity(one.config.num_replicas, self._capacity_of(spec.name))
+                known = Deployment(key, one, number, replicas)
                 self.deployments[key] = known
             else:
                 self._retarget(known, one)
-            known.scaler = Scaler(scaling, known.scaler) if scaling is not None else None
+            known.scaler = self._scaler_of(known)
             actions += self._step(known, now)
             actions.append(Publish(key))
         for key, known in list(self.deployments.items()):
@@ -180,6 +199,94 @@ class Machine:
                 actions += self._step(known, now)
         return actions
 
+    def _capacity_of(self, app: str) -> float | None:
+        return None if self.apps[app].config is None else self.capacity
+
+    def _bounds(self, app: str, scaling: AutoscalingConfig) -> tuple[int, int]:
+        low, capacity = scaling.min_replicas, self._capacity_of(app)
+        if capacity is not None and self._is_growing and scaling.initial_replicas is not None:
+            low = scaling.initial_replicas
+        return at_capacity(low, capacity), at_capacity(scaling.max_replicas, capacity)
+
+    def _scaler_of(self, known: Deployment) -> Scaler | None:
+        scaling = known.spec.config.autoscaling_config
+        if scaling is None:
+            return None
+        return Scaler(known.id, scaling, known.scaler, self._bounds(known.id.app_name, scaling))
+
+    def _set_capacity(self, capacity: float | None, names: set[str]) -> None:
+        before, self.capacity = self.capacity, capacity
+        declared = {name for name, app in self.apps.items() if app.config is not None}
+        if capacity is None:
+            self._is_growing = False
+        elif names != declared:  # other applications: they are about to take over
+            self._is_growing = True
+        elif before != capacity:
+            self._is_growing = before is not None and before < capacity
+
+    def declare(
+        self, configs: list[dict[str, Any]], now: float, capacity: float | None = None
+    ) -> tuple[list[Action], list[Build]]:
+        """Have these declared applications and no others; the same code is not built again.
+
+        ``capacity``: percent of their replicas that they have, ``None``: all.
+        """
+        actions: list[Action] = []
+        builds: list[Build] = []
+        names = {config["name"] for config in configs}
+        self._set_capacity(capacity, names)
+        for name, app in list(self.apps.items()):
+            if app.config is not None and name not in names:
+                actions += self.delete(name, now)
+        for config in configs:
+            name = config["name"]
+            before = self.apps.get(name)
+            if before is None or before.is_going:
+                spec, was = AppSpec(name, config.get("route_prefix", "/"), "", {}), None
+            else:
+                # What runs serves on until its successor is built.
+                spec, was = before.spec, before.config
+            app = self.apps[name] = App(spec, now, config=config)
+            if before is not None and was is not None and building.is_same_code(was, config):
+                app.built = before.built
+            if app.built is not None:
+                actions += self._override(app, now)
+            else:
+                app.is_building = True
+                builds.append(Build(name, config))
+        return actions, builds
+
+    def built(self, build: Build, spec: AppSpec | str, now: float) -> list[Action]:
+        """What came of a build: an application, or why there is none."""
+        app = self.apps.get(build.name)
+        if app is None or app.is_going or app.config is not build.config:
+            return []  # another configuration has come meanwhile
+        app.is_building = False
+        if isinstance(spec, str):
+            app.error = spec
+            return []
+        app.built = spec
+        return self._override(app, now)
+
+    def _override(self, app: App, now: float) -> list[Action]:
+        assert app.built is not None
+        assert app.config is not None
+        try:
+            app.spec = building.overridden(app.built, app.config)
+        except (TypeError, ValueError, NotImplementedError) as error:
+            app.error = str(error)
+            return []
+        app.error = ""
+        return self._place(app.spec, now)
+
+    def builds(self) -> list[Build]:
+        """What is still to be built."""
+        return [
+            Build(name, app.config)
+            for name, app in self.apps.items()
+            if app.is_building and app.config is not None and not app.is_going
+        ]
+
     def _retarget(self, known: Deployment, spec: DeploymentSpec) -> None:
         if known.spec.code_version != spec.code_version or known.has_failed:
             known.was_healthy = known.has_failed = False
@@ -187,9 +294,11 @@ class Machine:
         known.trigger = "CONFIG_UPDATE_STARTED"
         scaling = spec.config.autoscaling_config
         if scaling is None:
-            known.target = spec.config.num_replicas
+            capacity = self._capacity_of(known.id.app_name)
+            known.target = at_capacity(spec.config.num_replicas, capacity)
         else:
-            known.target = min(max(known.target, scaling.min_replicas), scaling.max_replicas)
+            low, high = self._bounds(known.id.app_name, scaling)
+            known.target = min(max(known.target, low), high)
         known.spec = spec
 
     def delete(self, name: str, now: float) -> list[Action]:
@@ -210,16 +319,26 @@ class Machine:
     def adopt(
         self, key: DeploymentID, replica: str, version: str, address: str, now: float
     ) -> None:
-        """A replica that was there before this machine."""
+        """A replica that was there before this machine; with an address it takes requests."""
         known = self.deployments.get(key)
         if known is not None:
             state = RUNNING if address else STARTING
-            known.replicas[replica] = Replica(replica, version, now, state, address, known.spec)
+            # Without a specification: which configuration reached it last is not known.
+            known.replicas[replica] = Replica(replica, version, now, state, address)
             self._where[replica] = key
 
-    def started(self, replica: str, address: str, now: float) -> list[Action]:
+    def resume(self, now: float) -> list[Action]:
+        """Go on where the machine before this one was: to call once, after :func:`restored`."""
+        actions: list[Action] = []
+        for known in list(self.deployments.values()):
+            actions += [*self._step(known, now), Publish(known.id)]
+        return actions
+
+    def started(self, replica: str, address: str, now: float, pid: int = 0) -> list[Action]:
         """A replica takes requests."""
         known, one = self._find(replica)
+        if one is not None:
+            one.pid = pid
         if known is None or one is None or one.state is not STARTING:
             return []
         one.state, one.address, one.since = RUNNING, address, now
@@ -261,13 +380,23 @@ class Machine:
         self._drop(known, replica)
         return self._step(known, now)
 
-    def counted(self, key: DeploymentID, source: str, requests: int, now: float) -> list[Action]:
-        """So many requests are at a replica, or wait at a router."""
+    def counted(
+        self, key: DeploymentID, source: str, requests: int, now: float, *, waiting: bool = False
+    ) -> list[Action]:
+        """So many requests are at a replica, or with ``waiting`` wait at a router."""
         known = self.deployments.get(key)
         if known is None or known.scaler is None:
             return []
-        known.scaler.count(source, requests, now)
+        known.scaler.count(source, requests, now, waiting=waiting)
         return self._step(known, now)
+
+    def recorded(
+        self, key: DeploymentID, replica: str, stats: dict[str, float], now: float
+    ) -> None:
+        """What a replica records of itself, for policies of autoscaling."""
+        known = self.deployments.get(key)
+        if known is not None and known.scaler is not None and replica in known.replicas:
+            known.scaler.record(replica, stats, now)
 
     def tick(self, now: float) -> list[Action]:
         """Time has passed."""
@@ -295,6 +424,25 @@ class Machine:
             return f"{key} failed to deploy: {known.message}"
         return None
 
+    def routes(self) -> tuple[list[dict[str, str]], dict[str, dict[str, Any]]]:
+        """What an ingress serves: prefixes, and by deployment its limits and the replicas that run."""
+        routes, deployments = [], {}
+        for name, app in self.apps.items():
+            if app.is_going or app.spec.route_prefix is None or not app.spec.deployments:
+                continue
+            key = DeploymentID(name, app.spec.ingress)
+            config = app.spec.deployments[app.spec.ingress].config
+            routes.append({"prefix": app.spec.route_prefix, "app": name, "deployment": key.key})
+            most = config.max_queued_requests
+            deployments[key.key] = {
+                "max_ongoing": config.max_ongoing_requests,
+                "max_queued": most if most >= 0 else None,
+                "counted": config.autoscaling_config is not None,
+                "failure": self.failure(key),
+                "replicas": [{"id": one.id, "address": one.address} for one in self.running(key)],
+            }
+        return routes, deployments
+
     def app_of(self, name: str) -> ApplicationStatusOverview | None:
         """An application's state."""
         app = self.apps.get(name)
@@ -306,6 +454,10 @@ class Machine:
         states = {one.status() for one in parts.values() if not one.is_going}
         if app.is_going:
             status = ApplicationStatus.DELETING
+        elif app.error:
+            status, message = ApplicationStatus.DEPLOY_FAILED, app.error
+        elif app.is_building:
+            status, message = ApplicationStatus.DEPLOYING, "Its code is being imported."
         elif DeploymentStatus.DEPLOY_FAILED in states:
             status = ApplicationStatus.DEPLOY_FAILED
             failed = sorted(name for name, one in parts.items() if one.has_failed)
@@ -369,7 +521,8 @@ class Machine:
             return actions
         if known.scaler is not None:
             serving = len(known.of(RUNNING, STARTING))
-            wanted = known.scaler.decide(known.target, serving, now)
+            running = [one.id for one in known.of(RUNNING)]
+            wanted = known.scaler.decide(known.target, serving, now, running)
             if wanted != known.target:
                 known.trigger = "AUTOSCALING"
                 known.target = wanted
@@ -397,9 +550,12 @@ class Machine:
         known.retry_at = 0.0
         serving = known.of(STARTING, RUNNING)
         new = [one for one in serving if known.is_current(one)]
-        room = known.target + max(1, math.ceil(known.target * SURGE)) - len(serving)
+        room = known.target + known.spec.config.surge(known.target) - len(serving)
         if len(new) == len(serving):
             room = known.target - len(serving)
+        if known.spec.config.absent(known.target):
+            # Older ones have their resources until they are gone.
+            room -= sum(not known.is_current(one) for one in known.of(STOPPING))
         actions: list[Action] = []
         for _ in range(min(known.target - len(new), room)):
             self._count += 1
@@ -419,9 +575,12 @@ class Machine:
         stops = [one for one in old if one.state is STARTING]
         if not known.has_failed:
             serving = [one for one in old if one.state is RUNNING]
-            excess = len(serving) + len(running) - known.target
+            absent = known.spec.config.absent(known.target)
+            excess = len(serving) + len(running) - known.target + absent
             waiting = [one for one in new if one.state is STARTING]
-            if serving and excess <= 0 and waiting and now - min(o.since for o in waiting) > ROOM_S:
+            # Where some may be away, those that were stopped have made the room.
+            lacks_room = not absent and excess <= 0 and bool(waiting)
+            if serving and lacks_room and now - min(one.since for one in waiting) > ROOM_S:
                 excess = 1
             if excess > 0 and serving:
                 stops += serving[:excess]
@@ -446,30 +605,42 @@ class Machine:
 
 def saved(machine: Machine) -> dict[str, Any]:
     """What a later machine begins with."""
-    apps = [(app.spec, app.deployed_at) for app in machine.apps.values() if not app.is_going]
-    replicas = [
-        (key, one.id, one.version, one.address)
-        for key, known in machine.deployments.items()
-        for one in known.replicas.values()
-        if one.state is not STOPPING
-    ]
+    apps = [app for app in machine.apps.values() if not app.is_going]
+    replicas, stopping = [], []
+    for key, known in machine.deployments.items():
+        for one in known.replicas.values():
+            if one.state is STOPPING:
+                stopping.append(machine._stop(known, one))
+            else:
+                replicas.append((key, one.id, one.version, one.address))
     targets = {key: known.target for key, known in machine.deployments.items()}
-    return {"apps": apps, "replicas": replicas, "targets": targets, "count": machine._count}
+    return {
+        "apps": apps,
+        "replicas": replicas,
+        "stopping": stopping,  # to be stopped again: nobody else knows of them
+        "targets": targets,
+        "capacity": (machine.capacity, machine._is_growing),
+        "count": machine._count,
+    }
 
 
 def restored(state: dict[str, Any], now: float) -> Machine:
-    """A machine with what an earlier one has saved; its replicas are still to be found."""
+    """A machine with what an earlier one has saved.
+
+    Replicas that took requests take them from the start, so that :meth:`Machine.routes` is what it was: an
+    ingress that is told of it loses no route and no replica. Those that are gone meanwhile have died.
+    """
     machine = Machine()
     machine._count = state["count"]
-    for spec, deployed_at in state["apps"]:
-        machine.apps[spec.name] = App(spec, deployed_at)
-        for one in spec.deployments.values():
-            key = DeploymentID(spec.name, one.name)
-            scaling: AutoscalingConfig | None = one.config.autoscaling_config
+    machine.capacity, machine._is_growing = state["capacity"]
+    for app in state["apps"]:
+        machine.apps[app.spec.name] = app
+        for one in app.spec.deployments.values():
+            key = DeploymentID(app.spec.name, one.name)
             target = state["targets"].get(key, one.config.num_replicas)
             known = Deployment(key, one, target)
-            known.scaler = Scaler(scaling, None) if scaling is not None else None
+            known.scaler = machine._scaler_of(known)
             machine.deployments[key] = known
-    for key, replica, version, _address in state["replicas"]:
-        machine.adopt(key, replica, version, "", now)
+    for key, replica, version, address in state["replicas"]:
+        machine.adopt(key, replica, version, address, now)
     return machine

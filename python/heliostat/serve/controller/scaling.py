@@ -2,72 +2,138 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 import math
 from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from heliostat.serve.config import AutoscalingConfig
+from heliostat.serve.config import (
+    AggregationFunction,
+    AutoscalingConfig,
+    AutoscalingContext,
+    TimeStampedValue,
+)
+from heliostat.serve.context import ReplicaID
+from heliostat.serve.specs import DeploymentID
+
+logger = logging.getLogger("ray.serve")
+
+# What there was from each of those times on.
+Steps = deque[TimeStampedValue]
 
 
 class Scaler:
     """The load of one deployment, and how long it has asked for another number of replicas."""
 
-    def __init__(self, config: AutoscalingConfig, before: Scaler | None) -> None:
+    def __init__(
+        self,
+        deployment: DeploymentID,
+        config: AutoscalingConfig,
+        before: Scaler | None,
+        bounds: tuple[int, int] | None = None,
+    ) -> None:
+        self._deployment = deployment
         self._config = config
-        self._counts: dict[str, int] = before._counts if before is not None else {}
-        # (since when, how many requests there were from then on)
-        self._totals: deque[tuple[float, int]] = before._totals if before is not None else deque()
+        self._low, self._high = bounds or (config.min_replicas, config.max_replicas)
+        self._running: dict[str, int] = before._running if before is not None else {}
+        self._queued: dict[str, int] = before._queued if before is not None else {}
+        self._totals: Steps = before._totals if before is not None else deque()
+        self._queues: Steps = before._queues if before is not None else deque()
+        # By metric and replica: what replicas record of themselves.
+        self._recorded: dict[str, dict[str, Steps]] = before._recorded if before is not None else {}
         self._more_since: float | None = None
         self._fewer_since: float | None = None
+        self._last_up: float | None = None
+        self._last_down: float | None = None
+        self._policy = _policy_of(config)
+        self._policy_state: dict[str, Any] = {}
+        self._failure = ""
 
-    def count(self, source: str, requests: int, now: float) -> None:
-        """So many requests are at a replica, or wait at a router."""
+    def count(self, source: str, requests: int, now: float, *, waiting: bool = False) -> None:
+        """So many requests are at a replica, or with ``waiting`` wait at a router."""
+        counts = self._queued if waiting else self._running
         if requests:
-            self._counts[source] = requests
+            counts[source] = requests
         else:
-            self._counts.pop(source, None)
-        self._totals.append((now, self.total))
+            counts.pop(source, None)
+        self._totals.append(TimeStampedValue(now, self.total))
+        self._queues.append(TimeStampedValue(now, sum(self._queued.values())))
+
+    def record(self, replica: str, stats: dict[str, float], now: float) -> None:
+        """What a replica records of itself, for policies."""
+        for name, value in stats.items():
+            steps = self._recorded.setdefault(name, {}).setdefault(replica, deque())
+            steps.append(TimeStampedValue(now, value))
+            _forget_before(steps, now - self._config.look_back_period_s)
 
     def forget(self, source: str) -> None:
         """A replica is gone."""
-        self._counts.pop(source, None)
+        self._running.pop(source, None)
+        for replicas in self._recorded.values():
+            replicas.pop(source, None)
 
     @property
     def total(self) -> int:
-        """Requests that are there now."""
-        return sum(self._counts.values())
+        """Requests that there are now."""
+        return sum(self._running.values()) + sum(self._queued.values())
 
-    def _mean(self, now: float) -> float:
-        """Requests that there were on average, within the time that is looked back on."""
+    def _aggregate(self, steps: Steps, now: float) -> float:
+        """One number for the time that is looked back on."""
         begin = now - self._config.look_back_period_s
-        while len(self._totals) > 1 and self._totals[1][0] <= begin:
-            self._totals.popleft()
-        if not self._totals:
+        _forget_before(steps, begin)
+        if not steps:
             return 0.0
-        weighted, first = 0.0, max(begin, self._totals[0][0])
-        at, number = first, self._totals[0][1]
-        for when, total in list(self._totals)[1:]:
+        how = self._config.aggregation_function
+        if how is AggregationFunction.MAX:
+            return max(value for _, value in steps)
+        if how is AggregationFunction.MIN:
+            return min(value for _, value in steps)
+        first = max(begin, steps[0].timestamp)
+        if now <= first:
+            return steps[-1].value
+        weighted, at, number = 0.0, first, steps[0].value
+        for when, value in list(steps)[1:]:
             weighted += number * (when - at)
-            at, number = when, total
-        weighted += number * (now - at)
-        return weighted / (now - first) if now > first else float(self.total)
+            at, number = when, value
+        return (weighted + number * (now - at)) / (now - first)
 
-    def decide(self, target: int, serving: int, now: float) -> int:
-        """The number of replicas from now on."""
+    def decide(self, target: int, serving: int, now: float, running: Sequence[str] = ()) -> int:
+        """The number of replicas from now on. ``serving``: how many run or start; ``running``: which run."""
+        wanted = self._decide(target, serving, now, running)
+        if wanted > target:
+            self._last_up = now
+        elif wanted < target:
+            self._last_down = now
+        return wanted
+
+    def _decide(self, target: int, serving: int, now: float, running: Sequence[str]) -> int:
         config = self._config
-        low, high = config.min_replicas, config.max_replicas
+        low, high = self._low, self._high
         if serving == 0 and target == 0:
-            # A request is held until there is a replica: nothing to average over.
-            return min(max(1, low), high) if self.total else low
-        load = self._mean(now) / config.target_ongoing_requests
+            # A request is held until there is a replica: nothing to average over, and no delay.
+            if self.total:
+                return min(max(1, low), high)
+            desired = 0 if self._policy is None else self._ask(target, now, running)
+            return min(max(math.ceil(desired), low), high)
+        if self._policy is None:
+            desired = self._aggregate(self._totals, now) / config.target_ongoing_requests
+        else:
+            desired = self._ask(target, now, running)
         up = config.upscaling_factor or config.upscale_smoothing_factor or config.smoothing_factor
         down = (
             config.downscaling_factor
             or config.downscale_smoothing_factor
             or config.smoothing_factor
         )
-        change = load - target
+        change = desired - target
         wanted = math.ceil(target + change * (up if change > 0 else down) - 1e-9)
-        wanted = min(max(wanted, low), high)
+        return self._delayed(target, min(max(wanted, low), high), now)
+
+    def _delayed(self, target: int, wanted: int, now: float) -> int:
+        """That number once it was wanted for as long as it has to be; until then the present target."""
+        config = self._config
         if wanted > target:
             self._fewer_since = None
             if self._more_since is None:
@@ -90,3 +156,80 @@ class Scaler:
         else:
             self._more_since = self._fewer_since = None
         return target
+
+    def _ask(self, target: int, now: float, running: Sequence[str]) -> float:
+        """What the user's policy wants; what there is where it fails, which the log says."""
+        assert self._policy is not None
+        try:
+            desired, state = self._policy(self._context(target, now, running))
+            math.ceil(desired)  # raises for what is no finite number
+            state = dict(state or {})
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
+            if failure != self._failure:
+                self._failure = failure
+                logger.exception(
+                    "The autoscaling policy of %s failed. Its %s replicas stay until it answers with a "
+                    "number and a dict.",
+                    self._deployment,
+                    target,
+                )
+            return target
+        self._failure = ""
+        self._policy_state = state
+        return float(desired)
+
+    def _context(self, target: int, now: float, running: Sequence[str]) -> AutoscalingContext:
+        replicas = {name: ReplicaID(name, self._deployment) for name in running}
+        recorded = {
+            metric: {replicas[name]: steps for name, steps in rows.items() if name in replicas}
+            for metric, rows in self._recorded.items()
+        }
+        return AutoscalingContext(
+            deployment_id=self._deployment,
+            deployment_name=self._deployment.name,
+            app_name=self._deployment.app_name,
+            current_num_replicas=len(running),
+            target_num_replicas=target,
+            running_replicas=list(replicas.values()),
+            total_num_requests=self._aggregate(self._totals, now),
+            total_queued_requests=self._aggregate(self._queues, now),
+            aggregated_metrics={
+                metric: {one: self._aggregate(steps, now) for one, steps in rows.items()}
+                for metric, rows in recorded.items()
+            },
+            raw_metrics={
+                metric: {one: list(steps) for one, steps in rows.items()}
+                for metric, rows in recorded.items()
+            },
+            capacity_adjusted_min_replicas=self._low,
+            capacity_adjusted_max_replicas=self._high,
+            policy_state=dict(self._policy_state),
+            last_scale_up_time=self._last_up,
+            last_scale_down_time=self._last_down,
+            current_time=now,
+            config=self._config,
+        )
+
+
+def at_capacity(number: int, percent: float | None) -> int:
+    """That share of a number of replicas, half and more of one rounded up; 0 only for 0 % or none."""
+    if percent is None or percent == 0 or number == 0:
+        return number if percent is None else 0
+    return max(1, math.floor(number * percent / 100 + 0.5))
+
+
+def _policy_of(config: AutoscalingConfig) -> Callable[..., Any] | None:
+    """The user's policy, an instance where it is a class; ``None``: by the number of requests."""
+    given = config.policy
+    if given is None or given.is_default_policy_function():
+        return None
+    policy: Any = given.get_policy()
+    if inspect.isclass(policy):
+        policy = policy(**given.policy_kwargs)
+    return policy  # type: ignore[no-any-return] # the user's
+
+
+def _forget_before(steps: Steps, begin: float) -> None:
+    while len(steps) > 1 and steps[1].timestamp <= begin:
+        steps.popleft()

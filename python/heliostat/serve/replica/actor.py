@@ -8,6 +8,7 @@ import contextvars
 import inspect
 import logging
 import os
+import time
 import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -16,18 +17,21 @@ from typing import Any
 import heliostat as ray
 from heliostat import cloudpickle
 from heliostat.core import auth, serving
-from heliostat.serve import asgi, context, specs
-from heliostat.serve.config import DeploymentConfig
+from heliostat.serve import asgi, context, logs, specs
+from heliostat.serve.config import AutoscalingConfig, DeploymentConfig, LoggingConfig
 from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
 from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableError
 from heliostat.serve.replica.answers import TEXT, answer_of
 from heliostat.serve.replica.connection import PIECE_MAX, Connection, Exchange
+from heliostat.serve.replica.meter import Meter
+from heliostat.serve.replica.socket import Socket
 from heliostat.serve.specs import DeploymentID, DeploymentSpec
 
 logger = logging.getLogger("ray.serve")
 
 # How soon the controller hears of another number of requests.
 _COUNTS_S = 0.05
+_NO_SOCKETS = b"The deployment has no WebSockets: give it an ASGI application with @serve.ingress."
 
 
 class Turnstile:
@@ -76,7 +80,18 @@ class Turnstile:
 class ReplicaActor:
     """The actor."""
 
-    def __init__(self, app: str, spec: DeploymentSpec, replica: str, route: str) -> None:
+    def __init__(
+        self,
+        app: str,
+        spec: DeploymentSpec,
+        replica: str,
+        route: str,
+        logging: LoggingConfig | None = None,
+        root_path: str = "",
+    ) -> None:
+        self._root_path = root_path
+        self._default_logging = logging
+        self._is_told = False  # each request has a line in the log
         self._id = ReplicaID(replica, DeploymentID(app, spec.name))
         self._spec = spec
         self._route = route
@@ -93,16 +108,30 @@ class ReplicaActor:
         self._server: asyncio.AbstractServer | None = None
         self._counted: Any = None
         self._takes_request = True
+        self._meter = Meter(self._id)
+        self._recording: asyncio.Task[None] | None = None
 
     async def initialize(self, ingress_node: str) -> tuple[str, int]:
         """Construct it; the address of its socket, and its process. A second call gives them again."""
         if not self._address:
-            await self._construct()
-            if self._config.user_config is not None:
-                await self._reconfigure(self._config.user_config)
-            await self.check_health()
+            self._log()
+            await self.prepare(*cloudpickle.loads(self._spec.code))
             await self._listen(ingress_node)
+            if hasattr(self._servable, "record_autoscaling_stats") and not self._is_function:
+                self._recording = asyncio.get_running_loop().create_task(self._record())
         return self._address, os.getpid()
+
+    def _log(self) -> None:
+        chosen = self._config.logging_config or self._default_logging
+        self._is_told = chosen is not None and chosen.enable_access_log
+        logs.set_up(chosen, self._id, serving.session()["session_dir"])
+
+    async def prepare(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Construct and configure it, so that it takes calls. Raises what the user's code raises."""
+        await self._construct(target, args, kwargs)
+        if self._config.user_config is not None:
+            await self._reconfigure(self._config.user_config)
+        await self.check_health()
 
     async def _listen(self, ingress_node: str) -> None:
         """A socket of this machine where the ingress is here too, else a port; both ask for the token."""
@@ -122,10 +151,13 @@ class ReplicaActor:
             host, port = self._server.sockets[0].getsockname()[:2]
             self._address = f"{host}:{port}"
 
-    async def _construct(self) -> None:
-        target, args, kwargs = cloudpickle.loads(self._spec.code)
-        replica = ReplicaContext(self._id, None, self._config.max_ongoing_requests)
+    def _announce(self, replica: ReplicaContext) -> None:
+        """This process is the replica from here on."""
         context.set_replica_context(replica)
+
+    async def _construct(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        replica = ReplicaContext(self._id, None, self._config.max_ongoing_requests)
+        self._announce(replica)
         if inspect.isclass(target):
             if inspect.iscoroutinefunction(target.__init__):
                 made = target.__new__(target)
@@ -154,38 +186,48 @@ class ReplicaActor:
     ) -> Any:
         """A call of a handle."""
         await self._enter()
-        try:
-            request_context.set(request)
-            return await self._call(self._method(method), args, kwargs)
-        finally:
-            self._leave()
+        began, outcome = time.perf_counter(), "ERROR"
+        with self._meter.request(request.route):
+            try:
+                request_context.set(request)
+                value = await self._call(self._method(method), args, kwargs)
+                outcome = "OK"
+                return value
+            except asyncio.CancelledError:
+                outcome = "CANCELLED"
+                raise
+            finally:
+                if self._is_told:
+                    logs.access(f"CALL {method}", outcome, began)
+                self._leave()
 
     async def handle_stream(
         self, request: RequestContext, method: str, /, *args: Any, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """A call of a handle whose answers come one by one."""
         await self._enter()
-        try:
-            request_context.set(request)
-            target = self._method(method)
-            items = target(*args, **kwargs)
-            if inspect.iscoroutine(items):
-                items.close()
-                items = None
-            if hasattr(items, "__anext__"):
-                async for item in items:
-                    yield item
-            elif hasattr(items, "__next__"):
-                missing = object()
-                while (item := await self._in_thread(next, items, missing)) is not missing:
-                    yield item
-            else:
-                raise TypeError(
-                    f"Method '{method}' returned a {type(items).__name__}: with stream=True it has to be a "
-                    "generator."
-                )
-        finally:
-            self._leave()
+        with self._meter.request(request.route):
+            try:
+                request_context.set(request)
+                target = self._method(method)
+                items = target(*args, **kwargs)
+                if inspect.iscoroutine(items):
+                    items.close()
+                    items = None
+                if hasattr(items, "__anext__"):
+                    async for item in items:
+                        yield item
+                elif hasattr(items, "__next__"):
+                    missing = object()
+                    while (item := await self._in_thread(next, items, missing)) is not missing:
+                        yield item
+                else:
+                    raise TypeError(
+                        f"Method '{method}' returned a {type(items).__name__}: with stream=True it "
+                        "has to be a generator."
+                    )
+            finally:
+                self._leave()
 
     async def _enter(self) -> None:
         if self._is_leaving:
@@ -240,8 +282,13 @@ class ReplicaActor:
         entering = self._gate.enter()
         self._count()
         await entering
+        began = time.perf_counter()
         try:
             scope = exchange.scope
+            if self._root_path:  # which a proxy before the HTTP server has cut off
+                scope["root_path"] = self._root_path + scope["root_path"]
+                scope["path"] = self._root_path + scope["path"]
+                scope["raw_path"] = self._root_path.encode() + scope["raw_path"]
             request_id = model = ""
             for name, value in scope["headers"]:
                 if name == b"x-request-id":
@@ -251,10 +298,13 @@ class ReplicaActor:
             request_context.set(
                 RequestContext(request_id, self._route, self._id.deployment_id.app_name, model)
             )
-            if self._app is not None:
-                await self._app(scope, exchange.receive, exchange.send)
-            else:
-                await self._answer(exchange)
+            with self._meter.request(self._route):
+                if scope["type"] == "websocket":
+                    await self._converse(exchange)
+                elif self._app is not None:
+                    await self._app(scope, exchange.receive, exchange.send)
+                else:
+                    await self._answer(exchange)
         except asyncio.CancelledError:
             raise
         except OSError:
@@ -266,16 +316,35 @@ class ReplicaActor:
         except Exception:
             self._failed(exchange)
         finally:
+            if exchange.status:
+                method = exchange.scope.get("method", "WEBSOCKET")
+                self._meter.answered(self._route, method, exchange.status)
+                if self._is_told:
+                    path = exchange.scope["path"]
+                    logs.access(f"{method} {path}", str(exchange.status), began)
             self._leave()
+
+    async def _converse(self, exchange: Exchange) -> None:
+        if self._app is None:
+            exchange.answer(403, TEXT, _NO_SOCKETS)
+            return
+        socket, has_failed = Socket(exchange), False
+        try:
+            await self._app(exchange.scope, socket.receive, socket.send)
+        except Exception:
+            has_failed = True
+            if not (exchange.is_gone or socket.is_over):
+                self._failed(exchange)
+        await socket.end(has_failed=has_failed)
 
     def _failed(self, exchange: Exchange) -> None:
         logger.error(
             "Request %s %s failed:\n%s",
-            exchange.scope["method"],
+            exchange.scope.get("method", "WebSocket"),
             exchange.scope["path"],
             traceback.format_exc(),
         )
-        if not exchange.has_begun:
+        if not exchange.has_begun and exchange.scope["type"] == "http":
             exchange.answer(500, TEXT, b"Internal Server Error")
 
     async def _answer(self, exchange: Exchange) -> None:
@@ -313,6 +382,8 @@ class ReplicaActor:
         if config.max_ongoing_requests != before.max_ongoing_requests:
             self._threads = concurrent.futures.ThreadPoolExecutor(config.max_ongoing_requests)
         self._gate.let_in()
+        if config.logging_config != before.logging_config:
+            self._log()
         if config.user_config is not None and config.user_config != before.user_config:
             await self._reconfigure(config.user_config)
 
@@ -336,6 +407,21 @@ class ReplicaActor:
         else:
             await self._in_thread(method)
 
+    async def _record(self) -> None:
+        """Tell the controller, each ``metrics_interval_s``, what the deployment records for its policy."""
+        method = self._servable.record_autoscaling_stats
+        while not self._is_leaving:
+            scaling = self._config.autoscaling_config or AutoscalingConfig()
+            if scaling.policy is not None:
+                try:
+                    stats = await method() if _is_async(method) else await self._in_thread(method)
+                    stats = {str(name): float(value) for name, value in stats.items()}
+                    controller = ray.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
+                    controller.record.remote(self._id.deployment_id, self._id.unique_id, stats)
+                except Exception:
+                    logger.exception("record_autoscaling_stats has to return numbers by name.")
+            await asyncio.sleep(scaling.metrics_interval_s)
+
     async def drain(self, timeout_s: float) -> None:
         """Begin nothing any more, and end what is here, within that time; then its ``__del__``."""
         self._is_leaving = True
@@ -345,6 +431,7 @@ class ReplicaActor:
                 await asyncio.wait_for(self._idle.wait(), timeout_s)
             except asyncio.TimeoutError:
                 logger.warning("Replica %s still had requests after %s s.", self._id, timeout_s)
+        self._meter.tell()
         if self._lifespan is not None:
             await self._lifespan.stop()
         if self._server is not None:

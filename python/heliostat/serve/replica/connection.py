@@ -44,6 +44,7 @@ class Exchange:
         self.is_gone = False  # whoever asked
         self.news: asyncio.Future[None] | None = None
         self.start: tuple[int, Any] | None = None
+        self.status = 0  # of the answer, once it has begun
         self.has_begun = False
         self.is_answered = False
         self.credit = WINDOW
@@ -74,6 +75,7 @@ class Exchange:
         kind = message["type"]
         if kind == "http.response.start":
             self.start = message["status"], message.get("headers", ())
+            self.status = message["status"]
         elif kind == "http.response.body":
             if self.start is None:
                 raise RuntimeError("http.response.body came before http.response.start")
@@ -111,6 +113,7 @@ class Exchange:
 
     def answer(self, status: int, headers: Any, body: bytes) -> None:
         """The whole answer at once; ``body`` has at most ``PIECE_MAX`` bytes."""
+        self.status = status
         self.connection.write(serving.encode_head(self.number, status, True, headers, body))
         self.has_begun = True
         self._answered()

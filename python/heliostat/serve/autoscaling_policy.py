@@ -1,0 +1,25 @@
+"""Policies of autoscaling: from the load of a deployment to the number of replicas that it needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heliostat.serve.config import AutoscalingContext
+
+__all__ = ["default_autoscaling_policy", "replica_queue_length_autoscaling_policy"]
+
+
+def replica_queue_length_autoscaling_policy(
+    ctx: AutoscalingContext,
+) -> tuple[float, dict[str, Any]]:
+    """As many replicas as have ``target_ongoing_requests`` each, and no state: for policies to build on.
+
+    Without a replica that runs: one where there are requests, else the present target.
+    """
+    if ctx.current_num_replicas == 0:
+        waits = ctx.total_num_requests > 0
+        return max(ctx.target_num_replicas, 1 if waits else 0), {}
+    return ctx.total_num_requests / ctx.config.target_ongoing_requests, {}
+
+
+default_autoscaling_policy = replica_queue_length_autoscaling_policy

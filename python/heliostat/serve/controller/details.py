@@ -1,0 +1,146 @@
+"""What the REST routes tell of Serve, as Ray's ``ServeInstanceDetails`` has it: plain data for JSON."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from enum import Enum
+from typing import Any
+
+from heliostat.serve import specs
+from heliostat.serve.config import DeploymentConfig, HTTPOptions, ProxyLocation
+from heliostat.serve.controller.machine import App, Deployment, Machine, Replica
+from heliostat.serve.schema import ProxyStatus
+from heliostat.serve.specs import DeploymentSpec
+
+_ACTOR = (
+    "node_id",
+    "node_ip",
+    "node_instance_id",
+    "actor_id",
+    "actor_name",
+    "worker_id",
+    "log_file_path",
+)
+
+
+def _actor(**known: Any) -> dict[str, Any]:
+    return {**dict.fromkeys(_ACTOR), **known}
+
+
+def empty() -> dict[str, Any]:
+    """Where Serve does not run."""
+    return {
+        "controller_info": _actor(),
+        "proxy_location": None,
+        "http_options": None,
+        "grpc_options": None,
+        "proxies": {},
+        "applications": {},
+        "target_capacity": None,
+        "target_groups": [],
+    }
+
+
+def of(
+    machine: Machine,
+    controller: dict[str, Any],
+    location: ProxyLocation,
+    options: HTTPOptions,
+    proxies: dict[str, ProxyStatus],
+    actors: dict[str, Any],
+) -> dict[str, Any]:
+    """All of it. ``controller``: what is known of its actor; ``actors``: of replicas, by their ids."""
+    http = {
+        key: value
+        for key, value in dataclasses.asdict(options).items()
+        if key not in ("location", "middlewares", "num_cpus", "root_url", "ssl_keyfile_password")
+    }
+    told = empty()
+    told["controller_info"] = _actor(**controller, actor_name=specs.CONTROLLER_NAME)
+    told["proxy_location"] = location.value
+    told["http_options"] = http
+    told["grpc_options"] = {"port": 9000, "grpc_servicer_functions": []}
+    told["proxies"] = {
+        node: {**_actor(node_id=node, node_ip=controller.get("node_ip")), "status": status.value}
+        for node, status in proxies.items()
+    }
+    told["target_capacity"] = machine.capacity
+    told["applications"] = {name: _app(machine, app, actors) for name, app in machine.apps.items()}
+    return told
+
+
+def _app(machine: Machine, app: App, actors: dict[str, Any]) -> dict[str, Any]:
+    name = app.spec.name
+    row = machine.app_of(name)
+    assert row is not None
+    known = {key.name: one for key, one in machine.deployments.items() if key.app_name == name}
+    return {
+        "name": name,
+        "route_prefix": app.spec.route_prefix,
+        "docs_path": None,
+        "status": row.status.value,
+        "message": row.message,
+        "last_deployed_time_s": row.last_deployed_time_s,
+        "deployed_app_config": app.config,
+        "source": "imperative" if app.config is None else "declarative",
+        "deployments": {
+            key: {
+                "name": key,
+                "status": one.status.value,
+                "status_trigger": one.status_trigger,
+                "message": one.message,
+                **_deployment(known[key], actors),
+            }
+            for key, one in row.deployments.items()
+        },
+        "external_scaler_enabled": False,
+    }
+
+
+def _deployment(known: Deployment, actors: dict[str, Any]) -> dict[str, Any]:
+    options = known.spec.config.ray_actor_options
+    resources = {"CPU": options.get("num_cpus", 1), **(options.get("resources") or {})}
+    if options.get("num_gpus"):
+        resources["GPU"] = options["num_gpus"]
+    return {
+        "deployment_config": options_of(known.spec),
+        "target_num_replicas": known.target,
+        "required_resources": resources,
+        "replicas": [_replica(one, actors) for one in known.replicas.values()],
+    }
+
+
+def _replica(one: Replica, actors: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **_actor(**actors.get(one.id, {}), actor_name=one.id),
+        "replica_id": one.id,
+        "state": one.state.value,
+        "pid": one.pid or None,
+        "start_time_s": one.since,
+    }
+
+
+def options_of(spec: DeploymentSpec, *, changed: bool = False) -> dict[str, Any]:
+    """A deployment's options as a configuration file has them; with ``changed`` only those not by default."""
+    config, usual = spec.config, DeploymentConfig()
+    options: dict[str, Any] = {"name": spec.name}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name in ("version", "autoscaling_config", "max_constructor_retry_count"):
+            continue
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            value = dataclasses.asdict(value)
+        if not changed or value != getattr(usual, field.name):
+            options[field.name] = copy.copy(value)
+    if config.autoscaling_config is not None:
+        scaling = dataclasses.asdict(config.autoscaling_config)
+        options.pop("num_replicas", None)
+        options["autoscaling_config"] = {
+            key: value.value if isinstance(value, Enum) else value
+            for key, value in scaling.items()
+            if value is not None
+        }
+    elif changed and "num_replicas" not in options:
+        options["num_replicas"] = config.num_replicas
+    return options

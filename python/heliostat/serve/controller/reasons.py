@@ -1,0 +1,41 @@
+"""Why a deployment is not up, in sentences."""
+
+from __future__ import annotations
+
+from heliostat.serve.controller.machine import RUNNING, STARTING, Deployment, Machine
+
+
+def of(machine: Machine, name: str) -> tuple[list[str], list[str]] | None:
+    """What the machine knows of why that is not up, and the replicas that still start.
+
+    ``name``: of an application, of a deployment, or ``application#deployment``. ``None``: nothing has it.
+    """
+    found = [key for key in machine.deployments if name in (key.app_name, key.name, key.key)]
+    apps = dict.fromkeys(key.app_name for key in found)
+    if name in machine.apps:
+        apps.setdefault(name)
+    if not apps:
+        return None
+    lines: list[str] = []
+    for app in apps:
+        row = machine.app_of(app)
+        if row is not None:
+            lines.append(f"Application '{app}' is {row.status.value}. {row.message}".rstrip())
+    starting: list[str] = []
+    for key in found:
+        known = machine.deployments[key]
+        lines += _deployment(known)
+        starting += [one.id for one in known.of(STARTING)]
+    return lines, starting
+
+
+def _deployment(known: Deployment) -> list[str]:
+    running = len(known.of(RUNNING))
+    lines = [f"{known.id} is {known.status().value}: {running} of {known.target} replicas run."]
+    if known.has_failed:
+        lines.append(f"It was given up after {known.failures} failures, the last one:")
+    elif known.failures:
+        lines.append("A replica did not start, and is tried again:")
+    if known.message and running != known.target:
+        lines.append(known.message)
+    return lines

@@ -1,0 +1,249 @@
+"""Configurations: what they may say, and what the controller's machine makes of them."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from harness import IS_HELIOSTAT
+
+if not IS_HELIOSTAT:
+    pytest.skip("Heliostat's own machine and messages", allow_module_level=True)
+
+from heliostat.serve import building, declaration
+from heliostat.serve.config import DeploymentConfig
+from heliostat.serve.controller.machine import Machine, Start, Stop, restored, saved
+from heliostat.serve.schema import ApplicationStatus, ServeDeploySchema
+from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
+
+KEY = DeploymentID("app", "d")
+
+
+def config(**app: Any) -> dict[str, Any]:
+    return {"applications": [{"import_path": "a:b", **app}]}
+
+
+@pytest.mark.contract("F12.07", "F12.08")
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ([], "no mapping"),
+        ({}, "applications: Field required"),
+        ({"applications": [{}]}, "applications[0].import_path: Field required"),
+        (config(import_path="nothing"), "applications[0].import_path: 'nothing' is no import path"),
+        (config(import_path="a:b:c"), "applications[0].import_path"),
+        (config(import_path=":b"), "applications[0].import_path"),
+        (
+            config(route_prefix="x"),
+            "applications[0].route_prefix: The route_prefix 'x' must begin with '/'",
+        ),
+        (config(name=""), "applications[0].name"),
+        (config(port=1), "it belongs to http_options"),
+        (config(runtime_env={"working_dir": "here"}), "applications[0].runtime_env: working_dir"),
+        (
+            config(deployments=[{"name": "d", "max_ongoing_requests": 0}]),
+            "applications[0].deployments[0].max_ongoing_requests: Input should be greater than 0",
+        ),
+        (config(deployments=[{"name": "d", "num_replicas": "many"}]), 'must be an int or "auto"'),
+        (
+            config(deployments=[{"name": "d", "num_replicas": 1, "autoscaling_config": {}}]),
+            "applications[0].deployments[0]: num_replicas and autoscaling_config",
+        ),
+        (config(deployments=[{"name": "d", "max_queued_requests": 0}]), "must be -1"),
+        ({"applications": [{"import_path": "a:b"}] * 2}, "two applications named 'default'"),
+        (
+            {
+                "applications": [
+                    {"import_path": "a:b", "name": "x"},
+                    {"import_path": "a:b", "name": "y"},
+                ]
+            },
+            "two applications with route_prefix '/'",
+        ),
+        ({**config(), "proxy_location": "Moon"}, "proxy_location"),
+        ({**config(), "http_options": {"port": "x"}}, "http_options.port"),
+        ({**config(), "target_capacity": 101}, "target_capacity"),
+    ],
+)
+def test_a_wrong_configuration_names_the_field(given: Any, field: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        declaration.parsed(given)
+    assert field in str(caught.value)
+
+
+@pytest.mark.contract("F12.07")
+def test_unknown_fields_are_found() -> None:
+    given = {
+        **config(deployments=[{"name": "d", "replicas": 2}], args={"any": 1}),
+        "http_options": {"ports": 1},
+    }
+    found = declaration.unknown_fields(given)
+    assert sorted(found) == ["applications[0].deployments[0].replicas", "http_options.ports"]
+    assert ServeDeploySchema.model_validate(given).applications[0].name == "default"
+
+
+def spec(code: str = "one", **options: Any) -> AppSpec:
+    made = DeploymentSpec("d", DeploymentConfig(**options), code.encode(), "")
+    return AppSpec("app", "/", "d", {"d": made})
+
+
+def declared(**app: Any) -> dict[str, Any]:
+    return {"name": "app", "route_prefix": "/", "import_path": "a:b", **app}
+
+
+def settle(machine: Machine, actions: list[Any], now: float) -> set[str]:
+    """Start what is to be started, stop what is to be stopped; the versions that run."""
+    todo = list(actions)
+    while todo:
+        action = todo.pop()
+        if isinstance(action, Start):
+            todo += machine.started(action.replica, "socket", now)
+        elif isinstance(action, Stop):
+            todo += machine.stopped(action.replica, now)
+    return {one.version for one in machine.running(KEY)}
+
+
+def status(machine: Machine) -> ApplicationStatus:
+    found = machine.app_of("app")
+    assert found is not None
+    return found.status
+
+
+@pytest.mark.contract("F12.07")
+def test_what_runs_serves_on_until_its_successor_is_built() -> None:
+    machine = Machine()
+    actions, [build] = machine.declare([declared()], 0)
+    assert actions == []
+    assert status(machine) is ApplicationStatus.DEPLOYING
+    assert machine.routes() == ([], {})
+    first = settle(machine, machine.built(build, spec("one"), 0), 0)
+    assert status(machine) is ApplicationStatus.RUNNING
+
+    # Other options of the same code: nothing is built, nothing is started anew.
+    actions, builds = machine.declare([declared(deployments=[{"name": "d", "num_replicas": 3}])], 1)
+    assert builds == []
+    assert settle(machine, actions, 1) == first
+    assert len(machine.running(KEY)) == 3
+
+    # Other code that cannot be imported: the old one serves, and the status says why.
+    actions, [build] = machine.declare([declared(args={"x": 1})], 2)
+    assert actions == []
+    assert len(machine.routes()[1][KEY.key]["replicas"]) == 3
+    assert machine.built(build, "no module", 2) == []
+    assert status(machine) is ApplicationStatus.DEPLOY_FAILED
+    assert machine.app_of("app").message == "no module"  # type: ignore[union-attr]
+    assert len(machine.running(KEY)) == 3
+
+    # A build that comes too late is not taken.
+    _, [early] = machine.declare([declared(args={"x": 2})], 3)
+    _, [late] = machine.declare([declared(args={"x": 3})], 3)
+    assert machine.built(early, spec("early"), 3) == []
+    second = settle(machine, machine.built(late, spec("late"), 3), 3)
+    assert second != first
+    assert status(machine) is ApplicationStatus.RUNNING
+
+
+@pytest.mark.contract("F12.07")
+def test_applications_that_are_not_declared_any_more_go() -> None:
+    machine = Machine()
+    other = AppSpec("other", "/other", "d", spec().deployments)
+    _, [build] = machine.declare([declared()], 0)
+    settle(machine, machine.built(build, spec(), 0), 0)
+    settle(machine, machine.deploy(other, 0), 0)
+    actions, builds = machine.declare([], 1)
+    settle(machine, actions, 1)
+    assert builds == []
+    assert set(machine.apps) == {"other"}  # a program has deployed it
+
+
+@pytest.mark.contract("F12.02", "F12.07")
+def test_a_later_machine_builds_what_was_being_built() -> None:
+    machine = Machine()
+    machine.declare([declared(args={"x": 1})], 0)
+    later = restored(pickle.loads(pickle.dumps(saved(machine))), 1)
+    [build] = later.builds()
+    assert build.config["args"] == {"x": 1}
+    settle(later, later.built(build, spec(), 1), 1)
+    assert status(later) is ApplicationStatus.RUNNING
+
+
+@pytest.mark.contract("F12.07", "F12.08")
+def test_declared_applications_have_a_share_of_their_replicas() -> None:
+    machine = Machine()
+    seven = [declared(deployments=[{"name": "d", "num_replicas": 7}])]
+    machine.deploy(AppSpec("other", "/other", "d", spec(num_replicas=4).deployments), 0)
+    _, [build] = machine.declare(seven, 0, 50)
+    settle(machine, machine.built(build, spec(), 0), 0)
+    assert len(machine.running(KEY)) == 4
+    machine = restored(pickle.loads(pickle.dumps(saved(machine))), 1)
+    for now, (capacity, number) in enumerate([(7, 1), (0, 0), (100, 7), (64.2, 4), (None, 7)], 2):
+        actions, builds = machine.declare(seven, now, capacity)
+        settle(machine, actions, now)
+        assert (builds, len(machine.running(KEY))) == ([], number)
+        assert machine.deployments[DeploymentID("other", "d")].target == 4  # a program's
+
+
+@pytest.mark.contract("F12.06", "F12.07", "F12.08")
+def test_the_bounds_of_scaling_are_a_share_too() -> None:
+    scaling = {
+        "min_replicas": 2,
+        "initial_replicas": 10,
+        "max_replicas": 20,
+        "downscale_delay_s": 0,
+        "look_back_period_s": 0.1,
+    }
+    apps = [declared(deployments=[{"name": "d", "autoscaling_config": scaling}])]
+
+    def targets(machine: Machine, now: float) -> list[int]:
+        """Without a load, and with more of it than replicas can bear."""
+        found = []
+        for requests in (0, 1000):
+            for at in range(3):
+                machine.counted(KEY, "router", requests, now + at)
+                settle(machine, machine.tick(now + at + 0.5), now + at + 0.5)
+            settle(machine, machine.tick(now + 90), now + 90)
+            found.append(machine.deployments[KEY].target)
+            now += 100
+        return found
+
+    machine = Machine()
+    _, [build] = machine.declare(apps, 0, 50)
+    settle(machine, machine.built(build, spec(), 0), 0)
+    assert targets(machine, 0) == [5, 10]  # it grows: as many as it begins with
+    settle(machine, machine.declare(apps, 300, 100)[0], 300)
+    assert targets(machine, 300) == [10, 20]
+    settle(machine, machine.declare(apps, 600, 50)[0], 600)
+    assert targets(machine, 600) == [1, 10]
+
+
+@pytest.mark.contract("F12.07")
+def test_options_of_a_configuration_take_the_place_of_those_in_the_code() -> None:
+    code = spec(max_ongoing_requests=7, ray_actor_options={"num_cpus": 2})
+    env = {"env_vars": {"A": "1", "B": "1"}, "working_dir": "local:///code"}
+    made = building.overridden(
+        code,
+        declared(
+            route_prefix="/x",
+            runtime_env=env,
+            deployments=[
+                {
+                    "name": "d",
+                    "num_replicas": "auto",
+                    "user_config": {"a": 1},
+                    "ray_actor_options": {"runtime_env": {"env_vars": {"B": "2"}}},
+                }
+            ],
+        ),
+    )
+    config = made.deployments["d"].config
+    assert made.route_prefix == "/x"
+    assert (config.max_ongoing_requests, config.user_config) == (7, {"a": 1})
+    assert config.autoscaling_config is not None
+    assert config.autoscaling_config.max_replicas == 100
+    assert config.ray_actor_options == {
+        "runtime_env": {"env_vars": {"A": "1", "B": "2"}, "working_dir": "/code"}
+    }
+    assert code.deployments["d"].config.num_replicas == 1
+    with pytest.raises(ValueError, match=r"'e' does not exist .* \['d'\]"):
+        building.overridden(code, declared(deployments=[{"name": "e"}]))

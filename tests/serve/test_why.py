@@ -1,0 +1,87 @@
+"""`serve why`: what a deployment that is not up waits for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from harness import clean_env, free_port
+from ray import serve
+
+pytestmark = pytest.mark.heliostat_only("Ray cannot say what a deployment waits for")
+# A deadline against a hang.
+S = 60
+
+
+@serve.deployment
+def here() -> str:
+    return "here"
+
+
+@serve.deployment(max_constructor_retry_count=1)
+class Broken:
+    def __init__(self) -> None:
+        raise ValueError("no model")
+
+
+@serve.deployment(graceful_shutdown_timeout_s=0)
+class Hangs:
+    def __init__(self) -> None:
+        time.sleep(1000)
+
+
+@pytest.fixture
+def folder() -> Iterator[str]:
+    """A short path: sockets are within it."""
+    with tempfile.TemporaryDirectory(prefix="why-") as path:
+        yield path
+
+
+@pytest.mark.contract("F12.07")
+def test_a_deployment_says_why_it_is_not_up(folder: str, ray_fresh: Callable[..., Any]) -> None:
+    ray_fresh(num_cpus=4, _temp_dir=f"{folder}/ray")
+    env = clean_env({"RAY_TMPDIR": folder})
+
+    def why(name: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "heliostat.serve.scripts", "why", name],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=S,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    def until(name: str, *words: str) -> None:
+        deadline = time.monotonic() + S
+        while any(word not in (text := why(name)) for word in words):
+            assert time.monotonic() < deadline, text
+
+    assert "does not run" in why("here", code=1)
+    serve.start(http_options={"port": free_port()})
+    try:
+        serve.run(here.bind(), name="small", route_prefix="/small")
+        assert why("here") == why("small") == why("small#here")
+        assert "HEALTHY: 1 of 1 replicas run." in why("here")
+        large = here.options(name="large", ray_actor_options={"num_cpus": 64})
+        serve.run_many(
+            [
+                serve.RunTarget(large.bind(), "large-app", "/large"),
+                serve.RunTarget(Broken.bind(), "broken-app", "/broken"),
+                serve.RunTarget(Hangs.bind(), "hanging-app", "/hangs"),
+            ],
+            wait_for_applications_running=False,
+        )
+        until("large", "UPDATING: 0 of 1 replicas run.", "no node has 64 CPU")
+        until("Broken", "DEPLOY_FAILED: 0 of 1 replicas run.", "given up after 1", "no model")
+        until("hanging-app", "'hanging-app' is DEPLOYING", "initialize. It has been running there")
+        assert "neither an application nor a deployment 'nothing'" in why("nothing", code=1)
+    finally:
+        serve.shutdown()
