@@ -239,7 +239,12 @@ def wait(
 def cancel(
     ray_waitable: ObjectRef | ObjectRefGenerator, *, force: bool = False, recursive: bool = True
 ) -> None: ...
-def is_ready(ref: ObjectRef) -> bool: ...
+def take(ref: ObjectRef) -> Any:
+    """The value of an object that `is_ready`, `watch` or `take_ready` has named; raises its error."""
+
+def is_ready(ref: ObjectRef) -> bool:
+    """Whether `take` would return at once, for a reader that begins."""
+
 def serialize(value: Any) -> bytes:
     """The bytes that would be stored; refs inside are pinned for good. For tests and handles."""
 

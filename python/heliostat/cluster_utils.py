@@ -172,14 +172,16 @@ class Cluster:
 
     def wait_for_nodes(self, timeout: float = 30) -> None:
         """Until the cluster knows exactly the nodes that were started; ``TimeoutError``."""
-        wanted = {node.node_id for node in self.list_all_nodes()}
-        dead = [node for node in self.list_all_nodes() if not node.is_alive()]
-        if dead:
-            raise RuntimeError(f"ended by itself: {dead[0]!r}, see {dead[0]._daemon.log}")
-        if not self._is_ours():
-            return  # a daemon says that it is ready when the control service has accepted it
         deadline = time.monotonic() + timeout
         while True:
+            # Each time: other threads may add nodes and remove some.
+            nodes = self.list_all_nodes()
+            wanted = {node.node_id for node in nodes}
+            dead = [node for node in nodes if not node.is_alive() and node in self.list_all_nodes()]
+            if dead:
+                raise RuntimeError(f"ended by itself: {dead[0]!r}, see {dead[0]._daemon.log}")
+            if not self._is_ours():
+                return  # a daemon says that it is ready when the control service has accepted it
             alive = {node["NodeID"] for node in heliostat.nodes() if node["Alive"]}
             if alive == wanted:
                 return

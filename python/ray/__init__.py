@@ -75,6 +75,7 @@ class _Alias:
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = importlib.import_module(_ours(spec.name[len(_THEIRS) + 1 :]))
         self._specs[spec.name] = (module.__spec__, getattr(module, "__loader__", None))
+        _name_loaded()
         return module
 
     def exec_module(self, module: ModuleType) -> None:
@@ -82,6 +83,22 @@ class _Alias:
         alias = module.__spec__
         assert alias is not None
         module.__spec__, module.__loader__ = self._specs.pop(alias.name)
+
+
+def _name_loaded() -> None:
+    """Give each module of ours that is loaded its second name now.
+
+    Loading it under that name later would bind it in its package, as every first import does, over whatever
+    the package means by the name by then: `serve.deployment` is a decorator and a module below.
+    """
+    # A copy: other threads import meanwhile.
+    for name, module in sys.modules.copy().items():
+        part = name.removeprefix(f"{_OURS}.")
+        # One that is still being loaded would be found half made.
+        if part == name or getattr(getattr(module, "__spec__", None), "_initializing", True):
+            continue
+        if _ours(part) == name:
+            sys.modules.setdefault(f"{_THEIRS}.{part}", module)
 
 
 sys.meta_path.insert(0, _Alias())

@@ -72,6 +72,44 @@ def test_whether_a_call_waits_for_the_argument_of_the_one_before(kind: str, retr
     assert ray.get(actor.all.remote()) == ([0, 1, 2] if waits else [0, 2, 1])
 
 
+@pytest.mark.contract("F1.10", "F2.12")
+@pytest.mark.parametrize("size", [10, 200_000])
+@pytest.mark.parametrize("fails", [1, 2])
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_call_that_raised_is_tried_again_before_those_that_wait_for_it(
+    size: int, fails: int, restarts: int
+) -> None:
+    @ray.remote(num_cpus=0, max_restarts=restarts, max_task_retries=3)
+    class Actor:
+        def __init__(self) -> None:
+            self.tries = 0
+            self.seen: list[str] = []
+
+        @ray.method(retry_exceptions=True)
+        def makes(self, gate: Any, size: int) -> bytes:
+            ray.get(gate[0].opened.remote())
+            self.tries += 1
+            if self.tries <= fails:
+                raise RuntimeError("not yet")
+            self.seen.append("makes")
+            return bytes(size)
+
+        def reads(self, value: bytes, name: str) -> int:
+            self.seen.append(name)
+            return len(value)
+
+        def all(self) -> list[str]:
+            return self.seen
+
+    actor, gate = Actor.remote(), Gate.remote()
+    made = actor.makes.remote([gate], size)
+    read = [actor.reads.remote(made, name) for name in ("first", "second")]
+    other = actor.reads.remote(b"", "third")
+    ray.get(gate.open.remote())
+    assert ray.get([*read, other], timeout=LIMIT_S) == [size, size, 0]
+    assert ray.get(actor.all.remote()) == ["makes", "first", "second", "third"]
+
+
 @pytest.mark.contract("F2.12")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if not KINDS[kind][3]])
 def test_an_argument_may_depend_on_a_later_call(kind: str) -> None:

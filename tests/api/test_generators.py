@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -215,6 +216,32 @@ def test_a_generator_whose_reader_leaves_it_is_cancelled() -> None:
         return bool(ray.get(tally.get.remote()) == before)
 
     wait_until(stands_still, within=20)
+
+
+@pytest.mark.contract("F1.09", "F1.11")
+@pytest.mark.parametrize("read_first", [False, True])
+def test_calls_of_a_generator_whose_reader_leaves_it_go_on(
+    tmp_path: Path, read_first: bool
+) -> None:
+    @ray.remote
+    def part(folder: str) -> int:
+        while not Path(folder, "go").exists():
+            time.sleep(0.01)
+        return 7
+
+    @ray.remote(_generator_backpressure_num_objects=1)
+    def items(folder: str) -> Any:
+        made = part.remote(folder)
+        yield [made]
+        yield [made]
+
+    stream = items.remote(str(tmp_path))
+    first = next(stream)
+    box = ray.get(first) if read_first else None
+    del stream
+    Path(tmp_path, "go").touch()
+    box = box or ray.get(first, timeout=60)
+    assert ray.get(box, timeout=60) == [7]
 
 
 @pytest.mark.contract("F1.09", "F1.08", "F2.15")

@@ -80,6 +80,7 @@ def test_a_knob_without_effect_is_named_with_the_reason(
         ("health_check_timeout_ms", -1, "health_check_timeout_ms=.* from 0 .*ms"),
         ("health_check_initial_delay_ms", "1 s", "health_check_initial_delay_ms=.* from 0 .*ms"),
         ("local_fs_capacity_threshold", 95, "local_fs_capacity_threshold=.* from 0 to 1"),
+        ("oom_grace_period_s", -1, "oom_grace_period_s=.* from 0 .*s"),
         ("max_task_args_memory_fraction", 70, "max_task_args_memory_fraction=.* from 0 to 1"),
     ],
 )

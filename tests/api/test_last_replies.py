@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -165,3 +168,90 @@ def test_an_actor_ends_while_its_reply_waits_for_an_owner(
     end(actor, how)
     found = outcome(read, reply)
     assert found == 1 or isinstance(found, ActorDiedError), found
+
+
+# More than a socket takes at once, in pieces that travel in the replies.
+PIECES, PIECE = 6, 100_000
+
+STOPPED_DRIVER = (
+    f"PIECES, PIECE = {PIECES}, {PIECE}"
+    """
+import os, signal, subprocess, sys, time
+import ray
+how, go, waker = sys.argv[1:]
+ray.init(num_cpus=2)
+
+def wait():
+    while not os.path.exists(go):
+        time.sleep(0.01)
+
+@ray.remote(max_calls=1, max_retries=0)
+def generator():
+    yield os.getpid()
+    wait()
+    for n in range(PIECES):
+        yield bytes([n]) * PIECE
+
+@ray.remote(max_calls=1, max_retries=0, num_returns=PIECES + 1)
+def task(path):
+    with open(path + ".new", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(path + ".new", path)
+    wait()
+    return [os.getpid(), *(bytes([n]) * PIECE for n in range(PIECES))]
+
+@ray.remote
+class Actor:
+    def pid(self):
+        return os.getpid()
+    def piece(self, n):
+        wait()
+        return bytes([n]) * PIECE
+    def leave(self):
+        ray.actor.exit_actor()
+
+if how == "generator":
+    pieces = generator.remote()
+    pid = ray.get(next(pieces))
+elif how == "task":
+    pieces = task.remote(go + ".pid")[1:]
+    while not os.path.exists(go + ".pid"):
+        time.sleep(0.01)
+    pid = int(open(go + ".pid").read())
+else:
+    actor = Actor.remote()
+    pid = ray.get(actor.pid.remote())
+    pieces = [actor.piece.remote(n) for n in range(PIECES)]
+    actor.leave.remote()
+subprocess.Popen([sys.executable, "-c", waker, str(pid), str(os.getpid()), go])
+os.kill(os.getpid(), signal.SIGSTOP)
+assert [ray.get(piece) for piece in pieces] == [bytes([n]) * PIECE for n in range(PIECES)]
+"""
+)
+
+# Lets the process end while its caller stands still, and waits for it as long as that may take.
+WAKER = """
+import os, signal, sys, time
+pid, driver, go = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+open(go, "w").close()
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    try:
+        if open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "Z":
+            break
+    except OSError:
+        break
+    time.sleep(0.01)
+os.kill(driver, signal.SIGCONT)
+"""
+
+
+@pytest.mark.contract("F1.04", "F1.12", "F2.22")
+@pytest.mark.parametrize("how", ["generator", "task", "actor"])
+def test_a_process_ends_when_its_caller_has_all_replies(how: str, tmp_path: Path) -> None:
+    """The caller stands still while the process ends: what the socket does not take is not lost."""
+    subprocess.run(
+        [sys.executable, "-c", STOPPED_DRIVER, how, str(tmp_path / "go"), WAKER],
+        check=True,
+        timeout=120,
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import subprocess
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -176,14 +178,18 @@ NAMES = {
         run_many shutdown shutdown_async start status
     """,
     "ray.serve.handle": """
-        DeploymentHandle DeploymentResponse DeploymentResponseGenerator
+        DeploymentBroadcastResponse DeploymentHandle DeploymentResponse DeploymentResponseGenerator
     """,
     "ray.serve.exceptions": """
         BackPressureError DeploymentUnavailableError RayServeException ReplicaUnavailableError
         RequestCancelledError
     """,
     "ray.serve.config": """
-        AutoscalingConfig HTTPOptions ProxyLocation
+        AggregationFunction AutoscalingConfig AutoscalingContext AutoscalingPolicy HTTPOptions
+        ProxyLocation
+    """,
+    "ray.serve.autoscaling_policy": """
+        default_autoscaling_policy replica_queue_length_autoscaling_policy
     """,
     "ray.serve.schema": """
         ApplicationStatus ApplicationStatusOverview DeploymentStatusOverview ProxyStatus ServeStatus
@@ -225,6 +231,28 @@ def test_both_packages_have_the_same_thing(module: str) -> None:
         assert one is other or same, name
 
 
+@pytest.mark.contract("F0.01", "F0.15")
+@pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray has one name")
+def test_a_second_name_of_a_module_changes_nothing_in_its_package() -> None:
+    # A process of its own: here the modules may have both names already.
+    script = """
+import heliostat.data, heliostat.serve, heliostat.train, heliostat.tune, importlib, ray, sys
+kept = 0
+for name in sorted(n for n in sys.modules if n.startswith("heliostat.")):
+    package, _, last = name.rpartition(".")
+    before = vars(sys.modules[package]).get(last)
+    try:
+        module = importlib.import_module(name.replace("heliostat", "ray", 1))
+    except ModuleNotFoundError:
+        continue  # of another name below ray
+    assert module is sys.modules[name], name
+    assert vars(sys.modules[package]).get(last) is before, name
+    kept += before is not module
+assert kept > 0
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, timeout=120)
+
+
 @pytest.mark.contract("F0.14", "F0.15")
 @pytest.mark.skipif(not IS_HELIOSTAT, reason="Ray has one name")
 def test_classes_pickled_under_one_name_load_under_the_other() -> None:
@@ -236,6 +264,27 @@ def test_classes_pickled_under_one_name_load_under_the_other() -> None:
         data = pickle.dumps(thing, protocol=0)
         assert pickle.loads(data) is thing
         assert pickle.loads(data.replace(b"cheliostat", b"cray")) is thing, (module, name)
+
+
+@pytest.mark.contract("F0.01")
+@pytest.mark.heliostat_only("it is about the files of this package")
+@pytest.mark.parametrize("package", ["", ".data", ".serve", ".train", ".tune", ".util"])
+def test_no_import_of_a_submodule_hides_a_public_name(package: str) -> None:
+    """A worker imports submodules that the code of a pickled function may name."""
+
+    def kinds(imports: bool) -> str:
+        program = f"""if True:
+            import importlib, pkgutil
+            package = importlib.import_module("heliostat{package}")
+            submodules = {{module.name for module in pkgutil.iter_modules(package.__path__)}}
+            for name in sorted(submodules & {{*package.__all__}}):
+                if {imports}:
+                    importlib.import_module(package.__name__ + "." + name)
+                print(name, type(getattr(package, name)))
+        """
+        return subprocess.check_output([sys.executable, "-c", program], text=True)
+
+    assert kinds(imports=True) == kinds(imports=False)
 
 
 @pytest.mark.contract("F0.01")

@@ -114,8 +114,6 @@ def test_all_arguments_and_results_come_through(
     spills: bool,
 ) -> None:
     """Arguments that are passed by value live for as long as their call; so do results that are read."""
-    if not spills and argument_mb == 60:
-        pytest.skip("open: a put is refused at times while the room of an ended call comes back")
     if not spills:
         monkeypatch.setenv("RAY_local_fs_capacity_threshold", "0.000001")
     ray_fresh(num_cpus=3, object_store_memory=100 * MB)

@@ -38,6 +38,18 @@ def test_options_replace_the_environment_of_the_decorator(ray_start: Any) -> Non
     assert ray.get(other.remote("A", "B")) == ["9", None]
 
 
+@pytest.mark.contract("F7.01")
+def test_variables_named_as_fields_are_variables(run_driver: Any, tmp_path: Path) -> None:
+    source = """
+import os, ray
+ray.init(num_cpus=1, runtime_env={"env_vars": {"working_dir": "A", "pip": "B"}})
+see = ray.remote(lambda: [os.environ["working_dir"], os.environ["pip"], os.getcwd()])
+print(f"value={' '.join(ray.get(see.remote()))}")
+"""
+    seen = run_driver(source, cwd=tmp_path).check().value("value")
+    assert seen == f"A B {tmp_path}", "the folder is the driver's: the environment names none"
+
+
 @pytest.mark.contract("F7.01", "F7.08")
 def test_children_inherit_and_add(ray_start: Any) -> None:
     @ray.remote(runtime_env={"env_vars": {"A": "1"}})

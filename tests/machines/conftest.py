@@ -17,17 +17,17 @@ def _can_make() -> None:
 
 
 @pytest.fixture
-def make_machines(_can_make: None) -> Iterator[Callable[[int], list[Machine]]]:
-    """So many machines, the first of them with a head, the others joined to it."""
+def make_machines(_can_make: None) -> Iterator[Callable[..., list[Machine]]]:
+    """So many machines, the first of them with a head, the others joined to it; options of `start`."""
     fields: list[Machines] = []
 
-    def make(count: int) -> list[Machine]:
+    def make(count: int, *options: str) -> list[Machine]:
         field = Machines(count)
         fields.append(field)
         head, *others = field.all
-        head.start_head()
+        head.start_head(*options)
         for machine in others:
-            machine.join(head)
+            machine.join(head, *options)
         return field.all
 
     yield make

@@ -7,6 +7,7 @@ connection is closed), in one direction only, or slow. A machine can lose its po
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -205,6 +206,13 @@ class Machine:
         )
         if done.returncode:
             raise RuntimeError(done.stderr.strip())
+
+    def sent(self) -> int:
+        """How many bytes the machine has sent."""
+        show = ["ip", "-n", self.field.bridge, "-j", "-s", "link", "show", "dev", self.link]
+        shown = subprocess.run(show, capture_output=True, text=True, check=True)
+        received: int = json.loads(shown.stdout)[0]["stats64"]["rx"]["bytes"]
+        return received
 
     @property
     def is_on(self) -> bool:

@@ -62,7 +62,7 @@ print(ray.get(ray.remote(lambda: 6 * 7).remote()))
         assert run(programs / "python", "-c", program).split()[-1] == "42"
 
 
-@pytest.mark.parametrize("name", ["heliostat", "ray"])
+@pytest.mark.parametrize("name", ["heliostat", "ray", "serve"])
 def test_it_brings_the_command_line(programs: Path, name: str) -> None:
     assert name in run(programs / name, "--help")
 

@@ -162,14 +162,19 @@ def look() -> list[str]:
     left = used_resources()
     if not hasattr(ray.util, "why"):
         return left  # Ray's lists need its dashboard
-    from ray.util.state import list_actors, list_objects
+    from ray.util.state import list_actors, list_objects, list_tasks
 
     pinned = sys.__dict__.get("_pinned_by_programs", set())
     rows = list_objects(limit=10_000, raise_on_missing_output=False)
+    kept = [row for row in rows if row.object_id not in pinned and not is_inside(row)]
+    makers = {}
+    if kept:
+        tasks = list_tasks(limit=10_000, raise_on_missing_output=False)
+        makers = {task.task_id: f"{task.name} {task.state}" for task in tasks}
     left += [
-        f"an object: {row.object_id} {row.object_size} {row.reference_type} {row.type} {row.pid}"
-        for row in rows
-        if row.object_id not in pinned and not is_inside(row)
+        f"an object: {row.object_id} {row.object_size} {row.reference_type} {row.task_status} "
+        f"{row.type} {row.pid} {makers.get(row.object_id[:48], '')}"
+        for row in kept
     ]
     left += [
         f"an actor: {row.class_name} {row.state}"

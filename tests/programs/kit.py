@@ -359,7 +359,7 @@ def start(kind: str, config: Any = None) -> None:
         head["_system_config"] = config
     CLUSTER = Cluster(initialize_head=True, head_node_args=head)
     for name in ("n1", "n2"):
-        CLUSTER.add_node(num_cpus=4, object_store_memory=100 << 20, resources={name: 1000})
+        CLUSTER.add_node(num_cpus=32, object_store_memory=100 << 20, resources={name: 1000})
     CLUSTER.wait_for_nodes()
     ray.init(address=CLUSTER.address, **quiet)
 

@@ -640,8 +640,24 @@ class Oracle:
             raise Invalid("no such node")
         if any(call.is_hung and call.place == op.node for call in self.calls):
             raise Invalid("work of the node may be lost")
+        for actor in self.actors.values():
+            if actor.place == op.node and not actor.is_dead:
+                self._lose_actor(actor)
         self.nodes[op.node] = False
         self.has_dead_node = True
+
+    def _lose_actor(self, actor: Actor) -> None:
+        """Its process may end: it is gone then, begins again, or had not begun yet and does so elsewhere."""
+        if actor.cls.is_ordered:
+            raise Invalid("an ordered actor does not begin again")
+        if any(call.is_hung for call in actor.calls):
+            raise Invalid("work of the node may be lost")
+        for stream in self.names.values():
+            if isinstance(stream, Stream) and stream.call.actor is actor:
+                stream.is_over = True
+        actor.taints.add(ACTOR_ERROR)
+        self._endanger(actor)
+        self._endanger_owned(actor)
 
     # Coverage -------------------------------------------------------------------------------------
 

@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Start(Start),
     /// Stop the daemons of this machine.
     Stop(Stop),
+    /// Have a node hand over what it has, and leave.
+    DrainNode(DrainNode),
     /// Show the cluster's nodes, resources and demands.
     Status(Status),
     /// Say what a task, an object, an actor or a placement group waits for, or how it ended.
@@ -216,6 +218,26 @@ pub(crate) struct Stop {
     /// How many seconds the daemons have until they are killed.
     #[arg(short, long, value_name = "SECONDS", default_value_t = GRACE_S)]
     pub(crate) grace_period: u64,
+}
+
+/// `drain-node`.
+#[derive(Args, Debug)]
+pub(crate) struct DrainNode {
+    /// Of the cluster whose head is at this address [default: $RAY_ADDRESS, or the one that runs here].
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) address: Option<String>,
+    /// The node's id, in hex [default: the node that this command runs on].
+    #[arg(long, value_name = "ID")]
+    pub(crate) node_id: Option<String>,
+    /// Accepted for Ray's sake: DRAIN_NODE_REASON_IDLE_TERMINATION or DRAIN_NODE_REASON_PREEMPTION.
+    #[arg(long, value_parser = ["DRAIN_NODE_REASON_IDLE_TERMINATION", "DRAIN_NODE_REASON_PREEMPTION"])]
+    pub(crate) reason: String,
+    /// Why, for people.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason_message: String,
+    /// How many seconds what runs there may go on [default: until it has ended].
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) deadline_remaining_seconds: Option<u64>,
 }
 
 /// `status`.

@@ -12,6 +12,7 @@ mod args;
 mod clock;
 mod daemon;
 mod dashboard;
+mod drain;
 mod folder;
 mod ingress;
 mod job;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Job { arguments } => job::run(&arguments),
         Command::Start(args) => start::run(&args, &ignored),
         Command::Stop(args) => stop::run(&args),
+        Command::DrainNode(args) => drain::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(&args),
         Command::List(args) => state::list(&args),

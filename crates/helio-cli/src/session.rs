@@ -125,7 +125,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// All of that.
+    /// The message of the daemon that was ready.
     pub(crate) fn ready(&self) -> &Value {
         &self.ready
     }

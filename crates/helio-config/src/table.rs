@@ -94,6 +94,8 @@ settings! {
         NAMESPACE = Both "NAMESPACE" text("") "", DRIVER;
         /// The head's HTTP server that `ray job` and `JobSubmissionClient` talk to; wins over ADDRESS there.
         API_SERVER_ADDRESS = Both "API_SERVER_ADDRESS" text("") "URL", "driver, commands";
+        /// The head's HTTP server that `serve deploy`, `serve status` and `serve config` talk to.
+        DASHBOARD_ADDRESS = Both "DASHBOARD_ADDRESS" text("http://localhost:8265") "URL", "commands";
         /// 1: where a job and `init()` in it both give a runtime environment, that of `init()` may replace the job's.
         OVERRIDE_JOB_RUNTIME_ENV = Both "OVERRIDE_JOB_RUNTIME_ENV" flag(false) "", DRIVER;
         /// Headers that `ray job` sends with its requests.
@@ -157,6 +159,9 @@ settings! {
         OBJECT_SPILLING_CONFIG = Knob "object_spilling_config" text("") "JSON object", DRIVER;
         /// How many objects are written to disk at a time.
         MAX_IO_WORKERS = Knob "max_io_workers" count(4, 1, 10_000) "objects", DAEMON;
+        /// How long an object waits for room while store and disk are full and no task ends, before its writer or
+        /// reader gets ObjectStoreFullError or OutOfDiskError.
+        OOM_GRACE_PERIOD_S = Knob "oom_grace_period_s" number(5.0, 0.0, 1e6) "s", DAEMON;
         /// How full the disk may become with spilled objects.
         LOCAL_FS_CAPACITY_THRESHOLD = Knob "local_fs_capacity_threshold" number(0.95, 0.0, 1.0) "part of the disk", DAEMON;
     }
@@ -222,6 +227,10 @@ settings! {
         ACCEL_ENV_VAR_OVERRIDE_ON_ZERO = Ray "ACCEL_ENV_VAR_OVERRIDE_ON_ZERO" flag(false) "", "workers";
         /// How many devices of the resource TPU one chip has.
         TPU_RESOURCE_PER_CHIP = Ray "TPU_RESOURCE_PER_CHIP" count(1, 1, 1_000) "devices", "workers";
+    }
+    SERVE "Serve" {
+        /// 1: `serve.run` runs applications within the driver, for tests.
+        SERVE_FORCE_LOCAL_TESTING_MODE = Both "SERVE_FORCE_LOCAL_TESTING_MODE" flag(false) "", DRIVER;
     }
     DATA "Datasets" {
         /// The least number of blocks that a large read is split into.

@@ -129,12 +129,15 @@ impl Actor {
         }
     }
 
+    /// Whether another restart is left to it.
+    pub(crate) fn has_restarts(&self) -> bool {
+        self.spec.max_restarts < 0 || i64::from(self.incarnation) < self.spec.max_restarts
+    }
+
     pub(crate) fn may_restart(&self, cause: &DeathCause) -> bool {
-        let left =
-            self.spec.max_restarts < 0 || i64::from(self.incarnation) < self.spec.max_restarts;
         let final_end = cause.is_intended()
             || matches!(cause.kind, DeathKind::InitFailed | DeathKind::StartFailed);
-        left && !self.is_ending && (self.is_reviving || !final_end)
+        self.has_restarts() && !self.is_ending && (self.is_reviving || !final_end)
     }
 
     pub(crate) fn info(&self) -> ActorInfo {

@@ -75,7 +75,7 @@ pub enum Action {
 pub enum Note {
     /// A node is a new member of the cluster.
     NodeJoined {
-        /// The node.
+        /// The new member's id.
         node_id: NodeId,
         /// The address at which others reach it.
         host: String,
@@ -84,14 +84,14 @@ pub enum Note {
     },
     /// A node was not taken in.
     NodeRefused {
-        /// The node.
+        /// The id that the node gave.
         node_id: NodeId,
         /// The reason.
         reason: String,
     },
     /// A node has left, or was declared dead.
     NodeGone {
-        /// The node.
+        /// The id of the former member.
         node_id: NodeId,
         /// The address at which others reached it.
         host: String,

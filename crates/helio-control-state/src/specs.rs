@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use helio_proto::control::ActorSpec;
 use helio_proto::encode;
+use helio_proto::environment::RuntimeEnv;
 use helio_types::ActorId;
 
 /// A spec without what differs from actor to actor.
@@ -105,7 +106,7 @@ impl Specs {
             template: Vec::new(),
             handle: Vec::new(),
             job_config: Vec::new(),
-            runtime_env: String::new(),
+            runtime_env: RuntimeEnv::default(),
             modules: Vec::new(),
             ..spec.clone()
         })

@@ -88,6 +88,11 @@ impl Verdict {
         !self.suspicions.is_empty()
     }
 
+    /// Whether a look changes nothing and yields nothing while no node is missed.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.suspicions.is_empty() && !self.in_doubt && !self.is_cut_off
+    }
+
     /// The link of the head's machine is up, or down.
     pub(crate) fn on_link(&mut self, is_up: bool) {
         self.is_cut_off = !is_up;
@@ -205,6 +210,28 @@ mod tests {
 
     fn id(number: u8) -> NodeId {
         NodeId([number; 28])
+    }
+
+    #[test]
+    fn a_calm_head_learns_nothing_while_no_node_is_missed() {
+        let sight = |number, silence_ms| Sight { node_id: id(number), silence_ms, is_here: false };
+        let heard = [sight(1, 0), sight(2, PATIENCE.suspect_ms() - 1), sight(3, 0)];
+        let missed = [sight(1, 0), sight(2, PATIENCE.suspect_ms()), sight(3, 0)];
+        let mut verdict = Verdict::default();
+        assert!(verdict.is_calm());
+        assert_eq!(verdict.look(1_000, PATIENCE, &heard), Verdicts::default());
+        assert!(verdict.is_calm(), "such looks need not be taken");
+        verdict.look(2_000, PATIENCE, &missed);
+        assert!(!verdict.is_calm(), "a look without the node ends the suspicion");
+        assert_eq!(verdict.look(3_000, PATIENCE, &heard), Verdicts::default());
+        assert!(verdict.is_calm());
+        verdict.on_link(false);
+        assert!(!verdict.is_calm(), "the doubt is news");
+        assert_eq!(verdict.look(4_000, PATIENCE, &heard).doubt, Some(true));
+        verdict.on_link(true);
+        assert!(!verdict.is_calm(), "and so is its end");
+        assert_eq!(verdict.look(5_000, PATIENCE, &heard).doubt, Some(false));
+        assert!(verdict.is_calm());
     }
 
     /// Nodes 1..=count of other machines; those in `silent` are not heard from 0 on. Every question is

@@ -71,9 +71,9 @@ pub enum Error {
     /// The socket cannot be made, or the runtime.
     #[error("cannot listen at {}: {source}", socket.display())]
     Listen {
-        /// Where.
+        /// The path of the socket file.
         socket: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// Durable state could not be read or written: nothing can be acknowledged any more.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct Reading {
     /// In use; what the kernel can drop at once does not count.
     pub used: u64,
-    /// All.
+    /// The memory there is: the machine's, or its control group's limit.
     pub total: u64,
 }
 

@@ -9,7 +9,7 @@ use helio_proto::group::{GroupInfo, GroupSpec};
 use helio_proto::hello::{Hello, Welcome};
 use helio_proto::inspect::{Answer, Question};
 use helio_proto::node::{ClientToNode, JobConfig, LeaseClass, LeaseGranted, NodeToClient};
-use helio_proto::peer::Template;
+use helio_proto::template::Template;
 
 use crate::{Target, reads_back};
 

@@ -6,9 +6,11 @@
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use helio_proto::cluster::{ActorEnded, ActorStarted};
 use helio_proto::control::{ActorLaunch, ActorSpec, Strategy};
+use helio_proto::environment::RuntimeEnv;
 use helio_proto::node::{ActorReady, Exit};
 use helio_scheduler::{InGroup, taken};
 use helio_types::{
@@ -48,7 +50,7 @@ pub(crate) enum Progress<'a> {
     /// It waits for these resources.
     Queued(ResourceSet),
     Assigned {
-        runtime_env: &'a str,
+        runtime_env: &'a RuntimeEnv,
     },
     Constructing {
         worker_id: WorkerId,
@@ -242,7 +244,7 @@ impl Actors {
             self.queued.push_back(key);
             return None;
         };
-        let pool_key = (spec.job_id, spec.runtime_env.clone());
+        let pool_key = (spec.job_id, Arc::new(spec.runtime_env.clone()));
         actor.launch.assigned = assigned;
         actor.place = Place::Assigned;
         Some(pool_key)

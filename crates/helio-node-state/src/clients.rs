@@ -108,6 +108,12 @@ impl Clients {
         self.all.get(&conn).is_some_and(|client| client.kind == Kind::Remote)
     }
 
+    /// Lessees that live on other nodes.
+    pub(crate) fn remote(&self) -> Vec<Conn> {
+        let is_remote = |client: &Client| client.kind == Kind::Remote;
+        self.iter().filter(|(_, client)| is_remote(client)).map(|(conn, _)| conn).collect()
+    }
+
     /// Lessees that live on `node_id`.
     pub(crate) fn remote_of_node(&self, node_id: NodeId) -> Vec<Conn> {
         let of_node = |client: &Client| client.kind == Kind::Remote && client.node_id == node_id;
@@ -265,6 +271,7 @@ impl Kind {
             | M::CancelFetch(_)
             | M::ReleaseObject(_)
             | M::FreeObject(_)
+            | M::KeepObject(_)
             | M::Expect(_)
             | M::AdmitArguments(_)
             | M::ReleaseArguments(_)

@@ -22,6 +22,8 @@ pub(crate) struct Cluster {
     dead: VecDeque<NodeId>,
     /// The addresses of dead nodes.
     dead_addresses: BTreeMap<NodeId, NodeAddress>,
+    /// Who has the objects of nodes that have left.
+    heirs: BTreeMap<NodeId, NodeAddress>,
     /// Nodes that the control service has not spoken of since it was reached again. One that started
     /// anew does not know those that died while it was away, and will never say so.
     unconfirmed: BTreeSet<NodeId>,
@@ -39,6 +41,7 @@ impl Cluster {
         let view = NodeView {
             address: setup.address.clone(),
             alive: true,
+            is_draining: false,
             total: setup.total.clone(),
             available: setup.total.clone(),
             labels: setup
@@ -55,6 +58,7 @@ impl Cluster {
             versions: BTreeMap::new(),
             dead: VecDeque::new(),
             dead_addresses: BTreeMap::new(),
+            heirs: BTreeMap::new(),
             unconfirmed: BTreeSet::new(),
             promised: VecDeque::new(),
             cursor: 0,
@@ -75,6 +79,31 @@ impl Cluster {
 
     pub(crate) fn set_own_available(&mut self, available: &ResourceSet) {
         self.nodes.change_available(self.own, |own| own.clone_from(available));
+    }
+
+    /// Nothing is placed here any more.
+    pub(crate) fn set_own_draining(&mut self) {
+        let view = NodeView { is_draining: true, ..self.own_view().clone() };
+        self.nodes.set(view);
+    }
+
+    /// The node to which this one gives its objects: one that stays, with the largest store.
+    pub(crate) fn heir_of_own(&self) -> Option<NodeAddress> {
+        let others = self.nodes.alive().skip(1).filter(|node| !node.is_draining);
+        let best = others.max_by_key(|node| node.total.get("object_store_memory").0)?;
+        Some(best.address.clone())
+    }
+
+    /// Who has the objects of a node that has left. The heir may have left since, too.
+    pub(crate) fn heir(&self, node_id: NodeId) -> Option<NodeAddress> {
+        let mut heir = self.heirs.get(&node_id)?;
+        for _ in 0..self.heirs.len() {
+            match self.heirs.get(&heir.node_id) {
+                Some(next) => heir = next,
+                None => break,
+            }
+        }
+        Some(heir.clone())
     }
 
     /// This node; it is never removed, and so stays the first.
@@ -181,6 +210,9 @@ impl Cluster {
             self.nodes.set(NodeView::from(info));
             return false;
         }
+        if !info.heir.node_id.is_nil() {
+            self.heirs.insert(node_id, info.heir.clone());
+        }
         let is_news = !self.dead_addresses.contains_key(&node_id);
         self.remember_dead(info.address.clone());
         is_news
@@ -206,6 +238,7 @@ impl Cluster {
             let Some(node_id) = self.dead.pop_front() else { return };
             if self.dead_addresses.remove(&node_id).is_some() {
                 self.versions.remove(&node_id);
+                self.heirs.remove(&node_id);
             }
         }
     }

@@ -23,20 +23,20 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
-    /// Nobody saw.
+    /// The process is gone, and its exit status is not known.
     Unknown,
 }
 
-/// Why the disk did not do it.
+/// The cause for which the disk failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiskError {
     /// There is no room on it.
     pub is_full: bool,
-    /// A sentence.
+    /// The system's error, in a sentence.
     pub text: String,
 }
 
-/// What happens.
+/// An event, as the shell tells the machine.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// A driver, worker or observer has passed the handshake.
@@ -59,35 +59,35 @@ pub enum Event {
     },
     /// Its connection ended.
     ClientClosed {
-        /// Which.
+        /// The connection that ended.
         conn: Conn,
     },
     /// A process was made for the worker.
     WorkerStarted {
-        /// Which.
+        /// The worker's id, as in [`Action::Spawn`].
         worker_id: WorkerId,
         /// The process.
         pid: u32,
     },
     /// None could be made.
     WorkerNotStarted {
-        /// Which.
+        /// The id of the worker that was to be.
         worker_id: WorkerId,
-        /// Why.
+        /// The system's error, in a sentence.
         why: String,
     },
     /// The worker's process ended.
     WorkerExited {
-        /// Which.
+        /// The id of the worker that ended.
         worker_id: WorkerId,
-        /// How.
+        /// Its exit code or signal.
         exit: Exit,
         /// The last lines that it wrote.
         log_tail: String,
     },
     /// A worker wrote lines.
     WorkerWrote {
-        /// Which.
+        /// The worker that wrote them.
         worker_id: WorkerId,
         /// The lines, without `host`.
         lines: Vec<LogLine>,
@@ -104,7 +104,7 @@ pub enum Event {
     PeerSaid {
         /// Over this connection.
         conn: Conn,
-        /// Who.
+        /// The sender.
         node_id: NodeId,
         /// The message.
         message: NodeToNode,
@@ -113,35 +113,49 @@ pub enum Event {
     PeerLost {
         /// The connection; `None`: none could be made.
         conn: Option<Conn>,
-        /// To whom.
+        /// The other daemon's node.
         node_id: NodeId,
     },
     /// An object was read out, or its reader is gone.
     Served {
         /// The reader's connection.
         conn: Conn,
-        /// Its request.
+        /// The reader's number for the transfer, as in [`Action::Serve`].
         request_id: u64,
+    },
+    /// So much of an object has been received ([`Action::Receive`]).
+    ReceivedSome {
+        /// The number of the pull.
+        request_id: u64,
+        /// So many bytes.
+        received: u64,
+    },
+    /// An object was received ([`Action::Receive`]), or not.
+    Received {
+        /// The number of the pull.
+        request_id: u64,
+        /// Whether all bytes came, or why some did not.
+        outcome: Result<(), String>,
     },
     /// An object was written to disk, or not.
     Spilled {
-        /// Which.
+        /// The object, as in [`Action::Spill`].
         object_id: ObjectId,
-        /// Why not.
+        /// The disk's error if there is no copy on it.
         outcome: Result<(), DiskError>,
     },
     /// An object was read from disk, or not.
     Restored {
-        /// Which.
+        /// The object, as in [`Action::Restore`].
         object_id: ObjectId,
-        /// Why not.
+        /// The disk's error if the object's bytes were not read.
         outcome: Result<(), DiskError>,
     },
     /// The disk keeps room for a range of the overflow file, or has none.
     Reserved {
         /// Where the range begins.
         offset: u64,
-        /// Why not.
+        /// The disk's error if it keeps no room.
         outcome: Result<(), DiskError>,
     },
     /// The process that has modules loaded is ready to fork, or gone.
@@ -165,7 +179,7 @@ pub enum Event {
 /// A worker process to be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spawn {
-    /// Which.
+    /// The id by which the process will register.
     pub worker_id: WorkerId,
     /// Whose code it will run.
     pub job_id: JobId,
@@ -189,7 +203,7 @@ pub enum Action {
     },
     /// End a connection after what was sent; [`Event::ClientClosed`] follows.
     Close {
-        /// Which.
+        /// The connection to end.
         conn: Conn,
         /// The protocol violation to log; empty: none.
         why: String,
@@ -198,7 +212,7 @@ pub enum Action {
     Control(NodeToControl),
     /// Send to another daemon, connecting to it if need be.
     Ask {
-        /// Whom.
+        /// The other daemon.
         to: NodeAddress,
         /// The message.
         message: NodeToNode,
@@ -214,43 +228,62 @@ pub enum Action {
     Serve {
         /// Its connection.
         conn: Conn,
-        /// Its request.
+        /// The reader's number for the transfer.
         request_id: u64,
-        /// Where the bytes are.
+        /// The place of the bytes in the store's memory.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         size: u64,
+        /// The other daemon takes them over a connection of their own.
+        is_bulk: bool,
     },
     /// Stop streaming; [`Event::Served`] follows all the same.
     StopServing {
         /// The reader's connection.
         conn: Conn,
-        /// Its request.
+        /// The reader's number for the transfer, as in [`Action::Serve`].
+        request_id: u64,
+    },
+    /// Take an object's bytes from another daemon, which keeps them ready, into the store's memory;
+    /// [`Event::Received`] follows.
+    Receive {
+        /// The daemon that has the object.
+        from: NodeAddress,
+        /// The number of the pull.
+        request_id: u64,
+        /// Where the bytes go.
+        offset: u64,
+        /// The object's size in bytes.
+        size: u64,
+    },
+    /// Stop receiving: from now on nothing is written there.
+    StopReceiving {
+        /// The number of the pull.
         request_id: u64,
     },
     /// Write into the store's memory.
     Write {
-        /// Where.
+        /// The place in the store's memory.
         offset: u64,
-        /// What.
+        /// The bytes to be written there.
         bytes: Vec<u8>,
     },
     /// Write an object to disk; [`Event::Spilled`] follows.
     Spill {
-        /// Which.
+        /// The object, which names its file.
         object_id: ObjectId,
-        /// Where its bytes are.
+        /// The place of its bytes in the store's memory.
         offset: u64,
-        /// How many.
+        /// Its size in bytes.
         size: u64,
     },
     /// Read an object from disk; [`Event::Restored`] follows.
     Restore {
-        /// Which.
+        /// The object, which names its file.
         object_id: ObjectId,
         /// Where its bytes go.
         offset: u64,
-        /// How many.
+        /// Its size in bytes.
         size: u64,
     },
     /// Have the disk keep room for a range of the overflow file; [`Event::Reserved`] follows.
@@ -269,7 +302,7 @@ pub enum Action {
     },
     /// The object's file is not needed any more.
     RemoveFile {
-        /// Which.
+        /// The object, which names its file.
         object_id: ObjectId,
     },
     /// Make a worker process.
@@ -283,24 +316,24 @@ pub enum Action {
     Unload,
     /// Kill a worker's process at once.
     Kill {
-        /// Which.
+        /// The worker whose process is killed.
         worker_id: WorkerId,
     },
     /// Everything about the worker is over: its socket file and pipes can go.
     Forget {
-        /// Which.
+        /// The worker that is over.
         worker_id: WorkerId,
     },
     /// Read all that these workers have written so far, then answer the request.
     FlushLogs {
-        /// Who asks.
+        /// The client that is answered.
         conn: Conn,
-        /// Its request.
+        /// The client's number for the request.
         request_id: u64,
-        /// Whose lines.
+        /// The workers whose pipes are read.
         workers: Vec<WorkerId>,
     },
-    /// The measurements.
+    /// The answer to a request for measurements.
     Scraped {
         /// The number of the question.
         number: u64,
@@ -317,12 +350,19 @@ pub enum Action {
     Resume,
     /// End like [`Action::ShutDown`], then start anew as another node.
     Rejoin {
-        /// Why.
+        /// The cause, for the log.
         reason: String,
+    },
+    /// Tell the control service that the node leaves, and end the daemon.
+    Leave {
+        /// The cause of the order.
+        reason: String,
+        /// Who has the node's objects; nil: nobody.
+        heir: NodeAddress,
     },
     /// End the daemon.
     ShutDown {
-        /// Why.
+        /// The cause, for the log.
         reason: String,
     },
 }

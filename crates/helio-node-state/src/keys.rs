@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use helio_proto::environment::RuntimeEnv;
 use helio_types::{ActorId, JobId, LeaseId};
 
 /// One life of an actor: its id and its incarnation.
 pub(crate) type ActorKey = (ActorId, u32);
 
-/// The kind of a worker process, its job and its runtime environment (JSON). Workers of one kind can
-/// stand in for each other.
-pub(crate) type PoolKey = (JobId, String);
+/// The kind of a worker process, its job and its runtime environment. Workers of one kind can stand in for
+/// each other.
+pub(crate) type PoolKey = (JobId, Arc<RuntimeEnv>);
 
 /// A lease class in its wire form, without its display name. Requests with equal keys are of one class.
 pub(crate) type ClassKey = Arc<[u8]>;

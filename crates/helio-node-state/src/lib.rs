@@ -29,6 +29,7 @@ mod cluster;
 mod contact;
 mod context;
 mod control_calls;
+mod drain;
 mod exits;
 mod gpus;
 mod groups;

@@ -86,9 +86,6 @@ pub const INSPECTION_MS_MAX: u64 = 3_000;
 /// How many calls to the control service one client may have open; more are refused.
 pub const CALLS_MAX: usize = 10_000;
 
-/// How long the creation of an object waits for room.
-pub const ROOM_MS_MAX: u64 = 5_000;
-
 /// How long an object that is to be read waits for room in memory before it is laid on disk.
 pub const READ_ROOM_MS_MAX: u64 = 500;
 
@@ -110,6 +107,10 @@ pub const OBJECTS_MAX: usize = 1_000_000;
 /// How many objects are being brought here at a time; more wait.
 pub const PULLS_MAX: usize = 16;
 
+/// From which size on objects travel over connections of their own, in bytes: below it two more round trips
+/// cost more than the copies that they save.
+pub const BULK_MIN: u64 = 1 << 20;
+
 /// How many objects may be waited for; more fetches are refused.
 pub const FETCHES_MAX: usize = 100_000;
 
@@ -121,6 +122,9 @@ pub const OWNER_MS_MAX: u64 = 30_000;
 
 /// How many dead nodes are remembered; the oldest are forgotten.
 pub const DEAD_NODES_MAX: usize = 1_000;
+
+/// How often a node that leaves asks its idle workers whether they are still needed.
+pub const DRAIN_LOOK_MS: u64 = 1_000;
 
 /// How often a pull is tried again after its connection was lost, and how long it waits before each
 /// try: long enough together for a dead node to be known as such.

@@ -20,7 +20,7 @@ use helio_types::{DeathCause, DeathKind, WorkerId};
 pub struct MemoryUse {
     /// Bytes in use.
     pub used: u64,
-    /// Bytes that there are.
+    /// The machine's memory in bytes.
     pub total: u64,
     /// The part of `total` that may be in use.
     pub threshold: f64,

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use helio_proto::environment::RuntimeEnv;
 use helio_proto::node::Expected;
 use helio_types::{JobId, WorkerAddress};
 
@@ -170,25 +171,26 @@ impl Preload {
     }
 }
 
-/// Whether a runtime environment (JSON) sets a variable that libraries read while they are loaded.
-fn reads_at_load(runtime_env: &str) -> bool {
-    if runtime_env.is_empty() {
-        return false;
-    }
-    let Ok(value) = serde_json::from_str::<serde_json::Value>(runtime_env) else { return false };
-    let names = value.get("env_vars").and_then(|vars| vars.as_object());
-    let mut names = names.into_iter().flatten().map(|(name, _)| name);
-    names.any(|name| READ_AT_LOAD.iter().any(|prefix| name.starts_with(prefix)))
+/// Whether a runtime environment sets a variable that libraries read while they are loaded.
+fn reads_at_load(env: &RuntimeEnv) -> bool {
+    let is_read = |name: &str| READ_AT_LOAD.iter().any(|prefix| name.starts_with(prefix));
+    env.variables.iter().any(|one| is_read(&one.name))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::setup::Setup;
     use helio_proto::node::NodeToClient;
 
-    fn key(env: &str) -> PoolKey {
-        (JobId([0, 0, 0, 1]), env.to_owned())
+    fn key(variable: &str) -> PoolKey {
+        let env = match variable {
+            "" => RuntimeEnv::default(),
+            name => RuntimeEnv::with_variables(&[(name, "1")]),
+        };
+        (JobId([0, 0, 0, 1]), Arc::new(env))
     }
 
     fn modules(names: &[&str]) -> Vec<String> {
@@ -204,9 +206,11 @@ mod tests {
         assert!(!preload.serves_lease(&key(""), &ctx), "the modules are still being loaded");
         preload.on_loaded(true);
         assert!(preload.serves_lease(&key(""), &ctx));
-        assert!(!preload.serves_lease(&(JobId([0, 0, 0, 2]), String::new()), &ctx));
-        let reads = r#"{"env_vars": {"OMP_NUM_THREADS": "1"}}"#;
-        assert!(!preload.serves_lease(&key(reads), &ctx), "the libraries would read another value");
+        assert!(!preload.serves_lease(&(JobId([0, 0, 0, 2]), Arc::default()), &ctx));
+        assert!(
+            !preload.serves_lease(&key("OMP_NUM_THREADS"), &ctx),
+            "the libraries would read another value"
+        );
     }
 
     #[test]

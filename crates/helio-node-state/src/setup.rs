@@ -27,8 +27,12 @@ pub struct Setup {
     pub overflow_path: String,
     /// How many bytes of the memory file the arguments of running tasks may have; 0: any number.
     pub arguments_max: u64,
+    /// From which size on objects travel over connections of their own.
+    pub bulk_min: u64,
     /// How many objects are written to disk at a time.
     pub spills_max: usize,
+    /// How long an object waits for room, in milliseconds, before its writer or reader is told that there is none.
+    pub room_ms_max: u64,
     /// For those who ask.
     pub name: String,
     /// For those who ask.

@@ -35,6 +35,8 @@ pub(crate) enum Timer {
     Owner,
     /// A worker that was started ahead may not have been needed.
     Ahead(WorkerId),
+    /// The node may be able to leave.
+    Leave,
     /// The process that has modules loaded may not be needed any more.
     Unload,
 }

@@ -20,6 +20,7 @@ use helio_store::Arena;
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::bulk::Bulk;
 use crate::control::Link;
 use crate::memory::Monitor;
 use crate::peers::Peers;
@@ -87,6 +88,14 @@ pub(crate) enum Input {
     Served {
         conn: Conn,
         request_id: u64,
+    },
+    ReceivedSome {
+        request_id: u64,
+        received: u64,
+    },
+    Received {
+        request_id: u64,
+        outcome: Result<(), String>,
     },
     Spilled {
         object_id: ObjectId,
@@ -159,6 +168,7 @@ pub(crate) struct Daemon {
     sockets: PathBuf,
     clients: HashMap<Conn, Client>,
     peers: Peers,
+    bulk: Bulk,
     processes: Processes,
     disk: Disk,
     link: Link,
@@ -176,6 +186,8 @@ pub(crate) struct Daemon {
     is_accepted: bool,
     /// Why it is to end.
     ending: Option<String>,
+    /// Who has the objects of this node, which leaves.
+    heir: NodeAddress,
     /// And start anew, as another node.
     is_to_rejoin: bool,
 }
@@ -191,6 +203,7 @@ impl Daemon {
         zygote_options: ZygoteOptions,
         gate: Arc<Gate>,
         hello: Hello,
+        bulk: Bulk,
         link: Link,
         session_dir: &Path,
         memory: Monitor,
@@ -210,6 +223,7 @@ impl Daemon {
             sockets: session_dir.join("sockets"),
             clients: HashMap::new(),
             peers: Peers::new(hello, inputs.clone()),
+            bulk,
             processes: Processes::new(session_dir.join("logs"), inputs.clone()),
             link,
             control: None,
@@ -221,6 +235,7 @@ impl Daemon {
             scrape_count: 0,
             is_accepted: false,
             ending: None,
+            heir: NodeAddress::default(),
             is_to_rejoin: false,
             inputs,
         }
@@ -318,6 +333,13 @@ impl Daemon {
                 self.peers.served(conn, request_id);
                 self.apply(Event::Served { conn, request_id });
             }
+            Input::ReceivedSome { request_id, received } => {
+                self.apply(Event::ReceivedSome { request_id, received });
+            }
+            Input::Received { request_id, outcome } => {
+                self.bulk.received(request_id);
+                self.apply(Event::Received { request_id, outcome });
+            }
             Input::Spilled { object_id, outcome } => {
                 log_disk("spilled", object_id, &outcome);
                 self.apply(Event::Spilled { object_id, outcome })
@@ -397,10 +419,20 @@ impl Daemon {
             Action::Control(message) => self.tell_control(message),
             Action::Ask { to, message } => self.peers.ask(to, message),
             Action::Answer { conn, message } => self.peers.answer(conn, &message),
-            Action::Serve { conn, request_id, offset, size } => {
+            Action::Serve { conn, request_id, offset, size, is_bulk } => {
+                if let Some(node_id) = self.peers.node(conn).filter(|_| is_bulk) {
+                    return self.bulk.offer(node_id, conn, request_id, (offset, size));
+                }
                 self.peers.serve(conn, request_id, Arc::clone(&self.arena), offset, size);
             }
-            Action::StopServing { conn, request_id } => self.peers.stop_serving(conn, request_id),
+            Action::StopServing { conn, request_id } => {
+                self.peers.stop_serving(conn, request_id);
+                self.bulk.withdraw(conn, request_id);
+            }
+            Action::Receive { from, request_id, offset, size } => {
+                self.bulk.receive(from, request_id, (offset, size));
+            }
+            Action::StopReceiving { request_id } => self.bulk.stop_receiving(request_id),
             Action::Write { offset, bytes } => {
                 let written = self.arena.copy_in(offset, &bytes);
                 // Nor may a reader see what a disk that kept room for it did not take after all.
@@ -460,6 +492,11 @@ impl Daemon {
             Action::Resume => {
                 tracing::info!("control service reached again: workers go on");
                 process::continue_descendants();
+            }
+            Action::Leave { reason, heir } => {
+                tracing::info!(reason, heir = heir.host, "the node leaves");
+                self.heir = heir;
+                self.ending = Some(reason);
             }
             Action::ShutDown { reason } => {
                 tracing::info!(reason, "the node ends");
@@ -643,7 +680,7 @@ impl Daemon {
     async fn end(mut self) {
         let reason = self.ending.take().unwrap_or_default();
         if let Some(control) = &self.control {
-            let leaving = NodeToControl::Leaving(NodeLeaving { reason });
+            let leaving = NodeToControl::Leaving(NodeLeaving { reason, heir: self.heir.clone() });
             if control.send(&leaving).is_ok() {
                 let _ = tokio::time::timeout(END_WAIT, control.flushed()).await;
             }

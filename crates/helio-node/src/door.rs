@@ -12,6 +12,7 @@ use helio_proto::hello::Destination;
 use helio_rpc::service::{Arrival, Gate};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::bulk::Server;
 use crate::core::Inputs;
 use crate::listen::{pause_after, serve};
 
@@ -23,6 +24,8 @@ pub(crate) struct Door {
     /// Whether the control service is on this node.
     pub(crate) is_head: bool,
     pub(crate) inputs: Inputs,
+    /// Serves those who take the bytes of objects.
+    pub(crate) objects: Server,
 }
 
 impl Door {
@@ -46,6 +49,7 @@ impl Door {
         match to.filter(|_| self.gate.would_let_in(&arrival)) {
             Some(Destination::Control) => self.to_control(arrival).await,
             Some(Destination::Process) => self.to_process(arrival).await,
+            Some(Destination::Objects) => self.objects.serve(arrival),
             Some(Destination::Daemon) | None => {
                 if let Some((reader, writer, hello)) = self.gate.let_in(arrival) {
                     serve(reader, writer, &hello, false, self.inputs.clone()).await;

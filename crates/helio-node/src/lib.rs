@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod bulk;
 mod control;
 mod core;
 mod door;
@@ -38,9 +39,9 @@ pub enum Error {
     /// The port is taken or the address is not this machine's.
     #[error("cannot listen on {host}:{port}: {source}")]
     Listen {
-        /// Where.
+        /// The address that was to be listened on.
         host: String,
-        /// Where.
+        /// The port that was to be listened on.
         port: u16,
         /// What the operating system says.
         source: std::io::Error,
@@ -48,7 +49,7 @@ pub enum Error {
     /// A file or folder of the session.
     #[error("{path}: {source}")]
     Path {
-        /// Which.
+        /// The file or folder that could not be used.
         path: String,
         /// What the operating system says.
         source: std::io::Error,

@@ -55,6 +55,8 @@ pub struct Options {
     pub disk_threshold: f64,
     /// How many objects are written to that disk at a time.
     pub spills_max: usize,
+    /// How long an object waits for room, in milliseconds, before its writer or reader is told that there is none.
+    pub room_ms_max: u64,
     /// The control group whose memory counts; `None`: the machine's, and that of every group that the
     /// daemon is in.
     pub memory_group: Option<PathBuf>,

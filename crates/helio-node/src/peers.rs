@@ -32,7 +32,7 @@ pub(crate) struct Peers {
     hello: Hello,
     inputs: Inputs,
     /// All, whoever made them.
-    open: HashMap<Conn, Writer>,
+    open: HashMap<Conn, (NodeId, Writer)>,
     /// Those that were made here, or are being made.
     made: HashMap<NodeId, Made>,
     /// What is being streamed to whom, and how to stop it.
@@ -88,7 +88,7 @@ impl Peers {
     }
 
     pub(crate) fn answer(&mut self, conn: Conn, message: &NodeToNode) {
-        if let Some(writer) = self.open.get(&conn) {
+        if let Some((_, writer)) = self.open.get(&conn) {
             // A peer that does not read has its connection ended; both sides notice and start over.
             if writer.send(message).is_err() {
                 writer.abort();
@@ -104,7 +104,7 @@ impl Peers {
         writer: Writer,
         is_made_here: bool,
     ) {
-        self.open.insert(conn, writer);
+        self.open.insert(conn, (node_id, writer));
         if is_made_here
             && let Some(Made::Connecting(waiting)) = self.made.insert(node_id, Made::Open(conn))
         {
@@ -112,6 +112,11 @@ impl Peers {
                 self.answer(conn, &message);
             }
         }
+    }
+
+    /// The node at the other end of a connection.
+    pub(crate) fn node(&self, conn: Conn) -> Option<NodeId> {
+        self.open.get(&conn).map(|(node_id, _)| *node_id)
     }
 
     pub(crate) fn closed(&mut self, conn: Option<Conn>, node_id: NodeId) {
@@ -139,7 +144,7 @@ impl Peers {
     ) {
         let inputs = self.inputs.clone();
         let stop = Arc::new(Notify::new());
-        let writer = self.open.get(&conn).cloned();
+        let writer = self.open.get(&conn).map(|(_, writer)| writer.clone());
         self.serving.insert((conn, request_id), Arc::clone(&stop));
         tokio::spawn(async move {
             if let Some(writer) = writer {

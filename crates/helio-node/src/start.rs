@@ -11,6 +11,7 @@ use helio_config::table::PACKAGE_PATH;
 use helio_env::clock::Clock;
 use helio_env::{machine, process, random};
 use helio_node_state::Setup;
+use helio_node_state::limits::BULK_MIN;
 use helio_proto::control::Label;
 use helio_proto::hello::{Hello, Role, VERSION, Welcome};
 use helio_proto::node::overflow_start;
@@ -21,6 +22,7 @@ use helio_types::{DEVICE_KINDS, Devices, NodeAddress, NodeId, ResourceSet};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
+use crate::bulk::Bulk;
 use crate::core::{Daemon, INPUTS_MAX};
 use crate::door::Door;
 use crate::memory::Monitor;
@@ -78,12 +80,23 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         Welcome { version: VERSION, node_id, pid: std::process::id(), ..Welcome::default() };
     let gate = Arc::new(Gate::new("node", &options.token, welcome));
     listen::unix(unix, Arc::clone(&gate), inputs.clone());
+    let hello = Hello {
+        token: options.token.clone(),
+        role: Role::Node,
+        node_id,
+        pid: std::process::id(),
+        host: host.clone(),
+        port: u32::from(port),
+        ..Hello::default()
+    };
+    let bulk = Bulk::new(&hello, inputs.clone(), Arc::clone(&arena));
     if let Some(listener) = &options.listener {
         let door = Door {
             gate: Arc::clone(&gate),
             session_dir: options.session_dir.clone(),
             is_head: options.is_head,
             inputs: inputs.clone(),
+            objects: bulk.server(Arc::clone(&gate)),
         };
         door.open(TcpListener::from_std(listener.try_clone()?)?);
     }
@@ -96,15 +109,6 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     }
     listen::signals(inputs.clone())?;
     gpus::watch(inputs.clone());
-    let hello = Hello {
-        token: options.token.clone(),
-        role: Role::Node,
-        node_id,
-        pid: std::process::id(),
-        host: host.clone(),
-        port: u32::from(port),
-        ..Hello::default()
-    };
     let link = control::start(options.control.clone(), hello.clone(), inputs.clone());
     let disk = Disk::new(
         options.spill_dir.clone(),
@@ -121,6 +125,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         zygote_options,
         gate,
         hello,
+        bulk,
         link,
         &options.session_dir,
         Monitor::new(&options),
@@ -173,7 +178,9 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
         devices,
         store_size,
         overflow_size: OVERFLOW_MAX,
+        bulk_min: BULK_MIN,
         spills_max: options.spills_max,
+        room_ms_max: options.room_ms_max,
         arguments_max: (store_size as f64 * options.arguments_part) as u64,
         overflow_path: options.spill_dir.join("overflow").display().to_string(),
         name: if options.node_name.is_empty() {

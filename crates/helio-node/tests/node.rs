@@ -8,6 +8,7 @@ use std::time::Instant;
 use harness::{Client, Control, Daemon, TOKEN, wait_until};
 use helio_proto::cluster::NodeToControl;
 use helio_proto::control::{ActorLaunch, ActorSpec};
+use helio_proto::environment::RuntimeEnv;
 use helio_proto::hello::Role;
 use helio_proto::node::{
     FetchObject, FlushLogs, LeaseGranted, NodeToClient, ReturnLease, SealObject,
@@ -78,14 +79,14 @@ fn a_killed_worker_is_reported_with_signal_and_log() {
     assert!(cause.message.contains("SIGSEGV"), "{}", cause.message);
 }
 
-fn launch(driver: &Client, class_name: &str, runtime_env: &str) -> ActorLaunch {
+fn launch(driver: &Client, class_name: &str, runtime_env: RuntimeEnv) -> ActorLaunch {
     let spec = ActorSpec {
         actor_id: ActorId::new([class_name.as_bytes()[0]; 12], driver.registered.job_id),
         job_id: driver.registered.job_id,
         class_name: class_name.to_owned(),
         resources: ResourceSet::from_units([("CPU", 1.0)]),
         placement_resources: ResourceSet::from_units([("CPU", 1.0)]),
-        runtime_env: runtime_env.to_owned(),
+        runtime_env,
         ..ActorSpec::default()
     };
     ActorLaunch { spec, incarnation: 1, ..ActorLaunch::default() }
@@ -103,8 +104,11 @@ fn actors_live_and_die_and_what_they_write_is_shown() {
     let control = Control::start();
     let daemon = Daemon::start("actors", control.port, &[]);
     let mut driver = Client::driver(&daemon, WorkerId([1; 28]));
-    let lives =
-        launch(&driver, "Lives", r#"{"env_vars": {"TEST_VARIABLE": "sun"}, "working_dir": "/"}"#);
+    let env = RuntimeEnv {
+        working_dir: "/".into(),
+        ..RuntimeEnv::with_variables(&[("TEST_VARIABLE", "sun")])
+    };
+    let lives = launch(&driver, "Lives", env);
     control.tell(daemon.node_id, lives.clone());
     control.heard(|message| match message {
         NodeToControl::ActorStarted(started) if started.actor_id == lives.spec.actor_id => Some(()),
@@ -135,7 +139,7 @@ fn actors_live_and_die_and_what_they_write_is_shown() {
         ("Killed", DeathKind::Signaled, 9),
         ("Raises", DeathKind::InitFailed, 0),
     ] {
-        let launch = launch(&driver, class_name, "");
+        let launch = launch(&driver, class_name, RuntimeEnv::default());
         let actor_id = launch.spec.actor_id;
         control.tell(daemon.node_id, launch);
         let cause = ended(&control, actor_id);
@@ -239,7 +243,7 @@ fn workers_that_cannot_start_are_reported() {
     let daemon = Daemon::start("early", control.port, &[]);
     let mut driver = Client::driver(&daemon, WorkerId([1; 28]));
     let mut class = driver.class(&[("CPU", 1.0)]);
-    class.runtime_env = r#"{"env_vars": {"TEST_DIE_EARLY": "1"}}"#.to_owned();
+    class.runtime_env = RuntimeEnv::with_variables(&[("TEST_DIE_EARLY", "1")]);
     driver.request(class);
     let failure = driver.expect(|message| match message {
         NodeToClient::LeaseRefused(refused) => Some(refused.failure.clone()),

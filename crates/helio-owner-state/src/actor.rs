@@ -15,13 +15,13 @@ use helio_proto::control::{
     UnsubscribeActor,
 };
 use helio_proto::error::{ErrorKind, SystemError};
-use helio_proto::peer::Template;
-use helio_types::{ActorId, DeathCause, DeathKind, NodeId, ObjectId, TaskId, WorkerAddress};
+use helio_proto::template::Template;
+use helio_types::{ActorId, DeathCause, DeathKind, IdMap, NodeId, ObjectId, TaskId, WorkerAddress};
 
+use crate::Owner;
 use crate::event::Action;
 use crate::object::Stored;
 use crate::task::{CallArgs, State, Task, TaskSpec};
-use crate::{IdMap, Owner};
 
 /// How long an actor whose connection broke may be said to live before what was sent to it is given
 /// up, in microseconds.

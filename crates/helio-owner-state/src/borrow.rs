@@ -9,10 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use helio_proto::peer::Frame;
-use helio_types::{ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{IdMap, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 use crate::event::Action;
-use crate::hash::IdMap;
 
 /// See the module.
 #[derive(Debug, Default)]

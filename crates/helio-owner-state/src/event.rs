@@ -12,7 +12,7 @@ use helio_types::{
 use crate::actor::Creation;
 use crate::task::{Outcome, Outgoing, OutgoingValue, TaskSpec};
 
-/// Something happened.
+/// An event, as the process machine or its shell tells the owner.
 #[derive(Debug)]
 pub enum Event {
     /// The front put a value; it holds one reference to it.
@@ -55,30 +55,30 @@ pub enum Event {
     },
     /// The front has read the error that the object holds.
     ErrorRead {
-        /// It.
+        /// The object that holds the error.
         id: ObjectId,
     },
     /// Somebody waits for the object: find out its value if it is not ours.
     Watch {
-        /// It.
+        /// The object that is waited for.
         id: ObjectId,
     },
     /// An argument of a call that waits here is not where its caller said. Its owner is told, and finds
     /// another copy or makes it again; one handle is held until then.
     Recover {
-        /// It.
+        /// The lost object, and its owner.
         reference: Reference,
         /// Who does not have it.
         gone: Vec<NodeId>,
     },
     /// A call; the front holds one handle of each return.
     Submit {
-        /// It.
+        /// The call: function or method, arguments, retries.
         spec: Arc<TaskSpec>,
     },
     /// Stop the call of one's own or somebody else's that returns an object.
     Cancel {
-        /// It.
+        /// An object that the call returns.
         object: ObjectId,
         /// Even if its process must end.
         force: bool,
@@ -92,44 +92,44 @@ pub enum Event {
     },
     /// End an actor, for good or with a restart.
     KillActor {
-        /// Which.
+        /// The actor to end.
         actor: ActorId,
         /// It is not to come back.
         no_restart: bool,
     },
     /// The control service answered an [`Action::CreateActor`].
     ActorCreated {
-        /// Which.
+        /// The actor that the request named.
         actor: ActorId,
         /// Its answer.
         response: ControlResponse,
     },
     /// A handle of an actor arrived.
     KnowActor {
-        /// Which.
+        /// The actor of the handle.
         actor: ActorId,
         /// The object that stands for its handles; `None`: the handle is weak.
         handle: Option<ObjectId>,
     },
     /// News of an actor.
     ActorUpdate {
-        /// They.
+        /// The actor's state, as the control service knows it.
         info: Box<ActorInfo>,
     },
     /// The executor has run a call.
     Finished {
-        /// Which.
+        /// The call that has ended.
         task: TaskId,
-        /// For whom.
+        /// The process that is replied to.
         caller: Arc<WorkerAddress>,
         /// How it went.
         outcome: Outcome,
     },
     /// A generator made an item.
     ItemMade {
-        /// Which.
+        /// The generator's call.
         task: TaskId,
-        /// For whom.
+        /// The process to which the item is sent.
         caller: Arc<WorkerAddress>,
         /// From 0.
         index: u32,
@@ -150,19 +150,19 @@ pub enum Event {
     },
     /// A peer sent a frame. Calls, templates, leases and steals are the executor's, not the owner's.
     Frame {
-        /// Who.
+        /// The sender.
         from: WorkerId,
-        /// What.
+        /// The frame, as it was sent.
         frame: Frame<'static>,
     },
     /// The connection to a peer broke or could not be made.
     PeerLost {
-        /// Who.
+        /// The process at the other end.
         peer: Arc<WorkerAddress>,
     },
     /// The answer to [`Action::AskLiveness`].
     Liveness {
-        /// Who.
+        /// The process that was asked about.
         worker: WorkerId,
         /// Whether it is gone for good.
         dead: bool,
@@ -176,56 +176,65 @@ pub enum Event {
     },
     /// No worker, ever.
     LeaseRefused {
-        /// Which request.
+        /// The number of the request, as in [`Action::RequestLease`].
         request: u64,
-        /// Why.
+        /// The error for calls that wait for such a worker.
         failure: Failure,
     },
     /// Ask another daemon.
     LeaseSpilled {
-        /// Which request.
+        /// The number of the request, as in [`Action::RequestLease`].
         request: u64,
-        /// Whom.
+        /// The daemon that may have a worker.
         node: NodeAddress,
     },
     /// Give it back when it is idle.
     LeaseRevoked {
         /// By which daemon.
         node: NodeId,
-        /// Which.
+        /// The daemon's number for the lease.
         lease: LeaseId,
     },
     /// Its worker ended.
     LeaseLost {
         /// By which daemon.
         node: NodeId,
-        /// Which.
+        /// The daemon's number for the lease.
         lease: LeaseId,
-        /// Why.
+        /// The cause of the worker's death.
         cause: DeathCause,
     },
     /// A daemon that we lease from is gone.
     NodeLost {
-        /// Which.
+        /// The daemon's node.
         node: NodeId,
     },
     /// A node was declared dead.
     NodeDied {
-        /// Which.
+        /// The node that is no member any more.
         node: NodeId,
+        /// Who has the objects that it kept, if it has left in order.
+        heir: Option<NodeAddress>,
     },
     /// A node that should have an object does not have it.
     LocationLost {
         /// The object.
         id: ObjectId,
-        /// Which node.
+        /// The node that was taken for a location.
         node: NodeId,
+    },
+    /// A node has a copy of an object of ours, made for a reader there.
+    Copied {
+        /// The object.
+        id: ObjectId,
+        /// Where the copy is.
+        node: NodeAddress,
     },
     /// Time has passed.
     Tick,
 }
 
-/// Something to do.
+/// An effect, for the process machine or its shell to carry out.
 #[derive(Debug)]
 pub enum Action {
     /// The object's value, or its error, is known.
@@ -238,16 +247,16 @@ pub enum Action {
     ActorChanged(ActorId),
     /// Send a frame.
     Send {
-        /// To whom.
+        /// The receiver.
         to: Arc<WorkerAddress>,
         /// What; never one that borrows.
         frame: Frame<'static>,
     },
     /// Send a call, its template first if the peer has not had it.
     Call {
-        /// To whom.
+        /// The worker that is to run the call.
         to: Arc<WorkerAddress>,
-        /// What.
+        /// The call.
         spec: Arc<TaskSpec>,
         /// Values of its dependencies, encoded: a [`helio_proto::peer::Args`] in wire form.
         args: Vec<u8>,
@@ -257,12 +266,12 @@ pub enum Action {
         sequence: u64,
         /// From 0.
         attempt: u32,
-        /// It is a method's that had ended, and what it made was lost.
+        /// It is a method's that had ended, and runs again: what it made was lost, or it raised.
         is_remade: bool,
     },
     /// Tell a worker that it is ours.
     BeginLease {
-        /// Whom.
+        /// The leased worker.
         to: Arc<WorkerAddress>,
         /// The grant.
         grant: Box<LeaseGranted>,
@@ -273,7 +282,7 @@ pub enum Action {
         node: Option<NodeAddress>,
         /// Echoed in the answer.
         request: u64,
-        /// What for.
+        /// The resources, strategy and environment that the worker needs.
         class: Arc<LeaseClass>,
         /// How many calls wait.
         backlog: u64,
@@ -286,14 +295,14 @@ pub enum Action {
     CancelLease {
         /// At which daemon; `None`: our own node's.
         node: Option<NodeAddress>,
-        /// Which request.
+        /// The number of the request, as in [`Action::RequestLease`].
         request: u64,
     },
     /// Give a worker back.
     ReturnLease {
         /// To which daemon.
         node: NodeId,
-        /// Which.
+        /// The daemon's number for the lease.
         lease: LeaseId,
         /// It is of no more use.
         discard: bool,
@@ -302,16 +311,23 @@ pub enum Action {
     Slimmed,
     /// The object's copies can go.
     Free {
-        /// Which.
+        /// The object that nobody holds any more.
         id: ObjectId,
-        /// Where they are.
+        /// The nodes that have copies.
         locations: Vec<NodeAddress>,
+    },
+    /// A copy that was made for a reader is to stay until it is freed: there is no other.
+    Keep {
+        /// The object.
+        id: ObjectId,
+        /// The node that has the copy.
+        at: NodeAddress,
     },
     /// Ask the control service to make an actor; its answer is [`Event::ActorCreated`].
     CreateActor {
-        /// Which.
+        /// The actor to be made.
         actor: ActorId,
-        /// The request.
+        /// The request, with the actor's specification.
         request: Box<ControlRequest>,
     },
     /// Ask the control service for something whose answer does not matter.
@@ -322,7 +338,7 @@ pub enum Action {
     AskLiveness(Arc<WorkerAddress>),
     /// A call that this process runs for somebody is not wanted any more.
     CancelRunning {
-        /// Which.
+        /// The call to be stopped.
         task: TaskId,
         /// Even if the process must end.
         force: bool,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use helio_proto::error::{ErrorKind, SystemError, came_through, cut, line};
 use helio_proto::inspect::{ObjectRow, TaskPhase, TaskRow};
 use helio_proto::node::LeaseClass;
-use helio_proto::peer::{Returned, Template, Value};
+use helio_proto::peer::{Returned, Value};
+use helio_proto::template::Template;
 use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress};
 

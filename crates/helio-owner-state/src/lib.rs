@@ -43,10 +43,9 @@ pub mod task;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{ActorId, IdMap, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 pub use event::{Action, Event};
-pub use hash::IdMap;
 pub use history::without_large_function;
 pub use object::{Object, Stored};
 pub use task::{CallArgs, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec};
@@ -170,8 +169,9 @@ impl Owner {
                 self.lease_lost(node, lease, &cause, now, out)
             }
             Event::NodeLost { node } => self.node_lost(node, now, out),
-            Event::NodeDied { node } => self.node_died(node, now, out),
+            Event::NodeDied { node, heir } => self.node_died(node, heir, now, out),
             Event::LocationLost { id, node } => self.location_missed(id, node, now, out),
+            Event::Copied { id, node } => self.copied(id, node),
             Event::Tick => self.tick(now, out),
         }
     }

@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use helio_proto::error::ErrorKind;
 use helio_types::id::PUT_INDEX_BASE;
-use helio_types::{ObjectId, TaskId};
+use helio_types::{IdMap, ObjectId, TaskId};
 
 use helio_config::process::LINEAGE_BYTES_MAX;
 
 use crate::Owner;
 use crate::event::Action;
-use crate::hash::{IdMap, slim};
+use crate::hash::slim;
 use crate::object::{Stored, error};
 use crate::task::{Past, TaskSpec};
 
@@ -87,9 +87,14 @@ impl Default for Lineages {
 }
 
 impl Lineages {
-    fn insert(&mut self, mut lineage: Lineage) {
+    /// The place of a call that ends now, among those that have ended.
+    pub(crate) fn next_ended(&mut self) -> u64 {
         self.ended_count += 1;
-        lineage.ended = self.ended_count;
+        self.ended_count
+    }
+
+    fn insert(&mut self, mut lineage: Lineage) {
+        lineage.ended = self.next_ended();
         self.size += lineage.size();
         self.order.push_back(lineage.spec.id);
         self.all.insert(lineage.spec.id, lineage);

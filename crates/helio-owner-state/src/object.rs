@@ -29,7 +29,7 @@ const LATE_NEWS_US: u64 = 1_000_000;
 pub enum Stored {
     /// Not known yet.
     Pending,
-    /// Here.
+    /// In this process's own memory.
     Inline(Arc<Vec<u8>>),
     /// Here, and reading it raises.
     Error(Arc<Vec<u8>>),
@@ -320,7 +320,10 @@ impl Owner {
         let Stored::Stores { locations, .. } = &mut object.value else { return };
         let locations = std::mem::take(locations);
         let ties = object.ties.present();
-        let contained = ties.map_or_else(Vec::new, |ties| std::mem::take(&mut ties.contained));
+        let contained = ties.map_or_else(Vec::new, |ties| {
+            ties.copies.clear();
+            std::mem::take(&mut ties.contained)
+        });
         if !locations.is_empty() {
             out.push(Action::Free { id, locations });
         }
@@ -393,6 +396,7 @@ impl Owner {
             before = std::mem::take(&mut ties.contained);
             resolvers = std::mem::take(&mut ties.resolvers);
             dependents = std::mem::take(&mut ties.dependents);
+            ties.copies.clear();
             if ties.made_again > 0 {
                 ties.made_again = now;
             }
@@ -616,6 +620,13 @@ impl Owner {
             }
         } else if locations.is_empty() {
             self.rebuild(id, now, out);
+        } else if let Some(ties) = object.ties.present() {
+            ties.copies.retain(|copy| *copy != node);
+            if ties.copies.len() == locations.len() {
+                // Nobody keeps the object for us any more: who has a copy is to.
+                ties.copies.retain(|copy| *copy != locations[0].node_id);
+                out.push(Action::Keep { id, at: locations[0].clone() });
+            }
         }
     }
 
@@ -623,18 +634,64 @@ impl Owner {
     pub(crate) fn can_spare(&self, id: ObjectId) -> bool {
         let Some(object) = self.objects.get(&id) else { return false };
         let copies = match &object.value {
-            Stored::Stores { locations, .. } => locations.len(),
+            Stored::Stores { locations, .. } => locations.len() - object.ties.copies.len(),
             _ => 0,
         };
         object.owner.is_none() && (copies > 1 || self.can_rebuild(id))
     }
 
+    /// A node keeps the object until we free it.
     pub(crate) fn location_added(&mut self, id: ObjectId, node: NodeAddress) {
-        if let Some(object) = self.objects.get_mut(&id)
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        let Stored::Stores { locations, .. } = &mut object.value else { return };
+        if let Some(ties) = object.ties.present() {
+            ties.copies.retain(|copy| *copy != node.node_id);
+        }
+        if !locations.iter().any(|location| location.node_id == node.node_id) {
+            locations.push(node);
+        }
+    }
+
+    /// A node has a copy of an object of ours, made for a reader there.
+    pub(crate) fn copied(&mut self, id: ObjectId, node: NodeAddress) {
+        let ours = self.objects.get_mut(&id).filter(|object| object.owner.is_none());
+        if let Some(object) = ours
             && let Stored::Stores { locations, .. } = &mut object.value
+            // Else its bytes were let go of.
+            && !locations.is_empty()
             && !locations.iter().any(|location| location.node_id == node.node_id)
         {
+            object.ties.copies.push(node.node_id);
             locations.push(node);
+        }
+    }
+
+    /// Whether an object of ours has a copy on another node than that one.
+    pub(crate) fn is_elsewhere(&self, id: ObjectId, node: NodeId) -> bool {
+        self.objects.get(&id).is_some_and(|object| match &object.value {
+            Stored::Stores { locations, .. } => {
+                object.owner.is_none() && locations.iter().any(|at| at.node_id != node)
+            }
+            _ => false,
+        })
+    }
+
+    /// A node has left: what it kept, the heir keeps now. Copies that it had made for readers are gone.
+    pub(crate) fn moved(&mut self, node: NodeId, heir: &NodeAddress) {
+        for object in self.objects.values_mut() {
+            let Stored::Stores { locations, .. } = &mut object.value else { continue };
+            let Some(place) = locations.iter().position(|at| at.node_id == node) else { continue };
+            let is_copy = object.ties.copies.contains(&node);
+            let has_heir = locations.iter().any(|at| at.node_id == heir.node_id);
+            if is_copy || has_heir {
+                locations.remove(place);
+            } else {
+                locations[place] = heir.clone();
+            }
+            if let Some(ties) = object.ties.present() {
+                let is_kept = !is_copy;
+                ties.copies.retain(|copy| *copy != node && !(is_kept && *copy == heir.node_id));
+            }
         }
     }
 

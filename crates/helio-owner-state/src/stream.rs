@@ -200,6 +200,7 @@ impl Owner {
 
     /// The reader is gone. A generator that it had begun to read is not wanted any more, as in Python; one
     /// that was never read was called for what it does, and runs to its end unless it waits for a reader.
+    /// Calls that it has made go on: items that were read may have references to their results.
     pub(crate) fn stream_dropped(&mut self, task: TaskId, now: u64, out: &mut Vec<Action>) {
         let Some(stream) = self.streams.remove(&task) else { return };
         for index in stream.read..stream.arrived {
@@ -208,7 +209,7 @@ impl Owner {
         let waits_for_readers =
             self.tasks.get(&task).is_some_and(|call| call.spec.template.backpressure > 0);
         if stream.total.is_none() && (stream.read > 0 || waits_for_readers) {
-            self.cancel(task, false, true, now, out);
+            self.cancel(task, false, false, now, out);
         }
     }
 

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::node::LeaseClass;
-use helio_proto::peer::{self, Frame, Returned, STREAMING, Template, Value};
+use helio_proto::peer::{self, Frame, Returned, STREAMING, Value};
 use helio_proto::reader::put_bytes;
+use helio_proto::template::Template;
 use helio_types::{
     ActorId, DeathCause, DeathKind, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId,
 };
@@ -67,7 +68,7 @@ pub enum OutgoingValue {
     Stored {
         /// Bytes.
         size: u64,
-        /// This node.
+        /// The address of this node.
         location: NodeAddress,
     },
 }
@@ -103,9 +104,9 @@ pub struct TaskSpec {
     pub id: TaskId,
     /// What it calls.
     pub template: Arc<Template>,
-    /// Where.
+    /// The actor, or the kind of worker, that runs the call.
     pub target: Target,
-    /// With what.
+    /// The arguments.
     pub args: CallArgs,
     /// How many values it returns, or [`STREAMING`].
     pub returns: u32,
@@ -169,9 +170,9 @@ pub(crate) struct Past {
     pub(crate) failure: Option<Arc<str>>,
     /// Of a generator: one more than the index of the last item that came as a stored value.
     pub(crate) items: u32,
-    /// It had ended well, and runs once more because what it made was lost.
+    /// It had ended and runs once more: what it made was lost, or it raised an exception that its options retry.
     pub(crate) is_remade: bool,
-    /// Its place among the calls that had ended well; what it reads inside ended before it.
+    /// Its place among the calls that had ended; what it reads inside ended before it.
     pub(crate) ended: u64,
 }
 
@@ -538,7 +539,12 @@ impl Owner {
     pub(crate) fn retry(&mut self, id: TaskId, failure: &str, now: u64, out: &mut Vec<Action>) {
         // An argument may have been lost with the worker: wait for it again if so.
         let Some(task) = self.tasks.remove(&id) else { return };
-        let past = Past { failure: Some(failure.into()), ..task.past };
+        let mut past = Past { failure: Some(failure.into()), ..task.past };
+        // A method's call had ended, for when its actor does the calls go back to the queue. Calls that were made
+        // after it may be at the actor already and wait for its result.
+        if matches!(task.spec.target, Target::Actor(_)) && !past.is_remade {
+            (past.is_remade, past.ended) = (true, self.lineages.next_ended());
+        }
         self.enter(task.spec, task.attempt + 1, task.retries_left, past, now, out);
     }
 

@@ -4,7 +4,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{ActorId, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 #[derive(Debug, Default)]
 pub(crate) struct Ties {
@@ -20,6 +20,9 @@ pub(crate) struct Ties {
     pub(crate) handle_of: Option<ActorId>,
     /// When the value was made again last, after its copies were lost; 0: never.
     pub(crate) made_again: u64,
+    /// Of an object of ours: which of its locations are copies that were made for a reader. Those nodes give
+    /// them up without a word when they need room.
+    pub(crate) copies: Vec<NodeId>,
 }
 
 static NONE: Ties = Ties {
@@ -29,6 +32,7 @@ static NONE: Ties = Ties {
     dependents: Vec::new(),
     handle_of: None,
     made_again: 0,
+    copies: Vec::new(),
 };
 
 /// [`Ties`] that take memory from the first change on: [`Lazy::present`] is for changes that need none

@@ -16,7 +16,7 @@ const DEPTH_MAX: u32 = 3;
 /// What is known, and who knows more.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Why {
-    /// Sentences.
+    /// One or more sentences, each with its full stop.
     pub text: String,
     /// Whom to ask for the rest.
     pub next: Option<Next>,
@@ -27,37 +27,37 @@ pub struct Why {
 pub enum Next {
     /// The object's owner.
     Owner {
-        /// It.
+        /// The owner's address.
         to: Arc<WorkerAddress>,
         /// The object.
         object: ObjectId,
     },
     /// The process to which the call was sent.
     Executor {
-        /// It.
+        /// The address of the process that has the call.
         to: Arc<WorkerAddress>,
         /// The call.
         task: TaskId,
     },
     /// The daemon at which a lease request waits; `None`: our own node's.
     Daemon {
-        /// Whose.
+        /// The address of the daemon's node.
         node: Option<NodeAddress>,
-        /// The request.
+        /// The number of the lease request.
         request: u64,
         /// The calls of this process that hold workers of other kinds.
         running: String,
     },
     /// The daemon of the node on which an actor is being made.
     Home {
-        /// The node.
+        /// The node chosen for the actor.
         node: NodeId,
         /// The actor.
         actor: ActorId,
     },
     /// Our own daemon, at which a task waits for room for its arguments.
     Arguments {
-        /// The request.
+        /// The number of the request for room.
         request: u64,
     },
     /// Our own daemon, which brings the object here.
@@ -153,9 +153,11 @@ impl Owner {
             let name = &self.title(task);
             let says_enough = match (task.state, &task.spec.target) {
                 (State::Waiting(_), _) => why.text.contains("waits for its argument"),
-                // Somebody was asked for a worker, or those that it has are busy.
+                // Somebody was asked for a worker or will be, or those that it has are busy.
                 (State::Queued, Target::Class(_)) => {
-                    matches!(why.next, Some(Next::Daemon { .. })) || why.text.contains("busy")
+                    matches!(why.next, Some(Next::Daemon { .. }))
+                        || why.text.contains("busy")
+                        || why.text.contains("asks again soon")
                 }
                 (State::Queued, Target::Actor(_)) => why.text.len() > name.len(),
                 (State::OnLease(_) | State::OnActor, _) => {

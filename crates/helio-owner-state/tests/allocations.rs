@@ -9,7 +9,8 @@ use helio_owner_state::actor::{Creation, handle_object};
 use helio_owner_state::{CallArgs, Event, OutgoingValue, Owner, Retry, Target, TaskSpec};
 use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
 use helio_proto::node::{LeaseClass, LeaseGranted};
-use helio_proto::peer::{Frame, Returned, Template, Value};
+use helio_proto::peer::{Frame, Returned, Value};
+use helio_proto::template::Template;
 use helio_types::{ActorId, JobId, LeaseId, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 /// Calls that each figure is an average of, once tables have grown to their size.

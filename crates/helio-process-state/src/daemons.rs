@@ -1,14 +1,17 @@
 //! Messages of daemons: this node's, and those of other nodes, which lend workers.
 
-use helio_owner_state::{Event as OwnerEvent, OutgoingValue, sentence};
+use std::sync::Arc;
+
+use helio_owner_state::{Event as OwnerEvent, OutgoingValue, Stored, sentence};
 use helio_proto::control::{ActorLaunch, ActorPhase, ControlResponse, Failure, FailureKind};
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::inspect::{Answer as Rows, Answered, Asked, Topic};
 use helio_proto::node::{
-    AbortObject, Expected, FetchObject, JobConfig, LesseeGone, NodeToClient, Notice, ReleaseObject,
-    Stays,
+    AbortObject, Expected, FetchObject, JobConfig, LesseeGone, NodeDied, NodeToClient, Notice,
+    ReleaseObject, Stays,
 };
-use helio_proto::peer::{Args, Template};
+use helio_proto::peer::{Args, Frame};
+use helio_proto::template::Template;
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
 
 use crate::executor::{Construct, Item, Waiting, Work};
@@ -82,7 +85,7 @@ impl<M: Memory> Process<M> {
                     self.signals.news = true;
                 }
             }
-            NodeToClient::NodeDied(m) => self.on_node_died(m.node_id),
+            NodeToClient::NodeDied(m) => self.on_node_died(m),
             NodeToClient::RoomWanted(_) => {
                 self.store.give_room();
                 self.actions.push(Action::CollectReleased);
@@ -120,6 +123,8 @@ impl<M: Memory> Process<M> {
             NodeToClient::LeaseLost(m) => {
                 self.after_last_frames(m.worker_id, node, NodeToClient::LeaseLost(m));
             }
+            // It leaves.
+            NodeToClient::NodeDied(m) if m.node_id == node => self.on_node_died(m),
             _ => {}
         }
     }
@@ -127,7 +132,7 @@ impl<M: Memory> Process<M> {
     /// A process has ended. The frames that it sent before are still in its connection and come first:
     /// the news of its end took another way and may have been quicker.
     fn after_last_frames(&mut self, worker: WorkerId, node: NodeId, message: NodeToClient) {
-        match self.links.to_process(worker) {
+        match self.links.from_process(worker).or_else(|| self.links.to_process(worker)) {
             Some(link) => {
                 self.deferred.push((link, node, message));
                 self.actions.push(Action::Drain { link });
@@ -177,8 +182,10 @@ impl<M: Memory> Process<M> {
     }
 
     /// A node is dead; the connection to its daemon may live on, if the daemon only hangs.
-    fn on_node_died(&mut self, node: NodeId) {
-        self.tell_owner(OwnerEvent::NodeDied { node });
+    fn on_node_died(&mut self, died: NodeDied) {
+        let NodeDied { node_id: node, heir } = died;
+        let heir = Some(heir).filter(|heir| !heir.node_id.is_nil());
+        self.tell_owner(OwnerEvent::NodeDied { node, heir });
         if node == self.owner.address().node_id {
             return;
         }
@@ -252,8 +259,11 @@ impl<M: Memory> Process<M> {
 impl<M: Memory> Process<M> {
     fn on_granted(&mut self, request: u64, grant: Result<u64, Failure>) {
         match self.requests.close(request) {
-            Some(Pending::Grant { awaited: true, .. }) => {
-                self.requests.answer(request, Answer::Grant(grant));
+            Some(Pending::Grant { object, awaited: true, .. }) => {
+                match grant {
+                    Ok(offset) => self.requests.grant(request, object, offset),
+                    Err(failure) => self.requests.answer(request, Answer::Grant(Err(failure))),
+                }
                 self.signals.news = true;
             }
             Some(Pending::Grant { object, .. }) if grant.is_ok() => {
@@ -265,11 +275,17 @@ impl<M: Memory> Process<M> {
 
     /// There is no room: for an object that is to be written, or for one that is to be read here.
     fn on_refused(&mut self, request: u64, failure: Failure) {
-        let Some(Pending::Fetch { object }) = self.requests.get(request) else {
+        let Some(Pending::Fetch { object, .. }) = self.requests.get(request) else {
             return self.on_granted(request, Err(failure));
         };
         let id = *object;
-        self.end_fetch(request, id);
+        if self.end_fetch(request, id)
+            && let Some(Stored::Stores { locations, .. }) =
+                self.owner.object(&id).map(|object| &object.value)
+        {
+            let locations = locations.clone();
+            return self.fetch(id, locations);
+        }
         let kind = match failure.kind {
             FailureKind::OutOfDisk => ErrorKind::OutOfDisk,
             FailureKind::StoreFull => ErrorKind::StoreFull,
@@ -287,27 +303,36 @@ impl<M: Memory> Process<M> {
         if self.store.is_fetching(id) {
             return;
         }
-        let request_id = self.requests.begin(Pending::Fetch { object: id });
-        self.store.begin_fetch(id, request_id);
+        let here = self.owner.address().node_id;
+        let is_copied = !locations.iter().any(|location| location.node_id == here);
+        let request_id = self.requests.begin(Pending::Fetch { object: id, is_copied });
+        self.store.begin_fetch(id);
         self.links.tell_node(FetchObject { request_id, object_id: id, locations });
     }
 
-    fn end_fetch(&mut self, request: u64, id: ObjectId) {
+    /// Whether a reader has begun since the request.
+    fn end_fetch(&mut self, request: u64, id: ObjectId) -> bool {
         self.requests.close(request);
-        self.store.end_fetch(id);
         self.signals.news = true;
+        self.store.end_fetch(id)
     }
 
     fn fetched_object(&self, request: u64) -> Option<ObjectId> {
         match self.requests.get(request)? {
-            Pending::Fetch { object } => Some(*object),
+            Pending::Fetch { object, .. } => Some(*object),
             _ => None,
         }
     }
 
     fn on_fetched(&mut self, request: u64, offset: u64, size: u64) {
-        let Some(id) = self.fetched_object(request) else { return };
+        let Some(Pending::Fetch { object: id, is_copied }) = self.requests.get(request) else {
+            return;
+        };
+        let (id, is_copied) = (*id, *is_copied);
         self.end_fetch(request, id);
+        if is_copied {
+            self.tell_of_copy(id);
+        }
         let Some(payload) = self.store.pin(id, offset, size) else {
             self.links.tell_node(ReleaseObject { object_id: id, pins: 1 });
             return;
@@ -317,6 +342,26 @@ impl<M: Memory> Process<M> {
         self.look_at_watched(id);
         self.supply(id);
         self.run_owner();
+    }
+
+    /// This node has a copy of the object now: its owner names it to readers when another copy is lost.
+    fn tell_of_copy(&mut self, id: ObjectId) {
+        let node = self.node_address();
+        let known = self.owner.object(&id).map(|object| object.owner.clone());
+        let owner = match known {
+            Some(owner) => owner,
+            // An argument of a call that waits here.
+            None => match self.executor.lacks(id) {
+                Some(reference) => Some(Arc::new(reference.owner.clone())),
+                None => return,
+            },
+        };
+        match owner {
+            Some(owner) if owner.worker_id != self.owner.address().worker_id => {
+                self.send_frame(&owner, &Frame::LocationAdded { object: id, node });
+            }
+            _ => self.tell_owner(OwnerEvent::Copied { id, node }),
+        }
     }
 
     /// The object is on none of the nodes `gone`, or is somewhere and cannot come here.

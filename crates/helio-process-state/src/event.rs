@@ -11,7 +11,7 @@ use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress};
 use crate::explain::Subject;
 use crate::links::Peer;
 
-/// Something happened.
+/// An event, as the shell tells the machine.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A process opened a connection and proved that it belongs to the cluster.
@@ -98,7 +98,7 @@ pub enum Event<'a> {
     Explain {
         /// From [`crate::Process::mint_request`].
         request: u64,
-        /// The thing.
+        /// The object, call or actor that is waited for.
         subject: Subject,
     },
     /// The front waits until the daemon confirms a message that carries `request`.
@@ -149,7 +149,7 @@ pub enum Event<'a> {
     },
     /// A thread of the front asks that the process end; the main loop is handed [`crate::Work::Exit`].
     AskExit {
-        /// Why.
+        /// The cause that the cluster is told.
         reason: String,
     },
     /// Time has passed; see [`crate::Process::next_tick`].
@@ -186,12 +186,12 @@ pub enum Action {
     Interrupt(TaskId),
     /// The process must end even if the user's code does not let go of the main thread.
     ForceExit {
-        /// Why.
+        /// The cause that the cluster is told.
         reason: String,
     },
     /// The session is over for this process.
     End {
-        /// Why.
+        /// The cause, for the user.
         reason: String,
     },
     /// Lines that workers of this driver's job printed.

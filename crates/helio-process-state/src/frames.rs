@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helio_owner_state::Event as OwnerEvent;
 use helio_proto::node::{JobConfig, LeaseGranted};
-use helio_proto::peer::{Args, Dependency, Frame, Value, flags};
+use helio_proto::peer::{Args, Dependency, Frame, Value};
 use helio_types::{NodeId, ObjectId, WorkerAddress};
 
 use crate::executor::{CallOf, Input, Item, Lease, Waiting, here};
@@ -117,8 +117,8 @@ impl<M: Memory> Process<M> {
             caller: from.clone(),
             template,
             returns: *returns,
-            attempt: flags & flags::RETRY,
-            remade: (flags & flags::REMADE > 0).then_some(*sequence),
+            attempt: u32::from(flags.is_retry),
+            remade: flags.is_remade.then_some(*sequence),
             lease,
         };
         self.executor.push(Waiting { item, body, inputs });

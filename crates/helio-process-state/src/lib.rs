@@ -46,7 +46,9 @@ use std::sync::Arc;
 use helio_owner_state::{Action as OwnerAction, Event as OwnerEvent, Owner, Stored};
 use helio_proto::control::ControlRequest;
 use helio_proto::inspect::{Answered, Inspect, TaskRow};
-use helio_proto::node::{Blocked, ControlCall, CreateObject, JobConfig, ReleaseObject, Unblocked};
+use helio_proto::node::{
+    AbortObject, Blocked, ControlCall, CreateObject, JobConfig, ReleaseObject, Unblocked,
+};
 use helio_types::{
     ActorId, NodeAddress, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerAddress,
 };
@@ -265,18 +267,23 @@ impl<M: Memory> Process<M> {
 impl<M: Memory> Process<M> {
     fn on_accepted(&mut self, link: u64, from: WorkerAddress) {
         let worker = from.worker_id;
-        if let Some(broken) = self.links.accepted(link, from.into()) {
+        if let Some(broken) = self.links.from_process(worker) {
             // The peer sends on one link at a time, so its older one broke: an answer on that one would
             // go nowhere.
             self.on_closed(broken);
             self.actions.push(Action::Close { link: broken, reason: None });
         }
+        self.links.accepted(link, from.into());
         self.links.prefer(worker, link);
     }
 
     pub(crate) fn on_closed(&mut self, link: u64) {
         self.greeting_ended(link);
-        let Some(peer) = self.links.closed(link) else { return };
+        let Some((peer, ends_too)) = self.links.closed(link) else { return };
+        if let Some(other) = ends_too {
+            self.greeting_ended(other);
+            self.actions.push(Action::Close { link: other, reason: None });
+        }
         self.signals.news = true;
         match peer {
             Peer::Node => self.end("the node's daemon has ended"),
@@ -303,6 +310,11 @@ impl<M: Memory> Process<M> {
 
 /// Values, as the front reads them.
 impl<M: Memory> Process<M> {
+    /// A reader of the objects begins: an earlier reader's error for want of room is not for it.
+    pub fn begin_read(&mut self, ids: &[ObjectId]) {
+        self.store.begin_read(ids);
+    }
+
     /// What reading an object gives, if it is known and here. Otherwise fetches what is known and not
     /// here.
     pub fn read(&mut self, id: ObjectId) -> Option<Payload<M::Pin>> {
@@ -497,7 +509,9 @@ impl<M: Memory> Process<M> {
     /// Nobody waits for the request any more.
     pub fn forget_request(&mut self, request: u64) {
         self.awaited_creations.retain(|_, waiting| *waiting != request);
-        self.requests.forget(request);
+        if let Some(object_id) = self.requests.forget(request) {
+            self.links.tell_node(AbortObject { object_id });
+        }
     }
 
     /// A fresh task.

@@ -6,9 +6,9 @@ use helio_owner_state::{Action as OwnerAction, Event as OwnerEvent};
 use helio_proto::control::{ControlRequest, SubscribeActor};
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::node::{
-    CancelLease, ControlCall, FreeObject, Liveness, Register, RequestLease, ReturnLease,
+    CancelLease, ControlCall, FreeObject, KeepObject, Liveness, Register, RequestLease, ReturnLease,
 };
-use helio_proto::peer::{Frame, Returned, Value, flags};
+use helio_proto::peer::{CallFlags, Frame, Returned, Value};
 use helio_types::{NodeAddress, NodeId, TaskId, WorkerAddress};
 
 use crate::executor::Cancelled;
@@ -65,8 +65,7 @@ impl<M: Memory> Process<M> {
             OwnerAction::Send { to, frame } => self.send_frame(&to, &frame),
             OwnerAction::Call { to, spec, args, lease, sequence, attempt, is_remade } => {
                 let link = self.open_process(&to);
-                let retry = if attempt > 0 { flags::RETRY } else { 0 };
-                let flags = retry | if is_remade { flags::REMADE } else { 0 };
+                let flags = CallFlags { is_retry: attempt > 0, is_remade };
                 self.links.send_call(link, &spec, &args, lease, sequence, flags);
             }
             OwnerAction::BeginLease { to, grant } => {
@@ -103,6 +102,7 @@ impl<M: Memory> Process<M> {
                 self.store.unpin(id);
                 self.links.tell_node(FreeObject { object_id: id, locations });
             }
+            OwnerAction::Keep { id, at } => self.links.tell_node(KeepObject { object_id: id, at }),
             OwnerAction::CreateActor { actor, request } => {
                 let awaited = self.awaited_creations.contains_key(&actor);
                 self.ask_control(*request, Pending::Creation { actor, awaited });

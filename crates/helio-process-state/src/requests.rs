@@ -30,8 +30,8 @@ pub(crate) enum Pending {
     /// A thread waits for room in the object store; not `awaited`: it has given up, and the room goes
     /// back when it comes.
     Grant { object: ObjectId, size: u64, awaited: bool },
-    /// The daemon brings an object's bytes to this node.
-    Fetch { object: ObjectId },
+    /// The daemon brings an object's bytes to this node; `is_copied`: from another one.
+    Fetch { object: ObjectId, is_copied: bool },
     /// The daemon is to say when there is room for the arguments of a task; these have to be fetched then.
     Arguments { fetches: Vec<(ObjectId, Vec<NodeAddress>)> },
     /// The daemon is to say whether a process lives.
@@ -63,6 +63,8 @@ pub(crate) struct Requests {
     newest: u64,
     pending: BTreeMap<u64, Pending>,
     answers: BTreeMap<u64, Answer>,
+    /// Objects whose room was granted to a thread that has not taken the answer yet, by request.
+    granted: BTreeMap<u64, ObjectId>,
     explanations: usize,
 }
 
@@ -112,13 +114,22 @@ impl Requests {
         self.answers.insert(request, answer);
     }
 
+    /// There is room for the object, and a thread waits to hear where.
+    pub(crate) fn grant(&mut self, request: u64, object: ObjectId, offset: u64) {
+        self.granted.insert(request, object);
+        self.answer(request, Answer::Grant(Ok(offset)));
+    }
+
     /// The answer, for the thread that waits for it.
     pub(crate) fn take(&mut self, request: u64) -> Option<Answer> {
+        self.granted.remove(&request);
         self.answers.remove(&request)
     }
 
-    /// Nobody waits for the request any more: its answer is dropped when it comes.
-    pub(crate) fn forget(&mut self, request: u64) {
+    /// Nobody waits for the request any more: its answer is dropped when it comes. Returns the object whose
+    /// room has come and was not claimed.
+    #[must_use]
+    pub(crate) fn forget(&mut self, request: u64) -> Option<ObjectId> {
         self.answers.remove(&request);
         match self.pending.get_mut(&request) {
             // The owner machine needs the answer; room that nobody fills has to go back.
@@ -127,6 +138,7 @@ impl Requests {
             }
             _ => drop(self.close(request)),
         }
+        self.granted.remove(&request)
     }
 
     /// What is open: requests without an answer, and answers that no thread took. Nothing at rest.

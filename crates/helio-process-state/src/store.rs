@@ -7,8 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use helio_owner_state::IdMap;
-use helio_types::ObjectId;
+use helio_types::{IdMap, ObjectId};
 
 use crate::value::{Bytes, Memory, Payload};
 
@@ -30,8 +29,8 @@ pub(crate) struct StoreClient<M: Memory> {
     memory: M,
     /// Pins by object: one view serves all reads.
     pins: IdMap<ObjectId, M::Pin>,
-    /// Objects that are being brought to this node, each with its request.
-    fetching: BTreeMap<ObjectId, u64>,
+    /// Objects that are being brought to this node; `true`: a reader has begun since it was asked for.
+    fetching: BTreeMap<ObjectId, bool>,
     /// Objects for which there was no room here a moment ago.
     refused: BTreeMap<ObjectId, Refusal>,
     /// Lost arguments of waiting calls that their owners make again; one handle of each is held.
@@ -79,12 +78,26 @@ impl<M: Memory> StoreClient<M> {
         self.fetching.contains_key(&id)
     }
 
-    pub(crate) fn begin_fetch(&mut self, id: ObjectId, request: u64) {
-        self.fetching.insert(id, request);
+    pub(crate) fn begin_fetch(&mut self, id: ObjectId) {
+        self.fetching.insert(id, false);
     }
 
-    pub(crate) fn end_fetch(&mut self, id: ObjectId) {
-        self.fetching.remove(&id);
+    /// Whether a reader has begun since the object was asked for.
+    pub(crate) fn end_fetch(&mut self, id: ObjectId) -> bool {
+        self.fetching.remove(&id).unwrap_or(false)
+    }
+
+    /// A reader begins: refusals of requests made before say nothing of the room there is now.
+    pub(crate) fn begin_read(&mut self, ids: &[ObjectId]) {
+        if self.refused.is_empty() && self.fetching.is_empty() {
+            return;
+        }
+        for id in ids {
+            self.refused.remove(id);
+            if let Some(has_new_reader) = self.fetching.get_mut(id) {
+                *has_new_reader = true;
+            }
+        }
     }
 
     /// There is no room for the object here; older refusals are forgotten.

@@ -56,7 +56,11 @@ messages! {
         41 AskGroup(AskGroup),
     }
     /// The node ends of its own will.
-    pub struct NodeLeaving { 1 reason: String }
+    pub struct NodeLeaving {
+        1 reason: String,
+        /// The node that has its objects now; nil: nobody.
+        2 heir: NodeAddress,
+    }
     /// The answer to [`Probe`].
     pub struct Probed { 1 node_id: NodeId, 2 is_reached: bool }
 
@@ -91,6 +95,12 @@ messages! {
     pub struct Heard {}
     /// Asks a node whether it reaches another one, of which the control service hears nothing.
     pub struct Probe { 1 node: NodeAddress }
+    /// Take no new work, hand over what there is, and leave.
+    pub struct Drain {
+        1 reason: String,
+        /// How long what runs may go on; 0: until it has ended.
+        2 grace_ms: u64,
+    }
     pub enum ControlToNode {
         1 Accepted(NodeAccepted),
         2 ToClient(ToClient),
@@ -101,6 +111,7 @@ messages! {
         7 ShutDown(ShutDown),
         8 Heard(Heard),
         9 Probe(Probe),
+        10 Drain(Drain),
         40 ReserveBundles(ReserveBundles),
         41 CommitBundles(CommitBundles),
         42 ReturnBundles(ReturnBundles),
@@ -109,12 +120,27 @@ messages! {
 
     /// Asks for an object's bytes.
     pub struct PullObject { 1 request_id: u64, 2 object_id: ObjectId }
-    /// They follow, in `PullChunk`s.
-    pub struct PullStart { 1 request_id: u64, 2 size: u64 }
+    /// They follow, in `PullChunk`s, or wait to be taken.
+    pub struct PullStart {
+        1 request_id: u64,
+        2 size: u64,
+        /// They are taken over a connection to `Destination::Objects`, see [`TakeBytes`].
+        3 is_bulk: bool,
+    }
     pub struct PullChunk { 1 request_id: u64, 2 offset: u64, 3 bytes: Vec<u8> }
     pub struct PullFailed { 1 request_id: u64, 2 reason: String }
     pub struct CancelPull { 1 request_id: u64 }
     pub struct DropObject { 1 object_id: ObjectId }
+    /// A copy that was made for a reader there is to stay until it is dropped.
+    pub struct KeepCopy { 1 object_id: ObjectId }
+    /// The sender leaves: the object is to be fetched from it and kept.
+    pub struct Inherit { 1 object_id: ObjectId, 2 from: NodeAddress }
+    /// The answer.
+    pub struct Inherited {
+        1 object_id: ObjectId,
+        /// Empty, or why it is not kept.
+        2 refused: String,
+    }
     pub struct AskLiveness { 1 request_id: u64, 2 worker_id: WorkerId }
     pub struct TellLiveness { 1 request_id: u64, 2 dead: bool, 3 cause: DeathCause }
     /// Asks whether the other daemon is there and reads what it is sent.
@@ -132,9 +158,25 @@ messages! {
         8 TellLiveness(TellLiveness),
         9 Ping(Ping),
         10 Pong(Pong),
+        11 Keep(KeepCopy),
+        12 Inherit(Inherit),
+        13 Inherited(Inherited),
         30 Asked(Asked),
         31 Inspected(Inspected),
     }
+    /// Over a connection to `Destination::Objects`: asks for the bytes of the pull of that number.
+    pub struct TakeBytes { 1 request_id: u64 }
+    /// The answer; so many bytes follow, in no frame.
+    pub struct BytesFollow {
+        /// Empty, or why no bytes follow.
+        1 refused: String,
+        2 size: u64,
+    }
+    /// All bytes have come.
+    pub struct BytesTaken {}
+    /// The answer: the object was pinned until now, so what has come is what it is.
+    pub struct BytesStood {}
+
     /// The greeting of a daemon to another daemon.
     pub struct Peer { 1 address: NodeAddress, 2 node_id: NodeId }
 }

@@ -6,6 +6,7 @@ use helio_types::{
     WorkerAddress, WorkerId,
 };
 
+use crate::environment::RuntimeEnv;
 use crate::group::{AwaitGroup, GetGroup, GroupInfo, GroupSpec, Groups, ListGroups, RemoveGroup};
 use crate::wire::{messages, numbers};
 
@@ -100,7 +101,7 @@ messages! {
         8 resources: ResourceSet,
         /// Its class's name, for people.
         9 class_name: String,
-        /// A [`crate::peer::Template`] in its wire form: the pickled class.
+        /// A [`crate::template::Template`] in its wire form: the pickled class.
         10 template: Vec<u8>,
         /// The constructor's arguments: a [`crate::peer::Args`] in its wire form.
         11 args: Vec<u8>,
@@ -112,8 +113,8 @@ messages! {
         14 is_async: bool,
         15 concurrency_groups: Vec<ConcurrencyGroup>,
         16 strategy: Strategy,
-        /// The runtime environment, JSON; empty: the job's.
-        17 runtime_env: String,
+        /// Empty: the job's.
+        17 runtime_env: RuntimeEnv,
         /// The job's configuration: a [`crate::node::JobConfig`] in its wire form.
         18 job_config: Vec<u8>,
         /// The handle in its serialized form, for those who look the actor up by name.
@@ -177,6 +178,10 @@ messages! {
         30 metrics_port: u32,
         /// What the NVIDIA driver says of the machine's GPUs; empty without such a driver.
         31 gpus: Vec<GpuUse>,
+        /// It takes no new work, and leaves when what it has is done.
+        32 is_draining: bool,
+        /// Of one that has left: who has the objects that it kept; nil: nobody.
+        33 heir: NodeAddress,
     }
     /// One GPU and how busy it is.
     pub struct GpuUse {
@@ -261,6 +266,7 @@ messages! {
         14 UnsubscribeActor(UnsubscribeActor),
         /// The whole cluster is to end; for `heliostat stop` on the head.
         15 StopCluster(StopCluster),
+        16 DrainNode(DrainNode),
         40 CreateGroup(GroupSpec),
         41 RemoveGroup(RemoveGroup),
         42 AwaitGroup(AwaitGroup),
@@ -269,6 +275,13 @@ messages! {
     }
     pub struct UnsubscribeActor { 1 actor_id: ActorId }
     pub struct StopCluster { 1 reason: String }
+    /// A node is to hand over what it has, and to leave.
+    pub struct DrainNode {
+        1 node_id: NodeId,
+        2 reason: String,
+        /// How long what runs there may go on; 0: until it has ended.
+        3 grace_ms: u64,
+    }
     pub struct Failure {
         1 kind: FailureKind,
         2 message: String,

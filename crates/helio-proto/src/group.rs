@@ -23,7 +23,7 @@ numbers! {
         Pack = 0,
         /// On as many as possible.
         Spread = 1,
-        /// On one node.
+        /// All bundles on one node, or the group waits.
         StrictPack = 2,
         /// Each on a node of its own.
         StrictSpread = 3,
@@ -59,7 +59,7 @@ numbers! {
         Prepared = 1,
         /// Every bundle is held.
         Created = 2,
-        /// Over.
+        /// The group was removed, by its creator or with its job.
         Removed = 3,
         /// A node died with bundles of it, and others are looked for.
         Rescheduling = 4,

@@ -47,13 +47,15 @@ pub enum Destination {
     Control = 1,
     /// The driver or worker that `to_process` names.
     Process = 2,
+    /// The node's daemon, for the bytes of large objects.
+    Objects = 3,
 }
 
 impl Destination {
     /// The destination of that number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::Daemon, Self::Control, Self::Process]
+        [Self::Daemon, Self::Control, Self::Process, Self::Objects]
             .into_iter()
             .find(|destination| *destination as u32 == number)
     }

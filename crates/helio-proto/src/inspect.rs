@@ -22,7 +22,7 @@ numbers! {
         Workers = 3,
         /// What the thing with the id waits for (WHY-1).
         Why = 4,
-        /// Measurements.
+        /// The current values of all measurements.
         Metrics = 5,
         /// Where the objects of the question are; their owners answer, and daemons of what they have.
         Places = 6,
@@ -152,7 +152,7 @@ messages! {
         7 exit_type: String,
         8 exit_detail: String,
         9 resources: ResourceSet,
-        /// JSON; empty: none.
+        /// [`crate::environment::RuntimeEnv::document`]; empty: none.
         10 runtime_env: String,
     }
     /// A measurement and all its series.
@@ -188,7 +188,7 @@ numbers! {
         Sent = 3,
         /// It waits for the time of its next attempt.
         WaitsForRetry = 4,
-        /// It returned.
+        /// The call returned a value.
         Finished = 5,
         /// It raised, or its worker died.
         Failed = 6,
@@ -219,7 +219,7 @@ impl TaskPhase {
 numbers! {
     /// What a measurement is.
     pub enum MetricKind {
-        /// It only grows.
+        /// A count of events, which never falls while the process lives.
         #[default]
         Counter = 0,
         /// It goes up and down.

@@ -18,10 +18,12 @@
 
 #![forbid(unsafe_code)]
 
+mod opcode;
 mod wire;
 
 pub mod cluster;
 pub mod control;
+pub mod environment;
 pub mod error;
 pub mod frame;
 pub mod group;
@@ -31,6 +33,7 @@ pub mod node;
 pub mod peer;
 pub mod reader;
 pub mod serve;
+pub mod template;
 
 pub use bytes;
 pub use wire::{Wire, decode, encode};

@@ -15,6 +15,7 @@ use helio_types::{
 use crate::control::{
     ActorInfo, ActorLaunch, ControlRequest, ControlResponse, Failure, Label, Strategy,
 };
+use crate::environment::RuntimeEnv;
 use crate::inspect::{Answered, Asked, Inspect, Inspected, LastWords};
 use crate::wire::messages;
 
@@ -27,8 +28,7 @@ messages! {
         /// The driver's working directory.
         3 cwd: String,
         4 namespace: String,
-        /// The job's runtime environment, JSON; empty: none.
-        5 runtime_env: String,
+        5 runtime_env: RuntimeEnv,
         /// The driver's script, for by-value pickling rules; empty in a notebook.
         6 script: String,
     }
@@ -77,8 +77,8 @@ messages! {
         1 job_id: JobId,
         2 resources: ResourceSet,
         3 strategy: Strategy,
-        /// JSON; empty: the job's.
-        4 runtime_env: String,
+        /// Empty: the job's.
+        4 runtime_env: RuntimeEnv,
         /// One task a lease: device ids, or a worker that ends after so many calls.
         5 exclusive: bool,
         /// For `name pid=` of waits and warnings: the function that is waiting.
@@ -120,6 +120,8 @@ messages! {
     pub struct ReleaseObject { 1 object_id: ObjectId, 2 pins: u32 }
     /// The owner's last reference is gone.
     pub struct FreeObject { 1 object_id: ObjectId, 2 locations: Vec<NodeAddress> }
+    /// A copy that the node made for a reader is to stay until it is freed: its owner knows no other.
+    pub struct KeepObject { 1 object_id: ObjectId, 2 at: NodeAddress }
     pub struct ControlCall { 1 request_id: u64, 2 request: ControlRequest }
     /// Asks whether a process is alive.
     pub struct Liveness { 1 request_id: u64, 2 worker: WorkerAddress }
@@ -157,8 +159,8 @@ messages! {
     }
     /// Work of this kind comes soon: what its start needs is made ready. It promises nothing.
     pub struct Expect {
-        /// JSON, as in [`LeaseClass`].
-        1 runtime_env: String,
+        /// As in [`LeaseClass`].
+        1 runtime_env: RuntimeEnv,
         /// How many workers to start ahead.
         2 workers: u32,
         /// Not 0: to be answered with [`Expected`] when the last of the workers is there, or cannot be;
@@ -192,6 +194,7 @@ messages! {
         21 Stays(Stays),
         22 AdmitArguments(AdmitArguments),
         23 ReleaseArguments(ReleaseArguments),
+        24 KeepObject(KeepObject),
         30 Inspect(Inspect),
         31 Answered(Answered),
         32 LastWords(LastWords),
@@ -249,7 +252,11 @@ messages! {
     pub struct RoomWanted {}
     /// The control service has declared another node dead. Connections to its daemon or its processes may
     /// live on, if it only hangs; nothing is waited for there any more.
-    pub struct NodeDied { 1 node_id: NodeId }
+    pub struct NodeDied {
+        1 node_id: NodeId,
+        /// The node that has the objects that it kept; nil: nobody.
+        2 heir: NodeAddress,
+    }
 
     pub enum NodeToClient {
         1 Registered(Registered),

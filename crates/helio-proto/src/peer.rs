@@ -11,52 +11,8 @@
 
 use helio_types::{LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
 
+use crate::opcode::{Opcode, ValueKind, flags};
 use crate::reader::{Malformed, Reader, put_bytes};
-use crate::wire::{messages, numbers};
-
-messages! {
-    /// What calls share, sent once a connection: a frame then names it by number.
-    pub struct Template {
-        1 kind: CallKind,
-        /// For tasks and constructors: the serialized function or class. On a connection it travels in a
-        /// frame of its own, since many templates may call one function.
-        2 function: bytes::Bytes,
-        /// Identifies `function`; equal ids are equal bytes.
-        3 function_id: Vec<u8>,
-        /// The function's, class's or method's name.
-        4 name: String,
-        /// Methods: the group it runs in; empty: the default one.
-        5 concurrency_group: String,
-        /// Tasks: the worker ends after so many; 0: never.
-        6 max_calls: u32,
-        /// The values come one by one.
-        7 is_generator: bool,
-        /// Names of the last arguments, which are passed by keyword.
-        8 keywords: Vec<String>,
-        /// Streaming: how many unread items the caller allows; 0: no bound.
-        9 backpressure: u32,
-        /// Opaque to the runtime, for the language front.
-        10 extra: Vec<u8>,
-        /// Methods: the actor runs calls side by side or was made to take them in any order, so a call
-        /// whose arguments are not there yet does not hold back the caller's later ones.
-        11 is_unordered: bool,
-        /// Calls are not told to who lists calls (`enable_task_events=False`).
-        12 is_unlisted: bool,
-    }
-}
-
-numbers! {
-    /// What a template calls.
-    pub enum CallKind {
-        /// A function.
-        #[default]
-        Task = 0,
-        /// A method of the actor that lives in the process.
-        Method = 1,
-        /// A class, to become an actor.
-        Constructor = 2,
-    }
-}
 
 /// A reference in transit: the object and who owns it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -117,12 +73,25 @@ pub struct Dependency {
 /// How many values a call returns.
 pub const STREAMING: u32 = u32::MAX;
 
-/// Bits of [`Frame::Call`]'s flags.
-pub mod flags {
+/// What is said of one call beside its template.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CallFlags {
     /// The call is an attempt after a first one.
-    pub const RETRY: u32 = 1;
-    /// The call of an actor's method had ended, and is made again because what it made was lost.
-    pub const REMADE: u32 = 2;
+    pub is_retry: bool,
+    /// The call of an actor's method had ended, and is made again: what it made was lost, or it raised an exception
+    /// that its options retry.
+    pub is_remade: bool,
+}
+
+impl CallFlags {
+    fn bits(self) -> u32 {
+        u32::from(self.is_retry) | u32::from(self.is_remade) << 1
+    }
+
+    fn of_bits(bits: u32) -> Result<Self, Malformed> {
+        let bits = flags(bits, 2)?;
+        Ok(Self { is_retry: bits & 1 != 0, is_remade: bits & 2 != 0 })
+    }
 }
 
 /// A frame.
@@ -132,7 +101,7 @@ pub enum Frame<'a> {
     Function {
         /// Its number on this connection.
         number: u32,
-        /// [`Template::function`].
+        /// [`Template::function`](crate::template::Template::function).
         body: &'a [u8],
     },
     /// Calls that follow may name this template.
@@ -141,7 +110,7 @@ pub enum Frame<'a> {
         number: u32,
         /// The number of its function, which `body` leaves out; 0: `body` is whole.
         function: u32,
-        /// A [`Template`] in its wire form.
+        /// A [`Template`](crate::template::Template) in its wire form.
         body: &'a [u8],
     },
     /// The receiver is leased to the sender.
@@ -162,12 +131,12 @@ pub enum Frame<'a> {
         /// The lease, 0 for methods.
         lease: LeaseId,
         /// Position among the sender's calls to this actor incarnation; of a call that is made again
-        /// ([`flags::REMADE`]) among those of the sender that had ended; 0 for tasks.
+        /// ([`CallFlags::is_remade`]) among those of the sender that had ended; 0 for tasks.
         sequence: u64,
         /// How many values it returns, or [`STREAMING`].
         returns: u32,
-        /// See [`flags`].
-        flags: u32,
+        /// Whether it is made again.
+        flags: CallFlags,
         /// An [`Args`] in its wire form.
         args: &'a [u8],
     },
@@ -188,7 +157,7 @@ pub enum Frame<'a> {
     },
     /// Calls that were not begun and go back to the sender.
     Unstarted {
-        /// Which.
+        /// The calls, in the order in which they were sent.
         tasks: Vec<TaskId>,
     },
     /// Give back what was not begun: another worker is free.
@@ -209,12 +178,12 @@ pub enum Frame<'a> {
     Consumed {
         /// The call.
         task: TaskId,
-        /// So many.
+        /// The number of items read so far.
         count: u32,
     },
     /// Stop this call.
     Cancel {
-        /// Which.
+        /// The call to be stopped.
         task: TaskId,
         /// End the process if need be.
         force: bool,
@@ -242,7 +211,7 @@ pub enum Frame<'a> {
     },
     /// The borrow is known.
     BorrowAdded {
-        /// Which.
+        /// The borrower's number for the borrow, as in [`Frame::AddBorrow`].
         number: u64,
     },
     /// The sender's last references to these are gone.
@@ -272,7 +241,7 @@ pub enum Frame<'a> {
     LocationAdded {
         /// The object, owned by the receiver.
         object: ObjectId,
-        /// Where.
+        /// The node that has the copy.
         node: NodeAddress,
     },
     /// What does the thing wait for (WHY-1)?
@@ -288,9 +257,9 @@ pub enum Frame<'a> {
     },
     /// The answer.
     Because {
-        /// Which.
+        /// The asker's number for the question, as in [`Frame::Why`].
         number: u64,
-        /// Sentences.
+        /// The explanation, in whole sentences.
         text: String,
     },
 }
@@ -350,15 +319,15 @@ fn get_node(reader: &mut Reader<'_>) -> Result<NodeAddress, Malformed> {
 fn put_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Inline(bytes) => {
-            out.push(0);
+            ValueKind::Inline.put(out);
             put_bytes(out, bytes);
         }
         Value::Error(bytes) => {
-            out.push(1);
+            ValueKind::Error.put(out);
             put_bytes(out, bytes);
         }
         Value::Stored { size, locations } => {
-            out.push(2);
+            ValueKind::Stored.put(out);
             out.extend_from_slice(&size.to_le_bytes());
             out.extend_from_slice(&(locations.len() as u32).to_le_bytes());
             for location in locations {
@@ -369,10 +338,10 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
 }
 
 fn get_value(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
-    match reader.u8()? {
-        0 => Ok(Value::Inline(reader.bytes()?.to_vec())),
-        1 => Ok(Value::Error(reader.bytes()?.to_vec())),
-        2 => {
+    match ValueKind::get(reader)? {
+        ValueKind::Inline => Ok(Value::Inline(reader.bytes()?.to_vec())),
+        ValueKind::Error => Ok(Value::Error(reader.bytes()?.to_vec())),
+        ValueKind::Stored => {
             let size = reader.u64()?;
             let n = reader.count(28 + 8)?;
             Ok(Value::Stored {
@@ -380,7 +349,6 @@ fn get_value(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
                 locations: (0..n).map(|_| get_node(reader)).collect::<Result<_, _>>()?,
             })
         }
-        _ => Err(Malformed),
     }
 }
 
@@ -447,34 +415,34 @@ impl<'a> Frame<'a> {
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Function { number, body } => {
-                out.push(21);
+                Opcode::Function.put(out);
                 out.extend_from_slice(&number.to_le_bytes());
                 out.extend_from_slice(body);
             }
             Self::Template { number, function, body } => {
-                out.push(1);
+                Opcode::Template.put(out);
                 out.extend_from_slice(&number.to_le_bytes());
                 out.extend_from_slice(&function.to_le_bytes());
                 out.extend_from_slice(body);
             }
             Self::BeginLease { lease, grant, job } => {
-                out.push(2);
+                Opcode::BeginLease.put(out);
                 out.extend_from_slice(&lease.0.to_le_bytes());
                 put_bytes(out, grant);
                 put_bytes(out, job);
             }
             Self::Call { task, template, lease, sequence, returns, flags, args } => {
-                out.push(3);
+                Opcode::Call.put(out);
                 out.extend_from_slice(&task.0);
                 out.extend_from_slice(&template.to_le_bytes());
                 out.extend_from_slice(&lease.0.to_le_bytes());
                 out.extend_from_slice(&sequence.to_le_bytes());
                 out.extend_from_slice(&returns.to_le_bytes());
-                out.extend_from_slice(&flags.to_le_bytes());
+                out.extend_from_slice(&flags.bits().to_le_bytes());
                 out.extend_from_slice(args);
             }
             Self::Reply { task, failed, retryable, leaving, items, returns } => {
-                out.push(4);
+                Opcode::Reply.put(out);
                 out.extend_from_slice(&task.0);
                 out.push(u8::from(*failed) | u8::from(*leaving) << 1 | u8::from(*retryable) << 2);
                 out.extend_from_slice(&items.to_le_bytes());
@@ -484,38 +452,38 @@ impl<'a> Frame<'a> {
                 }
             }
             Self::Unstarted { tasks } => {
-                out.push(5);
+                Opcode::Unstarted.put(out);
                 out.extend_from_slice(&(tasks.len() as u32).to_le_bytes());
                 for task in tasks {
                     out.extend_from_slice(&task.0);
                 }
             }
             Self::Steal { max } => {
-                out.push(6);
+                Opcode::Steal.put(out);
                 out.extend_from_slice(&max.to_le_bytes());
             }
             Self::Item { task, index, returned } => {
-                out.push(7);
+                Opcode::Item.put(out);
                 out.extend_from_slice(&task.0);
                 out.extend_from_slice(&index.to_le_bytes());
                 put_returned(out, returned);
             }
             Self::Consumed { task, count } => {
-                out.push(8);
+                Opcode::Consumed.put(out);
                 out.extend_from_slice(&task.0);
                 out.extend_from_slice(&count.to_le_bytes());
             }
             Self::Cancel { task, force, recursive } => {
-                out.push(9);
+                Opcode::Cancel.put(out);
                 out.extend_from_slice(&task.0);
                 out.push(u8::from(*force) | u8::from(*recursive) << 1);
             }
             Self::Resolve { object } => {
-                out.push(10);
+                Opcode::Resolve.put(out);
                 out.extend_from_slice(&object.0);
             }
             Self::Resolved { object, returned } => {
-                out.push(11);
+                Opcode::Resolved.put(out);
                 out.extend_from_slice(&object.0);
                 out.push(u8::from(returned.is_some()));
                 if let Some(returned) = returned {
@@ -523,16 +491,16 @@ impl<'a> Frame<'a> {
                 }
             }
             Self::AddBorrow { number, object } => {
-                out.push(12);
+                Opcode::AddBorrow.put(out);
                 out.extend_from_slice(&number.to_le_bytes());
                 out.extend_from_slice(&object.0);
             }
             Self::BorrowAdded { number } => {
-                out.push(13);
+                Opcode::BorrowAdded.put(out);
                 out.extend_from_slice(&number.to_le_bytes());
             }
             Self::RemoveBorrow { objects } => {
-                out.push(14);
+                Opcode::RemoveBorrow.put(out);
                 out.extend_from_slice(&(objects.len() as u32).to_le_bytes());
                 for (object, number) in objects {
                     out.extend_from_slice(&object.0);
@@ -540,32 +508,32 @@ impl<'a> Frame<'a> {
                 }
             }
             Self::BorrowsComplete { since } => {
-                out.push(18);
+                Opcode::BorrowsComplete.put(out);
                 out.extend_from_slice(&since.to_le_bytes());
             }
             Self::ReturnsHeld { task } => {
-                out.push(15);
+                Opcode::ReturnsHeld.put(out);
                 out.extend_from_slice(&task.0);
             }
             Self::LocationLost { object, node } => {
-                out.push(16);
+                Opcode::LocationLost.put(out);
                 out.extend_from_slice(&object.0);
                 out.extend_from_slice(&node.0);
             }
             Self::LocationAdded { object, node } => {
-                out.push(17);
+                Opcode::LocationAdded.put(out);
                 out.extend_from_slice(&object.0);
                 put_node(out, node);
             }
             Self::Why { number, object, is_executor, hops } => {
-                out.push(19);
+                Opcode::Why.put(out);
                 out.extend_from_slice(&number.to_le_bytes());
                 out.extend_from_slice(&object.0);
                 out.push(u8::from(*is_executor));
                 out.push(*hops);
             }
             Self::Because { number, text } => {
-                out.push(20);
+                Opcode::Because.put(out);
                 out.extend_from_slice(&number.to_le_bytes());
                 put_string(out, text);
             }
@@ -607,47 +575,51 @@ impl<'a> Frame<'a> {
     /// Reads a frame's body.
     pub fn get(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut r = Reader::new(bytes);
-        Ok(match r.u8()? {
-            1 => Self::Template { number: r.u32()?, function: r.u32()?, body: r.rest() },
-            2 => Self::BeginLease { lease: LeaseId(r.u64()?), grant: r.bytes()?, job: r.bytes()? },
-            3 => Self::Call {
+        Ok(match Opcode::get(&mut r)? {
+            Opcode::Template => {
+                Self::Template { number: r.u32()?, function: r.u32()?, body: r.rest() }
+            }
+            Opcode::BeginLease => {
+                Self::BeginLease { lease: LeaseId(r.u64()?), grant: r.bytes()?, job: r.bytes()? }
+            }
+            Opcode::Call => Self::Call {
                 task: TaskId(r.array()?),
                 template: r.u32()?,
                 lease: LeaseId(r.u64()?),
                 sequence: r.u64()?,
                 returns: r.u32()?,
-                flags: r.u32()?,
+                flags: CallFlags::of_bits(r.u32()?)?,
                 args: r.rest(),
             },
-            4 => {
+            Opcode::Reply => {
                 let task = TaskId(r.array()?);
-                let bits = r.u8()?;
+                let bits = flags(r.u8()?.into(), 3)?;
                 let items = r.u32()?;
                 let n = r.count(1 + 4 + 4)?;
                 let returns = (0..n).map(|_| get_returned(&mut r)).collect::<Result<_, _>>()?;
                 let (failed, leaving, retryable) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
                 Self::Reply { task, failed, retryable, leaving, items, returns }
             }
-            5 => {
+            Opcode::Unstarted => {
                 let n = r.count(24)?;
                 Self::Unstarted {
                     tasks: (0..n).map(|_| r.array().map(TaskId)).collect::<Result<_, _>>()?,
                 }
             }
-            6 => Self::Steal { max: r.u32()? },
-            7 => Self::Item {
+            Opcode::Steal => Self::Steal { max: r.u32()? },
+            Opcode::Item => Self::Item {
                 task: TaskId(r.array()?),
                 index: r.u32()?,
                 returned: get_returned(&mut r)?,
             },
-            8 => Self::Consumed { task: TaskId(r.array()?), count: r.u32()? },
-            9 => {
+            Opcode::Consumed => Self::Consumed { task: TaskId(r.array()?), count: r.u32()? },
+            Opcode::Cancel => {
                 let task = TaskId(r.array()?);
-                let bits = r.u8()?;
+                let bits = flags(r.u8()?.into(), 2)?;
                 Self::Cancel { task, force: bits & 1 != 0, recursive: bits & 2 != 0 }
             }
-            10 => Self::Resolve { object: ObjectId(r.array()?) },
-            11 => {
+            Opcode::Resolve => Self::Resolve { object: ObjectId(r.array()?) },
+            Opcode::Resolved => {
                 let object = ObjectId(r.array()?);
                 let known = r.u8()? != 0;
                 Self::Resolved {
@@ -655,28 +627,31 @@ impl<'a> Frame<'a> {
                     returned: if known { Some(get_returned(&mut r)?) } else { None },
                 }
             }
-            12 => Self::AddBorrow { number: r.u64()?, object: ObjectId(r.array()?) },
-            13 => Self::BorrowAdded { number: r.u64()? },
-            14 => {
+            Opcode::AddBorrow => Self::AddBorrow { number: r.u64()?, object: ObjectId(r.array()?) },
+            Opcode::BorrowAdded => Self::BorrowAdded { number: r.u64()? },
+            Opcode::RemoveBorrow => {
                 let n = r.count(28 + 8)?;
                 let objects = (0..n)
                     .map(|_| Ok((ObjectId(r.array()?), r.u64()?)))
                     .collect::<Result<_, Malformed>>()?;
                 Self::RemoveBorrow { objects }
             }
-            15 => Self::ReturnsHeld { task: TaskId(r.array()?) },
-            16 => Self::LocationLost { object: ObjectId(r.array()?), node: NodeId(r.array()?) },
-            17 => Self::LocationAdded { object: ObjectId(r.array()?), node: get_node(&mut r)? },
-            19 => Self::Why {
+            Opcode::ReturnsHeld => Self::ReturnsHeld { task: TaskId(r.array()?) },
+            Opcode::LocationLost => {
+                Self::LocationLost { object: ObjectId(r.array()?), node: NodeId(r.array()?) }
+            }
+            Opcode::LocationAdded => {
+                Self::LocationAdded { object: ObjectId(r.array()?), node: get_node(&mut r)? }
+            }
+            Opcode::Why => Self::Why {
                 number: r.u64()?,
                 object: ObjectId(r.array()?),
                 is_executor: r.u8()? != 0,
                 hops: r.u8()?,
             },
-            20 => Self::Because { number: r.u64()?, text: r.str()?.to_owned() },
-            18 => Self::BorrowsComplete { since: r.u64()? },
-            21 => Self::Function { number: r.u32()?, body: r.rest() },
-            _ => return Err(Malformed),
+            Opcode::Because => Self::Because { number: r.u64()?, text: r.str()?.to_owned() },
+            Opcode::BorrowsComplete => Self::BorrowsComplete { since: r.u64()? },
+            Opcode::Function => Self::Function { number: r.u32()?, body: r.rest() },
         })
     }
 }
@@ -726,7 +701,7 @@ mod tests {
                 lease: LeaseId(2),
                 sequence: 3,
                 returns: 1,
-                flags: 0,
+                flags: CallFlags { is_retry: true, is_remade: false },
                 args: &args,
             },
             Frame::Reply {
@@ -757,6 +732,29 @@ mod tests {
         ] {
             check(&frame);
         }
+    }
+
+    #[test]
+    fn kinds_and_flags_that_have_no_meaning_are_refused() {
+        let mut call = Vec::new();
+        let (task, lease) = (TaskId([1; 24]), LeaseId(0));
+        let flags = CallFlags { is_retry: true, is_remade: true };
+        Frame::Call { task, template: 1, lease, sequence: 0, returns: 1, flags, args: &[] }
+            .put(&mut call);
+        let at = call.len() - 4;
+        assert_eq!(call[at..], [3, 0, 0, 0]);
+        call[at] = 4;
+        assert_eq!(Frame::get(&call), Err(Malformed), "WIRE-1: a call has two flags");
+        let mut cancel = Vec::new();
+        Frame::Cancel { task, force: true, recursive: true }.put(&mut cancel);
+        *cancel.last_mut().unwrap() = 4;
+        assert_eq!(Frame::get(&cancel), Err(Malformed), "and a cancellation as well");
+        for opcode in (22..=255).chain([0]) {
+            let frame = [&[opcode][..], &[0; 200]].concat();
+            assert_eq!(Frame::get(&frame), Err(Malformed), "no frame has the number {opcode}");
+        }
+        let value = [&[7][..], &[0; 24], &[0; 4], &[3]].concat();
+        assert_eq!(Frame::get(&value), Err(Malformed), "nor a value the kind 3");
     }
 
     proptest! {

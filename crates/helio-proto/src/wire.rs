@@ -210,6 +210,37 @@ macro_rules! number_field {
 }
 pub(crate) use number_field;
 
+/// The field of a list of enums: their numbers, packed.
+macro_rules! number_list {
+    ($type:ty) => {
+        impl $crate::wire::Field for Vec<$type> {
+            fn write(&self, tag: u32, buf: &mut impl bytes::BufMut) {
+                let numbers: Vec<u32> = self.iter().map(|one| *one as u32).collect();
+                $crate::wire::Field::write(&numbers, tag, buf);
+            }
+            fn merge(
+                &mut self,
+                wire: prost::encoding::WireType,
+                buf: &mut impl bytes::Buf,
+                ctx: prost::encoding::DecodeContext,
+            ) -> Result<(), prost::DecodeError> {
+                let mut numbers = Vec::<u32>::new();
+                $crate::wire::Field::merge(&mut numbers, wire, buf, ctx)?;
+                for number in numbers {
+                    let one = <$type>::from_number(number);
+                    self.push(one.ok_or_else(|| $crate::wire::unknown(stringify!($type), number))?);
+                }
+                Ok(())
+            }
+            fn len(&self, tag: u32) -> usize {
+                let numbers: Vec<u32> = self.iter().map(|one| *one as u32).collect();
+                $crate::wire::Field::len(&numbers, tag)
+            }
+        }
+    };
+}
+pub(crate) use number_list;
+
 number_field!(DeathKind);
 
 /// Writes an enum whose variants stand in messages as their numbers.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use helio_proto::control::{ActorSpec, Strategy, StrategyKind};
-use helio_proto::peer::{CallKind, Template};
+use helio_proto::template::{CallKind, FrontOptions, Template};
 use helio_types::{Assigned, PlacementGroupId, TaskId};
 use helio_worker::Lease;
 use parking_lot::RwLock;
@@ -16,7 +16,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::calls::Extra;
 use crate::rows;
 use crate::session::{self, Session};
 use crate::worker::{RunningCall, devices};
@@ -25,7 +24,6 @@ use crate::worker::{RunningCall, devices};
 pub(crate) struct Running {
     pub(crate) task: TaskId,
     pub(crate) template: Arc<Template>,
-    pub(crate) extra: Arc<Extra>,
     /// `None` for methods.
     pub(crate) lease: Option<Arc<Lease>>,
     /// It has called `exit_actor()`: its caller learns that the actor has ended, whatever it returns.
@@ -36,10 +34,9 @@ impl Running {
     pub(crate) fn new(
         task: TaskId,
         template: Arc<Template>,
-        extra: Arc<Extra>,
         lease: Option<Arc<Lease>>,
     ) -> Arc<Self> {
-        Arc::new(Self { task, template, extra, lease, left: AtomicBool::new(false) })
+        Arc::new(Self { task, template, lease, left: AtomicBool::new(false) })
     }
 
     pub(crate) fn leave(&self) {
@@ -58,7 +55,7 @@ impl Running {
 /// The actor that this process is.
 pub(crate) struct Actor {
     pub(crate) spec: ActorSpec,
-    pub(crate) extra: Extra,
+    pub(crate) template: Arc<Template>,
     pub(crate) incarnation: u32,
     pub(crate) assigned: Assigned,
 }
@@ -150,9 +147,10 @@ pub(crate) fn placed(strategy: Strategy) -> Strategy {
     if strategy.kind != StrategyKind::Default {
         return strategy;
     }
-    let of_call =
-        CURRENT.with_borrow(|current| current.as_ref().map(|running| captured(&running.extra)));
-    let group = of_call.flatten().or_else(|| actor().and_then(|actor| captured(&actor.extra)));
+    let of_call = CURRENT
+        .with_borrow(|current| current.as_ref().map(|running| captured(&running.template.front)));
+    let group =
+        of_call.flatten().or_else(|| actor().and_then(|actor| captured(&actor.template.front)));
     match group {
         Some(placement_group) => Strategy {
             kind: StrategyKind::PlacementGroup,
@@ -166,11 +164,8 @@ pub(crate) fn placed(strategy: Strategy) -> Strategy {
 }
 
 /// The group that children go into.
-pub(crate) fn captured(extra: &Extra) -> Option<PlacementGroupId> {
-    if !extra.capture_children {
-        return None;
-    }
-    PlacementGroupId::from_hex(&extra.placement_group).ok()
+pub(crate) fn captured(front: &FrontOptions) -> Option<PlacementGroupId> {
+    (front.capture_children && !front.placement_group.is_nil()).then_some(front.placement_group)
 }
 
 /// The `ContextVar` that tells an async actor's calls apart.
@@ -196,10 +191,10 @@ pub(crate) fn current(py: Python<'_>) -> PyResult<Current> {
 }
 
 impl Current {
-    fn extra(&self) -> Option<&Extra> {
+    fn front(&self) -> Option<&FrontOptions> {
         match (&self.actor, &self.running) {
-            (Some(actor), _) => Some(&actor.extra),
-            (None, Some(running)) => Some(&running.extra),
+            (Some(actor), _) => Some(&actor.template.front),
+            (None, Some(running)) => Some(&running.template.front),
             (None, None) => None,
         }
     }
@@ -237,8 +232,10 @@ impl Current {
                 let separator = if name.is_empty() { "" } else { ":" };
                 format!("{name}{separator}{class}.__init__")
             }
-            Some(_) if running.extra.function_name.is_empty() => running.template.name.clone(),
-            Some(_) => running.extra.function_name.clone(),
+            Some(_) if running.template.front.function_name.is_empty() => {
+                running.template.name.clone()
+            }
+            Some(_) => running.template.front.function_name.clone(),
         })
     }
 
@@ -247,9 +244,9 @@ impl Current {
     fn function_name(&self) -> Option<String> {
         let running = self.running.as_ref()?;
         Some(match &self.actor {
-            None => running.extra.function_name.clone(),
+            None => running.template.front.function_name.clone(),
             Some(actor) => {
-                let (module, class) = (&actor.extra.module, &actor.spec.class_name);
+                let (module, class) = (&actor.template.front.module, &actor.spec.class_name);
                 let separator = if module.is_empty() { "" } else { "." };
                 let method =
                     if running.is_constructor() { "__init__" } else { &running.template.name };
@@ -290,21 +287,22 @@ impl Current {
     }
 
     #[getter]
-    fn placement_group_id(&self) -> Option<&str> {
-        self.extra().map(|extra| extra.placement_group.as_str()).filter(|id| !id.is_empty())
+    fn placement_group_id(&self) -> Option<String> {
+        let group = self.front().map(|front| front.placement_group);
+        group.filter(|group| !group.is_nil()).map(|group| group.hex())
     }
 
     #[getter]
     fn capture_children(&self) -> bool {
-        self.extra().is_some_and(|extra| extra.capture_children)
+        self.front().is_some_and(|front| front.capture_children)
     }
 
-    /// JSON; empty: none.
+    /// The document of the runtime environment; empty: none.
     #[getter]
     fn runtime_env(&self) -> String {
-        match self.extra().map(|extra| &extra.runtime_env).filter(|env| !env.is_empty()) {
+        match self.front().map(|front| &front.runtime_env).filter(|env| !env.is_empty()) {
             Some(of_call) => of_call.clone(),
-            None => self.session.runtime.job().runtime_env,
+            None => self.session.runtime.job().runtime_env.document,
         }
     }
 

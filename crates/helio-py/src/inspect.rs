@@ -83,6 +83,7 @@ pub(crate) fn fetch_for_user(
 ) -> PyResult<Vec<Payload>> {
     worker::warn_if_blocking(py, "get", seconds)?;
     let timeout = crate::objects::timeout(seconds)?;
+    session.runtime.begin_read(ids);
     fetch(py, session, ids, timeout)
 }
 

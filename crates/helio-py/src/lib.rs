@@ -8,6 +8,7 @@ mod calls;
 mod codec;
 mod control;
 mod current;
+mod environment;
 mod errors;
 mod generator;
 mod gil;
@@ -67,7 +68,7 @@ mod _heliostat {
     #[pymodule_export]
     use crate::object_ref::ObjectRef;
     #[pymodule_export]
-    use crate::objects::{cancel, get, is_ready, notify_fd, put, take_ready, wait, watch};
+    use crate::objects::{cancel, get, is_ready, notify_fd, put, take, take_ready, wait, watch};
     #[pymodule_export]
     use crate::serve::{_ServeReader, _serve_break, _serve_head, _serve_piece, _serve_taken};
     #[pymodule_export]

@@ -11,7 +11,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::codec::{self, Purpose, Source};
 use crate::generator::ObjectRefGenerator;
 use crate::gil::{GilSite, detached};
-use crate::inspect::fetch_for_user;
+use crate::inspect::{fetch, fetch_for_user};
 use crate::object_ref::ObjectRef;
 use crate::session::{self, Session};
 use crate::{errors, sites, worker};
@@ -62,11 +62,7 @@ pub(crate) fn get<'py>(
         if let Some(payload) = session.runtime.try_get_inline(id) {
             return value(py, payload);
         }
-        let mut payloads = fetch_for_user(py, &session, &[id], timeout)?;
-        let payload = payloads
-            .pop()
-            .ok_or_else(|| errors::named(py, "RaySystemError", "get gave no value"))?;
-        return value(py, payload);
+        return only(py, fetch_for_user(py, &session, &[id], timeout)?);
     }
     let Ok(list) = object_refs.cast::<PyList>() else {
         if object_refs.is_exact_instance_of::<ObjectRefGenerator>() {
@@ -328,13 +324,33 @@ pub(crate) fn cancel(
     session.runtime.cancel(id, force, recursive).map_err(|error| errors::raise(py, error))
 }
 
-/// Whether `get` would return at once.
+/// The value of the one object that was read.
+fn only(py: Python<'_>, payloads: Vec<Payload>) -> PyResult<Bound<'_, PyAny>> {
+    let payload = payloads.into_iter().next();
+    value(py, payload.ok_or_else(|| errors::named(py, "RaySystemError", "get gave no value"))?)
+}
+
+/// The value of an object that `is_ready`, `watch` or `take_ready` has named; raises its error, and the one
+/// for want of room that ended the wait.
+#[pyfunction]
+pub(crate) fn take<'py>(
+    py: Python<'py>,
+    r#ref: &Bound<'py, ObjectRef>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (session, id) = (session::active(py)?, r#ref.get().id());
+    if let Some(payload) = session.runtime.try_get_inline(id) {
+        return value(py, payload);
+    }
+    only(py, fetch(py, &session, &[id], None)?)
+}
+
+/// Whether `take` would return at once, for a reader that begins.
 #[pyfunction]
 pub(crate) fn is_ready(py: Python<'_>, r#ref: &Bound<'_, ObjectRef>) -> PyResult<bool> {
     Ok(session::active(py)?.runtime.is_here(r#ref.get().id()))
 }
 
-/// Whether `get` would return at once, or without `reads` whether the object is made; if not, `take_ready`
+/// Whether `take` would return at once, or without `reads` whether the object is made; if not, `take_ready`
 /// gives its id once that is so.
 #[pyfunction]
 #[pyo3(signature = (r#ref, reads = true))]

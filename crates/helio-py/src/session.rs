@@ -18,10 +18,10 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
-use crate::errors;
 use crate::gil::{GilSite, detached};
 use crate::ids;
 use crate::rows;
+use crate::{environment, errors};
 
 /// One session of this process.
 pub(crate) struct Session {
@@ -194,7 +194,7 @@ pub(crate) fn connect(
         sys_path,
         cwd: cwd.to_owned(),
         namespace: namespace.to_owned(),
-        runtime_env: runtime_env.to_owned(),
+        runtime_env: environment::read(runtime_env)?,
         script: script.to_owned(),
         ..JobConfig::default()
     };
@@ -257,7 +257,7 @@ pub(crate) fn session(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("namespace", session.namespace())?;
     dict.set_item("labels", rows::labels(py, &registered.labels)?)?;
     dict.set_item("total", rows::resources(py, &registered.total)?)?;
-    dict.set_item("runtime_env", runtime.job().runtime_env)?;
+    dict.set_item("runtime_env", runtime.job().runtime_env.document)?;
     dict.set_item("is_driver", session.is_driver)?;
     Ok(dict)
 }

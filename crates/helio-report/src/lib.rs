@@ -38,7 +38,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// All of them.
+    /// Every resource.
     pub const ALL: [Self; 9] = [
         Self::Tasks,
         Self::Objects,

@@ -12,6 +12,7 @@
 //! message back to its sender, who knows what to drop.
 
 mod arrival;
+mod bulk;
 mod gate;
 mod handshake;
 mod read;
@@ -19,6 +20,7 @@ mod stream;
 mod write;
 
 pub use arrival::Arrival;
+pub use bulk::Target;
 pub use gate::{Gate, HANDSHAKES_MAX};
 pub use handshake::{HANDSHAKE_MAX, accept, connect_tcp, connect_unix, listen_unix};
 pub use read::Reader;

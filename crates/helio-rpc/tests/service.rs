@@ -1,12 +1,16 @@
 //! The handshake and the frames, on real sockets.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use helio_proto::hello::{Destination, Hello, Role, Welcome};
 use helio_proto::node::{Notice, StopNode};
 use helio_rpc::service::{
-    Arrival, Error, Gate, HANDSHAKES_MAX, Reader, SendError, Writer, accept, connect_tcp,
+    Arrival, Error, Gate, HANDSHAKES_MAX, Reader, SendError, Target, Writer, accept, connect_tcp,
     listen_unix,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -46,6 +50,87 @@ fn messages_arrive_whole_and_in_order() {
         assert!(
             reader.next::<Notice>().await.unwrap().is_none(),
             "the last handle ends the connection"
+        );
+    });
+}
+
+/// A file with so many bytes that tell where they are.
+fn file(length: u64) -> File {
+    let file = rustix::fs::memfd_create("bytes", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let file = File::from(file);
+    let bytes: Vec<u8> = (0..length).map(|at| (at * 31 % 251) as u8).collect();
+    file.write_all_at(&bytes, 0).unwrap();
+    file
+}
+
+fn read(file: &File, offset: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, offset).unwrap();
+    bytes
+}
+
+#[test]
+fn ranges_of_files_travel_between_messages() {
+    const LENGTH: u64 = 9_000_001;
+    run(async {
+        let (server, client) = pair("secret").await;
+        let ((mut reader, writer, _), (_client_reader, client, _)) =
+            (server.unwrap(), client.unwrap());
+        let (from, to) = (file(LENGTH + 7), file(0));
+        rustix::fs::ftruncate(&to, LENGTH + 100).unwrap();
+        let send = async {
+            client.send(&Notice { is_warning: true, text: "before".into() }).unwrap();
+            client.send_file(from.as_fd(), 7, LENGTH).await.unwrap();
+            client.send(&Notice { is_warning: true, text: "after".into() }).unwrap();
+        };
+        let receive = async {
+            let before: Notice = reader.next().await.unwrap().unwrap();
+            let is_wanted = Mutex::new(true);
+            let file = to.as_fd();
+            let target = Target { file, offset: 100, length: LENGTH, is_wanted: &is_wanted };
+            let mut told = 0;
+            reader.receive_file(&target, |some| told = some).await.unwrap();
+            let after: Notice = reader.next().await.unwrap().unwrap();
+            assert_eq!(
+                (before.text.as_str(), told, after.text.as_str()),
+                ("before", LENGTH, "after")
+            );
+        };
+        tokio::join!(send, receive);
+        assert!(read(&to, 100, LENGTH as usize) == read(&from, 7, LENGTH as usize));
+        assert_eq!(read(&to, 0, 100), [0; 100]);
+        drop(writer);
+    });
+}
+
+#[test]
+fn what_is_not_wanted_any_more_is_not_written() {
+    run(async {
+        let (server, client) = pair("secret").await;
+        let ((mut reader, writer, _), (_client_reader, client, _)) =
+            (server.unwrap(), client.unwrap());
+        let (from, to) = (file(5_000_000), file(0));
+        rustix::fs::ftruncate(&to, 5_000_000).unwrap();
+        let is_wanted = Mutex::new(true);
+        let target =
+            Target { file: to.as_fd(), offset: 0, length: 5_000_000, is_wanted: &is_wanted };
+        let mut written = 0;
+        let receive = async {
+            let told = reader
+                .receive_file(&target, |some| {
+                    written = some;
+                    *is_wanted.lock().unwrap() = false;
+                })
+                .await;
+            writer.abort();
+            told
+        };
+        let (_, received) = tokio::join!(client.send_file(from.as_fd(), 0, 5_000_000), receive);
+        assert_eq!(received.unwrap_err().kind(), std::io::ErrorKind::Interrupted);
+        assert!(written > 0 && written < 5_000_000, "SHM-1");
+        assert!(
+            read(&to, written, 5_000_000 - written as usize).iter().all(|byte| *byte == 0),
+            "SHM-1"
         );
     });
 }
@@ -249,7 +334,7 @@ fn a_descriptor_of_another_kind_is_not_taken() {
     run(async {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (inner, _outer) = UnixStream::pair().unwrap();
-        let fds = [std::os::fd::AsFd::as_fd(&inner)];
+        let fds = [inner.as_fd()];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = rustix::net::SendAncillaryBuffer::new(&mut space);
         assert!(ancillary.push(rustix::net::SendAncillaryMessage::ScmRights(&fds)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allocation_counter::measure;
 use helio_owner_state::{CallArgs, Event, Owner, Retry, Target, TaskSpec};
 use helio_proto::node::LeaseClass;
-use helio_proto::peer::Template;
+use helio_proto::template::Template;
 use helio_types::{ActorId, JobId, NodeId, TaskId, WorkerAddress, WorkerId};
 
 use crate::cluster::{Cluster, Counts, NODE_CPUS};

@@ -38,7 +38,7 @@ impl Classes {
     }
 
     pub(crate) fn set(&mut self, slot: usize, node: &NodeView) {
-        let class = node.alive.then(|| self.class(node));
+        let class = node.is_open().then(|| self.class(node));
         if self.of_slot.len() <= slot {
             self.of_slot.resize(slot + 1, None);
         }

@@ -30,7 +30,7 @@ fn why_not(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> Strin
     let selectors = parse_all(&strategy.labels);
     let bound = strategy.kind == StrategyKind::NodeAffinity;
     let fits = |node: &&NodeView| {
-        node.alive && node.total.covers(need) && all_match(&selectors, &node.labels)
+        node.is_open() && node.total.covers(need) && all_match(&selectors, &node.labels)
     };
     let mut feasible: Vec<&NodeView> = nodes.iter().filter(fits).collect();
     if bound {
@@ -71,7 +71,7 @@ fn why_not(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> Strin
 
 /// The first of the filters that leaves no node.
 fn infeasible(nodes: &[NodeView], need: &ResourceSet, strategy: &Strategy) -> String {
-    let mut left: Vec<&NodeView> = nodes.iter().filter(|node| node.alive).collect();
+    let mut left: Vec<&NodeView> = nodes.iter().filter(|node| node.is_open()).collect();
     let is_chosen = strategy.kind == StrategyKind::NodeAffinity && !strategy.soft;
     if is_chosen {
         left.retain(|node| node.address.node_id == strategy.node_id);

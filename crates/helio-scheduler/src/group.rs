@@ -184,7 +184,7 @@ fn domains<'a>(
     let of = |node: &'a NodeView| node.labels.get(&label.key);
     let nodes = || nodes.iter().map(|one| one.node);
     let held: BTreeSet<&String> = nodes().filter(|node| holds(node)).filter_map(of).collect();
-    let all = || nodes().filter(|node| node.alive).filter_map(of).collect();
+    let all = || nodes().filter(|node| node.is_open()).filter_map(of).collect();
     if held.is_empty() { all() } else { held }.into_iter()
 }
 
@@ -193,7 +193,7 @@ fn assign<'a>(
     wanted: Wanted<'_>,
     room: Room,
 ) -> Result<Vec<(u32, NodeId)>, Stuck> {
-    let nodes: Vec<Candidate<'_>> = nodes.filter(|one| one.node.alive).collect();
+    let nodes: Vec<Candidate<'_>> = nodes.filter(|one| one.node.is_open()).collect();
     let mut board =
         Board { nodes, room, taken: BTreeMap::new(), counts: BTreeMap::new(), placed: Vec::new() };
     for (index, one) in board.nodes.iter().enumerate() {
@@ -413,11 +413,11 @@ fn sentence(nodes: &[NodeView], wanted: Wanted<'_>, stuck: &Stuck, hopeless: boo
     if alone {
         rest.retain(|node| !used(node.address.node_id));
     }
-    let alone_it_fits = |node: &NodeView| node.alive && node.total.covers(&bundle.resources);
+    let alone_it_fits = |node: &NodeView| node.is_open() && node.total.covers(&bundle.resources);
     if hopeless && !alone && nodes.iter().any(alone_it_fits) {
         let need = sum(wanted.missing.iter().map(|number| &wanted.spec.bundles[*number as usize]));
         let mut all = ResourceSet::default();
-        for node in nodes.iter().filter(|node| node.alive) {
+        for node in nodes.iter().filter(|node| node.is_open()) {
             all.add(&node.total);
         }
         if let Some((name, quantity)) =
@@ -431,8 +431,8 @@ fn sentence(nodes: &[NodeView], wanted: Wanted<'_>, stuck: &Stuck, hopeless: boo
         }
     }
     let which = format!("bundle {} of {n}", stuck.bundle);
-    if alone && rest.iter().all(|node| !node.alive) {
-        let nodes = nodes.iter().filter(|node| node.alive).count();
+    if alone && rest.iter().all(|node| !node.is_open()) {
+        let nodes = nodes.iter().filter(|node| node.is_open()).count();
         return format!("{which} needs a node of its own, and all {nodes} nodes have one already");
     }
     let text = why(&rest, &bundle.resources, &labels(&bundle.labels));
@@ -449,7 +449,7 @@ fn free(nodes: &[NodeView], bundle: &Bundle) -> String {
     const SHOWN: usize = 5;
     let selectors: Vec<(&str, Selector)> = parse_all(&bundle.labels);
     let fit: Vec<&NodeView> =
-        nodes.iter().filter(|node| node.alive && all_match(&selectors, &node.labels)).collect();
+        nodes.iter().filter(|node| node.is_open() && all_match(&selectors, &node.labels)).collect();
     let Some(short) = scarcity(&fit, &bundle.resources).filter(|_| fit.len() > 1) else {
         return String::new();
     };

@@ -48,10 +48,12 @@ pub use policy::{Choice, place};
 /// What is known of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeView {
-    /// Who it is.
+    /// The node's id and the address of its daemon.
     pub address: NodeAddress,
     /// A node that is not is never picked.
     pub alive: bool,
+    /// It takes no new work, as one that is not alive.
+    pub is_draining: bool,
     /// All it has.
     pub total: ResourceSet,
     /// What of it is free.
@@ -60,11 +62,19 @@ pub struct NodeView {
     pub labels: BTreeMap<String, String>,
 }
 
+impl NodeView {
+    /// Whether something may be placed on the node.
+    pub(crate) fn is_open(&self) -> bool {
+        self.alive && !self.is_draining
+    }
+}
+
 impl From<&NodeInfo> for NodeView {
     fn from(info: &NodeInfo) -> Self {
         Self {
             address: info.address.clone(),
             alive: info.alive,
+            is_draining: info.is_draining,
             total: info.total.clone(),
             available: info.available.clone(),
             labels: info

@@ -58,7 +58,7 @@ pub enum Choice {
 
 /// Whether the node could hold a request of `need` that asks for these labels.
 pub(crate) fn feasible_target(node: &NodeView, need: &ResourceSet, labels: &[Label]) -> bool {
-    node.alive && node.total.covers(need) && all_match(&parse_all(labels), &node.labels)
+    node.is_open() && node.total.covers(need) && all_match(&parse_all(labels), &node.labels)
 }
 
 fn by_labels(
@@ -100,7 +100,7 @@ pub(crate) fn choose_among(
 ) -> Choice {
     let selectors = parse_all(labels);
     let fits = |node: &&&NodeView| {
-        node.alive && node.total.covers(need) && all_match(&selectors, &node.labels)
+        node.is_open() && node.total.covers(need) && all_match(&selectors, &node.labels)
     };
     let feasible: Vec<&NodeView> = nodes.iter().filter(fits).copied().collect();
     if feasible.is_empty() {

@@ -103,8 +103,9 @@ impl Tree {
     }
 
     fn leaf(&self, node: &NodeView) -> Sum {
-        let is_feasible =
-            node.alive && node.total.covers(&self.need) && selected(&self.selectors, &node.labels);
+        let is_feasible = node.is_open()
+            && node.total.covers(&self.need)
+            && selected(&self.selectors, &node.labels);
         if !is_feasible {
             return NONE;
         }

@@ -13,6 +13,7 @@ fn node(number: u8, total: &[(&str, f64)], free: &[(&str, f64)]) -> NodeView {
     NodeView {
         address: NodeAddress { node_id: id(number), host: format!("10.0.0.{number}"), port: 1 },
         alive: true,
+        is_draining: false,
         total: ResourceSet::from_units(total.iter().copied()),
         available: ResourceSet::from_units(free.iter().copied()),
         labels: BTreeMap::from([("zone".to_owned(), format!("z{}", number % 2))]),
@@ -151,6 +152,7 @@ fn views() -> impl Strategy<Value = Vec<NodeView>> {
             |(number, (cpu, free, gpu, free_gpu, alive)): (usize, (u32, u32, u32, u32, bool))| {
                 NodeView {
                     alive,
+                    is_draining: false,
                     ..node(
                         number as u8 + 1,
                         &[("CPU", f64::from(cpu)), ("GPU", f64::from(gpu))],

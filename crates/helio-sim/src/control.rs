@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use helio_control_state::{Action, Control, Event};
+use helio_control_state::{Action, Control, Event, Note};
 use helio_proto::cluster::{ControlToNode, NodeToControl};
 use helio_proto::{decode, encode};
 use helio_types::NodeId;
@@ -99,7 +99,12 @@ impl ControlHost {
                         core.close(link, self.me());
                     }
                 }
-                Action::Log(note) => core.note(|| format!("control: {note:?}")),
+                Action::Log(note) => {
+                    core.note(|| format!("control: {note:?}"));
+                    if let Note::NodeGone { node_id, .. } = note {
+                        core.declared_dead.push(node_id);
+                    }
+                }
                 Action::End { reason } => core.note(|| format!("control ends: {reason}")),
             }
         }

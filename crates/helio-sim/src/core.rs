@@ -16,7 +16,7 @@ use crate::trace::Trace;
 /// The clock of daemons and of the control service begins here, in milliseconds: it is not the owners'.
 const DAEMON_CLOCK_MS: u64 = 1_000_000;
 
-/// Something that is to happen.
+/// An event of the simulated world, at its moment.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A link has something for a side.
@@ -41,6 +41,8 @@ pub(crate) enum Event {
     Exited { node: usize, worker: WorkerId, exit: Exit },
     /// A daemon sends the next bytes of an object.
     Serve { node: usize, link: u64, request: u64 },
+    /// The connection breaks over which a daemon takes an object.
+    ReceiptLost { node: usize, request: u64 },
     /// A daemon's disk has written or read an object.
     Disk { node: usize, object: ObjectId, offset: u64, size: u64, is_write: bool },
     /// The disk keeps room for a range of the overflow file.
@@ -134,6 +136,8 @@ pub(crate) struct Core {
     tear: Option<(End, u32)>,
     /// That part has sent so many, and dies before anything else happens.
     pub(crate) torn: Option<End>,
+    /// Nodes that the control service has just declared dead.
+    pub(crate) declared_dead: Vec<NodeId>,
 }
 
 impl Core {
@@ -156,6 +160,7 @@ impl Core {
             control_skew_ms: 0,
             tear: None,
             torn: None,
+            declared_dead: Vec::new(),
         }
     }
 

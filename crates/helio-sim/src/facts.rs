@@ -64,7 +64,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Counts.
+    /// One more of the things of that name was done.
     pub fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }

@@ -1,6 +1,7 @@
 //! Breaking things.
 
 use helio_node_state::{Exit, MemoryUse};
+use helio_types::NodeId;
 
 use crate::core::Event;
 use crate::holds::Scope;
@@ -172,14 +173,28 @@ impl World {
     /// These nodes are not heard for that long: they may be taken for dead.
     fn silence(&mut self, nodes: &[usize], for_us: u64) {
         if for_us >= SILENCE_US_MIN {
-            self.core.facts.silenced.extend(nodes);
             for node in nodes {
-                let node_id = self.core.daemons[*node].address.node_id;
-                self.core.facts.history.node_lost(node_id);
+                self.silenced(*node);
             }
-            for process in self.processes.iter().filter(|one| nodes.contains(&one.node)) {
-                self.core.facts.history.process_silent(process.id);
-            }
+        }
+    }
+
+    fn silenced(&mut self, node: usize) {
+        self.core.facts.silenced.insert(node);
+        let node_id = self.core.daemons[node].address.node_id;
+        self.core.facts.history.node_lost(node_id);
+        for process in self.processes.iter().filter(|process| process.node == node) {
+            self.core.facts.history.process_silent(process.id);
+        }
+    }
+
+    /// The control service has declared a node dead. One that stood still or was cut off just then lives on:
+    /// where its connection had broken before, that takes a shorter silence than [`SILENCE_US_MIN`].
+    pub(crate) fn declared_dead(&mut self, node_id: NodeId) {
+        if let Some(node) = self.core.daemon(node_id)
+            && self.holds.parts(node)
+        {
+            self.silenced(node);
         }
     }
 

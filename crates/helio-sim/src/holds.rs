@@ -54,6 +54,15 @@ impl Holds {
         self.holds.is_empty()
     }
 
+    /// Whether a hold keeps the daemon of that node from the control service, or it from the daemon.
+    pub(crate) fn parts(&self, node: usize) -> bool {
+        self.holds.iter().any(|hold| match &hold.scope {
+            Scope::Still(ends) => ends.contains(&End::Node(node)),
+            Scope::Workers(_) => false,
+            Scope::Across { is_apart, .. } => is_apart.get(node).copied().unwrap_or(false),
+        })
+    }
+
     /// Keeps the event back where a hold says so; otherwise hands it back.
     pub(crate) fn keep(&mut self, core: &Core, head: usize, event: Event) -> Option<Event> {
         if self.holds.is_empty() {
@@ -105,6 +114,7 @@ fn target(core: &Core, event: &Event) -> Option<End> {
         | Event::Spawned { node, .. }
         | Event::Exited { node, .. }
         | Event::Serve { node, .. }
+        | Event::ReceiptLost { node, .. }
         | Event::Disk { node, .. }
         | Event::Reserved { node, .. }
         | Event::Loaded { node, .. }

@@ -64,7 +64,7 @@ pub struct Report {
     pub violations: Vec<String>,
     /// Equal for equal runs.
     pub hash: u64,
-    /// How many things happened.
+    /// The number of events that the run took in.
     pub steps: u64,
     /// How long it took in its own time, in microseconds.
     pub took_us: u64,

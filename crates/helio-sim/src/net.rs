@@ -73,13 +73,13 @@ pub struct Net {
 /// Something arrives at `side` of `link`, at a moment.
 #[derive(Debug)]
 pub struct Arrival {
-    /// When.
+    /// The moment, in simulated microseconds.
     pub at: u64,
     /// On which link.
     pub link: u64,
     /// At which side.
     pub side: usize,
-    /// What.
+    /// A connection, a message or an end.
     pub what: What,
 }
 

@@ -17,6 +17,8 @@ const RETRY_US_MIN: u64 = 5_000;
 const RETRY_US_MAX: u64 = RECONNECT_MS_MAX * 1000;
 /// How much of an object travels in one message; small, so that pulls are interrupted midway.
 const CHUNK: u64 = 512;
+/// From which size on objects have connections of their own: some have, some do not.
+const BULK_MIN: u64 = 700;
 /// How much may be laid on disk for readers.
 const OVERFLOW: u64 = 4 << 20;
 
@@ -39,6 +41,8 @@ pub(crate) struct NodeHost {
     /// All connections with other daemons.
     peers: BTreeMap<u64, NodeId>,
     serving: BTreeMap<(u64, u64), Serving>,
+    /// Objects whose bytes this shell writes by itself, by the number of their pull: where, and how many.
+    receiving: BTreeMap<u64, (u64, u64)>,
     status_at: u64,
     tick_at: Option<u64>,
     /// Worker processes that were asked for and have not been seen to end.
@@ -68,12 +72,14 @@ impl NodeHost {
                 ("CPU", f64::from(cpus)),
                 ("slot", 2.0),
                 ("room", core.plan.room(is_head)),
-                ("keep", if is_head { 8.0 } else { 0.0 }),
+                ("keep", if is_head { core.plan.keep() } else { 0.0 }),
             ]),
             store_size: core.plan.store_size,
             overflow_size: OVERFLOW,
             spills_max: 2,
+            room_ms_max: 5_000,
             arguments_max: core.plan.store_size / 10 * 7,
+            bulk_min: BULK_MIN,
             session_name: "session".to_owned(),
             is_head,
             starts_max: core.plan.starts_max,
@@ -96,6 +102,7 @@ impl NodeHost {
             made: BTreeMap::new(),
             peers: BTreeMap::new(),
             serving: BTreeMap::new(),
+            receiving: BTreeMap::new(),
             status_at: core.now + HEARTBEAT_MS * 1000,
             tick_at: None,
             workers: BTreeSet::new(),
@@ -159,7 +166,8 @@ impl NodeHost {
             },
             Action::Ask { to, message } => self.ask(core, &to, &message),
             Action::Answer { conn, message } => core.send(conn.0, self.me(), encode(&message)),
-            Action::Serve { conn, request_id, offset, size } => {
+            // Large objects come over the same link here, but the other shell takes their bytes.
+            Action::Serve { conn, request_id, offset, size, .. } => {
                 let serving = Serving { offset, size, sent: 0, is_stopped: false };
                 self.serving.insert((conn.0, request_id), serving);
                 let delay = core.rng.range(1, 300);
@@ -172,6 +180,17 @@ impl NodeHost {
                 if let Some(serving) = self.serving.get_mut(&(conn.0, request_id)) {
                     serving.is_stopped = true;
                 }
+            }
+            Action::Receive { request_id, offset, size, .. } => {
+                core.facts.count("taken over a connection of their own");
+                self.receiving.insert(request_id, (offset, size));
+                if core.rng.one_in(16) {
+                    let delay = core.rng.range(1, 3_000);
+                    core.after(delay, Next::ReceiptLost { node: self.index, request: request_id });
+                }
+            }
+            Action::StopReceiving { request_id } => {
+                self.receiving.remove(&request_id);
             }
             Action::Write { offset, bytes } => {
                 core.note(|| format!("node {} writes {offset}+{}", self.index, bytes.len()));
@@ -228,6 +247,7 @@ impl NodeHost {
                 self.suspends = Some(true);
             }
             Action::Resume => self.suspends = Some(false),
+            Action::Leave { .. } => self.is_down = true,
             Action::ShutDown { reason } => {
                 core.note(|| format!("node {} shuts down: {reason}", self.index));
                 self.is_down = true;
@@ -424,10 +444,40 @@ impl NodeHost {
                 else {
                     return;
                 };
-                self.apply(core, Event::PeerSaid { conn: Conn(link), node_id, message });
+                if !self.takes(core, &message) {
+                    self.apply(core, Event::PeerSaid { conn: Conn(link), node_id, message });
+                }
             }
             (_, What::Closed) => self.link_over(core, link),
             (Kind::Peer, _) | (Kind::Control, What::Opened) => {}
+        }
+    }
+
+    /// Whether the message has bytes that this shell writes by itself.
+    fn takes(&mut self, core: &mut Core, message: &NodeToNode) -> bool {
+        let NodeToNode::PullChunk(PullChunk { request_id, offset, bytes }) = message else {
+            return false;
+        };
+        let request_id = *request_id;
+        let Some(&(start, size)) = self.receiving.get(&request_id) else { return false };
+        let (at, received) = ((start + offset) as usize, offset + bytes.len() as u64);
+        let arena = &mut core.daemons[self.index].arena;
+        arena[at..at + bytes.len()].copy_from_slice(bytes);
+        if received == size {
+            self.receiving.remove(&request_id);
+            self.apply(core, Event::Received { request_id, outcome: Ok(()) });
+        } else {
+            self.apply(core, Event::ReceivedSome { request_id, received });
+        }
+        true
+    }
+
+    /// The connection breaks over which an object comes.
+    pub(crate) fn receipt_lost(&mut self, core: &mut Core, request_id: u64) {
+        if self.receiving.remove(&request_id).is_some() {
+            core.facts.count("lost in the middle");
+            let outcome = Err("the simulation said so".to_owned());
+            self.apply(core, Event::Received { request_id, outcome });
         }
     }
 

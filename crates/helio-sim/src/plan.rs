@@ -2,6 +2,7 @@
 
 use helio_config::control::{HEARTBEAT_MS, HEARTBEATS_MISSED_MAX};
 
+use crate::program::KEPT_MAX;
 use crate::rng::Rng;
 
 /// Something that breaks.
@@ -78,7 +79,7 @@ pub enum Fault {
 /// Which direction of a partition is blocked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// Both.
+    /// Nothing crosses in either direction.
     Both,
     /// From the head's side to the other one.
     Out,
@@ -179,6 +180,11 @@ impl Plan {
             | Fault::NodeTorn { .. } => false,
         };
         !self.faults.iter().all(|(_, fault)| harmless(fault))
+    }
+
+    /// How much the head has of what no program gives back: enough for all that they keep.
+    pub(crate) fn keep(&self) -> f64 {
+        f64::from(KEPT_MAX) * self.n_drivers as f64
     }
 
     /// What placement groups are made of: enough on the head alone where other nodes may be lost, else so

@@ -10,7 +10,7 @@ use crate::rng::Rng;
 use crate::value::Body;
 
 /// How many groups a driver leaves.
-const KEPT_MAX: u32 = 2;
+pub(crate) const KEPT_MAX: u32 = 2;
 
 /// How many values a driver reads at a time.
 const READ_MAX: usize = 3;

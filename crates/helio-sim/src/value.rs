@@ -24,7 +24,7 @@ pub struct Expect {
 /// A reference inside a value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Inner {
-    /// It.
+    /// The reference that the value contains.
     pub reference: Reference,
     /// What it gives.
     pub expect: Expect,
@@ -35,7 +35,7 @@ pub struct Inner {
 /// A value.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Val {
-    /// What it is.
+    /// Tells values apart.
     pub hash: u64,
     /// What it contains.
     pub inner: Vec<Inner>,

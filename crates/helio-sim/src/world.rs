@@ -112,6 +112,9 @@ impl World {
     fn take(&mut self, event: Event) {
         let Some(event) = self.holds.keep(&self.core, self.head, event) else { return };
         self.happen(event);
+        for node_id in std::mem::take(&mut self.core.declared_dead) {
+            self.declared_dead(node_id);
+        }
         if let Some(end) = self.core.torn.take() {
             self.die(end);
         }
@@ -145,6 +148,9 @@ impl World {
             }
             Event::Serve { node, link, request } => {
                 self.at_node(node, |host, core| host.serve(core, link, request))
+            }
+            Event::ReceiptLost { node, request } => {
+                self.at_node(node, |host, core| host.receipt_lost(core, request))
             }
             Event::Disk { node, object, offset, size, is_write } => {
                 self.at_node(node, |host, core| {

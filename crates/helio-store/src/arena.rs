@@ -128,6 +128,30 @@ impl Arena {
         self.fd.as_fd()
     }
 
+    /// The file in which a range lies, for writing, and where in it.
+    ///
+    /// # Errors
+    /// When the range is not inside the file, or the overflow file cannot be opened.
+    pub fn file_to_write(&self, offset: u64, length: u64) -> Result<(BorrowedFd<'_>, u64), Error> {
+        if let Some(overflow) = self.overflow(offset) {
+            return Ok((overflow.file_to_write()?.as_fd(), offset - overflow.start()));
+        }
+        self.range(offset, length)?;
+        Ok((self.fd(), offset))
+    }
+
+    /// The file in which a range lies, for reading, and where in it.
+    ///
+    /// # Errors
+    /// See [`Arena::file_to_write`].
+    pub fn file_to_read(&self, offset: u64, length: u64) -> Result<(BorrowedFd<'_>, u64), Error> {
+        if let Some(overflow) = self.overflow(offset) {
+            return Ok((overflow.file_to_read()?.as_fd(), offset - overflow.start()));
+        }
+        self.range(offset, length)?;
+        Ok((self.fd(), offset))
+    }
+
     /// The length of the memory file, in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {

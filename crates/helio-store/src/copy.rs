@@ -51,7 +51,7 @@ impl Touched {
 pub(crate) struct Target<'a> {
     /// Where the mapping begins.
     pub(crate) base: *mut u8,
-    /// Where in it.
+    /// The place in the mapping, in bytes from its beginning.
     pub(crate) offset: usize,
     pub(crate) touched: &'a Touched,
 }

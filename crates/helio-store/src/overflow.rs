@@ -60,14 +60,22 @@ impl Overflow {
         }
     }
 
+    pub(crate) fn file_to_write(&self) -> io::Result<&File> {
+        self.opened(&self.written, OpenOptions::new().write(true))
+    }
+
+    pub(crate) fn file_to_read(&self) -> io::Result<&File> {
+        self.opened(&self.read, OpenOptions::new().read(true))
+    }
+
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let file = self.opened(&self.written, OpenOptions::new().write(true))?;
+        let file = self.file_to_write()?;
         file.write_all_at(bytes, offset - self.start).map_err(|error| self.named(&error))
     }
 
     /// Maps a range to read it.
     pub(crate) fn map(&self, offset: u64, length: u64) -> Result<Mapping, Error> {
-        let file = self.opened(&self.read, OpenOptions::new().read(true))?;
+        let file = self.file_to_read()?;
         let size = file.metadata()?.len();
         let at = offset - self.start;
         if at.checked_add(length).is_none_or(|end| end > size) {

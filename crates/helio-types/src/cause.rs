@@ -7,7 +7,7 @@ use crate::TaskId;
 /// The kind of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DeathKind {
-    /// Nobody saw how.
+    /// The process is gone, and its exit status is not known.
     #[default]
     Unknown,
     /// It left with an exit code.
@@ -55,7 +55,7 @@ impl DeathKind {
 /// Why a process, or the actor in it, ended.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DeathCause {
-    /// What happened.
+    /// The kind of death, which decides the exception that callers read.
     pub kind: DeathKind,
     /// The exit code or the signal's number, where one is known.
     pub code: i32,

@@ -1,18 +1,20 @@
 //! Words: ids, resources, addresses, specs and causes of death. Plain data that every layer shares;
 //! nothing here does I/O.
 //!
-//! Reading order: [`id`], [`resources`], [`devices`], [`address`], [`cause`].
+//! Reading order: [`id`], [`resources`], [`devices`], [`address`], [`cause`], [`hash`].
 
 #![forbid(unsafe_code)]
 
 pub mod address;
 pub mod cause;
 pub mod devices;
+pub mod hash;
 pub mod id;
 pub mod resources;
 
 pub use address::{NodeAddress, WorkerAddress};
 pub use cause::{DeathCause, DeathKind};
 pub use devices::{DEVICE_KINDS, DeviceKind, Devices};
+pub use hash::IdMap;
 pub use id::{ActorId, JobId, LeaseId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 pub use resources::{Assigned, Quantity, ResourceSet};

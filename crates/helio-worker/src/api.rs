@@ -82,7 +82,7 @@ pub type Interrupt<'a> = &'a mut dyn FnMut() -> bool;
 pub enum StreamNext {
     /// The next item; one handle of it is held.
     Item(ObjectId),
-    /// There are no more.
+    /// The generator has made its last item.
     End,
 }
 

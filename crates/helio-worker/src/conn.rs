@@ -83,11 +83,22 @@ pub(crate) struct Conn {
     pub(crate) preface: Vec<u8>,
     /// The socket took no more; `epoll` says when it does again.
     pub(crate) stuffed: bool,
+    /// The other end takes nothing any more. Its last frames may still be unread: the connection ends when
+    /// they were read.
+    is_deaf: bool,
 }
 
 impl Conn {
     pub(crate) fn new(socket: Socket, greeting: Greeting) -> Self {
-        Self { socket, greeting, input: Vec::new(), taken: 0, preface: Vec::new(), stuffed: false }
+        Self {
+            socket,
+            greeting,
+            input: Vec::new(),
+            taken: 0,
+            preface: Vec::new(),
+            stuffed: false,
+            is_deaf: false,
+        }
     }
 
     /// Reads what is there. `Ok(false)`: the other end has closed.
@@ -157,8 +168,14 @@ impl Conn {
     }
 
     /// Writes what the socket takes of the greeting and the link's output.
-    pub(crate) fn flush(&mut self, output: Option<&mut Output>) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, output: Option<&mut Output>) {
         self.stuffed = false;
+        if !self.is_deaf && self.write_out(output).is_err() {
+            self.is_deaf = true;
+        }
+    }
+
+    fn write_out(&mut self, output: Option<&mut Output>) -> io::Result<()> {
         while !self.preface.is_empty() {
             match write(&mut self.socket, &self.preface)? {
                 Some(n) => drop(self.preface.drain(..n)),

@@ -294,7 +294,6 @@ impl State {
         } else {
             conn.fill()
         };
-        let open = open.map_err(|error| error.to_string())?;
         loop {
             let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
             let Some((start, end)) = conn.next().map_err(|error| error.to_string())? else { break };
@@ -313,7 +312,12 @@ impl State {
             }
             result?;
         }
-        if open { Ok(()) } else { Err("closed".into()) }
+        // What came before the error was read, too.
+        match open {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("closed".into()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// Reads what a stranger has. The daemon hands connections of other machines over: then the descriptor
@@ -346,7 +350,7 @@ impl State {
         let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
         frame::put(&mut conn.preface, |b| b.extend_from_slice(&helio_proto::encode(&welcome)));
         if let Some(refused) = refused {
-            let _ = conn.flush(None);
+            conn.flush(None);
             return Err(refused);
         }
         conn.greeting = Greeting::Done;

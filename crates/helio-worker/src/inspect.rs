@@ -16,6 +16,9 @@ use crate::state::State;
 /// How long the daemons may take to answer, the other nodes' among them.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
+/// How long a process that ends waits for those who read its output.
+const LAST_WRITES_MAX: Duration = Duration::from_secs(10);
+
 impl State {
     /// Makes the rows that the daemon asks for.
     pub(crate) fn report(&mut self, asked: &Asked) {
@@ -108,11 +111,23 @@ impl State {
 }
 
 impl Runtime {
-    /// The process is about to end: its daemon keeps what it knows of calls, for who asks later.
+    /// The process is about to end: its daemon keeps the rows of its calls, for later questions. Waits until
+    /// the sockets have taken all output, so that no caller loses a reply; a caller that reads nothing is
+    /// not waited for longer than [`LAST_WRITES_MAX`].
     pub fn last_words(&self) {
-        let mut state = self.settled();
-        state.say_last_words(false);
-        state.flush();
+        {
+            let mut state = self.settled();
+            state.say_last_words(false);
+            state.flush();
+        }
+        let deadline = Some(Instant::now() + LAST_WRITES_MAX);
+        let written = self.wait_until(deadline, &mut || false, |state| {
+            let is_written = state.conns.values().all(|conn| !conn.stuffed);
+            (state.force_exit || is_written).then_some(())
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "this process ends before all its output was read");
+        }
     }
 
     /// Asks the processes of the cluster, or of this node alone.

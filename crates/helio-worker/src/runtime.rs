@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use helio_owner_state::IdMap;
 use helio_process_state::{Identity, Process};
 use helio_proto::node::{JobConfig, Registered, StopNode, overflow_start};
 use helio_store::Arena;
-use helio_types::{ObjectId, WorkerAddress};
+use helio_types::{IdMap, ObjectId, WorkerAddress};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};

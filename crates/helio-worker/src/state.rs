@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use helio_owner_state::IdMap;
 use helio_process_state::{Action, Event, Process, Urgency};
 use helio_proto::node::{ClientToNode, LogLine, Notice};
 use helio_store::Arena;
-use helio_types::{ObjectId, TaskId};
+use helio_types::{IdMap, ObjectId, TaskId};
 use parking_lot::Mutex;
 use rustix::event::epoll;
 
@@ -98,10 +97,7 @@ impl State {
     pub(crate) fn flush_one(&mut self, link: u64) {
         let Some(conn) = self.conns.get_mut(&link) else { return };
         let was_stuffed = conn.stuffed;
-        if conn.flush(self.process.links().output(link)).is_err() {
-            self.conn_ended(link, "closed");
-            return;
-        }
+        conn.flush(self.process.links().output(link));
         if conn.stuffed != was_stuffed {
             let mut flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
             flags.set(epoll::EventFlags::OUT, conn.stuffed);

@@ -8,7 +8,8 @@ use helio_owner_state::{Event as OwnerEvent, Owner, Target, TaskSpec};
 use helio_process_state::{Answer, Event};
 use helio_proto::control::{ActorSpec, ControlRequest, ControlResponse};
 use helio_proto::node::LeaseClass;
-use helio_proto::peer::{STREAMING, Template};
+use helio_proto::peer::STREAMING;
+use helio_proto::template::Template;
 use helio_types::{ActorId, ObjectId, TaskId};
 
 use crate::api::{ActorCreated, CallArgs, Error, Interrupt, Retry, StreamNext};

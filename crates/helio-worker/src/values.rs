@@ -177,6 +177,7 @@ impl Runtime {
             let mut state = self.state.lock();
             if grant.is_err() {
                 state.process.forget_request(request);
+                state.flush();
             }
             state.arena.clone()
         };
@@ -184,6 +185,12 @@ impl Runtime {
         let arena = arena.ok_or_else(|| Error::Invalid("no object store".into()))?;
         let slice = arena.slice(offset, size).map_err(|error| Error::Io(error.to_string()))?;
         Ok(Created { runtime: self.clone(), id, size, slice, sealed: false })
+    }
+
+    /// A reader of the objects begins: it does not get the error that an earlier reader was given for want
+    /// of room.
+    pub fn begin_read(&self, ids: &[ObjectId]) {
+        self.state.lock().process.begin_read(ids);
     }
 
     /// The values of objects, in order.
@@ -326,10 +333,12 @@ impl Runtime {
         self.state.lock().process.owner().object(&id).is_some_and(Object::is_ready)
     }
 
-    /// Whether [`Runtime::get`] would return at once; if only the bytes are missing, they are fetched.
+    /// Whether [`Runtime::get`] would return at once, for a reader that begins; if only the bytes are
+    /// missing, they are fetched.
     #[must_use]
     pub fn is_here(&self, id: ObjectId) -> bool {
         let mut state = self.state.lock();
+        state.process.begin_read(&[id]);
         let is_here = state.process.is_ready(id, true);
         if !is_here {
             self.changed(state);

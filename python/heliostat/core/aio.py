@@ -158,7 +158,7 @@ def as_future(ref: ObjectRef) -> asyncio.Future[Any]:
 
 def _outcome(ref: ObjectRef) -> tuple[Any, BaseException | None]:
     try:
-        return _heliostat.get(ref), None
+        return _heliostat.take(ref), None
     except Exception as error:
         return None, error
 
@@ -226,4 +226,7 @@ def on_settled(ref: ObjectRef, waiter: Waiter) -> None:
     """Call `waiter` from a thread once the object is there."""
     found = waiters()
     found.listen_in_thread()
-    found.add(ref, waiter)
+    if _heliostat.is_ready(ref):
+        waiter(*_outcome(ref))
+    else:
+        found.add(ref, waiter)

@@ -50,7 +50,6 @@ IDLE: Mapping[str, str] = {
     "max_fused_object_count": _STORAGE,
     "max_spilling_file_size_bytes": _STORAGE,
     "object_store_full_delay_ms": "who waits for room has it as soon as it is there",
-    "oom_grace_period_s": "what finds no room for half a second is laid on disk",
     "preallocate_plasma_memory": "memory of the store is taken when it is written",
     "object_timeout_milliseconds": _LOCAL,
     "object_manager_default_chunk_size": _LOCAL,

@@ -66,6 +66,26 @@ def table_dumps(value: Any, keywords: Mapping[str, Any]) -> bytes:
         return file.getvalue()
 
 
+class _PackagesFirst(pickle.Unpickler):
+    """Imports the packages around a module before the module.
+
+    CPython locks a module before it imports the packages around it. If another thread is importing such a
+    package, and that import comes to the module, each thread waits for the other's lock. CPython sees that
+    and lets one thread go on with half a module: ``numpy`` then raises an ImportError about its C extensions.
+    """
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        if module not in sys.modules:
+            for end in (place for place, letter in enumerate(module) if letter == "."):
+                importlib.import_module(module[:end])
+        return super().find_class(module, name)
+
+
+def orderly_loads(pickled: Any, *, buffers: Any = ()) -> Any:
+    """Load a pickle, a bytes-like object, in a process whose threads import modules side by side."""
+    return _PackagesFirst(io.BytesIO(pickled), buffers=buffers).load()
+
+
 def cloud_dumps(value: Any, keywords: Mapping[str, Any]) -> bytes:
     """Pickle with cloudpickle and the runtime's reducers; `keywords` as in :func:`table_dumps`."""
     with io.BytesIO() as file:

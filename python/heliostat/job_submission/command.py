@@ -130,7 +130,7 @@ def _mapping(path: str, text: str) -> dict[str, Any]:
         found = json.loads(text)
     except ValueError:
         try:
-            import yaml  # type: ignore[import-untyped] # where it is installed
+            import yaml
         except ImportError:
             raise ValueError(
                 f"`--runtime-env` {path}: YAML needs the package PyYAML; JSON is read without it"

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
         enable_periodic_logging,
         log_once,
     )
+    from heliostat.util.explanation import why
     from heliostat.util.helpers import as_completed, map_unordered
     from heliostat.util.misc import connect, disconnect, get_node_instance_id
-    from heliostat.util.why import why
 
 # name: (module, name there)
 _EXPORTS = {
@@ -48,7 +48,7 @@ _EXPORTS = {
     "placement_group_table": ("heliostat.core.placement", "placement_group_table"),
     "register_serializer": ("heliostat.core.serialize", "register_serializer"),
     "remove_placement_group": ("heliostat.core.placement", "remove_placement_group"),
-    "why": ("heliostat.util.why", "why"),
+    "why": ("heliostat.util.explanation", "why"),
 }
 
 _MODULES = (

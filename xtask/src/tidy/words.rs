@@ -1,4 +1,4 @@
-//! Words that must not reach the main branch, and files that have grown long.
+//! Words that must not reach the main branch, doc comments that say nothing, and files that have grown long.
 
 use super::Source;
 
@@ -13,8 +13,16 @@ const BANNED: &[(&str, &str)] = &[
     ("<<<<<<< ", "an unresolved conflict"),
 ];
 
+/// Words that alone tell a reader nothing. A doc comment has to have another one, or name a thing of the code.
+const EMPTY: &str = "a all an and another any anybody anything are as asks both by counts did do does everybody \
+    everything for from grows happen happened happens here how in is it its itself kind less \
+    many measurements more much no nobody not nothing of on one ones only or other others out \
+    over request rest returned runs saw sentence sentences so some somebody someone something \
+    such that the them there these they thing things this those to was were what when where \
+    which who whom whose why with";
+
 pub(super) fn check(sources: &[Source]) -> Vec<String> {
-    let mut problems = Vec::new();
+    let mut problems = empty_docs(sources);
     let code = |source: &&Source| !source.is("md") && !source.path.ends_with("tidy/words.rs");
     for source in sources.iter().filter(code) {
         for (line, number) in source.text.lines().zip(1..) {
@@ -29,6 +37,33 @@ pub(super) fn check(sources: &[Source]) -> Vec<String> {
         }
     }
     problems
+}
+
+/// Doc comments of one line that say nothing of what they stand before.
+fn empty_docs(sources: &[Source]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for source in sources.iter().filter(|source| source.is("rs")) {
+        let doc = |line: &&str| line.trim_start().starts_with("///");
+        let lines: Vec<&str> = source.text.lines().collect();
+        for (place, line) in lines.iter().enumerate().filter(|(_, line)| doc(line)) {
+            let before = place.checked_sub(1).and_then(|before| lines.get(before));
+            let is_alone = !before.is_some_and(doc) && !lines.get(place + 1).is_some_and(doc);
+            let text = line.trim_start().trim_start_matches('/').trim();
+            if is_alone && says_nothing(text) {
+                let at = format!("{}:{}", source.path, place + 1);
+                problems.push(format!("{at}: `{text}` tells a reader nothing: name the thing"));
+            }
+        }
+    }
+    problems
+}
+
+fn says_nothing(text: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '\'' || c == ' ';
+    let text = text.trim_end_matches('.');
+    let mut words = text.split(' ').filter(|word| !word.is_empty());
+    text.chars().all(is_letter)
+        && words.all(|word| EMPTY.split(' ').any(|empty| word.eq_ignore_ascii_case(empty)))
 }
 
 fn bare_todo(line: &str) -> bool {
@@ -68,6 +103,18 @@ mod tests {
     fn reminders_are_found() {
         assert_eq!(problems("// FIXME soon\nlet x = dbg!(1);\n    todo!()\n"), 3);
         assert_eq!(problems("plain\n"), 0);
+    }
+
+    #[test]
+    fn a_doc_comment_names_its_thing() {
+        assert_eq!(
+            problems("    /// Which.\n    node: NodeId,\n    /// It only grows.\n    n: u8,\n"),
+            2
+        );
+        assert_eq!(problems("///\nfn f() {}\n"), 1);
+        assert_eq!(problems("/// Which node.\n/// 0: any.\nport: u16,\n/// See [`Node`].\n"), 0);
+        assert_eq!(problems("/// Which\n/// node it is.\nnode: NodeId,\n"), 0);
+        assert_eq!(problems("/// The sender.\nfrom: NodeId,\n"), 0);
     }
 
     #[test]

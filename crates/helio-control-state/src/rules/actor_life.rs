@@ -48,6 +48,9 @@ impl Control {
         if is_ending {
             self.stop_process(actor_id, "its last handle is gone", true);
         }
+        if self.nodes.is_draining(node_id) {
+            self.move_actor(actor_id);
+        }
         self.follow_ups.has_room = true;
     }
 
@@ -152,6 +155,16 @@ impl Control {
             self.stop_process(actor_id, "it was killed by `ray.kill(no_restart=False)`", false);
         }
         self.follow_ups.has_room = true;
+    }
+
+    /// The actor finishes what it was sent, and starts again on another node, if it may.
+    pub(crate) fn move_actor(&mut self, actor_id: ActorId) {
+        let Some(actor) = self.actors.get(actor_id) else { return };
+        let is_alive = matches!(actor.state, State::Alive { .. });
+        if is_alive && !actor.is_ending && actor.has_restarts() {
+            self.actors.update(actor_id, |actor| actor.is_reviving = true);
+            self.stop_process(actor_id, "its node is drained", true);
+        }
     }
 
     fn stop_process(&mut self, actor_id: ActorId, reason: &str, drain: bool) {

@@ -1,6 +1,6 @@
 //! The door: one event in, the actions that follow from it out.
 
-use helio_config::control::STALL_HEARTBEATS;
+use helio_config::control::{RECONNECT_MS_MAX, STALL_HEARTBEATS};
 use helio_proto::cluster::{NodeToControl, ShutDown};
 use helio_types::NodeId;
 
@@ -15,6 +15,10 @@ impl Control {
         let stood_ms = self.out.set_now(now / 1000);
         if stood_ms >= self.health.heartbeat_ms * STALL_HEARTBEATS {
             self.reset_heartbeats(stood_ms);
+        } else if stood_ms >= RECONNECT_MS_MAX / 2 {
+            // While a node is awaited the time is told every [`LOOK_AGAIN_MS`]: the control service did not run,
+            // and could not be connected to.
+            self.nodes.await_lost_again(now / 1000);
         }
         match event {
             Event::Node { node_id, message } => self.on_message(node_id, message),
@@ -56,7 +60,7 @@ impl Control {
                 self.verdict.on_probed(node_id, probed.node_id, probed.is_reached);
             }
             NodeToControl::Leaving(leaving) => {
-                self.node_died(node_id, &format!("it left: {}", leaving.reason));
+                self.on_leaving(node_id, leaving);
             }
         }
     }

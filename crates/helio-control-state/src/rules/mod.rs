@@ -18,6 +18,8 @@ mod job_life;
 
 mod node_life;
 
+mod draining;
+
 mod recovery;
 
 mod requests;

@@ -92,7 +92,8 @@ impl Control {
             self.node_died(node_id, "its connection broke and it did not come back");
         }
         let patience = self.health.patience();
-        if let Some(sights) = self.nodes.sights(now_ms, patience.suspect_ms()) {
+        let is_calm = self.verdict.is_calm();
+        if let Some(sights) = self.nodes.sights(now_ms, patience.suspect_ms(), is_calm) {
             let verdicts = self.verdict.look(now_ms, patience, &sights);
             self.on_verdicts(verdicts);
         }

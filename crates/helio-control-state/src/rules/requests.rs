@@ -23,6 +23,7 @@ impl Control {
                 self.out.reply(requester, Empty {});
                 return self.end_cluster(&stop.reason);
             }
+            ControlRequest::DrainNode(drain) => self.drain_node(drain),
             ControlRequest::KillActor(kill) => {
                 self.on_kill_actor(&kill);
                 Empty {}.into()

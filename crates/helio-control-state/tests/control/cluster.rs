@@ -89,6 +89,23 @@ fn a_control_service_that_stood_still_blames_nobody_for_the_silence() {
     assert_eq!(views(&mut desk, 1).last(), Some(&(2, false)), "from then on it was silent itself");
 }
 
+/// Seed 3032172 of the simulator: the head's machine stood still for little more than a second while its own
+/// daemon was about to connect again, and its daemon was declared dead.
+#[test]
+fn a_control_service_that_stood_still_gives_lost_nodes_their_time() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    desk.pass(2_000, &[1, 2]);
+    desk.apply(Event::Disconnected { node_id: node(2) });
+    desk.pass(200, &[1]);
+    desk.now_ms += 1_200;
+    desk.apply(Event::Tick);
+    desk.pass(900, &[1]);
+    assert!(views(&mut desk, 1).iter().all(|(_, alive)| *alive), "nothing could come meanwhile");
+    desk.pass(200, &[1]);
+    assert_eq!(views(&mut desk, 1).last(), Some(&(2, false)));
+}
+
 #[test]
 fn how_long_a_node_may_be_silent_is_a_setting() {
     let mut desk = Desk::with_driver(0.0);
@@ -261,7 +278,7 @@ fn a_node_that_leaves_takes_its_drivers_along() {
     desk.register(2, CPUS);
     desk.create(ActorSpec { max_restarts: -1, ..spec(1, 1) });
     desk.started(2, 1, 0);
-    desk.say(1, NodeLeaving { reason: "stopped".into() });
+    desk.say(1, NodeLeaving { reason: "stopped".into(), ..NodeLeaving::default() });
     assert_eq!(desk.stops(), [(2, 1, false)]);
     let finished = desk.take(|to, message| match message {
         ControlToNode::JobFinished(finished) => Some((to.0[0], finished.job_id)),

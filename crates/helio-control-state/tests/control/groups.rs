@@ -151,7 +151,7 @@ fn a_refusal_gives_the_others_back_and_the_group_waits() {
 fn a_lost_node_takes_its_bundles_and_leaves_the_others() {
     let mut desk = desk();
     desk.spread(2.0);
-    desk.say(2, NodeLeaving { reason: "it was told to".to_owned() });
+    desk.say(2, NodeLeaving { reason: "it was told to".to_owned(), ..NodeLeaving::default() });
     assert_eq!(desk.phase(1), GroupPhase::Rescheduling);
     assert_eq!(desk.group(1).places.len(), 1);
     desk.register(3, TWO);

@@ -188,7 +188,8 @@ fn deaths_that_come_together_are_told_together() {
     const N_NODES: usize = 4 * MEMBERS_AT_ONCE_MAX;
     let mut cluster = Cluster::new(N_NODES);
     for number in 0..N_NODES / 10 {
-        let leaving = helio_proto::cluster::NodeLeaving { reason: "test".into() };
+        let leaving =
+            helio_proto::cluster::NodeLeaving { reason: "test".into(), ..Default::default() };
         cluster.say(number, leaving);
     }
     cluster.pass(1);

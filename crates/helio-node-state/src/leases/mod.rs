@@ -276,7 +276,7 @@ impl Leases {
         let (key, class, request) = self.queue.pop(number)?;
         self.count += 1;
         let lease_id = LeaseId(self.count);
-        let pool_key = (class.job_id, class.runtime_env.clone());
+        let pool_key = (class.job_id, Arc::new(class.runtime_env.clone()));
         let lease = Lease {
             lessee: Some(request.conn),
             request_id: request.request_id,
@@ -394,6 +394,17 @@ impl Leases {
             lease.is_revoked = true;
             if let Some(conn) = lease.lessee {
                 ctx.send(conn, RevokeLease { lease_id });
+            }
+        }
+    }
+
+    /// Nothing more is to run here: each lessee gives its lease back when its task is done.
+    pub(crate) fn ask_all_back(&mut self, ctx: &mut Context) {
+        for (lease_id, lease) in &mut self.all {
+            if let Some(conn) = lease.lessee
+                && !std::mem::replace(&mut lease.is_revoked, true)
+            {
+                ctx.send(conn, RevokeLease { lease_id: *lease_id });
             }
         }
     }

@@ -47,8 +47,9 @@ impl Node {
             ClientToNode::ReleaseObject(release) => {
                 self.with_store_for(conn, |store, env| store.on_release(conn, &release, env))
             }
-            ClientToNode::FreeObject(free) => {
-                self.with_store(|store, env| store.on_free(free, env))
+            ClientToNode::FreeObject(free) => self.on_free_object(free),
+            ClientToNode::KeepObject(keep) => {
+                self.with_store(|store, env| store.on_keep_object(keep, env))
             }
             ClientToNode::Control(call) => self.on_control_call(conn, call),
             ClientToNode::Liveness(question) => self.on_liveness_question(conn, &question),

@@ -34,6 +34,7 @@ impl Node {
             ControlToNode::JobFinished(finished) => self.on_job_finished(&finished),
             ControlToNode::ShutDown(shut_down) => self.end(shut_down.reason, shut_down.may_rejoin),
             ControlToNode::Heard(_) => {}
+            ControlToNode::Drain(order) => self.on_drain(order),
             ControlToNode::Probe(probe) => self.on_probe(probe.node.node_id),
             ControlToNode::Unknown => {}
         }
@@ -95,15 +96,18 @@ impl Node {
     }
 
     fn on_node_died(&mut self, node_id: NodeId) {
+        self.drain.on_node_died(node_id);
+        let heir = self.cluster.heir(node_id).unwrap_or_default();
+        // Before what follows from it: who misses an object then knows where else it is.
+        for conn in self.clients.with_runtime() {
+            self.ctx.send(conn, NodeDied { node_id, heir: heir.clone() });
+        }
         self.with_store(|store, env| store.on_node_died(node_id, env));
         self.liveness.on_node_lost(node_id, true, &mut self.ctx);
         self.inspections.on_node_gone(node_id, &mut self.ctx);
         for conn in self.clients.remote_of_node(node_id) {
             self.ctx.push(Action::Close { conn, why: String::new() });
             self.on_client_closed(conn);
-        }
-        for conn in self.clients.with_runtime() {
-            self.ctx.send(conn, NodeDied { node_id });
         }
     }
 }

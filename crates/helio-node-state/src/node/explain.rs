@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use helio_proto::environment::RuntimeEnv;
 use helio_proto::node::{Why, WhyReply};
 use helio_types::{ActorId, ResourceSet};
 
@@ -126,10 +127,8 @@ impl Node {
 }
 
 /// The end of a sentence about a process that is being started: what is made for it before.
-fn with_env(runtime_env: &str) -> String {
-    let fields = ["pip", "uv", "conda", "working_dir", "py_modules", "image_uri"];
-    let has = |field: &&&str| runtime_env.contains(&format!("\"{field}\":"));
-    let made: Vec<&str> = fields.iter().filter(has).copied().collect();
+fn with_env(env: &RuntimeEnv) -> String {
+    let made: Vec<&str> = env.steps.iter().map(|step| step.field()).collect();
     match made.as_slice() {
         [] => String::new(),
         made => format!(", for which its runtime_env is made first ({})", made.join(", ")),

@@ -112,7 +112,7 @@ impl Node {
                 is_alive: true,
                 job_id: worker.job_id(),
                 usage: worker.usage().name().to_owned(),
-                runtime_env: worker.runtime_env().to_owned(),
+                runtime_env: worker.runtime_env().document.clone(),
                 resources: assigned.map(|assigned| assigned.resources.clone()).unwrap_or_default(),
                 ..WorkerRow::default()
             }

@@ -6,6 +6,7 @@ mod check;
 mod clients;
 mod contact;
 mod control;
+mod draining;
 mod explain;
 mod inspect;
 mod jobs;
@@ -31,6 +32,7 @@ use crate::cluster::Cluster;
 use crate::contact::Contact;
 use crate::context::Context;
 use crate::control_calls::ControlCalls;
+use crate::drain::Drain;
 use crate::event::{Action, Event};
 use crate::exits::Exits;
 use crate::gpus::Gpus;
@@ -74,6 +76,7 @@ pub struct Node {
     inspections: Inspections,
     memory: Memory,
     gpus: Gpus,
+    drain: Drain,
 }
 
 impl Node {
@@ -102,6 +105,7 @@ impl Node {
             inspections: Inspections::default(),
             memory: Memory::default(),
             gpus: Gpus::default(),
+            drain: Drain::default(),
             ctx: Context::new(setup, now_ms),
         };
         if node.ctx.setup().has_owner {
@@ -119,6 +123,7 @@ impl Node {
             self.on_timer(timer);
         }
         self.look_at_contact();
+        self.look_at_drain();
         self.with_store(Store::give_new_room);
         let capacity_changed = self.ctx.take_capacity_changed();
         if self.ctx.take_others_changed() || capacity_changed {
@@ -161,6 +166,12 @@ impl Node {
             Event::Served { conn, request_id } => {
                 self.with_store(|store, env| store.on_served(conn, request_id, env))
             }
+            Event::ReceivedSome { request_id, received } => {
+                self.with_store(|store, _| store.on_received_some(request_id, received))
+            }
+            Event::Received { request_id, outcome } => {
+                self.with_store(|store, env| store.on_received(request_id, outcome, env))
+            }
             Event::Spilled { object_id, outcome } => {
                 self.with_store(|store, env| store.on_spilled(object_id, outcome, env))
             }
@@ -195,6 +206,7 @@ impl Node {
             Timer::Inspection => self.inspections.on_timer(&mut self.ctx),
             Timer::Owner => self.on_owner_late(),
             Timer::Ahead(worker_id) => self.pool.on_ahead_timer(worker_id, &mut self.ctx),
+            Timer::Leave => self.on_drain_look(),
             Timer::Unload => self.preload.on_timer(&mut self.ctx),
         }
     }

@@ -1,6 +1,6 @@
 //! Events of the object store: who stands around it, and which events reach it.
 
-use helio_types::{JobId, NodeId, ObjectId, WorkerId};
+use helio_types::{JobId, NodeAddress, NodeId, ObjectId, WorkerId};
 
 use super::Node;
 use crate::arguments::Arguments;
@@ -24,6 +24,10 @@ impl Surroundings for Neighbours<'_> {
         self.cluster.is_dead(node_id)
     }
 
+    fn heir(&self, node_id: NodeId) -> Option<NodeAddress> {
+        self.cluster.heir(node_id)
+    }
+
     fn is_gone(&self, node_id: NodeId) -> bool {
         self.cluster.is_gone(node_id)
     }
@@ -31,6 +35,10 @@ impl Surroundings for Neighbours<'_> {
     fn runs_with_arguments(&self, conn: Conn) -> bool {
         let is_blocked = |client: &Client| self.pool.is_blocked(client.worker_id());
         self.arguments.has(conn) && !self.clients.get(conn).is_some_and(is_blocked)
+    }
+
+    fn task_begins_soon(&self) -> bool {
+        self.pool.has_demands()
     }
 
     fn process(&self, conn: Conn) -> (u32, bool) {

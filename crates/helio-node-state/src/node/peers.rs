@@ -23,9 +23,12 @@ impl Node {
             NodeToNode::PullFailed(failed) => {
                 self.with_store(|store, env| store.on_pull_failed(node_id, failed, env))
             }
-            NodeToNode::Drop(drop) => {
-                self.with_store(|store, env| store.on_drop(drop.object_id, env))
+            NodeToNode::Drop(drop) => self.on_drop_object(drop.object_id),
+            NodeToNode::Inherit(offer) => {
+                self.with_store(|store, env| store.on_inherit(offer, env))
             }
+            NodeToNode::Inherited(answer) => self.on_inherited(node_id, answer),
+            NodeToNode::Keep(keep) => self.with_store(|store, _| store.on_keep(keep.object_id)),
             NodeToNode::AskLiveness(ask) => {
                 self.on_local_liveness(Requester::Peer(conn, ask.request_id), ask.worker_id);
             }

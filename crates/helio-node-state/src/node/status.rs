@@ -4,7 +4,7 @@ use helio_config::control::status_gather_ms;
 use helio_proto::cluster::{NodeStatus, NodeToControl, RegisterNode, StatusUnchanged};
 use helio_proto::control::{NodeInfo, PendingDemand};
 use helio_scheduler::taken;
-use helio_types::Quantity;
+use helio_types::{NodeAddress, Quantity};
 
 use super::Node;
 
@@ -98,6 +98,8 @@ impl Node {
             workers: self.pool.len() as u32,
             metrics_port: self.ctx.setup().metrics_port,
             gpus: self.gpus.all().to_vec(),
+            is_draining: self.drain.is_ordered(),
+            heir: NodeAddress::default(),
         }
     }
 }

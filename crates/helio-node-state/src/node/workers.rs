@@ -1,5 +1,7 @@
 //! Events of workers, from their start to their end, and whom they are given to.
 
+use std::sync::Arc;
+
 use helio_proto::cluster::ClientGone;
 use helio_proto::control::Failure;
 use helio_proto::node::{Expect, Expected, LeaseGranted, Leaving};
@@ -52,7 +54,7 @@ impl Node {
             }
             return;
         }
-        let key = (job_id, expect.runtime_env);
+        let key = (job_id, Arc::new(expect.runtime_env));
         let count = expect.workers.min(WORKERS_AHEAD_MAX) as usize;
         for _ in 0..self.pool.missing_ahead(&key, count, self.ctx.setup().starts_max) {
             self.start_worker(&key, false, true);

@@ -2,63 +2,56 @@
 
 use std::collections::BTreeMap;
 
+use helio_proto::environment::RuntimeEnv;
+
 use crate::limits::{WORKER_INSTALL_MS_MAX, WORKER_START_MS_MAX};
 
 /// How long a worker may take to start: longer where it has packages to install first.
-pub(super) fn start_ms_max(runtime_env: &str) -> u64 {
-    let installs = ["\"pip\":", "\"uv\":"].iter().any(|field| runtime_env.contains(field));
-    if installs { WORKER_INSTALL_MS_MAX } else { WORKER_START_MS_MAX }
+pub(super) fn start_ms_max(env: &RuntimeEnv) -> u64 {
+    if env.installs_packages() { WORKER_INSTALL_MS_MAX } else { WORKER_START_MS_MAX }
 }
 
-/// The variables and the folder of a runtime environment.
-pub(super) fn read_environment(
-    json: &str,
-) -> Result<(BTreeMap<String, String>, Option<String>), String> {
-    if json.is_empty() {
-        return Ok((BTreeMap::new(), None));
-    }
-    let value: serde_json::Value = serde_json::from_str(json)
-        .map_err(|e| format!("the runtime environment is not JSON: {e}"))?;
-    let mut env = BTreeMap::new();
-    for (name, value) in value.get("env_vars").and_then(|v| v.as_object()).into_iter().flatten() {
-        let Some(value) = value.as_str() else {
+/// The variables of a runtime environment. Fails if the operating system would not take one.
+pub(super) fn variables(env: &RuntimeEnv) -> Result<BTreeMap<String, String>, String> {
+    let mut variables = BTreeMap::new();
+    for one in &env.variables {
+        if one.name.is_empty() || one.name.contains(['=', '\0']) || one.value.contains('\0') {
             return Err(format!(
-                "the runtime environment's env_vars must be strings; {name} is not"
-            ));
-        };
-        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(format!(
-                "the runtime environment's variable {name:?} is no environment variable"
+                "the runtime environment's variable {:?} is no environment variable",
+                one.name
             ));
         }
-        env.insert(name.clone(), value.to_owned());
+        variables.insert(one.name.clone(), one.value.clone());
     }
-    let cwd = value
-        .get("working_dir")
-        .and_then(|v| v.as_str())
-        .filter(|dir| !dir.is_empty())
-        .map(str::to_owned);
-    Ok((env, cwd))
+    Ok(variables)
 }
 
 #[cfg(test)]
 mod tests {
+    use helio_proto::environment::EnvStep;
+
     use super::*;
 
     #[test]
     fn packages_that_are_installed_first_take_longer() {
-        assert_eq!(start_ms_max(""), WORKER_START_MS_MAX);
-        assert_eq!(start_ms_max(r#"{"pip": ["numpy"]}"#), WORKER_INSTALL_MS_MAX);
+        assert_eq!(start_ms_max(&RuntimeEnv::default()), WORKER_START_MS_MAX);
+        let pip = RuntimeEnv { steps: vec![EnvStep::Pip], ..RuntimeEnv::default() };
+        assert_eq!(start_ms_max(&pip), WORKER_INSTALL_MS_MAX);
+        let about = RuntimeEnv::with_variables(&[("pip", "1")]);
+        assert_eq!(
+            start_ms_max(&about),
+            WORKER_START_MS_MAX,
+            "a variable of that name installs nothing"
+        );
     }
 
     #[test]
-    fn variables_and_the_folder_are_read() {
-        let json = r#"{"env_vars": {"A": "1"}, "working_dir": "/tmp"}"#;
-        let variables = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
-        assert_eq!(read_environment(json), Ok((variables, Some("/tmp".to_owned()))));
-        assert_eq!(read_environment(""), Ok((BTreeMap::new(), None)));
-        for broken in ["{", r#"{"env_vars": {"A": 1}}"#, r#"{"env_vars": {"A=B": "1"}}"#] {
-            assert!(read_environment(broken).is_err(), "{broken}");
+    fn variables_that_no_process_can_have_are_refused() {
+        let read = variables(&RuntimeEnv::with_variables(&[("A", "1")]));
+        assert_eq!(read, Ok(BTreeMap::from([("A".to_owned(), "1".to_owned())])));
+        for (name, value) in [("", "1"), ("A=B", "1"), ("A\0", "1"), ("A", "\0")] {
+            let env = RuntimeEnv::with_variables(&[(name, value)]);
+            assert!(variables(&env).is_err(), "{name:?} {value:?}");
         }
     }
 }

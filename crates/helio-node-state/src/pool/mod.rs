@@ -18,6 +18,7 @@ mod environment;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::control::{Failure, FailureKind};
+use helio_proto::environment::RuntimeEnv;
 use helio_proto::node::{Exit as ExitMessage, Leaving, LesseeGone};
 use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerId};
 
@@ -30,7 +31,7 @@ use crate::limits::{
     WORKER_IDLE_MS_MAX, WORKER_START_FAILURES_MAX, WORKERS_MAX,
 };
 use crate::timers::Timer;
-use environment::{read_environment, start_ms_max};
+use environment::{start_ms_max, variables};
 
 /// Why workers end whose call's owner has ended.
 const LESSEE_GONE: &str = "The process that owned its task has ended.";
@@ -90,7 +91,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn runtime_env(&self) -> &str {
+    pub(crate) fn runtime_env(&self) -> &RuntimeEnv {
         &self.key.1
     }
 
@@ -289,6 +290,11 @@ impl Pool {
         found
     }
 
+    /// Whether work waits for a worker that starts.
+    pub(crate) fn has_demands(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Nobody waits for the demand's worker any more.
     pub(crate) fn drop_demand(&mut self, demand: Demand) {
         self.waiting.retain(|_, waiting| {
@@ -397,7 +403,7 @@ impl Pool {
         missing
     }
 
-    /// Starts a worker. Fails if its runtime environment cannot be read.
+    /// Starts a worker. Fails if a variable of its runtime environment is none.
     pub(crate) fn start(
         &mut self,
         key: &PoolKey,
@@ -405,8 +411,8 @@ impl Pool {
         is_ahead: bool,
         ctx: &mut Context,
     ) -> Result<(), Failure> {
-        let (env, cwd) =
-            read_environment(&key.1).map_err(|why| Failure::new(FailureKind::RuntimeEnv, why))?;
+        let env = variables(&key.1).map_err(|why| Failure::new(FailureKind::RuntimeEnv, why))?;
+        let cwd = Some(&key.1.working_dir).filter(|folder| !folder.is_empty()).cloned();
         let worker_id = ctx.new_worker_id();
         let worker = Worker {
             key: key.clone(),
@@ -515,6 +521,15 @@ impl Pool {
             }
             self.set_usage(worker_id, Use::Ending);
             self.ask_to_exit(worker_id, "It was idle.", true, ctx);
+        }
+    }
+
+    /// Workers that nobody uses end, unless others need what they own.
+    pub(crate) fn ask_idle_to_end(&mut self, reason: &str, ctx: &mut Context) {
+        let idle: Vec<WorkerId> = self.idle.iter().map(|(_, worker_id)| *worker_id).collect();
+        for worker_id in idle {
+            self.set_usage(worker_id, Use::Ending);
+            self.ask_to_exit(worker_id, reason, true, ctx);
         }
     }
 

@@ -1,12 +1,14 @@
 //! The pool alone.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::setup::Setup;
 
 const LEASE: Demand = Demand::Lease(LeaseId(1));
 
 fn key() -> PoolKey {
-    (JobId([0, 0, 0, 1]), String::new())
+    (JobId([0, 0, 0, 1]), Arc::default())
 }
 
 fn actor() -> Demand {
@@ -47,7 +49,7 @@ fn the_worker_used_last_serves_the_next_lease_and_actors_get_fresh_ones() {
     ctx.begin(2);
     idle(&mut pool, &mut ctx, second);
     assert_eq!(pool.find(key(), actor(), false), Some(first), "the other has run something");
-    let other: PoolKey = (JobId([0, 0, 0, 2]), String::new());
+    let other: PoolKey = (JobId([0, 0, 0, 2]), Arc::default());
     assert_eq!(pool.find(other, LEASE, false), None, "a worker serves one job");
 }
 
@@ -110,9 +112,9 @@ fn repeated_failures_to_start_are_told_to_those_that_wait() {
 }
 
 #[test]
-fn an_environment_that_cannot_be_read_starts_nothing() {
+fn an_environment_that_no_process_can_have_starts_nothing() {
     let (mut pool, mut ctx) = (Pool::default(), context());
-    let broken = (key().0, r#"{"env_vars": {"A": 1}}"#.to_owned());
+    let broken = (key().0, Arc::new(RuntimeEnv::with_variables(&[("A=B", "1")])));
     assert!(pool.start(&broken, false, false, &mut ctx).is_err());
     assert_eq!((pool.len(), ctx.finish().len()), (0, 0));
 }

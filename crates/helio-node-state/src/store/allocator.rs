@@ -54,7 +54,7 @@ impl Allocator {
         allocator
     }
 
-    /// How many bytes there are.
+    /// The size of the whole memory in bytes.
     #[must_use]
     pub(crate) fn size(&self) -> u64 {
         self.size
@@ -66,7 +66,7 @@ impl Allocator {
         self.used
     }
 
-    /// How many are not.
+    /// The bytes that no extent covers.
     #[must_use]
     pub(crate) fn free_bytes(&self) -> u64 {
         self.size - self.used

@@ -27,13 +27,15 @@ mod serves;
 mod spilling;
 mod transfers;
 
-use helio_proto::cluster::{DropObject, NodeToNode};
+use std::collections::BTreeMap;
+
+use helio_proto::cluster::{DropObject, Inherit, Inherited, KeepCopy, NodeToNode};
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{
-    CreateObject, FetchObject, FreeObject, ObjectCreated, ObjectFetched, ObjectRefused,
+    CreateObject, FetchObject, FreeObject, KeepObject, ObjectCreated, ObjectFetched, ObjectRefused,
     ReleaseObject,
 };
-use helio_types::{JobId, ObjectId, WorkerId};
+use helio_types::{JobId, NodeAddress, ObjectId, WorkerId};
 
 use crate::context::Violation;
 use crate::event::Conn;
@@ -55,7 +57,13 @@ pub(crate) struct Store {
     pulls: Pulls,
     serves: Serves,
     pins: Pins,
+    /// Objects that come from nodes that leave, to be kept here.
+    inherits: BTreeMap<ObjectId, NodeAddress>,
+    count_inherits: u64,
 }
+
+/// The reader of an object that comes to be kept.
+const NOBODY: Conn = Conn(u64::MAX);
 
 /// What a store holds for others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -78,6 +86,8 @@ impl Store {
             pulls: Pulls::default(),
             serves: Serves::default(),
             pins: Pins::default(),
+            inherits: BTreeMap::new(),
+            count_inherits: 0,
         }
     }
 
@@ -110,7 +120,7 @@ impl Store {
 
     /// Whether the client waits for room to write an object.
     pub(crate) fn waits_to_write(&self, conn: Conn) -> bool {
-        self.room.waits_to_write(conn)
+        self.room.waits_to_write(conn, None)
     }
 
     /// Whether the pins of objects are those of clients and daemons.
@@ -141,8 +151,13 @@ impl Store {
             refuse(FailureKind::AlreadyExists, message.to_owned());
             return Ok(());
         }
-        if self.objects.is_writing(object_id, conn) {
-            return Err(Violation("an object is created twice"));
+        // The client has lost the connection to its caller, and runs the caller's call again beside the
+        // first attempt: what that one writes counts for both.
+        let is_waiting = self.room.waits_to_write(conn, Some(object_id));
+        if is_waiting || self.objects.is_writing(object_id, conn) {
+            let message = "another attempt of the same call is writing the object";
+            refuse(FailureKind::AlreadyExists, message.to_owned());
+            return Ok(());
         }
         let count = self.objects.len();
         if count >= OBJECTS_MAX || self.room.queue_len() >= ROOM_WAITS_MAX {
@@ -155,7 +170,7 @@ impl Store {
         if self.objects.fits(size) {
             self.want_room(object_id, size, wants, env);
         } else if self.objects.has_disk_file() {
-            self.lay_on_disk(object_id, size, wants, env);
+            self.lay_on_disk(object_id, size, wants, env.ctx.now(), env);
         } else {
             let failure = Failure::new(FailureKind::StoreFull, self.explain_full(size, env.node));
             env.ctx.send(conn, ObjectRefused { request_id, failure });
@@ -253,6 +268,10 @@ impl Store {
         object_id: ObjectId,
         env: &mut Env<'_>,
     ) -> bool {
+        if conn == NOBODY {
+            self.inherited(object_id, "", env);
+            return true;
+        }
         let Some((offset, size)) = self.objects.pin(object_id) else { return false };
         self.pins.add(conn, object_id);
         env.ctx.send(conn, ObjectFetched { request_id, offset, size });
@@ -275,11 +294,59 @@ impl Store {
     pub(crate) fn on_free(&mut self, free: FreeObject, env: &mut Env<'_>) {
         self.on_drop(free.object_id, env);
         for to in free.locations {
+            let to = env.node.heir(to.node_id).unwrap_or(to);
             if to.node_id != env.ctx.node_id() {
                 let message = NodeToNode::Drop(DropObject { object_id: free.object_id });
                 env.ctx.ask_node(to, message);
             }
         }
+    }
+
+    /// The owner knows no other copy than the one that `keep.at` made for a reader.
+    pub(crate) fn on_keep_object(&mut self, keep: KeepObject, env: &mut Env<'_>) {
+        let KeepObject { object_id, at } = keep;
+        if at.node_id == env.ctx.node_id() {
+            return self.on_keep(object_id);
+        }
+        env.ctx.ask_node(at, NodeToNode::Keep(KeepCopy { object_id }));
+    }
+
+    /// A copy stays until it is freed. One that has gone meanwhile is missed by its next reader.
+    pub(crate) fn on_keep(&mut self, object_id: ObjectId) {
+        self.objects.keep(object_id);
+    }
+
+    /// The objects that stay until they are freed.
+    pub(crate) fn kept(&self) -> Vec<ObjectId> {
+        self.objects.kept()
+    }
+
+    /// Another node leaves: this one keeps its object from now on.
+    pub(crate) fn on_inherit(&mut self, offer: Inherit, env: &mut Env<'_>) {
+        let Inherit { object_id, from } = offer;
+        if self.objects.get(object_id).is_some() {
+            self.objects.keep(object_id);
+            let message = Inherited { object_id, refused: String::new() };
+            return env.ctx.ask_node(from, NodeToNode::Inherited(message));
+        }
+        if self.inherits.insert(object_id, from.clone()).is_some() {
+            return;
+        }
+        self.count_inherits += 1;
+        if self.pulls.add_reader(NOBODY, self.count_inherits, object_id, vec![from]) {
+            self.pulls.enqueue(object_id);
+            self.start_pulls(env);
+        }
+    }
+
+    /// An object that another node leaves behind has come, or cannot.
+    pub(super) fn inherited(&mut self, object_id: ObjectId, refused: &str, env: &mut Env<'_>) {
+        let Some(from) = self.inherits.remove(&object_id) else { return };
+        if refused.is_empty() {
+            self.objects.keep(object_id);
+        }
+        let message = Inherited { object_id, refused: refused.to_owned() };
+        env.ctx.ask_node(from, NodeToNode::Inherited(message));
     }
 
     /// The owner has freed an object.

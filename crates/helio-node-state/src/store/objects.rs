@@ -199,6 +199,12 @@ impl Objects {
         of_job.map(|(id, object)| (*id, object.creator)).collect()
     }
 
+    /// The objects that stay until they are freed.
+    pub(super) fn kept(&self) -> Vec<ObjectId> {
+        let stays = |object: &Object| object.is_primary && !object.is_freed;
+        self.sealed.iter().filter(|(_, object)| stays(object)).map(|(id, _)| *id).collect()
+    }
+
     // Room.
 
     /// Room for `size` bytes, copies that can be had again giving way where need be.
@@ -296,6 +302,19 @@ impl Objects {
         self.forget_place(object_id);
         self.settle(object_id);
         true
+    }
+
+    /// A copy that was made for a reader stays until it is freed.
+    pub(super) fn keep(&mut self, object_id: ObjectId) {
+        let Some(object) = self.sealed.get_mut(&object_id) else { return };
+        if object.is_primary || object.is_freed {
+            return;
+        }
+        self.forget_place(object_id);
+        if let Some(object) = self.sealed.get_mut(&object_id) {
+            object.is_primary = true;
+        }
+        self.settle(object_id);
     }
 
     /// Adds a copy that was brought here; its readers come before [`Objects::settle`].

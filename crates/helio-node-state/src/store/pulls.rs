@@ -58,6 +58,8 @@ pub(super) struct Pull {
     pub(super) received: u64,
     /// The bytes are coming.
     pub(super) has_begun: bool,
+    /// Over a connection of their own: the shell writes them.
+    pub(super) is_bulk: bool,
 }
 
 /// How far the fetch of an object is, for those who ask what it waits for.
@@ -197,17 +199,28 @@ impl Pulls {
         &mut self,
         object_id: ObjectId,
         is_useless: impl Fn(NodeId) -> bool,
+        heir: impl Fn(NodeId) -> Option<NodeAddress>,
     ) -> Option<NodeAddress> {
         let fetch = self.fetches.get_mut(&object_id)?;
         while let Some(from) = fetch.locations.pop_front() {
             if !is_useless(from.node_id) {
                 return Some(from);
             }
+            if let Some(heir) = heir(from.node_id).filter(|heir| !is_useless(heir.node_id)) {
+                return Some(heir);
+            }
             if !fetch.gone.contains(&from.node_id) {
                 fetch.gone.push(from.node_id);
             }
         }
         None
+    }
+
+    /// Another node has the object: it is asked before the others.
+    pub(super) fn add_next_location(&mut self, object_id: ObjectId, location: NodeAddress) {
+        if let Some(fetch) = self.fetches.get_mut(&object_id) {
+            fetch.locations.push_front(location);
+        }
     }
 
     /// A node is asked for the object; returns the number of the pull.
@@ -222,9 +235,15 @@ impl Pulls {
         self.count += 1;
         let number = self.count;
         self.by_number.insert(number, object_id);
+        let (received, has_begun, is_bulk) = (0, false, false);
         fetch.state =
-            State::Pulling(Pull { number, from, extent, size, received: 0, has_begun: false });
+            State::Pulling(Pull { number, from, extent, size, received, has_begun, is_bulk });
         Some(number)
+    }
+
+    /// The object of a pull of that number.
+    pub(super) fn object(&self, number: u64) -> Option<ObjectId> {
+        self.by_number.get(&number).copied()
     }
 
     /// The object of a pull that this node was asked for.
@@ -288,19 +307,17 @@ impl Pulls {
     }
 
     /// The connection over which the object comes is lost: the node is asked again, after the others.
-    /// Returns whether it may be, and the room that was taken.
-    pub(super) fn retry(&mut self, object_id: ObjectId) -> Option<(bool, Option<Extent>)> {
+    /// Returns the pull that is over with it, or nothing when that happened too often.
+    pub(super) fn retry(&mut self, object_id: ObjectId) -> Option<Pull> {
         let fetch = self.fetches.get_mut(&object_id)?;
         if fetch.retries == PULL_RETRIES_MAX {
-            return Some((false, None));
+            return None;
         }
+        let State::Pulling(pull) = std::mem::take(&mut fetch.state) else { return None };
         fetch.retries += 1;
-        let State::Pulling(pull) = std::mem::take(&mut fetch.state) else {
-            return Some((true, None));
-        };
-        fetch.locations.push_back(pull.from);
+        fetch.locations.push_back(pull.from.clone());
         self.by_number.remove(&pull.number);
-        Some((true, pull.extent))
+        Some(pull)
     }
 
     /// A client does not wait for the object any more. Returns the object if nobody does.
@@ -345,7 +362,7 @@ mod tests {
         assert!(!pulls.add_reader(Conn(2), 1, id(1), vec![node(2), node(3)]));
         pulls.enqueue(id(1));
         assert_eq!(pulls.next_turn(), Some(id(1)));
-        let from = pulls.next_location(id(1), |_| false).unwrap();
+        let from = pulls.next_location(id(1), |_| false, |_| None).unwrap();
         let number = pulls.begin(id(1), from, None, 0).unwrap();
         assert_eq!(pulls.object_from(node(2).node_id, number), Some(id(1)));
         assert_eq!(pulls.object_from(node(3).node_id, number), None, "another node was asked");
@@ -360,7 +377,7 @@ mod tests {
     fn locations_of_no_use_are_passed_over_and_told() {
         let mut pulls = Pulls::default();
         pulls.add_reader(Conn(1), 1, id(1), vec![node(2), node(3)]);
-        assert_eq!(pulls.next_location(id(1), |_| true), None);
+        assert_eq!(pulls.next_location(id(1), |_| true, |_| None), None);
         let missing = pulls.take_readers(id(1)).unwrap();
         assert_eq!(missing.gone, [node(2).node_id, node(3).node_id]);
         assert_eq!(missing.readers, [(Conn(1), 1)]);
@@ -389,12 +406,12 @@ mod tests {
         pulls.add_reader(Conn(1), 1, id(1), vec![]);
         for _ in 0..PULL_RETRIES_MAX {
             pulls.begin(id(1), node(2), None, 0);
-            assert_eq!(pulls.retry(id(1)), Some((true, None)));
+            assert!(pulls.retry(id(1)).is_some());
             assert!(pulls.enqueue_again(id(1)) && !pulls.enqueue_again(id(1)));
             pulls.next_turn();
-            assert_eq!(pulls.next_location(id(1), |_| false), Some(node(2)));
+            assert_eq!(pulls.next_location(id(1), |_| false, |_| None), Some(node(2)));
         }
         pulls.begin(id(1), node(2), None, 0);
-        assert_eq!(pulls.retry(id(1)), Some((false, None)));
+        assert!(pulls.retry(id(1)).is_none());
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct Waiting {
     pub(super) object_id: ObjectId,
     pub(super) size: u64,
     pub(super) wants: Wants,
+    /// When room was asked for, or was seen to come later than now.
+    pub(super) since: u64,
     /// When the object is laid on disk, or its writer is told that there is no room.
     pub(super) until: u64,
 }
@@ -45,6 +47,8 @@ pub(super) struct Reservation {
     pub(super) object_id: ObjectId,
     pub(super) extent: Extent,
     pub(super) size: u64,
+    /// See [`Waiting::since`].
+    pub(super) since: u64,
     /// `None`: nobody wants the range any more.
     pub(super) wants: Option<Wants>,
 }
@@ -131,9 +135,9 @@ impl Room {
         queued.chain(reserving.filter_map(|one| Some((one.object_id, one.wants?))))
     }
 
-    /// Whether the client waits for room to write an object.
-    pub(super) fn waits_to_write(&self, conn: Conn) -> bool {
-        self.all().any(|(object_id, wants)| wants.is_creation(conn, None, object_id))
+    /// Whether the client waits for room to write the object, or any.
+    pub(super) fn waits_to_write(&self, conn: Conn, object_id: Option<ObjectId>) -> bool {
+        self.all().any(|(of, wants)| wants.is_creation(conn, object_id, of))
     }
 
     /// How many bytes are waited for to read an object here.
@@ -202,7 +206,7 @@ mod tests {
     }
 
     fn waiting(n: u8, wants: Wants) -> Waiting {
-        Waiting { object_id: object(n), size: u64::from(n), wants, until: 100 }
+        Waiting { object_id: object(n), size: u64::from(n), wants, since: 0, until: 100 }
     }
 
     const CREATE: Wants = Wants::Create { conn: Conn(1), request_id: 1 };
@@ -214,19 +218,25 @@ mod tests {
         room.push(waiting(3, Wants::Restore));
         let extent = Extent { offset: 9, length: 64 };
         let wants = Some(CREATE);
-        room.add_reservation(Reservation { object_id: object(4), extent, size: 4, wants });
+        room.add_reservation(Reservation {
+            object_id: object(4),
+            extent,
+            size: 4,
+            since: 0,
+            wants,
+        });
         room
     }
 
     #[test]
     fn a_client_that_is_gone_writes_nothing() {
         let mut room = room();
-        assert!(room.waits_to_write(Conn(1)));
+        assert!(room.waits_to_write(Conn(1), None));
         room.forget_create(Conn(1), Some(object(1)));
         assert_eq!(room.wanted_to_write(object(1)), None);
-        assert!(room.waits_to_write(Conn(1)), "it waits for the disk, too");
+        assert!(room.waits_to_write(Conn(1), None), "it waits for the disk, too");
         room.forget_create(Conn(1), None);
-        assert!(!room.waits_to_write(Conn(1)));
+        assert!(!room.waits_to_write(Conn(1), None));
         assert_eq!(room.len(), 3, "the disk answers all the same");
         assert!(room.take_reservation(9).is_some_and(|one| one.wants.is_none()));
     }

@@ -6,7 +6,9 @@
 //! ado. Pins keep objects in memory; when that is in the way, clients are asked for those that they hold
 //! only to have the object at hand. When that does not help, objects that are to be read or written are laid
 //! on disk (`disk_file`). Where the disk takes nothing either, readers and writers wait on while tasks run
-//! here that read from the store, for they end; else there is no room, and the waiting ones are told so.
+//! here that read from the store, or begin as soon as their worker has started, for they end. Between two
+//! such tasks nothing tells that the next one comes: so it takes a while without room before readers and
+//! writers are told that there is none.
 //!
 //! **SHM-1** An object's memory stays its own until its file is whole, and a pinned object is not
 //! written out at all.
@@ -23,7 +25,7 @@ use super::env::Env;
 use super::explain::ADVICE;
 use super::room::{Reservation, Waiting, Wants};
 use crate::event::{Action, Conn, DiskError};
-use crate::limits::{PINS_ASK_MS, READ_ROOM_MS_MAX, ROOM_MS_MAX};
+use crate::limits::{PINS_ASK_MS, READ_ROOM_MS_MAX};
 use crate::timers::Timer;
 
 impl Store {
@@ -39,21 +41,16 @@ impl Store {
             // The ones before it found no room either.
             true if self.objects.is_disk_file_used() => PINS_ASK_MS,
             true => READ_ROOM_MS_MAX,
-            false => ROOM_MS_MAX,
+            false => env.ctx.setup().room_ms_max,
         };
-        self.want_room_for(object_id, size, wants, wait_ms, env);
+        let since = env.ctx.now();
+        let until = since + wait_ms;
+        self.queue(Waiting { object_id, size, wants, since, until }, env);
     }
 
-    fn want_room_for(
-        &mut self,
-        object_id: ObjectId,
-        size: u64,
-        wants: Wants,
-        wait_ms: u64,
-        env: &mut Env<'_>,
-    ) {
-        let until = env.ctx.now() + wait_ms;
-        self.room.push(Waiting { object_id, size, wants, until });
+    fn queue(&mut self, waiting: Waiting, env: &mut Env<'_>) {
+        let until = waiting.until;
+        self.room.push(waiting);
         self.give_room(env);
         if self.room.waits_until(until) {
             env.ctx.set_timer(until, Timer::Room);
@@ -84,7 +81,6 @@ impl Store {
         if let Some(first) = self.room.first() {
             let wanted = first.size;
             self.write_out(wanted, env);
-            self.refuse_if_hopeless(env);
             self.ask_for_pins(env);
         }
     }
@@ -131,10 +127,10 @@ impl Store {
         }
     }
 
-    /// Whether room will come although nobody gives any now: objects are being written to disk, or tasks
-    /// run that read from the store and do not wait themselves. `lacking`: what finds no room.
+    /// Whether room will come although nobody gives any now: objects are being written to disk, tasks begin,
+    /// or tasks run that read from the store and do not wait themselves. `lacking`: what finds no room.
     fn room_will_come(&self, lacking: &[(ObjectId, Wants)], env: &Env<'_>) -> bool {
-        if self.room.spills() > 0 {
+        if self.room.spills() > 0 || env.node.task_begins_soon() {
             return true;
         }
         let stuck: BTreeSet<Conn> = self
@@ -154,21 +150,24 @@ impl Store {
         let is_coming = self.room.spills() > 0;
         let has_disk = self.objects.has_disk_file();
         let will_come = is_coming || (!has_disk && self.room_will_come(&[], env));
-        let now = env.ctx.now();
+        let (now, room_ms_max) = (env.ctx.now(), env.ctx.setup().room_ms_max);
         let mut kept = VecDeque::new();
         for mut waiting in self.room.take_queue() {
-            let Waiting { object_id, size, wants, until } = waiting;
+            let Waiting { object_id, size, wants, since, until } = waiting;
             if until > now {
                 kept.push_back(waiting);
             } else if will_come {
-                waiting.until = now + READ_ROOM_MS_MAX;
+                (waiting.since, waiting.until) = (now, now + READ_ROOM_MS_MAX);
+                env.ctx.set_timer(waiting.until, Timer::Room);
+                kept.push_back(waiting);
+            } else if !has_disk && now < since + room_ms_max {
+                waiting.until = since + room_ms_max;
                 env.ctx.set_timer(waiting.until, Timer::Room);
                 kept.push_back(waiting);
             } else if has_disk {
-                self.lay_on_disk(object_id, size, wants, env);
+                self.lay_on_disk(object_id, size, wants, since, env);
             } else {
-                let text = self.explain_full(size, env.node);
-                let failure = Failure::new(FailureKind::StoreFull, text);
+                let failure = self.explain_refusal(size, env);
                 self.refuse(object_id, wants, &failure, env);
             }
         }
@@ -176,22 +175,16 @@ impl Store {
         self.give_room(env);
     }
 
-    /// Without a disk that takes objects, creations that wait for it are refused at once.
-    fn refuse_if_hopeless(&mut self, env: &mut Env<'_>) {
-        let Some(error) = self.room.disk_error(env.ctx.now()).cloned() else { return };
-        if !self.objects.has_spillable() || self.room_will_come(&[], env) {
-            return;
-        }
-        let kind = if error.is_full { FailureKind::OutOfDisk } else { FailureKind::StoreFull };
-        for waiting in self.room.take_queue() {
-            let Wants::Create { conn, request_id } = waiting.wants else {
-                self.room.push(waiting);
-                continue;
-            };
-            let full = self.explain_full(waiting.size, env.node);
-            let text = format!("{full}, and the disk takes no more: {}", error.text);
-            let failure = Failure::new(kind, text);
-            env.ctx.send(conn, ObjectRefused { request_id, failure });
+    /// Why an object finds no room in memory, where no file on disk stands behind the memory.
+    fn explain_refusal(&self, size: u64, env: &Env<'_>) -> Failure {
+        let full = self.explain_full(size, env.node);
+        let error = self.room.disk_error(env.ctx.now());
+        match error.filter(|_| self.objects.has_spillable()) {
+            Some(DiskError { is_full, text }) => {
+                let text = format!("{full}, and the disk takes no more: {text}");
+                Failure::new(kind_of(*is_full), text)
+            }
+            None => Failure::new(FailureKind::StoreFull, full),
         }
     }
 
@@ -270,6 +263,7 @@ impl Store {
         object_id: ObjectId,
         size: u64,
         wants: Wants,
+        since: u64,
         env: &mut Env<'_>,
     ) {
         // Before the range can be another object's.
@@ -281,6 +275,7 @@ impl Store {
                     object_id,
                     extent,
                     size,
+                    since,
                     wants: Some(wants),
                 });
                 env.ctx.push(Action::Reserve { offset, size: length });
@@ -315,20 +310,22 @@ impl Store {
         env: &mut Env<'_>,
     ) {
         let Some(reservation) = self.room.take_reservation(offset) else { return };
-        let Reservation { object_id, extent, size, wants } = reservation;
+        let Reservation { object_id, extent, size, since, wants } = reservation;
         match (outcome, wants) {
             (Ok(()), Some(wants)) => self.on_room(object_id, extent, size, wants, env),
             (Err(error), Some(wants)) => {
                 self.objects.give_back(extent);
-                if self.room_will_come(&[(object_id, wants)], env) {
-                    return self.want_room_for(object_id, size, wants, READ_ROOM_MS_MAX, env);
+                let now = env.ctx.now();
+                let will_come = self.room_will_come(&[(object_id, wants)], env);
+                if will_come || now < since + env.ctx.setup().room_ms_max {
+                    let since = if will_come { now } else { since };
+                    let until = now + READ_ROOM_MS_MAX;
+                    return self.queue(Waiting { object_id, size, wants, since, until }, env);
                 }
-                let kind =
-                    if error.is_full { FailureKind::OutOfDisk } else { FailureKind::StoreFull };
                 let full = self.explain_full(size, env.node);
                 let text =
                     format!("{full}, and the disk has no room either: {}. {ADVICE}", error.text);
-                self.refuse(object_id, wants, &Failure::new(kind, text), env);
+                self.refuse(object_id, wants, &Failure::new(kind_of(error.is_full), text), env);
             }
             (_, None) => self.objects.give_back(extent),
         }
@@ -349,4 +346,9 @@ impl Store {
             self.restore(object_id, env);
         }
     }
+}
+
+/// The kind of failure for a disk that refused an object.
+fn kind_of(is_full: bool) -> FailureKind {
+    if is_full { FailureKind::OutOfDisk } else { FailureKind::StoreFull }
 }

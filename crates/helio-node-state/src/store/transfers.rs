@@ -8,6 +8,7 @@ use helio_types::{NodeAddress, NodeId, ObjectId};
 use super::Store;
 use super::allocator::Extent;
 use super::env::Env;
+use super::pulls::Pull;
 use super::room::Wants;
 use crate::event::{Action, Conn};
 use crate::limits::PULL_RETRY_MS;
@@ -26,7 +27,7 @@ impl Store {
         let own = env.ctx.node_id();
         let node = env.node;
         let is_useless = |node_id| node_id == own || node.is_dead(node_id);
-        if let Some(from) = self.pulls.next_location(object_id, is_useless) {
+        if let Some(from) = self.pulls.next_location(object_id, is_useless, |id| node.heir(id)) {
             return self.ask(object_id, from, None, 0, env);
         }
         let Some(missing) = self.pulls.take_readers(object_id) else { return };
@@ -34,6 +35,7 @@ impl Store {
             true => "no node that had it is alive".to_owned(),
             false => missing.reason,
         };
+        self.inherited(object_id, &reason, env);
         for (conn, request_id) in missing.readers {
             let (gone, reason) = (missing.gone.clone(), reason.clone());
             env.ctx.send(conn, ObjectMissing { request_id, gone, reason });
@@ -60,7 +62,15 @@ impl Store {
     pub(super) fn stop_pull(&mut self, object_id: ObjectId, env: &mut Env<'_>) {
         let Some(pull) = self.pulls.end(object_id) else { return };
         let message = NodeToNode::CancelPull(CancelPull { request_id: pull.number });
-        env.ctx.ask_node(pull.from, message);
+        env.ctx.ask_node(pull.from.clone(), message);
+        self.give_back_room(&pull, env);
+    }
+
+    /// A pull is over before its object was whole: its room is free, once nothing is written there any more (SHM-1).
+    fn give_back_room(&mut self, pull: &Pull, env: &mut Env<'_>) {
+        if pull.is_bulk {
+            env.ctx.push(Action::StopReceiving { request_id: pull.number });
+        }
         if let Some(extent) = pull.extent {
             self.objects.give_back(extent);
         }
@@ -71,9 +81,7 @@ impl Store {
         let Some(pull) = self.pulls.end(object_id) else { return };
         self.pulls.set_gone(object_id, pull.from.node_id);
         self.pulls.set_reason(object_id, reason);
-        if let Some(extent) = pull.extent {
-            self.objects.give_back(extent);
-        }
+        self.give_back_room(&pull, env);
         self.ask_next(object_id, env);
         self.start_pulls(env);
     }
@@ -100,6 +108,7 @@ impl Store {
     ) {
         let Some(fetch) = self.pulls.take_readers(object_id) else { return };
         self.pulls.dequeue(object_id);
+        self.inherited(object_id, &failure.message, env);
         for (conn, request_id) in fetch.readers {
             env.ctx.send(conn, ObjectRefused { request_id, failure: failure.clone() });
         }
@@ -162,6 +171,12 @@ impl Store {
         }
         pull.size = start.size;
         pull.has_begun = true;
+        pull.is_bulk = start.is_bulk && start.size > 0;
+        if let (true, Some(extent)) = (pull.is_bulk, pull.extent) {
+            let (from, request_id) = (pull.from.clone(), pull.number);
+            let (offset, size) = (extent.offset, start.size);
+            return env.ctx.push(Action::Receive { from, request_id, offset, size });
+        }
         self.finish_pull(object_id, env);
     }
 
@@ -173,7 +188,7 @@ impl Store {
         self.stop_pull(object_id, env);
         if self.objects.has_disk_file() {
             self.pulls.set_waits_for_room(object_id, from);
-            self.lay_on_disk(object_id, size, Wants::Pull, env);
+            self.lay_on_disk(object_id, size, Wants::Pull, env.ctx.now(), env);
         } else {
             let reason = format!("its {size} bytes are more than the store of this node holds");
             self.pulls.set_reason(object_id, reason);
@@ -188,7 +203,8 @@ impl Store {
         let Some(pull) = self.pulls.pull_mut(object_id) else { return };
         let length = chunk.bytes.len() as u64;
         let Some(extent) = pull.extent.filter(|_| {
-            pull.has_begun && chunk.offset == pull.received && length <= pull.size - pull.received
+            let is_next = chunk.offset == pull.received && length <= pull.size - pull.received;
+            pull.has_begun && !pull.is_bulk && is_next
         }) else {
             return self.fail_pull(object_id, "the bytes came out of order".to_owned(), env);
         };
@@ -196,6 +212,36 @@ impl Store {
         let offset = extent.offset + chunk.offset;
         env.ctx.push(Action::Write { offset, bytes: chunk.bytes });
         self.finish_pull(object_id, env);
+    }
+
+    /// So much of an object has come over a connection of its own.
+    pub(crate) fn on_received_some(&mut self, request_id: u64, received: u64) {
+        let object_id = self.pulls.object(request_id);
+        if let Some(pull) = object_id.and_then(|object_id| self.pulls.pull_mut(object_id)) {
+            pull.received = received.min(pull.size);
+        }
+    }
+
+    /// An object has come over a connection of its own, or that connection was lost.
+    pub(crate) fn on_received(
+        &mut self,
+        request_id: u64,
+        outcome: Result<(), String>,
+        env: &mut Env<'_>,
+    ) {
+        let Some(object_id) = self.pulls.object(request_id) else { return };
+        let Some(pull) = self.pulls.pull_mut(object_id).filter(|pull| pull.is_bulk) else { return };
+        pull.is_bulk = false;
+        match outcome {
+            Ok(()) => {
+                pull.received = pull.size;
+                self.finish_pull(object_id, env);
+            }
+            Err(reason) => {
+                self.retry_pull(object_id, reason, env);
+                self.start_pulls(env);
+            }
+        }
     }
 
     /// Another daemon does not have the object that it was asked for.
@@ -235,9 +281,11 @@ impl Store {
             None => match self.objects.pin(object_id) {
                 Some((offset, size)) => {
                     self.serves.begin(conn, request_id, object_id);
-                    let start = PullStart { request_id, size };
+                    let is_bulk = size > 0 && size >= env.ctx.setup().bulk_min;
+                    let start = PullStart { request_id, size, is_bulk };
                     env.ctx.answer_node(conn, NodeToNode::PullStart(start));
-                    return env.ctx.push(Action::Serve { conn, request_id, offset, size });
+                    let serve = Action::Serve { conn, request_id, offset, size, is_bulk };
+                    return env.ctx.push(serve);
                 }
                 None => "the object is not in its store",
             },
@@ -270,27 +318,35 @@ impl Store {
             }
         }
         for object_id in self.pulls.pulled_from(node_id) {
-            match self.pulls.retry(object_id) {
-                None => continue,
-                Some((false, _)) => {
-                    let reason = format!("node {node_id}: it cannot be reached");
-                    self.fail_pull(object_id, reason, env);
-                    continue;
-                }
-                Some((true, extent)) => {
-                    if let Some(extent) = extent {
-                        self.objects.give_back(extent);
-                    }
-                }
-            }
-            env.ctx.set_timer(env.ctx.now() + PULL_RETRY_MS, Timer::Pull(object_id));
+            let reason = format!("node {node_id}: it cannot be reached");
+            self.retry_pull(object_id, reason, env);
         }
         self.start_pulls(env);
+    }
+
+    /// A connection over which an object came is lost: its node is asked again in a while, after the others.
+    fn retry_pull(&mut self, object_id: ObjectId, reason: String, env: &mut Env<'_>) {
+        match self.pulls.retry(object_id) {
+            Some(pull) => {
+                self.give_back_room(&pull, env);
+                env.ctx.set_timer(env.ctx.now() + PULL_RETRY_MS, Timer::Pull(object_id));
+            }
+            None => self.fail_pull(object_id, reason, env),
+        }
     }
 
     /// A node has died: the objects that come from it are pulled from other nodes.
     pub(crate) fn on_node_died(&mut self, node_id: NodeId, env: &mut Env<'_>) {
         for object_id in self.pulls.pulled_from(node_id) {
+            let heir = env.node.heir(node_id);
+            if let Some(heir) = heir.filter(|heir| heir.node_id != env.ctx.node_id())
+                && let Some(pull) = self.pulls.end(object_id)
+            {
+                self.give_back_room(&pull, env);
+                self.pulls.add_next_location(object_id, heir);
+                self.ask_next(object_id, env);
+                continue;
+            }
             self.fail_pull(object_id, format!("node {node_id}: it has died"), env);
         }
     }

@@ -51,6 +51,7 @@ pub(crate) fn daemon_process() {
         spill_dir: PathBuf::from(&session).join("spill"),
         disk_threshold: 1.0,
         spills_max: 4,
+        room_ms_max: 5_000,
         ..helio_node::Options::default()
     };
     helio_node::run(options, |ready| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helio_owner_state::actor::{Creation, handle_object};
 use helio_owner_state::{CallArgs, Event, Retry, Target, TaskSpec};
 use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
-use helio_proto::peer::{CallKind, Template};
+use helio_proto::template::{CallKind, Template};
 use helio_types::{ActorId, DeathCause, DeathKind, JobId, ObjectId};
 
 use super::{Play, call, from, inline, object, reply, worker};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use helio_owner_state::{Action, Event, TaskSpec};
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::LeaseClass;
-use helio_proto::peer::{Frame, Returned, Template, Value};
+use helio_proto::peer::{Frame, Returned, Value};
+use helio_proto::template::Template;
 use helio_types::{DeathCause, DeathKind, LeaseId};
 
 use super::{Play, call, from, inline, node, object, put, reply, stored_on, task, worker};
@@ -127,7 +128,7 @@ fn calls_on_a_node_that_was_declared_dead_end_at_once() {
     play.submit(call(2, 0, &[]), &["w2: run t2"]);
     play.submit(call(3, 0, &[]), &["w2: run t3"]);
     play.submit(call(4, 1, &[]), &["w2: run t4"]);
-    play.check(Event::NodeDied { node: node(1).node_id }, &["ask for lease 2"]);
+    play.check(Event::NodeDied { node: node(1).node_id, heir: None }, &["ask for lease 2"]);
     assert_eq!(play.value(object(2, 1)), "NodeDied");
     assert!(play.reason(object(2, 1)).contains(&node(1).node_id.to_string()));
     assert_eq!(play.value(object(3, 1)), "NodeDied", "it may begin though the node is dead");

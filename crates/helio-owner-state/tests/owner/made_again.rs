@@ -5,7 +5,8 @@ use std::sync::Arc;
 use helio_owner_state::actor::{Creation, handle_object};
 use helio_owner_state::{CallArgs, Event, Retry, Target, TaskSpec};
 use helio_proto::control::{ActorInfo, ActorPhase, ActorSpec};
-use helio_proto::peer::{Frame, Returned, STREAMING, Template, Value};
+use helio_proto::peer::{Frame, Returned, STREAMING, Value};
+use helio_proto::template::Template;
 use helio_types::{ActorId, DeathCause, DeathKind, JobId, ObjectId};
 
 use super::{Play, call, from, inline, node, object, reply, stored_on, task};

@@ -15,7 +15,8 @@ use helio_owner_state::{
     Action, CallArgs, Event, Outgoing, OutgoingValue, Owner, Retry, Target, TaskSpec,
 };
 use helio_proto::node::{LeaseClass, LeaseGranted};
-use helio_proto::peer::{Frame, Reference, Returned, Template, Value};
+use helio_proto::peer::{Frame, Reference, Returned, Value};
+use helio_proto::template::Template;
 use helio_types::{
     ActorId, JobId, LeaseId, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId,
 };
@@ -211,6 +212,7 @@ fn show(action: &Action) -> Option<String> {
             format!("return {}{}", lease.0, if *discard { " for good" } else { "" })
         }
         Action::Free { id, locations } => format!("free {} on {}", o(*id), locations.len()),
+        Action::Keep { id, at } => format!("n{}: keep {}", at.node_id.0[0], o(*id)),
         Action::CreateActor { .. } => "create actor".into(),
         Action::Control(request) => {
             let text = format!("{request:?}");

@@ -76,6 +76,65 @@ fn a_put_cannot_be_made_again_and_a_broken_line_does_not_lose_it() {
     assert_eq!(play.value(object(1, 1)), "ReconstructionFailed");
 }
 
+/// F3.04: who has read an object has a copy, which is used when the one that is kept for the owner is lost.
+#[test]
+fn a_readers_copy_stands_in_for_a_lost_one() {
+    let mut play = Play::new();
+    let value = OutgoingValue::Stored { size: 9, location: node(3) };
+    play.check(Event::Put { id: object(1, 1), value, contained: vec![] }, &[]);
+    let copied = |on: u8| Frame::LocationAdded { object: object(1, 1), node: node(on) };
+    play.check(from(4, copied(4)), &[]);
+    play.check(from(5, copied(5)), &[]);
+    play.check(from(5, copied(3)), &[]);
+    // Only a connection is lost: the copies may have given way to others, so the kept one is not given up.
+    play.check(Event::NodeLost { node: node(3).node_id }, &[]);
+    play.check(Event::NodeDied { node: node(3).node_id, heir: None }, &["n4: keep t1.1"]);
+    play.check(lost(1, 4), &["n5: keep t1.1"]);
+    play.drop_ref(object(1, 1), &["free t1.1 on 1"]);
+    play.is_empty();
+}
+
+/// F5.06: a node that was drained has given what it kept to another one; the copies of readers there are gone.
+#[test]
+fn what_a_node_kept_that_has_left_is_with_its_heir() {
+    let mut play = Play::new();
+    let put = |number, on: u8| {
+        let value = OutgoingValue::Stored { size: 9, location: node(on) };
+        Event::Put { id: object(number, 1), value, contained: vec![] }
+    };
+    play.check(put(1, 3), &[]);
+    play.check(put(2, 4), &[]);
+    let copied =
+        |number, on: u8| Frame::LocationAdded { object: object(number, 1), node: node(on) };
+    play.check(from(4, copied(1, 4)), &[]);
+    play.check(from(4, copied(2, 3)), &[]);
+    play.check(Event::NodeDied { node: node(3).node_id, heir: Some(node(4)) }, &[]);
+    for number in [1, 2] {
+        play.check(Event::NodeLost { node: node(4).node_id }, &[]);
+        play.drop_ref(object(number, 1), &[&format!("free t{number}.1 on 1")]);
+    }
+    play.is_empty();
+}
+
+/// What was read is a copy; what the call's next attempt leaves is kept.
+#[test]
+fn copies_of_a_value_that_was_lost_are_not_those_of_the_next() {
+    let mut play = Play::new();
+    play.submit(call(1, 2, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![stored_on(3)])), &[]);
+    let copied = |on: u8| Frame::LocationAdded { object: object(1, 1), node: node(on) };
+    play.check(from(4, copied(4)), &[]);
+    play.check(lost(1, 3), &["n4: keep t1.1"]);
+    play.check(lost(1, 4), &["w2: run t1 again"]);
+    play.check(from(5, copied(5)), &[]);
+    play.check(from(2, reply(1, vec![stored_on(4)])), &[]);
+    play.check(from(5, copied(5)), &[]);
+    play.drop_ref(object(1, 1), &["free t1.1 on 2"]);
+    play.linger(&["return 5"]);
+    play.is_empty();
+}
+
 /// OWN-1: its worker found the argument gone and gave the call back.
 #[test]
 fn a_call_that_comes_back_for_want_of_an_argument_waits_until_it_is_made_again() {

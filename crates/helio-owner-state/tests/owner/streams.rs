@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use helio_owner_state::{Event, TaskSpec};
-use helio_proto::peer::{Frame, Returned, STREAMING, Template, Value};
+use helio_proto::peer::{Frame, Returned, STREAMING, Value};
+use helio_proto::template::Template;
 use helio_types::{DeathCause, DeathKind, LeaseId};
 
 use super::{Play, call, from, inline, node, object, reference, stored_on, task};

@@ -2,7 +2,7 @@
 
 use helio_owner_state::{Event, Next, TaskSpec};
 use helio_proto::inspect::TaskPhase;
-use helio_proto::peer::Template;
+use helio_proto::template::Template;
 use helio_types::{DeathCause, DeathKind, LeaseId};
 
 use super::{Play, call, from, inline, node, object, reply, task, worker};
@@ -42,6 +42,36 @@ fn a_call_says_what_it_waits_for() {
         &["w2: run t2", "cancel lease 2", "ask for lease 3"],
     );
     assert!(play.owner.why_object(object(1, 1), play.now).text.contains("ready"));
+}
+
+/// Seed 1004547 of the simulator: the daemon knows only one node with the bundle, which has died, and sends
+/// the request there as often as it is made. WHY-1: the call says why nothing is asked for meanwhile.
+#[test]
+fn a_request_that_was_lost_with_its_node_is_made_again_later_and_later() {
+    let mut play = Play::new();
+    let lost = || Event::NodeLost { node: node(2).node_id };
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    for (request, pause) in [(1u64, 10_000u64), (2, 20_000), (3, 40_000)] {
+        let spilled = Event::LeaseSpilled { request, node: node(2) };
+        play.check(spilled, &[&format!("ask for lease {request}")]);
+        play.check(lost(), &[]);
+        says(&play, 1, &["the node on which it was to run is out of reach"]);
+        assert_eq!(play.owner.next_tick(), Some(play.now + pause));
+        play.now += pause - 1;
+        play.check(Event::Tick, &[]);
+        play.now += 1;
+        play.check(Event::Tick, &[&format!("ask for lease {}", request + 1)]);
+    }
+    play.granted(4, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.now += 1_000_000;
+    play.check(from(2, reply(1, vec![inline("one")])), &[]);
+    play.submit(call(2, 0, &[object(1, 1)]), &["w2: run t2"]);
+    play.submit(call(3, 0, &[]), &["ask for lease 5"]);
+    play.check(Event::LeaseSpilled { request: 5, node: node(2) }, &["ask for lease 5"]);
+    play.check(lost(), &[]);
+    assert_eq!(play.owner.next_tick(), Some(play.now + 10_000), "a grant ends the row");
+    play.check(Event::Cancel { object: object(3, 1), force: false, recursive: false }, &[]);
+    play.drop_ref(object(1, 1), &[]);
 }
 
 /// A rehearsal of the contract's F5.04: attempts that the memory monitor ended do not count, and the

@@ -4,14 +4,16 @@
 //! brought to this node holds back the calls behind it: an actor's calls keep their order, and a task's
 //! successor on the same lease was sent ahead only because its predecessor was expected to be short. An
 //! actor's call holds back calls of its concurrency group only. A call of an actor that takes its calls in
-//! any order ([`Template::is_unordered`]) is queued when its arguments are here. An actor's call that is made
-//! again because its value was lost overtakes calls that lack arguments: they may need that value. Those of
-//! one caller that are made again keep the order in which they had ended, in which none needs a later one.
+//! any order ([`Template::is_unordered`]) is queued when its arguments are here. An actor's call that had ended
+//! and is made again, because its value was lost or it raised an exception that is retried, overtakes calls
+//! that lack arguments: they may need its value. Those of one caller that are made again keep the order in
+//! which they had ended, in which none needs a later one.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use helio_proto::peer::{Reference, Template};
+use helio_proto::peer::Reference;
+use helio_proto::template::Template;
 use helio_types::{ObjectId, TaskId, WorkerAddress, WorkerId};
 
 use super::work::{Call, Construct, Lease, Work};

@@ -9,10 +9,10 @@ mod work;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use helio_owner_state::IdMap;
 use helio_proto::control::ActorSpec;
-use helio_proto::peer::{Reference, Template};
-use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_proto::peer::Reference;
+use helio_proto::template::Template;
+use helio_types::{ActorId, IdMap, ObjectId, TaskId, WorkerAddress, WorkerId};
 
 use crate::value::{Bytes, Payload};
 pub(crate) use explain::Awaited;
@@ -28,9 +28,9 @@ pub(crate) type CallOf = (TaskId, Arc<WorkerAddress>);
 pub(crate) enum Cancelled {
     /// It had not begun and never will.
     NotBegun(Arc<WorkerAddress>),
-    /// It runs.
+    /// The call runs and is to be interrupted.
     Running,
-    /// It is not here.
+    /// The call is not here, or has ended.
     Unknown,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helio_proto::control::ActorSpec;
 use helio_proto::node::JobConfig;
-use helio_proto::peer::Template;
+use helio_proto::template::Template;
 use helio_types::{Assigned, TaskId, WorkerId};
 
 use crate::value::Payload;

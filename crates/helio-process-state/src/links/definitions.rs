@@ -9,11 +9,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use helio_owner_state::IdMap;
 /// A serialized function or class; a copy shares its bytes.
 use helio_proto::bytes::Bytes as Function;
 use helio_proto::frame;
-use helio_proto::peer::{Frame, Template};
+use helio_proto::peer::Frame;
+use helio_proto::template::Template;
+use helio_types::IdMap;
 
 /// How many templates one end of a link has numbers for.
 const SENT_MAX: usize = 512;

@@ -10,11 +10,12 @@ mod output;
 
 use std::sync::Arc;
 
-use helio_owner_state::{IdMap, TaskSpec};
+use helio_owner_state::TaskSpec;
 use helio_proto::frame;
 use helio_proto::node::ClientToNode;
-use helio_proto::peer::{Frame, Template};
-use helio_types::{LeaseId, NodeAddress, NodeId, WorkerAddress, WorkerId};
+use helio_proto::peer::{CallFlags, Frame};
+use helio_proto::template::Template;
+use helio_types::{IdMap, LeaseId, NodeAddress, NodeId, WorkerAddress, WorkerId};
 
 use crate::executor::Lease;
 use definitions::{Known, Received, Sent};
@@ -53,8 +54,7 @@ struct Link {
     is_greeted: bool,
     /// Calls sent that were not answered.
     unanswered: usize,
-    /// The other end sends its frames on this link, not only answers: when the other end opens another
-    /// link to send on, this one broke.
+    /// The other end has sent frames on this link.
     speaks: bool,
     sent: Sent,
     received: Received,
@@ -67,7 +67,11 @@ struct Link {
 pub struct Links {
     own_node: NodeId,
     by_number: IdMap<u64, Link>,
+    /// The link on which each process is sent to.
     processes: IdMap<WorkerId, u64>,
+    /// The link on which each process sends: the same, unless both ends connected at once. A process sends
+    /// on one link at a time, so the link broke when the process sends on another.
+    heard: IdMap<WorkerId, u64>,
     nodes: IdMap<NodeId, u64>,
     newest: u64,
     /// Links with output.
@@ -87,6 +91,7 @@ impl Links {
             own_node,
             by_number: IdMap::default(),
             processes: IdMap::default(),
+            heard: IdMap::default(),
             nodes: IdMap::default(),
             newest: OWN_NODE,
             dirty: Vec::new(),
@@ -154,16 +159,17 @@ impl Links {
         link
     }
 
-    /// A process opened a connection and said who it is. Returns an older link on which the process
-    /// spoke: it broke, and its end is not known here yet.
-    pub(crate) fn accepted(&mut self, link: u64, from: Arc<WorkerAddress>) -> Option<u64> {
-        let worker = from.worker_id;
-        let broken = self.to_process(worker).filter(|older| {
-            *older != link && self.by_number.get(older).is_some_and(|older| older.speaks)
-        });
+    /// The link on which the process sends.
+    #[must_use]
+    pub fn from_process(&self, worker: WorkerId) -> Option<u64> {
+        self.heard.get(&worker).copied()
+    }
+
+    /// A process opened a connection and said who it is: it sends on this link from now on.
+    pub(crate) fn accepted(&mut self, link: u64, from: Arc<WorkerAddress>) {
+        self.heard.insert(from.worker_id, link);
         let accepted = Link { speaks: true, is_greeted: true, ..Link::new(Peer::Process(from)) };
         self.by_number.insert(link, accepted);
-        broken
     }
 
     /// Sends to the process go over this link, unless there is another. When both ends connect at once,
@@ -173,26 +179,45 @@ impl Links {
         self.processes.entry(worker).or_insert(link);
     }
 
-    /// The connection is over. Returns who was at its end, unless sends to that process go over another
-    /// link. Where both ends had connected, the process is returned for each of the two: what it said
-    /// over the second one may have come after its death was learned over the first.
-    pub(crate) fn closed(&mut self, link: u64) -> Option<Peer> {
-        let closed = self.by_number.remove(&link)?;
-        self.dirty.retain(|dirty| *dirty != link);
-        self.due.retain(|due| *due != link);
-        match &closed.peer {
+    /// The connection is over. Returns who was at its end, and the link that ends with it, unless nothing
+    /// is lost.
+    ///
+    /// Where both ends had connected, frames go one way on each of the two links. When the one ends on which
+    /// the process sends, answers to what it was sent on the other one may be lost: that one ends, too, so
+    /// that both processes begin anew. When the one ends on which it is sent to, the process is returned, and
+    /// what it still says on the other is read until the end of that, for which it is returned once more:
+    /// that may have come after its death was learned.
+    pub(crate) fn closed(&mut self, link: u64) -> Option<(Peer, Option<u64>)> {
+        let peer = self.remove(link)?;
+        let mut ends_too = None;
+        match &peer {
             Peer::Node => {}
             Peer::RemoteNode(address) => {
                 self.nodes.remove(&address.node_id);
             }
             Peer::Process(address) => {
-                if self.to_process(address.worker_id).is_some_and(|serving| serving != link) {
-                    return None;
+                let worker = address.worker_id;
+                let was_heard = self.heard.get(&worker) == Some(&link);
+                match self.to_process(worker) {
+                    Some(serving) if serving != link && !was_heard => return None,
+                    Some(serving) if serving != link => {
+                        self.remove(serving);
+                        ends_too = Some(serving);
+                    }
+                    Some(_) | None => {}
                 }
-                self.processes.remove(&address.worker_id);
+                self.processes.remove(&worker);
+                self.heard.remove(&worker);
             }
         }
-        Some(closed.peer)
+        Some((peer, ends_too))
+    }
+
+    fn remove(&mut self, link: u64) -> Option<Peer> {
+        let removed = self.by_number.remove(&link)?;
+        self.dirty.retain(|dirty| *dirty != link);
+        self.due.retain(|due| *due != link);
+        Some(removed.peer)
     }
 
     pub(crate) fn greeted(&mut self, link: u64) {
@@ -205,9 +230,13 @@ impl Links {
         self.by_number.get(&link).is_some_and(|link| link.is_greeted)
     }
 
-    pub(crate) fn has_spoken(&mut self, link: u64) {
-        if let Some(link) = self.by_number.get_mut(&link) {
-            link.speaks = true;
+    pub(crate) fn has_spoken(&mut self, number: u64) {
+        let Some(link) = self.by_number.get_mut(&number).filter(|link| !link.speaks) else {
+            return;
+        };
+        link.speaks = true;
+        if let Peer::Process(address) = &link.peer {
+            self.heard.insert(address.worker_id, number);
         }
     }
 
@@ -251,7 +280,7 @@ impl Links {
         args: &[u8],
         lease: LeaseId,
         sequence: u64,
-        flags: u32,
+        flags: CallFlags,
     ) {
         let Some(link) = self.by_number.get_mut(&number) else { return };
         let output = link.output.buffer();
@@ -381,10 +410,8 @@ impl Link {
 mod tests {
     use super::*;
 
-    /// A process is told of as lost with each of two connections, made from both ends: what came over the
-    /// second one after the first had ended is of a process that may be known to be dead.
-    #[test]
-    fn a_process_is_lost_with_each_of_two_links() {
+    /// A process to which a link is made from here while one comes from there: both are used.
+    fn two_links() -> (Links, Arc<WorkerAddress>, u64, u64) {
         let mut links = Links::new(NodeId([1; NodeId::LEN]));
         let address = Arc::new(WorkerAddress {
             worker_id: WorkerId([2; WorkerId::LEN]),
@@ -393,27 +420,55 @@ mod tests {
         let (ours, is_new) = links.open_process(&address);
         assert!(is_new);
         let theirs = links.mint();
-        assert_eq!(links.accepted(theirs, address.clone()), None);
+        assert_eq!(links.from_process(address.worker_id), None);
+        links.accepted(theirs, address.clone());
         links.prefer(address.worker_id, theirs);
         assert_eq!(links.to_process(address.worker_id), Some(ours));
-        assert!(matches!(links.closed(ours), Some(Peer::Process(_))));
-        assert!(matches!(links.closed(theirs), Some(Peer::Process(_))));
+        assert_eq!(links.from_process(address.worker_id), Some(theirs));
+        (links, address, ours, theirs)
+    }
+
+    /// A process is told of as lost with each of two connections, made from both ends: what came over the
+    /// second one after the first had ended is of a process that may be known to be dead.
+    #[test]
+    fn a_process_is_lost_with_each_of_two_links() {
+        let (mut links, _, ours, theirs) = two_links();
+        assert!(matches!(links.closed(ours), Some((Peer::Process(_), None))));
+        links.has_spoken(theirs);
+        assert!(matches!(links.closed(theirs), Some((Peer::Process(_), None))));
         assert!(links.closed(theirs).is_none(), "it was told");
     }
 
-    /// As long as the process is sent to over another link, nothing is lost.
+    /// What the process answered on its link may be lost, also to calls that went over ours.
     #[test]
-    fn a_link_that_only_receives_may_end() {
-        let mut links = Links::new(NodeId([1; NodeId::LEN]));
-        let address = Arc::new(WorkerAddress {
-            worker_id: WorkerId([2; WorkerId::LEN]),
-            ..WorkerAddress::default()
-        });
-        let (ours, _) = links.open_process(&address);
-        let theirs = links.mint();
-        links.accepted(theirs, address.clone());
-        links.prefer(address.worker_id, theirs);
+    fn the_link_to_a_process_ends_with_the_link_on_which_it_sends() {
+        let (mut links, address, ours, theirs) = two_links();
+        let (_, ends_too) = links.closed(theirs).expect("the process is lost");
+        assert_eq!(ends_too, Some(ours));
+        assert!(links.closed(ours).is_none(), "it was told");
+        let (again, is_new) = links.open_process(&address);
+        assert!(is_new && again != ours);
+    }
+
+    /// The old link ended here when ours broke, and ends there because the process was connected to again.
+    #[test]
+    fn a_link_from_which_nothing_is_awaited_any_more_may_end() {
+        let (mut links, address, ours, theirs) = two_links();
+        links.closed(ours);
+        links.has_spoken(theirs);
+        let (again, _) = links.open_process(&address);
         assert!(links.closed(theirs).is_none());
-        assert_eq!(links.to_process(address.worker_id), Some(ours));
+        assert_eq!(links.to_process(address.worker_id), Some(again));
+    }
+
+    /// A process that is answered on the link that it opened has one.
+    #[test]
+    fn one_link_goes_both_ways() {
+        let (mut links, address, ours, _) = two_links();
+        links.closed(ours);
+        let (again, _) = links.open_process(&address);
+        links.has_spoken(again);
+        assert_eq!(links.from_process(address.worker_id), Some(again));
+        assert!(matches!(links.closed(again), Some((Peer::Process(_), None))));
     }
 }

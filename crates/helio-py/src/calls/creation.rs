@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use helio_proto::control::{ActorSpec, ConcurrencyGroup};
 use helio_proto::node::Expect;
-use helio_proto::peer::{CallKind, Template};
+use helio_proto::template::{CallKind, FrontOptions, Template};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use super::extra::Extra;
 use super::plan::Plan;
 use crate::codec::args::{Passed, pack};
 use crate::gil::{GilSite, detached};
 use crate::ids::ActorID;
 use crate::object_ref::ObjectRef;
-use crate::{errors, session};
+use crate::{environment, errors, session};
 
 /// A fresh id.
 #[pyfunction]
@@ -34,6 +33,7 @@ pub(crate) fn expect(
     wait: Option<f64>,
 ) -> PyResult<()> {
     let session = session::active(py)?;
+    let runtime_env = environment::read(&runtime_env)?;
     let wait = wait.map(Duration::from_secs_f64);
     let expect = Expect { runtime_env, workers, modules, ..Expect::default() };
     detached(py, GilSite::Control, |_| session.runtime.expect(expect, wait))
@@ -72,22 +72,20 @@ pub(crate) fn create_actor<'py>(
 fn template(plan: &Plan<'_, '_>, spec: &ActorSpec) -> PyResult<Template> {
     let class = plan.definition("cls")?;
     let class = class.get();
-    let mut extra = Extra {
+    let front = FrontOptions {
         function_name: spec.class_name.clone(),
         module: plan.or("module", String::new())?,
+        placement_group: spec.strategy.placement_group,
         capture_children: spec.strategy.capture_children,
-        runtime_env: spec.runtime_env.clone(),
-        ..Extra::default()
+        runtime_env: spec.runtime_env.document.clone(),
+        ..FrontOptions::default()
     };
-    if !spec.strategy.placement_group.is_nil() {
-        extra.placement_group = spec.strategy.placement_group.hex();
-    }
     Ok(Template {
         kind: CallKind::Constructor,
         function_id: class.id.clone(),
         function: class.pickle.clone(),
         name: spec.class_name.clone(),
-        extra: extra.to_bytes(),
+        front,
         ..Template::default()
     })
 }
@@ -114,7 +112,7 @@ fn spec(plan: &Plan<'_, '_>, namespace: &str) -> PyResult<ActorSpec> {
         is_async: plan.or("is_async", false)?,
         concurrency_groups: groups,
         strategy: plan.strategy()?,
-        runtime_env: plan.or("runtime_env", String::new())?,
+        runtime_env: plan.runtime_env()?,
         handle: plan.bytes("handle")?,
         get_if_exists: plan.or("get_if_exists", false)?,
         max_task_retries: plan.or("max_task_retries", 0)?,

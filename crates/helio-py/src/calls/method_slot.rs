@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helio_proto::peer::{CallKind, Template};
+use helio_proto::template::{CallKind, FrontOptions, Template};
 use helio_worker::Retry;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
@@ -11,7 +11,6 @@ use pyo3::types::PyType;
 use super::actor_handle::ActorHandleBase;
 use super::actor_method::ActorMethod;
 use super::arity::Arity;
-use super::extra::Extra;
 use super::plan;
 use super::returns::Returns;
 
@@ -56,13 +55,13 @@ impl MethodSlot {
     ) -> PyResult<Self> {
         let returns = num_returns.map_or(Ok(Returns::Count(1)), Returns::from_python)?;
         let display_name = if display_name.is_empty() { name } else { display_name };
-        let mut extra = Extra {
+        let mut front = FrontOptions {
             function_name: display_name.to_owned(),
-            dynamic: returns == Returns::Dynamic,
-            ..Extra::default()
+            is_dynamic: returns == Returns::Dynamic,
+            ..FrontOptions::default()
         };
         let on_error = retry_exceptions
-            .map_or(Ok(false), |value| plan::retry_exceptions(value, &mut extra))?;
+            .map_or(Ok(false), |value| plan::retry_exceptions(value, &mut front))?;
         let template = Template {
             kind: CallKind::Method,
             name: name.to_owned(),
@@ -71,7 +70,7 @@ impl MethodSlot {
             is_unlisted,
             is_generator: returns == Returns::Streaming,
             backpressure,
-            extra: extra.to_bytes(),
+            front,
             ..Template::default()
         };
         Ok(Self {

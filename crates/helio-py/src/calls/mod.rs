@@ -8,7 +8,6 @@ mod actor_method;
 mod arity;
 mod creation;
 mod definition;
-mod extra;
 mod method_slot;
 mod plan;
 mod returns;
@@ -20,6 +19,5 @@ pub(crate) use creation::{
     actor_pending_calls, create_actor, expect, kill_actor, know_actor, new_actor_id,
 };
 pub(crate) use definition::Definition;
-pub(crate) use extra::Extra;
 pub(crate) use method_slot::MethodSlot;
 pub(crate) use task_caller::TaskCaller;

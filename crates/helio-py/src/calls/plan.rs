@@ -1,16 +1,17 @@
 //! Reads the plans that the Python side makes (`heliostat.core.plans`).
 
 use helio_proto::control::{Label, Selectors, Strategy, StrategyKind};
+use helio_proto::environment::RuntimeEnv;
+use helio_proto::template::FrontOptions;
 use helio_types::{NodeId, Quantity, ResourceSet};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyTuple};
 
 use super::definition::Definition;
-use super::extra::Extra;
 use crate::codec::{self, Purpose};
-use crate::current;
 use crate::ids::PlacementGroupID;
+use crate::{current, environment};
 
 /// A dictionary with typed, optional entries.
 pub(super) struct Plan<'a, 'py>(pub(super) &'a Bound<'py, PyDict>);
@@ -57,6 +58,10 @@ impl<'py> Plan<'_, 'py> {
         Ok(set)
     }
 
+    pub(super) fn runtime_env(&self) -> PyResult<RuntimeEnv> {
+        environment::read(&self.or("runtime_env", String::new())?)
+    }
+
     pub(super) fn strategy(&self) -> PyResult<Strategy> {
         let Some(given) = self.find("strategy")? else {
             return Ok(current::placed(Strategy::default()));
@@ -100,19 +105,22 @@ impl<'py> Plan<'_, 'py> {
         Ok(if given.or("captured", true)? { current::placed(strategy) } else { strategy })
     }
 
-    /// `retry_exceptions` into the template's extra; whether exceptions are retried at all.
-    pub(super) fn retry_exceptions(&self, extra: &mut Extra) -> PyResult<bool> {
+    /// `retry_exceptions` into the options of the front; whether exceptions are retried at all.
+    pub(super) fn retry_exceptions(&self, front: &mut FrontOptions) -> PyResult<bool> {
         match self.find("retry_exceptions")? {
-            Some(value) => retry_exceptions(&value, extra),
+            Some(value) => retry_exceptions(&value, front),
             None => Ok(false),
         }
     }
 }
 
 /// `True`, `False` or a sequence of exception classes.
-pub(super) fn retry_exceptions(value: &Bound<'_, PyAny>, extra: &mut Extra) -> PyResult<bool> {
+pub(super) fn retry_exceptions(
+    value: &Bound<'_, PyAny>,
+    front: &mut FrontOptions,
+) -> PyResult<bool> {
     if let Ok(all) = value.cast::<PyBool>() {
-        extra.retry_all = all.is_true();
+        front.retries_all = all.is_true();
         return Ok(all.is_true());
     }
     let classes = value.try_iter()?.collect::<PyResult<Vec<_>>>()?;
@@ -120,6 +128,6 @@ pub(super) fn retry_exceptions(value: &Bound<'_, PyAny>, extra: &mut Extra) -> P
         return Ok(false);
     }
     let classes = PyTuple::new(value.py(), classes)?;
-    extra.retry = codec::encode(&classes.into_any(), Purpose::Value)?.sink.take();
+    front.retried = codec::encode(&classes.into_any(), Purpose::Value)?.sink.take();
     Ok(true)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helio_proto::node::LeaseClass;
-use helio_proto::peer::{CallKind, Template};
+use helio_proto::template::{CallKind, FrontOptions, Template};
 use helio_types::ResourceSet;
 use helio_worker::Retry;
 use parking_lot::Mutex;
@@ -11,7 +11,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::arity::Arity;
-use super::extra::Extra;
 use super::plan::Plan;
 use super::returns::Returns;
 use crate::codec::args::{Passed, pack};
@@ -96,19 +95,17 @@ impl Ready {
             resources = ResourceSet::from_units([("CPU", 1.0)]);
         }
         let strategy = plan.strategy()?;
-        let runtime_env: String = plan.or("runtime_env", String::new())?;
-        let mut extra = Extra {
+        let runtime_env = plan.runtime_env()?;
+        let mut front = FrontOptions {
             function_name: plan.or("function_name", name.clone())?,
+            placement_group: strategy.placement_group,
             capture_children: strategy.capture_children,
-            runtime_env: runtime_env.clone(),
-            dynamic: returns == Returns::Dynamic,
+            runtime_env: runtime_env.document.clone(),
+            is_dynamic: returns == Returns::Dynamic,
             per_yield: plan.or("per_yield", 0)?,
-            ..Extra::default()
+            ..FrontOptions::default()
         };
-        if !strategy.placement_group.is_nil() {
-            extra.placement_group = strategy.placement_group.hex();
-        }
-        let on_error = plan.retry_exceptions(&mut extra)?;
+        let on_error = plan.retry_exceptions(&mut front)?;
         let max_calls: u32 = plan.or("max_calls", 0)?;
         let template = Template {
             kind: CallKind::Task,
@@ -118,7 +115,7 @@ impl Ready {
             max_calls,
             is_generator: returns == Returns::Streaming,
             backpressure: plan.or("backpressure", 0)?,
-            extra: extra.to_bytes(),
+            front,
             is_unlisted: plan.or("is_unlisted", false)?,
             ..Template::default()
         };

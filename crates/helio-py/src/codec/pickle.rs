@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use memchr::memmem;
 use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -49,6 +50,15 @@ static DISPATCH_TABLE: AtomicBool = AtomicBool::new(false);
 #[pyfunction]
 pub(crate) fn _use_dispatch_table() {
     DISPATCH_TABLE.store(true, Ordering::Relaxed);
+}
+
+/// Whether other threads of this process run Python, or have.
+fn has_threads(_: Python<'_>) -> bool {
+    // SAFETY: the GIL is held. Threads of Python go out of the list of threads with the GIL, too.
+    unsafe {
+        let newest = ffi::PyInterpreterState_ThreadHead(ffi::PyInterpreterState_Get());
+        !newest.is_null() && !ffi::PyThreadState_Next(newest).is_null()
+    }
 }
 
 /// What is looked up once.
@@ -207,7 +217,11 @@ pub(super) fn loads<'py>(
     pickle: &Bound<'py, PyAny>,
     buffers: Vec<View>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let loads = tools(py)?.loads.bind(py);
+    // Another thread may be importing what the pickle names.
+    let loads = match has_threads(py) {
+        true => helper(py, "orderly_loads")?,
+        false => tools(py)?.loads.bind(py).clone(),
+    };
     if buffers.is_empty() {
         return loads.call1((pickle,));
     }

@@ -15,7 +15,7 @@ id_class! {
 }
 
 id_class! {
-    /// Anything.
+    /// An id of no particular kind, as Ray's base class of ids.
     UniqueID, WorkerId {}
 }
 

@@ -60,9 +60,9 @@ impl RunningCall {
 
     fn make(py: Python<'_>, call: Call) -> PyResult<Self> {
         let entry = functions::method(py, &call.template)?;
-        let (template, extra) = (Arc::clone(&call.template), Arc::clone(&entry.extra));
+        let template = Arc::clone(&call.template);
         Ok(Self {
-            running: Running::new(call.task, template, extra, None),
+            running: Running::new(call.task, template, None),
             entry,
             returns: call.returns,
             call: Mutex::new(Some(call)),

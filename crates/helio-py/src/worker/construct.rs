@@ -11,7 +11,6 @@ use super::title::Title;
 use super::{
     ASYNC, THREADED, asynchronous, devices, failure, functions, job, pool, process, threads, title,
 };
-use crate::calls::Extra;
 use crate::codec::args;
 use crate::current::{self, Actor, Running};
 use crate::session::{self, Session};
@@ -35,11 +34,10 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
     threads::limit(py, &construct.assigned.resources)?;
     devices::show(py, &construct.assigned.devices)?;
     let Construct { spec, template, incarnation, assigned, body, deps, .. } = construct;
-    let extra = Extra::from_bytes(&template.extra);
     let (actor_id, concurrency, is_async) = (spec.actor_id, spec.max_concurrency, spec.is_async);
     let threaded = concurrency > 1 || !spec.concurrency_groups.is_empty();
     let task = TaskId::new(0, actor_id);
-    let running = Running::new(task, Arc::clone(&template), Arc::new(extra.clone()), None);
+    let running = Running::new(task, Arc::clone(&template), None);
     title::become_actor(&spec.class_name);
     // Threads that are started from here on have that name.
     title::rest();
@@ -47,7 +45,12 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
         asynchronous::prepare(py, &spec)?;
     }
     let shown = title::show(&Title::new(&format!("{}.__init__", spec.class_name)));
-    current::become_actor(Arc::new(Actor { spec, extra, incarnation, assigned }));
+    current::become_actor(Arc::new(Actor {
+        spec,
+        template: Arc::clone(&template),
+        incarnation,
+        assigned,
+    }));
     session::forget_plans();
     let scope = current::enter(Arc::clone(&running), true);
     let made = instance(py, &template, &body, &deps, is_async);
@@ -87,7 +90,7 @@ pub(super) fn run(py: Python<'_>, session: &Session, construct: Construct) -> Py
 
 fn instance<'py>(
     py: Python<'py>,
-    template: &helio_proto::peer::Template,
+    template: &helio_proto::template::Template,
     body: &helio_worker::Payload,
     deps: &[helio_worker::Payload],
     is_async: bool,

@@ -31,9 +31,8 @@ pub(super) fn run(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flo
     }
 }
 
-fn running(call: &Call, entry: Option<&Arc<Entry>>) -> Arc<Running> {
-    let extra = entry.map(|entry| Arc::clone(&entry.extra)).unwrap_or_default();
-    Running::new(call.task, Arc::clone(&call.template), extra, call.lease.clone())
+fn running(call: &Call) -> Arc<Running> {
+    Running::new(call.task, Arc::clone(&call.template), call.lease.clone())
 }
 
 fn run_task(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
@@ -42,7 +41,7 @@ fn run_task(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
         Ok(entry) => (Some(entry), None),
         Err(error) => (None, Some(error)),
     };
-    let running = running(&call, entry.as_ref());
+    let running = running(&call);
     capture(&running);
     let scope = current::enter(Arc::clone(&running), true);
     let shown = entry.as_ref().map(|entry| title::show(&entry.title));
@@ -62,7 +61,7 @@ fn run_task(py: Python<'_>, session: &Session, call: Call) -> PyResult<Flow> {
 /// Runs a task of which nobody hears.
 pub(super) fn rehearse(py: Python<'_>, session: &Session, call: &Call) -> PyResult<()> {
     let entry = functions::task(py, &call.template)?;
-    let scope = current::enter(running(call, Some(&entry)), true);
+    let scope = current::enter(running(call), true);
     let run = || invoke(py, session, call, &entry);
     let (outcome, _) = cancel::interruptible(py, session, call.task, run);
     drop(scope);
@@ -77,7 +76,7 @@ pub(super) fn run_method(
     on_main: bool,
 ) -> PyResult<Flow> {
     let entry = functions::method(py, &call.template)?;
-    let running = running(&call, Some(&entry));
+    let running = running(&call);
     let scope = current::enter(Arc::clone(&running), on_main);
     let shown = title::show(&entry.title);
     let outcome = invoke(py, session, &call, &entry);
@@ -276,7 +275,7 @@ pub(crate) fn exit_actor(py: Python<'_>) -> PyResult<()> {
 /// Calls that were prepared for another placement group are prepared again.
 fn capture(running: &Running) {
     static BEFORE: Mutex<Option<PlacementGroupId>> = Mutex::new(None);
-    let now = current::captured(&running.extra);
+    let now = current::captured(&running.template.front);
     let mut before = BEFORE.lock();
     if *before != now {
         *before = now;

@@ -61,7 +61,7 @@ fn is_cancellation(py: Python<'_>, error: &PyErr) -> bool {
 }
 
 pub(super) fn is_retryable(py: Python<'_>, entry: &Entry, error: &PyErr) -> bool {
-    if entry.extra.retry_all {
+    if entry.template.front.retries_all {
         return true;
     }
     entry
@@ -76,7 +76,7 @@ pub(super) fn payload(py: Python<'_>, running: &Running, error: PyErr, maker: &s
         let raised = error.clone_ref(py).into_value(py);
         let made = module.getattr(maker)?.call1((
             raised,
-            &running.extra.function_name,
+            &running.template.front.function_name,
             &running.template.name,
         ))?;
         let mut encoded = codec::encode(&made, Purpose::Value)?;

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use helio_proto::peer::Template;
+use helio_proto::template::Template;
 use parking_lot::Mutex;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyFunction, PyString};
 
-use crate::calls::Extra;
 use crate::codec::{self, Source};
 use crate::worker::recent::Recent;
 use crate::worker::title::Title;
@@ -23,7 +22,6 @@ const KEPT_BYTES_MAX: usize = 64 << 20;
 pub(super) struct Entry {
     /// Keeps the address, by which the entry is found, from being used again.
     pub(super) template: Arc<Template>,
-    pub(super) extra: Arc<Extra>,
     pub(super) target: Target,
     /// The tuple of exception classes that are retried.
     pub(super) retry: Option<Py<PyAny>>,
@@ -140,18 +138,18 @@ fn find(
         return Ok(entry);
     }
     let target = load()?;
-    let extra = Extra::from_bytes(&template.extra);
-    let retry = if extra.retry.is_empty() {
+    let front = &template.front;
+    let retry = if front.retried.is_empty() {
         None
     } else {
-        Some(codec::decode(py, Source::copied(&extra.retry))?.unbind())
+        Some(codec::decode(py, Source::copied(&front.retried))?.unbind())
     };
     let title = Title::new(match &target {
-        Target::Method(_) if !extra.function_name.is_empty() => &extra.function_name,
+        Target::Method(_) if !front.function_name.is_empty() => &front.function_name,
         Target::Method(_) | Target::Function(_) => &template.name,
     });
-    let (template, extra) = (Arc::clone(template), Arc::new(extra));
-    let entry = Arc::new(Entry { template, extra, target, retry, title });
+    let template = Arc::clone(template);
+    let entry = Arc::new(Entry { template, target, retry, title });
     let bytes = entry.template.function.len();
     drop(with(|cache| cache.entries.add(address, Arc::clone(&entry), bytes)));
     Ok(entry)

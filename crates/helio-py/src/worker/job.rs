@@ -45,7 +45,7 @@ pub(super) fn apply(py: Python<'_>, job: &JobConfig) -> PyResult<()> {
         }
     }
     // An environment with a working directory of its own was entered before this process began.
-    if !job.cwd.is_empty() && !job.runtime_env.contains("\"working_dir\"") {
+    if !job.cwd.is_empty() && job.runtime_env.working_dir.is_empty() {
         // On another machine the folder may not be there.
         let _ = std::env::set_current_dir(&job.cwd);
     }

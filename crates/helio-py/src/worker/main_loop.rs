@@ -59,7 +59,7 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<i32> {
         Flow::Leave(code) => {
             tracing::info!(code, "this worker ends");
             ending::announce(&session);
-            session.runtime.last_words();
+            py.detach(|| session.runtime.last_words());
             Ok(code)
         }
         Flow::Die(code) => Ok(-1 - code),

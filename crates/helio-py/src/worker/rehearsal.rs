@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helio_proto::peer::{CallKind, Template};
+use helio_proto::template::{CallKind, Template};
 use helio_types::{Devices, TaskId, WorkerId};
 use helio_worker::{Bytes, Call, Payload, Work};
 use pyo3::prelude::*;

@@ -51,11 +51,11 @@ pub(super) fn of_call(
     first: impl Fn(u32) -> ObjectId,
     returns: u32,
 ) -> PyResult<Results> {
-    let name = &entry.extra.function_name;
+    let name = &entry.template.front.function_name;
     let mut results = Results::default();
     match returns {
         0 => {}
-        1 if entry.extra.dynamic => {
+        1 if entry.template.front.is_dynamic => {
             let items = dynamic(session, entry, result)?;
             results.add(session, &items, first(1), name)?;
         }
@@ -87,7 +87,7 @@ fn add_several(
     let (given, broken) = several(entry, result, n)?;
     results.broken = broken;
     for (index, value) in (1..).zip(&given) {
-        results.add(session, value, first(index), &entry.extra.function_name)?;
+        results.add(session, value, first(index), &entry.template.front.function_name)?;
     }
     Ok(())
 }
@@ -137,7 +137,7 @@ fn dynamic<'py>(
     let py = items.py();
     let mut refs = Vec::new();
     for item in items.try_iter()? {
-        let purpose = Purpose::Result(&entry.extra.function_name);
+        let purpose = Purpose::Result(&entry.template.front.function_name);
         match item.and_then(|item| crate::objects::store(py, session, &item, purpose)) {
             Ok(item) => refs.push(item),
             Err(error) if ends_here(entry, items, &error) => {

@@ -35,12 +35,12 @@ pub(super) fn run(
     let mut index = 0;
     for item in items.try_iter()? {
         let item = item?;
-        if entry.extra.per_yield == 0 {
+        if entry.template.front.per_yield == 0 {
             send(session, task, entry, index, &item)?;
             index += 1;
             continue;
         }
-        for part in parts(&item, entry.extra.per_yield)? {
+        for part in parts(&item, entry.template.front.per_yield)? {
             send(session, task, entry, index, &part)?;
             index += 1;
         }
@@ -70,7 +70,7 @@ pub(super) fn send(
 ) -> PyResult<()> {
     let py = item.py();
     let mut made = Results::default();
-    made.add(session, item, task.object(FIRST_ITEM + index), &entry.extra.function_name)?;
+    made.add(session, item, task.object(FIRST_ITEM + index), &entry.template.front.function_name)?;
     for item in std::mem::take(&mut made.values) {
         let item: Outgoing = item;
         let bound = entry.template.backpressure;

@@ -74,6 +74,14 @@ impl Arrival {
         self.stream.source()
     }
 
+    /// The same arrival, waited for by the runtime that calls this.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub fn into_this_runtime(self) -> io::Result<Self> {
+        Ok(Self { stream: self.stream.into_this_runtime()?, ..self })
+    }
+
     /// Lets a peer in that holds the token and speaks this version; `welcome` says who this side is.
     ///
     /// # Errors

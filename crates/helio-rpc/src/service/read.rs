@@ -70,6 +70,16 @@ impl Reader {
         }
     }
 
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// What was read ahead, at most so much of it.
+    pub(super) fn take_early(&mut self, length: u64) -> Bytes {
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(self.buffer.len());
+        self.buffer.split_to(length).freeze()
+    }
+
     fn take_frame(&mut self) -> Result<Option<Bytes>, Error> {
         let Some((start, end)) = frame::split(&self.buffer, self.frame_max)? else {
             return Ok(None);

@@ -100,6 +100,60 @@ impl Stream {
         }
     }
 
+    /// Does `read` when there is something to be read, until it does not have to wait. Cancel safe.
+    pub(super) async fn when_readable<T>(
+        &self,
+        mut read: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            let outcome = match self {
+                Self::Unix(s) => {
+                    s.readable().await?;
+                    s.try_io(Interest::READABLE, || read(s.as_fd()))
+                }
+                Self::Tcp(s) => {
+                    s.readable().await?;
+                    s.try_io(Interest::READABLE, || read(s.as_fd()))
+                }
+            };
+            match outcome {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Does `write` when there is room to write, until it does not have to wait. Cancel safe.
+    pub(super) async fn when_writable<T>(
+        &self,
+        mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            let outcome = match self {
+                Self::Unix(s) => {
+                    s.writable().await?;
+                    s.try_io(Interest::WRITABLE, || write(s.as_fd()))
+                }
+                Self::Tcp(s) => {
+                    s.writable().await?;
+                    s.try_io(Interest::WRITABLE, || write(s.as_fd()))
+                }
+            };
+            match outcome {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// The same connection, waited for by the runtime that calls this.
+    pub(super) fn into_this_runtime(self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Unix(s) => Self::Unix(UnixStream::from_std(s.into_std()?)?),
+            Self::Tcp(s) => Self::Tcp(TcpStream::from_std(s.into_std()?)?),
+        })
+    }
+
     /// Ends the connection in both directions; whoever reads it sees the end.
     pub(super) fn shutdown(&self) {
         // It fails only where the peer was faster.

@@ -128,6 +128,10 @@ impl Writer {
         self.shared.0.stream.shutdown();
     }
 
+    pub(super) fn stream(&self) -> &Stream {
+        &self.shared.0.stream
+    }
+
     async fn below(&self, bytes: usize) {
         loop {
             let notified = self.shared.0.drained.notified();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use helio_owner_state::{Event as OwnerEvent, Owner};
 use helio_process_state::{Action, Event, Identity, Memory, Peer};
 use helio_proto::node::{ClientToNode, Expect, JobConfig, LeaseClass, NodeToClient, Register};
-use helio_proto::peer::{CallKind, Template};
+use helio_proto::template::{CallKind, Template};
 use helio_proto::{decode, encode, frame};
 use helio_types::{ActorId, JobId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId};
 

@@ -2,7 +2,7 @@
 
 use helio_proto::decode;
 use helio_proto::node::{ClientToNode, NodeToClient};
-use helio_proto::peer::{Frame, STREAMING, flags};
+use helio_proto::peer::{Frame, STREAMING};
 use helio_types::WorkerId;
 
 use crate::core::Core;
@@ -33,7 +33,7 @@ pub(super) fn sent(core: &mut Core, (from, to): (WorkerId, Option<WorkerId>), by
         match frame {
             Ok(Frame::LocationLost { .. }) => "arguments recovered",
             Ok(Frame::Unstarted { .. }) => "tasks given back",
-            Ok(Frame::Call { returns: STREAMING, flags, .. }) if flags & flags::RETRY != 0 => {
+            Ok(Frame::Call { returns: STREAMING, flags, .. }) if flags.is_retry => {
                 "generators run again"
             }
             _ => return,

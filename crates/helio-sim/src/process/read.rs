@@ -138,6 +138,7 @@ impl Process {
             frame.wait = Wait::News;
             let ids: Vec<ObjectId> = wanted.iter().map(|(id, _)| *id).collect();
             if let Some(machine) = &mut self.machine {
+                machine.begin_read(&ids);
                 machine.watch_borrowed(&ids);
             }
             self.execute_actions(core);

@@ -7,10 +7,11 @@ use helio_owner_state::{
     CallArgs, Event, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec,
 };
 use helio_process_state::{Answer, Event as ProcessEvent};
-use helio_proto::control::{ActorSpec, ControlResponse, Strategy, StrategyKind};
+use helio_proto::control::{ActorSpec, ControlResponse, FailureKind, Strategy, StrategyKind};
 use helio_proto::encode;
 use helio_proto::node::{LeaseClass, SealObject};
-use helio_proto::peer::{CallKind, STREAMING, Template};
+use helio_proto::peer::STREAMING;
+use helio_proto::template::{CallKind, Template};
 use helio_types::{ActorId, NodeAddress, ObjectId, ResourceSet, TaskId};
 
 use super::Process;
@@ -88,7 +89,7 @@ impl Process {
                 let seal = SealObject { object_id: id };
                 self.apply(core, ProcessEvent::TellNode(seal.into()));
             }
-            Err(failure) if failure.message.contains("in the store already") => {}
+            Err(failure) if failure.kind == FailureKind::AlreadyExists => {}
             // The user tries again, as long as it takes.
             Err(_) if core.facts.disks_full > 0 => {
                 core.facts.count("refused for a full disk");

@@ -2,6 +2,7 @@
 
 use helio_proto::cluster::{AskLiveness, NodeToControl, NodeToNode, TellLiveness};
 use helio_proto::control::{FailureKind, KvGet};
+use helio_proto::environment::RuntimeEnv;
 use helio_proto::hello::Role;
 use helio_proto::node::{
     ControlCall, Exit as ExitMessage, Liveness, LogLine, NodeToClient, Register, SealObject,
@@ -114,7 +115,7 @@ fn who_waits_for_workers_that_cannot_start_is_told() {
     let (_, message) = refused(&mut world, driver).unwrap();
     assert!(message.contains("did not register"), "{message}");
     let mut odd = class;
-    odd.runtime_env = "{".into();
+    odd.runtime_env = RuntimeEnv::with_variables(&[("A=B", "1")]);
     world.request(driver, 3, odd);
     assert_eq!(refused(&mut world, driver).unwrap().0, FailureKind::RuntimeEnv);
     world.close(driver);
@@ -126,7 +127,8 @@ fn the_environment_reaches_the_process() {
     let mut world = World::new(&[("CPU", 1.0)]);
     let driver = world.driver();
     let mut class = world.class(1, &[("CPU", 1.0)]);
-    class.runtime_env = r#"{"env_vars": {"A": "1"}, "working_dir": "/srv"}"#.into();
+    class.runtime_env =
+        RuntimeEnv { working_dir: "/srv".into(), ..RuntimeEnv::with_variables(&[("A", "1")]) };
     world.request(driver, 1, class);
     let spawn = &world.spawned[0];
     assert_eq!(

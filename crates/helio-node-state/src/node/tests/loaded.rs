@@ -1,6 +1,7 @@
 //! What is made ready ahead: workers, and the process that has modules loaded.
 
 use helio_proto::control::{ActorLaunch, ActorSpec};
+use helio_proto::environment::RuntimeEnv;
 use helio_proto::node::{Expect, NodeToClient};
 use helio_types::{ActorId, JobId, WorkerId};
 
@@ -20,18 +21,26 @@ fn launch_detached_with_modules(world: &mut World) {
     launch(world, 9, "", true);
 }
 
-fn launch_with_modules(world: &mut World, n: u8, runtime_env: &str) {
-    launch(world, n, runtime_env, false);
+fn launch_with_modules(world: &mut World, n: u8, variable: &str) {
+    launch(world, n, variable, false);
 }
 
-fn launch(world: &mut World, n: u8, runtime_env: &str, detached: bool) {
+/// An environment that sets the variable; empty: none.
+fn setting(variable: &str) -> RuntimeEnv {
+    match variable {
+        "" => RuntimeEnv::default(),
+        name => RuntimeEnv::with_variables(&[(name, "3")]),
+    }
+}
+
+fn launch(world: &mut World, n: u8, variable: &str, detached: bool) {
     let job_id = JobId(1_u32.to_be_bytes());
     let spec = ActorSpec {
         actor_id: ActorId::new([n; 12], job_id),
         job_id,
         detached,
         modules: vec!["torch".into()],
-        runtime_env: runtime_env.into(),
+        runtime_env: setting(variable),
         ..ActorSpec::default()
     };
     let launch = ActorLaunch { spec, incarnation: 1, ..ActorLaunch::default() };
@@ -108,7 +117,7 @@ fn an_actor_is_forked_from_the_process_that_has_its_modules() {
     let from: Vec<bool> = world.spawned.iter().map(|spawn| spawn.is_loaded).collect();
     assert_eq!(from, [false, true], "the one that was there does not have them");
     // A library reads such variables while it is loaded.
-    launch_with_modules(&mut world, 2, r#"{"env_vars":{"OMP_NUM_THREADS":"3"}}"#);
+    launch_with_modules(&mut world, 2, "OMP_NUM_THREADS");
     assert!(!world.spawned[2].is_loaded);
 }
 
@@ -166,9 +175,9 @@ fn who_finds_nothing_starting_does_not_answer_for_others() {
     assert!(!is_answered(&mut world, first), "its worker is not there yet");
 }
 
-fn may_use(modules: &[&str], runtime_env: &str) -> Expect {
+fn may_use(modules: &[&str], variable: &str) -> Expect {
     let modules = modules.iter().map(|&name| name.into()).collect();
-    Expect { modules, runtime_env: runtime_env.into(), ..Expect::default() }
+    Expect { modules, runtime_env: setting(variable), ..Expect::default() }
 }
 
 #[test]
@@ -186,7 +195,7 @@ fn a_driver_that_may_use_modules_has_them_loaded_at_once() {
 fn a_driver_whose_workers_load_for_themselves_has_nothing_loaded() {
     let mut world = World::new(&[("CPU", 2.0)]);
     let driver = world.driver();
-    world.say(driver, may_use(&["torch"], r#"{"env_vars":{"MKL_NUM_THREADS":"3"}}"#));
+    world.say(driver, may_use(&["torch"], "MKL_NUM_THREADS"));
     world.say(driver, may_use(&[], ""));
     assert!(world.loads.is_empty());
 }

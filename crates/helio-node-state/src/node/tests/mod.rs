@@ -5,6 +5,7 @@
 mod actors;
 mod arguments;
 mod bundles;
+mod draining;
 mod inspections;
 mod leases;
 mod lives;
@@ -30,6 +31,9 @@ use helio_types::{ActorId, JobId, NodeAddress, NodeId, ObjectId, ResourceSet, Ta
 use crate::{Action, Conn, DiskError, Event, Exit, Node, Setup};
 
 const STORE: u64 = 1 << 20;
+
+/// How long an object waits for room.
+const ROOM_MS_MAX: u64 = 5_000;
 
 fn node_id(n: u8) -> NodeId {
     NodeId([n; 28])
@@ -60,10 +64,14 @@ struct World {
     served: Vec<(Conn, u64)>,
     closed: Vec<(Conn, String)>,
     shut_down: Option<String>,
+    /// The node left, and who has its objects.
+    left_to: Option<NodeId>,
     /// What the contact with the control service led to.
     contact: Vec<Action>,
     scraped: Option<Vec<helio_proto::inspect::Answer>>,
     written: u64,
+    /// Pulls over connections of their own, and where their bytes go.
+    receiving: BTreeMap<u64, (u64, u64)>,
     /// Workers that were started, and their connection once they have registered.
     workers: BTreeMap<WorkerId, Option<Conn>>,
     spawned: Vec<crate::Spawn>,
@@ -99,7 +107,7 @@ impl World {
     }
 
     fn with(setup: Setup) -> Self {
-        let setup = Setup { spills_max: 4, ..setup };
+        let setup = Setup { spills_max: 4, room_ms_max: ROOM_MS_MAX, ..setup };
         let mut world = Self {
             node: Node::new(setup, 0),
             now: 0,
@@ -112,9 +120,11 @@ impl World {
             served: Vec::new(),
             closed: Vec::new(),
             shut_down: None,
+            left_to: None,
             contact: Vec::new(),
             scraped: None,
             written: 0,
+            receiving: BTreeMap::new(),
             workers: BTreeMap::new(),
             spawned: Vec::new(),
             loads: Vec::new(),
@@ -175,6 +185,16 @@ impl World {
             Action::StopServing { conn, request_id } => {
                 self.coming.push_back(Event::Served { conn, request_id });
             }
+            Action::Receive { request_id, offset, size, .. } => {
+                let is_apart = |&(start, length): &(u64, u64)| {
+                    start + length <= offset || offset + size <= start
+                };
+                assert!(self.receiving.values().all(is_apart), "SHM-1");
+                self.receiving.insert(request_id, (offset, size));
+            }
+            Action::StopReceiving { request_id } => {
+                assert!(self.receiving.remove(&request_id).is_some(), "nothing was received");
+            }
             Action::Write { bytes, .. } => self.written += bytes.len() as u64,
             Action::Spawn(spawn) => {
                 self.workers.insert(spawn.worker_id, None);
@@ -213,6 +233,7 @@ impl World {
             Action::FlushLogs { .. } | Action::StatusChanged => {}
             Action::Scraped { answers, .. } => self.scraped = Some(answers),
             Action::ShutDown { reason } => self.shut_down = Some(reason),
+            Action::Leave { heir, .. } => self.left_to = Some(heir.node_id),
             Action::ReachControl => {}
             Action::Suspend | Action::Resume | Action::Rejoin { .. } => self.contact.push(action),
         }

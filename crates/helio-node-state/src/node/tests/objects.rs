@@ -1,15 +1,15 @@
 //! The store's book and the transfers.
 
-use helio_proto::cluster::{NodeToNode, PullChunk, PullFailed, PullObject, PullStart};
+use helio_proto::cluster::{KeepCopy, NodeToNode, PullChunk, PullFailed, PullObject, PullStart};
 use helio_proto::control::FailureKind;
 use helio_proto::node::{
-    AbortObject, CancelFetch, CreateObject, FetchObject, FreeObject, NodeToClient, ObjectFetched,
-    ReleaseObject, SealObject, overflow_start,
+    AbortObject, CancelFetch, CreateObject, FetchObject, FreeObject, KeepObject, NodeToClient,
+    ObjectFetched, ReleaseObject, SealObject, overflow_start,
 };
 use helio_types::{NodeId, ObjectId};
 
-use super::{STORE, World, address, node_id, object};
-use crate::limits::{PINS_ASK_MS, PULL_RETRY_MS, READ_ROOM_MS_MAX, ROOM_MS_MAX};
+use super::{ROOM_MS_MAX, STORE, World, address, node_id, object, resources};
+use crate::limits::{PINS_ASK_MS, PULL_RETRY_MS, READ_ROOM_MS_MAX};
 use crate::{Conn, DiskError, Event, Node, Setup};
 
 impl World {
@@ -88,7 +88,7 @@ impl World {
     fn bring(&mut self, conn: Conn, object_id: ObjectId, size: u64) {
         assert_eq!(self.fetch(conn, 50, object_id, &[2]), None);
         let request_id = self.pull(2);
-        self.peer(2, PullStart { request_id, size });
+        self.peer(2, PullStart { request_id, size, is_bulk: false });
         self.peer(2, PullChunk { request_id, offset: 0, bytes: vec![0; size as usize] });
         assert!(self.fetched(conn).is_some());
     }
@@ -129,6 +129,30 @@ fn a_second_attempt_never_touches_the_first_ones_bytes() {
     assert_eq!(world.fetch(one, 2, id, &[]).unwrap().offset, second, "the first seal counts");
     world.say(one, CreateObject { request_id: 5, object_id: id, size: 100 });
     assert_eq!(world.refused(one).unwrap().0, FailureKind::AlreadyExists);
+}
+
+/// Seed 3015522 of the simulator: a worker that lost the connection to its caller runs the call again while
+/// the first attempt still writes what it returns, or waits for room to.
+#[test]
+fn two_attempts_in_one_process_write_once() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let writer = world.driver();
+    let id = object(1, 1, 1);
+    world.create(writer, id, 100).unwrap();
+    let used = world.used();
+    world.say(writer, CreateObject { request_id: 5, object_id: id, size: 100 });
+    assert_eq!(world.refused(writer).unwrap().0, FailureKind::AlreadyExists);
+    assert_eq!(world.used(), used);
+    world.say(writer, SealObject { object_id: id });
+    assert!(world.closed.is_empty());
+
+    let (mut world, client, ..) = pinned_world();
+    let id = object(1, 9, 1);
+    for request_id in [11, 12] {
+        world.say(client, CreateObject { request_id, object_id: id, size: 1 << 20 });
+    }
+    assert_eq!(world.refused(client).unwrap().0, FailureKind::AlreadyExists);
+    assert!(world.closed.is_empty());
 }
 
 #[test]
@@ -225,11 +249,11 @@ fn what_another_node_has_is_laid_on_disk_too_even_if_it_is_larger_than_the_memor
         let id = object(9, n, 1);
         assert_eq!(world.fetch(client, n, id, &[2]), None);
         let first = world.pull(2);
-        world.peer(2, PullStart { request_id: first, size });
+        world.peer(2, PullStart { request_id: first, size, is_bulk: false });
         world.asked.retain(|(_, message)| !matches!(message, NodeToNode::CancelPull(_)));
         world.pass(READ_ROOM_MS_MAX);
         let second = world.pull(2);
-        world.peer(2, PullStart { request_id: second, size });
+        world.peer(2, PullStart { request_id: second, size, is_bulk: false });
         world.peer(2, PullChunk { request_id: second, offset: 0, bytes: vec![0; size as usize] });
         let fetched = world.fetched(client).unwrap();
         assert!(fetched.offset >= overflow_start(STORE) && fetched.size == size);
@@ -245,7 +269,7 @@ fn without_room_in_memory_and_on_disk_the_reader_is_told() {
     let (mut world, client, kept, spilled) = pinned_world();
     world.disk = Some(DiskError { is_full: true, text: "the disk is full".into() });
     assert_eq!(world.fetch(client, 7, spilled, &[]), None);
-    world.pass(READ_ROOM_MS_MAX);
+    world.pass(ROOM_MS_MAX);
     let (kind, text) = world.refused(client).unwrap();
     assert_eq!(kind, FailureKind::OutOfDisk);
     for part in ["1048576 by pid 50 (a driver)", "the disk is full", "delete them"] {
@@ -268,7 +292,7 @@ fn a_reader_that_gives_up_leaves_nothing_on_disk() {
     assert_eq!(world.fetch(client, 6, spilled, &[]), None);
     assert_eq!(world.fetch(client, 7, away, &[2]), None);
     let request_id = world.pull(2);
-    world.peer(2, PullStart { request_id, size: 100 });
+    world.peer(2, PullStart { request_id, size: 100, is_bulk: false });
     world.say(client, CancelFetch { request_id: 6 });
     world.say(client, CancelFetch { request_id: 7 });
     world.pass(READ_ROOM_MS_MAX);
@@ -349,10 +373,63 @@ fn a_full_disk_is_said_to_be_full_and_nothing_is_lost() {
     world.put(client, a, STORE / 2);
     world.put(client, b, STORE / 2);
     assert_eq!(world.create(client, object(1, 3, 1), 100), None);
+    world.pass(ROOM_MS_MAX);
     let (kind, message) = world.refused(client).unwrap();
     assert_eq!(kind, FailureKind::OutOfDisk);
     assert!(message.contains("99 % in use"), "{message}");
     assert!(world.fetch(client, 1, a, &[]).is_some() && world.fetch(client, 2, b, &[]).is_some());
+}
+
+/// A driver whose object fills the store, while the disk takes nothing.
+fn full_world(overflow_size: u64) -> (World, Conn, ObjectId) {
+    let mut world = World::with(Setup {
+        address: address(1),
+        total: resources(&[("CPU", 1.0)]),
+        store_size: STORE,
+        overflow_size,
+        starts_max: 1,
+        ..Setup::default()
+    });
+    let client = world.driver();
+    let kept = object(1, 1, 1);
+    world.disk = Some(DiskError { is_full: true, text: "the disk is full".into() });
+    world.put(client, kept, STORE);
+    (world, client, kept)
+}
+
+#[test]
+fn a_writer_has_the_room_that_comes_while_store_and_disk_are_full() {
+    for overflow_size in [0, 4 * STORE] {
+        let (mut world, client, kept) = full_world(overflow_size);
+        assert_eq!(world.create(client, object(1, 2, 1), 100), None);
+        world.pass(ROOM_MS_MAX - 1);
+        assert_eq!((world.created(client), world.refused(client)), (None, None));
+        world.say(client, FreeObject { object_id: kept, locations: Vec::new() });
+        assert!(world.created(client).is_some());
+        assert_eq!(world.refused(client), None);
+    }
+}
+
+#[test]
+fn a_writer_waits_for_a_task_whose_worker_is_only_starting() {
+    for overflow_size in [0, 4 * STORE] {
+        let (mut world, client, _) = full_world(overflow_size);
+        world.starts_at_once = false;
+        world.request(client, 1, world.class(1, &[("CPU", 1.0)]));
+        assert_eq!(world.create(client, object(1, 2, 1), 100), None);
+        world.pass(2 * ROOM_MS_MAX);
+        assert_eq!((world.created(client), world.refused(client)), (None, None));
+        for spawned in std::mem::take(&mut world.spawned) {
+            world.register_worker(spawned.worker_id);
+        }
+        world.pass(1);
+        assert!(world.granted(client).is_some());
+        world.pass(ROOM_MS_MAX - 2 * READ_ROOM_MS_MAX);
+        assert_eq!(world.refused(client), None);
+        world.pass(3 * READ_ROOM_MS_MAX);
+        let refused = world.refused(client).map(|(kind, _)| kind);
+        assert_eq!(refused, Some(FailureKind::OutOfDisk), "its task never came");
+    }
 }
 
 #[test]
@@ -380,13 +457,13 @@ fn what_is_brought_here_waits_for_room() {
     world.fetch(client, 1, a, &[]).unwrap();
     assert_eq!(world.fetch(client, 2, b, &[2]), None);
     let first = world.pull(2);
-    world.peer(2, PullStart { request_id: first, size: 100 });
+    world.peer(2, PullStart { request_id: first, size: 100, is_bulk: false });
     assert!(matches!(world.asked.pop(), Some((_, NodeToNode::CancelPull(_)))), "not now");
     world.pass(ROOM_MS_MAX / 2);
     assert_eq!((world.missing(client), world.refused(client)), (None, None), "it waits");
     world.say(client, ReleaseObject { object_id: a, pins: 1 });
     let second = world.pull(2);
-    world.peer(2, PullStart { request_id: second, size: 100 });
+    world.peer(2, PullStart { request_id: second, size: 100, is_bulk: false });
     world.peer(2, PullChunk { request_id: second, offset: 0, bytes: vec![0; 100] });
     assert_eq!(world.fetched(client).unwrap().request_id, 2);
 }
@@ -425,18 +502,18 @@ fn fetches_share_a_pull_and_try_every_location() {
     assert!(world.asked.is_empty(), "one pull for both");
     world.peer(2, PullFailed { request_id: first, reason: "not here".into() });
     let second = world.pull(3);
-    world.peer(3, PullStart { request_id: second, size: 10 });
+    world.peer(3, PullStart { request_id: second, size: 10, is_bulk: false });
     world.peer(3, PullChunk { request_id: second, offset: 0, bytes: vec![0; 4] });
     world.feed(Event::PeerLost { conn: None, node_id: node_id(3) });
     assert!(world.asked.is_empty(), "after a lost connection it waits a moment");
     world.pass(PULL_RETRY_MS);
     let third = world.pull(4);
-    world.peer(4, PullStart { request_id: third, size: 10 });
+    world.peer(4, PullStart { request_id: third, size: 10, is_bulk: false });
     world.peer(2, PullChunk { request_id: third, offset: 0, bytes: vec![0; 10] });
     assert_eq!(world.fetched(one), None, "only who was asked is heard");
     world.peer(4, PullFailed { request_id: third, reason: "not any more".into() });
     let again = world.pull(3);
-    world.peer(3, PullStart { request_id: again, size: 10 });
+    world.peer(3, PullStart { request_id: again, size: 10, is_bulk: false });
     world.peer(3, PullChunk { request_id: again, offset: 0, bytes: vec![0; 10] });
     assert!(world.fetched(one).is_some() && world.fetched(two).is_some());
     assert_eq!(world.written, 14);
@@ -444,11 +521,36 @@ fn fetches_share_a_pull_and_try_every_location() {
     let other = object(1, 2, 1);
     assert_eq!(world.fetch(one, 2, other, &[2]), None);
     let request_id = world.pull(2);
-    world.peer(2, PullStart { request_id, size: 10 });
+    world.peer(2, PullStart { request_id, size: 10, is_bulk: false });
     world.peer(2, PullChunk { request_id, offset: 5, bytes: vec![0; 5] });
     assert_eq!(world.missing(one), Some(vec![node_id(2)]), "bytes out of order are not believed");
     world.close(one);
     world.close(two);
+    world.assert_nothing_leaked();
+}
+
+/// F3.04: a reader's copy gives way when room is needed, unless its owner has no other.
+#[test]
+fn a_copy_that_is_to_be_kept_does_not_give_way() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    world.view(&[(2, true, 1.0)]);
+    let (kept, other) = (object(9, 1, 1), object(9, 2, 1));
+    for id in [kept, other] {
+        world.bring(client, id, STORE / 4);
+        world.say(client, ReleaseObject { object_id: id, pins: 1 });
+    }
+    world.peer(2, NodeToNode::Keep(KeepCopy { object_id: kept }));
+    world.peer(2, NodeToNode::Keep(KeepCopy { object_id: object(9, 3, 1) }));
+    for n in 1..=3 {
+        assert!(world.create(client, object(1, n, 1), STORE / 4).is_some(), "the other gives way");
+    }
+    assert!(world.fetch(client, 61, kept, &[]).is_some());
+    assert_eq!(world.fetch(client, 62, other, &[]), None);
+    world.say(client, KeepObject { object_id: kept, at: address(2) });
+    assert!(matches!(world.asked.pop(), Some((to, NodeToNode::Keep(_))) if to == node_id(2)));
+    world.say(client, FreeObject { object_id: kept, locations: Vec::new() });
+    world.close(client);
     world.assert_nothing_leaked();
 }
 
@@ -460,10 +562,58 @@ fn a_fetch_nobody_waits_for_stops_its_pull() {
     let id = object(1, 1, 1);
     world.fetch(client, 1, id, &[2]);
     let request_id = world.pull(2);
-    world.peer(2, PullStart { request_id, size: 10 });
+    world.peer(2, PullStart { request_id, size: 10, is_bulk: false });
     world.say(client, CancelFetch { request_id: 1 });
     assert!(matches!(world.asked.pop(), Some((_, NodeToNode::CancelPull(_)))));
     assert_eq!(world.used(), 0);
+}
+
+#[test]
+fn a_large_object_comes_over_a_connection_of_its_own() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    world.view(&[(2, true, 1.0), (3, true, 1.0)]);
+    let id = object(1, 1, 1);
+    assert_eq!(world.fetch(client, 1, id, &[2, 3]), None);
+    let first = world.pull(2);
+    world.peer(2, PullStart { request_id: first, size: 100, is_bulk: true });
+    let (_, size) = world.receiving[&first];
+    assert_eq!(size, 100);
+    world.feed(Event::ReceivedSome { request_id: first, received: 60 });
+    world.receiving.clear();
+    world.feed(Event::Received { request_id: first, outcome: Err("lost".into()) });
+    assert_eq!(world.used(), 0, "what was half there is not kept");
+    world.pass(PULL_RETRY_MS);
+    let second = world.pull(3);
+    world.peer(3, PullStart { request_id: second, size: 100, is_bulk: true });
+    world.feed(Event::Received { request_id: first, outcome: Ok(()) });
+    assert_eq!(world.fetched(client), None, "that pull is over");
+    world.receiving.clear();
+    world.feed(Event::Received { request_id: second, outcome: Ok(()) });
+    assert_eq!(world.fetched(client).unwrap().size, 100);
+    world.close(client);
+    world.assert_nothing_leaked();
+}
+
+#[test]
+fn nothing_is_received_any_more_before_its_room_is_given_away() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let client = world.driver();
+    world.view(&[(2, true, 1.0), (3, true, 1.0)]);
+    let id = object(1, 1, 1);
+    world.fetch(client, 1, id, &[2, 3]);
+    let first = world.pull(2);
+    world.peer(2, PullStart { request_id: first, size: STORE, is_bulk: true });
+    // The next place's bytes go where those of the dead node went: the world checks that these stopped (SHM-1).
+    world.view(&[(2, false, 1.0), (3, true, 1.0)]);
+    let second = world.pull(3);
+    world.peer(3, PullStart { request_id: second, size: STORE, is_bulk: true });
+    assert_eq!(world.receiving.keys().collect::<Vec<_>>(), [&second]);
+    world.peer(3, PullChunk { request_id: second, offset: 0, bytes: vec![0; 10] });
+    assert!(world.receiving.is_empty(), "bytes that nobody asked for are not believed");
+    assert_eq!(world.missing(client), Some(vec![node_id(2), node_id(3)]));
+    world.close(client);
+    world.assert_nothing_leaked();
 }
 
 #[test]
@@ -560,6 +710,7 @@ fn a_writer_that_is_gone_before_the_disk_answers_leaves_nothing() {
     let (mut world, client, _, _) = pinned_world();
     world.disk = Some(DiskError { is_full: true, text: "the disk is full".into() });
     assert_eq!(world.create(client, object(1, 8, 1), 2 * STORE), None);
+    world.pass(ROOM_MS_MAX);
     let (kind, text) = world.refused(client).unwrap();
     assert_eq!(kind, FailureKind::OutOfDisk, "{text}");
     world.disk = None;

@@ -21,7 +21,7 @@ struct Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    (0u8..26, any::<u8>(), any::<u8>()).prop_map(|(kind, a, b)| Step { kind, a, b })
+    (0u8..27, any::<u8>(), any::<u8>()).prop_map(|(kind, a, b)| Step { kind, a, b })
 }
 
 struct History {
@@ -99,6 +99,7 @@ impl History {
             16 => {
                 self.world.feed(Event::Served { conn: Conn(9000), request_id: u64::from(b) });
             }
+            26 => self.receive(a, b),
             24 => {
                 let error = DiskError { is_full: b.is_multiple_of(2), text: "x".into() };
                 self.world.disk = (a.is_multiple_of(3)).then_some(error);
@@ -180,11 +181,12 @@ impl History {
         for (to, message) in std::mem::take(&mut self.world.asked) {
             let NodeToNode::Pull(PullObject { request_id, .. }) = message else { continue };
             let size = u64::from(a) * 1000;
-            let answers: Vec<NodeToNode> = match b % 4 {
+            let answers: Vec<NodeToNode> = match b % 5 {
                 0 => vec![PullFailed { request_id, reason: "no".into() }.into()],
-                1 => vec![PullStart { request_id, size }.into()],
+                4 => vec![PullStart { request_id, size, is_bulk: true }.into()],
+                1 => vec![PullStart { request_id, size, is_bulk: false }.into()],
                 _ => vec![
-                    PullStart { request_id, size }.into(),
+                    PullStart { request_id, size, is_bulk: false }.into(),
                     PullChunk { request_id, offset: 0, bytes: vec![0; size as usize] }.into(),
                 ],
             };
@@ -192,6 +194,20 @@ impl History {
                 self.world.feed(Event::PeerSaid { conn: Conn(9000), node_id: to, message });
             }
         }
+    }
+
+    /// Something of what comes over connections of its own has come, or does not come.
+    fn receive(&mut self, a: u8, b: u8) {
+        let Some((&request_id, &(_, size))) = self.world.receiving.iter().next() else { return };
+        let event = match b % 3 {
+            0 => Event::ReceivedSome { request_id, received: size / 2 },
+            _ => {
+                self.world.receiving.remove(&request_id);
+                let outcome = if a.is_multiple_of(2) { Ok(()) } else { Err("lost".to_owned()) };
+                Event::Received { request_id, outcome }
+            }
+        };
+        self.world.feed(event);
     }
 
     /// Everybody leaves.

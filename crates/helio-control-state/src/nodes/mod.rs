@@ -17,18 +17,18 @@
 //! Nothing here costs more per event when there are more nodes, except what is sent to all of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound::{Excluded, Unbounded};
 
 use helio_config::control::{
-    CANDIDATE_NODES_MAX, CANDIDATE_SHAPES_MAX, CANDIDATES_MAX, DEAD_NODES_MAX, LIST_ROWS_MAX,
-    LISTED_NODES_MAX, LOOK_AGAIN_MS, MEMBERS_A_MS, MEMBERS_AT_ONCE_MAX, NODES_MAX,
-    RECONNECT_MS_MAX, VIEW_INTERVAL_MS_MIN, VIEW_NODES_A_MS, VIEW_PAGE_NODES, WATCHED_MAX,
+    DEAD_NODES_MAX, LIST_ROWS_MAX, LOOK_AGAIN_MS, NODES_MAX, RECONNECT_MS_MAX,
+    VIEW_INTERVAL_MS_MIN, WATCHED_MAX,
 };
 use helio_proto::cluster::ClusterView;
 use helio_proto::control::{NodeInfo, Strategy};
 use helio_proto::{decode, encode};
-use helio_scheduler::{Choice, NodeIndex, NodeView, Placement, Wanted, taken};
+use helio_scheduler::{Choice, NodeIndex, NodeView, Placement, Wanted};
 use helio_types::{ActorId, NodeAddress, NodeId, PlacementGroupId, ResourceSet};
+
+mod news;
 
 use crate::heartbeats::Heartbeats;
 use crate::verdict::Sight;
@@ -72,33 +72,6 @@ impl Node {
         }
         view
     }
-}
-
-/// What is told to nodes at one time.
-#[derive(Debug, Default)]
-pub(crate) struct News {
-    /// Views that several nodes get.
-    pub(crate) shared: Vec<(Vec<NodeId>, ClusterView)>,
-    /// After these: what only one node gets.
-    pub(crate) own: BTreeMap<NodeId, ClusterView>,
-}
-
-impl News {
-    fn tell(&mut self, node_id: NodeId, info: NodeInfo) {
-        self.own.entry(node_id).or_default().nodes.push(info);
-    }
-}
-
-/// What a node that does not watch another one is told of it: the other node is taken for busy, and what
-/// waits there is its own business.
-fn unwatched(info: &NodeInfo) -> NodeInfo {
-    NodeInfo { available: ResourceSet::default(), pending: Vec::new(), ..info.clone() }
-}
-
-/// These nodes as everybody may see them, in messages of bounded length.
-fn pages<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<ClusterView> {
-    let infos: Vec<NodeInfo> = nodes.map(|node| unwatched(&node.info)).collect();
-    infos.chunks(VIEW_PAGE_NODES).map(|page| ClusterView { nodes: page.to_vec() }).collect()
 }
 
 /// All nodes.
@@ -296,19 +269,38 @@ impl Nodes {
         }
     }
 
-    fn as_seen_by(&self, node_id: NodeId, info: &NodeInfo) -> NodeInfo {
-        let other = info.address.node_id;
-        if node_id == other || self.watches.is_watching(node_id, other) {
-            info.clone()
-        } else {
-            unwatched(info)
-        }
-    }
-
     pub(crate) fn disconnected(&mut self, node_id: NodeId, now_ms: u64) {
         if let Some(node) = self.nodes.get_mut(&node_id).filter(|node| node.info.alive) {
             node.lost_ms = Some(now_ms);
             self.lost.insert(node_id);
+        }
+    }
+
+    /// The node takes no new work from now on; its address, unless it is not alive.
+    pub(crate) fn drain(&mut self, node_id: NodeId, now_ms: u64) -> Option<NodeAddress> {
+        let version = self.next_version(now_ms);
+        let node = self.nodes.get_mut(&node_id).filter(|node| node.info.alive)?;
+        (node.info.is_draining, node.info.version) = (true, version);
+        node.is_adjusted = true;
+        let address = node.info.address.clone();
+        self.unsettled.insert(node_id);
+        self.members.insert(node_id);
+        self.refresh_view(node_id);
+        Some(address)
+    }
+
+    pub(crate) fn is_draining(&self, node_id: NodeId) -> bool {
+        self.nodes.get(&node_id).is_some_and(|node| node.info.is_draining)
+    }
+
+    pub(crate) fn is_head(&self, node_id: NodeId) -> bool {
+        self.nodes.get(&node_id).is_some_and(|node| node.info.is_head)
+    }
+
+    /// A node that leaves has given its objects to another one.
+    pub(crate) fn set_heir(&mut self, node_id: NodeId, heir: NodeAddress) {
+        if let Some(node) = self.nodes.get_mut(&node_id) {
+            node.info.heir = heir;
         }
     }
 
@@ -332,9 +324,19 @@ impl Nodes {
         let is_news = !same || node.reported_version != info.version;
         node.reported_version = info.version;
         // Identity and health are not the node's to change.
-        let NodeInfo { address, version, session_dir, .. } = std::mem::take(&mut node.info);
-        node.info =
-            NodeInfo { address, alive: true, version, session_dir, cause: String::new(), ..info };
+        let NodeInfo { address, version, session_dir, is_draining, .. } =
+            std::mem::take(&mut node.info);
+        // A status from before the order says nothing against it.
+        let is_draining = is_draining || info.is_draining;
+        node.info = NodeInfo {
+            address,
+            alive: true,
+            version,
+            session_dir,
+            cause: String::new(),
+            is_draining,
+            ..info
+        };
         node.reservations.clear();
         self.reserving.remove(&node_id);
         if is_news {
@@ -377,8 +379,15 @@ impl Nodes {
     /// The control service did not run for a while: every node has as long again to be heard.
     pub(crate) fn reset_heartbeats(&mut self, now_ms: u64) {
         self.heartbeats.reset(now_ms);
-        for node in self.nodes.values_mut() {
-            node.lost_ms = node.lost_ms.map(|_| now_ms);
+        self.await_lost_again(now_ms);
+    }
+
+    /// Nodes without a connection have as long again to come back.
+    pub(crate) fn await_lost_again(&mut self, now_ms: u64) {
+        for node_id in &self.lost {
+            if let Some(node) = self.nodes.get_mut(node_id) {
+                node.lost_ms = Some(now_ms);
+            }
         }
     }
 
@@ -391,8 +400,15 @@ impl Nodes {
         self.lost.iter().filter(is_long).copied().collect()
     }
 
-    /// How long each node that is alive has been silent, once one of them was for `suspect_ms`.
-    pub(crate) fn sights(&mut self, now_ms: u64, suspect_ms: u64) -> Option<Vec<Sight>> {
+    /// How long each node that is alive has been silent, in the order of ids, when one of them may have been for
+    /// `suspect_ms`. While the verdict is calm, only when one has: with thousands of nodes their descriptions,
+    /// which are in no cache, are not read for nothing.
+    pub(crate) fn sights(
+        &mut self,
+        now_ms: u64,
+        suspect_ms: u64,
+        is_calm: bool,
+    ) -> Option<Vec<Sight>> {
         if now_ms < self.silence_due_ms {
             return None;
         }
@@ -400,6 +416,9 @@ impl Nodes {
             self.heartbeats.silences_ms(now_ms).map(|(_, silence_ms)| silence_ms).max();
         let longest_ms = longest_ms.unwrap_or(0);
         self.silence_due_ms = now_ms + suspect_ms.saturating_sub(longest_ms);
+        if is_calm && longest_ms < suspect_ms {
+            return None;
+        }
         let alive = || self.nodes.values().filter(|node| node.info.alive);
         let head = alive().find(|node| node.info.is_head);
         let head = head.map(|node| node.info.address.host.as_str());
@@ -408,7 +427,9 @@ impl Nodes {
             silence_ms,
             is_here: head == Some(self.nodes[&node_id].info.address.host.as_str()),
         });
-        Some(sights.collect())
+        let mut sights: Vec<Sight> = sights.collect();
+        sights.sort_unstable_by_key(|sight| sight.node_id);
+        Some(sights)
     }
 
     /// The limit for silence is another one now.
@@ -521,135 +542,6 @@ impl Nodes {
         self.refresh_view(node_id);
     }
 
-    /// What the nodes are told now: joins and deaths, and what has changed on the nodes that they watch.
-    /// In a cluster in which everybody watches everybody, each node gets one message at most.
-    pub(crate) fn publish(&mut self, now_ms: u64) -> News {
-        let mut news = News::default();
-        self.publish_members(now_ms, &mut news);
-        self.inform_new(&mut news);
-        if now_ms.saturating_sub(self.published_ms) >= self.view_interval_ms() {
-            self.published_ms = now_ms;
-            self.publish_changes(now_ms, &mut news);
-        }
-        self.answer_wanting(&mut news);
-        // The list of all nodes comes first.
-        news.own.retain(|node_id, _| !self.uninformed.contains(node_id));
-        news
-    }
-
-    fn is_each_watching_all(&self) -> bool {
-        self.index.len() <= WATCHED_MAX + 1
-    }
-
-    /// Whether joins and deaths are published now.
-    pub(crate) fn is_members_due(&self, now_ms: u64) -> bool {
-        !self.members.is_empty()
-            && now_ms.saturating_sub(self.members_published_ms) >= self.members_interval_ms()
-    }
-
-    /// Nodes are told of those that joined or died. What all may know is made once for all; what is free
-    /// on a node goes to those alone that watch it.
-    fn publish_members(&mut self, now_ms: u64, news: &mut News) {
-        if !self.is_members_due(now_ms) {
-            return;
-        }
-        self.members_published_ms = now_ms;
-        let members = std::mem::take(&mut self.members);
-        let alive = self.index.alive().map(|view| view.address.node_id);
-        let informed: Vec<NodeId> = alive.filter(|to| !self.uninformed.contains(to)).collect();
-        if self.is_each_watching_all() {
-            for to in informed {
-                let others = members.iter().filter(|other| **other != to);
-                for node in others.filter_map(|other| self.nodes.get(other)) {
-                    news.tell(to, self.as_seen_by(to, &node.info));
-                }
-            }
-            return;
-        }
-        for page in pages(members.iter().filter_map(|id| self.nodes.get(id))) {
-            news.shared.push((informed.clone(), page));
-        }
-        for node_id in members.iter().filter(|node_id| self.is_alive(**node_id)) {
-            for watcher in self.watches.watchers_of(*node_id) {
-                news.tell(watcher, self.nodes[node_id].info.clone());
-            }
-        }
-    }
-
-    /// Nodes that have just registered are told of all others, also dead ones: in a large cluster a few
-    /// at a time, because the list is long.
-    fn inform_new(&mut self, news: &mut News) {
-        if self.is_each_watching_all() {
-            for to in std::mem::take(&mut self.uninformed) {
-                for node in self.nodes.values() {
-                    news.tell(to, self.as_seen_by(to, &node.info));
-                }
-            }
-            return;
-        }
-        let many = (LISTED_NODES_MAX / self.nodes.len()).max(1);
-        let to: Vec<NodeId> = self.uninformed.iter().take(many).copied().collect();
-        for node_id in &to {
-            self.uninformed.remove(node_id);
-            for other in self.watches.watched_by(*node_id) {
-                news.tell(*node_id, self.nodes[&other].info.clone());
-            }
-        }
-        if !to.is_empty() {
-            for page in pages(self.nodes.values()) {
-                news.shared.push((to.clone(), page));
-            }
-        }
-    }
-
-    fn publish_changes(&mut self, now_ms: u64, news: &mut News) {
-        self.version = self.version.max(now_ms);
-        for node_id in std::mem::take(&mut self.changed) {
-            let Some(node) = self.nodes.get_mut(&node_id) else { continue };
-            self.version += 1;
-            node.info.version = self.version;
-            for watcher in self.watches.watchers_of(node_id) {
-                news.tell(watcher, node.info.clone());
-            }
-        }
-    }
-
-    /// Nodes on which requests wait are told of nodes that have room, and watch these from now on.
-    fn answer_wanting(&mut self, news: &mut News) {
-        let behind = self.wanting.range((Excluded(self.answered), Unbounded));
-        let turn: Vec<NodeId> =
-            behind.chain(&self.wanting).take(CANDIDATE_NODES_MAX).copied().collect();
-        for node_id in turn {
-            self.answered = node_id;
-            let mut found = Vec::new();
-            for demand in self.nodes[&node_id].info.pending.iter().filter(|one| one.may_spill) {
-                let need = taken(&demand.resources, &demand.strategy);
-                for _ in 0..demand.count.min(CANDIDATES_MAX as u64) {
-                    let cursor = self.n_candidates;
-                    self.n_candidates += 1;
-                    match self.index.choose(None, &need, &demand.strategy, cursor, &[]) {
-                        Choice::On(other) if other != node_id => found.push(other),
-                        Choice::On(_) => {}
-                        Choice::Busy | Choice::Infeasible => break,
-                    }
-                }
-                if found.len() >= CANDIDATES_MAX * CANDIDATE_SHAPES_MAX {
-                    break;
-                }
-            }
-            if found.is_empty() {
-                continue;
-            }
-            self.wanting.remove(&node_id);
-            for other in found {
-                let dropped = self.watches.add(node_id, other);
-                for seen in dropped.into_iter().chain([other]) {
-                    news.tell(node_id, self.as_seen_by(node_id, &self.nodes[&seen].info));
-                }
-            }
-        }
-    }
-
     /// The node is told of these others, and watches as many of them as it may.
     pub(crate) fn show(&mut self, node_id: NodeId, others: &BTreeSet<NodeId>) -> ClusterView {
         let alive = others.iter().filter(|other| self.is_alive(**other));
@@ -662,17 +554,6 @@ impl Nodes {
         }
         let seen = told.iter().map(|other| self.as_seen_by(node_id, &self.nodes[other].info));
         ClusterView { nodes: seen.collect() }
-    }
-
-    fn view_interval_ms(&self) -> u64 {
-        VIEW_INTERVAL_MS_MIN + self.index.len() as u64 / VIEW_NODES_A_MS
-    }
-
-    fn members_interval_ms(&self) -> u64 {
-        match self.index.len() {
-            ..=MEMBERS_AT_ONCE_MAX => 0,
-            many => VIEW_INTERVAL_MS_MIN + many as u64 / MEMBERS_A_MS,
-        }
     }
 
     /// How long the next look at the nodes may be away, in milliseconds, if anything is due.
@@ -723,7 +604,8 @@ impl Nodes {
         let lost = alive().filter(|(_, node)| node.lost_ms.is_some()).map(|(id, _)| id);
         let reserving =
             self.nodes.iter().filter(|(_, node)| !node.reservations.is_empty()).map(|(id, _)| id);
-        if !self.heartbeats.is_of(alive().map(|(id, _)| *id)) {
+        let of: Vec<NodeId> = alive().map(|(id, _)| *id).collect();
+        if !self.heartbeats.is_of(&of) {
             return Err("heartbeats are noted of other nodes than the living ones".to_owned());
         }
         let settled = |(id, node): (&NodeId, &Node)| {

@@ -6,39 +6,33 @@
 //! waiting makes us take some back ([`Frame::Steal`]). An *exclusive* lease serves one call: one whose
 //! devices, or whose worker's number of calls, matter.
 
+mod lost;
+mod pause;
+mod queue;
+mod why;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use helio_proto::control::{Failure, FailureKind, StrategyKind};
+use helio_proto::control::{Failure, FailureKind};
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::node::{LeaseClass, LeaseGranted};
 use helio_proto::peer::Frame;
 use helio_types::{
-    DeathCause, DeathKind, LeaseId, NodeAddress, NodeId, TaskId, WorkerAddress, WorkerId,
+    DeathCause, DeathKind, IdMap, LeaseId, NodeAddress, NodeId, TaskId, WorkerAddress, WorkerId,
 };
 
 use crate::Owner;
 use crate::event::Action;
-use crate::hash::IdMap;
 use crate::object::Stored;
 use crate::task::{State, cancelled_error};
-use crate::why::{Next, Why};
+use lost::Begun;
+use pause::Pauses;
+use queue::CLASSES_MAX;
+pub use queue::{SLOTS_MAX, slots};
 
 /// How long an idle lease is kept, in microseconds.
 pub const LINGER_US: u64 = 200_000;
-/// How many calls are sent ahead to one worker at most.
-pub const SLOTS_MAX: usize = 32;
-/// Calls are sent ahead as far as they take about this long together, in microseconds.
-const AHEAD_US: u64 = 1_000;
-/// How many lease requests of one class are under way at most.
-const REQUESTS_MAX: usize = 16;
-/// With so many kinds of calls, the next takes the place of one that has no calls and no leases; most kinds
-/// of a long session are those of placement groups that are gone.
-const CLASSES_MAX: usize = 1_000;
-/// How many addresses of descriptions of kinds are remembered; then all are forgotten.
-const POINTERS_MAX: usize = 10_000;
-/// An empty queue keeps room for so many calls.
-const QUEUE_KEPT: usize = 1 << 15;
 /// A call that takes longer than this has nothing waiting behind it, in microseconds.
 const STALL_US: u64 = 10_000;
 /// How long after a connection to a leased worker broke its daemon may take to say why.
@@ -57,9 +51,6 @@ struct Class {
     /// Moving average of a call's time, in microseconds; 0: none known.
     call_us: u64,
 }
-
-/// How many of the calls that others wait for are named.
-const NAMED_MAX: usize = 4;
 
 #[derive(Debug)]
 struct Lease {
@@ -83,13 +74,6 @@ struct Lease {
     is_orphaned: bool,
 }
 
-/// Which of the calls of a lease that ends can have begun.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Begun {
-    First,
-    All,
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
@@ -98,6 +82,7 @@ pub(crate) struct Leases {
     by_pointer: IdMap<usize, usize>,
     leases: IdMap<u64, Lease>,
     by_lease: HashMap<(NodeId, LeaseId), u64>,
+    pauses: Pauses,
     next_request: u64,
 }
 
@@ -117,32 +102,6 @@ impl Lease {
     fn waits_behind(&self) -> bool {
         self.sent.len() > 1 && !self.stealing && self.broken.is_none()
     }
-}
-
-impl Class {
-    /// How many requests are to be under way.
-    fn requests_wanted(&self) -> usize {
-        self.queue.len().min(REQUESTS_MAX)
-    }
-
-    /// Whether each call has a lease of its own: its devices or its worker's number of calls matter, or
-    /// the calls are to go round the nodes, which a lease that is kept would not let them.
-    fn is_single(&self) -> bool {
-        self.class.exclusive || self.class.strategy.kind == StrategyKind::Spread
-    }
-}
-
-/// How many calls a worker is sent ahead.
-#[must_use]
-pub fn slots(call_us: u64) -> usize {
-    match call_us {
-        0 => 1,
-        us => (AHEAD_US / us).clamp(1, SLOTS_MAX as u64) as usize,
-    }
-}
-
-fn node_lost(node: NodeId) -> DeathCause {
-    DeathCause::new(DeathKind::NodeDied, format!("the node that it ran on, {node}, has died"))
 }
 
 impl Leases {
@@ -166,75 +125,6 @@ impl Leases {
         self.classes.iter().any(|class| class.queue.contains(&task))
     }
 
-    pub(crate) fn name_of_request(&self, request: u64) -> Option<&str> {
-        let mut classes = self.classes.iter();
-        let class = classes.find(|class| class.requests.contains_key(&request))?;
-        Some(class.class.name.as_str()).filter(|name| !name.is_empty())
-    }
-
-    /// The calls that the leases run, by name; empty: none.
-    pub(crate) fn running<'a>(
-        &self,
-        leases: impl Iterator<Item = &'a u64>,
-        name_of: impl Fn(TaskId) -> Option<String>,
-    ) -> String {
-        let first = |lease: &u64| self.leases.get(lease)?.sent.front().copied();
-        let mut names: Vec<String> = leases.filter_map(first).filter_map(name_of).collect();
-        names.sort_unstable();
-        names.dedup();
-        if names.len() > NAMED_MAX {
-            let more = names.len() - NAMED_MAX;
-            names.truncate(NAMED_MAX);
-            names.push(format!("{more} others"));
-        }
-        names.join(", ")
-    }
-
-    /// The calls that run on any lease.
-    pub(crate) fn all_running(&self, name_of: impl Fn(TaskId) -> Option<String>) -> String {
-        self.running(self.leases.keys(), name_of)
-    }
-
-    /// **WHY-1** What a queued call waits for.
-    pub(crate) fn why(
-        &self,
-        task: TaskId,
-        name: &str,
-        name_of: impl Fn(TaskId) -> Option<String>,
-    ) -> Why {
-        let place = |class: &Class| class.queue.iter().position(|queued| *queued == task);
-        let Some((class, place)) =
-            self.classes.iter().find_map(|class| Some((class, place(class)?)))
-        else {
-            return Why { text: format!("{name} is about to be queued."), next: None };
-        };
-        let before = match place {
-            0 => String::new(),
-            1 => "; 1 call of its kind comes first".to_owned(),
-            n => format!("; {n} calls of its kind come first"),
-        };
-        let running = self.running(class.leases.iter(), &name_of);
-        let named = if running.is_empty() { running } else { format!(" with {running}") };
-        let busy = match class.leases.len() {
-            0 => String::new(),
-            1 => format!("; 1 worker of its kind is busy{named}"),
-            n => format!("; {n} workers of its kind are busy{named}"),
-        };
-        let next = class.requests.iter().next();
-        Why {
-            text: format!("{name} waits for a worker{before}{busy}."),
-            next: next.map(|(request, node)| Next::Daemon {
-                node: node.clone(),
-                request: *request,
-                running: if class.leases.is_empty() {
-                    self.all_running(&name_of)
-                } else {
-                    String::new()
-                },
-            }),
-        }
-    }
-
     /// Whether the tables agree with each other.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (request, lease) in &self.leases {
@@ -255,59 +145,6 @@ impl Leases {
             return Err(format!("{} kinds of calls are kept", self.classes.len()));
         }
         Ok(())
-    }
-
-    /// Equal classes share leases, however often they were written.
-    fn class(&mut self, class: &Arc<LeaseClass>) -> usize {
-        let pointer = Arc::as_ptr(class) as usize;
-        if let Some(index) = self.by_pointer.get(&pointer)
-            && (Arc::ptr_eq(&self.classes[*index].class, class)
-                || *self.classes[*index].class == **class)
-        {
-            return *index;
-        }
-        // The name says which function waits; it does not tell classes apart.
-        let content = helio_proto::encode(&LeaseClass { name: String::new(), ..(**class).clone() });
-        let index = match self.by_content.get(&content) {
-            Some(index) => *index,
-            None => self.add_class(class, content),
-        };
-        // Descriptions come and go, and their addresses with them.
-        if self.by_pointer.len() >= POINTERS_MAX {
-            self.by_pointer.clear();
-        }
-        self.by_pointer.insert(pointer, index);
-        index
-    }
-
-    /// **LIMIT-1** One more kind of calls.
-    fn add_class(&mut self, class: &Arc<LeaseClass>, content: Vec<u8>) -> usize {
-        let class = Class {
-            class: class.clone(),
-            queue: VecDeque::new(),
-            idle: Vec::new(),
-            leases: Vec::new(),
-            requests: BTreeMap::new(),
-            call_us: 0,
-        };
-        let is_unused = |class: &Class| {
-            class.queue.is_empty() && class.leases.is_empty() && class.requests.is_empty()
-        };
-        let is_full = self.classes.len() >= CLASSES_MAX;
-        let index = match is_full.then(|| self.classes.iter().position(is_unused)).flatten() {
-            Some(unused) => {
-                self.by_content.retain(|_, index| *index != unused);
-                self.by_pointer.retain(|_, index| *index != unused);
-                self.classes[unused] = class;
-                unused
-            }
-            None => {
-                self.classes.push(class);
-                self.classes.len() - 1
-            }
-        };
-        self.by_content.insert(content, index);
-        index
     }
 }
 
@@ -332,117 +169,9 @@ impl Owner {
         idle.chain(broken)
             .chain(stalled)
             .chain(self.next_actor_tick())
+            .chain(self.leases.pauses.next())
             .chain(self.next_delayed())
             .min()
-    }
-
-    pub(crate) fn enqueue(
-        &mut self,
-        class: &Arc<LeaseClass>,
-        task: TaskId,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
-        let index = self.leases.class(class);
-        let class = &mut self.leases.classes[index];
-        class.queue.push_back(task);
-        // Behind others it changes nothing: there was no room for them, and whatever makes room pumps.
-        if class.queue.len() == 1 || class.requests.len() < class.requests_wanted() {
-            self.pump(index, now, out);
-        }
-    }
-
-    /// Takes a call out of its class's queue, if it is in one; the class.
-    pub(crate) fn unqueue(&mut self, task: TaskId) -> Option<usize> {
-        self.leases.classes.iter_mut().position(|class| {
-            let place = class.queue.iter().position(|queued| *queued == task);
-            place.and_then(|place| class.queue.remove(place)).is_some()
-        })
-    }
-
-    /// Sends queued calls to leases with room, and asks for more leases if calls are left.
-    pub(crate) fn pump(&mut self, index: usize, now: u64, out: &mut Vec<Action>) {
-        loop {
-            let class = &mut self.leases.classes[index];
-            let Some(task) = class.queue.front().copied() else { break };
-            let Some(request) = self.lease_with_room(index) else { break };
-            self.leases.classes[index].queue.pop_front();
-            if self.waits_again(task, out) {
-                self.leases.classes[index].idle.push(request);
-                continue;
-            }
-            self.send(request, task, now, out);
-        }
-        let class = &mut self.leases.classes[index];
-        if class.queue.is_empty() {
-            if class.queue.capacity() > QUEUE_KEPT {
-                class.queue = VecDeque::new();
-            }
-            for (request, node) in std::mem::take(&mut class.requests) {
-                out.push(Action::CancelLease { node, request });
-            }
-            return;
-        }
-        let wanted = class.requests_wanted();
-        while self.leases.classes[index].requests.len() < wanted {
-            let class = &self.leases.classes[index];
-            let first = class.queue.get(class.requests.len()).or_else(|| class.queue.front());
-            let first = first.and_then(|task| self.tasks.get(task));
-            let is_retriable = first.is_some_and(|task| task.retries_left != 0);
-            let locality = first.map(|task| self.locality(&task.spec));
-            self.leases.next_request += 1;
-            let request = self.leases.next_request;
-            let class = &mut self.leases.classes[index];
-            class.requests.insert(request, None);
-            out.push(Action::RequestLease {
-                node: None,
-                request,
-                class: class.class.clone(),
-                backlog: class.queue.len() as u64,
-                locality: locality.unwrap_or_default(),
-                is_retriable,
-            });
-        }
-    }
-
-    fn lease_with_room(&mut self, index: usize) -> Option<u64> {
-        let Leases { classes, leases, .. } = &mut self.leases;
-        let class = &mut classes[index];
-        while let Some(request) = class.idle.pop() {
-            if leases.get(&request).is_some_and(|lease| {
-                lease.sent.is_empty() && !lease.revoked && lease.broken.is_none()
-            }) {
-                return Some(request);
-            }
-        }
-        let slots = if class.is_single() { 1 } else { slots(class.call_us) };
-        let mut emptiest: Option<(usize, u64)> = None;
-        for request in &class.leases {
-            let Some(lease) = leases.get_mut(request) else { continue };
-            let takes = !lease.revoked && lease.broken.is_none() && !lease.stealing;
-            let sent = lease.sent.len();
-            if takes && lease.refill(slots) && emptiest.is_none_or(|(least, _)| sent < least) {
-                emptiest = Some((sent, *request));
-            }
-        }
-        emptiest.map(|(_, request)| request)
-    }
-
-    fn send(&mut self, request: u64, id: TaskId, now: u64, out: &mut Vec<Action>) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        let Some(lease) = self.leases.leases.get_mut(&request) else { return };
-        task.state = State::OnLease(request);
-        task.at = Some(lease.worker.clone());
-        task.sent = now;
-        if lease.sent.is_empty() {
-            lease.began = now;
-        }
-        lease.sent.push_back(id);
-        let (spec, attempt, to, lease) =
-            (task.spec.clone(), task.attempt, lease.worker.clone(), lease.id);
-        let args = self.encode_args(&spec.args);
-        let (sequence, is_remade) = (0, false);
-        out.push(Action::Call { to, spec, args, lease, sequence, attempt, is_remade });
     }
 
     pub(crate) fn lease_granted(
@@ -461,6 +190,7 @@ impl Owner {
             return;
         };
         self.leases.classes[index].requests.remove(&request);
+        self.leases.pauses.clear(index);
         let worker = Arc::new(grant.worker.clone());
         self.leases.by_lease.insert((node, grant.lease_id), request);
         let lease = Lease {
@@ -682,119 +412,6 @@ impl Owner {
         }
     }
 
-    /// The leased worker has ended.
-    pub(crate) fn lease_lost(
-        &mut self,
-        node: NodeId,
-        id: LeaseId,
-        cause: &DeathCause,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
-        if let Some(request) = self.leases.by_lease.get(&(node, id)).copied() {
-            self.drop_lease(request, Begun::First, cause, now, out);
-        }
-    }
-
-    /// A lease ends because its node is gone.
-    fn drop_with_node(&mut self, request: u64, now: u64, out: &mut Vec<Action>) {
-        if let Some(node) = self.leases.leases.get(&request).map(|lease| lease.node) {
-            self.drop_lease(request, Begun::First, &node_lost(node), now, out);
-        }
-    }
-
-    fn drop_lease(
-        &mut self,
-        request: u64,
-        begun: Begun,
-        cause: &DeathCause,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
-        let Some(lease) = self.leases.leases.remove(&request) else { return };
-        self.leases.by_lease.remove(&(lease.node, lease.id));
-        let class = &mut self.leases.classes[lease.class];
-        class.leases.retain(|other| *other != request);
-        class.idle.retain(|other| *other != request);
-        for (place, task) in lease.sent.into_iter().enumerate() {
-            self.worker_lost(task, place == 0 || begun == Begun::All, cause, now, out);
-        }
-        self.pump(lease.class, now, out);
-    }
-
-    /// The connection to a process broke: its leases will be ended by their daemon's word, or by time.
-    pub(crate) fn leases_broken(
-        &mut self,
-        worker: &WorkerAddress,
-        now: u64,
-        out: &mut Vec<Action>,
-    ) {
-        let mut over = Vec::new();
-        for (request, lease) in &mut self.leases.leases {
-            if lease.worker.worker_id == worker.worker_id {
-                lease.broken.get_or_insert(now);
-                if lease.is_orphaned {
-                    over.push(*request);
-                }
-            }
-        }
-        over.sort_unstable();
-        for request in over {
-            self.drop_with_node(request, now, out);
-        }
-    }
-
-    /// A daemon that lent us workers is gone, or only the connection to it is. In that case it will end
-    /// those workers, but they go on until then: what they have not begun is asked back, so that nothing
-    /// begins here and there, and their replies count as long as they come.
-    pub(crate) fn node_lost(&mut self, node: NodeId, now: u64, out: &mut Vec<Action>) {
-        let mut lost = Vec::new();
-        let mut orphans = Vec::new();
-        for (request, lease) in self.leases.leases.iter().filter(|(_, lease)| lease.node == node) {
-            let is_over = lease.sent.is_empty() || lease.broken.is_some();
-            if is_over { &mut lost } else { &mut orphans }.push(*request);
-        }
-        lost.sort_unstable();
-        orphans.sort_unstable();
-        for request in orphans {
-            let Some(lease) = self.leases.leases.get_mut(&request) else { continue };
-            lease.broken = Some(now);
-            lease.is_orphaned = true;
-            if lease.sent.len() > 1 {
-                lease.stealing = true;
-                let frame = Frame::Steal { max: u32::MAX };
-                out.push(Action::Send { to: lease.worker.clone(), frame });
-            }
-        }
-        for request in lost {
-            self.drop_with_node(request, now, out);
-        }
-        for index in 0..self.leases.classes.len() {
-            let class = &mut self.leases.classes[index];
-            class.requests.retain(|_, at| at.as_ref().is_none_or(|at| at.node_id != node));
-            self.pump(index, now, out);
-        }
-        for id in self.located_on(node) {
-            // It may be only the connection that is gone, and the node's copy the only one there is.
-            if self.can_spare(id) {
-                self.location_lost(id, node, now, out);
-            }
-        }
-    }
-
-    /// A node was declared dead. Its workers may live on, if only its daemon hangs; what they still reply
-    /// does not count.
-    pub(crate) fn node_died(&mut self, node: NodeId, now: u64, out: &mut Vec<Action>) {
-        let on_it = self.leases.leases.iter().filter(|(_, lease)| lease.node == node);
-        let mut over: Vec<u64> = on_it.map(|(request, _)| *request).collect();
-        over.sort_unstable();
-        for request in over {
-            // **OWN-1** A worker that lives on may begin each of the calls that it was sent.
-            self.drop_lease(request, Begun::All, &node_lost(node), now, out);
-        }
-        self.node_lost(node, now, out);
-    }
-
     /// A call takes longer than those before it: what was sent ahead goes where there is room, now or
     /// when a lease is granted. It could even be what the call waits for.
     fn take_back(&mut self, request: u64, now: u64, out: &mut Vec<Action>) {
@@ -834,6 +451,7 @@ impl Owner {
             self.drop_lease(request, Begun::First, &cause, now, out);
         }
         self.tick_actors(now, out);
+        self.tick_pauses(now, out);
         self.tick_delayed(now, out);
     }
 }

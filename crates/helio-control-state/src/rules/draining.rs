@@ -1,0 +1,39 @@
+//! A node that is to hand over what it has and to leave: nothing is placed there any more, actors that may start again
+//! do so elsewhere, and the node itself moves its objects before it says that it leaves.
+
+use helio_proto::cluster::{Drain, NodeLeaving};
+use helio_proto::control::{ControlResponse, DrainNode, Empty, Failure, FailureKind};
+use helio_types::NodeId;
+
+use crate::machine::Control;
+
+impl Control {
+    pub(crate) fn drain_node(&mut self, drain: DrainNode) -> ControlResponse {
+        let DrainNode { node_id, reason, grace_ms } = drain;
+        if self.nodes.is_head(node_id) {
+            let text =
+                "the head cannot be drained: it is the cluster's control service that would leave";
+            return Failure::new(FailureKind::Invalid, text).into();
+        }
+        if self.nodes.drain(node_id, self.out.now_ms()).is_none() {
+            let text = format!("no node of the id {node_id} is alive");
+            return Failure::new(FailureKind::NotFound, text).into();
+        }
+        self.publish_views();
+        for actor_id in self.actors.on_node(node_id) {
+            self.move_actor(actor_id);
+        }
+        self.out.send(node_id, Drain { reason, grace_ms });
+        Empty {}.into()
+    }
+
+    pub(crate) fn on_leaving(&mut self, node_id: NodeId, leaving: NodeLeaving) {
+        let NodeLeaving { reason, heir } = leaving;
+        let mut cause = format!("it left: {reason}");
+        if !heir.node_id.is_nil() {
+            cause = format!("{cause}; its objects are on node {}", heir.host);
+            self.nodes.set_heir(node_id, heir);
+        }
+        self.node_died(node_id, &cause);
+    }
+}

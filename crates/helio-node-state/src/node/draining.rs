@@ -1,0 +1,87 @@
+//! The order to leave: no new work, the grace of what runs, and the handing over of objects.
+
+use helio_proto::cluster::{Drain, DropObject, Inherit, Inherited, NodeToNode};
+use helio_proto::node::{FreeObject, NodeDied};
+use helio_types::{NodeId, ObjectId};
+
+use super::Node;
+use crate::event::Action;
+use crate::limits::DRAIN_LOOK_MS;
+use crate::timers::Timer;
+
+impl Node {
+    pub(super) fn on_drain(&mut self, order: Drain) {
+        let Drain { reason, grace_ms } = order;
+        let due = (grace_ms > 0).then(|| self.ctx.now() + grace_ms);
+        if self.drain.on_order(reason, due) {
+            self.cluster.set_own_draining();
+            self.leases.ask_all_back(&mut self.ctx);
+            self.on_drain_look();
+        }
+        if let Some(due) = due {
+            self.ctx.set_timer(due, Timer::Leave);
+        }
+        self.ctx.capacity_changed();
+        self.ctx.status_changed();
+    }
+
+    /// Workers that were needed may not be any more.
+    pub(super) fn on_drain_look(&mut self) {
+        self.pool.ask_idle_to_end("Its node is drained.", &mut self.ctx);
+        self.ctx.set_timer(self.ctx.now() + DRAIN_LOOK_MS, Timer::Leave);
+    }
+
+    /// Hands over the next objects when nothing runs here any more, and leaves when there is none.
+    pub(super) fn look_at_drain(&mut self) {
+        let Some(is_over) = self.drain.is_due(self.ctx.now()) else { return };
+        let is_busy = self.leases.len() + self.actors.len() + self.pool.len() > 0;
+        if is_busy && !is_over {
+            return;
+        }
+        if self.drain.heir().is_none() {
+            let Some(heir) = self.cluster.heir_of_own() else { return self.leave() };
+            self.drain.set_heir(heir);
+        }
+        let (offered, is_done) = self.drain.next(&self.store.kept());
+        let Some(heir) = self.drain.heir().cloned() else { return };
+        let from = self.ctx.setup().address.clone();
+        for object_id in offered {
+            let offer = Inherit { object_id, from: from.clone() };
+            self.ctx.ask_node(heir.clone(), NodeToNode::Inherit(offer));
+        }
+        if is_done {
+            self.leave();
+        }
+    }
+
+    fn leave(&mut self) {
+        let Some((reason, heir)) = self.drain.leave() else { return };
+        let (heir, node_id) = (heir.unwrap_or_default(), self.ctx.node_id());
+        // Who lives elsewhere and has a connection to this daemon hears it before that ends.
+        for conn in self.clients.remote() {
+            self.ctx.send(conn, NodeDied { node_id, heir: heir.clone() });
+        }
+        self.ctx.push(Action::Leave { reason, heir });
+    }
+
+    pub(super) fn on_inherited(&mut self, node_id: NodeId, answer: Inherited) {
+        self.drain.on_answer(node_id, answer.object_id, answer.refused.is_empty());
+    }
+
+    /// The owner frees an object, which the heir may have by now.
+    pub(super) fn on_free_object(&mut self, free: FreeObject) {
+        self.drop_at_heir(free.object_id);
+        self.with_store(|store, env| store.on_free(free, env));
+    }
+
+    pub(super) fn on_drop_object(&mut self, object_id: ObjectId) {
+        self.drop_at_heir(object_id);
+        self.with_store(|store, env| store.on_drop(object_id, env));
+    }
+
+    fn drop_at_heir(&mut self, object_id: ObjectId) {
+        if let Some(heir) = self.drain.has_taken(object_id).cloned() {
+            self.ctx.ask_node(heir, NodeToNode::Drop(DropObject { object_id }));
+        }
+    }
+}

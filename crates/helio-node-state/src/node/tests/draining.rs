@@ -1,0 +1,140 @@
+//! The order to leave.
+
+use helio_proto::cluster::{ControlToNode, Drain, Inherit, Inherited, NodeToNode};
+use helio_proto::cluster::{PullChunk, PullStart};
+use helio_proto::node::{CreateObject, FreeObject, NodeToClient, SealObject};
+use helio_types::{NodeAddress, NodeId, ObjectId};
+
+use super::{World, address, node_id, object};
+use crate::{Conn, Event};
+
+impl World {
+    fn drain(&mut self, grace_ms: u64) {
+        let order = Drain { reason: "maintenance".into(), grace_ms };
+        self.feed(Event::ControlSaid(ControlToNode::Drain(order)));
+    }
+
+    fn make(&mut self, conn: Conn, object_id: ObjectId) {
+        self.say(conn, CreateObject { request_id: 1, object_id, size: 100 });
+        self.say(conn, SealObject { object_id });
+    }
+
+    /// The objects that were offered to a node.
+    fn offers(&mut self, to: u8) -> Vec<ObjectId> {
+        let mut offered = Vec::new();
+        self.asked.retain(|(node, message)| match message {
+            NodeToNode::Inherit(offer) if *node == node_id(to) => {
+                offered.push(offer.object_id);
+                false
+            }
+            _ => true,
+        });
+        offered
+    }
+
+    fn heard(&mut self, from: u8, message: NodeToNode) {
+        let conn = Conn(900 + u64::from(from));
+        self.feed(Event::PeerSaid { conn, node_id: node_id(from), message });
+    }
+
+    fn inherited(&mut self, from: u8, object_id: ObjectId, refused: &str) {
+        let answer = Inherited { object_id, refused: refused.into() };
+        self.heard(from, NodeToNode::Inherited(answer));
+    }
+}
+
+#[test]
+fn a_node_that_leaves_hands_its_objects_over_first() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    world.view(&[(2, true, 1.0)]);
+    let (one, two, three) = (object(1, 1, 1), object(1, 2, 1), object(1, 3, 1));
+    for id in [one, two, three] {
+        world.make(driver, id);
+    }
+    world.drain(0);
+    assert!(world.node.info().is_draining);
+    assert_eq!(world.offers(2), [one, two, three]);
+    world.inherited(3, one, "");
+    world.inherited(2, one, "");
+    world.inherited(2, two, "its store is full");
+    assert_eq!(world.offers(2), [two], "it is offered again");
+    world.say(driver, FreeObject { object_id: one, locations: vec![address(1)] });
+    let dropped = world.asked.pop();
+    assert!(
+        matches!(dropped, Some((to, NodeToNode::Drop(_))) if to == node_id(2)),
+        "the heir's too"
+    );
+    world.inherited(2, two, "");
+    assert_eq!(world.left_to, None, "one is under way");
+    world.inherited(2, three, "");
+    assert_eq!(world.left_to, Some(node_id(2)));
+}
+
+#[test]
+fn another_node_takes_everything_when_the_heir_dies() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    world.view(&[(2, true, 1.0)]);
+    let (one, two) = (object(1, 1, 1), object(1, 2, 1));
+    world.make(driver, one);
+    world.make(driver, two);
+    world.drain(0);
+    world.inherited(2, one, "");
+    world.offers(2);
+    world.view(&[(2, false, 0.0), (3, true, 1.0)]);
+    assert_eq!(world.offers(3), [one, two]);
+    world.inherited(3, one, "");
+    world.inherited(3, two, "");
+    assert_eq!(world.left_to, Some(node_id(3)));
+}
+
+#[test]
+fn what_runs_has_its_grace_and_a_node_alone_leaves_with_nothing() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    assert!(world.granted(driver).is_some());
+    world.drain(5_000);
+    let asked_back = world.took(driver, |message| matches!(message, NodeToClient::RevokeLease(_)));
+    assert!(asked_back);
+    assert_eq!(world.left_to, None, "a task runs");
+    world.pass(5_000);
+    assert_eq!(world.left_to, Some(NodeId::NIL));
+}
+
+#[test]
+fn what_another_node_leaves_is_fetched_and_kept() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    world.view(&[(2, true, 1.0)]);
+    let id = object(9, 1, 1);
+    let offer = || NodeToNode::Inherit(Inherit { object_id: id, from: address(2) });
+    world.heard(2, offer());
+    let asked = world.asked.pop();
+    let Some((_, NodeToNode::Pull(pull))) = asked else { panic!("{asked:?}") };
+    let request_id = pull.request_id;
+    world.heard(2, PullStart { request_id, size: 10, is_bulk: false }.into());
+    world.heard(2, PullChunk { request_id, offset: 0, bytes: vec![0; 10] }.into());
+    let is_kept = |(to, message): &(NodeId, NodeToNode)| {
+        *to == node_id(2) && matches!(message, NodeToNode::Inherited(it) if it.refused.is_empty())
+    };
+    assert!(world.asked.iter().any(is_kept), "{:?}", world.asked);
+    world.asked.clear();
+    world.heard(2, offer());
+    assert!(is_kept(&world.asked[0]), "it is there already");
+    let other = object(9, 2, 1);
+    let offer = Inherit { object_id: other, from: NodeAddress { port: 1, ..address(3) } };
+    world.asked.clear();
+    world.heard(3, NodeToNode::Inherit(offer));
+    let asked = world.asked.pop();
+    let Some((_, NodeToNode::Pull(pull))) = asked else { panic!("{asked:?}") };
+    let reason = "it is gone".to_owned();
+    let failed = helio_proto::cluster::PullFailed { request_id: pull.request_id, reason };
+    world.heard(3, failed.into());
+    let told = world.asked.pop();
+    assert!(
+        matches!(&told, Some((_, NodeToNode::Inherited(it))) if !it.refused.is_empty()),
+        "{told:?}"
+    );
+}

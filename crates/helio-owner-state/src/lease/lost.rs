@@ -1,0 +1,151 @@
+//! Leases that end because their worker, its node or the connection is gone, and the calls on them.
+
+use helio_proto::peer::Frame;
+use helio_types::{DeathCause, DeathKind, LeaseId, NodeAddress, NodeId, WorkerAddress};
+
+use crate::Owner;
+use crate::event::Action;
+
+/// Which of the calls of a lease that ends can have begun.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begun {
+    First,
+    All,
+}
+
+fn node_lost(node: NodeId) -> DeathCause {
+    DeathCause::new(DeathKind::NodeDied, format!("the node that it ran on, {node}, has died"))
+}
+
+impl Owner {
+    /// The leased worker has ended.
+    pub(crate) fn lease_lost(
+        &mut self,
+        node: NodeId,
+        id: LeaseId,
+        cause: &DeathCause,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        if let Some(request) = self.leases.by_lease.get(&(node, id)).copied() {
+            self.drop_lease(request, Begun::First, cause, now, out);
+        }
+    }
+
+    /// A lease ends because its node is gone.
+    pub(super) fn drop_with_node(&mut self, request: u64, now: u64, out: &mut Vec<Action>) {
+        if let Some(node) = self.leases.leases.get(&request).map(|lease| lease.node) {
+            self.drop_lease(request, Begun::First, &node_lost(node), now, out);
+        }
+    }
+
+    pub(super) fn drop_lease(
+        &mut self,
+        request: u64,
+        begun: Begun,
+        cause: &DeathCause,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(lease) = self.leases.leases.remove(&request) else { return };
+        self.leases.by_lease.remove(&(lease.node, lease.id));
+        let class = &mut self.leases.classes[lease.class];
+        class.leases.retain(|other| *other != request);
+        class.idle.retain(|other| *other != request);
+        for (place, task) in lease.sent.into_iter().enumerate() {
+            self.worker_lost(task, place == 0 || begun == Begun::All, cause, now, out);
+        }
+        self.pump(lease.class, now, out);
+    }
+
+    /// The connection to a process broke: its leases will be ended by their daemon's word, or by time.
+    pub(crate) fn leases_broken(
+        &mut self,
+        worker: &WorkerAddress,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let mut over = Vec::new();
+        for (request, lease) in &mut self.leases.leases {
+            if lease.worker.worker_id == worker.worker_id {
+                lease.broken.get_or_insert(now);
+                if lease.is_orphaned {
+                    over.push(*request);
+                }
+            }
+        }
+        over.sort_unstable();
+        for request in over {
+            self.drop_with_node(request, now, out);
+        }
+    }
+
+    /// A daemon that lent us workers is gone, or only the connection to it is. In that case it will end
+    /// those workers, but they go on until then: what they have not begun is asked back, so that nothing
+    /// begins here and there, and their replies count as long as they come.
+    pub(crate) fn node_lost(&mut self, node: NodeId, now: u64, out: &mut Vec<Action>) {
+        let mut lost = Vec::new();
+        let mut orphans = Vec::new();
+        for (request, lease) in self.leases.leases.iter().filter(|(_, lease)| lease.node == node) {
+            let is_over = lease.sent.is_empty() || lease.broken.is_some();
+            if is_over { &mut lost } else { &mut orphans }.push(*request);
+        }
+        lost.sort_unstable();
+        orphans.sort_unstable();
+        for request in orphans {
+            let Some(lease) = self.leases.leases.get_mut(&request) else { continue };
+            lease.broken = Some(now);
+            lease.is_orphaned = true;
+            if lease.sent.len() > 1 {
+                lease.stealing = true;
+                let frame = Frame::Steal { max: u32::MAX };
+                out.push(Action::Send { to: lease.worker.clone(), frame });
+            }
+        }
+        for request in lost {
+            self.drop_with_node(request, now, out);
+        }
+        for index in 0..self.leases.classes.len() {
+            let class = &mut self.leases.classes[index];
+            let asked = class.requests.len();
+            class.requests.retain(|_, at| at.as_ref().is_none_or(|at| at.node_id != node));
+            if class.requests.len() < asked {
+                self.leases.pauses.on_loss(index, now);
+            }
+            self.pump(index, now, out);
+        }
+        for id in self.located_on(node) {
+            // It may be only the connection that is gone, and the node's copy the only one there is.
+            if self.can_spare(id) {
+                self.location_lost(id, node, now, out);
+            }
+        }
+    }
+
+    /// A node was declared dead. Its workers may live on, if only its daemon hangs; what they still reply
+    /// does not count.
+    pub(crate) fn node_died(
+        &mut self,
+        node: NodeId,
+        heir: Option<NodeAddress>,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        if let Some(heir) = heir {
+            self.moved(node, &heir);
+        }
+        let on_it = self.leases.leases.iter().filter(|(_, lease)| lease.node == node);
+        let mut over: Vec<u64> = on_it.map(|(request, _)| *request).collect();
+        over.sort_unstable();
+        for request in over {
+            // **OWN-1** A worker that lives on may begin each of the calls that it was sent.
+            self.drop_lease(request, Begun::All, &node_lost(node), now, out);
+        }
+        for id in self.located_on(node) {
+            if self.is_elsewhere(id, node) {
+                self.location_lost(id, node, now, out);
+            }
+        }
+        self.node_lost(node, now, out);
+    }
+}

@@ -1,0 +1,261 @@
+//! The machine of a process alone: what it tells its daemon, and what it wants done.
+
+use helio_owner_state::{Event as OwnerEvent, OutgoingValue};
+use helio_process_state::{Action, Answer, Event, Identity, Memory, Process, Work};
+use helio_proto::control::{Failure, FailureKind};
+use helio_proto::node::{
+    ClientToNode, JobConfig, LeaseGranted, LeaseLost, NodeToClient, ObjectCreated, ObjectRefused,
+};
+use helio_proto::peer::{Args, CallFlags, Frame};
+use helio_proto::template::Template;
+use helio_proto::{decode, encode, frame};
+use helio_types::{LeaseId, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+
+/// A process without an object store.
+#[derive(Debug)]
+struct NoStore;
+
+impl Memory for NoStore {
+    type Pin = ();
+
+    fn pin(&self, _: ObjectId, _: u64, _: u64) -> Option<()> {
+        None
+    }
+
+    fn is_shared((): &()) -> bool {
+        false
+    }
+}
+
+struct Worker(Process<NoStore>);
+
+fn address(number: u8) -> WorkerAddress {
+    let worker_id = WorkerId([number; 28]);
+    WorkerAddress { worker_id, node_id: NodeId([9; 28]), host: "h".into(), port: 1 }
+}
+
+impl Worker {
+    fn new() -> Self {
+        let identity = Identity {
+            address: address(1),
+            pid: 1,
+            is_driver: false,
+            job: JobConfig::default(),
+            lineage_bytes_max: None,
+        };
+        Self(Process::new(identity, NoStore))
+    }
+
+    fn apply(&mut self, event: Event<'_>) {
+        self.0.apply(event, 1);
+    }
+
+    fn hear(&mut self, message: impl Into<NodeToClient>) {
+        let (link, bytes) = (self.0.links().own_node(), encode(&message.into()));
+        self.apply(Event::Frame { link, bytes: &bytes });
+    }
+
+    /// What the daemon was told since it was asked last.
+    fn told(&mut self) -> Vec<ClientToNode> {
+        let link = self.0.links().own_node();
+        let Some(output) = self.0.links().output(link) else { return Vec::new() };
+        let mut bytes = output.pending();
+        let mut messages = Vec::new();
+        while let Ok(Some((start, end))) = frame::split(bytes, frame::FRAME_MAX) {
+            messages.push(decode(&bytes[start..end]).expect("it is a message to a daemon"));
+            bytes = &bytes[end..];
+        }
+        let n = output.unwritten();
+        output.advance(n);
+        messages
+    }
+
+    /// A caller sends a task, which the front begins to run.
+    fn run(&mut self, task: TaskId) -> u64 {
+        let link = self.0.links().mint();
+        self.apply(Event::Accepted { link, from: address(2) });
+        self.send(link, task);
+        assert!(matches!(self.0.next_work(1), Some(Work::Call(_))), "the task is handed out");
+        self.apply(Event::Runs(task));
+        self.told();
+        link
+    }
+
+    fn send(&mut self, link: u64, task: TaskId) {
+        let (lease, template) =
+            (LeaseId(1), encode(&Template { name: "f".into(), ..Template::default() }));
+        let grant = encode(&LeaseGranted { lease_id: lease, ..LeaseGranted::default() });
+        let mut args = Vec::new();
+        Args::default().put(&mut args);
+        for frame in [
+            Frame::Template { number: 1, function: 0, body: &template },
+            Frame::BeginLease { lease, grant: &grant, job: &[] },
+            Frame::Call {
+                task,
+                template: 1,
+                lease,
+                sequence: 0,
+                returns: 1,
+                flags: CallFlags::default(),
+                args: &args,
+            },
+        ] {
+            let mut bytes = Vec::new();
+            frame.put(&mut bytes);
+            self.apply(Event::Frame { link, bytes: &bytes });
+        }
+    }
+}
+
+fn is_blocked(message: &ClientToNode) -> bool {
+    matches!(message, ClientToNode::Blocked(_))
+}
+
+fn is_unblocked(message: &ClientToNode) -> bool {
+    matches!(message, ClientToNode::Unblocked(_))
+}
+
+#[test]
+fn the_daemon_hears_of_the_first_thread_that_waits_and_of_the_last_that_goes_on() {
+    let mut worker = Worker::new();
+    worker.run(TaskId([1; 24]));
+    worker.apply(Event::Blocked { thread: 1, awaited: None });
+    assert_eq!(worker.told().iter().filter(|m| is_blocked(m)).count(), 1);
+    worker.apply(Event::Blocked { thread: 2, awaited: None });
+    worker.apply(Event::Unblocked { thread: 1 });
+    worker.apply(Event::Unblocked { thread: 3 });
+    assert!(!worker.told().iter().any(|m| is_blocked(m) || is_unblocked(m)));
+    worker.apply(Event::Unblocked { thread: 2 });
+    assert_eq!(worker.told().iter().filter(|m| is_unblocked(m)).count(), 1);
+}
+
+#[test]
+fn a_thread_that_waits_while_no_call_runs_is_nothing_to_the_daemon() {
+    let mut worker = Worker::new();
+    worker.apply(Event::Blocked { thread: 1, awaited: None });
+    worker.apply(Event::Unblocked { thread: 1 });
+    assert!(!worker.told().iter().any(|m| is_blocked(m) || is_unblocked(m)));
+}
+
+fn aborted(worker: &mut Worker) -> Vec<ObjectId> {
+    let one = |message: ClientToNode| match message {
+        ClientToNode::AbortObject(m) => Some(m.object_id),
+        _ => None,
+    };
+    worker.told().into_iter().filter_map(one).collect()
+}
+
+#[test]
+fn room_goes_back_that_comes_after_its_thread_gave_up() {
+    let (mut worker, object) = (Worker::new(), ObjectId([5; 28]));
+    let request = worker.0.mint_request();
+    worker.apply(Event::Create { request, object, size: 64 });
+    worker.0.forget_request(request);
+    assert_eq!(aborted(&mut worker), []);
+    worker.hear(ObjectCreated { request_id: request, offset: 0 });
+    assert_eq!(aborted(&mut worker), [object]);
+    assert_eq!(worker.0.open_requests(), Vec::<String>::new());
+}
+
+#[test]
+fn room_goes_back_that_came_just_before_its_thread_gave_up() {
+    let (mut worker, object) = (Worker::new(), ObjectId([5; 28]));
+    let request = worker.0.mint_request();
+    worker.apply(Event::Create { request, object, size: 64 });
+    worker.hear(ObjectCreated { request_id: request, offset: 0 });
+    worker.0.forget_request(request);
+    assert_eq!(aborted(&mut worker), [object]);
+    assert_eq!(worker.0.open_requests(), Vec::<String>::new());
+}
+
+#[test]
+fn room_that_its_thread_has_taken_is_kept() {
+    let (mut worker, object) = (Worker::new(), ObjectId([5; 28]));
+    let request = worker.0.mint_request();
+    worker.apply(Event::Create { request, object, size: 64 });
+    worker.hear(ObjectCreated { request_id: request, offset: 8 });
+    assert!(matches!(worker.0.take_answer(request), Some(Answer::Grant(Ok(8)))));
+    worker.0.forget_request(request);
+    assert_eq!(aborted(&mut worker), []);
+}
+
+/// An object in the node's store.
+fn stored(worker: &mut Worker) -> ObjectId {
+    let (id, location) = (ObjectId([5; 28]), worker.0.node_address());
+    let value = OutgoingValue::Stored { size: 1 << 20, location };
+    worker.apply(Event::Owner(OwnerEvent::Put { id, value, contained: Vec::new() }));
+    id
+}
+
+/// The requests for bytes that the daemon was sent.
+fn fetches(worker: &mut Worker) -> Vec<u64> {
+    let one = |message: ClientToNode| match message {
+        ClientToNode::FetchObject(m) => Some(m.request_id),
+        _ => None,
+    };
+    worker.told().into_iter().filter_map(one).collect()
+}
+
+fn refuse(worker: &mut Worker, request_id: u64) {
+    let failure = Failure { kind: FailureKind::StoreFull, message: "full".into() };
+    worker.hear(ObjectRefused { request_id, failure });
+}
+
+#[test]
+fn a_reader_that_waits_gets_the_refusal() {
+    let mut worker = Worker::new();
+    let id = stored(&mut worker);
+    assert!(worker.0.read(id).is_none(), "the bytes have to be fetched");
+    let [request] = fetches(&mut worker)[..] else { panic!("the daemon is asked once") };
+    refuse(&mut worker, request);
+    assert!(worker.0.read(id).is_some_and(|payload| payload.is_error), "there is no room");
+}
+
+#[test]
+fn a_reader_that_begins_after_the_refusal_asks_again() {
+    let mut worker = Worker::new();
+    let id = stored(&mut worker);
+    assert!(worker.0.read(id).is_none(), "the bytes have to be fetched");
+    let [request] = fetches(&mut worker)[..] else { panic!("the daemon is asked once") };
+    refuse(&mut worker, request);
+    worker.0.begin_read(&[id]);
+    assert!(worker.0.read(id).is_none(), "there may be room now");
+    assert_eq!(fetches(&mut worker).len(), 1);
+}
+
+#[test]
+fn a_reader_that_begins_before_the_refusal_of_an_older_request_asks_again() {
+    let mut worker = Worker::new();
+    let id = stored(&mut worker);
+    assert!(worker.0.read(id).is_none(), "the bytes have to be fetched");
+    let [first] = fetches(&mut worker)[..] else { panic!("the daemon is asked once") };
+    worker.0.begin_read(&[id]);
+    refuse(&mut worker, first);
+    assert!(
+        worker.0.read(id).is_none(),
+        "the older request tells nothing of the room there is now"
+    );
+    let [second] = fetches(&mut worker)[..] else { panic!("the daemon is asked once more") };
+    refuse(&mut worker, second);
+    assert!(worker.0.read(id).is_some_and(|payload| payload.is_error), "there is no room");
+}
+
+#[test]
+fn news_of_a_death_wait_for_the_frames_that_the_dead_process_sent() {
+    let mut worker = Worker::new();
+    let link = worker.run(TaskId([1; 24]));
+    worker.0.take_actions();
+    worker.hear(LeaseLost { worker_id: address(2).worker_id, ..LeaseLost::default() });
+    let drains = |actions: Vec<Action>| {
+        actions.iter().filter(|a| matches!(a, Action::Drain { link: l } if *l == link)).count()
+    };
+    assert_eq!(drains(worker.0.take_actions()), 1, "its connection is read first");
+    worker.apply(Event::Drained { link });
+    assert_eq!(drains(worker.0.take_actions()), 0, "the news have been taken in");
+    worker.hear(LeaseLost { worker_id: WorkerId([7; 28]), ..LeaseLost::default() });
+    assert_eq!(
+        drains(worker.0.take_actions()),
+        0,
+        "there is nothing to read of a process without a link"
+    );
+}

@@ -1,0 +1,98 @@
+//! Runtime environments: what a worker's process is started with, beyond its job's code.
+
+use crate::wire::{messages, number_list, numbers};
+
+messages! {
+    /// A runtime environment. The daemon acts on the typed fields, which the language front fills in; equal
+    /// environments share workers. The default: none, or the job's.
+    #[derive(Eq, PartialOrd, Ord)]
+    pub struct RuntimeEnv {
+        /// Environment variables of the process, by name.
+        1 variables: Vec<Variable>,
+        /// The folder that the process starts in; empty: the job's.
+        2 working_dir: String,
+        /// What is made before the process runs code.
+        3 steps: Vec<EnvStep>,
+        /// The environment as its user wrote it, in the form of the language front (Python: JSON). It is a free
+        /// dictionary: the core hands it to processes and to those who list workers, and does not read it.
+        4 document: String,
+    }
+    /// An environment variable.
+    #[derive(Eq, PartialOrd, Ord)]
+    pub struct Variable { 1 name: String, 2 value: String }
+}
+
+numbers! {
+    /// A step that prepares a runtime environment.
+    pub enum EnvStep {
+        /// Packages are installed by `pip`.
+        #[default]
+        Pip = 0,
+        /// Packages are installed by `uv`.
+        Uv = 1,
+        /// The process enters a folder.
+        WorkingDir = 2,
+        /// Modules are made importable.
+        PyModules = 3,
+    }
+}
+number_list!(EnvStep);
+
+impl RuntimeEnv {
+    /// One that sets these variables and does nothing else.
+    #[must_use]
+    pub fn with_variables(variables: &[(&str, &str)]) -> Self {
+        let variable = |&(name, value): &(&str, &str)| Variable {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        };
+        Self { variables: variables.iter().map(variable).collect(), ..Self::default() }
+    }
+
+    /// Whether there is none, or the job's is meant.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether packages are installed before the process runs code.
+    #[must_use]
+    pub fn installs_packages(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, EnvStep::Pip | EnvStep::Uv))
+    }
+}
+
+impl EnvStep {
+    /// The step's field in an environment that a user writes.
+    #[must_use]
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Pip => "pip",
+            Self::Uv => "uv",
+            Self::WorkingDir => "working_dir",
+            Self::PyModules => "py_modules",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_environment_reads_back_with_its_steps() {
+        let env = RuntimeEnv {
+            working_dir: "/srv".into(),
+            steps: EnvStep::ALL.to_vec(),
+            document: "{}".into(),
+            ..RuntimeEnv::with_variables(&[("A", "")])
+        };
+        assert_eq!(crate::decode::<RuntimeEnv>(&crate::encode(&env)).as_ref(), Ok(&env));
+        assert!(env.installs_packages() && !env.is_empty());
+        assert!(crate::encode(&RuntimeEnv::default()).is_empty(), "no environment takes no room");
+        let unknown = [3 << 3 | 2, 1, 99];
+        let error =
+            crate::decode::<RuntimeEnv>(&unknown).expect_err("WIRE-1: there is no such step");
+        assert!(error.to_string().contains("EnvStep has no number 99"), "{error}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Failures that long runs found, each made small: the case that showed it, and what it showed.
+
+use helio_sim::Report;
+use helio_sim::case::Case;
+
+/// Runs a case; nothing may be wrong with it.
+#[track_caller]
+fn check(seed: u64, without: &str) -> Report {
+    let case = Case { without: without.parse().expect("a list of parts"), ..Case::of(seed) };
+    let report = helio_sim::run_case(&case, 0);
+    assert!(report.violations.is_empty(), "{case:?}: {:?}", report.violations);
+    report
+}
+
+/// OWN-1: a node hangs after its connection to the control service broke, is declared dead after a second,
+/// and wakes up: its worker begins a call that its caller has long had answered by another, and finds the
+/// call's arguments gone.
+#[test]
+fn a_node_that_hangs_while_it_is_cut_off_is_dead_sooner() {
+    let without = "f1,0.0-1,0.3-5,0.8-11,0.13-56,1.12-15,1.17-57";
+    check(300_057, without);
+}
+
+/// LIMIT-1: the machine with a bundle is gone, and the daemons do not know it yet: requests for the bundle
+/// are sent to that machine, and each time made again.
+#[test]
+fn requests_that_are_lost_with_their_node_are_not_made_again_at_once() {
+    for seed in [1_004_547, 201_619] {
+        let spills = check(seed, "").counts["spills"];
+        assert!(spills < 2_000, "LIMIT-1: seed {seed}: {spills} requests were sent on");
+    }
+}
+
+/// Readers pin most of the store, and it refuses a small object for which there is room.
+#[test]
+fn a_small_object_has_room_beside_pinned_ones() {
+    check(101_199, "");
+}
+
+/// LIMIT-1: an actor that ends as it is created again.
+#[test]
+fn an_actor_leaves_nothing_in_its_creators_table() {
+    check(102_616, "");
+}
+
+/// OWN-1: a link breaks under a call that is being handed back.
+#[test]
+fn a_call_and_its_hand_back_do_not_pass_each_other_for_ever() {
+    check(200_329, "");
+}
+
+/// OWN-1: two processes had connected to each other at once, and the link broke on which one of them
+/// answered: its answers were lost, and the other one went on with the link on which it asks.
+#[test]
+fn answers_lost_with_one_of_two_links_are_asked_for_again() {
+    check(3_010_136, "");
+}
+
+/// A link broke, and a call ran again in the process in which its first attempt waited for room: the
+/// daemon took the second request for the same object for nonsense and closed the connection.
+#[test]
+fn two_attempts_in_one_process_may_write_the_same_object() {
+    check(3_015_522, "");
+}
+
+/// The head's machine stands still for little more than a second while its own daemon is about to
+/// connect to the control service again: the time does not count against the daemon.
+#[test]
+fn a_head_that_stands_still_does_not_give_itself_up() {
+    check(3_032_172, "");
+}
