@@ -108,8 +108,14 @@ class _Group:
         self.tasks: dict[bytes, _Begun] = {}
 
     def accept(self, call: _RunningCall) -> None:
-        """Begin a call, or keep it until it has a place."""
-        if self.free > 0 and not self.waiting:
+        """Begin a call, or keep it until it has a place.
+
+        The end may have been asked for on this thread before the main thread, which hands out calls,
+        knows of it.
+        """
+        if _heliostat._asked_to_leave() is not None:
+            self.server.over(1)
+        elif self.free > 0 and not self.waiting:
             self.free -= 1
             self.start(call)
         else:
@@ -168,15 +174,15 @@ class _Group:
     def done(self) -> None:
         """A call is over, and its place is free."""
         self.free += 1
-        if self.waiting and _heliostat._asked_to_leave() is not None:
-            self.stop()
         if self.waiting:
             self.loop.call_soon(self.start_next)
         self.server.over(1)
 
     def start_next(self) -> None:
         """Give a place that became free to the call that has waited longest."""
-        if self.waiting and self.free > 0:
+        if _heliostat._asked_to_leave() is not None:
+            self.stop()
+        elif self.waiting and self.free > 0:
             self.free -= 1
             self.start(self.waiting.popleft())
 
