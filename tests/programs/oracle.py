@@ -406,7 +406,8 @@ class Oracle:
     def _on_actor(self, call: Running, actor: Actor) -> None:
         trouble = call.fn.trouble
         if actor.is_dead or actor.cls.fails_in_init:
-            call.is_certain_error = set(actor.ends_with)
+            # The actor's own set: until its constructor has failed, its group may still be removed.
+            call.is_certain_error = actor.ends_with
             return
         actor.n_calls += 1
         call.taints |= actor.taints
