@@ -35,6 +35,10 @@ from programs.model import Fn, Op, Param, Program, Value
 OWNER_ERRORS = ("OwnerDiedError", "ObjectLostError", "ReferenceCountingAssertionError")
 
 
+# Ways of reading in which the runtime does not know that the call waits.
+HOLDING_CPU = {"by_future", "by_futures_completed", "by_callback", "by_thread", "by_pool"}
+
+
 class Invalid(Exception):
     """The program breaks a rule."""
 
@@ -366,6 +370,12 @@ class Oracle:
             raise Invalid("a method of threads cannot be cancelled")
         if call.is_hung and call.owner != "driver":
             raise Invalid("nobody can cancel it")
+        # What has to run again needs the CPU of a bundle that such a wait does not give back.
+        holds_cpu = any(param.way in HOLDING_CPU for param in call.fn.params)
+        if holds_cpu and any(
+            self.names.get(c.place) == "group" and c.place == call.place for c in used
+        ):
+            raise Invalid("waits in a bundle for what needs the bundle")
         if actor is None:
             return
         for other in used:
