@@ -337,3 +337,32 @@ def test_columns_that_swap_names_may_be_chosen_from(rd: Any) -> None:
     ring = dataset.rename_columns({"a": "b", "b": "c", "c": "a"})
     for name, value in {"a": 3, "b": 1, "c": 2, "d": 4}.items():
         assert ring.select_columns([name]).take_all() == [{name: value}]
+
+
+# --- groups whose values are all missing -----------------------------------------------------------
+
+
+@pytest.mark.contract("F10.12")
+@pytest.mark.parametrize("typed", [True, False])
+def test_groups_without_values_have_empty_lists(rd: Any, typed: bool) -> None:
+    values = pa.array([None, 1], pa.int64()) if typed else pa.array([None, None])
+    dataset = rd.from_arrow(pa.table({"k": ["none", "one"], "v": values}))
+    made = dataset.groupby("k").aggregate(
+        agg.AsList("v", ignore_nulls=True), agg.Unique("v", ignore_nulls=True)
+    )
+    found = {row["k"]: (row["list(v)"], row["unique(v)"]) for row in made.take_all()}
+    assert found == {"none": ([], []), "one": ([1], [1]) if typed else ([], [])}
+
+
+@pytest.mark.contract("F10.12")
+@pytest.mark.parametrize("value", ["text", 2.5, True, datetime.date(2020, 1, 2)], ids=str)
+@pytest.mark.parametrize("keys", [(1, 2), (1, 1)], ids=["two groups", "one group"])
+def test_a_block_whose_values_are_all_missing_is_grouped_with_others(
+    rd: Any, value: Any, keys: tuple[int, int]
+) -> None:
+    rows = [{"k": keys[0], "v": None}, {"k": keys[1], "v": value}]
+    for ordered in (rows, rows[::-1]):
+        dataset = rd.from_items(ordered, override_num_blocks=2)
+        made = dataset.groupby("k").aggregate(agg.Max("v"), agg.Min("v"))
+        found = {row["k"]: (row["max(v)"], row["min(v)"]) for row in made.take_all()}
+        assert found == {keys[0]: (None, None), keys[1]: (value, value)}

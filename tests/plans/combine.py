@@ -205,6 +205,9 @@ class Join(Combine):
             names = dict(zip(left, right, strict=True))
             rows = [{names.get(n, n): v for n, v in row.items()} for row in rows]
             columns = {names.get(n, n): c for n, c in columns.items()}
+            # They stand where the right side has them, behind the left side's other columns.
+            ours = [n for n in known.columns if n not in left]
+            columns = {n: columns[n] for n in (*ours, *other.columns)}
         return known.derive(rows, columns, [0] * len(rows))
 
     def simpler(self, args: Args) -> list[Args]:

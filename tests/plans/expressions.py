@@ -21,13 +21,13 @@ def _nulls(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _and(a: Any, b: Any) -> Any:
-    if a is False or b is False:
+    if any(v is not None and not v for v in (a, b)):  # NumPy's truth values, too
         return False
     return None if a is None or b is None else True
 
 
 def _or(a: Any, b: Any) -> Any:
-    if a is True or b is True:
+    if a or b:
         return True
     return None if a is None or b is None else False
 

@@ -380,6 +380,9 @@ class AsList(_Values):
     def __init__(self, on: str, alias_name: str | None = None, ignore_nulls: bool = False) -> None:
         super().__init__(on, ignore_nulls, alias_name)
 
+    def _of_nothing(self) -> Any:
+        return []
+
     def finalize(self, accumulator: Any) -> Any:
         """Return the list."""
         return accumulator.to_pylist()
@@ -418,6 +421,9 @@ class Unique(_Values):
     ) -> None:
         super().__init__(on, ignore_nulls, alias_name)
         self._encode_lists = bool(encode_lists)
+
+    def _of_nothing(self) -> Any:
+        return []
 
     def aggregate_block(self, block: Any) -> Any:
         """Return the block's different values."""

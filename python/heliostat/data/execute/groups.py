@@ -83,6 +83,21 @@ def _typed(column: Any) -> Any:
     return column.cast(pa.int64()) if pa.types.is_null(column.type) else column
 
 
+def _alike(tables: list[Any], names: list[str]) -> list[Any]:
+    """The tables; a number of which there is none (see :func:`_typed`) takes the type of the others."""
+    for name in names:
+        if len({table.schema.field(name).type for table in tables}) > 1:
+            tables = [_without_number(table, name) for table in tables]
+    return tables
+
+
+def _without_number(table: Any, name: str) -> Any:
+    at, column = table.schema.get_field_index(name), table.column(name)
+    if not pa.types.is_int64(column.type) or column.null_count < table.num_rows:
+        return table
+    return table.set_column(at, name, pa.nulls(table.num_rows))
+
+
 def part_names(aggregations: list[Any]) -> list[str]:
     """The columns of the parts, which are no names of keys."""
     return [f"__{i}.{j}" for i, a in enumerate(aggregations) for j, _ in enumerate(a.parts)]
@@ -92,8 +107,8 @@ def joined_parts(tables: list[Any], keys: list[str], aggregations: list[Any]) ->
     """Parts of the same groups joined: a row for each group."""
     if len(tables) == 1:
         return tables[0]
-    whole = block.concat(tables)
     names = part_names(aggregations)
+    whole = block.concat(_alike(tables, names))
     joins = [join for a in aggregations for _, join in a.parts]
     wanted = list(zip(names, joins, strict=True))
     if not any(a.joins_by_rows for a in aggregations):
