@@ -227,7 +227,8 @@ class Aggregate(Grouped):
             rows.append({**key, **{result_name(a): aggregated(a, group) for a in args["made"]}})
         columns = {n: known.columns[n] for n in args["keys"]}
         for made in args["made"]:
-            columns[result_name(made)] = Column(result_kind(made, known))
+            exact = not made[1] or known.columns[made[1]].exact
+            columns[result_name(made)] = Column(result_kind(made, known), exact)
         return known.derive(rows, columns, [0] * len(rows))
 
     def simpler(self, args: Args) -> list[Args]:
