@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -468,6 +469,14 @@ def test_an_environment_that_is_made_is_named() -> None:
     ref = echo.options(num_cpus=0, runtime_env={"pip": ["no-such-package-at-all"]}).remote(1)
     says(ref, "is starting a worker process for echo, for which its runtime_env is made first .pip")
     ray.cancel(ref)
+
+
+def test_code_that_is_fetched_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}/code.zip"
+        ref = echo.options(num_cpus=0, runtime_env={"working_dir": uri}).remote(1)
+        says(ref, "for which its runtime_env is made first .working_dir.")
+        ray.cancel(ref)
 
 
 def test_labels_and_nodes_that_are_not_there_are_named_with_what_to_do() -> None:

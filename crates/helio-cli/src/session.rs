@@ -18,7 +18,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use helio_config::session::{CONTROL_FILE, PID_FILE, READY_FILE};
+use helio_config::session::{CODE_FOLDER, CONTROL_FILE, PACKAGES_FOLDER, PID_FILE, READY_FILE};
 use helio_types::NodeId;
 use serde_json::Value;
 
@@ -194,6 +194,8 @@ fn clean(dir: &Path) {
     let _ = fs::remove_dir_all(dir.join("sockets"));
     let _ = fs::remove_file(dir.join(READY_FILE));
     let _ = fs::remove_file(dir.join(CONTROL_FILE));
+    let _ = fs::remove_dir_all(dir.join(PACKAGES_FOLDER));
+    let _ = fs::remove_dir_all(dir.join(CODE_FOLDER));
 }
 
 #[cfg(test)]

@@ -30,6 +30,12 @@ pub const NODE_SOCKET: &str = "sockets/node.sock";
 /// In a session's folder, on the head: the control service's socket.
 pub const CONTROL_SOCKET: &str = "sockets/control.sock";
 
+/// In a session's folder: packages of code, as archives; on the head those of the whole cluster.
+pub const PACKAGES_FOLDER: &str = "packages";
+
+/// In a session's folder: packages of code that workers of this node use, unpacked.
+pub const CODE_FOLDER: &str = "working_dirs";
+
 /// The head's TCP port of a cluster that `start --head` makes.
 pub const CONTROL_PORT: u16 = 6379;
 

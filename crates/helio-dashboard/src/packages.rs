@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use helio_config::session::{CODE_FOLDER, PACKAGES_FOLDER};
 use serde_json::Value;
 use zip::ZipArchive;
 
@@ -25,7 +26,8 @@ pub(crate) struct Packages {
 
 impl Packages {
     pub(crate) fn of(session_dir: &Path) -> Self {
-        let (archives, folders) = (session_dir.join("packages"), session_dir.join("working_dirs"));
+        let (archives, folders) =
+            (session_dir.join(PACKAGES_FOLDER), session_dir.join(CODE_FOLDER));
         Self { archives, folders }
     }
 

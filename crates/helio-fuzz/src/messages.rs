@@ -1,6 +1,8 @@
 //! Every message that stands by itself: in a frame, in another message as bytes, or in the durable log.
 
-use helio_proto::cluster::{ControlToNode, NodeStatus, NodeToControl, NodeToNode};
+use helio_proto::cluster::{
+    ControlToNode, NodeStatus, NodeToControl, NodeToNode, PackageAnswer, PackageRequest,
+};
 use helio_proto::control::{
     ActorInfo, ActorSpec, ControlRequest, ControlResponse, JobInfo, NodeInfo, Strategy,
 };
@@ -38,6 +40,8 @@ const MESSAGES: &[Target] = &[
     reads_back::<GroupSpec>,
     reads_back::<Question>,
     reads_back::<Answer>,
+    reads_back::<PackageRequest>,
+    reads_back::<PackageAnswer>,
 ];
 
 /// One message; the first byte chooses which.

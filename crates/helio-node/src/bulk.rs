@@ -50,13 +50,13 @@ pub(crate) struct Bulk {
 
 /// Started when they are needed first: a session of one machine never needs them.
 #[derive(Debug, Clone, Default)]
-struct Threads(Arc<Started>);
+pub(crate) struct Threads(Arc<Started>);
 
 #[derive(Debug, Default)]
-struct Started(OnceLock<Runtime>);
+pub(crate) struct Started(OnceLock<Runtime>);
 
 impl Threads {
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
         let runtime = match self.0.0.get() {
             Some(runtime) => runtime,
             None => {
@@ -101,6 +101,11 @@ impl Bulk {
             threads: self.threads.clone(),
             offers: Arc::clone(&self.offers),
         }
+    }
+
+    /// The threads for bytes in bulk.
+    pub(crate) fn threads(&self) -> Threads {
+        self.threads.clone()
     }
 
     /// Keeps an object's bytes ready for the node; it is pinned until [`Input::Served`].

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::bulk::Server;
 use crate::core::Inputs;
 use crate::listen::{pause_after, serve};
+use crate::packages::Packages;
 
 /// Who accepts for the node.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Door {
     pub(crate) inputs: Inputs,
     /// Serves those who take the bytes of objects.
     pub(crate) objects: Server,
+    /// Serves those who bring or take packages of code.
+    pub(crate) packages: Packages,
 }
 
 impl Door {
@@ -50,6 +53,7 @@ impl Door {
             Some(Destination::Control) => self.to_control(arrival).await,
             Some(Destination::Process) => self.to_process(arrival).await,
             Some(Destination::Objects) => self.objects.serve(arrival),
+            Some(Destination::Packages) => self.packages.serve(arrival),
             Some(Destination::Daemon) | None => {
                 if let Some((reader, writer, hello)) = self.gate.let_in(arrival) {
                     serve(reader, writer, &hello, false, self.inputs.clone()).await;

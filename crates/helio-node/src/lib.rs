@@ -24,6 +24,7 @@ mod logs;
 mod memory;
 mod metrics;
 mod options;
+mod packages;
 mod peers;
 mod processes;
 mod spill;

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use helio_config::session::NODE_SOCKET;
+use helio_config::session::{NODE_SOCKET, PACKAGES_FOLDER};
 use helio_config::table::PACKAGE_PATH;
 use helio_env::clock::Clock;
 use helio_env::{machine, process, random};
@@ -27,6 +27,7 @@ use crate::core::{Daemon, INPUTS_MAX};
 use crate::door::Door;
 use crate::memory::Monitor;
 use crate::options::{Options, Ready};
+use crate::packages::Packages;
 use crate::spill::Disk;
 use crate::zygote::{Kind, Zygote, ZygoteOptions};
 use crate::{Error, control, gpus, listen, metrics};
@@ -97,6 +98,11 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
             is_head: options.is_head,
             inputs: inputs.clone(),
             objects: bulk.server(Arc::clone(&gate)),
+            packages: Packages::new(
+                Arc::clone(&gate),
+                options.session_dir.join(PACKAGES_FOLDER),
+                bulk.threads(),
+            ),
         };
         door.open(TcpListener::from_std(listener.try_clone()?)?);
     }

@@ -177,6 +177,22 @@ messages! {
     /// The answer: the object was pinned until now, so what has come is what it is.
     pub struct BytesStood {}
 
+    /// Over a connection to `Destination::Packages`, the only request: a package of code is asked for or brought.
+    pub struct PackageRequest {
+        1 name: String,
+        /// It is brought, unless the daemon has it.
+        2 is_brought: bool,
+        /// Of what is brought, in bytes.
+        3 size: u64,
+    }
+    /// The answer: so many bytes follow, in no frame; or what is brought is awaited, and once it has come, is there.
+    pub struct PackageAnswer {
+        /// Empty, or why no bytes follow or are taken.
+        1 refused: String,
+        2 size: u64,
+        3 is_there: bool,
+    }
+
     /// The greeting of a daemon to another daemon.
     pub struct Peer { 1 address: NodeAddress, 2 node_id: NodeId }
 }

@@ -16,11 +16,19 @@ messages! {
         /// The environment as its user wrote it, in the form of the language front (Python: JSON). It is a free
         /// dictionary: the core hands it to processes and to those who list workers, and does not read it.
         4 document: String,
+        /// How long its steps may take. 0: the default; [`SETUP_UNBOUNDED`]: as long as they will.
+        5 setup_ms_max: u64,
     }
     /// An environment variable.
     #[derive(Eq, PartialOrd, Ord)]
     pub struct Variable { 1 name: String, 2 value: String }
 }
+
+/// Of [`RuntimeEnv::setup_ms_max`]: no bound.
+pub const SETUP_UNBOUNDED: u64 = u64::MAX;
+
+/// The exit code of a worker whose environment was not made in time: others would not do better.
+pub const SETUP_TIMED_OUT: i32 = 78;
 
 numbers! {
     /// A step that prepares a runtime environment.
@@ -55,10 +63,10 @@ impl RuntimeEnv {
         *self == Self::default()
     }
 
-    /// Whether packages are installed before the process runs code.
+    /// Whether something is fetched or installed before the process runs code.
     #[must_use]
-    pub fn installs_packages(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, EnvStep::Pip | EnvStep::Uv))
+    pub fn is_made_first(&self) -> bool {
+        !self.steps.is_empty()
     }
 }
 
@@ -85,10 +93,11 @@ mod tests {
             working_dir: "/srv".into(),
             steps: EnvStep::ALL.to_vec(),
             document: "{}".into(),
+            setup_ms_max: SETUP_UNBOUNDED,
             ..RuntimeEnv::with_variables(&[("A", "")])
         };
         assert_eq!(crate::decode::<RuntimeEnv>(&crate::encode(&env)).as_ref(), Ok(&env));
-        assert!(env.installs_packages() && !env.is_empty());
+        assert!(env.is_made_first() && !env.is_empty());
         assert!(crate::encode(&RuntimeEnv::default()).is_empty(), "no environment takes no room");
         let unknown = [3 << 3 | 2, 1, 99];
         let error =

@@ -49,13 +49,15 @@ pub enum Destination {
     Process = 2,
     /// The node's daemon, for the bytes of large objects.
     Objects = 3,
+    /// The node's daemon, for packages of code; the head has all of them.
+    Packages = 4,
 }
 
 impl Destination {
     /// The destination of that number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::Daemon, Self::Control, Self::Process, Self::Objects]
+        [Self::Daemon, Self::Control, Self::Process, Self::Objects, Self::Packages]
             .into_iter()
             .find(|destination| *destination as u32 == number)
     }

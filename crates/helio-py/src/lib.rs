@@ -17,6 +17,7 @@ mod ids;
 mod inspect;
 mod object_ref;
 mod objects;
+mod packages;
 mod rows;
 mod serve;
 mod session;
@@ -69,6 +70,8 @@ mod _heliostat {
     use crate::object_ref::ObjectRef;
     #[pymodule_export]
     use crate::objects::{cancel, get, is_ready, notify_fd, put, take, take_ready, wait, watch};
+    #[pymodule_export]
+    use crate::packages::{_give_package, _take_package};
     #[pymodule_export]
     use crate::serve::{_ServeReader, _serve_break, _serve_head, _serve_piece, _serve_taken};
     #[pymodule_export]

@@ -137,7 +137,7 @@ impl Input<'_> {
     }
 }
 
-fn greeting(token: &str, role: Role, me: WorkerId) -> Hello {
+pub(crate) fn greeting(token: &str, role: Role, me: WorkerId) -> Hello {
     Hello {
         version: hello::VERSION,
         release: env!("CARGO_PKG_VERSION").into(),
@@ -175,7 +175,7 @@ pub(crate) fn unix_listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn tcp_connect(host: &str, port: u32) -> io::Result<TcpStream> {
+pub(crate) fn tcp_connect(host: &str, port: u32) -> io::Result<TcpStream> {
     let port = u16::try_from(port).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in (host, port).to_socket_addrs()? {

@@ -27,6 +27,7 @@ mod execute;
 mod inspect;
 mod memory;
 pub mod metrics;
+pub mod packages;
 mod polling;
 mod runtime;
 mod state;

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heliostat.core.logging_config import LoggingConfig
-from heliostat.core.runtime_env import check_runtime_env, module_folder
-from heliostat.core.worker_setup import import_place
+from heliostat.core.runtime_env import check_runtime_env
 
 LIFETIMES = ("detached", "non_detached")
 
@@ -74,10 +73,9 @@ class JobConfig:
         """What ``lifetime`` is for actors that do not say."""
         return self._default_actor_lifetime
 
-    def first_on_path(self) -> list[str]:
-        """The folders that come before the driver's own on the ``sys.path`` of the job's workers."""
-        packages = map(module_folder, self.runtime_env.get("py_modules") or [])
-        return [*self.code_search_path, *map(import_place, packages)]
+    def code(self) -> Code:
+        """Where the job's workers find the driver's code."""
+        return driver_code(self.code_search_path, bool(self.runtime_env.get("working_dir")))
 
     @classmethod
     def from_json(cls, job_config_json: Mapping[str, Any]) -> JobConfig:
@@ -102,11 +100,18 @@ class Code:
     entrypoint: str
 
 
-def driver_code(first: list[str]) -> Code:
-    """Of this process: its ``sys.path``, after the folders that go first."""
+def driver_code(first: list[str], has_working_dir: bool = False) -> Code:
+    """Of this process: its ``sys.path``, after the folders that go first.
+
+    A ``working_dir`` stands for the folders that the driver is developed in: these are left out, so that
+    workers see the files as they were.
+    """
     cwd = os.getcwd()
     script = getattr(sys.modules.get("__main__"), "__file__", None) or ""
     script = os.path.abspath(script) if script else ""
     places = [os.path.abspath(place) for place in [*first, *sys.path]]
+    if has_working_dir:
+        developed = {cwd, os.path.dirname(script)} - set(first)
+        places = [place for place in places if place not in developed]
     arguments = getattr(sys, "orig_argv", None) or sys.argv
     return Code(tuple(dict.fromkeys(places)), cwd, script, shlex.join(arguments))

@@ -25,6 +25,7 @@ _SHELL = "/bin/sh"
 def main() -> NoReturn:
     """Do what the variable says."""
     spec = json.loads(os.environ.pop(VARIABLE))
+    _fetch(spec["runtime_env"])
     for tool in ("pip", "uv"):
         if spec["runtime_env"].get(tool):
             _enter(tool, spec["runtime_env"])
@@ -33,12 +34,32 @@ def main() -> NoReturn:
     os.execv(_SHELL, [_SHELL, "-c", spec["entrypoint"]])
 
 
+def _fetch(env: Mapping[str, Any]) -> None:
+    """Have the code that lies neither on the head nor was uploaded."""
+    from heliostat.core import code_packages, worker_setup
+
+    places = [
+        code_packages.place(uri, "py_modules") for uri in _remote(env.get("py_modules") or [])
+    ]
+    if places:
+        given = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join([*places, *([given] if given else [])])
+    for uri in _remote([env.get("working_dir") or ""]):
+        worker_setup.enter(uri)
+
+
+def _remote(given: list[str]) -> list[str]:
+    return [one for one in given if "://" in one and not one.startswith("gcs://")]
+
+
 def _enter(tool: str, env: Mapping[str, Any]) -> None:
     from heliostat.core import packages
 
     before = set(sys.path)
     ours = str(Path(__file__).resolve().parents[2])
-    packages.enter(tool, packages.normal(tool, env[tool]), env.get("working_dir"))
+    packages.enter(
+        tool, packages.normal(tool, env[tool]), os.getcwd() if env.get("working_dir") else None
+    )
     new = [place for place in sys.path if place not in before]
     # The packages' own interpreter does not know where this one has Heliostat from.
     given = os.environ.get("PYTHONPATH")

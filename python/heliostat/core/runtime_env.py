@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
+from heliostat import _heliostat
 from heliostat.core import worker_setup
 
 # Fields that mean something to users of the API, and that no part of the core applies yet.
@@ -23,13 +23,14 @@ UNSUPPORTED = (
 
 
 _TYPES = (
-    ("working_dir", "the path of a folder", str | os.PathLike | None),
-    ("py_modules", "a list of folders or modules", list | None),
+    ("working_dir", "a folder, an archive or a URI", str | os.PathLike | None),
+    ("py_modules", "a list of folders, archives, URIs or modules", list | None),
     ("excludes", "a list of patterns", list | None),
     ("config", "a dictionary or a RuntimeEnvConfig", Mapping | None),
 )
 
-ARCHIVES = (".zip", ".whl")  # what Python imports from as it is
+
+_CONFIG = ("setup_timeout_seconds", "eager_install", "log_files")
 
 
 class RuntimeEnvConfig(dict[str, Any]):
@@ -107,6 +108,8 @@ def check_runtime_env(env: Mapping[str, Any] | None) -> None:
         if env.get(tool) is not None:
             _packages(tool, env[tool])
     _check_env_vars(env.get("env_vars"))
+    if isinstance(config := env.get("config"), Mapping):
+        RuntimeEnvConfig(**{name: config[name] for name in _CONFIG if name in config})
     if not isinstance(env.get("py_executable") or "", str):
         raise TypeError(
             "runtime_env['py_executable'] must be a command as one string, "
@@ -115,10 +118,13 @@ def check_runtime_env(env: Mapping[str, Any] | None) -> None:
     for field, wanted, types in _TYPES:
         if not isinstance(env.get(field), types):
             raise TypeError(f"runtime_env[{field!r}] must be {wanted}, got {type(env[field])}")
-    if env.get("working_dir"):
-        _check_folder("working_dir", env["working_dir"])
-    for place in env.get("py_modules") or ():
-        _check_module(module_folder(place))
+    if env.get("working_dir") or env.get("py_modules"):
+        from heliostat.core import code_packages
+
+        if env.get("working_dir"):
+            code_packages.check("working_dir", env["working_dir"])
+        for place in env.get("py_modules") or ():
+            code_packages.check("py_modules", place)
 
 
 def _packages(tool: str, given: Any) -> dict[str, Any]:
@@ -144,42 +150,15 @@ def _check_env_vars(env_vars: Any) -> None:
                 )
 
 
-def _check_folder(field: str, place: Any) -> None:
-    if not isinstance(place, str | os.PathLike):
-        raise TypeError(f"runtime_env[{field!r}] must name folders, got {type(place)}")
-    if "://" in str(place) or str(place).endswith((".zip", ".whl", ".tgz", ".tar.gz", ".tar.xz")):
-        raise NotImplementedError(
-            f"runtime_env[{field!r}] = {str(place)!r}: only folders of this machine are supported"
-        )
-    if not os.path.isdir(place):
-        raise ValueError(f"runtime_env[{field!r}] = {str(place)!r}: no such folder")
-
-
-def _check_module(place: Any) -> None:
-    if str(place).endswith(ARCHIVES) and os.path.isfile(place):
-        return
-    _check_folder("py_modules", place)
-
-
-def module_folder(module: Any) -> Any:
-    """The folder of a package that is given as a folder or as the imported module."""
-    if isinstance(module, ModuleType):
-        return os.path.dirname(os.path.abspath(module.__file__ or ""))
-    return os.path.abspath(module) if isinstance(module, str | os.PathLike) else module
-
-
 def to_json(env: Mapping[str, Any] | None, logging: Mapping[str, Any] | None = None) -> str:
     """Canonical JSON, so that equal environments share workers; empty for none.
 
+    Paths are to be packages by now, see :func:`code_packages.packaged`.
     What a worker has to do by itself goes into a variable of its own, see :mod:`worker_setup`.
     """
     plain = {name: value for name, value in (env or {}).items() if value}
     if logging is not None:
         plain["_logging"] = dict(logging)
-    if "working_dir" in plain:
-        plain["working_dir"] = os.path.abspath(plain["working_dir"])
-    if "py_modules" in plain:
-        plain["py_modules"] = [module_folder(place) for place in plain["py_modules"]]
     for tool in ("pip", "uv"):
         if tool in plain:
             plain[tool] = _packages(tool, plain[tool])
@@ -210,5 +189,9 @@ def inherit(parent: str, child: Mapping[str, Any] | None) -> str:
     if not child:
         return parent
     base = from_json(parent)
+    if child.get("working_dir") or child.get("py_modules"):
+        from heliostat.core import code_packages
+
+        child = code_packages.packaged(child, _heliostat.session()["session_dir"])
     env_vars = {**(base.get("env_vars") or {}), **(child.get("env_vars") or {})}
     return to_json({**base, **child, "env_vars": env_vars})

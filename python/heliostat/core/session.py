@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from heliostat import _heliostat
 from heliostat.core import auth, daemon, preload, rehearsal, settings, submitted
 from heliostat.core.daemon import Daemon, NodeAddress, NodeOptions
-from heliostat.core.job import JobConfig, driver_code
+from heliostat.core.job import JobConfig
 from heliostat.core.runtime_env import to_json
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Session:
         if self.daemon is not None and not self.daemon.wait(DAEMON_ENDS_S):
             logger.warning("The node daemon did not end by itself; see %s", self.daemon.log)
             self.daemon.stop()
-        if self.daemon is not None and (self.job.runtime_env or {}).get("working_dir"):
+        if self.daemon is not None:
             from heliostat.core import working_dir
 
             working_dir.remove_all(self.address.session_dir)
@@ -138,9 +138,9 @@ def _load_the_rest() -> None:
 def _connect(
     address: NodeAddress, job: JobConfig, token: str, log_to_driver: bool, owned: bool
 ) -> None:
-    code = driver_code(job.first_on_path())
+    code = job.code()
     records = dataclasses.asdict(job.py_logging_config) if job.py_logging_config else None
-    environment = to_json(_with_snapshot(job.runtime_env, address.session_dir), records)
+    environment = to_json(_packaged(job.runtime_env, address.session_dir), records)
     _heliostat.connect(
         node_socket=address.node_socket,
         token=token,
@@ -156,21 +156,19 @@ def _connect(
     # The first call comes at once, mostly; and who makes it where everything has just been started
     # takes the time for that of a call.
     wait = AHEAD_S_MAX if owned else None
-    _heliostat.expect(environment, WORKERS_AHEAD, preload.expected(), wait)
+    if ((job.runtime_env or {}).get("config") or {}).get("eager_install", True):
+        _heliostat.expect(environment, WORKERS_AHEAD, preload.expected(), wait)
     if owned:
         rehearsal.calling()
 
 
-def _with_snapshot(env: Mapping[str, Any] | None, session_dir: str) -> Mapping[str, Any] | None:
-    """The job's environment with its ``working_dir`` as that is now."""
-    if not env or not env.get("working_dir"):
+def _packaged(env: Mapping[str, Any] | None, session_dir: str) -> Mapping[str, Any] | None:
+    """The job's environment with its code as that is now."""
+    if not env or not (env.get("working_dir") or env.get("py_modules")):
         return env
-    from heliostat.core import working_dir
+    from heliostat.core import code_packages
 
-    folder, excludes = os.fspath(env["working_dir"]), env.get("excludes") or ()
-    if working_dir.is_snapshot(folder, session_dir):
-        return env
-    return {**env, "working_dir": working_dir.snapshot(folder, excludes, session_dir)}
+    return code_packages.packaged(env, session_dir)
 
 
 def end() -> None:

@@ -31,6 +31,9 @@ _TERMINATED = 128 + signal.SIGTERM
 # What the log calls this process once it is an actor.
 _actor_name: str | None = None
 
+# The folder of the process's environment, if that has one; it stays the first on `sys.path`.
+working_dir: str | None = None
+
 # The process's output and error output, whatever user code puts into their place.
 _outputs: tuple[_NamedOutput, ...] = ()
 

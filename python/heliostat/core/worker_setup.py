@@ -19,8 +19,22 @@ VARIABLE = "HELIOSTAT_WORKER_SETUP"
 # Stands for the working_dir, as `${...}`, in what pip or uv are to install.
 WORKING_DIR = "RAY_RUNTIME_ENV_CREATE_WORKING_DIR"
 
+# Where a worker is to run, on its way through the environment.
+CWD = "HELIOSTAT_WORKER_CWD"
+
+_SECONDS = "setup_timeout_seconds"
+
+# By this exit code the daemon knows that others would take too long, too.
+_TIMED_OUT = 78
+
+# The text that is being applied.
+_clocked = ""
+
+# The same on its way to the worker, which puts its folder in.
+_HERE = f"<{WORKING_DIR}>"
+
 # The fields of an environment that are acted on here. `_logging` is the job's, not the user's.
-# `working_dir` is the daemon's to enter; packages may be named by where it is.
+# `working_dir` is entered before; packages may be named by where it is.
 FIELDS = ("_logging", "pip", "uv", "py_executable", "py_modules", "worker_process_setup_hook")
 
 # Set by :func:`change_python`: the version of Python that the node's workers have.
@@ -33,13 +47,36 @@ def packed(env: Mapping[str, Any]) -> str:
     for tool in ("pip", "uv"):
         if tool not in found or not env.get("working_dir"):
             continue
-        # Put in now: the daemon fills in what variables name, and it knows none of that name.
+        # Written in another way: the zygote would put nothing in place of a variable it does not know.
         given, named = found[tool]["packages"], f"${{{WORKING_DIR}}}"
-        names = [name.replace(named, env["working_dir"]) for name in given]
+        names = [name.replace(named, _HERE) for name in given]
         if names != given:
             found[tool] = {**found[tool], "packages": names}
-            found["working_dir"] = env["working_dir"]
+    seconds = (env.get("config") or {}).get("setup_timeout_seconds", -1)
+    if seconds > 0 and (found or env.get("working_dir")):
+        found[_SECONDS] = seconds
     return json.dumps(found, sort_keys=True, separators=(",", ":")) if found else ""
+
+
+def start_clock() -> None:
+    """From here on the set-up may take so long as its environment says; :func:`apply` ends it."""
+    setup = json.loads(os.environ.get(VARIABLE) or "{}")
+    if seconds := setup.get(_SECONDS):
+        signal.signal(signal.SIGALRM, _time_is_up)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _time_is_up(number: int, frame: object) -> None:
+    setup = json.loads(_clocked or os.environ.get(VARIABLE) or "{}")
+    steps = [
+        name for name in ("pip", "uv", "py_modules", "worker_process_setup_hook") if setup.get(name)
+    ]
+    made = ", ".join(["working_dir"] if os.environ.get(CWD) else steps)
+    seconds = setup.get(_SECONDS)
+    text = f"runtime_env: {made} took more than the {seconds} s of setup_timeout_seconds\n"
+    os.write(2, text.encode())
+    # At once: what the set-up waits for may catch every exception.
+    os._exit(_TIMED_OUT)
 
 
 def change_python(worker: Sequence[str]) -> None:
@@ -82,30 +119,47 @@ def _python() -> str:
 
 def apply(text: str) -> None:
     """Do it; an error ends the worker, and is what its start failed with."""
-    setup: dict[str, Any] = json.loads(text)
+    global _clocked
+    _clocked, setup = text, json.loads(text)
     for tool in ("pip", "uv"):
         if wanted := setup.get(tool):
             from heliostat.core import packages
 
+            names = [name.replace(_HERE, os.getcwd()) for name in wanted["packages"]]
+            here = os.getcwd() if names != wanted["packages"] else None
             try:
-                packages.enter(tool, wanted, setup.get("working_dir"))
+                packages.enter(tool, {**wanted, "packages": names}, here)
             except packages.InstallError as error:
                 # The last lines of a worker that did not start are what its caller reads: let them be
                 # the installer's.
                 sys.exit(f"runtime_env[{tool!r}] cannot be installed: {error}")
-    for package in reversed(setup.get("py_modules") or []):
-        sys.path.insert(0, import_place(package))
+    modules = setup.get("py_modules") or []
+    sys.path[0:0] = [_place(uri, "py_modules") for uri in modules]
     if fields := setup.get("_logging"):
         from heliostat.core.logging_config import LoggingConfig
 
         LoggingConfig(**fields).apply()
     if hook := setup.get("worker_process_setup_hook"):
         _hook(hook)()
+    if setup.get(_SECONDS):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
-def import_place(package: str) -> str:
-    """What goes on ``sys.path``: the folder around a package, or an archive itself."""
-    return os.path.dirname(package) if os.path.isdir(package) else package
+def enter(working_dir: str) -> str:
+    """Make the ``working_dir`` this process's folder; which one that is."""
+    folder = _place(working_dir, "working_dir") if "://" in working_dir else working_dir
+    os.chdir(folder)
+    return folder
+
+
+def _place(uri: str, field: str) -> str:
+    from heliostat.core import code_packages
+
+    try:
+        return code_packages.place(uri, field)
+    except code_packages.CodeError as error:
+        sys.exit(str(error))
 
 
 def hook_text(hook: Any) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from pathlib import Path
 from heliostat.core import settings
 
 _FILES = (".gitignore", ".rayignore")
-_FOLDER = "working_dirs"  # in the session's folder
+FOLDER = "working_dirs"  # in the session's folder
 
 
 @dataclass(frozen=True)
@@ -31,32 +30,30 @@ class _Rule:
     includes: bool  # `!`: what earlier lines left out is taken after all
 
 
-def snapshot(folder: str, excludes: Iterable[str], session_dir: str | Path) -> str:
-    """Copy the folder into the session's; where the copy is.
+def copy(source: Path, target: Path, excludes: Iterable[str], field: str = "working_dir") -> None:
+    """Copy what is not left out into a folder that is there.
 
-    Raises ``ValueError`` when what is to be copied takes more than :data:`SIZE_MAX`.
+    Raises ``ValueError`` when that takes more than the setting ``max_grpc_message_size``.
     """
     rules = _rules("", [*_excluded(), *excludes])
-    shelf = Path(session_dir) / _FOLDER
-    shelf.mkdir(parents=True, exist_ok=True)
-    copy = tempfile.mkdtemp(prefix=f"{Path(folder).resolve().name}-", dir=shelf)
-    os.chmod(copy, 0o755)
     try:
-        _copy(Path(folder), Path(copy), "", rules, [_size_max()], frozenset())
-    except BaseException:
-        shutil.rmtree(copy, ignore_errors=True)
-        raise
-    return copy
+        _copy(source, target, "", rules, [_size_max()], frozenset())
+    except _TooLarge:
+        raise ValueError(
+            f"runtime_env[{field!r}]: the folder {source} has more than {_size_max() >> 20} MiB. Leave "
+            "files out with a .gitignore or .rayignore file in it, or with the field 'excludes' of the "
+            "runtime_env."
+        ) from None
 
 
-def is_snapshot(folder: str, session_dir: str | Path) -> bool:
-    """Whether the folder is a copy already, as that of a submitted job is."""
-    return Path(folder).resolve().parent == (Path(session_dir) / _FOLDER).resolve()
+class _TooLarge(Exception):
+    """More is to be copied than may be."""
 
 
 def remove_all(session_dir: str | Path) -> None:
     """The session is over: its copies go."""
-    shutil.rmtree(Path(session_dir) / _FOLDER, ignore_errors=True)
+    for name in (FOLDER, "packages"):
+        shutil.rmtree(Path(session_dir) / name, ignore_errors=True)
 
 
 def _excluded() -> list[str]:
@@ -96,11 +93,7 @@ def _copy(
         elif entry.is_file():
             left[0] -= entry.stat().st_size
             if left[0] < 0:
-                raise ValueError(
-                    f"runtime_env['working_dir']: the folder has more than {_size_max() >> 20} MiB. "
-                    "Leave files out with a .gitignore or .rayignore file in it, or with the "
-                    "field 'excludes' of the runtime_env."
-                )
+                raise _TooLarge
             shutil.copy2(entry.path, target / entry.name)
 
 

@@ -41,7 +41,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 # The last argument of a worker that is started afresh: it leaves room for the worker's title.
 _TITLE_ROOM = " " * 128
 
-# Where a worker is to run, on its way through the environment.
+# Where a worker is to run, on its way through the environment; `worker_setup` knows the name, too.
 _CWD = "HELIOSTAT_WORKER_CWD"
 
 
@@ -223,16 +223,23 @@ def _work() -> None:
     # A line is seen when it is written, though the stream is a pipe.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    if cwd := os.environ.get(_CWD):
-        os.chdir(cwd)
-    if '"py_executable"' in os.environ.get("HELIOSTAT_WORKER_SETUP", ""):
+    setup, cwd = os.environ.get("HELIOSTAT_WORKER_SETUP", ""), os.environ.get(_CWD, "")
+    if setup or "://" in cwd:
         from heliostat.core import worker_setup
 
+        worker_setup.start_clock()
+        if cwd:
+            cwd = worker_setup.enter(cwd)
+    elif cwd:
+        os.chdir(cwd)
+    if '"py_executable"' in setup:
         worker_setup.change_python([os.path.abspath(__file__), "worker", _TITLE_ROOM])
-    if cwd := os.environ.pop(_CWD, None):
-        sys.path.insert(0, cwd)
+    os.environ.pop(_CWD, None)
     from heliostat.core import worker_main
 
+    if cwd:
+        sys.path.insert(0, cwd)
+        worker_main.working_dir = cwd
     worker_main.main()
 
 

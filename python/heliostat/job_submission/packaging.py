@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from heliostat.core import working_dir
-from heliostat.core.runtime_env import module_folder
+from heliostat.core import code_packages, working_dir
 
 # The same content has the same name, whenever it is packed.
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -30,13 +28,12 @@ def uploaded(env: dict[str, Any], has: Has, upload: Upload) -> dict[str, Any]:
     if place := env.get("working_dir"):
         env["working_dir"] = _upload(place, excludes, False, has, upload)
     if modules := env.get("py_modules"):
-        places = map(module_folder, modules)
-        env["py_modules"] = [_upload(place, excludes, True, has, upload) for place in places]
+        env["py_modules"] = [_upload(one, excludes, True, has, upload) for one in modules]
     return env
 
 
 def _upload(place: Any, excludes: Iterable[str], named: bool, has: Has, upload: Upload) -> str:
-    text = str(os.fspath(place))
+    text = code_packages.place_of(place)
     if "://" in text:
         return text
     path = Path(text).expanduser()
@@ -65,7 +62,8 @@ def _packed(folder: Path, excludes: Iterable[str], top: str) -> bytes:
         tempfile.TemporaryDirectory() as draft,
         zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        copy = Path(working_dir.snapshot(str(folder), excludes, draft))
+        copy = Path(draft)
+        working_dir.copy(folder, copy, excludes)
         for path in sorted(copy.rglob("*")):
             name = (Path(top) / path.relative_to(copy)).as_posix()
             entry = zipfile.ZipInfo(f"{name}/" if path.is_dir() else name, _TIME)

@@ -46,17 +46,16 @@ impl Surroundings {
         let mut env = request.runtime_env.clone();
         env.retain(|_, value| !value.is_null());
         let mut folder = usual_folder();
-        if let Some(working_dir) = env.get("working_dir") {
-            let place = self.packages.place("working_dir", working_dir)?;
-            env.insert("working_dir".to_owned(), json!(place));
-            folder = place;
+        // The driver hands the names on, so that workers of other nodes find the same code. What is fetched from
+        // elsewhere the entry point fetches itself.
+        if let Some(working_dir) = env.get("working_dir").filter(|given| !is_fetched(given)) {
+            folder = self.packages.place("working_dir", working_dir)?;
         }
         let mut imports = Vec::new();
         if let Some(Value::Array(modules)) = env.get("py_modules") {
-            for module in modules {
+            for module in modules.iter().filter(|given| !is_fetched(given)) {
                 imports.push(self.packages.place("py_modules", module)?);
             }
-            env.insert("py_modules".to_owned(), json!(imports));
         }
         let mut variables = BTreeMap::new();
         let of_user = env.get("env_vars").and_then(Value::as_object);
@@ -68,7 +67,7 @@ impl Surroundings {
         let path =
             variables.get("PYTHONPATH").cloned().or_else(|| std::env::var("PYTHONPATH").ok());
         if !imports.is_empty() {
-            let places = imports.iter().map(|place| parent(place).display().to_string());
+            let places = imports.iter().map(|place| import_place(place).display().to_string());
             let all: Vec<String> = places.chain(path.filter(|path| !path.is_empty())).collect();
             variables.insert("PYTHONPATH".to_owned(), all.join(":"));
         }
@@ -80,8 +79,9 @@ impl Surroundings {
             ("HELIOSTAT_SESSION", self.session_name.clone()),
         ];
         variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
-        let is_plain =
-            request.needs.is_empty() && ["pip", "uv"].iter().all(|tool| !env.contains_key(*tool));
+        let is_plain = request.needs.is_empty()
+            && ["pip", "uv"].iter().all(|tool| !env.contains_key(*tool))
+            && !fetches(&env);
         let mut entrypoint = request.entrypoint.clone();
         if !is_plain {
             let spec =
@@ -143,6 +143,17 @@ fn metadata(id: &str, given: &Map<String, Value>) -> Map<String, Value> {
     all
 }
 
-fn parent(place: &Path) -> &Path {
-    place.parent().unwrap_or(place)
+/// What goes on the path of imports: the folder around a module, or a wheel itself.
+fn import_place(place: &Path) -> &Path {
+    if place.is_dir() { place.parent().unwrap_or(place) } else { place }
+}
+
+/// Whether this is a URI of another place than the cluster.
+fn is_fetched(given: &Value) -> bool {
+    given.as_str().is_some_and(|given| given.contains("://") && !given.starts_with("gcs://"))
+}
+
+fn fetches(env: &Map<String, Value>) -> bool {
+    let modules = env.get("py_modules").and_then(Value::as_array).into_iter().flatten();
+    env.get("working_dir").into_iter().chain(modules).any(is_fetched)
 }

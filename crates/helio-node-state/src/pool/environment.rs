@@ -2,13 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use helio_proto::environment::RuntimeEnv;
+use helio_proto::environment::{RuntimeEnv, SETUP_UNBOUNDED};
 
 use crate::limits::{WORKER_INSTALL_MS_MAX, WORKER_START_MS_MAX};
 
-/// How long a worker may take to start: longer where it has packages to install first.
-pub(super) fn start_ms_max(env: &RuntimeEnv) -> u64 {
-    if env.installs_packages() { WORKER_INSTALL_MS_MAX } else { WORKER_START_MS_MAX }
+/// How long a worker may take to start: longer where its environment is made first. None: as long as it will.
+pub(super) fn start_ms_max(env: &RuntimeEnv) -> Option<u64> {
+    match env.setup_ms_max {
+        _ if !env.is_made_first() => Some(WORKER_START_MS_MAX),
+        SETUP_UNBOUNDED => None,
+        0 => Some(WORKER_INSTALL_MS_MAX),
+        // The worker keeps to the bound itself and says what took so long; this is for one that hangs.
+        setup => Some(setup.saturating_add(WORKER_START_MS_MAX)),
+    }
 }
 
 /// The variables of a runtime environment. Fails if the operating system would not take one.
@@ -34,13 +40,17 @@ mod tests {
 
     #[test]
     fn packages_that_are_installed_first_take_longer() {
-        assert_eq!(start_ms_max(&RuntimeEnv::default()), WORKER_START_MS_MAX);
+        assert_eq!(start_ms_max(&RuntimeEnv::default()), Some(WORKER_START_MS_MAX));
         let pip = RuntimeEnv { steps: vec![EnvStep::Pip], ..RuntimeEnv::default() };
-        assert_eq!(start_ms_max(&pip), WORKER_INSTALL_MS_MAX);
+        assert_eq!(start_ms_max(&pip), Some(WORKER_INSTALL_MS_MAX));
+        let bounded = RuntimeEnv { setup_ms_max: 5_000, ..pip.clone() };
+        assert_eq!(start_ms_max(&bounded), Some(5_000 + WORKER_START_MS_MAX));
+        let unbounded = RuntimeEnv { setup_ms_max: SETUP_UNBOUNDED, ..pip };
+        assert_eq!(start_ms_max(&unbounded), None);
         let about = RuntimeEnv::with_variables(&[("pip", "1")]);
         assert_eq!(
             start_ms_max(&about),
-            WORKER_START_MS_MAX,
+            Some(WORKER_START_MS_MAX),
             "a variable of that name installs nothing"
         );
     }

@@ -18,7 +18,7 @@ mod environment;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::control::{Failure, FailureKind};
-use helio_proto::environment::RuntimeEnv;
+use helio_proto::environment::{RuntimeEnv, SETUP_TIMED_OUT};
 use helio_proto::node::{Exit as ExitMessage, Leaving, LesseeGone};
 use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerId};
 
@@ -433,7 +433,9 @@ impl Pool {
             exited: None,
         };
         self.workers.insert(worker_id, worker);
-        ctx.set_timer(ctx.now() + start_ms_max(&key.1), Timer::WorkerStart(worker_id));
+        if let Some(max) = start_ms_max(&key.1) {
+            ctx.set_timer(ctx.now().saturating_add(max), Timer::WorkerStart(worker_id));
+        }
         let job_id = key.0;
         ctx.push(Action::Spawn(Spawn { worker_id, job_id, env, cwd, is_loaded: is_preloaded }));
         Ok(())
@@ -450,7 +452,7 @@ impl Pool {
     pub(crate) fn on_start_timer(&mut self, worker_id: WorkerId, ctx: &mut Context) {
         let Some(worker) = self.workers.get(&worker_id) else { return };
         if worker.usage == Use::Starting {
-            let seconds = start_ms_max(&worker.key.1) / 1000;
+            let seconds = start_ms_max(&worker.key.1).unwrap_or_default() / 1000;
             let message =
                 format!("The worker process did not register within {seconds} s and was killed.");
             self.kill(worker_id, Some(DeathCause::new(DeathKind::StartFailed, message)), ctx);
@@ -473,11 +475,13 @@ impl Pool {
     pub(crate) fn on_start_failed(&mut self, key: &PoolKey, cause: &DeathCause) -> Option<Failure> {
         let failures = self.failures.entry(key.clone()).or_default();
         *failures += 1;
-        if *failures < WORKER_START_FAILURES_MAX {
+        let text = if cause.code == SETUP_TIMED_OUT && key.1.is_made_first() {
+            cause.to_string()
+        } else if *failures < WORKER_START_FAILURES_MAX {
             return None;
-        }
-        let text =
-            format!("{failures} workers in a row could not be started; the last one: {cause}");
+        } else {
+            format!("{failures} workers in a row could not be started; the last one: {cause}")
+        };
         // What is peculiar to these workers is their environment, if they have one of their own.
         let kind = if key.1.is_empty() { FailureKind::System } else { FailureKind::RuntimeEnv };
         Some(Failure::new(kind, text))

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use helio_proto::environment::EnvStep;
+
 use super::*;
 use crate::setup::Setup;
 
@@ -109,6 +111,17 @@ fn repeated_failures_to_start_are_told_to_those_that_wait() {
     assert!(pool.on_start_failed(&key(), &cause).is_some());
     assert_eq!(pool.take_demands(&key()), [LEASE]);
     assert!(pool.on_start_failed(&key(), &cause).is_none(), "the count begins anew");
+}
+
+#[test]
+fn an_environment_that_takes_too_long_is_not_tried_again() {
+    let mut pool = Pool::default();
+    let env = RuntimeEnv { steps: vec![EnvStep::WorkingDir], ..RuntimeEnv::default() };
+    let key = (key().0, Arc::new(env));
+    let cause = DeathCause { code: SETUP_TIMED_OUT, ..DeathCause::default() };
+    pool.find(key.clone(), LEASE, false);
+    let failure = pool.on_start_failed(&key, &cause).expect("it is told at once");
+    assert_eq!(failure.kind, FailureKind::RuntimeEnv);
 }
 
 #[test]

@@ -37,15 +37,16 @@ pub(super) fn apply(py: Python<'_>, job: &JobConfig) -> PyResult<()> {
         return Ok(());
     }
     let path = py.import("sys")?.getattr("path")?.cast_into::<PyList>()?;
-    let mut at = 0;
+    // A working directory of the environment was entered before this process began, and stays in front.
+    let entered = py.import("heliostat.core.worker_main")?.getattr("working_dir")?;
+    let mut at = if entered.is_none() { 0 } else { path.index(&entered).map_or(0, |at| at + 1) };
     for entry in &job.sys_path {
         if !path.contains(entry)? {
             path.insert(at, entry)?;
             at += 1;
         }
     }
-    // An environment with a working directory of its own was entered before this process began.
-    if !job.cwd.is_empty() && job.runtime_env.working_dir.is_empty() {
+    if !job.cwd.is_empty() && entered.is_none() {
         // On another machine the folder may not be there.
         let _ = std::env::set_current_dir(&job.cwd);
     }
