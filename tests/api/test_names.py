@@ -155,11 +155,12 @@ NAMES = {
         DriverInfo JobDetails JobErrorType JobInfo JobStatus JobSubmissionClient JobType
     """,
     "ray.tune": """
-        Callback Checkpoint CheckpointConfig FailureConfig PlacementGroupFactory Result ResultGrid
-        ResumeConfig RunConfig Stopper SyncConfig Trainable TuneConfig TuneContext TuneError Tuner
-        choice create_scheduler create_searcher get_checkpoint get_context grid_search lograndint
-        loguniform qlograndint qloguniform qrandint qrandn quniform randint randn report sample_from
-        uniform with_parameters with_resources
+        Callback Checkpoint CheckpointConfig Experiment ExperimentAnalysis FailureConfig
+        PlacementGroupFactory Result ResultGrid ResumeConfig RunConfig Stopper SyncConfig Trainable
+        TuneConfig TuneContext TuneError Tuner choice create_scheduler create_searcher
+        get_checkpoint get_context grid_search lograndint loguniform qlograndint qloguniform
+        qrandint qrandn quniform randint randn register_env register_trainable report run
+        run_experiments sample_from uniform with_parameters with_resources
     """,
     "ray.tune.schedulers": """
         ASHAScheduler AsyncHyperBandScheduler FIFOScheduler MedianStoppingRule TrialScheduler

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from heliostat.train.checkpoint import Checkpoint
     from heliostat.train.result import Result
+    from heliostat.tune.analysis import ExperimentAnalysis
     from heliostat.tune.callback import Callback
     from heliostat.tune.config import (
         CheckpointConfig,
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from heliostat.tune.context import TuneContext, get_checkpoint, get_context, report
     from heliostat.tune.error import TuneError
     from heliostat.tune.execution.placement_groups import PlacementGroupFactory
+    from heliostat.tune.experiment import Experiment
+    from heliostat.tune.registry import register_env, register_trainable
     from heliostat.tune.result_grid import ResultGrid
     from heliostat.tune.schedulers import create_scheduler
     from heliostat.tune.search import create_searcher, grid_search
@@ -42,11 +45,13 @@ if TYPE_CHECKING:
     )
     from heliostat.tune.stopper import Stopper
     from heliostat.tune.trainable import Trainable, with_parameters, with_resources
+    from heliostat.tune.tune import run, run_experiments
     from heliostat.tune.tuner import Tuner
 
 _HOME = {
     "Checkpoint": "heliostat.train.checkpoint",
     "Result": "heliostat.train.result",
+    "ExperimentAnalysis": "analysis",
     "Callback": "callback",
     "CheckpointConfig": "config",
     "FailureConfig": "config",
@@ -60,6 +65,9 @@ _HOME = {
     "report": "context",
     "TuneError": "error",
     "PlacementGroupFactory": "execution.placement_groups",
+    "Experiment": "experiment",
+    "register_env": "registry",
+    "register_trainable": "registry",
     "ResultGrid": "result_grid",
     "create_scheduler": "schedulers",
     "create_searcher": "search",
@@ -80,6 +88,8 @@ _HOME = {
     "Trainable": "trainable",
     "with_parameters": "trainable",
     "with_resources": "trainable",
+    "run": "tune",
+    "run_experiments": "tune",
     "Tuner": "tuner",
 }
 
@@ -90,6 +100,8 @@ __all__ = [
     # the search
     "Callback",
     "CheckpointConfig",
+    "Experiment",
+    "ExperimentAnalysis",
     "FailureConfig",
     "PlacementGroupFactory",
     "Result",
@@ -103,12 +115,16 @@ __all__ = [
     "Tuner",
     "create_scheduler",
     "create_searcher",
+    "run",
+    "run_experiments",
     # trainables
     "Checkpoint",
     "Trainable",
     "TuneContext",
     "get_checkpoint",
     "get_context",
+    "register_env",
+    "register_trainable",
     "report",
     "with_parameters",
     "with_resources",

@@ -75,7 +75,7 @@ class ResultGrid:
         kept = [(Checkpoint(path), metrics) for path, metrics in trial.checkpoints]
         return Result(
             metrics=trial.last_result,
-            checkpoint=Checkpoint(trial.checkpoint) if trial.checkpoint else None,
+            checkpoint=trial.checkpoint,
             error=trial.error if trial.status == ERROR else None,  # type: ignore[arg-type] # any error
             path=folder,
             best_checkpoints=kept,
@@ -116,13 +116,7 @@ class ResultGrid:
             )
         if scope not in SCOPES:
             raise ValueError(f"scope={scope!r} must be one of {SCOPES}.")
-        best, best_value = None, math.nan
-        for index, trial in enumerate(self._trials):
-            value = self._value(trial, metric, mode, scope)
-            if math.isnan(value) or (filter_nan_and_inf and math.isinf(value)):
-                continue
-            if best is None or (value > best_value if mode == "max" else value < best_value):
-                best, best_value = index, value
+        best = best_index(self._trials, metric, mode, scope, filter_nan_and_inf)
         if best is None:
             named = sorted({name for trial in self._trials for name in trial.last_result})
             raise RuntimeError(
@@ -130,18 +124,6 @@ class ResultGrid:
                 f"this metric, or all values reported for this metric are NaN. Reported were: {named}"
             )
         return self[best]
-
-    def _value(self, trial: Trial, metric: str, mode: str, scope: str) -> float:
-        if scope == "last":
-            return rank(trial, metric, trial.last_result)
-        rows = read_results(os.path.join(self._folder, trial.folder))
-        values = [v for row in rows if not math.isnan(v := rank(trial, metric, row))]
-        if not values:
-            return math.nan
-        if scope == "all":
-            return max(values) if mode == "max" else min(values)
-        count = {"avg": len(values), "last-5-avg": 5, "last-10-avg": 10}[scope]
-        return sum(values[-count:]) / len(values[-count:])
 
     def get_dataframe(
         self, filter_metric: str | None = None, filter_mode: str | None = None
@@ -160,23 +142,9 @@ class ResultGrid:
             folder = os.path.join(self._folder, trial.folder)
             result = trial.last_result
             if filter_metric and filter_mode:
-                result = self._best_row(trial, folder, filter_metric, filter_mode) or result
-            row = flattened(
-                {k: v for k, v in result.items() if k not in ("config", "experiment_tag")}
-            )
-            row.update(flattened(trial.config, "config/"))
-            rows.append({**row, "logdir": folder})
+                result = best_row(trial, filter_metric, filter_mode) or result
+            rows.append({**flat_row(trial, result), "logdir": folder})
         return pandas.DataFrame(rows)
-
-    @staticmethod
-    def _best_row(trial: Trial, folder: str, metric: str, mode: str) -> dict[str, Any] | None:
-        rows = [(rank(trial, metric, row), row) for row in read_results(folder)]
-        known = [pair for pair in rows if not math.isnan(pair[0])]
-        if not known:
-            return None
-        choose: Any = max if mode == "max" else min
-        found: tuple[float, dict[str, Any]] = choose(known, key=lambda pair: pair[0])
-        return found[1]
 
     def __repr__(self) -> str:
         results = ",\n  ".join(
@@ -189,3 +157,48 @@ class ResultGrid:
 def _rows_of(folder: str) -> Callable[[], list[dict[str, Any]]]:
     """The reports of a trial as rows of a table, read when they are asked for."""
     return lambda: [flattened(row) for row in read_results(folder)]
+
+
+def best_index(
+    trials: list[Trial], metric: str, mode: str, scope: str, filter_nan_and_inf: bool
+) -> int | None:
+    """Which of the trials is best; None where no trial has the metric."""
+    best, best_value = None, math.nan
+    for index, trial in enumerate(trials):
+        value = _value(trial, metric, mode, scope)
+        if math.isnan(value) or (filter_nan_and_inf and math.isinf(value)):
+            continue
+        if best is None or (value > best_value if mode == "max" else value < best_value):
+            best, best_value = index, value
+    return best
+
+
+def _value(trial: Trial, metric: str, mode: str, scope: str) -> float:
+    """A trial's value of the metric over the reports that count."""
+    if scope == "last":
+        return rank(trial, metric, trial.last_result)
+    rows = read_results(trial.path)
+    values = [v for row in rows if not math.isnan(v := rank(trial, metric, row))]
+    if not values:
+        return math.nan
+    if scope == "all":
+        return max(values) if mode == "max" else min(values)
+    count = {"avg": len(values), "last-5-avg": 5, "last-10-avg": 10}[scope]
+    return sum(values[-count:]) / len(values[-count:])
+
+
+def best_row(trial: Trial, metric: str, mode: str) -> dict[str, Any] | None:
+    """The report of a trial with the best value."""
+    rows = [(rank(trial, metric, row), row) for row in read_results(trial.path)]
+    known = [pair for pair in rows if not math.isnan(pair[0])]
+    if not known:
+        return None
+    choose: Any = max if mode == "max" else min
+    found: tuple[float, dict[str, Any]] = choose(known, key=lambda pair: pair[0])
+    return found[1]
+
+
+def flat_row(trial: Trial, result: dict[str, Any]) -> dict[str, Any]:
+    """A report as a row of a table, with the trial's configuration."""
+    row = flattened({k: v for k, v in result.items() if k not in ("config", "experiment_tag")})
+    return {**row, **flattened(trial.config, "config/")}

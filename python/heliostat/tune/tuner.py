@@ -24,6 +24,7 @@ from heliostat.tune.config import (
 )
 from heliostat.tune.error import TuneError
 from heliostat.tune.progress import Progress
+from heliostat.tune.registry import registered
 from heliostat.tune.result_grid import ResultGrid
 from heliostat.tune.runner.loop import Loop
 from heliostat.tune.runner.search import Limits, Search
@@ -59,7 +60,8 @@ class Tuner:
     """Runs a trainable with many configurations.
 
     Args:
-        trainable: A function of a config that calls ``tune.report``, or a subclass of ``Trainable``.
+        trainable: A function of a config that calls ``tune.report``, a subclass of ``Trainable``, or the
+            name of one that was registered with ``tune.register_trainable``.
         param_space: Names and values; domains such as ``tune.uniform(0, 1)`` and grids are searched.
         tune_config: What is searched for, and how.
         run_config: Where its files go, when trials end, what happens on failures.
@@ -77,9 +79,13 @@ class Tuner:
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | TrainRunConfig | None = None,
         _restored: tuple[str, list[Trial], dict[str, Any]] | None = None,
+        _begin_from: str | None = None,
     ) -> None:
         if trainable is None:
             raise TuneError("You need to provide a trainable to tune.")
+        self._name = trainable if isinstance(trainable, str) else name_of(trainable)
+        if isinstance(trainable, str):
+            trainable = registered(trainable)
         check(trainable)
         if param_space is not None and not isinstance(param_space, Mapping):
             raise ValueError(
@@ -91,7 +97,8 @@ class Tuner:
         self._space = dict(param_space or {})
         self._tune = tune_config or TuneConfig()
         self._run = run_config or RunConfig()
-        self._restored = _restored
+        self._restored, self._begin_from = _restored, _begin_from
+        self._folder = ""
         self._grid: ResultGrid | None = None
 
     # --- running ---
@@ -157,8 +164,9 @@ class Tuner:
             folder = self._restored[0]
         else:
             stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-            name = self._run.name or f"{name_of(self._trainable)}_{stamp}"
+            name = self._run.name or f"{self._name}_{stamp}"
             folder = os.path.join(self._run.folder, name)
+        self._folder = folder
         return folder, Store(folder)
 
     def _search(self, store: Store) -> tuple[Search, Searcher | None]:
@@ -238,7 +246,9 @@ class Tuner:
         return searcher
 
     def _make_trial(self, trial_id: str, config: dict[str, Any], chosen: Any, tag: str) -> Trial:
-        trial = Trial(trial_id, name_of(self._trainable), config, evaluated(chosen), tag)
+        trial = Trial(trial_id, self._name, config, evaluated(chosen), tag)
+        trial.local_experiment_path = self._folder
+        trial.checkpoint_path = self._begin_from
         if self._tune.trial_name_creator is not None:
             trial.custom_name = str(self._tune.trial_name_creator(trial))
         make_folder = self._tune.trial_dirname_creator
@@ -366,7 +376,7 @@ def _resume(trial: Trial, resume: ResumeConfig) -> None:
         int(trial.checkpoints[-1][1].get("training_iteration", 0)) if trial.checkpoints else 0
     )
     if way == ResumeType.RESTART:
-        trial.checkpoint, trial.restore_iteration = None, 0
+        trial.checkpoint_path, trial.restore_iteration = None, 0
 
 
 def _fields(pickles: dict[str, bytes]) -> dict[str, Any]:

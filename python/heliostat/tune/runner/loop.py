@@ -140,16 +140,16 @@ class Loop:
             folder=os.path.join(self._store.folder, trial.folder),
             resources=resources,
             is_lockstep=self._lockstep,
-            checkpoint=trial.checkpoint,
+            checkpoint=trial.checkpoint_path,
             checkpoints=trial.checkpoint_count,
             iteration=trial.restore_iteration,
-            total_s=float(last.get("time_total_s", 0.0)) if trial.checkpoint else 0.0,
+            total_s=float(last.get("time_total_s", 0.0)) if trial.checkpoint_path else 0.0,
             checkpoint_frequency=config.checkpoint_frequency or 0,
             checkpoint_at_end=bool(config.checkpoint_at_end),
         )
         self._search.started(trial)
         self._store.status(trial)
-        self._tell("on_trial_restore" if trial.checkpoint else "on_trial_start", trial=trial)
+        self._tell("on_trial_restore" if trial.checkpoint_path else "on_trial_start", trial=trial)
         place = Place(trial, actor, resources, group)
         self._places[actor.start.remote(spec)] = place
 
@@ -240,8 +240,8 @@ class Loop:
     def _checkpointed(self, trial: Trial, name: str) -> None:
         path = os.path.join(self._store.folder, trial.folder, name)
         trial.checkpoint_count += 1
-        if path != trial.checkpoint:
-            trial.checkpoint = path
+        if path != trial.checkpoint_path:
+            trial.checkpoint_path = path
             trial.restore_iteration = int(trial.last_result.get("training_iteration", 0))
             trial.checkpoints.append((path, dict(trial.last_result)))
             self._keep_best(trial)

@@ -91,7 +91,7 @@ class Store:
 
     def checkpointed(self, trial: Trial) -> None:
         """The list of a trial's checkpoints has changed."""
-        self._record("checkpoints", trial.trial_id, (trial.checkpoint, trial.checkpoints))
+        self._record("checkpoints", trial.trial_id, (trial.checkpoint_path, trial.checkpoints))
 
     def status(self, trial: Trial) -> None:
         """A trial has begun, failed or ended."""
@@ -160,13 +160,14 @@ def read_trials(folder: str) -> list[Trial]:
                 tag,
                 folder=sub,
                 custom_name=custom,
+                local_experiment_path=folder,
             )
         elif trial is None:
             continue
         elif kind == "result":
             trial.last_result = value
         elif kind == "checkpoints":
-            trial.checkpoint, trial.checkpoints = value
+            trial.checkpoint_path, trial.checkpoints = value
         elif kind == "status":
             trial.status, trial.num_failures, trial.error_text = value
     for trial in trials.values():

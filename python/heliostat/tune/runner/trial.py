@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from heliostat.train.checkpoint import Checkpoint
 
 PENDING, RUNNING, PAUSED = "PENDING", "RUNNING", "PAUSED"
 TERMINATED, ERROR = "TERMINATED", "ERROR"
 NAME_MAX = 120  # letters of a folder's name, below what file systems allow
 
 
-@dataclass
+@dataclass(eq=False)
 class Trial:
     """One configuration. Schedulers and callbacks are given these.
 
@@ -24,7 +27,7 @@ class Trial:
         experiment_tag: The same as a short text.
         status: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
         last_result: The last report, with what is added to it.
-        checkpoint: Path of the latest checkpoint.
+        local_experiment_path: The folder of the search.
         num_failures: How many times it failed.
     """
 
@@ -35,7 +38,7 @@ class Trial:
     experiment_tag: str = ""
     status: str = PENDING
     last_result: dict[str, Any] = field(default_factory=dict)
-    checkpoint: str | None = None
+    checkpoint_path: str | None = None  # of the latest one
     checkpoints: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     checkpoint_count: int = 0  # how many were made, removed ones included
     restore_iteration: int = 0  # how many results had come when the latest was made
@@ -44,9 +47,24 @@ class Trial:
     error_text: str = ""
     folder: str = ""  # below the experiment's
     custom_name: str = ""
+    local_experiment_path: str = ""
 
     def __str__(self) -> str:
         return self.custom_name or f"{self.trainable_name}_{self.trial_id}"
+
+    __repr__ = __str__
+
+    @property
+    def path(self) -> str:
+        """The trial's folder."""
+        return os.path.join(self.local_experiment_path, self.folder)
+
+    local_path = path
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The latest checkpoint; None without one."""
+        return Checkpoint(self.checkpoint_path) if self.checkpoint_path else None
 
     def is_finished(self) -> bool:
         """Whether nothing more will come of it."""

@@ -1,0 +1,133 @@
+"""``Experiment``: what ``tune.run_experiments`` runs."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from heliostat.tune.config import CheckpointConfig, RunConfig, SyncConfig
+from heliostat.tune.registry import registered
+from heliostat.tune.runner.trial import Trial
+from heliostat.tune.trainable.util import check, name_of
+
+__all__ = ["Experiment", "Trial"]
+
+
+class Experiment:
+    """One search of several that run after each other.
+
+    Args:
+        name: Of the search and its folder.
+        run: A function of a config, a subclass of ``tune.Trainable``, or the name of a registered one.
+        stop: As in ``RunConfig``.
+        time_budget_s: Seconds, or a ``timedelta``, after which the search ends.
+        config: The search space.
+        resources_per_trial: As ``tune.with_resources`` takes them. Default: one CPU.
+        num_samples: How many times the space is sampled; -1: without end.
+        storage_path: Folder that holds searches. Default ``~/ray_results``.
+        checkpoint_config: A ``CheckpointConfig``, or a dict of its fields.
+        trial_name_creator, trial_dirname_creator: Functions of a trial that return its name, and its
+            folder's.
+        max_failures: How many times a trial is tried again; -1: without end.
+        restore: Folder of a checkpoint that every trial begins from.
+        storage_filesystem, sync_config, log_to_file, export_formats: As in ``tune.run``.
+
+    Raises:
+        TuneError: ``run`` is not known.
+        ValueError: ``run`` takes no config, or ``name`` cannot be the name of a folder.
+        DeprecationWarning: ``local_dir`` was given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: str | Callable[..., Any] | type,
+        *,
+        stop: Any = None,
+        time_budget_s: int | float | datetime.timedelta | None = None,
+        config: dict[str, Any] | None = None,
+        resources_per_trial: Any = None,
+        num_samples: int = 1,
+        storage_path: str | None = None,
+        storage_filesystem: Any | None = None,
+        sync_config: SyncConfig | Mapping[str, Any] | None = None,
+        checkpoint_config: CheckpointConfig | Mapping[str, Any] | None = None,
+        trial_name_creator: Callable[[Any], str] | None = None,
+        trial_dirname_creator: Callable[[Any], str] | None = None,
+        log_to_file: bool | str | tuple[str, str] = False,
+        export_formats: Any = None,
+        max_failures: int = 0,
+        restore: str | None = None,
+        local_dir: str | None = None,
+    ) -> None:
+        if local_dir is not None:
+            raise DeprecationWarning("`Experiment(local_dir)` is gone: pass `storage_path`.")
+        check(registered(run) if isinstance(run, str) else run)
+        if isinstance(checkpoint_config, Mapping):
+            checkpoint_config = CheckpointConfig(**checkpoint_config)
+        if isinstance(sync_config, Mapping):
+            sync_config = SyncConfig(**sync_config)
+        self.name, self.run = name, run
+        # What tune.run takes besides.
+        self.arguments: dict[str, Any] = {
+            "stop": stop,
+            "time_budget_s": time_budget_s,
+            "config": config,
+            "resources_per_trial": resources_per_trial,
+            "num_samples": num_samples,
+            "storage_path": storage_path,
+            "storage_filesystem": storage_filesystem,
+            "sync_config": sync_config,
+            "checkpoint_config": checkpoint_config,
+            "trial_name_creator": trial_name_creator,
+            "trial_dirname_creator": trial_dirname_creator,
+            "log_to_file": log_to_file,
+            "export_formats": export_formats,
+            "max_failures": max_failures,
+            "restore": restore,
+        }
+        self._place = RunConfig(name=name, storage_path=storage_path)
+
+    @property
+    def path(self) -> str:
+        """The folder of the search."""
+        return f"{self._place.folder}/{self.name}"
+
+    @property
+    def run_identifier(self) -> str:
+        """The name under which trials are shown."""
+        return self.run if isinstance(self.run, str) else name_of(self.run)
+
+    @classmethod
+    def from_json(cls, name: str, spec: Mapping[str, Any]) -> Experiment:
+        """Return the experiment that a dict describes: "run", and arguments of this class.
+
+        Raises:
+            TuneError: There is no "run".
+            TypeError: A name is no argument.
+        """
+        from heliostat.tune.error import TuneError
+
+        if "run" not in spec:
+            raise TuneError(f"The experiment {name!r} has no 'run': name its trainable there.")
+        return cls(name, **spec)
+
+
+def experiments_of(given: Any) -> list[Experiment]:
+    """The experiments in one, in a dict by name, or in a list of both.
+
+    Raises:
+        TuneError: It is something else.
+    """
+    from heliostat.tune.error import TuneError
+
+    if isinstance(given, Experiment):
+        return [given]
+    if isinstance(given, Mapping):
+        return [Experiment.from_json(name, spec) for name, spec in given.items()]
+    if isinstance(given, list | tuple):
+        return [one for part in given for one in experiments_of(part)]
+    raise TuneError(
+        f"Experiments are an Experiment, a dict of names and specs, or a list of them, not {given!r}."
+    )

@@ -1,0 +1,66 @@
+"""Trainables and environments that programs name by a string."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from heliostat.tune.error import TuneError
+from heliostat.tune.trainable.util import check
+
+_trainables: dict[str, Any] = {}
+_environments: dict[str, Callable[..., Any]] = {}
+
+
+def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
+    """Let ``Tuner`` and ``tune.run`` of this process take a trainable by its name.
+
+    Args:
+        name: What it is called; a later registration under the same name replaces it.
+        trainable: A function of a config, or a subclass of ``tune.Trainable``.
+        warn: Kept for programs that pass it, without an effect.
+
+    Raises:
+        TypeError: ``name`` is no string.
+        TuneError: ``trainable`` is neither function nor class.
+        ValueError: A function takes no config.
+    """
+    _check_name(name)
+    check(trainable)
+    _trainables[name] = trainable
+
+
+def register_env(name: str, env_creator: Callable[..., Any]) -> None:
+    """Keep the creator of an environment under a name, for trainables that look for it.
+
+    Args:
+        name: What it is called.
+        env_creator: A function of a config that returns the environment.
+
+    Raises:
+        TypeError: ``name`` is no string, or ``env_creator`` cannot be called.
+    """
+    _check_name(name)
+    if not callable(env_creator):
+        raise TypeError(f"env_creator must be a function of a config, not {env_creator!r}.")
+    _environments[name] = env_creator
+
+
+def registered(name: str) -> Any:
+    """The trainable of that name.
+
+    Raises:
+        TuneError: There is none.
+    """
+    if name not in _trainables:
+        known = ", ".join(sorted(_trainables)) or "none"
+        raise TuneError(
+            f"Unknown trainable: {name}. Register it with tune.register_trainable({name!r}, ...), or pass "
+            f"the function or class itself. Registered are: {known}."
+        )
+    return _trainables[name]
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"name={name!r} must be a string.")
