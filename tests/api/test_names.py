@@ -163,8 +163,8 @@ NAMES = {
         run_experiments sample_from uniform with_parameters with_resources
     """,
     "ray.tune.schedulers": """
-        ASHAScheduler AsyncHyperBandScheduler FIFOScheduler MedianStoppingRule TrialScheduler
-        create_scheduler
+        ASHAScheduler AsyncHyperBandScheduler FIFOScheduler MedianStoppingRule
+        PopulationBasedTraining PopulationBasedTrainingReplay TrialScheduler create_scheduler
     """,
     "ray.tune.search": """
         BasicVariantGenerator ConcurrencyLimiter Searcher create_searcher grid_search

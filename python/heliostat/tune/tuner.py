@@ -375,8 +375,11 @@ def _resume(trial: Trial, resume: ResumeConfig) -> None:
     trial.restore_iteration = (
         int(trial.checkpoints[-1][1].get("training_iteration", 0)) if trial.checkpoints else 0
     )
+    trial.restore_total_s = (
+        float(trial.checkpoints[-1][1].get("time_total_s", 0.0)) if trial.checkpoints else 0.0
+    )
     if way == ResumeType.RESTART:
-        trial.checkpoint_path, trial.restore_iteration = None, 0
+        trial.checkpoint_path, trial.restore_iteration, trial.restore_total_s = None, 0, 0.0
 
 
 def _fields(pickles: dict[str, bytes]) -> dict[str, Any]:

@@ -79,6 +79,7 @@ class Loop:
             or type(search.stopper).__name__ not in ("NoopStopper", "TimeoutStopper")
         )
         search.on_added = store.added
+        search.saves_on_request = self._is_class
 
     def run(self) -> None:
         """Run until the search is over."""
@@ -131,7 +132,8 @@ class Loop:
         resources = resources_of(self._trainable, trial.config)
         idle = self._idle[resources]
         actor, group = idle.pop() if idle else self._make_actor(resources)
-        config, last = self._checkpoints, trial.last_result
+        config = self._checkpoints
+        self._change(trial)
         spec = Spec(
             trial_id=trial.trial_id,
             trial_name=str(trial),
@@ -143,7 +145,7 @@ class Loop:
             checkpoint=trial.checkpoint_path,
             checkpoints=trial.checkpoint_count,
             iteration=trial.restore_iteration,
-            total_s=float(last.get("time_total_s", 0.0)) if trial.checkpoint_path else 0.0,
+            total_s=trial.restore_total_s if trial.checkpoint_path else 0.0,
             checkpoint_frequency=config.checkpoint_frequency or 0,
             checkpoint_at_end=bool(config.checkpoint_at_end),
         )
@@ -152,6 +154,16 @@ class Loop:
         self._tell("on_trial_restore" if trial.checkpoint_path else "on_trial_start", trial=trial)
         place = Place(trial, actor, resources, group)
         self._places[actor.start.remote(spec)] = place
+
+    def _change(self, trial: Trial) -> None:
+        """Take over what a scheduler has given the trial, before it starts."""
+        if trial.is_changed:
+            trial.is_changed = False
+            self._store.configured(trial)
+        if trial.handed is not None:
+            path, trial.restore_iteration, trial.restore_total_s = trial.handed
+            trial.checkpoint_path, trial.handed = path, None
+            self._store.checkpointed(trial)
 
     def _make_actor(self, resources: PlacementGroupFactory) -> tuple[Any, Any]:
         bundles = resources.bundles
@@ -211,6 +223,9 @@ class Loop:
             place.decision = PAUSE
             self._places[place.actor.pause.remote()] = place
             return None
+        if batch.end is None and self._search.is_saving(trial):
+            self._places[place.actor.save.remote()] = place
+            return None
         if batch.end is None:
             told = CONTINUE if self._lockstep else None
             self._places[place.actor.next.remote(told)] = place
@@ -230,23 +245,35 @@ class Loop:
     def _reported(self, trial: Trial, result: dict[str, Any]) -> str:
         result["config"] = trial.config
         result["experiment_tag"] = trial.experiment_tag
+        name = result.get("checkpoint_dir_name")
+        if name:  # before the scheduler is asked, who may hand it to another trial
+            trial.last_result = result
+            self._note_checkpoint(trial, name)
         decision = self._search.reported(trial, result)
         self._store.reported(trial, result)
         self._tell("on_trial_result", trial=trial, result=dict(result))
-        if result.get("checkpoint_dir_name"):
-            self._checkpointed(trial, result["checkpoint_dir_name"])
+        if name:
+            self._tell_checkpoint(trial)
         return decision
 
     def _checkpointed(self, trial: Trial, name: str) -> None:
+        self._note_checkpoint(trial, name)
+        self._tell_checkpoint(trial)
+
+    def _note_checkpoint(self, trial: Trial, name: str) -> None:
         path = os.path.join(self._store.folder, trial.folder, name)
         trial.checkpoint_count += 1
         if path != trial.checkpoint_path:
             trial.checkpoint_path = path
             trial.restore_iteration = int(trial.last_result.get("training_iteration", 0))
-            trial.checkpoints.append((path, dict(trial.last_result)))
+            trial.restore_total_s = float(trial.last_result.get("time_total_s", 0.0))
+            trial.checkpoints.append((path, trial.last_result))
             self._keep_best(trial)
+        self._search.saved(trial)
+
+    def _tell_checkpoint(self, trial: Trial) -> None:
         self._store.checkpointed(trial)
-        self._tell("on_checkpoint", trial=trial, checkpoint=path)
+        self._tell("on_checkpoint", trial=trial, checkpoint=trial.checkpoint_path)
 
     def _keep_best(self, trial: Trial) -> None:
         """Remove the checkpoints that are too many; the latest stays, a restart begins from it."""
@@ -258,7 +285,16 @@ class Loop:
                 sign = 1 if self._checkpoints.checkpoint_score_order == "max" else -1
                 worst = min(old, key=lambda pair: _score(sign * rank(trial, metric, pair[1])))
             trial.checkpoints.remove(worst)
-            shutil.rmtree(worst[0], ignore_errors=True)
+            if not self._is_used(worst[0], trial):
+                shutil.rmtree(worst[0], ignore_errors=True)
+
+    def _is_used(self, path: str, owner: Trial) -> bool:
+        """Whether another trial goes on from a checkpoint."""
+        others = (trial for trial in self._search.get_live_trials() if trial is not owner)
+        return any(
+            path == trial.checkpoint_path or (trial.handed and path == trial.handed.checkpoint_path)
+            for trial in others
+        )
 
     def _lost(self, place: Place, error: RayError) -> None:
         """The actor died, or its constructor raised."""

@@ -59,6 +59,8 @@ class Search:
     trials: list[Trial] = field(default_factory=list)
     on_added: Callable[[Trial], None] = lambda trial: None
     is_stopping: bool = False
+    saves_on_request: bool = False
+    _saving: set[str] = field(default_factory=set)
     _live: dict[str, Trial] = field(default_factory=dict)  # those that have not ended
 
     def __post_init__(self) -> None:
@@ -73,6 +75,25 @@ class Search:
     def get_live_trials(self) -> list[Trial]:
         """The trials that have not ended."""
         return list(self._live.values())
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there will be more trials than those that are here."""
+        return not self.source.is_finished
+
+    @property
+    def has_searcher(self) -> bool:
+        """Whether a searcher learns from the results."""
+        return bool(getattr(self.source, "has_searcher", False))
+
+    def save(self, trial: Trial) -> None:
+        """Have a running class trainable save; functions have reported what they have."""
+        if self.saves_on_request and trial.status == RUNNING:
+            self._saving.add(trial.trial_id)
+
+    def is_saving(self, trial: Trial) -> bool:
+        """Whether a checkpoint of the trial is on its way."""
+        return trial.trial_id in self._saving
 
     # --- what is to run next ---
 
@@ -93,8 +114,8 @@ class Search:
         """Take in a new trial."""
         self.trials.append(trial)
         self._live[trial.trial_id] = trial
+        self.scheduler.on_trial_add(self, trial)  # it may complete the configuration
         self.on_added(trial)
-        self.scheduler.on_trial_add(self, trial)
 
     @property
     def is_over(self) -> bool:
@@ -122,6 +143,8 @@ class Search:
             decision = self.scheduler.on_trial_result(self, trial, result)
             if decision == STOP:
                 result["done"] = True
+        if decision == PAUSE:
+            self.save(trial)
         if decision != STOP:
             self.source.on_result(trial, result)
         if self.stopper.stop_all():
@@ -139,10 +162,16 @@ class Search:
             "TUNE_DISABLE_STRICT_METRIC_CHECKING=1 to go on without it."
         )
 
+    def saved(self, trial: Trial) -> None:
+        """The trial has a new checkpoint."""
+        self._saving.discard(trial.trial_id)
+        self.scheduler.on_trial_saved(self, trial)
+
     def completed(self, trial: Trial) -> None:
         """The trial ended well, by itself or because it was told to."""
         trial.status = TERMINATED
         self._live.pop(trial.trial_id, None)
+        self._saving.discard(trial.trial_id)
         trial.last_result["done"] = True
         self.scheduler.on_trial_complete(self, trial, trial.last_result)
         self.source.on_complete(trial, failed=False)
@@ -150,11 +179,15 @@ class Search:
     def paused(self, trial: Trial) -> None:
         """The trial gave up its place, to go on later from its checkpoint."""
         trial.status = PAUSED
+        if self.is_saving(trial):  # there was nothing to save
+            self.saved(trial)
 
     def failed(self, trial: Trial, error: BaseException, text: str) -> bool:
         """The trial failed; whether it is tried again."""
         trial.num_failures += 1
         trial.error, trial.error_text = error, text
+        if self.is_saving(trial):  # those who wait for it take what there is
+            self.saved(trial)
         most = self.limits.max_failures
         if (
             not self.is_stopping

@@ -80,6 +80,8 @@ class VariantSource:
 class SearcherSource:
     """Suggestions of a searcher, each with the constants of the space."""
 
+    has_searcher = True
+
     def __init__(
         self,
         searcher: Searcher,

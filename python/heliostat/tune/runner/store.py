@@ -89,6 +89,16 @@ class Store:
             file = self._results[trial.trial_id] = open(path, "a")  # noqa: SIM115 # closed at its end
         file.write(_json(result) + "\n")
 
+    def configured(self, trial: Trial) -> None:
+        """A trial has another configuration."""
+        import cloudpickle
+
+        config = cloudpickle.dumps(trial.config)
+        self._record("config", trial.trial_id, (config, trial.experiment_tag))
+        _write(os.path.join(self.folder, trial.folder, "params.pkl"), config)
+        path = os.path.join(self.folder, trial.folder, "params.json")
+        _write(path, _json(trial.config).encode())
+
     def checkpointed(self, trial: Trial) -> None:
         """The list of a trial's checkpoints has changed."""
         self._record("checkpoints", trial.trial_id, (trial.checkpoint_path, trial.checkpoints))
@@ -166,6 +176,8 @@ def read_trials(folder: str) -> list[Trial]:
             continue
         elif kind == "result":
             trial.last_result = value
+        elif kind == "config":
+            trial.config, trial.experiment_tag = pickle.loads(value[0]), value[1]
         elif kind == "checkpoints":
             trial.checkpoint_path, trial.checkpoints = value
         elif kind == "status":

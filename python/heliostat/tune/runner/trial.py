@@ -6,13 +6,21 @@ import datetime
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from heliostat.train.checkpoint import Checkpoint
 
 PENDING, RUNNING, PAUSED = "PENDING", "RUNNING", "PAUSED"
 TERMINATED, ERROR = "TERMINATED", "ERROR"
 NAME_MAX = 120  # letters of a folder's name, below what file systems allow
+
+
+class Handed(NamedTuple):
+    """A checkpoint of another trial, and how far that one had come."""
+
+    checkpoint_path: str
+    iteration: int
+    total_s: float
 
 
 @dataclass(eq=False)
@@ -43,6 +51,9 @@ class Trial:
     checkpoint_count: int = 0  # how many were made, removed ones included
     restore_iteration: int = 0  # how many results had come when the latest was made
     num_failures: int = 0
+    restore_total_s: float = 0.0  # how long it had run then
+    handed: Handed | None = None  # what it goes on from instead, of another trial
+    is_changed: bool = False  # whether its configuration is another than the files have
     error: BaseException | None = None
     error_text: str = ""
     folder: str = ""  # below the experiment's
@@ -65,6 +76,17 @@ class Trial:
     def checkpoint(self) -> Checkpoint | None:
         """The latest checkpoint; None without one."""
         return Checkpoint(self.checkpoint_path) if self.checkpoint_path else None
+
+    def set_config(self, config: dict[str, Any], experiment_tag: str) -> None:
+        """Give the trial another configuration, from its next start on."""
+        self.config, self.experiment_tag, self.is_changed = config, experiment_tag, True
+
+    def take_over(self, other: Trial) -> None:
+        """Go on from the checkpoint of another trial, from the next start on."""
+        if other.checkpoint_path is not None:
+            self.handed = Handed(
+                other.checkpoint_path, other.restore_iteration, other.restore_total_s
+            )
 
     def is_finished(self) -> bool:
         """Whether nothing more will come of it."""

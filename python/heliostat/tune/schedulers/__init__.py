@@ -1,4 +1,4 @@
-"""What decides which trials go on: FIFO, ASHA, the median stopping rule."""
+"""What decides which trials go on: FIFO, ASHA, the median stopping rule, population based training."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from typing import Any
 
 from heliostat.tune.schedulers.async_hyperband import ASHAScheduler, AsyncHyperBandScheduler
 from heliostat.tune.schedulers.median_stopping_rule import MedianStoppingRule
+from heliostat.tune.schedulers.pbt import (
+    PopulationBasedTraining,
+    PopulationBasedTrainingReplay,
+)
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 
 SCHEDULER_IMPORT: dict[str, type[TrialScheduler]] = {
@@ -15,6 +19,8 @@ SCHEDULER_IMPORT: dict[str, type[TrialScheduler]] = {
     "asha": ASHAScheduler,
     "median_stopping_rule": MedianStoppingRule,
     "medianstopping": MedianStoppingRule,
+    "pbt": PopulationBasedTraining,
+    "pbt_replay": PopulationBasedTrainingReplay,
 }
 
 
@@ -33,6 +39,8 @@ __all__ = [
     "AsyncHyperBandScheduler",
     "FIFOScheduler",
     "MedianStoppingRule",
+    "PopulationBasedTraining",
+    "PopulationBasedTrainingReplay",
     "TrialScheduler",
     "create_scheduler",
 ]

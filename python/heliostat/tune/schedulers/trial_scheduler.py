@@ -50,6 +50,9 @@ class TrialScheduler:
         """Return CONTINUE, PAUSE or STOP."""
         return self.CONTINUE
 
+    def on_trial_saved(self, tune_controller: Search, trial: Trial) -> None:
+        """A trial has a new checkpoint."""
+
     def on_trial_complete(
         self, tune_controller: Search, trial: Trial, result: dict[str, Any]
     ) -> None:

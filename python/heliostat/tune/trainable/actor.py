@@ -51,6 +51,10 @@ class TrialActor:
         """End the trial."""
         return self._ended(self._run.stop())
 
+    def save(self) -> Batch:
+        """Save a class trainable, which then goes on."""
+        return self._ended(self._run.save())
+
     def pause(self) -> Batch:
         """End the run of the trial, which goes on later from its last checkpoint."""
         pause = getattr(self._run, "pause", self._run.stop)

@@ -47,6 +47,13 @@ class ClassRun:
             return failure(error)
         return Batch([result], end="finished" if is_last else None)
 
+    def save(self) -> Batch:
+        """Save between two steps."""
+        try:
+            return Batch(checkpoint=self._save())
+        except BaseException as error:
+            return failure(error)
+
     def pause(self) -> Batch:
         """Save, to go on elsewhere."""
         try:
