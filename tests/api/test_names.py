@@ -166,6 +166,9 @@ NAMES = {
         ASHAScheduler AsyncHyperBandScheduler FIFOScheduler MedianStoppingRule
         PopulationBasedTraining PopulationBasedTrainingReplay TrialScheduler create_scheduler
     """,
+    "ray.tune.logger": """
+        CSVLoggerCallback JsonLoggerCallback LoggerCallback TBXLoggerCallback
+    """,
     "ray.tune.search": """
         BasicVariantGenerator ConcurrencyLimiter Searcher create_searcher grid_search
     """,

@@ -94,7 +94,7 @@ _HOME = {
 }
 
 # `tune.schedulers.ASHAScheduler` works after `from ray import tune` alone.
-_PACKAGES = ("schedulers", "search", "stopper", "trainable")
+_PACKAGES = ("logger", "schedulers", "search", "stopper", "trainable")
 
 __all__ = [
     # the search

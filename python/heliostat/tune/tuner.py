@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import logging
 import os
 import signal
@@ -23,6 +24,7 @@ from heliostat.tune.config import (
     TuneConfig,
 )
 from heliostat.tune.error import TuneError
+from heliostat.tune.logger import CSVLoggerCallback, TBXLoggerCallback
 from heliostat.tune.progress import Progress
 from heliostat.tune.registry import registered
 from heliostat.tune.result_grid import ResultGrid
@@ -119,7 +121,7 @@ class Tuner:
         search, searcher = self._search(store)
         config, run = self._tune, self._run
         assert run.checkpoint_config is not None
-        callbacks: list[Callback] = list(run.callbacks or [])
+        callbacks = _with_loggers(list(run.callbacks or []))
         verbose = 1 if run.verbose is None else int(run.verbose)
         progress = Progress(verbose, config.metric, config.mode, search.source.total)
         limited = getattr(config.search_alg, "max_concurrent", 0) or 0
@@ -356,6 +358,16 @@ def _from_train(given: TrainRunConfig) -> RunConfig:
             checkpoint_score_order=given.checkpoint_config.checkpoint_score_order,
         ),
     )
+
+
+def _with_loggers(callbacks: list[Callback]) -> list[Callback]:
+    """The callbacks, and the loggers that a search has unasked."""
+    wanted: list[type[Callback]] = [CSVLoggerCallback]
+    if importlib.util.find_spec("tensorboardX") is not None:
+        wanted.append(TBXLoggerCallback)
+    return callbacks + [
+        kind() for kind in wanted if not any(isinstance(one, kind) for one in callbacks)
+    ]
 
 
 def _resume(trial: Trial, resume: ResumeConfig) -> None:

@@ -1,0 +1,70 @@
+"""The base of loggers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from heliostat.tune.callback import Callback
+
+if TYPE_CHECKING:
+    from heliostat.tune.runner.trial import Trial
+
+
+class LoggerCallback(Callback):
+    """Base of loggers: ``log_trial_*`` is called with one trial at a time, in the driver."""
+
+    def log_trial_start(self, trial: Trial) -> None:
+        """A trial begins."""
+
+    def log_trial_restore(self, trial: Trial) -> None:
+        """A trial goes on from a checkpoint."""
+
+    def log_trial_save(self, trial: Trial) -> None:
+        """A trial has a new checkpoint."""
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+        """A trial has reported.
+
+        Args:
+            iteration: Turn of the search's loop.
+            trial: The trial; ``trial.local_path`` is its folder.
+            result: The report, with what is added to it and the configuration as "config".
+        """
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        """A trial has ended.
+
+        Args:
+            trial: The trial.
+            failed: Whether it failed for good.
+        """
+
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        self.log_trial_start(trial)
+
+    def on_trial_restore(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        self.log_trial_restore(trial)
+
+    def on_checkpoint(
+        self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Any, **info: Any
+    ) -> None:
+        self.log_trial_save(trial)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        self.log_trial_result(iteration, trial, result)
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        self.log_trial_end(trial, failed=False)
+
+    def on_trial_error(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        self.log_trial_end(trial, failed=True)
