@@ -89,8 +89,9 @@ pub(crate) enum Answer {
     /// The node lends its bundles.
     Usable {
         lent: ResourceSet,
-        /// All nodes have confirmed: the group is placed.
-        is_placed: bool,
+        /// All nodes have confirmed: the attempt is over. The group is placed, unless it lost other bundles
+        /// meanwhile.
+        is_last: bool,
         /// Only this node was asked, so that the places need not be durable at once.
         is_only: bool,
     },
@@ -389,7 +390,7 @@ impl Group {
         if is_last {
             self.attempt = None;
         }
-        Answer::Usable { lent: self.lent_by(&bundles), is_placed: is_last, is_only }
+        Answer::Usable { lent: self.lent_by(&bundles), is_last, is_only }
     }
 
     /// The attempt has failed: every node of it except the one that refused gives its bundles back.

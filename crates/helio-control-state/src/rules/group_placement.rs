@@ -91,17 +91,28 @@ impl Control {
                     self.send_step(node_id, group_id);
                 }
             }
-            Answer::Usable { lent, is_placed, is_only } => {
+            Answer::Usable { lent, is_last, is_only } => {
                 self.nodes.add_lent(node_id, &lent);
-                if is_placed {
-                    if is_only {
-                        self.persist_places_later(group_id);
-                    }
-                    self.group_is_placed(group_id);
-                    self.follow_ups.has_room = true;
+                if is_last {
+                    self.attempt_is_over(group_id, is_only);
                 }
             }
         }
+    }
+
+    /// All nodes of the attempt lend their bundles. A node that died meanwhile may have taken others with
+    /// it, which were not asked for: these are looked for now.
+    fn attempt_is_over(&mut self, group_id: PlacementGroupId, is_only: bool) {
+        self.follow_ups.has_room = true;
+        if self.groups.get(group_id).is_some_and(Group::is_placed) {
+            if is_only {
+                self.persist_places_later(group_id);
+            }
+            return self.group_is_placed(group_id);
+        }
+        // The next attempt takes the place of this one in the durable log.
+        self.persist_places(group_id);
+        self.enqueue_group(group_id);
     }
 
     fn settle_group(&mut self, node_id: NodeId, group_id: PlacementGroupId) {
@@ -144,7 +155,9 @@ impl Control {
         if self.groups.lose(group_id, &is_lost) {
             self.persist_places(group_id);
         }
-        if self.groups.get(group_id).is_some_and(Group::is_waiting) {
+        // One that waits for its node of before a restart joins the queue when that is back, or given up.
+        let waits = |group: &Group| group.is_waiting() && group.former_node().is_none();
+        if self.groups.get(group_id).is_some_and(waits) {
             self.groups.dequeue(group_id);
             self.enqueue_group(group_id);
         }

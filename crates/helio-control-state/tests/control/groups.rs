@@ -162,6 +162,36 @@ fn a_lost_node_takes_its_bundles_and_leaves_the_others() {
     assert_eq!(desk.phase(1), GroupPhase::Created);
 }
 
+/// Both nodes of the group are gone, one after the other: it is not placed with the bundle that was asked for
+/// in between.
+#[test]
+fn a_bundle_that_is_lost_while_another_is_asked_for_is_asked_for_next() {
+    let mut desk = Desk::with_driver(0.0);
+    for number in [2, 3] {
+        desk.register(number, TWO);
+    }
+    desk.make(wanted(1, GroupStrategy::StrictSpread, &[2.0, 2.0]));
+    for committed in [false, true] {
+        desk.held(2, 1, 1, committed);
+        desk.held(3, 1, 1, committed);
+    }
+    desk.register(4, TWO);
+    desk.sent.clear();
+    let leaves = || NodeLeaving { reason: "it was told to".to_owned(), ..NodeLeaving::default() };
+    desk.say(2, leaves());
+    let orders = desk.orders();
+    assert!(matches!(orders[..], [('O', 4, _)]), "{orders:?}");
+    desk.say(3, leaves());
+    desk.held(4, 1, 2, true);
+    assert_eq!(desk.group(1).places.len(), 1);
+    assert_eq!(desk.phase(1), GroupPhase::Rescheduling);
+    desk.register(5, TWO);
+    let orders = desk.orders();
+    assert!(matches!(orders[..], [('O', 5, _)]), "{orders:?}");
+    desk.held(5, 1, 3, true);
+    assert_eq!(desk.phase(1), GroupPhase::Created);
+}
+
 #[test]
 fn removal_is_told_to_holders_waiters_and_askers() {
     let mut desk = desk();
@@ -305,6 +335,28 @@ fn a_group_that_was_asked_for_is_placed_when_its_node_is_back() {
     assert_eq!(desk.orders(), [('O', 1, vec![0])], "its node never came back");
     desk.remove(1);
     assert!(!desk.disk.keys().any(|key| key.ends_with(&group(1).0)), "LIMIT-1");
+}
+
+/// STATE-2: the node of one bundle is gone with the restart, the one that was asked for the other is back.
+#[test]
+fn a_group_that_waits_for_its_node_of_before_is_queued_once() {
+    let mut desk = desk();
+    desk.register(3, TWO);
+    let spec = wanted(1, GroupStrategy::StrictSpread, &[1.0, 1.0]);
+    desk.make(GroupSpec { detached: true, ..spec });
+    let first: Vec<u8> = desk.orders().iter().map(|order| order.1).collect();
+    for committed in [false, true] {
+        first.iter().for_each(|on| desk.held(*on, 1, 1, committed));
+    }
+    desk.orders();
+    let reason = "it was told to".to_owned();
+    desk.say(first[0], NodeLeaving { reason, ..NodeLeaving::default() });
+    let asked = desk.orders()[0].1;
+    desk.restart_without(&[node(first[1])]);
+    desk.register(asked, TWO);
+    assert_eq!(desk.orders(), [], "there is one node for two bundles that keep apart");
+    desk.register(4, TWO);
+    assert_eq!(desk.orders().iter().map(|order| order.0).collect::<String>(), "RR");
 }
 
 #[test]
