@@ -161,11 +161,13 @@ impl<M: Memory> Process<M> {
     }
 
     /// The process whose tasks this one runs is gone. Without a running one this process is free for others;
-    /// what it was sent and has not begun goes with the link, also what still lies in the connection.
+    /// what it was sent and has not begun goes with the link, also what still lies in the connection, or in
+    /// one that it opened and that has not arrived here.
     fn on_lessee_gone(&mut self, gone: LesseeGone) {
         if self.executor.runs_for(gone.worker_id) {
             return self.end_at_once(gone.reason);
         }
+        self.links.end_lease(gone.lease_id);
         if let Some(link) = self.links.to_process(gone.worker_id) {
             self.on_closed(link);
             self.actions.push(Action::Close { link, reason: None });

@@ -46,6 +46,12 @@ impl<M: Memory> Process<M> {
             Frame::Template { number, function, body } => {
                 self.links.define_template(link, number, function, body)
             }
+            Frame::BeginLease { lease, .. } if self.links.is_over(lease) => {
+                // The daemon has lent this process to others: nobody would end what runs for this lessee.
+                self.on_closed(link);
+                self.actions.push(Action::Close { link, reason: None });
+                Ok(())
+            }
             Frame::BeginLease { lease, grant, job } => {
                 let grant: LeaseGranted =
                     helio_proto::decode(grant).map_err(|_| "malformed lease".to_owned())?;

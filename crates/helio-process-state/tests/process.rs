@@ -4,7 +4,8 @@ use helio_owner_state::{Event as OwnerEvent, OutgoingValue};
 use helio_process_state::{Action, Answer, Event, Identity, Memory, Process, Work};
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{
-    ClientToNode, JobConfig, LeaseGranted, LeaseLost, NodeToClient, ObjectCreated, ObjectRefused,
+    ClientToNode, JobConfig, LeaseGranted, LeaseLost, LesseeGone, NodeToClient, ObjectCreated,
+    ObjectRefused,
 };
 use helio_proto::peer::{Args, CallFlags, Frame};
 use helio_proto::template::Template;
@@ -82,8 +83,11 @@ impl Worker {
     }
 
     fn send(&mut self, link: u64, task: TaskId) {
-        let (lease, template) =
-            (LeaseId(1), encode(&Template { name: "f".into(), ..Template::default() }));
+        self.send_under(LeaseId(1), link, task);
+    }
+
+    fn send_under(&mut self, lease: LeaseId, link: u64, task: TaskId) {
+        let template = encode(&Template { name: "f".into(), ..Template::default() });
         let grant = encode(&LeaseGranted { lease_id: lease, ..LeaseGranted::default() });
         let mut args = Vec::new();
         Args::default().put(&mut args);
@@ -135,6 +139,24 @@ fn a_thread_that_waits_while_no_call_runs_is_nothing_to_the_daemon() {
     worker.apply(Event::Blocked { thread: 1, awaited: None });
     worker.apply(Event::Unblocked { thread: 1 });
     assert!(!worker.told().iter().any(|m| is_blocked(m) || is_unblocked(m)));
+}
+
+/// The lessee had connected and sent its call before it died, and the news of its death came first: nobody
+/// would end what runs for it.
+#[test]
+fn a_call_that_arrives_after_the_end_of_its_lessee_does_not_begin() {
+    let mut worker = Worker::new();
+    let (worker_id, lease_id) = (address(2).worker_id, LeaseId(3));
+    worker.hear(LesseeGone { worker_id, lease_id, reason: "it has ended".into() });
+    assert!(worker.told().iter().any(|message| matches!(message, ClientToNode::Stays(_))));
+    let link = worker.0.links().mint();
+    worker.apply(Event::Accepted { link, from: address(2) });
+    worker.send_under(lease_id, link, TaskId([1; 24]));
+    assert!(!worker.0.has_work(), "its lease is over");
+    let link = worker.0.links().mint();
+    worker.apply(Event::Accepted { link, from: address(4) });
+    worker.send_under(LeaseId(2), link, TaskId([2; 24]));
+    assert!(worker.0.has_work(), "another lessee, whose lease was asked for before");
 }
 
 fn aborted(worker: &mut Worker) -> Vec<ObjectId> {

@@ -241,8 +241,8 @@ messages! {
     /// [`Stays`].
     pub struct Exit { 1 reason: String, 2 drain: bool, 3 unless_needed: bool }
     /// The process that leased this worker is gone: end at once if a call of that process runs here, else
-    /// forget that process and answer [`Stays`].
-    pub struct LesseeGone { 1 worker_id: WorkerId, 2 reason: String }
+    /// forget that process, take no call of that lease any more, and answer [`Stays`].
+    pub struct LesseeGone { 1 worker_id: WorkerId, 2 reason: String, 3 lease_id: LeaseId }
     /// A sentence for the driver's terminal (an infeasible request, a lost node).
     pub struct Notice { 1 is_warning: bool, 2 text: String }
     pub struct WhyReply { 1 request_id: u64, 2 why: String }

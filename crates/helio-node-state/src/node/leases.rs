@@ -187,7 +187,7 @@ impl Node {
             let job_id = self.pool.job_of(worker_id);
             let is_over = client.is_driver() || job_id.is_some_and(|id| self.jobs.is_finished(id));
             let lessee = client.worker_id();
-            if self.pool.on_lessee_gone(worker_id, lessee, is_over, &mut self.ctx) {
+            if self.pool.on_lessee_gone(worker_id, lease_id, lessee, is_over, &mut self.ctx) {
                 self.end_lease_of(worker_id, lease_id);
             }
         }

@@ -635,6 +635,7 @@ impl Pool {
     pub(crate) fn on_lessee_gone(
         &mut self,
         worker_id: WorkerId,
+        lease_id: LeaseId,
         lessee: WorkerId,
         is_job_over: bool,
         ctx: &mut Context,
@@ -649,7 +650,7 @@ impl Pool {
                 worker.exit_by = Some(by);
                 worker.cause.get_or_insert(cause);
                 let reason = LESSEE_GONE.to_owned();
-                ctx.send(conn, LesseeGone { worker_id: lessee, reason });
+                ctx.send(conn, LesseeGone { worker_id: lessee, reason, lease_id });
                 ctx.set_timer(by, Timer::WorkerExit(worker_id));
             }
             _ => self.end_at_once(worker_id, cause, ctx),

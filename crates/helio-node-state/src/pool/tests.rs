@@ -137,11 +137,11 @@ fn a_worker_whose_lessee_is_gone_ends_unless_it_lingers() {
     let (mut pool, mut ctx) = (Pool::default(), context());
     let worker_id = started(&mut pool, &mut ctx, false);
     pool.assign(worker_id, LEASE);
-    assert!(!pool.on_lessee_gone(worker_id, WorkerId::NIL, false, &mut ctx));
+    assert!(!pool.on_lessee_gone(worker_id, LeaseId(1), WorkerId::NIL, false, &mut ctx));
     assert_eq!(pool.on_stays(worker_id), Stay::Stays(Some(LeaseId(1))), "nothing of it runs there");
     pool.keep(worker_id);
     assert_eq!(pool.on_stays(worker_id), Stay::Ignored);
     let leaving = Leaving { is_needed: true, ..Leaving::default() };
     assert_eq!(pool.on_leaving(worker_id, leaving), Some(LeaseId(1)));
-    assert!(pool.on_lessee_gone(worker_id, WorkerId::NIL, true, &mut ctx));
+    assert!(pool.on_lessee_gone(worker_id, LeaseId(1), WorkerId::NIL, true, &mut ctx));
 }

@@ -8,6 +8,7 @@
 mod definitions;
 mod output;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use helio_owner_state::TaskSpec;
@@ -80,10 +81,16 @@ pub struct Links {
     due: Vec<u64>,
     urgency: Urgency,
     known: Known,
+    /// Leases that ended with their lessee, before all that it had sent was here.
+    over: BTreeSet<LeaseId>,
 }
 
 /// The link to this node's daemon: the first.
 const OWN_NODE: u64 = 1;
+
+/// **LIMIT-1** How many leases are remembered that ended with their lessee; what such a lessee had sent
+/// arrives within moments, so the oldest is forgotten.
+const OVER_MAX: usize = 256;
 
 impl Links {
     pub(crate) fn new(own_node: NodeId) -> Self {
@@ -98,6 +105,7 @@ impl Links {
             due: Vec::new(),
             urgency: Urgency::Soon,
             known: Known::default(),
+            over: BTreeSet::new(),
         };
         links.by_number.insert(OWN_NODE, Link::new(Peer::Node));
         links
@@ -379,6 +387,18 @@ impl Links {
         let Some(link) = self.by_number.get_mut(&number) else { return };
         link.leases.clear();
         link.leases.insert(id, Arc::new(lease));
+    }
+
+    /// The lease has ended with its lessee: nothing is taken under it any more.
+    pub(crate) fn end_lease(&mut self, id: LeaseId) {
+        self.over.insert(id);
+        if self.over.len() > OVER_MAX {
+            self.over.pop_first();
+        }
+    }
+
+    pub(crate) fn is_over(&self, id: LeaseId) -> bool {
+        self.over.contains(&id)
     }
 
     /// The lease of a task; `None` for methods, which run under none.

@@ -333,7 +333,12 @@ fn a_worker_that_runs_nothing_for_its_lessee_outlives_it() {
         let conn = world.workers.insert(worker_id, None).unwrap().unwrap();
         world.worker_ends(outer.worker.worker_id, Exit::Signal(9));
         world.pass(0);
-        let asked = |message: &NodeToClient| matches!(message, NodeToClient::LesseeGone(gone) if gone.worker_id == outer.worker.worker_id);
+        let asked = |message: &NodeToClient| match message {
+            NodeToClient::LesseeGone(gone) => {
+                (gone.worker_id, gone.lease_id) == (outer.worker.worker_id, inner.lease_id)
+            }
+            _ => false,
+        };
         assert!(world.took(conn, asked));
         assert_eq!(world.cpus_free(), 3.0, "it may run something");
         world.workers.insert(worker_id, Some(conn));
