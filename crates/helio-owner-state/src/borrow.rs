@@ -23,6 +23,8 @@ pub struct Borrows {
     gate: VecDeque<(u64, Arc<WorkerAddress>, Frame<'static>)>,
     /// References in the returns of calls that we ran, by call: held until the caller holds them.
     pub(crate) returned: IdMap<TaskId, (WorkerId, Vec<ObjectId>)>,
+    /// Of those, what went to a caller whose connection broke since: held until it is known whether it lives.
+    pub(crate) adrift: IdMap<WorkerId, Vec<ObjectId>>,
 }
 
 impl Borrows {
@@ -81,6 +83,37 @@ impl Borrows {
         if !self.gate.is_empty() {
             self.open(out);
         }
+    }
+
+    /// The connection to a peer broke. What waits to be sent to it would have gone that way, and is lost with
+    /// it; what is answered from now on goes another way, also to a call that the peer has made again.
+    pub(crate) fn broken(&mut self, peer: WorkerId) {
+        self.gate.retain(|(_, to, _)| to.worker_id != peer);
+        let of_peer = self.returned.extract_if(|_, (caller, _)| *caller == peer);
+        let held: Vec<ObjectId> = of_peer.flat_map(|(_, (_, held))| held).collect();
+        if !held.is_empty() {
+            self.adrift.entry(peer).or_default().extend(held);
+        }
+    }
+
+    /// What the peer has not confirmed is void, for all that is borrowed of it will be announced anew; the
+    /// first number of it.
+    pub(crate) fn begin_anew(&mut self, peer: WorkerId) -> Option<u64> {
+        let of_peer = self.unconfirmed.extract_if(.., |_, (owner, _)| *owner == peer);
+        let first = of_peer.map(|(number, _)| number).min();
+        self.waits_for.remove(&peer);
+        first
+    }
+
+    /// All has been announced anew: what waited for the void announcements waits for these.
+    pub(crate) fn announced_anew(&mut self, void_since: Option<u64>, out: &mut Vec<Action>) {
+        let Some(first) = void_since else { return };
+        for (until, _, _) in &mut self.gate {
+            if *until >= first {
+                *until = self.next;
+            }
+        }
+        self.open(out);
     }
 
     /// A peer is gone: it will confirm nothing and needs nothing.

@@ -59,7 +59,7 @@ impl Owner {
             actors: self.actors.len(),
             unconfirmed,
             gated,
-            returned: self.borrows.returned.len(),
+            returned: self.borrows.returned.len() + self.borrows.adrift.len(),
             streams: self.streams.len(),
             suspects: self.suspects.len(),
         }
@@ -100,6 +100,7 @@ impl Owner {
         self.lineages.all.values().flat_map(|lineage| &lineage.kept).copied().for_each(&mut count);
         self.actors.values().flat_map(crate::actor::Actor::held).for_each(&mut count);
         self.borrows.returned.values().flat_map(|(_, held)| held).copied().for_each(&mut count);
+        self.borrows.adrift.values().flatten().copied().for_each(&mut count);
         for (task, stream) in &self.streams {
             (stream.read..stream.arrived)
                 .map(|index| Self::stream_item(*task, index))

@@ -116,6 +116,7 @@ impl Owner {
         !self.tasks.is_empty()
             || self.has_unsent()
             || !self.borrows.returned.is_empty()
+            || !self.borrows.adrift.is_empty()
             || self.objects.values().any(Object::is_held_elsewhere)
     }
 

@@ -124,6 +124,7 @@ impl Owner {
             // address, and who asked hears of it, too, and asks again.
             return;
         }
+        self.borrows.broken(peer.worker_id);
         self.leases_broken(peer, now, out);
         self.actors_broken(peer, now, out);
         if self.suspects.insert(peer.worker_id, peer.clone()).is_none() {
@@ -147,11 +148,10 @@ impl Owner {
             self.introduce_again(&peer, out);
         }
         // Replies to it may be lost with the connection; it has given those calls up.
-        let returned = self.borrows.returned.iter().filter(|(_, (caller, _))| *caller == worker);
-        let mut held: Vec<TaskId> = returned.map(|(task, _)| *task).collect();
+        let mut held = self.borrows.adrift.remove(&worker).unwrap_or_default();
         held.sort_unstable();
-        for task in held {
-            self.returns_held(task, out);
+        for id in held {
+            self.unhold(id, out);
         }
     }
 
@@ -166,7 +166,7 @@ impl Owner {
             .map(|(id, object)| (*id, object.asked && !object.is_ready()))
             .collect();
         borrowed.sort_unstable();
-        self.borrows.gone(peer.worker_id, out);
+        let void_since = self.borrows.begin_anew(peer.worker_id);
         let since = self.borrows.next_number();
         for (id, asked) in borrowed {
             let number = self.borrows.announce(peer, id, out);
@@ -178,5 +178,6 @@ impl Owner {
             }
         }
         out.push(Action::Send { to: peer.clone(), frame: Frame::BorrowsComplete { since } });
+        self.borrows.announced_anew(void_since, out);
     }
 }

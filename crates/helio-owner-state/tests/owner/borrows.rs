@@ -171,3 +171,53 @@ fn a_dead_borrower_holds_nothing() {
     play.check(Event::Liveness { worker: worker(2).worker_id, dead: true }, &[]);
     play.is_empty();
 }
+
+/// OWN-1: the answer to a call that a caller made again after the connection broke is no answer of before.
+#[test]
+fn an_answer_that_waits_behind_a_borrow_outlives_the_news_that_its_caller_lives() {
+    let mut play = Play::new();
+    play.check(adopt(1, 2), &["w2: AddBorrow t1.1 as 1"]);
+    play.check(finished(5, 3, &[]), &[]);
+    play.check(Event::PeerLost { peer: worker(3) }, &["does w3 live"]);
+    play.check(finished(6, 3, &[]), &[]);
+    let alive = Event::Liveness { worker: worker(3).worker_id, dead: false };
+    play.check(alive, &["w3: BorrowsComplete since 2"]);
+    play.check(from(2, added(1)), &["w3: Reply t6"]);
+    play.drop_ref(object(1, 1), &["w2: RemoveBorrow t1.1 as 1"]);
+    play.is_empty();
+}
+
+/// OWN-1: the announcement was lost with the connection, so its repetition is what the answer waits for.
+#[test]
+fn an_answer_waits_for_a_borrow_that_is_announced_again() {
+    let mut play = Play::new();
+    play.check(adopt(1, 2), &["w2: AddBorrow t1.1 as 1"]);
+    play.check(finished(5, 3, &[]), &[]);
+    play.check(Event::PeerLost { peer: worker(2) }, &["does w2 live"]);
+    let alive = Event::Liveness { worker: worker(2).worker_id, dead: false };
+    play.check(alive, &["w2: AddBorrow t1.1 as 2", "w2: BorrowsComplete since 2"]);
+    play.check(from(2, added(1)), &[]);
+    play.check(from(2, added(2)), &["w3: Reply t5"]);
+    play.drop_ref(object(1, 1), &["w2: RemoveBorrow t1.1 as 2"]);
+    play.is_empty();
+}
+
+/// OWN-1: that the caller lives lets go of what it was sent before the break, and of nothing else.
+#[test]
+fn what_a_second_answer_contains_is_held_when_the_first_was_lost() {
+    let mut play = Play::new();
+    play.check(put(1, "inner", &[]), &[]);
+    play.check(finished(5, 3, &[object(1, 1)]), &["w3: Reply t5"]);
+    play.check(Event::PeerLost { peer: worker(3) }, &["does w3 live"]);
+    play.check(finished(5, 3, &[object(1, 1)]), &["w3: Reply t5"]);
+    play.drop_ref(object(1, 1), &[]);
+    let alive = Event::Liveness { worker: worker(3).worker_id, dead: false };
+    play.check(alive, &["w3: BorrowsComplete since 1"]);
+    assert_eq!(play.value(object(1, 1)), "inner", "OWN-1: in transit");
+    let add = Frame::AddBorrow { number: 1, object: object(1, 1) };
+    play.check(from(3, add), &["w3: BorrowAdded 1"]);
+    play.check(from(3, Frame::ReturnsHeld { task: task(5) }), &[]);
+    assert_eq!(play.value(object(1, 1)), "inner", "OWN-1: borrowed");
+    play.check(from(3, Frame::RemoveBorrow { objects: vec![(object(1, 1), 1)] }), &[]);
+    play.is_empty();
+}
