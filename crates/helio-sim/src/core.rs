@@ -189,6 +189,11 @@ impl Core {
         (ms.saturating_sub(began_ms) * 1000).max(self.now)
     }
 
+    /// Whether that part died between two actions of what it does now.
+    pub(crate) fn is_dead(&self, end: End) -> bool {
+        self.torn == Some(end)
+    }
+
     /// That part dies after its next `sends` sends: what comes later in the same `apply` is never done.
     pub(crate) fn tear_after(&mut self, end: End, sends: u32) {
         self.tear = Some((end, sends));
@@ -217,7 +222,7 @@ impl Core {
             Some((whom, left)) if *whom == end => *left -= 1,
             _ => {}
         }
-        self.torn == Some(end)
+        self.is_dead(end)
     }
 
     pub(crate) fn at(&mut self, at: u64, event: Event) {

@@ -69,3 +69,31 @@ fn two_attempts_in_one_process_may_write_the_same_object() {
 fn a_head_that_stands_still_does_not_give_itself_up() {
     check(3_032_172, "");
 }
+
+/// A task of a process that was killed came to its worker after the news of the death: the worker ran it,
+/// while its daemon lent it to others, and to the task itself for what that waited for.
+#[test]
+fn a_task_that_outlives_its_caller_on_the_way_is_not_begun() {
+    check(10_038_598, "");
+}
+
+/// OWN-1: an answer waited for a borrow to be confirmed, and was dropped when its caller, whose older
+/// connection had broken, turned out to live.
+#[test]
+fn an_answer_on_a_new_connection_is_not_lost_with_the_old_one() {
+    check(11_012_493, "f0,f3,f4,0.51-56,1.11-30");
+}
+
+/// STATE-2: two machines with bundles of a group are lost at once.
+#[test]
+fn a_group_that_loses_two_nodes_is_placed_when_both_bundles_are() {
+    check(10_041_663, "");
+    check(11_028_808, "");
+}
+
+/// A process that died in the middle of an answer began its next task in the simulator, which no worker
+/// does before the answer has left.
+#[test]
+fn a_process_that_dies_in_an_answer_begins_nothing() {
+    check(10_038_305, "");
+}

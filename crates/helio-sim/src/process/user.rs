@@ -14,6 +14,7 @@ use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 use super::submit::{PLACES, group};
 use super::{Payload, Process};
 use crate::core::{Core, Event as Next};
+use crate::net::End;
 use crate::plan::WAIT_US_MAX;
 use crate::program::{Op, Slot, script};
 use crate::value::{Body, Expect, Inner, raised};
@@ -156,10 +157,10 @@ impl Process {
         if self.machine.is_none() {
             return;
         }
-        while self.dies.is_none() {
+        while !self.is_over(core) {
             let before = core.trace.steps;
             for place in (0..self.code.len()).rev() {
-                if self.dies.is_some() {
+                if self.is_over(core) {
                     return;
                 }
                 let mut frame = self.code.remove(place);
@@ -171,7 +172,8 @@ impl Process {
                 .actor
                 .as_ref()
                 .map_or(1, |actor| if actor.is_ready { actor.concurrency } else { 1 });
-            let is_begun = !self.is_driver && self.code.len() < room && self.begin_next(core);
+            let may_begin = !self.is_driver && self.code.len() < room && !self.is_over(core);
+            let is_begun = may_begin && self.begin_next(core);
             if !is_begun && core.trace.steps == before {
                 break;
             }
@@ -182,9 +184,18 @@ impl Process {
         }
     }
 
+    /// Whether no user code runs any more: the process is to end, or died between two actions. A worker
+    /// has answered a task before it begins the next one, so one that died in the answer begins none.
+    fn is_over(&self, core: &Core) -> bool {
+        self.dies.is_some() || core.is_dead(End::Process(self.pid))
+    }
+
     /// Goes on with a frame; `false` when it is over.
     fn run_frame(&mut self, core: &mut Core, frame: &mut Frame) -> bool {
         loop {
+            if self.is_over(core) {
+                return true;
+            }
             if let Wait::Until(at) = frame.wait {
                 if core.now < at {
                     return true;
