@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use helio_proto::error::ErrorKind;
+use helio_proto::peer::STREAMING;
 use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{IdMap, ObjectId, TaskId};
 
@@ -228,16 +229,24 @@ impl Owner {
         })
     }
 
-    /// Whether [`Owner::rebuild`] would do it, with all that has to be made again before.
+    /// Whether [`Owner::rebuild`] would do it, with all that has to be made again before, and harm nobody. A
+    /// method of an actor would run once more behind the one that runs there, which may wait for the value.
     pub(crate) fn can_rebuild(&self, id: ObjectId) -> bool {
         let mut wanted = vec![id];
         let mut seen: IdMap<TaskId, ()> = IdMap::default();
         while let Some(id) = wanted.pop() {
-            if seen.insert(id.task(), ()).is_some() || self.tasks.contains_key(&id.task()) {
+            if seen.insert(id.task(), ()).is_some() {
+                continue;
+            }
+            if let Some(task) = self.tasks.get(&id.task()) {
+                // An item that a generator has yielded comes once more only from another attempt.
+                if task.attempt == 0 {
+                    return false;
+                }
                 continue;
             }
             let Some(lineage) = self.lineages.all.get(&id.task()) else { return false };
-            if lineage.retries_left == 0 {
+            if lineage.retries_left == 0 || lineage.spec.is_method() {
                 return false;
             }
             wanted.extend(lineage.held().filter(|arg| self.is_without_bytes(*arg)));
@@ -253,6 +262,7 @@ impl Owner {
         while let Some(id) = wanted.pop() {
             if self.tasks.contains_key(&id.task()) {
                 self.await_attempt(id, now);
+                self.end_alone(id, now, out);
                 continue;
             }
             if !self.is_without_bytes(id) {
@@ -292,6 +302,25 @@ impl Owner {
             let past = Past { created: now, ooms, failure, items, is_remade, ended };
             let spec = self.with_handle(lineage.spec);
             self.enter(spec, 1, lineage.retries_left, past, now, out);
+        }
+    }
+
+    /// An item is lost of a generator that runs for the first time: it does not yield it again before its end,
+    /// and the reader may take nothing else before it. So the generator is not to wait for its reader any more;
+    /// and if it may not run again, the reader is told at once.
+    fn end_alone(&mut self, id: ObjectId, now: u64, out: &mut Vec<Action>) {
+        let Some(task) = self.tasks.get(&id.task()).filter(|task| task.attempt == 0) else {
+            return;
+        };
+        if task.spec.returns != STREAMING {
+            return;
+        }
+        if task.retries_left == 0 {
+            let text = "its last copy was lost, and it cannot be made again: its generator may not run once \
+                        more, for it was made with max_retries=0";
+            self.set_value(id, error(ErrorKind::ReconstructionFailed, text, id), &[], now, out);
+        } else {
+            self.tell_read(id.task(), u32::MAX, out);
         }
     }
 

@@ -630,7 +630,7 @@ impl Owner {
         }
     }
 
-    /// Whether one copy of an object of ours fewer does no harm: there is another, or a way to make one.
+    /// Whether one copy of an object of ours fewer does no harm: there is another, or a task to make one.
     pub(crate) fn can_spare(&self, id: ObjectId) -> bool {
         let Some(object) = self.objects.get(&id) else { return false };
         let copies = match &object.value {

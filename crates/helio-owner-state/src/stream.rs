@@ -97,7 +97,7 @@ impl Owner {
     }
 
     /// Tells a generator that is bound by its reader how many items that has taken.
-    fn tell_read(&self, task: TaskId, read: u32, out: &mut Vec<Action>) {
+    pub(crate) fn tell_read(&self, task: TaskId, read: u32, out: &mut Vec<Action>) {
         if let Some((to, spec)) = self.running_at(&task)
             && spec.template.backpressure > 0
         {

@@ -97,3 +97,16 @@ fn a_group_that_loses_two_nodes_is_placed_when_both_bundles_are() {
 fn a_process_that_dies_in_an_answer_begins_nothing() {
     check(10_038_305, "");
 }
+
+/// OWN-1: an item of a generator without retries is lost while that waits for its reader.
+#[test]
+fn a_lost_item_and_a_generator_that_waits_for_its_reader_do_not_wait_for_each_other() {
+    check(11_026_248, "");
+}
+
+/// OWN-1: a connection broke, and the value of a method counted as lost that a method of the same actor
+/// was about to read.
+#[test]
+fn a_method_does_not_wait_for_one_that_is_to_run_behind_it() {
+    check(11_030_674, "");
+}

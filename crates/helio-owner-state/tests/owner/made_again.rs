@@ -172,6 +172,23 @@ fn an_item_that_was_lost_while_its_generator_ran_is_made_again_after_its_end() {
     assert!(play.value(object(1, 2)).contains("Stores"));
 }
 
+/// OWN-1: the reader waits for the item, which comes when the generator runs again, and the generator would
+/// wait for its reader. A broken line to the item's node alone is no loss.
+#[test]
+fn a_generator_does_not_wait_for_a_reader_whose_item_was_lost() {
+    let mut play = Play::new();
+    generator(&mut play, 1, 1);
+    play.check(item(0, stored_on(4)), &[]);
+    play.check(Event::StreamRead { task: task(1), index: 0 }, &["w2: Consumed 1"]);
+    play.check(item(1, stored_on(4)), &[]);
+    play.check(Event::NodeLost { node: node(4).node_id }, &[]);
+    assert!(play.value(object(1, 2)).contains("Stores"));
+    play.check(lost(object(1, 2), 4), &["w2: Consumed 4294967295"]);
+    play.check(ended(2), &["w2: run t1 again", "w2: ReturnsHeld t1"]);
+    play.check(item(0, stored_on(3)), &["w2: Consumed 1"]);
+    assert!(play.value(object(1, 2)).contains("Stores"));
+}
+
 /// Nobody reads on, and the generator would wait for its reader.
 #[test]
 fn a_generator_that_waits_for_its_reader_runs_through_when_it_runs_again() {
@@ -254,6 +271,17 @@ fn a_lost_result_of_a_method_is_made_again_by_the_restarted_actor() {
     play.check(news(ActorPhase::Dead, 1, 3), &["UnsubscribeActor"]);
     play.drop_ref(object(1, 1), &["free t1.1 on 1"]);
     play.is_empty();
+}
+
+/// OWN-1: the method would run again behind the one that reads its value, and that one would wait for it
+/// (simulated seed 11030674).
+#[test]
+fn a_broken_line_does_not_lose_the_result_of_a_method() {
+    let mut play = Play::new();
+    method(&mut play, -1);
+    play.check(Event::NodeLost { node: node(3).node_id }, &[]);
+    assert!(play.value(object(1, 1)).contains("Stores"));
+    play.check(lost(object(1, 1), 3), &["w2: run t1 again"]);
 }
 
 #[test]

@@ -192,7 +192,8 @@ impl<P: Clone> Executor<P> {
 /// Items of generators.
 impl<P: Clone> Executor<P> {
     pub(crate) fn was_consumed(&mut self, task: TaskId, count: u32) {
-        self.consumed.insert(task, count);
+        let read = self.consumed.entry(task).or_default();
+        *read = count.max(*read);
     }
 
     /// Whether a generator that made the item `index` may go on: its caller has fewer than `bound` unread
