@@ -259,8 +259,8 @@ fn a_node_that_comes_back_in_time_was_never_gone() {
         };
         for _ in 0..4 {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            one.say(NodeStatus { info: info(1, 1.0) });
-            two.say(NodeStatus { info: info(2, 1.0) });
+            one.say(NodeStatus { info: info(1, 1.0), sent_ms: 0 });
+            two.say(NodeStatus { info: info(2, 1.0), sent_ms: 0 });
         }
         let ControlResponse::Nodes(nodes) = one.ask(helio_proto::control::ListNodes {}).await
         else {

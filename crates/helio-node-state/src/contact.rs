@@ -9,7 +9,7 @@
 //! misses most nodes itself. (The indirect probe is that of SWIM, Das, Gupta and Motivala 2002.)
 //!
 //! ```text
-//!            silent for half the time that a dead node needs
+//!            unanswered for half the time that a dead node needs
 //!   joined ─────────────────────────────────────────────────▶ searching ◀──▶ suspended
 //!      ▲                    heard                                │      most reached / not reached
 //!      └─────────────────────────────────────────────────────────┴── without a head for too long:
@@ -69,7 +69,8 @@ pub(crate) struct Contact {
     headless_ms_max: u64,
     /// After how long a silence the control service may declare a node dead, in milliseconds.
     silence_ms_max: u64,
-    /// When the control service was last heard; `None`: the node has not joined yet.
+    /// When this node sent the newest message that the control service has answered; `None`: the node has not
+    /// joined yet. It is no later than the moment from which on the control service counts its silence.
     heard: Option<u64>,
     /// When the control service's machine last said that nobody listens at its port.
     refused: Option<u64>,
@@ -104,24 +105,28 @@ impl Contact {
         self.due
     }
 
-    /// The control service has taken the node in.
-    pub(crate) fn on_accepted(&mut self, silence_ms: u64, now: u64) {
+    /// The control service has taken the node in, as asked at `sent`.
+    pub(crate) fn on_accepted(&mut self, silence_ms: u64, sent: u64, now: u64) {
         if self.place == Place::InHead {
             return;
         }
         if silence_ms > 0 {
             self.silence_ms_max = silence_ms;
         }
-        self.heard = Some(now);
-        self.on_heard(now);
+        self.heard = Some(self.heard.unwrap_or(0).max(sent.min(now)));
+        self.on_heard(sent, now);
     }
 
-    /// The control service said something.
-    pub(crate) fn on_heard(&mut self, now: u64) {
+    /// The control service has answered what was sent at `sent`.
+    ///
+    /// Whoever grants a lease counts from when it was asked for it, and whoever holds one from when it asked:
+    /// so the holder's time is up first, however long messages take and whatever else was heard since.
+    pub(crate) fn on_heard(&mut self, sent: u64, now: u64) {
+        let suspect_ms = self.suspect_ms();
         let Some(heard) = &mut self.heard else { return };
-        *heard = now;
+        *heard = sent.min(now).max(*heard);
         // Where a look is due already, it finds out by itself that it came too early.
-        self.due = if self.round.is_some() { now } else { self.due.min(now + self.suspect_ms()) };
+        self.due = if self.round.is_some() { now } else { self.due.min(*heard + suspect_ms) };
     }
 
     /// The control service's machine answers, and nobody listens at the port.
@@ -202,10 +207,20 @@ impl Contact {
             let asked: BTreeSet<NodeId> = asked.copied().collect();
             orders.push(Order::Reach);
             orders.extend(asked.iter().map(|node_id| Order::Ping(*node_id)));
-            let until = now + self.round_ms();
+            let until = self.round_end(silence, now);
             self.round = Some(Round { until, asked, answered: BTreeSet::new() });
         }
         self.due = self.round.as_ref().map_or(now, |round| round.until);
+    }
+
+    /// When a round ends that begins now. The first ones end a round's time before a verdict can fall, also
+    /// where this machine is so busy that they begin late: that is the time to stop the workers in.
+    fn round_end(&self, silence: u64, now: u64) -> u64 {
+        let left = (self.silence_ms_max - self.round_ms()).saturating_sub(silence);
+        match left {
+            0 => now + self.round_ms(),
+            left => now + self.round_ms().min(left).max(self.round_ms() / 4),
+        }
     }
 
     /// Whether the control service may declare this node dead while it is silent.
@@ -256,7 +271,7 @@ mod tests {
     /// others answer pings and the control service is silent from 0 on.
     fn run(others: u8, answers: u8, until: u64) -> Vec<(u64, Order)> {
         let mut contact = Contact::new(Place::Elsewhere, HEADLESS);
-        contact.on_accepted(5_000, 0);
+        contact.on_accepted(5_000, 0, 0);
         let all = witnesses(others);
         let mut done = Vec::new();
         while contact.due() <= until {
@@ -280,9 +295,9 @@ mod tests {
     #[test]
     fn a_node_that_is_heard_asks_nobody() {
         let mut contact = Contact::new(Place::Elsewhere, HEADLESS);
-        contact.on_accepted(5_000, 0);
+        contact.on_accepted(5_000, 0, 0);
         for second in 0..600 {
-            contact.on_heard(second * 1_000);
+            contact.on_heard(second * 1_000, second * 1_000);
             while contact.due() <= second * 1_000 {
                 assert_eq!(contact.look(contact.due(), || witnesses(3)), []);
             }
@@ -305,6 +320,24 @@ mod tests {
         }
     }
 
+    /// The answer took long, and so did this machine: what counts is when the heartbeat was sent.
+    #[test]
+    fn its_time_is_up_before_that_of_the_control_service() {
+        let mut contact = Contact::new(Place::Elsewhere, HEADLESS);
+        contact.on_accepted(5_000, 0, 0);
+        contact.on_heard(1_000, 3_400);
+        assert_eq!(contact.due(), 2_500, "a look that comes too early is none");
+        let mut suspended = None;
+        while suspended.is_none() && contact.due() < 30_000 {
+            // Each look comes late.
+            let now = contact.due().max(3_400) + 400;
+            if contact.look(now, || witnesses(2)).contains(&Order::Suspend) {
+                suspended = Some(now);
+            }
+        }
+        assert!(suspended.is_some_and(|at| at < 6_000), "{suspended:?}");
+    }
+
     #[test]
     fn alone_it_goes_on_longer() {
         let at = first(&run(0, 0, 30_000), &Order::Suspend).expect("suspended");
@@ -314,7 +347,7 @@ mod tests {
     #[test]
     fn alone_it_goes_on_where_the_head_has_only_ended() {
         let mut contact = Contact::new(Place::Elsewhere, HEADLESS);
-        contact.on_accepted(5_000, 0);
+        contact.on_accepted(5_000, 0, 0);
         while contact.due() < 50_000 {
             let now = contact.due();
             contact.on_control_refused(now);
@@ -325,7 +358,7 @@ mod tests {
     #[test]
     fn beside_the_control_service_it_never_stops_its_workers() {
         let mut contact = Contact::new(Place::BesideHead, HEADLESS);
-        contact.on_accepted(5_000, 0);
+        contact.on_accepted(5_000, 0, 0);
         while contact.due() < 50_000 {
             assert!(!contact.look(contact.due(), || witnesses(2)).contains(&Order::Suspend));
         }
@@ -334,18 +367,18 @@ mod tests {
     #[test]
     fn in_the_heads_process_there_is_nothing_to_find_out() {
         let mut contact = Contact::new(Place::InHead, HEADLESS);
-        contact.on_accepted(5_000, 0);
+        contact.on_accepted(5_000, 0, 0);
         assert_eq!(contact.due(), u64::MAX);
     }
 
     #[test]
     fn what_was_stopped_goes_on_when_the_control_service_is_heard() {
         let mut contact = Contact::new(Place::Elsewhere, HEADLESS);
-        contact.on_accepted(5_000, 0);
+        contact.on_accepted(5_000, 0, 0);
         while !contact.is_suspended {
             contact.look(contact.due(), || witnesses(2));
         }
-        contact.on_heard(4_900);
+        contact.on_heard(4_800, 4_900);
         assert_eq!(contact.look(contact.due(), || witnesses(2)), [Order::Resume]);
         assert!(!contact.is_suspended);
     }
@@ -361,7 +394,7 @@ mod tests {
     #[test]
     fn a_process_that_stood_still_does_not_take_its_sleep_for_silence() {
         let mut contact = Contact::new(Place::Elsewhere, HEADLESS);
-        contact.on_accepted(5_000, 0);
+        contact.on_accepted(5_000, 0, 0);
         assert_eq!(contact.look(100_000, || witnesses(2)), []);
         assert_eq!(contact.due(), 102_500);
     }
@@ -370,7 +403,7 @@ mod tests {
     fn a_question_is_answered_by_a_pong_a_broken_connection_or_the_time() {
         let [one, two, three] = [1, 2, 3].map(|number| NodeId([number; 28]));
         let mut contact = Contact::new(Place::Elsewhere, HEADLESS);
-        contact.on_accepted(5_000, 0);
+        contact.on_accepted(5_000, 0, 0);
         for node_id in [one, two, three] {
             assert_eq!(contact.on_question(node_id, 100), Order::Ping(node_id));
         }
@@ -378,7 +411,7 @@ mod tests {
         assert_eq!(contact.on_pong(one), Some(tell(one, true)));
         assert_eq!(contact.on_unreached(two), Some(tell(two, false)));
         assert_eq!(contact.due(), 1_100);
-        contact.on_heard(1_000);
+        contact.on_heard(1_000, 1_000);
         assert_eq!(contact.look(1_100, Vec::new), [tell(three, false)]);
         assert_eq!(contact.on_pong(three), None);
     }

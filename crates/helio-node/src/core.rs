@@ -289,7 +289,7 @@ impl Daemon {
             self.status_at = now + self.heartbeat_ms;
             if let Some(control) = &self.control {
                 // A service that does not read is found out by its silence.
-                if control.send(&self.node.heartbeat()).is_err() {
+                if control.send(&self.node.heartbeat(now)).is_err() {
                     self.node.on_heartbeat_unsent();
                 }
             }
@@ -572,7 +572,7 @@ impl Daemon {
     }
 
     fn control_connected(&mut self, writer: Writer) {
-        let register = self.node.registration();
+        let register = self.node.registration(self.clock.now_ms());
         // A connection that has ended already is reported by its reader.
         let _ = writer.send(&NodeToControl::Register(register));
         for message in std::mem::take(&mut self.unsent) {

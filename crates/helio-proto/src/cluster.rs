@@ -25,12 +25,14 @@ messages! {
         4 clients_known: bool,
         /// The bundles of placement groups that it holds.
         40 bundles: Vec<HeldBundle>,
+        /// When it was sent, by the node's clock, in milliseconds: the answer says it again.
+        41 sent_ms: u64,
     }
     pub struct RunningActor { 1 actor_id: ActorId, 2 incarnation: u32, 3 address: WorkerAddress, 4 pid: u32 }
     /// The node's present resources, sent once a second when they changed.
-    pub struct NodeStatus { 1 info: NodeInfo }
+    pub struct NodeStatus { 1 info: NodeInfo, 2 sent_ms: u64 }
     /// The heartbeat of a node whose newest status, or registration, on this connection still holds.
-    pub struct StatusUnchanged {}
+    pub struct StatusUnchanged { 1 sent_ms: u64 }
     pub struct FromClient { 1 worker_id: WorkerId, 2 call: ControlCall }
     /// A driver or worker of this node has ended: what it owned is over.
     pub struct ClientGone { 1 worker_id: WorkerId, 2 is_driver: bool, 3 cause: DeathCause }
@@ -73,6 +75,8 @@ messages! {
         4 silence_ms: u64,
         /// The refused node may start anew and join under a new id.
         5 may_rejoin: bool,
+        /// When the node had sent its registration.
+        6 sent_ms: u64,
     }
     pub struct ToClient { 1 worker_id: WorkerId, 2 message: NodeToClient }
     pub struct StopActor {
@@ -91,8 +95,8 @@ messages! {
         /// The node was declared dead: it may start anew and join under a new id.
         2 may_rejoin: bool,
     }
-    /// The answer to a heartbeat: the control service hears this node.
-    pub struct Heard {}
+    /// The answer to a heartbeat: the control service hears this node, at least since that was sent.
+    pub struct Heard { 1 sent_ms: u64 }
     /// Asks a node whether it reaches another one, of which the control service hears nothing.
     pub struct Probe { 1 node: NodeAddress }
     /// Take no new work, hand over what there is, and leave.

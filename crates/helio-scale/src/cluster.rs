@@ -478,9 +478,9 @@ impl Cluster {
     fn send_heartbeat(&mut self, number: usize) {
         if std::mem::take(&mut self.nodes[number].is_changed) {
             let info = self.info(number);
-            self.send_to_control(number, NodeStatus { info });
+            self.send_to_control(number, NodeStatus { info, sent_ms: self.now / 1_000_000 });
         } else {
-            self.send_to_control(number, StatusUnchanged {});
+            self.send_to_control(number, StatusUnchanged { sent_ms: self.now / 1_000_000 });
         }
     }
 

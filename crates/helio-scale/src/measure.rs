@@ -144,8 +144,8 @@ fn messages() -> std::io::Result<Costs> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
 
-    let short = NodeToControl::Unchanged(StatusUnchanged {});
-    let status = NodeToControl::Status(NodeStatus { info: info(1) });
+    let short = NodeToControl::Unchanged(StatusUnchanged { sent_ms: 1 << 30 });
+    let status = NodeToControl::Status(NodeStatus { info: info(1), sent_ms: 1 << 30 });
     let mut sends = [0; 2];
     let mut receives = [0; 2];
     for (message, (send, receive)) in

@@ -141,7 +141,7 @@ impl NodeHost {
         if self.status_at <= core.now {
             self.status_at = core.now + HEARTBEAT_MS * 1000;
             if let Some(control) = self.control {
-                let heartbeat = self.node.heartbeat();
+                let heartbeat = self.node.heartbeat(core.daemon_ms(self.index));
                 core.send(control, self.me(), encode(&heartbeat));
             }
         }
@@ -401,7 +401,7 @@ impl NodeHost {
             core.after(wait_us, Next::Reach { node: self.index, wait_us: next });
             return;
         };
-        let register = self.node.registration();
+        let register = self.node.registration(core.daemon_ms(self.index));
         core.send(link, self.me(), encode(&NodeToControl::Register(register)));
         for message in std::mem::take(&mut self.unsent) {
             core.send(link, self.me(), encode(&message));

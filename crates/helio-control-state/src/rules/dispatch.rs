@@ -47,8 +47,8 @@ impl Control {
         }
         match message {
             NodeToControl::Register(_) | NodeToControl::Unknown => {}
-            NodeToControl::Status(status) => self.on_status(node_id, status.info),
-            NodeToControl::Unchanged(_) => self.on_unchanged(node_id),
+            NodeToControl::Status(status) => self.on_status(node_id, status.info, status.sent_ms),
+            NodeToControl::Unchanged(same) => self.on_unchanged(node_id, same.sent_ms),
             NodeToControl::FromClient(from) => self.on_request(node_id, from.worker_id, from.call),
             NodeToControl::ClientGone(gone) => self.on_client_gone(node_id, &gone),
             NodeToControl::ActorStarted(started) => self.on_actor_started(node_id, started),

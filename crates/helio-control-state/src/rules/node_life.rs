@@ -19,6 +19,7 @@ impl Control {
             heartbeat_ms: self.health.heartbeat_ms,
             silence_ms: self.health.silence_ms_max,
             may_rejoin: self.nodes.was_declared_dead(node_id),
+            sent_ms: register.sent_ms,
         };
         self.out.send(node_id, accepted);
         if !refused.is_empty() {
@@ -26,7 +27,7 @@ impl Control {
             self.out.disconnect(node_id);
             return;
         }
-        let RegisterNode { info, actors, clients, clients_known, bundles } = register;
+        let RegisterNode { info, actors, clients, clients_known, bundles, .. } = register;
         let (now_ms, first_silence_ms) = (self.now_ms(), self.health.first_silence_ms);
         let address = info.address.clone();
         let is_new = self.nodes.register(node_id, info, now_ms, first_silence_ms);
@@ -57,25 +58,26 @@ impl Control {
         self.end_owned_on(node_id, |owner| !here.contains(&owner), cause);
     }
 
-    pub(crate) fn on_status(&mut self, node_id: NodeId, info: NodeInfo) {
-        self.answer(node_id);
+    pub(crate) fn on_status(&mut self, node_id: NodeId, info: NodeInfo, sent_ms: u64) {
+        self.answer(node_id, sent_ms);
         if self.nodes.report(node_id, info) {
             self.follow_ups.has_room = true;
         }
     }
 
-    pub(crate) fn on_unchanged(&mut self, node_id: NodeId) {
-        self.answer(node_id);
+    pub(crate) fn on_unchanged(&mut self, node_id: NodeId, sent_ms: u64) {
+        self.answer(node_id, sent_ms);
         if self.nodes.report_unchanged(node_id) {
             self.follow_ups.has_room = true;
         }
     }
 
-    /// Tells the node that it is heard: a node that is not has to find out why.
-    fn answer(&mut self, node_id: NodeId) {
+    /// Tells the node that it is heard: a node that is not has to find out why. It counts from when it sent
+    /// what is answered, and this service from when that came, so the node is always the first to doubt.
+    fn answer(&mut self, node_id: NodeId, sent_ms: u64) {
         let every_ms = self.health.heartbeat_ms / 2;
         if self.nodes.heartbeats.is_answer_due(node_id, self.out.now_ms(), every_ms) {
-            self.out.send(node_id, Heard {});
+            self.out.send(node_id, Heard { sent_ms });
         }
     }
 

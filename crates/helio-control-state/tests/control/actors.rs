@@ -271,7 +271,7 @@ fn a_heartbeat_without_news_ends_a_reservation() {
     desk.create(spec(1, 1));
     desk.create(spec(2, 1));
     assert_eq!(desk.launches(), [(1, 1, 0)]);
-    desk.say(1, StatusUnchanged {});
+    desk.say(1, StatusUnchanged::default());
     assert_eq!(desk.launches(), [(1, 2, 0)]);
 }
 

@@ -49,7 +49,7 @@ fn nodes_learn_of_each_other() {
     // What was lent and given back between two words of the node is news for those who sent it there.
     let lent_meanwhile =
         helio_proto::control::NodeInfo { version: 9, ..info(2, CPUS, &[("CPU", 1.0)]) };
-    desk.say(2, NodeStatus { info: lent_meanwhile });
+    desk.say(2, NodeStatus { info: lent_meanwhile, sent_ms: 0 });
     desk.pass(100, &[]);
     assert_eq!(views(&mut desk, 1), [(2, true)]);
 }
@@ -63,11 +63,11 @@ fn a_heartbeat_causes_nothing() {
     desk.status(1, CPUS, CPUS);
     desk.pass(1000, &[]);
     desk.sent.clear();
-    let status = NodeStatus { info: info(1, CPUS, CPUS) };
-    for message in [status.into(), StatusUnchanged {}.into()] {
+    let status = NodeStatus { info: info(1, CPUS, CPUS), sent_ms: 7 };
+    for message in [status.into(), StatusUnchanged { sent_ms: 7 }.into()] {
         let heartbeat = Event::Node { node_id: node(1), message };
         let actions = desk.control.apply(heartbeat, desk.now_ms * 1000);
-        let heard = helio_proto::cluster::Heard {}.into();
+        let heard = helio_proto::cluster::Heard { sent_ms: 7 }.into();
         assert_eq!(actions, [Action::Send { node_id: node(1), message: heard }]);
         desk.pass(1000, &[]);
     }
@@ -244,6 +244,7 @@ fn a_broken_connection_is_given_a_moment() {
             clients: vec![worker(1)],
             clients_known: true,
             bundles: Vec::new(),
+            sent_ms: 0,
         },
     );
     assert_eq!(desk.launches(), [(1, 3, 0)], "the launch may have been lost");
@@ -562,9 +563,10 @@ fn step(desk: &mut Desk, step: &Step, trace: &mut Vec<Action>) {
                 .into(),
             )
         }
-        Step::Status(number, free) => {
-            (number, NodeStatus { info: info(number, CPUS, &[("CPU", f64::from(free))]) }.into())
-        }
+        Step::Status(number, free) => (
+            number,
+            NodeStatus { info: info(number, CPUS, &[("CPU", f64::from(free))]), sent_ms: 0 }.into(),
+        ),
         Step::Lose(number) => {
             let actions = desk
                 .control

@@ -154,7 +154,7 @@ impl Desk {
     }
 
     pub(crate) fn status(&mut self, number: u8, total: &[(&str, f64)], free: &[(&str, f64)]) {
-        self.say(number, NodeStatus { info: info(number, total, free) });
+        self.say(number, NodeStatus { info: info(number, total, free), sent_ms: 0 });
     }
 
     /// Lets time pass with ticks as the service asks for them; these nodes send heartbeats.

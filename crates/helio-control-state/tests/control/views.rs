@@ -104,7 +104,7 @@ impl Cluster {
                 ..PendingDemand::default()
             }];
         }
-        self.say(number, NodeStatus { info });
+        self.say(number, NodeStatus { info, sent_ms: 0 });
     }
 
     /// The others on which a node sees CPUs free.

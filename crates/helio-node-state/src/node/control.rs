@@ -10,13 +10,13 @@ use crate::event::Action;
 
 impl Node {
     pub(super) fn on_control_said(&mut self, message: ControlToNode) {
-        self.contact.on_heard(self.ctx.now());
         match message {
             ControlToNode::Accepted(accepted) => {
                 self.cluster.await_confirmations(&mut self.ctx);
                 self.groups.clear();
                 if accepted.refused.is_empty() {
-                    self.contact.on_accepted(accepted.silence_ms, self.ctx.now());
+                    let (silence_ms, sent) = (accepted.silence_ms, accepted.sent_ms);
+                    self.contact.on_accepted(silence_ms, sent, self.ctx.now());
                 } else {
                     let reason =
                         format!("the control service refused this node: {}", accepted.refused);
@@ -33,7 +33,9 @@ impl Node {
             ControlToNode::GroupNews(news) => self.on_group_news(news),
             ControlToNode::JobFinished(finished) => self.on_job_finished(&finished),
             ControlToNode::ShutDown(shut_down) => self.end(shut_down.reason, shut_down.may_rejoin),
-            ControlToNode::Heard(_) => {}
+            ControlToNode::Heard(heard) => {
+                self.contact.on_heard(heard.sent_ms, self.ctx.now());
+            }
             ControlToNode::Drain(order) => self.on_drain(order),
             ControlToNode::Probe(probe) => self.on_probe(probe.node.node_id),
             ControlToNode::Unknown => {}

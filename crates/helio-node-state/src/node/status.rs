@@ -15,8 +15,8 @@ const STORE: &str = "object_store_memory";
 const SHAPES_MAX: usize = 100;
 
 impl Node {
-    /// What the node says first on a connection to the control service.
-    pub fn registration(&mut self) -> RegisterNode {
+    /// What the node says first on a connection to the control service, at `now`.
+    pub fn registration(&mut self, now: u64) -> RegisterNode {
         let info = self.info();
         self.reported = Some(info.clone());
         RegisterNode {
@@ -25,6 +25,7 @@ impl Node {
             bundles: self.held_bundles(),
             clients: self.clients(),
             clients_known: true,
+            sent_ms: now,
         }
     }
 
@@ -34,14 +35,14 @@ impl Node {
         status_gather_ms(self.cluster.size())
     }
 
-    /// What the node says once a second: most of the time that nothing has changed.
-    pub fn heartbeat(&mut self) -> NodeToControl {
+    /// What the node says once a second, at `now`: most of the time that nothing has changed.
+    pub fn heartbeat(&mut self, now: u64) -> NodeToControl {
         let info = self.info();
         if self.reported.as_ref() == Some(&info) {
-            return NodeToControl::Unchanged(StatusUnchanged {});
+            return NodeToControl::Unchanged(StatusUnchanged { sent_ms: now });
         }
         self.reported = Some(info.clone());
-        NodeToControl::Status(NodeStatus { info })
+        NodeToControl::Status(NodeStatus { info, sent_ms: now })
     }
 
     /// A message to the control service was not taken: the next heartbeat says everything.

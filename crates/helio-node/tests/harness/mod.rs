@@ -189,8 +189,9 @@ impl Control {
 
     fn hear(shared: &Mutex<Shared>, writer: &Writer, message: NodeToControl) {
         let mut shared = shared.lock().unwrap();
-        if let NodeToControl::Register(_) = &message {
-            writer.send(&ControlToNode::from(NodeAccepted::default())).unwrap();
+        if let NodeToControl::Register(register) = &message {
+            let accepted = NodeAccepted { sent_ms: register.sent_ms, ..NodeAccepted::default() };
+            writer.send(&ControlToNode::from(accepted)).unwrap();
         }
         if let NodeToControl::FromClient(FromClient { worker_id, call }) = &message
             && let ControlRequest::StartJob(job) = &call.request

@@ -414,14 +414,14 @@ fn news_of_other_nodes_change_nothing_here() {
 #[test]
 fn a_heartbeat_describes_the_node_when_something_has_changed() {
     let mut world = World::new(&[("CPU", 1.0)]);
-    let info = world.node.registration().info;
+    let info = world.node.registration(1).info;
     assert_eq!(info, world.node.info());
     let driver = world.driver();
-    assert_eq!(world.node.heartbeat(), NodeToControl::Unchanged(StatusUnchanged {}));
+    assert_eq!(world.node.heartbeat(2), NodeToControl::Unchanged(StatusUnchanged { sent_ms: 2 }));
     world.request(driver, 1, world.class(1, &[("CPU", 2.0)]));
-    let NodeToControl::Status(status) = world.node.heartbeat() else { panic!("a request waits") };
+    let NodeToControl::Status(status) = world.node.heartbeat(2) else { panic!("a request waits") };
     assert_eq!(status.info.pending.len(), 1);
-    assert_eq!(world.node.heartbeat(), NodeToControl::Unchanged(StatusUnchanged {}));
+    assert_eq!(world.node.heartbeat(2), NodeToControl::Unchanged(StatusUnchanged { sent_ms: 2 }));
     world.node.on_heartbeat_unsent();
-    assert_eq!(world.node.heartbeat(), NodeToControl::Status(status));
+    assert_eq!(world.node.heartbeat(2), NodeToControl::Status(status));
 }
