@@ -265,6 +265,23 @@ def test_another_user_config_reaches_the_same_replica(web: Client) -> None:
 
 
 @pytest.mark.contract("F12.01", "F12.02")
+def test_run_returns_when_replicas_have_taken_the_new_configuration(web: Client) -> None:
+    @serve.deployment
+    class Slow:
+        async def reconfigure(self, config: dict[str, int]) -> None:
+            await asyncio.sleep(config["seconds"])
+            self.seconds = config["seconds"]
+
+        def __call__(self) -> int:
+            return self.seconds
+
+    for seconds in (0, 1):
+        app = Slow.options(user_config={"seconds": seconds}).bind()
+        handle = serve.run(app, route_prefix=None)
+        assert handle.remote().result() == seconds
+
+
+@pytest.mark.contract("F12.01", "F12.02")
 def test_a_constructor_that_raises_is_told(web: Client) -> None:
     @serve.deployment(max_constructor_retry_count=2)
     class Broken:

@@ -66,6 +66,7 @@ class ServeController:
         self._machine = Machine()
         self._actors: dict[str, Any] = {}
         self._groups: dict[str, PlacementGroup] = {}  # of replicas
+        self._reconfigured: list[str] = []  # replicas that have not taken a configuration yet
         self._tasks: set[asyncio.Task[None]] = set()
         self._watches = Watches()
         self._ingress: Ingress | None = None
@@ -155,7 +156,15 @@ class ServeController:
             found = self._machine.app_of(name)
             if found is None:
                 return ApplicationStatus.NOT_STARTED, "it was deleted meanwhile"
-            if found.status in (ApplicationStatus.RUNNING, ApplicationStatus.DEPLOY_FAILED):
+            # What runs takes a new configuration before the caller's next request reaches it.
+            is_settled = not any(
+                one.id in self._reconfigured
+                for key in found.deployments
+                for one in self._machine.running(DeploymentID(name, key))
+            )
+            if found.status is ApplicationStatus.DEPLOY_FAILED or (
+                found.status is ApplicationStatus.RUNNING and is_settled
+            ):
                 why = "".join(
                     f"\n{key}: {row.message}"
                     for key, row in found.deployments.items()
@@ -300,6 +309,7 @@ class ServeController:
             if isinstance(action, Start):
                 self._go(self._start(action))
             elif isinstance(action, Reconfigure):
+                self._reconfigured.append(action.replica)
                 self._go(self._reconfigure(action))
             elif not isinstance(action, Publish):
                 self._go(self._stop(action.replica, action.deployment, action.timeout_s))
@@ -427,16 +437,18 @@ class ServeController:
 
     async def _reconfigure(self, action: Reconfigure) -> None:
         actor = self._actors.get(action.replica)
-        if actor is None:
-            return
         try:
-            await actor.reconfigure.remote(action.spec.config)
+            if actor is not None:
+                await actor.reconfigure.remote(action.spec.config)
         except RayActorError:
-            return  # who follows it knows
+            pass  # who follows it knows
         except Exception as error:
-            if self._actors.pop(action.replica, None) is not None:
+            if actor is not None and self._actors.pop(action.replica, None) is not None:
                 ray.kill(actor)
                 self._do(self._machine.died(action.replica, str(error), time.time()))
+        finally:
+            self._reconfigured.remove(action.replica)
+            self._wake()
 
     async def _stop(self, replica: str, key: DeploymentID, timeout_s: float) -> None:
         actor = self._actors.pop(replica, None)
