@@ -537,6 +537,7 @@ def watch(ref: ObjectRef, reads: bool = True) -> bool:
 def take_ready() -> list[bytes]:
     """Ids of watched objects that became as their watchers wish."""
 
+def _process_ends(last: bool) -> None: ...
 def gil_counts() -> dict[str, int]:
     """How often each named site took the GIL; `io` must stay 0 (GIL-1)."""
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import ray
 from harness import IS_HELIOSTAT, wait_until
+from ray.util.state import get_task, list_objects
 
 pytestmark = pytest.mark.usefixtures("ray_start")
 
@@ -216,6 +217,29 @@ def test_a_generator_whose_reader_leaves_it_is_cancelled() -> None:
         return bool(ray.get(tally.get.remote()) == before)
 
     wait_until(stands_still, within=20)
+
+
+@pytest.mark.contract("F1.09", "F1.16")
+@pytest.mark.heliostat_only("Ray lets a generator run on whose reader has left it")
+def test_a_generator_that_waits_for_its_reader_is_cancelled_beside_news() -> None:
+    """Its worker is asked for its rows so often that no wait there ever lasts."""
+
+    @ray.remote(_generator_backpressure_num_objects=1)
+    def waits_for_its_reader() -> Any:
+        yield 1
+        yield 2
+
+    stream = waits_for_its_reader.remote()
+    task = stream.task_id().hex()
+    assert ray.get(next(stream)) == 1
+    del stream
+
+    def state_after_questions() -> str | None:
+        list_objects(limit=1000)
+        found = get_task(task)
+        return found.state if found else None
+
+    wait_until(lambda: state_after_questions() not in ("RUNNING", None), within=60)
 
 
 @pytest.mark.contract("F1.09", "F1.11")

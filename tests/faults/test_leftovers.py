@@ -143,6 +143,30 @@ print(f"alive={ray.get(actor.pid.remote()) > 0}", flush=True)
 
 
 @pytest.mark.contract("F5.09")
+def test_ctrl_c_reaches_a_driver_whose_results_never_pause(start: Any) -> None:
+    running = start(
+        """
+import threading
+
+def flood():
+    while True:
+        ray.get([actor.pid.remote() for _ in range(3)])
+
+threading.Thread(target=flood, daemon=True).start()
+ref = endless.remote()
+print("blocked=yes", flush=True)
+ray.get(ref)
+"""
+    )
+    running.driver.wait_line("blocked")
+    running.driver.process.send_signal(signal.SIGINT)
+    done = running.driver.finish(60)
+    assert done.rc in (1, 130, -signal.SIGINT), done.report()
+    assert "KeyboardInterrupt" in done.stderr
+    running.assert_nothing_left()
+
+
+@pytest.mark.contract("F5.09")
 def test_after_sigterm_to_the_driver(start: Any) -> None:
     running = start(BLOCKED)
     running.driver.wait_line("blocked")

@@ -49,7 +49,7 @@ class Host:
     def run(self) -> int:
         # Every worker needs them, and compiling them costs more than most programs.
         kit.start(self.kind, {"preload_python_modules": ["programs.ways"]})
-        threads = [threading.Thread(target=self.work) for _ in range(self.n_threads)]
+        threads = [threading.Thread(target=self.work, daemon=True) for _ in range(self.n_threads)]
         watch = threading.Thread(target=self.watch, daemon=True)
         for thread in [*threads, watch]:
             thread.start()

@@ -6,7 +6,8 @@
 //! what they raise.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -93,6 +94,7 @@ where
             }
             raised.is_some()
         });
+        stay_out(site);
         (value, raised)
     });
     count(site);
@@ -100,6 +102,36 @@ where
         Some(error) => Err(error),
         None => Ok(value),
     }
+}
+
+/// How far the process has come to its end.
+static END: AtomicU8 = AtomicU8::new(NOT_NEAR);
+const NOT_NEAR: u8 = 0;
+/// Functions registered with `atexit` run.
+const NEAR: u8 = 1;
+/// The interpreter finalizes next.
+const HERE: u8 = 2;
+/// How long a thread is kept while the end is near: another function of `atexit` may wait for it.
+const KEPT_MAX: Duration = Duration::from_secs(5);
+
+/// Keeps a thread whose wait is over from the GIL at the end of the process. The interpreter ends each
+/// thread that asks for the GIL while it finalizes (before CPython 3.14), and the process aborts if
+/// that unwinds frames of Rust. The thread that shows the workers' lines is waited for.
+fn stay_out(site: GilSite) {
+    if END.load(Ordering::Acquire) == NOT_NEAR || is_main_thread() || matches!(site, GilSite::Logs)
+    {
+        return;
+    }
+    let began = Instant::now();
+    while END.load(Ordering::Acquire) == HERE || began.elapsed() < KEPT_MAX {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The process ends: its session is about to, or, `last`, the interpreter itself.
+#[pyfunction]
+pub(crate) fn _process_ends(last: bool) {
+    END.store(if last { HERE } else { NEAR }, Ordering::Release);
 }
 
 /// How often each named site took the GIL; `io` counts threads that are not Python's.

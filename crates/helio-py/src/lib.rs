@@ -54,7 +54,7 @@ mod _heliostat {
     #[pymodule_export]
     use crate::generator::ObjectRefGenerator;
     #[pymodule_export]
-    use crate::gil::gil_counts;
+    use crate::gil::{_process_ends, gil_counts};
     #[pymodule_export]
     use crate::groups::{await_group, create_group, get_group, list_groups, remove_group};
     #[pymodule_export]

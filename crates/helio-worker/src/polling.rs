@@ -43,6 +43,8 @@ impl Runtime {
     ) -> Result<T, Error> {
         let began = Instant::now();
         let (mut blocked, mut has_slept) = (false, false);
+        // Kept over the turns: news that comes faster than the period must not put the look off for ever.
+        let mut looked = began;
         let result = loop {
             let seen = self.duty.changes();
             {
@@ -77,8 +79,11 @@ impl Runtime {
                 break Ok(result);
             }
             // Signals are looked for when one arrived, and now and then.
-            if (interrupted || now.elapsed() >= look_every) && interrupt() {
-                break Err(Error::Interrupted);
+            if interrupted || looked.elapsed() >= look_every {
+                if interrupt() {
+                    break Err(Error::Interrupted);
+                }
+                looked = Instant::now();
             }
         };
         if has_slept {

@@ -181,6 +181,8 @@ def end() -> None:
 
 
 _registered = False
+# What was registered first runs last.
+atexit.register(_heliostat._process_ends, True)
 
 
 def _end_with_the_process() -> None:
@@ -188,10 +190,15 @@ def _end_with_the_process() -> None:
     if _registered:
         return
     _registered = True
-    atexit.register(end)
+    atexit.register(_end_at_exit)
     main = threading.current_thread() is threading.main_thread()
     if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _leave)
+
+
+def _end_at_exit() -> None:
+    _heliostat._process_ends(False)
+    end()
 
 
 def _leave(number: int, _: object) -> None:
