@@ -11,10 +11,9 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from heliostat.tune.runner.search import CONTINUE, PAUSE, Limits, Search
+from heliostat.tune.runner.search import CONTINUE, PAUSE, Search
 from heliostat.tune.runner.trial import Trial
 from heliostat.tune.schedulers.pbt import explored
-from heliostat.tune.stopper import NoopStopper
 from ray import tune
 from ray.tune.schedulers import (
     PopulationBasedTraining,
@@ -28,42 +27,21 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.contract("F11.06")
 
 
-class Listed:
-    """Trials that were made before."""
+@pytest.fixture
+def population(search: Any) -> Any:
+    """``population(scheduler, configs)``: a search whose trials all run, and the trials."""
 
-    def __init__(self, configs: list[dict[str, Any]], folder: str = "") -> None:
-        self.left = [
-            Trial(f"t{n}", "f", dict(config), experiment_tag=f"tag{n}")
-            for n, config in enumerate(configs)
-        ]
-        for trial in self.left:
-            trial.local_experiment_path = folder
-        self.total: int | None = len(configs)
+    def population(pbt: Any, configs: list[dict[str, Any]], folder: str = "") -> list[Any]:
+        machine = search(configs, pbt, folder=folder, metric=None)
+        trials = []
+        for _ in configs:
+            trial = machine.choose()
+            assert trial is not None
+            machine.started(trial)
+            trials.append(trial)
+        return [machine, *trials]
 
-    @property
-    def is_finished(self) -> bool:
-        return not self.left
-
-    def next(self) -> Trial | None:
-        return self.left.pop(0) if self.left else None
-
-    def on_result(self, trial: Trial, result: dict[str, Any]) -> None:
-        pass
-
-    def on_complete(self, trial: Trial, failed: bool) -> None:
-        pass
-
-
-def population(pbt: Any, configs: list[dict[str, Any]], folder: str = "") -> list[Any]:
-    """A search whose trials all run, and the trials."""
-    machine = Search(Listed(configs, folder), pbt, NoopStopper(), Limits())
-    trials = []
-    for _ in configs:
-        trial = machine.choose()
-        assert trial is not None
-        machine.started(trial)
-        trials.append(trial)
-    return [machine, *trials]
+    return population
 
 
 def pbt_of(**options: Any) -> PopulationBasedTraining:
@@ -87,7 +65,7 @@ def report(machine: Search, trial: Trial, time: int, score: float, saves: bool =
     return machine.reported(trial, result)
 
 
-def test_a_bad_trial_goes_on_from_a_good_one() -> None:
+def test_a_bad_trial_goes_on_from_a_good_one(population: Any) -> None:
     pbt = pbt_of(resample_probability=0.0)
     machine, bad, good = population(pbt, [{"lr": 1, "k": 0}, {"lr": 2, "k": 7}])
     assert report(machine, good, 1, 9) == CONTINUE, "the interval is not over"
@@ -104,7 +82,7 @@ def test_a_bad_trial_goes_on_from_a_good_one() -> None:
     assert "1 perturbs" in pbt.debug_string()
 
 
-def test_nobody_is_copied_before_the_burn_in_or_without_a_checkpoint() -> None:
+def test_nobody_is_copied_before_the_burn_in_or_without_a_checkpoint(population: Any) -> None:
     machine, bad, good = population(pbt_of(burn_in_period=5), [{"lr": 1}, {"lr": 2}])
     assert report(machine, good, 4, 10) == report(machine, bad, 4, 1) == CONTINUE
     machine, bad, good = population(pbt_of(), [{"lr": 1}, {"lr": 2}])
@@ -113,14 +91,14 @@ def test_nobody_is_copied_before_the_burn_in_or_without_a_checkpoint() -> None:
     assert (bad.handed, bad.config) == (None, {"lr": 1})
 
 
-def test_the_lower_the_better_where_that_is_so() -> None:
+def test_the_lower_the_better_where_that_is_so(population: Any) -> None:
     machine, first, second = population(pbt_of(mode="min"), [{"lr": 1}, {"lr": 2}])
     assert report(machine, first, 2, 0.1) == CONTINUE
     assert report(machine, second, 2, 5.0) == PAUSE
     assert second.handed.checkpoint_path == "/kept/t0/2"
 
 
-def test_a_copy_waits_until_a_class_has_saved() -> None:
+def test_a_copy_waits_until_a_class_has_saved(population: Any) -> None:
     machine, bad, good = population(pbt_of(), [{"lr": 1}, {"lr": 2}])
     machine.saves_on_request = True
     assert report(machine, bad, 2, 1, saves=False) == CONTINUE, "there is nobody to compare with"
@@ -138,7 +116,7 @@ def test_a_copy_waits_until_a_class_has_saved() -> None:
     assert machine.choose() is bad
 
 
-def test_a_copy_goes_on_by_itself_when_the_other_fails_to_save() -> None:
+def test_a_copy_goes_on_by_itself_when_the_other_fails_to_save(population: Any) -> None:
     machine, bad, good = population(pbt_of(), [{"lr": 1}, {"lr": 2}])
     machine.saves_on_request = True
     report(machine, bad, 2, 1, saves=False)
@@ -150,7 +128,7 @@ def test_a_copy_goes_on_by_itself_when_the_other_fails_to_save() -> None:
     assert bad.handed is None
 
 
-def test_all_are_judged_at_once_when_they_have_come_as_far() -> None:
+def test_all_are_judged_at_once_when_they_have_come_as_far(population: Any) -> None:
     pbt = pbt_of(synch=True, quantile_fraction=0.34)
     machine, *trials = population(pbt, [{"lr": n} for n in (1, 2, 3)])
     for trial, score in zip(trials[:2], (1, 2), strict=True):
@@ -169,7 +147,7 @@ def test_all_are_judged_at_once_when_they_have_come_as_far() -> None:
     assert sorted(trial.trial_id for trial in started) == ["t0", "t1", "t2"]
 
 
-def test_those_who_wait_go_on_when_the_last_one_ends_or_fails() -> None:
+def test_those_who_wait_go_on_when_the_last_one_ends_or_fails(population: Any) -> None:
     for ends in (True, False):
         machine, *trials = population(pbt_of(synch=True), [{"lr": n} for n in (1, 2, 3)])
         for trial, score in zip(trials[:2], (1, 2), strict=True):
@@ -183,9 +161,9 @@ def test_those_who_wait_go_on_when_the_last_one_ends_or_fails() -> None:
         assert trials[0].handed.checkpoint_path == "/kept/t1/2"
 
 
-def test_trials_share_the_places_where_there_are_too_few() -> None:
+def test_trials_share_the_places_where_there_are_too_few(search: Any) -> None:
     pbt = pbt_of()
-    machine = Search(Listed([{"lr": 1}, {"lr": 2}]), pbt, NoopStopper(), Limits())
+    machine = search([{"lr": 1}, {"lr": 2}], pbt)
     first = machine.choose()
     machine.started(first)
     assert report(machine, first, 2, 1) == PAUSE, "another one has not begun"
@@ -195,7 +173,7 @@ def test_trials_share_the_places_where_there_are_too_few() -> None:
     assert second is not first
 
 
-def test_missing_hyperparameters_are_drawn() -> None:
+def test_missing_hyperparameters_are_drawn(population: Any) -> None:
     mutations = {"lr": tune.uniform(5, 6), "net": {"width": [8], "f": lambda: 3}}
     _, trial = population(pbt_of(hyperparam_mutations=mutations), [{"k": 1}])
     assert 5 <= trial.config["lr"] <= 6
@@ -233,7 +211,7 @@ def test_exploring_changes_values_by_their_kind() -> None:
         explored(config, {}, 0.5, (2, 2), lambda changed: None)  # type: ignore[arg-type, return-value]
 
 
-def test_the_policy_is_written_and_replayed(tmp_path: Path) -> None:
+def test_the_policy_is_written_and_replayed(population: Any, tmp_path: Path) -> None:
     pbt = pbt_of(resample_probability=0.0, hyperparam_mutations={"lr": [1, 2]})
     machine, bad, good = population(pbt, [{"lr": 1}, {"lr": 2}], str(tmp_path))
     report(machine, good, 2, 10)
@@ -252,7 +230,9 @@ def test_the_policy_is_written_and_replayed(tmp_path: Path) -> None:
     assert "perturb 1" in replay.debug_string()
 
 
-def test_a_replay_follows_the_copies_and_refuses_what_is_no_policy(tmp_path: Path) -> None:
+def test_a_replay_follows_the_copies_and_refuses_what_is_no_policy(
+    population: Any, tmp_path: Path
+) -> None:
     rows: list[Any] = [
         ["x", "y", 1, 1, {"a": 0}, {"a": 9}],  # the copy of another trial came after it
         ["c", "d", 2, 4, {"a": 1}, {"a": 2}],
@@ -290,7 +270,7 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any], error: type[Exc
         pbt_of(**options)
 
 
-def test_a_result_needs_metric_and_time() -> None:
+def test_a_result_needs_metric_and_time(population: Any) -> None:
     machine, trial = population(pbt_of(), [{"lr": 1}])
     with pytest.raises(RuntimeError, match="training_iteration"):
         machine.reported(trial, {"score": 1})

@@ -7,13 +7,12 @@ import random
 from typing import Any
 
 import pytest
-from heliostat.tune.runner.search import CONTINUE, PAUSE, STOP, Limits, Search
+from heliostat.tune.runner.search import CONTINUE, PAUSE, STOP, Search
 from heliostat.tune.runner.trial import Trial
 from heliostat.tune.schedulers import (
     ASHAScheduler,
     FIFOScheduler,
     MedianStoppingRule,
-    TrialScheduler,
     create_scheduler,
 )
 from heliostat.tune.stopper import (
@@ -21,41 +20,11 @@ from heliostat.tune.stopper import (
     ExperimentPlateauStopper,
     FunctionStopper,
     MaximumIterationStopper,
-    NoopStopper,
     TimeoutStopper,
     TrialPlateauStopper,
     stopper_of,
 )
 from ray import tune
-
-
-class Listed:
-    """Trials that were made before."""
-
-    total: int | None
-
-    def __init__(self, count: int) -> None:
-        self.left = [Trial(f"t{n}", "f", {"n": n}) for n in range(count)]
-        self.total = count
-        self.learnt: list[tuple[str, bool]] = []
-
-    @property
-    def is_finished(self) -> bool:
-        return not self.left
-
-    def next(self) -> Trial | None:
-        return self.left.pop(0) if self.left else None
-
-    def on_result(self, trial: Trial, result: dict[str, Any]) -> None:
-        pass
-
-    def on_complete(self, trial: Trial, failed: bool) -> None:
-        self.learnt.append((trial.trial_id, failed))
-
-
-def search(count: int, scheduler: TrialScheduler, stop: Any = None, **limits: Any) -> Search:
-    scheduler.set_search_properties(None if scheduler.metric else "score", "max")
-    return Search(Listed(count), scheduler, stopper_of(stop), Limits(**limits))
 
 
 def begin(machine: Search) -> Trial:
@@ -70,7 +39,7 @@ def report(machine: Search, trial: Trial, time: int, score: float) -> str:
 
 
 @pytest.mark.contract("F11.06")
-def test_asha_stops_those_below_the_best_part_of_a_rung() -> None:
+def test_asha_stops_those_below_the_best_part_of_a_rung(search: Any) -> None:
     asha = ASHAScheduler(max_t=9, grace_period=1, reduction_factor=3)
     machine = search(6, asha)
     decisions = []
@@ -82,7 +51,7 @@ def test_asha_stops_those_below_the_best_part_of_a_rung() -> None:
 
 
 @pytest.mark.contract("F11.06")
-def test_asha_ends_a_trial_at_max_t_and_judges_each_rung_once() -> None:
+def test_asha_ends_a_trial_at_max_t_and_judges_each_rung_once(search: Any) -> None:
     machine = search(2, ASHAScheduler(max_t=4, grace_period=2, reduction_factor=2))
     first, second = begin(machine), begin(machine)
     assert [report(machine, first, t, 10 + t) for t in (1, 2, 3)] == [CONTINUE] * 3
@@ -95,7 +64,7 @@ def test_asha_ends_a_trial_at_max_t_and_judges_each_rung_once() -> None:
 
 
 @pytest.mark.contract("F11.06")
-def test_asha_minimizes_and_lets_nan_be() -> None:
+def test_asha_minimizes_and_lets_nan_be(search: Any) -> None:
     asha = ASHAScheduler(metric="score", mode="min", max_t=9, reduction_factor=3)
     machine = search(4, asha)
     assert report(machine, begin(machine), 1, 1.0) == CONTINUE
@@ -105,7 +74,7 @@ def test_asha_minimizes_and_lets_nan_be() -> None:
 
 
 @pytest.mark.contract("F11.06")
-def test_asha_spreads_trials_over_brackets() -> None:
+def test_asha_spreads_trials_over_brackets(search: Any) -> None:
     random.seed(0)
     asha = ASHAScheduler(max_t=81, reduction_factor=3, brackets=3)
     machine = search(60, asha)
@@ -131,15 +100,15 @@ def test_asha_refuses_what_makes_no_sense(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.contract("F11.06")
-def test_a_scheduler_needs_a_metric_and_takes_it_once() -> None:
+def test_a_scheduler_needs_a_metric_and_takes_it_once(search: Any) -> None:
     with pytest.raises(ValueError, match="metric"):
-        Search(Listed(1), ASHAScheduler(), NoopStopper(), Limits()).choose()
+        search(1, ASHAScheduler(), metric=None).choose()
     assert not ASHAScheduler(metric="a", mode="max").set_search_properties("b", None)
 
 
 @pytest.mark.contract("F11.06")
 @pytest.mark.parametrize("hard", [True, False])
-def test_the_median_stops_those_below_it(hard: bool) -> None:
+def test_the_median_stops_those_below_it(search: Any, hard: bool) -> None:
     rule = MedianStoppingRule(
         time_attr="training_iteration", grace_period=2, min_samples_required=2, hard_stop=hard
     )
@@ -153,7 +122,7 @@ def test_the_median_stops_those_below_it(hard: bool) -> None:
 
 
 @pytest.mark.contract("F11.06")
-def test_the_median_is_of_those_that_came_as_far() -> None:
+def test_the_median_is_of_those_that_came_as_far(search: Any) -> None:
     rule = MedianStoppingRule(
         time_attr="training_iteration", grace_period=1, min_samples_required=1
     )
@@ -165,7 +134,7 @@ def test_the_median_is_of_those_that_came_as_far() -> None:
     assert report(machine, bad, 2, 1) == CONTINUE, "only the one with 5 came as far"
 
 
-def test_a_search_retries_pauses_and_ends() -> None:
+def test_a_search_retries_pauses_and_ends(search: Any) -> None:
     machine = search(2, FIFOScheduler(), max_failures=1)
     first, second = begin(machine), begin(machine)
     assert machine.choose() is None
@@ -182,11 +151,11 @@ def test_a_search_retries_pauses_and_ends() -> None:
     machine.completed(second)
     assert machine.is_over
     source: Any = machine.source
-    assert source.learnt == [("t0", True), ("t1", False)]
+    assert source.heard == [("t0", True), ("t1", False)]
     assert [trial.status for trial in machine.get_trials()] == ["ERROR", "TERMINATED"]
 
 
-def test_the_first_failure_ends_a_search_that_fails_fast() -> None:
+def test_the_first_failure_ends_a_search_that_fails_fast(search: Any) -> None:
     machine = search(5, FIFOScheduler(), fail_fast=True)
     first, second = begin(machine), begin(machine)
     assert not machine.failed(first, ValueError(), "")
@@ -196,7 +165,7 @@ def test_the_first_failure_ends_a_search_that_fails_fast() -> None:
     assert machine.is_over
 
 
-def test_results_after_the_search_is_over_are_no_news() -> None:
+def test_results_after_the_search_is_over_are_no_news(search: Any) -> None:
     machine = search(1, FIFOScheduler(), stop={"score": 3})
     trial = begin(machine)
     assert report(machine, trial, 1, 2) == CONTINUE

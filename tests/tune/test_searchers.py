@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ray import tune
-from ray.tune.search import ConcurrencyLimiter, Searcher
+from ray.tune.search import ConcurrencyLimiter, Repeater, Searcher
 
 pytestmark = pytest.mark.contract("F11.07")
 
@@ -81,6 +81,38 @@ def test_a_limiter_keeps_so_many_open(fit: Any, batch: bool) -> None:
     assert len(grid) == 7
     assert searcher.most_open <= 2
     assert searcher.given == 7
+
+
+def test_a_repeater_tells_the_mean(fit: Any) -> None:
+    searcher = Counting(last=3)
+
+    def trainable(config: dict[str, Any]) -> None:
+        if config["x"] == 1 and config["__trial_index__"] == 0:
+            raise ValueError("once")
+        if config["x"] < 2:
+            tune.report({"score": 10 * config["x"] + config["__trial_index__"]})
+        else:
+            raise ValueError("always")
+
+    repeated = Repeater(searcher, repeat=3)
+    grid = fit(trainable, {}, search_alg=repeated, num_samples=9, max_concurrent_trials=1)
+    assert [result.config["x"] for result in grid] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert [result.config["__trial_index__"] for result in grid] == [0, 1, 2] * 3
+    told = [one[1:] for one in searcher.heard]
+    assert told[:2] == [(1.0, False), (11.5, False)]
+    assert str(told[2][0]) == "nan"
+    assert told[2][1]
+
+
+def test_a_repeater_says_what_it_needs_and_remembers(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="repeat"):
+        Repeater(Counting(), repeat=0)
+    repeated = Repeater(Counting(), repeat=2, set_index=False)
+    assert repeated.suggest("a") == {"x": 0, "in": {"y": -1}}
+    repeated.save(str(tmp_path / "state"))
+    again = Repeater(Counting(), repeat=2, set_index=False)
+    again.restore(str(tmp_path / "state"))
+    assert [again.suggest(name)["x"] for name in ("b", "c")] == [0, 1]  # type: ignore[index, call-overload]
 
 
 def test_a_searcher_that_raises_ends_the_search_with_its_cause(fit: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib.util
 import logging
@@ -24,7 +25,7 @@ from heliostat.tune.config import (
     TuneConfig,
 )
 from heliostat.tune.error import TuneError
-from heliostat.tune.logger import CSVLoggerCallback, TBXLoggerCallback
+from heliostat.tune.logger import CSVLoggerCallback, LoggerCallback, TBXLoggerCallback
 from heliostat.tune.progress import Progress
 from heliostat.tune.registry import registered
 from heliostat.tune.result_grid import ResultGrid
@@ -51,7 +52,7 @@ from heliostat.tune.search import (
 )
 from heliostat.tune.search.variant_generator import unresolved
 from heliostat.tune.stopper import stopper_of
-from heliostat.tune.trainable.util import check, name_of
+from heliostat.tune.trainable.util import check, name_of, resources_of
 
 logger = logging.getLogger("heliostat")
 
@@ -147,8 +148,10 @@ class Tuner:
                 f"The search was interrupted. To go on: tune.Tuner.restore({folder!r}, trainable=...).fit()"
             )
         except TuneError:
+            _close_loggers(callbacks, search)
             raise
         except Exception as error:
+            _close_loggers(callbacks, search)
             raise TuneError(f"The search ended with {type(error).__name__}: {error}") from error
         finally:
             store.close()
@@ -212,8 +215,10 @@ class Tuner:
         )
         stopper = stopper_of(run.stop, config.time_budget_s)
         search = Search(source, scheduler, stopper, limits, list(trials))
+        search.resources_of = lambda trial: resources_of(self._trainable, trial.config)
         store.begin(self._settings(names), goes_on=self._restored is not None)
         for trial in trials:
+            trial.resources = search.resources_of(trial)
             store.status(trial)
             scheduler.on_trial_add(search, trial)
         return search, searcher
@@ -368,6 +373,14 @@ def _with_loggers(callbacks: list[Callback]) -> list[Callback]:
     return callbacks + [
         kind() for kind in wanted if not any(isinstance(one, kind) for one in callbacks)
     ]
+
+
+def _close_loggers(callbacks: list[Callback], search: Search) -> None:
+    """Files are complete also when the search cannot go on."""
+    for callback in callbacks:
+        if isinstance(callback, LoggerCallback):
+            with contextlib.suppress(Exception):
+                callback.on_experiment_end(trials=search.get_trials())
 
 
 def _resume(trial: Trial, resume: ResumeConfig) -> None:

@@ -67,3 +67,14 @@ class PlacementGroupFactory:
 
     def __repr__(self) -> str:
         return f"PlacementGroupFactory(bundles={self.bundles}, strategy={self.strategy!r})"
+
+
+def as_resources(
+    resources: Mapping[str, float] | PlacementGroupFactory,
+) -> PlacementGroupFactory:
+    """A dict such as ``{"cpu": 1}`` as one bundle."""
+    if isinstance(resources, PlacementGroupFactory):
+        return resources
+    renamed = {"cpu": "CPU", "gpu": "GPU"}
+    bundle = {renamed.get(name, name): float(amount) for name, amount in resources.items()}
+    return PlacementGroupFactory([bundle])

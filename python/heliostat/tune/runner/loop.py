@@ -11,7 +11,7 @@ import os
 import pickle
 import shutil
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -26,12 +26,13 @@ from heliostat.tune.runner.store import SEARCHER, Store
 from heliostat.tune.runner.trial import RUNNING, Trial, rank
 from heliostat.tune.trainable.actor import TrialActor
 from heliostat.tune.trainable.spec import Batch, Spec
-from heliostat.tune.trainable.util import is_class, resources_of
+from heliostat.tune.trainable.util import is_class
 
 WAIT_S = 0.5  # the longest sleep: the time budget is looked at in between
 SEARCHER_WAIT_S = 0.05  # between questions to a searcher that has nothing now
 SAVE_EVERY_S = 10.0
 CONCURRENT_MAX = 10_000
+LITTLE = 1e-6  # ten tenths of a GPU are one
 
 
 class Place:
@@ -69,6 +70,7 @@ class Loop:
         self._save_searcher, self._saved_at = save_searcher, time.monotonic()
         self._places: dict[Any, Place] = {}
         self._idle: dict[PlacementGroupFactory, list[tuple[Any, Any]]] = defaultdict(list)
+        self._running: Counter[PlacementGroupFactory] = Counter()  # what the places take
         self._turn = 0
         self._cluster: dict[str, float] = {}
         self._looked_at = -math.inf
@@ -78,8 +80,9 @@ class Loop:
             or search.scheduler.decides
             or type(search.stopper).__name__ not in ("NoopStopper", "TimeoutStopper")
         )
-        search.on_added = store.added
-        search.saves_on_request = self._is_class
+        search.on_added, search.on_ended = store.added, self._stopped
+        search.saves_on_request, search.reuses_actors = self._is_class, reuse_actors
+        search.total_resources = ray.cluster_resources
 
     def run(self) -> None:
         """Run until the search is over."""
@@ -100,9 +103,7 @@ class Loop:
         finally:
             for place in list(self._places.values()):
                 self._end_actor(place.actor, place.group)
-            for actors in self._idle.values():
-                for actor, group in actors:
-                    self._end_actor(actor, group)
+            self._end_idle()
             self._save(at_once=True)
 
     # --- starting trials ---
@@ -118,19 +119,23 @@ class Loop:
         """Whether another trial like those that run would fit; the first always may begin."""
         if not self._places:
             return True
-        last = next(reversed(self._places.values())).resources
         now = time.monotonic()
         if now - self._looked_at > WAIT_S:
             self._cluster, self._looked_at = ray.cluster_resources(), now
-        needs = last.required_resources
-        fits = [
-            self._cluster.get(name, 0) // amount for name, amount in needs.items() if amount > 0
-        ]
-        return len(self._places) < min(fits, default=math.inf)
+        last = next(reversed(self._places.values())).resources
+        kinds = [(kind.required_resources, count) for kind, count in self._running.items()]
+        return all(
+            self._cluster.get(name, 0) + LITTLE
+            >= amount + sum(count * needs.get(name, 0) for needs, count in kinds)
+            for name, amount in last.required_resources.items()
+            if amount > 0
+        )
 
     def _start(self, trial: Trial) -> None:
-        resources = resources_of(self._trainable, trial.config)
+        resources = trial.placement_group_factory
         idle = self._idle[resources]
+        if not idle:
+            self._end_idle()  # they may hold what this trial needs
         actor, group = idle.pop() if idle else self._make_actor(resources)
         config = self._checkpoints
         self._change(trial)
@@ -153,6 +158,7 @@ class Loop:
         self._store.status(trial)
         self._tell("on_trial_restore" if trial.checkpoint_path else "on_trial_start", trial=trial)
         place = Place(trial, actor, resources, group)
+        self._running[resources] += 1
         self._places[actor.start.remote(spec)] = place
 
     def _change(self, trial: Trial) -> None:
@@ -302,18 +308,32 @@ class Loop:
 
     def _failed(self, place: Place, error: BaseException, text: str) -> None:
         trial = place.trial
+        self._left(place)
         self._end_actor(place.actor, place.group)
         again = self._search.failed(trial, error, text)
         self._store.failed(trial)
         self._store.status(trial)
         self._tell("on_trial_recover" if again else "on_trial_error", trial=trial)
 
+    def _stopped(self, trial: Trial) -> None:
+        """A scheduler has ended a trial that waited."""
+        self._store.status(trial)
+        self._tell("on_trial_complete", trial=trial)
+
     # --- ending ---
 
+    def _left(self, place: Place) -> None:
+        self._running[place.resources] -= 1
+        if not self._running[place.resources]:
+            del self._running[place.resources]
+
     def _release(self, place: Place, is_usable: bool) -> None:
+        self._left(place)
         uses_gpu = place.resources.required_resources.get("GPU", 0) > 0
         may_stay = self._reuse if self._is_class else not uses_gpu or self._reuse
-        if is_usable and may_stay:
+        # One of another size may wait for what an idle process would keep.
+        others = any(kind != place.resources for kind in self._running)
+        if is_usable and may_stay and not others:
             self._idle[place.resources].append((place.actor, place.group))
         else:
             self._end_actor(place.actor, place.group)
@@ -329,6 +349,12 @@ class Loop:
 
             remove_placement_group(group)
 
+    def _end_idle(self) -> None:
+        for actors in self._idle.values():
+            for actor, group in actors:
+                self._end_actor(actor, group)
+            actors.clear()
+
     def _interrupt(self) -> None:
         """The search ends before its trials do."""
         for place in self._places.values():
@@ -336,6 +362,7 @@ class Loop:
             self._search.interrupted(place.trial)
             self._store.status(place.trial)
         self._places.clear()
+        self._running.clear()
         for trial in self._search.get_live_trials():
             if trial.status != RUNNING:
                 self._search.interrupted(trial)

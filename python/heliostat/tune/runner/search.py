@@ -6,13 +6,15 @@ are the user's: what they raise ends the search.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from heliostat.tune.error import TuneError
+from heliostat.tune.execution.placement_groups import PlacementGroupFactory
 from heliostat.tune.runner.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial
 from heliostat.tune.schedulers.trial_scheduler import TrialScheduler
+from heliostat.tune.search.searcher import Searcher
 from heliostat.tune.stopper import Stopper
 
 # What a running trial is told after a result.
@@ -58,9 +60,15 @@ class Search:
     limits: Limits
     trials: list[Trial] = field(default_factory=list)
     on_added: Callable[[Trial], None] = lambda trial: None
+    on_ended: Callable[[Trial], None] = lambda trial: None  # by stop_trial
+    resources_of: Callable[[Trial], PlacementGroupFactory | None] = lambda trial: None
+    total_resources: Callable[[], Mapping[str, float]] = dict  # of the cluster
+    reuses_actors: bool = False
     is_stopping: bool = False
     saves_on_request: bool = False
     _saving: set[str] = field(default_factory=set)
+    _pausing: set[str] = field(default_factory=set)  # told to pause, and still there
+    _doomed: set[str] = field(default_factory=set)  # those of them that end then
     _live: dict[str, Trial] = field(default_factory=dict)  # those that have not ended
 
     def __post_init__(self) -> None:
@@ -86,6 +94,23 @@ class Search:
         """Whether a searcher learns from the results."""
         return bool(getattr(self.source, "has_searcher", False))
 
+    @property
+    def searcher(self) -> Searcher | None:
+        """The searcher that learns from the results; None without one."""
+        return getattr(self.source, "searcher", None)
+
+    def stop_trial(self, trial: Trial) -> None:
+        """End a trial that waits or is about to pause."""
+        if trial.is_finished():
+            return
+        if trial.status == RUNNING:
+            if trial.trial_id not in self._pausing:
+                raise TuneError(f"{trial} runs: return STOP from on_trial_result to end it.")
+            self._doomed.add(trial.trial_id)
+            return
+        self.completed(trial)
+        self.on_ended(trial)
+
     def save(self, trial: Trial) -> None:
         """Have a running class trainable save; functions have reported what they have."""
         if self.saves_on_request and trial.status == RUNNING:
@@ -102,9 +127,12 @@ class Search:
         if self.is_stopping:
             return None
         waiting = self.scheduler.choose_trial_to_run(self)
-        if waiting is not None and waiting.status == PENDING:
+        if waiting is not None and (waiting.status == PENDING or self.scheduler.resumes_first):
             return waiting
         new = self.source.next()
+        if new is None and waiting is None and self._is_stalled():
+            self.scheduler.on_stall(self)
+            return self.scheduler.choose_trial_to_run(self)
         if new is None:
             return waiting
         self.add(new)
@@ -112,10 +140,15 @@ class Search:
 
     def add(self, trial: Trial) -> None:
         """Take in a new trial."""
+        trial.resources = trial.resources or self.resources_of(trial)
         self.trials.append(trial)
         self._live[trial.trial_id] = trial
         self.scheduler.on_trial_add(self, trial)  # it may complete the configuration
         self.on_added(trial)
+
+    def _is_stalled(self) -> bool:
+        """Whether all trials are paused."""
+        return bool(self._live) and all(one.status == PAUSED for one in self._live.values())
 
     @property
     def is_over(self) -> bool:
@@ -144,6 +177,7 @@ class Search:
             if decision == STOP:
                 result["done"] = True
         if decision == PAUSE:
+            self._pausing.add(trial.trial_id)
             self.save(trial)
         if decision != STOP:
             self.source.on_result(trial, result)
@@ -171,7 +205,7 @@ class Search:
         """The trial ended well, by itself or because it was told to."""
         trial.status = TERMINATED
         self._live.pop(trial.trial_id, None)
-        self._saving.discard(trial.trial_id)
+        self._forget(trial)
         trial.last_result["done"] = True
         self.scheduler.on_trial_complete(self, trial, trial.last_result)
         self.source.on_complete(trial, failed=False)
@@ -179,8 +213,15 @@ class Search:
     def paused(self, trial: Trial) -> None:
         """The trial gave up its place, to go on later from its checkpoint."""
         trial.status = PAUSED
+        self._pausing.discard(trial.trial_id)
         if self.is_saving(trial):  # there was nothing to save
             self.saved(trial)
+        if trial.trial_id in self._doomed:
+            self.stop_trial(trial)
+
+    def _forget(self, trial: Trial) -> None:
+        for kept in (self._saving, self._pausing, self._doomed):
+            kept.discard(trial.trial_id)
 
     def failed(self, trial: Trial, error: BaseException, text: str) -> bool:
         """The trial failed; whether it is tried again."""
@@ -191,12 +232,15 @@ class Search:
         most = self.limits.max_failures
         if (
             not self.is_stopping
+            and trial.trial_id not in self._doomed
             and not self.limits.fail_fast
             and (most < 0 or trial.num_failures <= most)
         ):
             trial.status = PENDING
+            self._forget(trial)
             return True
         trial.status = ERROR
+        self._forget(trial)
         self._live.pop(trial.trial_id, None)
         self.scheduler.on_trial_error(self, trial)
         self.source.on_complete(trial, failed=True)
@@ -208,6 +252,7 @@ class Search:
         """The search ends before the trial: it counts as ended with what it has."""
         trial.status = TERMINATED
         self._live.pop(trial.trial_id, None)
+        self._forget(trial)
         self.source.on_complete(trial, failed=False)
 
 

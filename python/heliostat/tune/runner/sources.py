@@ -92,7 +92,7 @@ class SearcherSource:
         skip: int = 0,
     ) -> None:
         self.total: int | None = None if num_samples < 0 else num_samples
-        self._searcher = searcher
+        self.searcher = searcher
         self._constants = _without_choices(space)
         self._names, self._make = names, make
         self._number = skip
@@ -102,7 +102,7 @@ class SearcherSource:
         if self.is_finished:
             return None
         trial_id = self._names.trial_id(self._number)
-        suggestion = self._searcher.suggest(trial_id)
+        suggestion = self.searcher.suggest(trial_id)
         if suggestion is None:
             return None
         if suggestion == Searcher.FINISHED:
@@ -110,7 +110,7 @@ class SearcherSource:
             return None
         if not isinstance(suggestion, Mapping):
             raise TuneError(
-                f"{type(self._searcher).__name__}.suggest returned {suggestion!r}, no dict."
+                f"{type(self.searcher).__name__}.suggest returned {suggestion!r}, no dict."
             )
         number, self._number = self._number, self._number + 1
         self.is_finished = self.total is not None and self._number >= self.total
@@ -121,11 +121,11 @@ class SearcherSource:
         return self._make(trial_id, config, chosen, experiment_tag(number + 1, chosen))
 
     def on_result(self, trial: Trial, result: dict[str, Any]) -> None:
-        self._searcher.on_trial_result(trial.trial_id, result)
+        self.searcher.on_trial_result(trial.trial_id, result)
 
     def on_complete(self, trial: Trial, failed: bool) -> None:
         result = trial.last_result or None
-        self._searcher.on_trial_complete(trial.trial_id, result=result, error=failed)
+        self.searcher.on_trial_complete(trial.trial_id, result=result, error=failed)
 
 
 def _without_choices(space: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from heliostat.train.checkpoint import Checkpoint
+from heliostat.tune.execution.placement_groups import PlacementGroupFactory, as_resources
 
 PENDING, RUNNING, PAUSED = "PENDING", "RUNNING", "PAUSED"
 TERMINATED, ERROR = "TERMINATED", "ERROR"
@@ -59,6 +60,7 @@ class Trial:
     folder: str = ""  # below the experiment's
     custom_name: str = ""
     local_experiment_path: str = ""
+    resources: PlacementGroupFactory | None = None  # where they are known
 
     def __str__(self) -> str:
         return self.custom_name or f"{self.trainable_name}_{self.trial_id}"
@@ -87,6 +89,15 @@ class Trial:
             self.handed = Handed(
                 other.checkpoint_path, other.restore_iteration, other.restore_total_s
             )
+
+    @property
+    def placement_group_factory(self) -> PlacementGroupFactory:
+        """What the trial takes of the cluster; one CPU where nothing was said."""
+        return self.resources or PlacementGroupFactory([{"CPU": 1}])
+
+    def update_resources(self, resources: Mapping[str, float] | PlacementGroupFactory) -> None:
+        """Give the trial other resources, from its next start on."""
+        self.resources = as_resources(resources)
 
     def is_finished(self) -> bool:
         """Whether nothing more will come of it."""

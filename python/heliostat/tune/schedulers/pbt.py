@@ -122,9 +122,7 @@ class PopulationBasedTraining(FIFOScheduler):
                 "the scheduler."
             )
         self._states[trial.trial_id] = _State(trial.experiment_tag)
-        for name, choices in self._mutations.items():
-            if name not in trial.config:
-                trial.config[name] = trial.evaluated_params[name] = _drawn(choices)
+        self._complete(trial)
 
     def on_trial_result(self, tune_controller: Search, trial: Trial, result: dict[str, Any]) -> str:
         for name in (self._time_attr, self._metric):
@@ -142,6 +140,7 @@ class PopulationBasedTraining(FIFOScheduler):
         value = float(result[self._metric or ""])
         state.score = value if self._mode == "max" else -value
         state.trained_to = time
+        self._note(trial, time, state.score)
         if self._synch:
             self._perturb_all_when_there(tune_controller)
             return self.PAUSE
@@ -178,6 +177,21 @@ class PopulationBasedTraining(FIFOScheduler):
 
     def debug_string(self) -> str:
         return f"PopulationBasedTraining: {self._saves} checkpoints, {self._perturbations} perturbs"
+
+    # --- what other ways to choose hyperparameters replace ---
+
+    def _complete(self, trial: Trial) -> None:
+        """Draw the hyperparameters that the search space lacks."""
+        for name, choices in self._mutations.items():
+            if name not in trial.config:
+                trial.config[name] = trial.evaluated_params[name] = _drawn(choices)
+
+    def _note(self, trial: Trial, time: float, score: float) -> None:
+        """A trial has come to where it is judged."""
+
+    def _new_config(self, trial: Trial, best: Trial) -> dict[str, Any]:
+        """What a trial gets that takes over from another one."""
+        return explored(best.config, self._mutations, self._resample, self._factors, self._custom)
 
     # --- judging ---
 
@@ -226,7 +240,7 @@ class PopulationBasedTraining(FIFOScheduler):
         if best.checkpoint_path is None and not controller.is_saving(best):
             logger.info("%s has no checkpoint: %s goes on as it is.", best, trial)
             return
-        config = explored(best.config, self._mutations, self._resample, self._factors, self._custom)
+        config = self._new_config(trial, best)
         state, good = self._states[trial.trial_id], self._states[best.trial_id]
         logger.info("PBT: %s goes on from %s with %s", trial, best, config)
         if self._log and trial.local_experiment_path:

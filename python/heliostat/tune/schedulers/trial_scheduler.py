@@ -19,6 +19,9 @@ class TrialScheduler:
     STOP = "STOP"
     NOOP = "NOOP"
 
+    # Whether paused trials that may go on come before new ones.
+    resumes_first = False
+
     _metric: str | None = None
     _mode: str | None = None
 
@@ -68,6 +71,9 @@ class TrialScheduler:
                 if trial.status == status:
                     return trial
         return None
+
+    def on_stall(self, tune_controller: Search) -> None:
+        """Nothing runs, and there is nothing to run: paused trials may be let go on."""
 
     def debug_string(self) -> str:
         """The state in a line, for people."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from heliostat.tune.search.basic_variant import BasicVariantGenerator
+from heliostat.tune.search.repeater import Repeater
 from heliostat.tune.search.searcher import (
     UNDEFINED_METRIC_MODE,
     UNDEFINED_SEARCH_SPACE,
@@ -15,27 +18,30 @@ from heliostat.tune.search.searcher import (
 from heliostat.tune.search.variant_generator import grid_search
 
 
-def _optuna() -> Any:
-    from heliostat.tune.search.optuna import OptunaSearch
-
-    return OptunaSearch
+def _lazy(module: str, name: str) -> Callable[[], Any]:
+    """The class is imported when it is asked for."""
+    return lambda: getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 
 SEARCH_ALG_IMPORT: dict[str, Callable[[], Any]] = {
     "variant_generator": lambda: BasicVariantGenerator,
     "random": lambda: BasicVariantGenerator,
-    "optuna": _optuna,
+    "bohb": _lazy("bohb", "TuneBOHB"),
+    "optuna": _lazy("optuna", "OptunaSearch"),
 }
 
 
 def create_searcher(search_alg: str, **kwargs: Any) -> Any:
-    """Return the search algorithm of that name: "random", "variant_generator" or "optuna"."""
+    """Return the search algorithm of that name, such as "optuna"; it gets the arguments that it takes."""
     name = search_alg.lower()
     if name not in SEARCH_ALG_IMPORT:
         raise ValueError(
             f"The `search_alg` argument must be one of {list(SEARCH_ALG_IMPORT)}. Got: {search_alg}"
         )
-    return SEARCH_ALG_IMPORT[name]()(**kwargs)
+    kind = SEARCH_ALG_IMPORT[name]()
+    taken = inspect.signature(kind).parameters
+    is_open = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
+    return kind(**{name: value for name, value in kwargs.items() if is_open or name in taken})
 
 
 __all__ = [
@@ -43,6 +49,7 @@ __all__ = [
     "UNDEFINED_SEARCH_SPACE",
     "BasicVariantGenerator",
     "ConcurrencyLimiter",
+    "Repeater",
     "Searcher",
     "create_searcher",
     "grid_search",

@@ -72,6 +72,12 @@ class Searcher:
         """Learn from a result that was had elsewhere."""
         raise NotImplementedError
 
+    def on_pause(self, trial_id: str) -> None:
+        """A trial is paused at a milestone; called by ``HyperBandForBOHB``."""
+
+    def on_unpause(self, trial_id: str) -> None:
+        """A paused trial goes on."""
+
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         """Whether the searcher itself keeps to so many trials at a time."""
         return False
@@ -115,6 +121,7 @@ class ConcurrencyLimiter(Searcher):
             raise TypeError(f"{searcher!r} is no Searcher.")
         super().__init__(searcher.metric, searcher.mode)
         self.searcher, self.max_concurrent, self.batch = searcher, max_concurrent, batch
+        self._is_limited_there = searcher.set_max_concurrency(max_concurrent)
         self._open: set[str] = set()
         self._waiting: dict[str, tuple[dict[str, Any] | None, bool]] = {}
 
@@ -126,6 +133,8 @@ class ConcurrencyLimiter(Searcher):
         return taken
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        if self._is_limited_there:
+            return self.searcher.suggest(trial_id)
         if len(self._open) >= self.max_concurrent or (self.batch and self._waiting):
             return None
         suggestion = self.searcher.suggest(trial_id)
@@ -139,7 +148,7 @@ class ConcurrencyLimiter(Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        if not self.batch:
+        if not self.batch or self._is_limited_there:
             self._open.discard(trial_id)
             return self.searcher.on_trial_complete(trial_id, result=result, error=error)
         self._waiting[trial_id] = (result, error)
@@ -150,6 +159,12 @@ class ConcurrencyLimiter(Searcher):
             self._open.discard(ended)
         self._waiting.clear()
         return None
+
+    def on_pause(self, trial_id: str) -> None:
+        self.searcher.on_pause(trial_id)
+
+    def on_unpause(self, trial_id: str) -> None:
+        self.searcher.on_unpause(trial_id)
 
     def get_state(self) -> dict[str, Any]:
         return {"inner": self.searcher.get_state(), "open": set()}

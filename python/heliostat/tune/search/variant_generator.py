@@ -159,6 +159,18 @@ def flat_name(path: Path) -> str:
     return "/".join(map(str, path))
 
 
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """``{"a/b": 1}`` as ``{"a": {"b": 1}}``."""
+    made: dict[str, Any] = {}
+    for name, value in flat.items():
+        *way, last = name.split("/")
+        inner = made
+        for key in way:
+            inner = inner.setdefault(key, {})
+        inner[last] = value
+    return made
+
+
 def experiment_tag(index: int, chosen: Mapping[Path, Any]) -> str:
     """A short name of a configuration, such as ``3_lr=0.1000,layers=2``."""
     parts = []

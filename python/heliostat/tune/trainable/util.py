@@ -9,7 +9,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.tune.error import TuneError
-from heliostat.tune.execution.placement_groups import PlacementGroupFactory
+from heliostat.tune.execution.placement_groups import PlacementGroupFactory, as_resources
 
 
 def is_class(trainable: Any) -> bool:
@@ -116,8 +116,4 @@ def resources_of(trainable: Any, config: dict[str, Any]) -> PlacementGroupFactor
         wanted = wanted(config)
     if wanted is None:
         wanted = {"cpu": 1}
-    if isinstance(wanted, PlacementGroupFactory):
-        return wanted
-    renamed = {"cpu": "CPU", "gpu": "GPU"}
-    bundle = {renamed.get(name, name): float(amount) for name, amount in wanted.items()}
-    return PlacementGroupFactory([bundle])
+    return as_resources(wanted)

@@ -7,7 +7,7 @@ from typing import Any
 
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 from heliostat.tune.search.searcher import UNDEFINED_METRIC_MODE, UNDEFINED_SEARCH_SPACE, Searcher
-from heliostat.tune.search.variant_generator import flat_name, unresolved
+from heliostat.tune.search.variant_generator import flat_name, nested, unresolved
 
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
 
@@ -188,15 +188,3 @@ def _distribution(path: Any, domain: Any) -> Any:
         step = 1 if domain.is_log else int(domain.q or 1)
         return kinds.IntDistribution(int(domain.lower), upper, log=domain.is_log, step=step)
     raise ValueError(f"Optuna has no distribution for {name!r}, {domain.domain_str}.")
-
-
-def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"a/b": 1}`` as ``{"a": {"b": 1}}``."""
-    made: dict[str, Any] = {}
-    for name, value in flat.items():
-        *way, last = name.split("/")
-        inner = made
-        for key in way:
-            inner = inner.setdefault(key, {})
-        inner[last] = value
-    return made

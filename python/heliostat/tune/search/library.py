@@ -1,0 +1,180 @@
+"""The base of searchers that ask another library."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from heliostat.tune.search.sample import Domain
+from heliostat.tune.search.searcher import UNDEFINED_METRIC_MODE, UNDEFINED_SEARCH_SPACE, Searcher
+from heliostat.tune.search.variant_generator import flat_name, nested, unresolved
+from heliostat.tune.stopper import flattened
+
+DEFAULT_METRIC = "_metric"  # of a function that returns a number
+
+
+class LibrarySearcher(Searcher):
+    """Asks a library for values by their flat names, such as ``model/lr``, and tells it losses.
+
+    Args:
+        space: Of the library, or a dict with Tune's domains. Default: ``param_space`` of the tuner.
+        metric: What is optimized. Default: what ``TuneConfig`` says.
+        mode: "min" or "max".
+        points_to_evaluate: Configurations to begin with.
+
+    Raises:
+        ImportError: The library is not installed; the message says how to get it.
+    """
+
+    modules: ClassVar[tuple[str, ...]]  # what is imported
+    packages: ClassVar[str]  # what is installed
+
+    def __init__(
+        self,
+        space: Any = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        points_to_evaluate: list[dict[str, Any]] | None = None,
+    ) -> None:
+        for module in self.modules:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise ImportError(
+                    f"{type(self).__name__} needs {module}: pip install {self.packages} ({error})"
+                ) from error
+        if metric is None and mode is not None:
+            metric = DEFAULT_METRIC
+        super().__init__(metric, mode)
+        if isinstance(space, Mapping) and next(unresolved(space), None) is not None:
+            space = self._convert(domains_of(space, type(self).__name__))
+        self._space: Any = space
+        self._points = copy.deepcopy(list(points_to_evaluate or []))
+        self._open: dict[str, Any] = {}  # what was asked, by trial
+        self._has_begun = False
+
+    # --- what a library is asked ---
+
+    def _convert(self, domains: dict[str, Domain]) -> Any:
+        """The library's space of these values."""
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        """The space, the metric and the mode are known."""
+
+    def _ask(self) -> tuple[Any, Mapping[str, Any]] | str | None:
+        """What the library needs to be told a result, and the values; None for not yet."""
+        raise NotImplementedError
+
+    def _ask_point(self, values: dict[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+        """The same for values that the user has given."""
+        return values, values
+
+    def _tell(self, asked: Any, loss: float | None) -> None:
+        """What came of it, the lower the better; None: it failed."""
+        raise NotImplementedError
+
+    # --- what a search calls ---
+
+    def set_search_properties(
+        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+    ) -> bool:
+        if self._space is not None and next(unresolved(config), None) is not None:
+            return False
+        if self._space is None:
+            self._space = self._convert(domains_of(config, type(self).__name__))
+        self._metric, self._mode = self._metric or metric, self._mode or mode
+        if self._metric is None and self._mode is not None:
+            self._metric = DEFAULT_METRIC
+        return True
+
+    def _check(self) -> None:
+        """Begin, before the first question."""
+        if self._has_begun:
+            return
+        name = type(self).__name__
+        if self._space is None:
+            raise RuntimeError(UNDEFINED_SEARCH_SPACE.format(cls=name, space="space"))
+        if not self._metric or not self._mode:
+            raise RuntimeError(
+                UNDEFINED_METRIC_MODE.format(cls=name, metric=self._metric, mode=self._mode)
+            )
+        self._begin()
+        self._has_begun = True
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        self._check()
+        point = self._points.pop(0) if self._points else None
+        found: Any = self._ask() if point is None else self._ask_point(flattened(point))
+        if not isinstance(found, tuple):
+            return found  # type: ignore[no-any-return] # None or FINISHED
+        self._open[trial_id], values = found
+        return nested(values)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        asked = self._open.pop(trial_id, None)
+        if asked is not None:
+            self._tell(asked, None if error else self._loss(result))
+
+    def add_evaluated_point(
+        self,
+        parameters: dict[str, Any],
+        value: float,
+        error: bool = False,
+        pruned: bool = False,
+        intermediate_values: list[float] | None = None,
+    ) -> None:
+        self._check()
+        asked, _ = self._ask_point(flattened(parameters))
+        self._tell(asked, None if error else self._loss({self._metric or "": value}))
+
+    def _loss(self, result: Mapping[str, Any] | None) -> float | None:
+        value = float((result or {}).get(self._metric, math.nan))
+        if not math.isfinite(value):
+            return None
+        return value if self._mode == "min" else -value
+
+
+def domains_of(space: Mapping[str, Any], searcher: str) -> dict[str, Domain]:
+    """The domains of a space by their flat names.
+
+    Raises:
+        ValueError: There is a grid or a function among them, or nothing to search.
+    """
+    domains: dict[str, Domain] = {}
+    for path, value in unresolved(space):
+        if not isinstance(value, Domain):
+            raise ValueError(
+                f"{flat_name(path)!r} is a grid: {searcher} takes none, use tune.choice."
+            )
+        if value.is_function():
+            raise ValueError(
+                f"{flat_name(path)!r} is a tune.sample_from: {searcher} cannot learn about it. Compute it "
+                "in the trainable."
+            )
+        domains[flat_name(path)] = value
+    if not domains:
+        raise ValueError(
+            f"param_space has nothing for {searcher} to choose, such as tune.uniform(0, 1)."
+        )
+    return domains
+
+
+def unknown_domain(searcher: str, name: str, domain: Domain) -> ValueError:
+    """The error for a domain that a library has no word for."""
+    return ValueError(f"{searcher} takes no parameter such as {name!r}: {describe(domain)}.")
+
+
+def describe(domain: Domain) -> str:
+    """A domain for people."""
+    how = [
+        word
+        for word in ("is_log", "normal", "q")
+        if getattr(domain, word, None) not in (None, False)
+    ]
+    return f"{type(domain).__name__} {domain.domain_str}{' with ' + ', '.join(how) if how else ''}"
