@@ -366,3 +366,29 @@ def test_a_block_whose_values_are_all_missing_is_grouped_with_others(
         made = dataset.groupby("k").aggregate(agg.Max("v"), agg.Min("v"))
         found = {row["k"]: (row["max(v)"], row["min(v)"]) for row in made.take_all()}
         assert found == {keys[0]: (None, None), keys[1]: (value, value)}
+
+
+@pytest.mark.contract("F10.12")
+def test_the_least_and_greatest_of_untyped_missing_values_have_no_type(rd: Any) -> None:
+    dataset = rd.from_arrow(pa.table({"k": [1, 2, 1], "v": pa.nulls(3)}))
+    made = dataset.groupby("k").aggregate(agg.Min("v"), agg.Max("v"), agg.Sum("v"), agg.Mean("v"))
+    names_and_types = dict(zip(made.schema().names, made.schema().types, strict=True))
+    assert {name: repr(kind) for name, kind in names_and_types.items()} == {
+        "k": "DataType(int64)",
+        "min(v)": "DataType(null)",
+        "max(v)": "DataType(null)",
+        "sum(v)": "DataType(int64)",
+        "mean(v)": "DataType(double)",
+    }
+
+
+@pytest.mark.contract("F10.13")
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_a_missing_value_that_counts_makes_the_quantile_missing(rd: Any, blocks: int) -> None:
+    dataset = rd.from_items([{"k": 1, "v": 3}, {"k": 1, "v": None}], override_num_blocks=blocks)
+    for ignore, found in ((False, None), (True, 3.0)):
+        quantile = agg.Quantile("v", ignore_nulls=ignore)
+        assert dataset.aggregate(quantile) == {"quantile(v)": found}
+        assert dataset.groupby("k").aggregate(quantile).take_all() == [
+            {"k": 1, "quantile(v)": found}
+        ]

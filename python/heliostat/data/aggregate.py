@@ -369,7 +369,7 @@ class Quantile(_Values):
         """Return the quantile."""
         if pa.types.is_null(accumulator.type):  # all values are missing
             return None
-        return pc.quantile(accumulator, self._q)[0].as_py()
+        return pc.quantile(accumulator, self._q, skip_nulls=self._ignore_nulls)[0].as_py()
 
 
 class AsList(_Values):

@@ -75,16 +75,11 @@ class Parts:
         columns_made = made.columns  # the keys, then what was wanted
         keys, parts = columns_made[: len(self.keys)], columns_made[len(self.keys) :]
         names = [*self.keys, *part_names(self.aggregations)]
-        return pa.table([*keys, *map(_typed, parts)], names=names)
-
-
-def _typed(column: Any) -> Any:
-    """A part; one of a column whose values are all missing has no type, and then is a number."""
-    return column.cast(pa.int64()) if pa.types.is_null(column.type) else column
+        return pa.table([*keys, *parts], names=names)
 
 
 def _alike(tables: list[Any], names: list[str]) -> list[Any]:
-    """The tables; a number of which there is none (see :func:`_typed`) takes the type of the others."""
+    """The tables; a sum of no values, which pyarrow calls an integer, takes the type of the others."""
     for name in names:
         if len({table.schema.field(name).type for table in tables}) > 1:
             tables = [_without_number(table, name) for table in tables]
