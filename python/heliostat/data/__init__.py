@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset, MaterializedDataset, Schema
     from heliostat.data.dataset.summary import DatasetSummary
     from heliostat.data.iterate.iterator import DataIterator
-    from heliostat.data.plan.operators import ActorPoolStrategy, TaskPoolStrategy
+    from heliostat.data.plan.operators import (
+        ActorPoolStrategy,
+        MixStoppingCondition,
+        TaskPoolStrategy,
+    )
     from heliostat.data.preprocessors.base import Preprocessor
+    from heliostat.data.seeds import RandomSeedConfig
     from heliostat.data.sinks.datasink import Datasink
     from heliostat.data.sinks.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
     from heliostat.data.sinks.files import FilenameProvider, SaveMode
@@ -65,11 +70,12 @@ if TYPE_CHECKING:
 _HOME = {
     name: module
     for module, names in {
+        "seeds": "RandomSeedConfig",
         "context": "DataContext ExecutionOptions ExecutionResources",
         "dataset": "Dataset MaterializedDataset Schema",
         "dataset.summary": "DatasetSummary",
         "iterate.iterator": "DataIterator",
-        "plan.operators": "ActorPoolStrategy TaskPoolStrategy",
+        "plan.operators": "ActorPoolStrategy MixStoppingCondition TaskPoolStrategy",
         "preprocessors.base": "Preprocessor",
         "sinks.files": "FilenameProvider SaveMode",
         "sinks.datasink": "Datasink",
@@ -102,8 +108,11 @@ _MODULES = (
     "exceptions",
     "expressions",
     "extensions",
+    "grouped_data",
+    "iterator",
     "preprocessor",
     "preprocessors",
+    "random_access_dataset",
 )
 
 __all__ = [
@@ -114,6 +123,8 @@ __all__ = [
     "ExecutionOptions",
     "ExecutionResources",
     "FileShuffleConfig",
+    "MixStoppingCondition",
+    "RandomSeedConfig",
     "SaveMode",
     "TaskPoolStrategy",
     # datasets

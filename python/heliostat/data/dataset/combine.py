@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from heliostat.data.dataset.base import Base
 from heliostat.data.execute import joins
 from heliostat.data.missing import no_columns
-from heliostat.data.plan.operators import Union
+from heliostat.data.plan.operators import Mix, MixStoppingCondition, Union
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset
@@ -19,6 +19,36 @@ class Combine(Base):
     def union(self, *other: Dataset) -> Dataset:
         """Return the rows of this dataset and then those of the others."""
         return self._derive(Union((self._plan, *(o._plan for o in other))))
+
+    def mix(
+        self,
+        *other: Dataset,
+        weights: list[float] | None = None,
+        stopping_condition: MixStoppingCondition = MixStoppingCondition.STOP_ON_LONGEST_DROP,
+    ) -> Dataset:
+        """Return the blocks of several datasets by turns, their rows in the ratio of ``weights``.
+
+        Every block is of one dataset: the one whose rows are the furthest behind its share.
+
+        Args:
+            *other: The other datasets.
+            weights: A positive number for this dataset and for each other one. Default: all alike.
+            stopping_condition: Whether the first dataset that ends the mix ends it for all, or the others
+                go on until all have ended.
+
+        Raises:
+            ValueError: There is not one weight for each dataset, or one is not positive.
+        """
+        datasets = (self, *other)
+        shares = tuple([1.0] * len(datasets) if weights is None else weights)
+        if len(shares) != len(datasets):
+            raise ValueError(
+                f"Number of datasets ({len(datasets)}) must match number of weights ({len(shares)})."
+            )
+        if any(share <= 0 for share in shares):
+            raise ValueError(f"Weights must be positive, got {list(shares)}.")
+        stopping = MixStoppingCondition(stopping_condition)
+        return self._derive(Mix(tuple(d._plan for d in datasets), shares, stopping))
 
     def zip(self, *other: Dataset) -> Dataset:
         """Return the columns of several datasets side by side; a name that is taken gets "_1".

@@ -18,6 +18,7 @@ from heliostat.data.ref_bundle import RefBundle
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import MaterializedDataset
+    from heliostat.data.random_access_dataset import RandomAccessDataset
 
 
 class Consume(Base):
@@ -270,6 +271,22 @@ class Consume(Base):
 
         remote = ray.remote(convert)
         return [remote.remote(ref) for ref in self.to_arrow_refs()]
+
+    def to_random_access_dataset(
+        self, key: str, num_workers: int | None = None
+    ) -> RandomAccessDataset:
+        """Sort the dataset and return what finds its rows by the values of ``key``.
+
+        Of several rows with one key it finds the first.
+
+        Args:
+            key: The column.
+            num_workers: Actors that look rows up, without a CPU of their own. Default: four a node.
+        """
+        from heliostat.data.random_access_dataset import WORKERS_PER_NODE, RandomAccessDataset
+
+        count = WORKERS_PER_NODE * len(ray.nodes()) if num_workers is None else num_workers
+        return RandomAccessDataset(self, key, count)  # type: ignore[arg-type] # a Dataset
 
     # --- other libraries ---
 

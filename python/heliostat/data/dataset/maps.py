@@ -24,6 +24,7 @@ from heliostat.data.plan.transforms import (
     Transform,
 )
 from heliostat.data.plan.udf import Udf
+from heliostat.data.seeds import checked
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset
@@ -253,5 +254,5 @@ class Maps(Base):
             raise ValueError("Cannot sample from an empty Dataset.")
 
         return self._derive(
-            Map(self._plan, MapStream(RandomSample(fraction, seed), "RandomSample"))
+            Map(self._plan, MapStream(RandomSample(fraction, checked(seed)), "RandomSample"))
         )

@@ -8,6 +8,7 @@ from heliostat.data.dataset.base import Base, key_names
 from heliostat.data.execute import exchanges
 from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Rebundle
+from heliostat.data.seeds import checked
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset
@@ -19,16 +20,19 @@ class Reorder(Base):
     def random_shuffle(
         self, *, seed: Any = None, num_blocks: int | None = None, **ray_remote_args: Any
     ) -> Dataset:
-        """Return all rows in random order; with a ``seed`` the same at every execution."""
+        """Return all rows in random order; with a ``seed`` the same at every execution.
+
+        A ``RandomSeedConfig`` gives each execution an order of its own that can be repeated.
+        """
         return self._exchange(
             "RandomShuffle",
-            exchanges.RandomShuffle(seed, num_blocks, ray_remote_args),
+            exchanges.RandomShuffle(checked(seed), num_blocks, ray_remote_args),
             keeps_rows=True,
         )
 
-    def randomize_block_order(self, *, seed: int | None = None) -> Dataset:
+    def randomize_block_order(self, *, seed: Any = None) -> Dataset:
         """Return the blocks in random order; rows within a block stay as they are."""
-        run = exchanges.RandomizeBlocks(seed)
+        run = exchanges.RandomizeBlocks(checked(seed))
         return self._exchange("RandomizeBlockOrder", run, keeps_rows=True)
 
     def repartition(

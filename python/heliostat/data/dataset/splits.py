@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from heliostat.data.dataset.base import Base
+from heliostat.data.dataset.options import placed
 from heliostat.data.execute.exchanges import at_rows
-from heliostat.data.plan.operators import Bundle, InputBlocks
+from heliostat.data.plan.columns import TrainTestPart
+from heliostat.data.plan.operators import Bundle, InputBlocks, Map
+from heliostat.data.plan.transforms import MapStream
 
 if TYPE_CHECKING:
-    from heliostat.data.dataset import MaterializedDataset
+    from heliostat.data.dataset import Dataset, MaterializedDataset
     from heliostat.data.iterate.iterator import DataIterator
 
 
@@ -157,6 +160,58 @@ class Splits(Base):
             )
         train, test = self._parts(bundles, [total - count, total])
         return train, test
+
+    def streaming_train_test_split(
+        self,
+        test_size: float,
+        *,
+        split_type: str = "random",
+        hash_column: str | None = None,
+        seed: int | None = None,
+        **ray_remote_kwargs: Any,
+    ) -> tuple[Dataset, Dataset]:
+        """Return two datasets, one of about ``test_size`` of the rows for testing; executes nothing.
+
+        A row is in the same one of them at every execution.
+
+        Args:
+            test_size: The fraction of the rows for testing, between 0 and 1.
+            split_type: "random", or "hash": by the hash of the values of a column, so that rows with the
+                same value stay together.
+            hash_column: That column.
+            seed: Of "random".
+            **ray_remote_kwargs: Options of the tasks.
+
+        Raises:
+            ValueError: An argument is out of range, or of the other ``split_type``.
+        """
+        if not 0 < test_size < 1:
+            raise ValueError(f"test_size must be between 0 and 1, got {test_size}.")
+        if split_type not in ("random", "hash"):
+            raise ValueError(f"Invalid split type: {split_type!r}. Use 'random' or 'hash'.")
+        if split_type == "hash":
+            if seed is not None:
+                raise ValueError("seed is not supported for hash split: the values decide.")
+            if hash_column is None:
+                raise ValueError("hash_column is required for hash split.")
+        elif hash_column is not None:
+            raise ValueError(
+                "hash_column is not supported for random split: use split_type='hash'."
+            )
+        parts = [
+            self._derive(
+                Map(
+                    self._plan,
+                    MapStream(run, "StreamingTrainTestSplit"),
+                    **placed(dict(ray_remote_kwargs), "the split"),
+                )
+            )
+            for run in (
+                TrainTestPart(test_size, hash_column, seed, wants_test)
+                for wants_test in (False, True)
+            )
+        ]
+        return parts[0], parts[1]
 
     def _stratified(
         self, column: str, test_size: int | float

@@ -19,6 +19,7 @@ from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import Names, joined_names
+from heliostat.data.seeds import drawn
 
 __all__ = ["Inputs", "RandomShuffle", "RandomizeBlocks", "Repartition", "Sort", "Steps", "Tasks"]
 
@@ -74,7 +75,9 @@ class RandomShuffle:
         bundles = [b for b in inputs.pop() if b.rows]
         tasks.remote_args = self.remote_args
         count = part_count(bundles, tasks, self.num_blocks)
-        seed = secrets.randbits(63) if self.seed is None else int(self.seed)
+        seed = drawn(self.seed, tasks.execution)
+        if seed is None:
+            seed = secrets.randbits(63)
         extras = [(seed, i, count) for i in range(len(bundles))]
         parts = yield from tasks.split(scatter, bundles, extras, count)
         yield from reduced(parts, count, lambda i: Permute(seed, i), tasks)
@@ -122,7 +125,7 @@ class Permute:
 class RandomizeBlocks:
     """The same blocks in random order."""
 
-    seed: int | None
+    seed: Any
 
     def reads(self, needed: Names) -> list[Names]:
         """No column of its own."""
@@ -131,7 +134,7 @@ class RandomizeBlocks:
     def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
         """Run."""
         bundles = list(inputs[0])
-        random.Random(self.seed).shuffle(bundles)
+        random.Random(drawn(self.seed, tasks.execution)).shuffle(bundles)
         yield from bundles
 
 

@@ -153,13 +153,14 @@ class Executor:
             operator.over_budget = 0.0
             while operator.wants_to_start():
                 expected = operator.expected_bytes()
-                if held + expected > budget and (busy_after or operator.running()):
+                others_first = busy_after or operator.held_back or operator.running()
+                if held + expected > budget and others_first:
                     operator.over_budget = held + expected - budget
                     break
                 operator.start()
                 held += expected
                 some = True
-            busy_after = busy_after or operator.running() > 0
+            busy_after = busy_after or (operator.running() > 0 and not operator.held_back)
         return some
 
 

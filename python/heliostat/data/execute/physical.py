@@ -23,6 +23,7 @@ class Physical:
         self.complete = [False for _ in sources]  # no more will come
         self.outbox: deque[Bundle] = deque()
         self.stopped = False  # nobody wants more
+        self.held_back = False  # the blocks of others are wanted first: no task beyond the budget
         self.over_budget = 0.0  # bytes by which its next task would be, when that was last asked
 
     @property
@@ -133,11 +134,62 @@ class UnionOperator(Physical):
 
     def work(self) -> None:
         """Pass on what is next in order."""
-        for inbox, complete in zip(self.inboxes, self.complete, strict=True):
+        for number, (inbox, complete) in enumerate(zip(self.inboxes, self.complete, strict=True)):
             self.outbox.extend(inbox)
             inbox.clear()
             if not complete:
+                want_first(self.sources, number)
                 return
+
+
+class MixOperator(Physical):
+    """The blocks of its sources by turns: next is the source whose rows are the furthest behind.
+
+    It waits for that one although others have blocks, so that the order does not depend on time.
+    """
+
+    def __init__(
+        self, sources: list[Physical], weights: tuple[float, ...], ends_with_shortest: bool
+    ) -> None:
+        super().__init__("Mix", sources)
+        self._shares = [weight / sum(weights) for weight in weights]
+        self._rows = [0] * len(sources)
+        self._ends_with_shortest = ends_with_shortest
+
+    def work(self) -> None:
+        """Pass on what is next in order."""
+        while left := [
+            i for i in range(len(self.sources)) if self.inboxes[i] or not self.complete[i]
+        ]:
+            if self._ends_with_shortest and len(left) < len(self.sources):
+                break
+            total = sum(self._rows)
+            behind = {i: self._shares[i] * total - self._rows[i] for i in left}
+            following = max(left, key=lambda i: (behind[i], self._shares[i], -i))
+            if not self.inboxes[following]:
+                want_first(self.sources, following)
+                return
+            bundle = self.inboxes[following].popleft()
+            self._rows[following] += bundle.rows
+            self.outbox.append(bundle)
+        if left:
+            for inbox in self.inboxes:
+                inbox.clear()
+            self.complete = [True for _ in self.complete]
+            stop_all(self.sources)
+
+
+def want_first(sources: list[Physical], number: int) -> None:
+    """Of these, the blocks of one are wanted before those of the others."""
+    for i, source in enumerate(sources):
+        _hold_back(source, i != number)
+
+
+def _hold_back(operator: Physical, held_back: bool) -> None:
+    if operator.held_back != held_back:
+        operator.held_back = held_back
+        for source in operator.sources:
+            _hold_back(source, held_back)
 
 
 def stop_all(operators: list[Physical]) -> None:

@@ -13,6 +13,7 @@ from heliostat.data.execute.map_operator import MapOperator
 from heliostat.data.execute.physical import (
     InputOperator,
     LimitOperator,
+    MixOperator,
     Physical,
     UnionOperator,
 )
@@ -23,6 +24,8 @@ from heliostat.data.plan.operators import (
     InputBlocks,
     Limit,
     Map,
+    Mix,
+    MixStoppingCondition,
     Operator,
     Read,
     Rebundle,
@@ -56,6 +59,9 @@ class Planner:
             return LimitOperator(plan.name, sources[0], plan.rows)
         if isinstance(plan, Union):
             return UnionOperator(sources)
+        if isinstance(plan, Mix):
+            shortest = plan.stopping is MixStoppingCondition.STOP_ON_SHORTEST
+            return MixOperator(sources, plan.weights, shortest)
         assert isinstance(plan, Rebundle), plan
         launcher = TaskLauncher(self._new_stage([]), {}, self._limits, None)
         return MapOperator(

@@ -5,6 +5,7 @@ They are classes, not local functions, so that a plan with them can be pickled.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 from heliostat.data import block
 from heliostat.data.missing import no_columns
 from heliostat.data.plan import task
+from heliostat.data.seeds import drawn
 
 
 @dataclass(frozen=True)
@@ -141,14 +143,51 @@ class RandomSample:
         for table in tables:
             if rng is None:
                 # Blocks must not all draw the same numbers.
-                rng = np.random.default_rng(
-                    None if self.seed is None else [self.seed, task.index()]
-                )
+                seed = drawn(self.seed, task.execution())
+                rng = np.random.default_rng(None if seed is None else [seed, task.index()])
             yield table.filter(rng.random(table.num_rows) < self.fraction)
 
     def reads(self, needed: frozenset[str] | None) -> frozenset[str] | None:
         """No column of its own."""
         return needed
+
+
+@dataclass(frozen=True)
+class TrainTestPart:
+    """The rows of one side of a split, which two executions draw alike."""
+
+    test_size: float
+    hash_column: str | None
+    seed: int | None
+    wants_test: bool
+
+    def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
+        """Run."""
+        # The two sides are executed apart, so their numbers may depend on nothing but the task.
+        rng = np.random.default_rng([self.seed or 0, task.index()])
+        for table in tables:
+            if self.hash_column is None:
+                is_test = rng.random(table.num_rows) >= 1 - self.test_size
+            else:
+                _require(table, [self.hash_column], "streaming_train_test_split")
+                values = table.column(self.hash_column).to_pylist() if table.num_columns else []
+                is_test = np.array([_hashed(v) >= 1 - self.test_size for v in values], dtype=bool)
+            yield table.filter(pa.array(is_test == self.wants_test))
+
+    def reads(self, needed: frozenset[str] | None) -> frozenset[str] | None:
+        """What is needed, and the column that decides.
+
+        Drawn rows need all columns: a source that reads fewer may cut its tasks differently.
+        """
+        if self.hash_column is None or needed is None:
+            return None
+        return needed | {self.hash_column}
+
+
+def _hashed(value: Any) -> float:
+    """A number from 0 to 1 that depends on the value alone."""
+    digest = hashlib.blake2b(str(value).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / (1 << 64)
 
 
 def _require(table: Any, names: Iterable[str], method: str) -> None:

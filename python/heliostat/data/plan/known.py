@@ -13,6 +13,8 @@ from heliostat.data.plan.operators import (
     InputBlocks,
     Limit,
     Map,
+    Mix,
+    MixStoppingCondition,
     Operator,
     Pushable,
     Read,
@@ -31,12 +33,17 @@ def rows(plan: Operator) -> int | None:
     if isinstance(plan, Limit):
         below = rows(plan.source)
         return None if below is None else min(below, plan.rows)
-    if isinstance(plan, Union):
-        counts = [rows(source) for source in plan.sources]
+    if isinstance(plan, Union) or _is_whole(plan):
+        counts = [rows(source) for source in plan.inputs]
         return None if None in counts else sum(c for c in counts if c is not None)
     if isinstance(plan, Rebundle) or (isinstance(plan, Map | Exchange) and plan.keeps_rows):
         return rows(plan.inputs[0])
     return None
+
+
+def _is_whole(plan: Operator) -> bool:
+    """Whether it is a mix that gives all rows of its inputs."""
+    return isinstance(plan, Mix) and plan.stopping is MixStoppingCondition.STOP_ON_LONGEST_DROP
 
 
 def counted(plan: Operator) -> tuple[int, Operator | None]:
@@ -75,7 +82,7 @@ def schema(plan: Operator) -> Any:
         return schema(plan.source)
     if isinstance(plan, Limit | Rebundle) or (isinstance(plan, Exchange) and plan.keeps_rows):
         return schema(plan.inputs[0])
-    if isinstance(plan, Union):
+    if isinstance(plan, Union | Mix):
         found = [schema(source) for source in plan.sources]
         return None if any(s is None for s in found) else block.unify(found)
     return None
@@ -124,7 +131,7 @@ def over(plan: Operator, inputs: list[Operator]) -> Operator:
     """The operator over other inputs."""
     if not inputs or all(a is b for a, b in zip(plan.inputs, inputs, strict=True)):
         return plan
-    if isinstance(plan, Exchange | Union):
+    if isinstance(plan, Exchange | Union | Mix):
         return replace(plan, sources=tuple(inputs))
     assert isinstance(plan, Map | Limit | Rebundle), plan
     return replace(plan, source=inputs[0])

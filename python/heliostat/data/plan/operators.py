@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import enum
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -279,6 +280,33 @@ class Union(Operator):
     def inputs(self) -> tuple[Operator, ...]:
         """The operators that it reads."""
         return self.sources
+
+
+class MixStoppingCondition(enum.Enum):
+    """When a mix ends: with its shortest dataset, or with the longest while the others drop out."""
+
+    STOP_ON_SHORTEST = "stop_on_shortest"
+    STOP_ON_LONGEST_DROP = "stop_on_longest_drop"
+
+
+@dataclass(frozen=True)
+class Mix(Operator):
+    """The blocks of several plans by turns, so that their rows come in the ratio of the weights."""
+
+    sources: tuple[Operator, ...]
+    weights: tuple[float, ...]
+    stopping: MixStoppingCondition
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        """The operators that it reads."""
+        return self.sources
+
+    @property
+    def details(self) -> str:
+        """The share of each plan."""
+        shares = ", ".join(f"{weight / sum(self.weights):.2f}" for weight in self.weights)
+        return f"[weights={shares}]"
 
 
 @dataclass(frozen=True)
