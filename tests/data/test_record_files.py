@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 CLUSTER = {"num_cpus": 4}
@@ -330,3 +331,51 @@ def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(ImportError, match="Avro files need the package 'fastavro'"):
         required("fastavro", "Avro files")
+
+
+# --- ORC -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("F10.04", "F10.25")
+def test_orc_files_there_and_back(rd: Any, tmp_path: Path) -> None:
+    from pyarrow import orc
+
+    rows = [
+        {"i": i, "s": f"é{i}", "l": [i, None], "n": None if i % 3 else i / 2} for i in range(50)
+    ]
+    out = str(tmp_path / "out")
+    rd.from_items(rows, override_num_blocks=3).write_orc(out, compression="zstd")
+    written = sorted(Path(out).glob("*.orc"))
+    assert len(written) == 3
+    assert {orc.ORCFile(str(path)).compression for path in written} == {"ZSTD"}
+    assert rows_of(rd.read_orc(out)) == rows
+    with_paths = rd.read_orc([str(written[0])], include_paths=True).take_all()
+    assert {row["path"] for row in with_paths} == {str(written[0])}
+    with pytest.raises(ValueError, match="compress"):
+        rd.from_items(rows).write_orc(out, arrow_open_stream_args={"compression": "gzip"})
+
+
+@pytest.mark.contract("F10.04")
+@pytest.mark.heliostat_only("Ray does not name the file")
+def test_orc_files_that_are_broken_or_missing(rd: Any, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole.orc", tmp_path / "broken.orc"
+    with pytest.raises(FileNotFoundError, match="broken"):
+        rd.read_orc(str(broken))
+    rd.from_items([{"i": i} for i in range(1000)], override_num_blocks=1).write_orc(
+        str(tmp_path / "out")
+    )
+    (made,) = (tmp_path / "out").glob("*.orc")
+    whole.write_bytes(made.read_bytes())
+    broken.write_bytes(made.read_bytes()[:200])
+    with pytest.raises(Exception, match=f"cannot read {broken}: "):
+        rd.read_orc([str(whole), str(broken)]).take_all()
+    with pytest.raises(TypeError, match=r"read_orc\(\) got unexpected keyword arguments"):
+        rd.read_orc(str(whole), columns=["i"])
+
+
+@pytest.mark.contract("F10.04")
+def test_orc_files_without_rows(rd: Any, tmp_path: Path) -> None:
+    from pyarrow import orc
+
+    orc.write_table(pa.table({"i": pa.array([], pa.int64())}), str(tmp_path / "a.orc"))
+    assert rd.read_orc(str(tmp_path)).take_all() == []

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         read_images,
         read_json,
         read_numpy,
+        read_orc,
         read_parquet,
         read_text,
         read_tfrecords,
@@ -88,8 +89,8 @@ _HOME = {
         ),
         "sources.libraries": ("from_daft from_dask from_mars from_modin from_spark from_tf"),
         "sources.read": (
-            "read_avro read_binary_files read_csv read_images read_json read_numpy read_parquet "
-            "read_text read_tfrecords read_webdataset"
+            "read_avro read_binary_files read_csv read_images read_json read_numpy read_orc "
+            "read_parquet read_text read_tfrecords read_webdataset"
         ),
     }.items()
     for name in names.split()
@@ -161,6 +162,7 @@ __all__ = [
     "read_images",
     "read_json",
     "read_numpy",
+    "read_orc",
     "read_parquet",
     "read_sql",
     "read_text",

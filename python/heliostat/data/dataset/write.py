@@ -115,6 +115,23 @@ class Write(Base):
             "CSV", path, ours, ending="csv", encode=files.CsvBytes(theirs, arrow_csv_args_fn)
         )
 
+    def write_orc(self, path: str, *, arrow_orc_args_fn: Any = None, **options: Any) -> None:
+        """Write ORC files into a folder; for the options see :meth:`write_parquet`.
+
+        Others go to ``pyarrow.orc.write_table``, such as ``compression``.
+
+        Raises:
+            ValueError: ``arrow_open_stream_args`` asks for compression, which ORC has of its own; or,
+                while executing, the dataset has no columns.
+        """
+        ours, theirs = _split(options)
+        if "compression" in (ours.get("arrow_open_stream_args") or {}):
+            raise ValueError(
+                "ORC files cannot be compressed as a stream: pass `compression` to write_orc itself."
+            )
+        encode = files.OrcBytes(theirs, arrow_orc_args_fn)
+        self._write("ORC", path, ours, ending="orc", encode=encode)
+
     def write_json(self, path: str, *, pandas_json_args_fn: Any = None, **options: Any) -> None:
         """Write files with a JSON object a line; for the options see :meth:`write_parquet`."""
         ours, theirs = _split(options)

@@ -273,6 +273,26 @@ class CsvBytes:
 
 
 @dataclass
+class OrcBytes:
+    """A table as an ORC file."""
+
+    options: dict[str, Any]
+    options_fn: Callable[[], dict[str, Any]] | None = None
+
+    def __call__(self, table: Any) -> bytes:
+        """Encode."""
+        from pyarrow import orc
+
+        if not table.num_columns:
+            raise ValueError("write_orc requires at least one column.")
+        options = {**self.options, **(self.options_fn() if self.options_fn else {})}
+        sink = pa.BufferOutputStream()
+        orc.write_table(table, sink, **options)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+
+@dataclass
 class JsonBytes:
     """A table as lines of JSON, by pandas."""
 

@@ -97,6 +97,22 @@ class Json(Format):
             yield paj.read_json(io.BytesIO(data), read_options=bigger)
 
 
+@dataclass
+class Orc(Format):
+    """Columns in stripes, of which one at a time is in memory."""
+
+    def read(self, filesystem: Any, path: str) -> Iterator[Any]:
+        """Yield the tables of a file, one for each stripe."""
+        from pyarrow import orc
+
+        with filesystem.open_input_file(path) as file:  # what it holds is told at its end
+            found = orc.ORCFile(file)
+            for number in range(found.nstripes):
+                yield pa.Table.from_batches([found.read_stripe(number)])
+            if not found.nstripes:
+                yield found.schema.empty_table()
+
+
 _NULL_LINE = re.compile(rb"^\s*null\s*$", re.MULTILINE)
 
 

@@ -124,6 +124,22 @@ def read_json(paths: str | list[str], *, lines: bool = False, **options: Any) ->
     return dataset("JSON", source, form, remote, concurrency)
 
 
+def read_orc(paths: str | list[str], **options: Any) -> Dataset:
+    """Return a dataset of ORC files.
+
+    Args:
+        paths: A path or URI of a file or folder, or a list of them.
+        **options: Those of all readers, see :func:`read_csv`; ``partitioning`` is None by default.
+
+    Raises:
+        FileNotFoundError: A path does not exist.
+    """
+    source, concurrency = _source(paths, options, ["orc"], None)
+    remote, options = _split(options)
+    _refuse("read_orc", options)
+    return dataset("ORC", source, formats.Orc(), remote, concurrency)
+
+
 def read_text(
     paths: str | list[str],
     *,
