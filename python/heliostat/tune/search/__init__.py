@@ -26,8 +26,14 @@ def _lazy(module: str, name: str) -> Callable[[], Any]:
 SEARCH_ALG_IMPORT: dict[str, Callable[[], Any]] = {
     "variant_generator": lambda: BasicVariantGenerator,
     "random": lambda: BasicVariantGenerator,
+    "ax": _lazy("ax", "AxSearch"),
+    "bayesopt": _lazy("bayesopt", "BayesOptSearch"),
     "bohb": _lazy("bohb", "TuneBOHB"),
+    "hebo": _lazy("hebo", "HEBOSearch"),
+    "hyperopt": _lazy("hyperopt", "HyperOptSearch"),
+    "nevergrad": _lazy("nevergrad", "NevergradSearch"),
     "optuna": _lazy("optuna", "OptunaSearch"),
+    "zoopt": _lazy("zoopt", "ZOOptSearch"),
 }
 
 

@@ -1,0 +1,111 @@
+"""A search that asks HEBO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from heliostat.tune.search.library import LibrarySearcher, unknown_domain
+from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
+from heliostat.tune.stopper import flattened
+
+
+class HEBOSearch(LibrarySearcher):
+    """Heteroscedastic evolutionary Bayesian optimization.
+
+    Args:
+        space: A ``DesignSpace`` of HEBO, or a dict with Tune's domains. Default: ``param_space`` of the
+            tuner.
+        metric: What is optimized. Default: what ``TuneConfig`` says.
+        mode: "min" or "max".
+        points_to_evaluate: Configurations to begin with.
+        evaluated_rewards: Their results, where they are known already.
+        random_state_seed: Seed of numpy's and torch's generators.
+        max_concurrent: How many suggestions are made at a time.
+        kwargs: Options of HEBO.
+
+    Raises:
+        ImportError: HEBO is not installed.
+        ValueError: ``evaluated_rewards`` are not as many as points.
+    """
+
+    modules = ("hebo.optimizers.hebo",)
+    packages = "HEBO"
+
+    def __init__(
+        self,
+        space: Any = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        points_to_evaluate: list[dict[str, Any]] | None = None,
+        evaluated_rewards: list[float] | None = None,
+        random_state_seed: int | None = None,
+        max_concurrent: int = 8,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(space, metric, mode, points_to_evaluate)
+        if max_concurrent < 1:
+            raise ValueError(f"max_concurrent={max_concurrent!r} must be a whole number from 1 up.")
+        if evaluated_rewards and len(evaluated_rewards) != len(self._points):
+            raise ValueError(
+                f"There are {len(evaluated_rewards)} evaluated_rewards of {len(self._points)} points."
+            )
+        self._rewards, self._seed = list(evaluated_rewards or []), random_state_seed
+        self._max_concurrent, self._options = max_concurrent, kwargs
+        self._coming: list[dict[str, Any]] = []
+
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        self._max_concurrent = max_concurrent
+        return True
+
+    def _convert(self, domains: dict[str, Domain]) -> Any:
+        from hebo.design_space.design_space import DesignSpace
+
+        return DesignSpace().parse([_parameter(name, one) for name, one in domains.items()])
+
+    def _begin(self) -> None:
+        from hebo.optimizers.hebo import HEBO
+
+        if self._seed is not None:
+            import numpy as np
+            import torch
+
+            np.random.seed(self._seed)
+            torch.manual_seed(self._seed)
+        self._optimizer = HEBO(space=self._space, **self._options)
+        if self._rewards:
+            points, self._points = self._points, []
+            for point, reward in zip(points, self._rewards, strict=True):
+                self._tell(flattened(point), self._loss({self._metric or "": reward}))
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        if len(self._open) >= self._max_concurrent:
+            return None
+        return super().suggest(trial_id)
+
+    def _ask(self) -> tuple[Any, Mapping[str, Any]]:
+        if not self._coming:
+            frame = self._optimizer.suggest(n_suggestions=self._max_concurrent)
+            self._coming = frame.to_dict("records")
+        values = self._coming.pop(0)
+        return values, values
+
+    def _tell(self, asked: Any, loss: float | None) -> None:
+        import numpy as np
+        import pandas as pd
+
+        if loss is not None:
+            self._optimizer.observe(pd.DataFrame([asked]), np.array([loss]))
+
+
+def _parameter(name: str, domain: Domain) -> dict[str, Any]:
+    if isinstance(domain, Categorical):
+        return {"name": name, "type": "cat", "categories": list(domain.categories)}
+    if isinstance(domain, Float) and domain.normal is None:
+        kind, last = "pow" if domain.is_log else "num", domain.upper
+        return {"name": name, "type": kind, "lb": domain.lower, "ub": last}
+    if isinstance(domain, Integer):
+        kind = "pow_int" if domain.is_log else "int"
+        upper = int(domain.upper) if domain.q and domain.q > 1 else int(domain.upper) - 1
+        return {"name": name, "type": kind, "lb": int(domain.lower), "ub": upper}
+    raise unknown_domain("HEBOSearch", name, domain)
