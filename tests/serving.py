@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,3 +47,24 @@ class Client:
 
     def get(self, path: str, headers: Any = None) -> Answer:
         return self.ask("GET", path, None, headers)
+
+
+def ingress_pid() -> int:
+    """The process of Serve's HTTP server, of this session."""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/cmdline", "rb") as file:
+                    words = file.read().split(b"\0")
+            except OSError:
+                continue
+            if b"serve-ingress" in words and session_dir().encode() in words:
+                return int(entry)
+    raise AssertionError("there is no ingress")
+
+
+def session_dir() -> str:
+    """The folder of this session."""
+    from heliostat import _heliostat
+
+    return _heliostat.session()["session_dir"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import ray
 from ray import serve
-from serving import Client
+from serving import Client, ingress_pid
 from starlette.requests import Request
 
 CLUSTER = {"num_cpus": 8}
@@ -152,22 +152,3 @@ def test_requests_are_answered_while_the_controller_is_away(web: Client) -> None
     assert {int(web.get("/").text.split()[1]) for _ in range(10)} == before
     serve.run(Which.options(num_replicas=1).bind())
     until(lambda: running() == 1)
-
-
-def ingress_pid() -> int:
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/cmdline", "rb") as file:
-                    words = file.read().split(b"\0")
-            except OSError:
-                continue
-            if b"serve-ingress" in words and session_dir().encode() in words:
-                return int(entry)
-    raise AssertionError("there is no ingress")
-
-
-def session_dir() -> str:
-    from heliostat import _heliostat
-
-    return _heliostat.session()["session_dir"]

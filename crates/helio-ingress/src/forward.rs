@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,11 +17,13 @@ use helio_proto::serve::{self, read_head};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, Version};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use crate::Shared;
 use crate::answer::{Answer, Ongoing};
+use crate::client::{Heads, Patience};
 use crate::link::{Event, Exchange};
 use crate::table::{self, NoPlace, Place, Route};
 use crate::websocket;
@@ -48,11 +51,58 @@ pub(crate) struct Ends {
 pub(crate) async fn answer(
     shared: Rc<Shared>,
     ends: Rc<Ends>,
-    mut request: Request<Incoming>,
+    heads: Arc<Mutex<Heads>>,
+    request: Request<Incoming>,
 ) -> Result<Response<Answer>, Infallible> {
+    let is_last = request.headers().contains_key(header::TRANSFER_ENCODING);
+    // The connection reads on while the request is answered, and needs the lock for that.
+    let refused = refusal(&request, &heads.lock());
+    let mut response = match refused {
+        Some((status, why)) => text(status, why.to_owned()),
+        None => route(&shared, &ends, &heads, request).await,
+    };
+    // A proxy in front may see another end of the chunked body: what it sends as its rest is no request.
+    if is_last || refused.is_some() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
+}
+
+/// Why a request is not forwarded: servers may understand it differently.
+fn refusal(request: &Request<Incoming>, heads: &Heads) -> Option<(StatusCode, &'static str)> {
+    let headers = request.headers();
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        if heads.is_ambiguous() || headers.contains_key(header::CONTENT_LENGTH) {
+            let why = "A request has Content-Length or Transfer-Encoding, not both.";
+            return Some((StatusCode::BAD_REQUEST, why));
+        }
+        let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+        let is_chunked =
+            |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+        if !codings.next().is_some_and(is_chunked) || codings.next().is_some() {
+            let why = "The only Transfer-Encoding that is understood is chunked.";
+            return Some((StatusCode::NOT_IMPLEMENTED, why));
+        }
+    }
+    let hosts = headers.get_all(header::HOST).iter().count();
+    if hosts > 1 || hosts == 0 && request.version() == Version::HTTP_11 {
+        return Some((StatusCode::BAD_REQUEST, "A request of HTTP/1.1 has one Host."));
+    }
+    (request.method() == Method::CONNECT).then_some((
+        StatusCode::METHOD_NOT_ALLOWED,
+        "This server is no proxy: CONNECT leads nowhere.",
+    ))
+}
+
+async fn route(
+    shared: &Shared,
+    ends: &Ends,
+    heads: &Mutex<Heads>,
+    mut request: Request<Incoming>,
+) -> Response<Answer> {
     let path = request.uri().path();
     if let Some(own) = path.strip_prefix("/-/") {
-        return Ok(own_route(&shared, own).unwrap_or_else(|| not_found(path)));
+        return own_route(shared, own).unwrap_or_else(|| not_found(path));
     }
     let id = request.headers().get(&REQUEST_ID).cloned().unwrap_or_else(new_id);
     request.headers_mut().insert(REQUEST_ID, id.clone());
@@ -60,13 +110,17 @@ pub(crate) async fn answer(
     let routes = shared.table.routes();
     let mut response = match table::find(&routes, path) {
         Some(route) if websocket::is_wanted(&request) => {
-            websocket::open(&shared, route, &ends, request).await
+            let response = websocket::open(shared, route, ends, request).await;
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                heads.lock().end();
+            }
+            response
         }
-        Some(route) => forward(&shared, route, &ends, request).await,
+        Some(route) => forward(shared, route, ends, request).await,
         None => not_found(path),
     };
     response.headers_mut().entry(REQUEST_ID).or_insert(id);
-    Ok(response)
+    response
 }
 
 fn own_route(shared: &Shared, name: &str) -> Option<Response<Answer>> {
@@ -117,7 +171,13 @@ pub(crate) enum Given {
     Socket,
 }
 
-async fn read_small(body: Incoming) -> Result<Given, hyper::Error> {
+/// Why a request's body is not there.
+enum Missing {
+    Broken(hyper::Error),
+    Late,
+}
+
+async fn read_small(body: Incoming, silence: Duration) -> Result<Given, Missing> {
     if body.is_end_stream() {
         return Ok(Given::Whole(Bytes::new()));
     }
@@ -127,8 +187,9 @@ async fn read_small(body: Incoming) -> Result<Given, hyper::Error> {
     }
     let mut body = body;
     let mut read = bytes::BytesMut::new();
-    while let Some(frame) = next_frame(&mut body).await {
-        if let Ok(data) = frame?.into_data() {
+    let mut patience = Patience::new(silence, true);
+    while let Some(frame) = patience.wait(next_frame(&mut body), size).await.ok_or(Missing::Late)? {
+        if let Ok(data) = frame.map_err(Missing::Broken)?.into_data() {
             if read.is_empty() && body.is_end_stream() {
                 return Ok(Given::Whole(data));
             }
@@ -138,9 +199,14 @@ async fn read_small(body: Incoming) -> Result<Given, hyper::Error> {
     Ok(Given::Whole(read.freeze()))
 }
 
-async fn next_frame(
-    body: &mut Incoming,
-) -> Option<Result<hyper::body::Frame<Bytes>, hyper::Error>> {
+type Part = Option<Result<hyper::body::Frame<Bytes>, hyper::Error>>;
+
+fn size(part: &Part) -> usize {
+    let data = part.as_ref().and_then(|part| part.as_ref().ok()?.data_ref());
+    data.map_or(0, Bytes::len)
+}
+
+async fn next_frame(body: &mut Incoming) -> Part {
     poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
 }
 
@@ -160,6 +226,11 @@ async fn forward(
     }
 }
 
+fn too_slow() -> Response<Answer> {
+    let say = "The request's body came too slowly, or not to its end.";
+    text(StatusCode::REQUEST_TIMEOUT, say.to_owned())
+}
+
 fn timed_out(most: Duration) -> String {
     format!("The request was not answered within request_timeout_s = {} s.", most.as_secs_f64())
 }
@@ -172,9 +243,10 @@ async fn attempt(
     until: Option<Instant>,
 ) -> Response<Answer> {
     let (parts, body) = request.into_parts();
-    let mut given = match read_small(body).await {
+    let mut given = match read_small(body, shared.silence).await {
         Ok(given) => given,
-        Err(error) => {
+        Err(Missing::Late) => return too_slow(),
+        Err(Missing::Broken(error)) => {
             return text(StatusCode::BAD_REQUEST, format!("The body ends early: {error}"));
         }
     };
@@ -186,11 +258,12 @@ async fn attempt(
             Err(response) => return response,
         };
         let replica = place.replica.id.clone();
-        let (ongoing, is_whole) = begin(place, route, ends, &parts, &mut given, until);
+        let (ongoing, is_whole) = begin(shared, place, route, ends, &parts, &mut given, until);
         match ongoing.exchange.next().await {
             Event::Head(head) => return reply(&head, ongoing),
             Event::Refused if is_whole && refusals < REFUSALS_MAX => refusals += 1,
             Event::Lost if is_whole && is_harmless && losses + 1 < TRIES => losses += 1,
+            Event::Late => return too_slow(),
             Event::Refused => {
                 let say = format!("Replica {replica} was ending and did not begin the request.");
                 return text(StatusCode::SERVICE_UNAVAILABLE, say);
@@ -221,6 +294,7 @@ pub(crate) async fn place(shared: &Shared, route: &Route) -> Result<Place, Respo
 
 /// Sends the request's head and what is there of its body; whether that was all.
 pub(crate) fn begin(
+    shared: &Shared,
     place: Place,
     route: &Route,
     ends: &Ends,
@@ -263,16 +337,23 @@ pub(crate) fn begin(
         serve::request(out, id, &head, &headers, &body);
     }));
     let pump = coming
-        .map(|body| tokio::task::spawn_local(pump(body, Rc::clone(&exchange))).abort_handle());
+        .map(|body| pump(body, Rc::clone(&exchange), shared.silence))
+        .map(|pump| tokio::task::spawn_local(pump).abort_handle());
     let deadline = until.map(|until| Box::pin(sleep_until(until)));
     (Ongoing { exchange, _place: place, pump, deadline }, is_whole)
 }
 
 /// Sends the request's body as it comes and as the replica takes it.
-async fn pump(mut body: Incoming, exchange: Rc<Exchange>) {
-    while let Some(frame) = next_frame(&mut body).await {
-        // A client that breaks off has gone away: hyper drops the request, which tells the replica.
-        let Ok(frame) = frame else { return };
+async fn pump(mut body: Incoming, exchange: Rc<Exchange>, silence: Duration) {
+    let mut patience = Patience::new(silence, body.size_hint().exact().is_some());
+    loop {
+        let Some(part) = patience.wait(next_frame(&mut body), size).await else {
+            return exchange.give_up();
+        };
+        let Some(frame) = part else { break };
+        // A client that has gone away whole is noticed by hyper, which drops the request; one that has only
+        // stopped sending might still listen.
+        let Ok(frame) = frame else { return exchange.give_up() };
         if let Ok(data) = frame.into_data() {
             exchange.send_body(data).await;
         }

@@ -1,7 +1,7 @@
 //! The HTTP server of Serve: a process of its own on a node, without Python.
 //!
 //! Reading order: [`table`] (routes, which replica is next, who waits), [`link`] (the connection to a
-//! replica), [`forward`] (one request), [`websocket`], [`control`] (what the controller says). All of it is one thread:
+//! replica), [`client`], [`forward`] (one request), [`websocket`], [`control`] (what the controller says). All of it is one thread:
 //! counts are plain numbers.
 //!
 //! Start: it listens, prints a line of JSON with its port or with what went wrong, and serves. End: the
@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod client;
 mod control;
 mod forward;
 mod link;
@@ -30,15 +31,19 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::LocalSet;
 
+use crate::client::{Client, Heads};
 use crate::forward::Ends;
 use crate::table::Table;
 
 const CONNECTIONS_MAX: usize = 16384;
+/// Descriptors that no client gets: the listeners, the controller's line, links to replicas.
+const DESCRIPTORS_KEPT: usize = 1024;
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How long to wait when the operating system refuses to accept (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -67,6 +72,8 @@ pub(crate) struct Shared {
     table: Table,
     token: Rc<str>,
     request_timeout: Cell<Option<Duration>>,
+    /// How long is waited for a client that neither sends nor takes what it should.
+    silence: Duration,
 }
 
 impl Shared {
@@ -95,7 +102,7 @@ async fn serve(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String>
     let daemon = helio_env::process::watch(options.daemon_pid)
         .and_then(helio_env::descriptor::register)
         .map_err(|error| format!("the node's daemon has ended: {error}"))?;
-    raise_descriptor_limit();
+    let connections_max = raise_descriptor_limit();
     let listener = listen(&options.host, options.port).map_err(|error| {
         format!(
             "Serve cannot listen on {}:{}: {error}. Name another port: \
@@ -111,12 +118,13 @@ async fn serve(options: &Options, ready: impl FnOnce(u16)) -> Result<(), String>
         table: Table::default(),
         token: options.token.as_str().into(),
         request_timeout: Cell::new(None),
+        silence: options.keep_alive,
     });
     let stop = Rc::new(Notify::new());
     ready(port);
     tokio::select! {
         () = control::listen(Rc::clone(&shared), control, Rc::clone(&stop)) => {}
-        () = accept(shared, listener, options.keep_alive) => {}
+        () = accept(shared, listener, connections_max) => {}
         () = stop.notified() => {}
         _ = daemon.readable() => {}
     }
@@ -141,23 +149,26 @@ fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Each client is a descriptor.
-fn raise_descriptor_limit() {
+/// Each client is a descriptor: how many of them there may be.
+fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // Where it cannot be raised, fewer clients are served at a time.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let most = getrlimit(Resource::Nofile).current.map_or(u64::MAX, |most| most);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    most.saturating_sub(DESCRIPTORS_KEPT).max(most / 2).min(CONNECTIONS_MAX)
 }
 
-async fn accept(shared: Rc<Shared>, listener: TcpListener, keep_alive: Duration) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+async fn accept(shared: Rc<Shared>, listener: TcpListener, connections_max: usize) {
+    let room = Arc::new(Semaphore::new(connections_max));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let shared = Rc::clone(&shared);
                 tokio::task::spawn_local(async move {
-                    one_client(shared, stream, peer, keep_alive).await;
+                    one_client(shared, stream, peer).await;
                     drop(permit);
                 });
             }
@@ -166,7 +177,7 @@ async fn accept(shared: Rc<Shared>, listener: TcpListener, keep_alive: Duration)
     }
 }
 
-async fn one_client(shared: Rc<Shared>, stream: TcpStream, peer: SocketAddr, keep_alive: Duration) {
+async fn one_client(shared: Rc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let Ok(own) = stream.local_addr() else { return };
     // An answer is small and waits for nobody.
     let _ = stream.set_nodelay(true);
@@ -174,14 +185,17 @@ async fn one_client(shared: Rc<Shared>, stream: TcpStream, peer: SocketAddr, kee
         client: (peer.ip().to_string(), peer.port()),
         server: (own.ip().to_string(), own.port()),
     });
-    let service =
-        service_fn(move |request| forward::answer(Rc::clone(&shared), Rc::clone(&ends), request));
+    let silence = shared.silence;
+    let heads = Arc::new(Mutex::new(Heads::default()));
+    let stream = Client::new(stream, Arc::clone(&heads), silence);
+    let service = service_fn(move |request| {
+        forward::answer(Rc::clone(&shared), Rc::clone(&ends), Arc::clone(&heads), request)
+    });
     // Who goes away, or speaks something else than HTTP, gets no more.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(keep_alive)
+        .header_read_timeout(silence)
         .max_buf_size(HEAD_BYTES_MAX.max(8192))
-        .pipeline_flush(true)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades()
         .await;

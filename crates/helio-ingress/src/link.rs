@@ -35,6 +35,8 @@ pub(crate) enum Event {
     Refused,
     /// The replica is gone.
     Lost,
+    /// The rest of the request's body does not come.
+    Late,
 }
 
 /// A request's place on a connection.
@@ -296,6 +298,11 @@ impl Exchange {
             self.slot.credit.set(self.slot.credit.get() - length);
             self.link.send(|out| serve::piece(out, self.id, false, &part));
         }
+    }
+
+    /// The rest of the request's body is not waited for any longer.
+    pub(crate) fn give_up(&self) {
+        self.slot.add(Event::Late);
     }
 
     /// The request's body is over.

@@ -93,7 +93,7 @@ pub(crate) async fn open(
             Ok(place) => place,
             Err(response) => return response,
         };
-        let (ongoing, _) = begin(place, route, ends, &parts, &mut Given::Socket, None);
+        let (ongoing, _) = begin(shared, place, route, ends, &parts, &mut Given::Socket, None);
         match ongoing.exchange.next().await {
             Event::Head(head) => return answer(&head, ongoing, upgrade, &key),
             Event::Refused if refusals < REFUSALS_MAX => refusals += 1,

@@ -76,7 +76,8 @@ class HTTPOptions:
     """Options of the HTTP server.
 
     ``request_timeout_s``: seconds from a request to its answer, ``None``: any; ``keep_alive_timeout_s``:
-    seconds that a connection may be idle; ``root_path``: what a proxy in front of the server cuts off the
+    seconds that a connection may be idle, and that a client may be silent in the middle of a request or take
+    nothing of its answer; ``root_path``: what a proxy in front of the server cuts off the
     paths of requests, so that applications make their URLs with it. TLS and ``root_url`` raise
     ``NotImplementedError``, middlewares ``ValueError``.
     """

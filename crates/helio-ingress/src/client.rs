@@ -1,0 +1,265 @@
+//! A client's connection, and what hyper does not watch on it.
+//!
+//! **LIMIT-1** A client that takes nothing of its answer for the keep-alive time loses its connection, and with it
+//! the answer's place at a replica. A body that stops coming for as long, or whose length is known and that
+//! comes slower than [`BYTES_PER_S_MIN`], is given up.
+//!
+//! A head with both `Content-Length` and `Transfer-Encoding` has two meanings, and what one server takes for a body is
+//! a request to the next. Hyper goes by the latter and hides the former, so heads are looked at here as well.
+//! Whatever this overlooks smuggles nothing: after a chunked body the connection ends.
+
+use std::future::Future as _;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+/// A body of known length comes as fast on average, the keep-alive time granted beforehand.
+const BYTES_PER_S_MIN: u32 = 500;
+/// Bytes of a line that are looked at: the longest name and a number.
+const LINE_MAX: usize = 64;
+
+/// How long is waited for the next part of a body.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    silence: Duration,
+    /// What is left of it for a body of known length.
+    left: Option<Duration>,
+}
+
+impl Patience {
+    pub(crate) fn new(silence: Duration, is_length_known: bool) -> Self {
+        Self { silence, left: is_length_known.then_some(silence) }
+    }
+
+    /// What comes, or `None` where it takes too long; `size` says how many bytes of a body that is.
+    pub(crate) async fn wait<T>(
+        &mut self,
+        coming: impl Future<Output = T>,
+        size: impl FnOnce(&T) -> usize,
+    ) -> Option<T> {
+        let begun = Instant::now();
+        let most = self.left.unwrap_or(self.silence).min(self.silence);
+        let came = timeout(most, coming).await.ok()?;
+        if let Some(left) = &mut self.left {
+            let bytes = u32::try_from(size(&came)).unwrap_or(u32::MAX);
+            let earned = Duration::from_secs(1) * bytes / BYTES_PER_S_MIN;
+            *left = left.saturating_sub(begun.elapsed()).saturating_add(earned);
+        }
+        Some(came)
+    }
+}
+
+/// What the heads of a connection's requests say of their bodies.
+#[derive(Debug, Default)]
+pub(crate) struct Heads {
+    line: Vec<u8>,
+    has_begun: bool,
+    length: Option<u64>,
+    is_coded: bool,
+    /// Bytes of the body that are still to come.
+    rest: u64,
+    is_over: bool,
+    is_ambiguous: bool,
+}
+
+impl Heads {
+    /// Whether a head gave both lengths.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.is_ambiguous
+    }
+
+    /// What follows is no HTTP.
+    pub(crate) fn end(&mut self) {
+        self.is_over = true;
+    }
+
+    fn see(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.is_over {
+            if self.rest > 0 {
+                let passed = usize::try_from(self.rest).unwrap_or(usize::MAX).min(bytes.len());
+                self.rest -= passed as u64;
+                bytes = &bytes[passed..];
+                continue;
+            }
+            let end = memchr::memchr(b'\n', bytes);
+            let part = &bytes[..end.unwrap_or(bytes.len())];
+            let room = LINE_MAX - self.line.len();
+            self.line.extend_from_slice(&part[..part.len().min(room)]);
+            let Some(end) = end else { return };
+            bytes = &bytes[end + 1..];
+            self.end_line();
+        }
+    }
+
+    fn end_line(&mut self) {
+        let line = self.line.trim_ascii();
+        if line.is_empty() {
+            // Empty lines before a request are passed over.
+            if self.has_begun {
+                self.end_head();
+            }
+        } else if !self.has_begun {
+            self.has_begun = true;
+        } else if let Some(colon) = memchr::memchr(b':', line) {
+            let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+            if name.eq_ignore_ascii_case(b"transfer-encoding") {
+                self.is_coded = true;
+            } else if name.eq_ignore_ascii_case(b"content-length") {
+                // Where it is no number, hyper refuses the request.
+                let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                self.length = Some(number.unwrap_or(0));
+            }
+        }
+        self.line.clear();
+    }
+
+    fn end_head(&mut self) {
+        self.is_ambiguous |= self.is_coded && self.length.is_some();
+        // A connection carries nothing after a chunked body.
+        self.is_over = self.is_coded;
+        self.rest = self.length.take().unwrap_or(0);
+        self.has_begun = false;
+    }
+}
+
+/// The stream to a client.
+#[derive(Debug)]
+pub(crate) struct Client<S> {
+    stream: S,
+    heads: Arc<Mutex<Heads>>,
+    silence: Duration,
+    /// Since when nothing could be sent.
+    stuck: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Client<S> {
+    pub(crate) fn new(stream: S, heads: Arc<Mutex<Heads>>, silence: Duration) -> Self {
+        Self { stream, heads, silence, stuck: None }
+    }
+
+    fn sent<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.stuck = None;
+            return outcome;
+        }
+        let silence = self.silence;
+        let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(silence)));
+        stuck.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Client<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if outcome.is_ready() {
+            self.heads.lock().see(&buffer.filled()[before..]);
+        }
+        outcome
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Client<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.sent(context, outcome)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.sent(context, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_flush(context);
+        self.sent(context, outcome)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.sent(context, outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same whatever the pieces in which it comes.
+    fn seen(said: &str) -> bool {
+        let pieces = [1, 2, 7, said.len()];
+        let found = pieces.map(|piece| {
+            let mut heads = Heads::default();
+            said.as_bytes().chunks(piece).for_each(|part| heads.see(part));
+            heads.is_ambiguous()
+        });
+        assert!(found.iter().all(|one| *one == found[0]), "{said:?}");
+        found[0]
+    }
+
+    const BOTH: &str = "POST / HTTP/1.1\r\nContent-Length: 3\r\ntransfer-encoding:chunked\r\n\r\n";
+
+    #[test]
+    fn a_head_with_two_lengths_is_seen_after_whatever_came_before() {
+        assert!(seen(BOTH));
+        assert!(seen("POST / HTTP/1.1\nTRANSFER-ENCODING: chunked\nx: y\ncontent-length:0\n\n"));
+        assert!(seen(&format!("\r\n\r\nGET / HTTP/1.1\r\na: b\r\n\r\n{BOTH}")));
+        assert!(seen(&format!("PUT / HTTP/1.1\r\nContent-Length: 4\r\n\r\n\n\nab{BOTH}")));
+        assert!(seen(&format!("GET /{} HTTP/1.1\r\n\r\n{BOTH}", "x".repeat(500))));
+    }
+
+    #[test]
+    fn what_a_body_contains_is_no_head() {
+        let length = BOTH.len();
+        assert!(!seen(&format!("PUT / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{BOTH}")));
+        assert!(!seen(&format!("PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{BOTH}")));
+        assert!(!seen(
+            "PUT / HTTP/1.1\r\nx-content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n"
+        ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trickle_of_known_length_is_given_up_and_a_stream_is_not() {
+        let silence = Duration::from_secs(10);
+        let drop_by_drop = async |mut patience: Patience, bytes: usize| {
+            for number in 0..100 {
+                let coming = sleep(Duration::from_secs(5));
+                if patience.wait(coming, |()| bytes).await.is_none() {
+                    return number;
+                }
+            }
+            100
+        };
+        assert_eq!(drop_by_drop(Patience::new(silence, true), 1).await, 2);
+        assert_eq!(drop_by_drop(Patience::new(silence, true), 5 * 500).await, 100);
+        assert_eq!(drop_by_drop(Patience::new(silence, false), 1).await, 100);
+        let mut patience = Patience::new(silence, false);
+        assert!(patience.wait(sleep(Duration::from_secs(11)), |()| 0).await.is_none());
+    }
+}
