@@ -215,8 +215,30 @@ def test_statistics(rd: Any) -> None:
     stats = dataset.stats()
     assert "Map" in stats
     assert "4 tasks executed" in stats
+    for line in (
+        "* Remote wall time: ",
+        "* Output num rows per block: 25 min, 25 max, 25 mean, 100 total",
+        "* Output size bytes per block: ",
+        "* Operator throughput:",
+        "\t* Total output num rows: 100 rows",
+        "\t* Estimated single task throughput: ",
+        "Dataset throughput:",
+    ):
+        assert line in stats
     materialized = dataset.materialize()
     assert "4 blocks produced" in materialized.stats()
+
+
+@pytest.mark.contract("F10.20")
+@pytest.mark.heliostat_only(
+    "Ray counts the blocks that an operator without tasks passes on otherwise"
+)
+def test_statistics_count_the_rows_that_come_in_and_go_out(rd: Any) -> None:
+    dataset = rd.range(100, override_num_blocks=4).random_shuffle(seed=1)
+    kept = dataset.map(lambda row: row).filter(lambda row: row["id"] < 10)
+    assert len(kept.take_all()) == 10
+    stats = kept.stats()
+    assert "\t* Total input num rows: 100 rows\n\t* Total output num rows: 10 rows" in stats
 
 
 @pytest.mark.contract("F10.19")

@@ -86,6 +86,7 @@ class Executor:
             started = self._start(bool(last.outbox))
             if last.outbox:
                 bundle = last.outbox.popleft()
+                self.stats.rows += bundle.rows
                 progress.yielded(bundle)
                 yield bundle
                 still_since = time.monotonic()  # what the consumer takes is its own
@@ -135,6 +136,7 @@ class Executor:
                 continue
             for port, source in enumerate(operator.sources):
                 operator.inboxes[port].extend(source.outbox)
+                operator.stats.input_rows += sum(bundle.rows for bundle in source.outbox)
                 source.outbox.clear()
                 operator.complete[port] = operator.complete[port] or source.done
             operator.work()

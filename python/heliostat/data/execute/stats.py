@@ -43,6 +43,7 @@ class OperatorStats:
     udf: Spread = field(default_factory=Spread)
     rows: Spread = field(default_factory=Spread)
     bytes: Spread = field(default_factory=Spread)
+    input_rows: int = 0
     nodes: dict[str, int] = field(default_factory=dict)
     begun: float = 0.0
     ended: float = 0.0
@@ -78,8 +79,16 @@ class OperatorStats:
             f"* Output num rows per block: {_counts(self.rows)}",
             f"* Output size bytes per block: {_counts(self.bytes)}",
         ]
+        lines += [
+            "* Operator throughput:",
+            f"\t* Total input num rows: {self.input_rows:,} rows",
+            f"\t* Total output num rows: {self.rows.total:,.0f} rows",
+        ]
         if elapsed > 0:
-            lines.append(f"* Throughput: {self.rows.total / elapsed:,.0f} rows/s")
+            lines.append(f"\t* Ray Data throughput: {self.rows.total / elapsed:,.0f} rows/s")
+        if self.wall.total > 0:
+            alone = self.rows.total / self.wall.total
+            lines.append(f"\t* Estimated single task throughput: {alone:,.0f} rows/s")
         if self.most_at_once:
             lines.append(f"* Tasks at a time: {self.most_at_once} max")
         if self.actors:
@@ -98,6 +107,7 @@ class ExecutionStats:
     operators: list[OperatorStats] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic)
     ended: float | None = None
+    rows: int = 0  # that have come out
     peak_bytes: int = 0
     budget_bytes: int = 0
     wait: Spread = field(default_factory=Spread)  # of the consumer, for its next batch
@@ -115,6 +125,13 @@ class ExecutionStats:
             f"{self.peak_bytes / 1e6:.1f} MB of blocks at a time (budget "
             f"{self.budget_bytes / 1e6:.1f} MB)"
         )
+        taken_s = ended - self.begun
+        if taken_s > 0:
+            lines += [
+                "",
+                "Dataset throughput:",
+                f"\t* Ray Data throughput: {self.rows / taken_s:,.0f} rows/s",
+            ]
         if self.wait.count:
             lines += [
                 "",
