@@ -143,6 +143,32 @@ def test_the_row_on_which_a_function_fails_is_named(rd: Any, tmp_path: Path, use
     assert said.endswith("ValueError: no such thing")
 
 
+@pytest.mark.contract("F10.06", "F10.07")
+@pytest.mark.heliostat_only("Ray does not say which column is near")
+@pytest.mark.parametrize("batch_format", ["rows", "numpy", "pandas"])
+def test_a_key_that_a_row_lacks_is_told_with_the_nearest_column(rd: Any, batch_format: str) -> None:
+    def use(given: Any) -> Any:
+        return {"x": given["prise"]}
+
+    dataset = rd.from_items([{"price": 1, "amount": 2}])
+    by_row = batch_format == "rows"
+    made = dataset.map(use) if by_row else dataset.map_batches(use, batch_format=batch_format)
+    assert sentence(made.take_all).endswith("KeyError: 'prise' (did you mean the column 'price'?)")
+    own = {"euro": 1}
+    with pytest.raises(KeyError) as failure:
+        dataset.map(lambda row: {"x": own["franc"]}).take_all()
+    assert "did you mean" not in str(failure.value)
+
+
+@pytest.mark.contract("F10.18")
+@pytest.mark.heliostat_only("Ray does not name the column")
+def test_a_column_that_no_tensor_can_hold_is_named(rd: Any) -> None:
+    dataset = rd.from_items([{"price": 1, "name": "a"}])
+    pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"^column 'name': can't convert np\.ndarray"):
+        list(dataset.iter_torch_batches())
+
+
 @pytest.mark.contract("F10.06")
 @pytest.mark.heliostat_only("Ray does not say which row")
 def test_rows_beyond_the_first_thousands_and_async_functions_count_too(rd: Any) -> None:

@@ -52,6 +52,32 @@ def test_three_times_the_store_passes_through(rd: Any) -> None:
     assert sorted(seen) == list(range(blocks))
 
 
+@pytest.mark.contract("F10.11", "F10.12", "F10.29")
+@pytest.mark.heliostat_only("looks at the figures of our executor")
+@pytest.mark.timeout(240)
+def test_one_key_with_half_of_all_rows_of_more_than_the_store(rd: Any) -> None:
+    rows, width = 12_000, 1000  # 8 kB a row
+
+    def skewed(batch: dict[str, Any]) -> dict[str, Any]:
+        ids = batch["id"]
+        wide = np.repeat(ids[:, None], width, axis=1)
+        return {"k": np.where(ids % 2 == 0, 7, ids % 100), "x": wide}
+
+    dataset = rd.range(rows, override_num_blocks=20).map_batches(skewed)
+    ordered, seen = dataset.sort("k"), []
+    for batch in ordered.iter_batches(batch_size=None):
+        assert (batch["x"][:, 0] == batch["x"][:, -1]).all()
+        seen += batch["k"].tolist()
+    expected = [7 if i % 2 == 0 else i % 100 for i in range(rows)]
+    assert seen == sorted(expected)
+    grouped = dataset.groupby("k")
+    sizes = {key: expected.count(key) for key in set(expected)}
+    assert {r["k"]: r["count()"] for r in grouped.count().take_all()} == sizes
+    whole = grouped.map_groups(lambda g: {"k": g["k"][:1], "n": np.array([len(g["x"])])})
+    assert {r["k"]: r["n"] for r in whole.take_all()} == sizes
+    assert ordered._stats.peak_bytes < STORE
+
+
 @pytest.mark.contract("F10.18", "F10.29")
 def test_tensors_that_are_kept_do_not_fill_the_store(rd: Any) -> None:
     pytest.importorskip("torch")

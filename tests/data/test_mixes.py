@@ -104,7 +104,11 @@ def test_a_seed_may_draw_anew_at_each_execution(rd: Any, how: str) -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"seed": 3}, {"split_type": "hash", "hash_column": "id"}], ids=str
 )
-def test_a_streamed_split_gives_each_row_to_one_side(rd: Any, options: Any, tmp_path: Path) -> None:
+def test_a_streamed_split_gives_each_row_to_one_side(
+    rd: Any, options: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execution = rd.DataContext.get_current().execution_options
+    monkeypatch.setattr(execution, "preserve_order", True)  # without which Ray promises nothing
     rd.range(2000, override_num_blocks=4).add_column("x", lambda b: b["id"] * 2).write_parquet(
         str(tmp_path)
     )

@@ -99,6 +99,33 @@ def test_a_slow_consumer_and_one_that_leaves_early(rd: Any) -> None:
 
 
 @pytest.mark.contract("F10.15")
+@pytest.mark.heliostat_only("Ray's fast consumers may wait for a slow one")
+@pytest.mark.parametrize("equal", [True, False])
+def test_a_slow_consumer_gets_its_share_and_holds_nobody_up(rd: Any, equal: bool) -> None:
+    iterators = rd.range(400, override_num_blocks=40).streaming_split(4, equal=equal)
+    seen: list[list[int]] = [[] for _ in iterators]
+    at_work = threading.Semaphore(0)
+
+    def read(number: int) -> None:
+        for batch in iterators[number].iter_batches(batch_size=5, prefetch_batches=0):
+            seen[number] += [int(i) for i in batch["id"]]
+            if (
+                number == 0 and len(seen[0]) == 5
+            ):  # the slow one: the others end before its second batch
+                for _ in range(3):
+                    assert at_work.acquire(timeout=100)
+        at_work.release()
+
+    threads = [threading.Thread(target=read, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [len(part) for part in seen] == [100] * 4
+    assert sorted(i for part in seen for i in part) == list(range(400))
+
+
+@pytest.mark.contract("F10.15")
 def test_an_error_reaches_every_consumer(rd: Any) -> None:
     def fail(batch: Any) -> Any:
         raise RuntimeError("in the pipeline")

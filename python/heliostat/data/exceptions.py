@@ -69,7 +69,9 @@ def without_ours(frames: TracebackType | None) -> TracebackType | None:
     return frames
 
 
-def user_error(error: Exception, name: str, place: str = "a block") -> UserCodeException:
+def user_error(
+    error: Exception, name: str, place: str = "a block", hint: str = ""
+) -> UserCodeException:
     """What the user's code raised, as an exception that is a ``UserCodeException`` and of its class.
 
     Its text is one sentence; the frames of the user's code come with its cause.
@@ -77,7 +79,7 @@ def user_error(error: Exception, name: str, place: str = "a block") -> UserCodeE
     if isinstance(error, UserCodeException):
         return error
     error.__traceback__ = without_ours(error.__traceback__)
-    said = f"{name} failed on {place}: {type(error).__name__}: {error}"
+    said = f"{name} failed on {place}: {type(error).__name__}: {error}{hint}"
     try:
         return _again(error, said)
     except Exception:

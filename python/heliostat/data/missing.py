@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from heliostat.data.plan import task
 
@@ -15,11 +16,29 @@ def no_columns(names: Iterable[str], there: Sequence[str]) -> str:
     missing = list(names)
     unread = [name for name in task.left_out() if name not in there]  # as no step asks for them
     known = [name for name in (*there, *unread) if name not in missing]
-    near: dict[str, None] = {}
-    for name in missing:
-        near.update(dict.fromkeys(difflib.get_close_matches(str(name), known, NEAREST_MAX)))
+    near = _nearest(missing, known)
     said = repr(missing[0]) if len(missing) == 1 else repr(missing)
-    hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    hint = f" (did you mean {near}?)" if near else ""
     more = f", and not read of the file {unread}" if unread else ""
     what = "column" if len(missing) == 1 else "columns"
     return f"there is no {what} {said}{hint}; there are {list(there)}{more}"
+
+
+def hint(error: Exception, value: Any) -> str:
+    """The columns nearest to the key that a function did not find, if it looked in a row or a batch.
+
+    Nothing where no name is near: the key may be of a mapping of the function's own.
+    """
+    key = error.args[0] if type(error) is KeyError and error.args else None
+    there = list(value) if isinstance(value, dict) else list(getattr(value, "columns", ()))
+    if not isinstance(key, str) or key in there or not all(isinstance(name, str) for name in there):
+        return ""
+    near = _nearest([key], there)
+    return f" (did you mean the column {near}?)" if near else ""
+
+
+def _nearest(missing: list[str], known: list[str]) -> str:
+    near: dict[str, None] = {}
+    for name in missing:
+        near.update(dict.fromkeys(difflib.get_close_matches(str(name), known, NEAREST_MAX)))
+    return " or ".join(map(repr, near))

@@ -93,7 +93,10 @@ def tensors_of(table: Any, dtypes: Any, own: bool, loan: Loan | None = None) -> 
     for name, column in zip(table.column_names, table.columns, strict=True):
         array = tensors.stacked(column)
         dtype = dtypes.get(name) if isinstance(dtypes, Mapping) else dtypes
-        made[name] = tensor_of(array, dtype, own, loan)
+        try:
+            made[name] = tensor_of(array, dtype, own, loan)
+        except (TypeError, RuntimeError) as error:
+            raise type(error)(f"column {name!r}: {error}") from error
     return made
 
 

@@ -11,6 +11,7 @@ from itertools import repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
+from heliostat.data import missing
 from heliostat.data.exceptions import user_error
 from heliostat.data.plan import task
 
@@ -85,15 +86,18 @@ class Opened:
         """A task begins, whose rows count from 0."""
         self.at, self._done = None, 0
 
-    def _error(self, error: Exception, at: task.Place, value: Any = None) -> Exception:
-        return user_error(error, self.name, task.place(at, value))
+    def _error(
+        self, error: Exception, at: task.Place, given: Any, *, shown: bool = False
+    ) -> Exception:
+        place = task.place(at, given if shown else None)
+        return user_error(error, self.name, place, missing.hint(error, given))
 
     def __call__(self, value: Any) -> Any:
         begun = time.perf_counter()
         try:
             result = self._call(value, *self._udf.args, **self._udf.kwargs)
         except Exception as error:
-            raise self._error(error, self.at) from error
+            raise self._error(error, self.at, value) from error
         finally:
             self.seconds += time.perf_counter() - begun
         return self.items(result)
@@ -106,7 +110,7 @@ class Opened:
             except StopIteration:
                 return
             except Exception as error:
-                raise self._error(error, self.at) from error
+                raise self._error(error, self.at, None) from error
             finally:
                 self.seconds += time.perf_counter() - begun
             yield item
@@ -120,7 +124,8 @@ class Opened:
             results = list(map(call, left, *map(repeat, self._udf.args)))
         except Exception as error:
             failed = len(values) - length_hint(left) - 1
-            raise self._error(error, (self._done + failed, 1), values[failed]) from error
+            row = values[failed]
+            raise self._error(error, (self._done + failed, 1), row, shown=True) from error
         finally:
             self.seconds += time.perf_counter() - begun
         self._done += len(values)
@@ -163,4 +168,4 @@ class Opened:
                 return iter([item async for item in result])
             return await result
         except Exception as error:
-            raise self._error(error, at) from error
+            raise self._error(error, at, value) from error
