@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from heliostat.tune.error import TuneError
     from heliostat.tune.execution.placement_groups import PlacementGroupFactory
     from heliostat.tune.experiment import Experiment
+    from heliostat.tune.progress_reporter import (
+        CLIReporter,
+        JupyterNotebookReporter,
+        ProgressReporter,
+    )
     from heliostat.tune.registry import register_env, register_trainable
     from heliostat.tune.result_grid import ResultGrid
     from heliostat.tune.schedulers import create_scheduler
@@ -66,6 +71,9 @@ _HOME = {
     "TuneError": "error",
     "PlacementGroupFactory": "execution.placement_groups",
     "Experiment": "experiment",
+    "CLIReporter": "progress_reporter",
+    "JupyterNotebookReporter": "progress_reporter",
+    "ProgressReporter": "progress_reporter",
     "register_env": "registry",
     "register_trainable": "registry",
     "ResultGrid": "result_grid",
@@ -98,12 +106,15 @@ _PACKAGES = ("logger", "schedulers", "search", "stopper", "trainable")
 
 __all__ = [
     # the search
+    "CLIReporter",
     "Callback",
     "CheckpointConfig",
     "Experiment",
     "ExperimentAnalysis",
     "FailureConfig",
+    "JupyterNotebookReporter",
     "PlacementGroupFactory",
+    "ProgressReporter",
     "Result",
     "ResultGrid",
     "ResumeConfig",

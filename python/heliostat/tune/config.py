@@ -90,7 +90,9 @@ class RunConfig:
         stop: A dict of bounds such as ``{"training_iteration": 10}``, a ``Stopper``, or a function of
             trial id and result.
         callbacks: Objects with ``on_trial_result`` and the like; see ``tune.Callback``.
-        progress_reporter, log_to_file: Kept, without an effect so far.
+        progress_reporter: A ``CLIReporter``, or another ``ProgressReporter``, that is called instead of the
+            lines that a search prints; not with ``verbose=0``.
+        log_to_file: Kept, without an effect so far.
     """
 
     name: str | None = None
@@ -109,6 +111,11 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.name is not None:
             check_folder_name("RunConfig(name)", self.name)
+        reporter = self.progress_reporter
+        if reporter is not None and not callable(getattr(reporter, "report", None)):
+            raise ValueError(
+                f"progress_reporter={reporter!r} must be a tune.CLIReporter or another ProgressReporter."
+            )
         if self.local_dir is not None:
             raise DeprecationWarning("`RunConfig(local_dir)` is gone: pass `storage_path`.")
         if self.storage_path is not None:

@@ -99,7 +99,8 @@ def run(
         sync_config: Kept, without an effect: files are written where they belong.
         keep_checkpoints_num, checkpoint_score_attr, checkpoint_freq, checkpoint_at_end: Older names for
             the fields of ``checkpoint_config``, taken where that has none.
-        progress_reporter, log_to_file, export_formats, storage_filesystem: Refused so far.
+        progress_reporter: As in ``RunConfig``.
+        log_to_file, export_formats, storage_filesystem: Refused so far.
 
     Raises:
         TuneError: A trial failed (its ``args[1]`` lists the failed trials), the trainable is not known,
@@ -140,6 +141,7 @@ def run(
         verbose=verbose,
         stop=given["stop"],
         callbacks=list(callbacks or []),
+        progress_reporter=progress_reporter,
     )
     tuner = _tuner(given, tune_config, run_config)
     grid = tuner.fit()
@@ -172,9 +174,8 @@ def run_experiments(
             list of them.
         concurrent: Kept, without an effect: the trials of one search fill the cluster.
         scheduler: As in ``tune.run``; each search begins with a copy of it.
-        verbose, resume, resume_config, reuse_actors, callbacks: As in ``tune.run``.
+        verbose, resume, resume_config, reuse_actors, callbacks, progress_reporter: As in ``tune.run``.
         raise_on_failed_trial: Raise at the end when a trial failed.
-        progress_reporter: Refused so far.
 
     Raises:
         TuneError: A trial failed (its ``args[1]`` lists the failed trials), or ``experiments`` is
@@ -202,7 +203,6 @@ def run_experiments(
 
 
 _INSTEAD = {
-    "progress_reporter": "print from a tune.Callback in `callbacks`, or set verbose=0",
     "log_to_file": "what trials print is in the session's log files (`logs` of the command line)",
     "export_formats": "write the model in save_checkpoint() of the trainable, and set checkpoint_at_end",
     "_remote": "call tune.run in a task of your own",

@@ -27,6 +27,7 @@ from heliostat.tune.config import (
 from heliostat.tune.error import TuneError
 from heliostat.tune.logger import CSVLoggerCallback, LoggerCallback, TBXLoggerCallback
 from heliostat.tune.progress import Progress
+from heliostat.tune.progress_reporter import Reported
 from heliostat.tune.registry import registered
 from heliostat.tune.result_grid import ResultGrid
 from heliostat.tune.runner.loop import Loop
@@ -124,7 +125,10 @@ class Tuner:
         assert run.checkpoint_config is not None
         callbacks = _with_loggers(list(run.callbacks or []))
         verbose = 1 if run.verbose is None else int(run.verbose)
-        progress = Progress(verbose, config.metric, config.mode, search.source.total)
+        about = config.metric, config.mode, search.source.total
+        progress = Progress(verbose, *about)
+        if run.progress_reporter is not None and verbose:
+            progress = Reported(run.progress_reporter, *about)
         limited = getattr(config.search_alg, "max_concurrent", 0) or 0
         loop = Loop(
             search,
@@ -138,8 +142,12 @@ class Tuner:
             config.max_concurrent_trials or (0 if searcher else limited),
             searcher.save if searcher else None,
         )
-        for callback in callbacks:
-            callback.setup(stop=run.stop, num_samples=config.num_samples)
+        try:
+            for callback in callbacks:
+                callback.setup(stop=run.stop, num_samples=config.num_samples)
+        except BaseException:
+            store.close()
+            raise
         try:
             with _Interruptible():
                 loop.run()
