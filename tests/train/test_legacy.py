@@ -91,14 +91,10 @@ def test_asking_for_a_preemption(fit: Any) -> None:
         ("ray.train.tensorflow", "TensorflowTrainer"),
         ("ray.train.horovod", "HorovodTrainer"),
         ("ray.air.integrations.keras", "ReportCheckpointCallback"),
-        ("ray.air.integrations.comet", "CometLoggerCallback"),
-        ("ray.air.integrations.wandb", "WandbLoggerCallback"),
-        ("ray.air.integrations.mlflow", "MLflowLoggerCallback"),
     ],
 )
 def test_what_is_not_there_is_named(module: str, name: str) -> None:
-    wanted = name if "wandb" in module or "mlflow" in module else module
-    with pytest.raises(ImportError, match=wanted):
+    with pytest.raises(ImportError, match=module):
         exec(f"from {module} import {name}", {})
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from types import ModuleType
 from typing import Any
 
 from heliostat.air.integrations.rank import another_worker_tracks
 
-__all__ = ["setup_mlflow"]
+__all__ = ["MLflowLoggerCallback", "setup_mlflow"]  # noqa: F822 # the callback comes by __getattr__
 
 
 class _Noop:
@@ -128,3 +129,10 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def __getattr__(name: str) -> Any:
+    """The logger of Tune, which is a layer above."""
+    if name != "MLflowLoggerCallback":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("heliostat.tune.logger.mlflow"), name)

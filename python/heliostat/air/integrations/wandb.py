@@ -9,7 +9,7 @@ from typing import Any
 
 from heliostat.air.integrations.rank import another_worker_tracks, run_name
 
-__all__ = ["setup_wandb"]
+__all__ = ["WandbLoggerCallback", "setup_wandb"]  # noqa: F822 # the callback comes by __getattr__
 
 _KEY, _PROJECT, _GROUP, _MODE = (
     "WANDB_API_KEY",
@@ -88,3 +88,10 @@ def _storable(value: Any) -> Any:
     except (TypeError, ValueError):
         return str(value)
     return value
+
+
+def __getattr__(name: str) -> Any:
+    """The logger of Tune, which is a layer above."""
+    if name != "WandbLoggerCallback":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("heliostat.tune.logger.wandb"), name)

@@ -1,0 +1,52 @@
+"""What loggers of other tools take of a report."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping
+from numbers import Number
+from types import ModuleType
+from typing import Any
+
+from heliostat.tune.stopper import flattened
+
+# What says where a trial ran, and when.
+SYSTEM = ("date", "hostname", "node_ip", "pid")
+NAMES = ("experiment_tag", "trial_id")
+
+
+def required(module: str, who: str, package: str | None = None) -> ModuleType:
+    """The module.
+
+    Raises:
+        ImportError: It is not installed; the message says how to get it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{who} needs {module}: pip install {package or module}") from error
+
+
+def numbers(result: Mapping[str, Any]) -> dict[str, float]:
+    """The finite numbers of a report by their flat names, without the configuration."""
+    kept = {name: value for name, value in result.items() if name != "config"}
+    found = {}
+    for name, value in flattened(kept).items():
+        plain = value.item() if callable(getattr(value, "item", None)) else value
+        is_number = isinstance(plain, Number) and not isinstance(plain, bool | complex)
+        if is_number and math.isfinite(plain):
+            found[name] = plain
+    return found
+
+
+def storable(value: Any) -> Any:
+    """Containers of plain values; what is none is shown as text."""
+    if isinstance(value, Mapping):
+        return {str(name): storable(one) for name, one in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [storable(one) for one in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    item = getattr(value, "tolist", None)
+    return storable(item()) if callable(item) else str(value)
