@@ -1,6 +1,7 @@
 //! `lint`, `test` and `demo`.
 
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 
 use crate::python;
 use crate::sh::{self, Outcome, command, have};
@@ -36,7 +37,15 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
     lint()?;
     sh::run(command("cargo").args(["test", "--workspace"]))?;
     let venv = python::tested()?;
-    sh::run(command(venv.program("python")).args(["-m", "pytest"]).args(arguments))
+    let mut pytest = command(venv.program("python"));
+    pytest.args(["-m", "pytest"]);
+    if arguments.is_empty() {
+        // One more than there are cores, for tests wait much of their time. Those of a file share a
+        // cluster and stay in one process.
+        let processes = 1 + available_parallelism().map_or(1, usize::from).min(4);
+        pytest.args(["--dist", "loadfile", "--numprocesses", &processes.to_string()]);
+    }
+    sh::run(pytest.args(arguments))
 }
 
 /// What only a GPU can show; the program's own exit code, which says whether there is one.

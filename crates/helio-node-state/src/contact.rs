@@ -113,7 +113,7 @@ impl Contact {
         if silence_ms > 0 {
             self.silence_ms_max = silence_ms;
         }
-        self.heard = Some(self.heard.unwrap_or(0).max(sent.min(now)));
+        self.heard.get_or_insert(0);
         self.on_heard(sent, now);
     }
 
