@@ -45,6 +45,9 @@ impl<M: Memory> Process<M> {
             NodeToClient::ControlReply(m) => self.on_control_reply(m.request_id, m.response),
             NodeToClient::LivenessReply(m) => {
                 if let Some(Pending::Liveness { worker }) = self.requests.close(m.request_id) {
+                    if m.dead {
+                        self.links.forget_epoch(worker);
+                    }
                     self.tell_owner(OwnerEvent::Liveness { worker, dead: m.dead });
                 }
             }

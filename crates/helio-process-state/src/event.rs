@@ -20,6 +20,8 @@ pub enum Event<'a> {
         link: u64,
         /// The process at its end.
         from: WorkerAddress,
+        /// What the connector's [`crate::Links::epoch`] was when it connected.
+        epoch: u32,
     },
     /// The other end of a connection that this process opened has answered the greeting.
     Greeted {

@@ -40,7 +40,9 @@ impl<M: Memory> Process<M> {
         from: &Arc<WorkerAddress>,
         bytes: &[u8],
     ) -> Result<(), String> {
-        self.links.has_spoken(link);
+        for outdated in self.links.has_spoken(link) {
+            self.actions.push(Action::Close { link: outdated, reason: None });
+        }
         match Frame::get(bytes).map_err(|error| error.to_string())? {
             Frame::Function { number, body } => self.links.define_function(link, number, body),
             Frame::Template { number, function, body } => {
@@ -105,6 +107,10 @@ impl<M: Memory> Process<M> {
         let Frame::Call { task, template, lease, sequence, returns, flags, args } = call else {
             return Ok(());
         };
+        if !self.links.is_current(from.worker_id, link) {
+            // Its caller is dead, or learns that this link is over and takes the call for one that may have run.
+            return Ok(());
+        }
         let template = self.links.template(link, *template)?;
         let lease = self.links.lease(link, *lease)?;
         if lease.is_some() && self.executor.refuses_tasks() {

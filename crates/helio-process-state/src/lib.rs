@@ -50,7 +50,7 @@ use helio_proto::node::{
     AbortObject, Blocked, ControlCall, CreateObject, JobConfig, ReleaseObject, Unblocked,
 };
 use helio_types::{
-    ActorId, NodeAddress, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerAddress,
+    ActorId, NodeAddress, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId,
 };
 
 pub use event::{Action, Event, Signals};
@@ -189,7 +189,7 @@ impl<M: Memory> Process<M> {
                     self.links.tell_node(Unblocked {});
                 }
             }
-            Event::Accepted { link, from } => self.on_accepted(link, from),
+            Event::Accepted { link, from, epoch } => self.on_accepted(link, from, epoch),
             Event::Greeted { link } => {
                 self.links.greeted(link);
                 self.greeting_ended(link);
@@ -265,16 +265,33 @@ impl<M: Memory> Process<M> {
 
 /// Links.
 impl<M: Memory> Process<M> {
-    fn on_accepted(&mut self, link: u64, from: WorkerAddress) {
+    fn on_accepted(&mut self, link: u64, from: WorkerAddress, epoch: u32) {
         let worker = from.worker_id;
-        if let Some(broken) = self.links.from_process(worker) {
-            // The peer sends on one link at a time, so its older one broke: an answer on that one would
-            // go nowhere.
-            self.on_closed(broken);
-            self.actions.push(Action::Close { link: broken, reason: None });
+        let known = self.links.epoch(worker);
+        if epoch < known {
+            // It was opened before the peer knew that its links here are over.
+            self.actions.push(Action::Close { link, reason: None });
+            return;
+        }
+        self.drop_outdated(worker);
+        let heard = self.links.from_process(worker);
+        if epoch > known || heard.is_some() {
+            // The peer sends on one link at a time, and in one epoch: an answer on an older link would go
+            // nowhere.
+            if let Some(broken) = heard.or(self.links.to_process(worker)) {
+                self.on_closed(broken);
+                self.actions.push(Action::Close { link: broken, reason: None });
+            }
+            self.links.enter_epoch(worker, epoch);
         }
         self.links.accepted(link, from.into());
         self.links.prefer(worker, link);
+    }
+
+    fn drop_outdated(&mut self, worker: WorkerId) {
+        for link in self.links.drop_outdated(worker) {
+            self.actions.push(Action::Close { link, reason: None });
+        }
     }
 
     pub(crate) fn on_closed(&mut self, link: u64) {

@@ -1,5 +1,7 @@
 //! The machine of a process alone: what it tells its daemon, and what it wants done.
 
+use std::sync::Arc;
+
 use helio_owner_state::{Event as OwnerEvent, OutgoingValue};
 use helio_process_state::{Action, Answer, Event, Identity, Memory, Process, Work};
 use helio_proto::control::{Failure, FailureKind};
@@ -74,7 +76,7 @@ impl Worker {
     /// A caller sends a task, which the front begins to run.
     fn run(&mut self, task: TaskId) -> u64 {
         let link = self.0.links().mint();
-        self.apply(Event::Accepted { link, from: address(2) });
+        self.apply(Event::Accepted { link, from: address(2), epoch: 0 });
         self.send(link, task);
         assert!(matches!(self.0.next_work(1), Some(Work::Call(_))), "the task is handed out");
         self.apply(Event::Runs(task));
@@ -150,13 +152,77 @@ fn a_call_that_arrives_after_the_end_of_its_lessee_does_not_begin() {
     worker.hear(LesseeGone { worker_id, lease_id, reason: "it has ended".into() });
     assert!(worker.told().iter().any(|message| matches!(message, ClientToNode::Stays(_))));
     let link = worker.0.links().mint();
-    worker.apply(Event::Accepted { link, from: address(2) });
+    worker.apply(Event::Accepted { link, from: address(2), epoch: 0 });
     worker.send_under(lease_id, link, TaskId([1; 24]));
     assert!(!worker.0.has_work(), "its lease is over");
     let link = worker.0.links().mint();
-    worker.apply(Event::Accepted { link, from: address(4) });
+    worker.apply(Event::Accepted { link, from: address(4), epoch: 0 });
     worker.send_under(LeaseId(2), link, TaskId([2; 24]));
     assert!(worker.0.has_work(), "another lessee, whose lease was asked for before");
+}
+
+/// The links that are to be closed, and the new ones, since it was asked last.
+fn closed_and_opened(worker: &mut Worker) -> (Vec<u64>, Vec<u64>) {
+    let (mut closed, mut opened) = (Vec::new(), Vec::new());
+    for action in worker.0.take_actions() {
+        match action {
+            Action::Close { link, .. } => closed.push(link),
+            Action::Connect { link, .. } => opened.push(link),
+            _ => {}
+        }
+    }
+    (closed, opened)
+}
+
+/// OWN-1: the news that a link of this process broke is late: its peer knows, and calls over a new one.
+#[test]
+fn a_link_of_a_later_epoch_ends_the_older_links() {
+    let mut worker = Worker::new();
+    let (peer, ids) = (address(2), vec![ObjectId([3; 28])]);
+    let adopt = || OwnerEvent::Adopt { owner: Arc::new(address(2)), ids: ids.clone() };
+    worker.apply(Event::Owner(adopt()));
+    let (_, opened) = closed_and_opened(&mut worker);
+    let [ours] = opened[..] else {
+        panic!("one link is opened to announce the borrow: {opened:?}")
+    };
+    let link = worker.0.links().mint();
+    worker.apply(Event::Accepted { link, from: peer.clone(), epoch: 1 });
+    assert_eq!(closed_and_opened(&mut worker).0, [ours]);
+    assert_eq!(worker.0.links().to_process(peer.worker_id), Some(link));
+    worker.send(link, TaskId([1; 24]));
+    worker.apply(Event::Closed { link: ours });
+    assert!(worker.0.has_work(), "the late news drop no call of the new link");
+    let late = worker.0.links().mint();
+    worker.apply(Event::Accepted { link: late, from: peer.clone(), epoch: 0 });
+    assert_eq!(closed_and_opened(&mut worker).0, [late], "its connector hears that it is over");
+    assert_eq!(worker.0.links().from_process(peer.worker_id), Some(link));
+}
+
+/// What a peer sent on its own link is read when the link to it broke, for it may be dead; but answers to its
+/// calls may have gone into the broken one, so no call is taken from it, and what comes in the next epoch
+/// ends it.
+#[test]
+fn a_link_of_an_earlier_epoch_brings_no_calls() {
+    let mut worker = Worker::new();
+    let (peer, ids) = (address(2), vec![ObjectId([3; 28])]);
+    let adopt = OwnerEvent::Adopt { owner: Arc::new(address(2)), ids };
+    worker.apply(Event::Owner(adopt));
+    let (_, opened) = closed_and_opened(&mut worker);
+    let theirs = worker.0.links().mint();
+    worker.apply(Event::Accepted { link: theirs, from: peer.clone(), epoch: 0 });
+    worker.send(theirs, TaskId([1; 24]));
+    assert!(worker.0.has_work(), "each end has opened a link");
+    worker.apply(Event::Closed { link: opened[0] });
+    assert!(!worker.0.has_work(), "its caller will give the call up");
+    worker.send(theirs, TaskId([2; 24]));
+    assert!(!worker.0.has_work(), "and this one");
+    assert_eq!(worker.0.links().epoch(peer.worker_id), 1);
+    closed_and_opened(&mut worker);
+    let link = worker.0.links().mint();
+    worker.apply(Event::Accepted { link, from: peer.clone(), epoch: 1 });
+    assert_eq!(closed_and_opened(&mut worker).0, [theirs], "the peer lives, and has given it up");
+    worker.send(link, TaskId([3; 24]));
+    assert!(worker.0.has_work());
 }
 
 fn aborted(worker: &mut Worker) -> Vec<ObjectId> {

@@ -89,6 +89,9 @@ messages! {
         11 to: u32,
         /// The driver or worker, where the destination is one.
         12 to_process: WorkerId,
+        /// Between drivers and workers: so many times the connector found that its connections with the other
+        /// end were over, or heard that from the other end.
+        13 epoch: u32,
     }
     /// The acceptor's first frame.
     pub struct Welcome {

@@ -53,6 +53,8 @@ pub struct Link {
     pub kind: Kind,
     /// The connector, and who was connected to.
     pub ends: [End; 2],
+    /// What the connector's greeting says of the epoch.
+    pub epoch: u32,
     /// When the last message to each side arrives.
     last: [u64; 2],
     /// After this moment nothing more arrives at that side.
@@ -117,12 +119,25 @@ impl Net {
     ) -> (u64, Arrival) {
         self.count += 1;
         let number = self.count;
-        let link =
-            Link { kind, ends: [from, to], last: [now; 2], cut: [None; 2], done: [false; 2] };
+        let link = Link {
+            kind,
+            ends: [from, to],
+            epoch: 0,
+            last: [now; 2],
+            cut: [None; 2],
+            done: [false; 2],
+        };
         self.links.insert(number, link);
         let arrival =
             self.queue(number, 1, What::Opened, now, rng).expect("the link is new and whole");
         (number, arrival)
+    }
+
+    /// The connector's greeting, which arrives with the connection.
+    pub fn greet(&mut self, link: u64, epoch: u32) {
+        if let Some(link) = self.links.get_mut(&link) {
+            link.epoch = epoch;
+        }
     }
 
     fn queue(

@@ -110,3 +110,11 @@ fn a_lost_item_and_a_generator_that_waits_for_its_reader_do_not_wait_for_each_ot
 fn a_method_does_not_wait_for_one_that_is_to_run_behind_it() {
     check(11_030_674, "");
 }
+
+/// OWN-1: the news that a connection had broken came after the call that its other end, which had learned of
+/// it long before, made over a new one: the answer was dropped with the old one.
+#[test]
+fn an_answer_goes_out_on_a_connection_that_its_caller_has_not_given_up() {
+    check(12_007_547, "0.7-37,1.5,1.13-32,1.37-40,1.42-60");
+    check(12_007_547, "");
+}

@@ -242,6 +242,7 @@ impl State {
             Peer::RemoteNode(_) | Peer::Node => (Destination::Daemon, WorkerId::NIL),
         };
         let role = if self.options.is_driver { Role::Driver } else { Role::Worker };
+        let epoch = self.process.links().epoch(to_process);
         let me = self.process.address();
         let hello = Hello {
             node_id: me.node_id,
@@ -249,6 +250,7 @@ impl State {
             port: me.port,
             to: to as u32,
             to_process,
+            epoch,
             ..greeting(&self.options.token, role, me.worker_id)
         };
         if let Some(conn) = self.conns.get_mut(&link) {
@@ -361,7 +363,7 @@ impl State {
             host: hello.host,
             port: hello.port,
         };
-        self.apply(Event::Accepted { link, from });
+        self.apply(Event::Accepted { link, from, epoch: hello.epoch });
         self.process.links().touch(link);
         Ok(())
     }

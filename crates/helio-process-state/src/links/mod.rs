@@ -4,6 +4,13 @@
 //! A link is a number that the shell gives a connection. The shell hands in the frames that arrive and
 //! writes out what [`Output`] holds; nothing here knows a socket. One link carries everything that this
 //! process has for a peer, so that it arrives in order.
+//!
+//! **Epochs.** When a link to a process breaks, each end learns of it at a moment of its own, and frames of both
+//! directions may be lost. So the links between two processes have an *epoch*: it ends as a whole when either
+//! end learns that one of its links is over, and the next links belong to the next one. A connector says in its
+//! greeting to which epoch its link belongs. From a later epoch than its own the acceptor learns that its links
+//! are over; a link of an earlier epoch is refused, and its connector learns the same. So an answer never goes
+//! out on a link that its receiver has given up.
 
 mod definitions;
 mod output;
@@ -74,6 +81,8 @@ pub struct Links {
     /// on one link at a time, so the link broke when the process sends on another.
     heard: IdMap<WorkerId, u64>,
     nodes: IdMap<NodeId, u64>,
+    /// The epoch of the links to each process; without an entry, the first. Kept while the process lives.
+    epochs: IdMap<WorkerId, u32>,
     newest: u64,
     /// Links with output.
     dirty: Vec<u64>,
@@ -100,6 +109,7 @@ impl Links {
             processes: IdMap::default(),
             heard: IdMap::default(),
             nodes: IdMap::default(),
+            epochs: IdMap::default(),
             newest: OWN_NODE,
             dirty: Vec::new(),
             due: Vec::new(),
@@ -173,6 +183,45 @@ impl Links {
         self.heard.get(&worker).copied()
     }
 
+    /// The epoch to which a link that is opened to the process now belongs; for the greeting.
+    #[must_use]
+    pub fn epoch(&self, worker: WorkerId) -> u32 {
+        self.epochs.get(&worker).copied().unwrap_or_default()
+    }
+
+    /// The process has opened a link of this epoch, which is not earlier than the one known here.
+    pub(crate) fn enter_epoch(&mut self, worker: WorkerId, epoch: u32) {
+        if epoch > 0 {
+            self.epochs.insert(worker, epoch);
+        }
+    }
+
+    /// The process is dead: it opens no link any more.
+    pub(crate) fn forget_epoch(&mut self, worker: WorkerId) {
+        self.epochs.remove(&worker);
+    }
+
+    /// Links to the process of earlier epochs, which are read to their end in case that the process is dead.
+    fn outdated(&self, worker: WorkerId) -> Vec<u64> {
+        if !self.epochs.contains_key(&worker) {
+            return Vec::new();
+        }
+        let of_worker =
+            |link: &Link| matches!(&link.peer, Peer::Process(at) if at.worker_id == worker);
+        let links = self
+            .by_number
+            .iter()
+            .filter(|(number, link)| of_worker(link) && !self.is_current(worker, **number));
+        let mut outdated: Vec<u64> = links.map(|(number, _)| *number).collect();
+        outdated.sort_unstable();
+        outdated
+    }
+
+    /// Whether the link belongs to the epoch of the links to the process.
+    pub(crate) fn is_current(&self, worker: WorkerId, link: u64) -> bool {
+        [self.to_process(worker), self.from_process(worker)].contains(&Some(link))
+    }
+
     /// A process opened a connection and said who it is: it sends on this link from now on.
     pub(crate) fn accepted(&mut self, link: u64, from: Arc<WorkerAddress>) {
         self.heard.insert(from.worker_id, link);
@@ -187,7 +236,7 @@ impl Links {
         self.processes.entry(worker).or_insert(link);
     }
 
-    /// The connection is over. Returns who was at its end, and the link that ends with it, unless nothing
+    /// The connection is over, and with it the epoch of the links to its process. Returns who was at its end, and the link that ends with it, unless nothing
     /// is lost.
     ///
     /// Where both ends had connected, frames go one way on each of the two links. When the one ends on which
@@ -206,6 +255,10 @@ impl Links {
             Peer::Process(address) => {
                 let worker = address.worker_id;
                 let was_heard = self.heard.get(&worker) == Some(&link);
+                // An address without its node leads nowhere, and is only used while there is no link.
+                if self.is_current(worker, link) && !address.node_id.is_nil() {
+                    *self.epochs.entry(worker).or_default() += 1;
+                }
                 match self.to_process(worker) {
                     Some(serving) if serving != link && !was_heard => return None,
                     Some(serving) if serving != link => {
@@ -238,14 +291,26 @@ impl Links {
         self.by_number.get(&link).is_some_and(|link| link.is_greeted)
     }
 
-    pub(crate) fn has_spoken(&mut self, number: u64) {
+    /// A frame arrived on the link. Returns links that are over because of it: a process that speaks in an
+    /// epoch lives, and nothing counts any more that it sent in an earlier one.
+    pub(crate) fn has_spoken(&mut self, number: u64) -> Vec<u64> {
         let Some(link) = self.by_number.get_mut(&number).filter(|link| !link.speaks) else {
-            return;
+            return Vec::new();
         };
         link.speaks = true;
-        if let Peer::Process(address) = &link.peer {
-            self.heard.insert(address.worker_id, number);
+        let Peer::Process(address) = &link.peer else { return Vec::new() };
+        let worker = address.worker_id;
+        self.heard.insert(worker, number);
+        self.drop_outdated(worker)
+    }
+
+    /// Drops the links of earlier epochs to the process; they are to be closed.
+    pub(crate) fn drop_outdated(&mut self, worker: WorkerId) -> Vec<u64> {
+        let outdated = self.outdated(worker);
+        for link in &outdated {
+            self.remove(*link);
         }
+        outdated
     }
 
     pub(crate) fn was_answered(&mut self, link: u64) {
@@ -435,6 +500,7 @@ mod tests {
         let mut links = Links::new(NodeId([1; NodeId::LEN]));
         let address = Arc::new(WorkerAddress {
             worker_id: WorkerId([2; WorkerId::LEN]),
+            node_id: NodeId([3; NodeId::LEN]),
             ..WorkerAddress::default()
         });
         let (ours, is_new) = links.open_process(&address);
@@ -479,6 +545,23 @@ mod tests {
         let (again, _) = links.open_process(&address);
         assert!(links.closed(theirs).is_none());
         assert_eq!(links.to_process(address.worker_id), Some(again));
+    }
+
+    /// An epoch ends once, with the first of its links, and what is known of a dead process is forgotten.
+    #[test]
+    fn an_epoch_ends_with_the_first_of_its_links() {
+        let (mut links, address, ours, theirs) = two_links();
+        let worker = address.worker_id;
+        assert_eq!(links.epoch(worker), 0);
+        links.closed(ours);
+        links.closed(theirs);
+        assert_eq!(links.epoch(worker), 1);
+        links.forget_epoch(worker);
+        assert_eq!(links.epoch(worker), 0);
+        let nowhere = WorkerAddress { worker_id: worker, ..WorkerAddress::default() };
+        let (lost, _) = links.open_process(&Arc::new(nowhere));
+        links.closed(lost);
+        assert_eq!(links.epoch(worker), 0, "an answer to a process that has been given up");
     }
 
     /// A process that is answered on the link that it opened has one.

@@ -294,6 +294,9 @@ impl Process {
         };
         match there.and_then(|(kind, there)| core.connect(kind, self.me(), there)) {
             Some(outer) => {
+                if let (Peer::Process(to), Some(machine)) = (to, &mut self.machine) {
+                    core.net.greet(outer, machine.links().epoch(to.worker_id));
+                }
                 self.outer.insert(link, outer);
                 self.inner.insert(outer, link);
                 // The network has no greetings; whoever accepts is there.
@@ -413,7 +416,8 @@ impl Process {
 
     /// Somebody connected and said who they are.
     fn accept(&mut self, core: &mut Core, outer: u64) {
-        let Some(End::Process(from)) = core.net.get(outer).map(|link| link.ends[0]) else { return };
+        let Some(line) = core.net.get(outer) else { return };
+        let (End::Process(from), epoch) = (line.ends[0], line.epoch) else { return };
         let Some(machine) = &mut self.machine else { return };
         let person = core.people[from];
         let daemon = &core.daemons[person.node].address;
@@ -426,7 +430,7 @@ impl Process {
         let link = machine.links().mint();
         self.outer.insert(link, outer);
         self.inner.insert(outer, link);
-        self.apply(core, Event::Accepted { link, from });
+        self.apply(core, Event::Accepted { link, from, epoch });
     }
 
     fn new_put(&mut self, core: &mut Core) -> ObjectId {
