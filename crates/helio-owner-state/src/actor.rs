@@ -609,6 +609,7 @@ impl Owner {
             if !cancelled && self.take_retry(task) {
                 let Some(call) = self.tasks.get_mut(&task) else { continue };
                 call.attempt += 1;
+                call.yielded = 0;
                 call.state = State::Queued;
                 call.past.failure = Some(cause.message.as_str().into());
                 if call.past.is_remade {

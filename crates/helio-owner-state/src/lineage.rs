@@ -12,7 +12,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use helio_proto::error::ErrorKind;
-use helio_proto::peer::STREAMING;
 use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{IdMap, ObjectId, TaskId};
 
@@ -240,7 +239,7 @@ impl Owner {
             }
             if let Some(task) = self.tasks.get(&id.task()) {
                 // An item that a generator has yielded comes once more only from another attempt.
-                if task.attempt == 0 {
+                if task.attempt == 0 || task.has_yielded(id) {
                     return false;
                 }
                 continue;
@@ -305,19 +304,24 @@ impl Owner {
         }
     }
 
-    /// An item is lost of a generator that runs for the first time: it does not yield it again before its end,
-    /// and the reader may take nothing else before it. So the generator is not to wait for its reader any more;
+    /// An item is lost that a generator has yielded and does not yield again before its end, and the reader may
+    /// take nothing else before it. So the generator is not to wait for its reader any more;
     /// and if it may not run again, the reader is told at once.
     fn end_alone(&mut self, id: ObjectId, now: u64, out: &mut Vec<Action>) {
-        let Some(task) = self.tasks.get(&id.task()).filter(|task| task.attempt == 0) else {
+        let Some(task) = self.tasks.get(&id.task()).filter(|task| task.has_yielded(id)) else {
             return;
         };
-        if task.spec.returns != STREAMING {
-            return;
-        }
         if task.retries_left == 0 {
-            let text = "its last copy was lost, and it cannot be made again: its generator may not run once \
-                        more, for it was made with max_retries=0";
+            let text = match task.attempt {
+                0 => {
+                    "its last copy was lost, and it cannot be made again: its generator may not run once \
+                     more, for it was made with max_retries=0"
+                }
+                _ => {
+                    "its last copy was lost, and it cannot be made again: its generator may not run once \
+                     more, for it has no retries left"
+                }
+            };
             self.set_value(id, error(ErrorKind::ReconstructionFailed, text, id), &[], now, out);
         } else {
             self.tell_read(id.task(), u32::MAX, out);

@@ -48,8 +48,11 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         let id = task.object(FIRST_ITEM + index);
-        if let (Value::Stored { .. }, Some(call)) = (&returned.value, self.tasks.get_mut(&task)) {
-            call.past.items = call.past.items.max(index + 1);
+        if let Some(call) = self.tasks.get_mut(&task) {
+            call.yielded = call.yielded.max(index + 1);
+            if matches!(returned.value, Value::Stored { .. }) {
+                call.past.items = call.past.items.max(index + 1);
+            }
         }
         // A generator that runs once more for items that were lost may yield more than it did.
         let is_next = |stream: &&mut Stream| stream.arrived == index && stream.total.is_none();

@@ -144,6 +144,8 @@ pub(crate) struct Task {
     pub(crate) at: Option<Arc<WorkerAddress>>,
     /// When it was sent.
     pub(crate) sent: u64,
+    /// Of a generator: how many items its present attempt has yielded.
+    pub(crate) yielded: u32,
     pub(crate) past: Past,
 }
 
@@ -151,6 +153,11 @@ impl Task {
     /// Whether it holds back no other call of its actor while it lacks arguments.
     pub(crate) fn is_unordered(&self) -> bool {
         self.spec.template.is_unordered || self.past.is_remade
+    }
+
+    /// Whether the object is an item that its present attempt has yielded, and yields no second time.
+    pub(crate) fn has_yielded(&self, id: ObjectId) -> bool {
+        self.spec.returns == STREAMING && id.index() < FIRST_ITEM + self.yielded
     }
 
     /// Whether its present attempt is that process's.
@@ -251,8 +258,17 @@ impl Owner {
             self.enqueue_call(actor, &spec, past.is_remade);
         }
         let state = State::Waiting(missing);
-        let task =
-            Task { spec, state, attempt, retries_left, cancelled: false, at: None, sent: 0, past };
+        let task = Task {
+            spec,
+            state,
+            attempt,
+            retries_left,
+            cancelled: false,
+            at: None,
+            sent: 0,
+            yielded: 0,
+            past,
+        };
         self.tasks.insert(id, task);
         if missing == 0 {
             self.dispatch(id, now, out);

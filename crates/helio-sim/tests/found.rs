@@ -118,3 +118,10 @@ fn an_answer_goes_out_on_a_connection_that_its_caller_has_not_given_up() {
     check(12_007_547, "0.7-37,1.5,1.13-32,1.37-40,1.42-60");
     check(12_007_547, "");
 }
+
+/// OWN-1: a generator ran once more, and an item that this attempt had yielded was lost: it waited for its
+/// reader, and the reader for the item.
+#[test]
+fn a_later_attempt_of_a_generator_does_not_wait_for_the_reader_of_a_lost_item() {
+    check(13_020_506, "");
+}

@@ -189,6 +189,26 @@ fn a_generator_does_not_wait_for_a_reader_whose_item_was_lost() {
     assert!(play.value(object(1, 2)).contains("Stores"));
 }
 
+/// OWN-1: the same, when it is a later attempt that has yielded the item. An item that this attempt has not
+/// come to loosens nothing: it comes.
+#[test]
+fn a_later_attempt_does_not_wait_for_a_reader_whose_item_it_has_yielded() {
+    let mut play = Play::new();
+    generator(&mut play, 3, 1);
+    for index in 0..2 {
+        play.check(item(index, stored_on(4)), &[]);
+        let consumed = format!("w2: Consumed {}", index + 1);
+        play.check(Event::StreamRead { task: task(1), index }, &[&consumed]);
+    }
+    play.check(lost(object(1, 2), 4), &["w2: Consumed 4294967295"]);
+    play.check(ended(2), &["w2: run t1 again", "w2: ReturnsHeld t1"]);
+    play.check(item(0, stored_on(3)), &["w2: Consumed 1"]);
+    play.check(lost(object(1, 3), 4), &[]);
+    // From now on it is no late news of the copy before.
+    play.now += 1_000_000;
+    play.check(lost(object(1, 2), 3), &["w2: Consumed 4294967295"]);
+}
+
 /// Nobody reads on, and the generator would wait for its reader.
 #[test]
 fn a_generator_that_waits_for_its_reader_runs_through_when_it_runs_again() {
