@@ -33,6 +33,11 @@ impl Borrows {
         (self.unconfirmed.len(), self.gate.len())
     }
 
+    /// Whether a frame to that process waits for a borrow to be confirmed.
+    pub(crate) fn holds_back(&self, to: WorkerId) -> bool {
+        self.gate.iter().any(|(_, receiver, _)| receiver.worker_id == to)
+    }
+
     /// Announces a borrow to the object's owner.
     pub(crate) fn announce(
         &mut self,
@@ -63,8 +68,7 @@ impl Borrows {
         out: &mut Vec<Action>,
     ) {
         // Frames to one receiver keep their order, so one that waits holds back those behind it.
-        let held_back = self.gate.iter().any(|(_, receiver, _)| receiver.worker_id == to.worker_id);
-        if held_back || self.blocks(self.next, to.worker_id) {
+        if self.holds_back(to.worker_id) || self.blocks(self.next, to.worker_id) {
             self.gate.push_back((self.next, to.clone(), frame));
         } else {
             out.push(Action::Send { to: to.clone(), frame });

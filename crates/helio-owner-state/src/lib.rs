@@ -126,6 +126,12 @@ impl Owner {
         self.borrows.waiting().1 > 0
     }
 
+    /// Whether frames to that process, an answer perhaps, wait until borrows are confirmed.
+    #[must_use]
+    pub fn holds_back(&self, to: WorkerId) -> bool {
+        self.borrows.holds_back(to)
+    }
+
     /// Takes in one event at `now` (microseconds of any steady clock) and appends what is to be done.
     pub fn apply(&mut self, event: Event, now: u64, out: &mut Vec<Action>) {
         match event {

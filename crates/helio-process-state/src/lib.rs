@@ -111,6 +111,8 @@ pub struct Process<M: Memory> {
     awaited_greeting: Option<(u64, u64)>,
     /// News of a death, which wait until the link's last frames were read.
     deferred: Vec<(u64, NodeId, helio_proto::node::NodeToClient)>,
+    /// The next task waits for an answer that waits for a borrow.
+    awaits_answer: bool,
     /// How many values became known or came here so far.
     arrivals: u64,
     /// Why the session is over for this process, if it is.
@@ -146,6 +148,7 @@ impl<M: Memory> Process<M> {
             awaited_creations: BTreeMap::new(),
             awaited_greeting: None,
             deferred: Vec::new(),
+            awaits_answer: false,
             arrivals: 0,
             ended: None,
             signals: Signals::default(),
@@ -465,13 +468,22 @@ impl<M: Memory> Process<M> {
 impl<M: Memory> Process<M> {
     /// The next thing to do, if one is complete.
     pub fn next_work(&mut self, now: u64) -> Option<Work<M::Pin>> {
-        self.executor.next(now)
+        self.awaits_answer = self.must_answer_first();
+        if self.awaits_answer { None } else { self.executor.next(now) }
+    }
+
+    /// Whether the next task has to wait, because an answer to its caller does, for a borrow to be confirmed.
+    /// A caller takes only the first call without an answer for one that has begun: if this process died now,
+    /// a task without retries would begin a second time.
+    fn must_answer_first(&self) -> bool {
+        let next = || self.executor.caller_of_next_task();
+        self.owner.has_unsent() && next().is_some_and(|caller| self.owner.holds_back(caller))
     }
 
     /// Whether [`Process::next_work`] has something.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.executor.has_work()
+        self.executor.has_work() && !self.must_answer_first()
     }
 
     /// Whether this process is, or is about to become, an actor.

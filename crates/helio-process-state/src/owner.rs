@@ -43,6 +43,10 @@ impl<M: Memory> Process<M> {
                 self.owner_actions = actions;
             }
         }
+        if self.awaits_answer && !self.must_answer_first() {
+            self.awaits_answer = false;
+            self.work_arrived();
+        }
     }
 
     fn execute(&mut self, action: OwnerAction) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helio_owner_state::{Event as OwnerEvent, OutgoingValue};
+use helio_owner_state::{Event as OwnerEvent, Outcome, OutgoingValue};
 use helio_process_state::{Action, Answer, Event, Identity, Memory, Process, Work};
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{
@@ -223,6 +223,29 @@ fn a_link_of_an_earlier_epoch_brings_no_calls() {
     assert_eq!(closed_and_opened(&mut worker).0, [theirs], "the peer lives, and has given it up");
     worker.send(link, TaskId([3; 24]));
     assert!(worker.0.has_work());
+}
+
+/// A caller takes only the first call without an answer for one that has begun: should this process die now, a
+/// second one would run again.
+#[test]
+fn a_task_waits_while_the_answer_to_its_caller_waits_for_a_borrow() {
+    let mut worker = Worker::new();
+    let (first, second) = (TaskId([1; 24]), TaskId([2; 24]));
+    let link = worker.run(first);
+    let adopt = OwnerEvent::Adopt { owner: Arc::new(address(3)), ids: vec![ObjectId([3; 28])] };
+    worker.apply(Event::Owner(adopt));
+    worker.send(link, second);
+    assert!(worker.0.has_work(), "nothing is answered yet");
+    worker.apply(Event::Finished { task: first, outcome: Outcome::default() });
+    assert!(!worker.0.has_work());
+    assert!(worker.0.next_work(1).is_none());
+    let owner = worker.0.links().mint();
+    worker.apply(Event::Accepted { link: owner, from: address(3), epoch: 0 });
+    let mut bytes = Vec::new();
+    Frame::BorrowAdded { number: 1 }.put(&mut bytes);
+    worker.apply(Event::Frame { link: owner, bytes: &bytes });
+    assert!(worker.0.has_work(), "the answer is on its way");
+    assert!(matches!(worker.0.next_work(1), Some(Work::Call(call)) if call.task == second));
 }
 
 fn aborted(worker: &mut Worker) -> Vec<ObjectId> {

@@ -161,6 +161,17 @@ impl<P: Clone> Inbox<P> {
         !self.urgent.is_empty() || self.next_place().is_some()
     }
 
+    /// Whose task (not method) is next.
+    pub(crate) fn caller_of_next_task(&self) -> Option<WorkerId> {
+        if !self.urgent.is_empty() {
+            return None;
+        }
+        match &self.queue.get(self.next_place()?)?.item {
+            Item::Call { caller, lease: Some(_), .. } => Some(caller.worker_id),
+            Item::Call { .. } | Item::Construct(_) | Item::Other(_) => None,
+        }
+    }
+
     /// The place in the queue of what can be handed out. The end that was ordered comes after all that
     /// was sent before it.
     fn next_place(&self) -> Option<usize> {

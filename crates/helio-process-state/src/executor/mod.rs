@@ -114,6 +114,11 @@ impl<P: Clone> Executor<P> {
         self.inbox.has_work()
     }
 
+    /// Whose task is next, if a task is.
+    pub(crate) fn caller_of_next_task(&self) -> Option<WorkerId> {
+        self.inbox.caller_of_next_task()
+    }
+
     /// The next thing to do, if one is complete.
     pub(crate) fn next(&mut self, now: u64) -> Option<Work<P>> {
         let work = self.inbox.pop(now, !self.identity.is_concurrent)?;
