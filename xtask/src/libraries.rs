@@ -22,12 +22,16 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             venv.pip(&[options, &["-r", &list]].concat())
         })?;
     }
-    let torch = python::tested()?.packages()?;
+    let own = python::tested()?;
+    let torch = own.packages()?;
     let path = venv.packages()?.join("zz-checkout.pth");
     std::fs::write(&path, format!("{}\n", torch.display()))
         .map_err(|error| format!("{}: {error}", path.display()))?;
     let mut test = command(venv.program("python"));
-    // Of two checkouts that use the environment at once each tests its own.
-    test.env("PYTHONPATH", root().join("python")).env("HELIOSTAT_LIBRARIES", "1");
+    test.env("HELIOSTAT_LIBRARIES", "1");
+    if python::is_in_place(&own) {
+        // Of two checkouts that use the environment at once each tests its own.
+        test.env("PYTHONPATH", root().join("python"));
+    }
     sh::run(test.args(["-m", "pytest", "tests/libraries"]).args(arguments))
 }

@@ -131,7 +131,8 @@ pub(crate) fn install(venv: &Venv) -> Outcome {
     }
 }
 
-fn is_in_place(venv: &Venv) -> bool {
+/// Whether the Heliostat of an environment is the checkout itself.
+pub(crate) fn is_in_place(venv: &Venv) -> bool {
     std::fs::read_to_string(venv.stamp(INSTALL)).is_ok_and(|said| said.starts_with(IN_PLACE))
 }
 
