@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::extract::{Path, State};
 use axum::http::{Response, StatusCode};
@@ -27,6 +27,8 @@ use crate::reply::{self, Refusal, Reply};
 /// How large the body of a submission may be, and how long it may take to arrive.
 pub(crate) const BODY_MAX: usize = 4 << 20;
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+/// So much beyond what is allowed is read and dropped.
+const DROPPED_MAX: usize = 64 << 20;
 
 /// How long nothing of an archive may arrive.
 const PART_TIME_MAX: Duration = Duration::from_secs(60);
@@ -58,12 +60,28 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, body: Body) -> Result<Re
 }
 
 pub(crate) async fn read(body: Body, bytes_max: usize) -> Result<bytes::Bytes, Refusal> {
-    let late = || Refusal::new(StatusCode::REQUEST_TIMEOUT, "The body did not arrive in time.");
-    let read = tokio::time::timeout(BODY_TIME_MAX, to_bytes(body, bytes_max)).await;
-    read.map_err(|_| late())?.map_err(|_| {
-        let text = format!("The body has more than {bytes_max} bytes, or was cut short.");
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text)
-    })
+    let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "The body did not arrive in time.");
+    tokio::time::timeout(BODY_TIME_MAX, take(body, bytes_max)).await.map_err(late)?
+}
+
+/// Many clients look for an answer only when they have sent everything, and find a broken connection instead if
+/// the rest of a body is not read: so the part that is too much is read, within bounds, and dropped.
+async fn take(body: Body, bytes_max: usize) -> Result<bytes::Bytes, Refusal> {
+    let (mut parts, mut taken, mut size) = (body.into_data_stream(), Vec::new(), 0);
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|_| Refusal::bad("The body was cut short."))?;
+        size += part.len();
+        if size <= bytes_max {
+            taken.extend_from_slice(&part);
+        } else if size - bytes_max > DROPPED_MAX {
+            break;
+        }
+    }
+    if size > bytes_max {
+        let text = format!("The body has more than {bytes_max} bytes.");
+        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+    }
+    Ok(taken.into())
 }
 
 /// A job of either kind: submitted here, or a driver that connected by itself.
