@@ -29,7 +29,8 @@ import ray
 
 ray.init(address=sys.argv[1], namespace="n")
 
-@ray.remote(num_cpus=0, max_restarts=-1)
+# An actor may still be restarting when the next driver calls it.
+@ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)
 class Counter:
     def __init__(self):
         self.count = 0
@@ -127,7 +128,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 ray.init(address=sys.argv[1], namespace="n")
 
-@ray.remote(num_cpus=0, max_restarts=-1)
+# An actor may still be restarting when the next driver calls it.
+@ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)
 class Counter:
     def __init__(self):
         self.count = 0
