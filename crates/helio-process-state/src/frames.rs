@@ -40,9 +40,8 @@ impl<M: Memory> Process<M> {
         from: &Arc<WorkerAddress>,
         bytes: &[u8],
     ) -> Result<(), String> {
-        for outdated in self.links.has_spoken(link) {
-            self.actions.push(Action::Close { link: outdated, reason: None });
-        }
+        let outdated = self.links.has_spoken(link);
+        self.close_all(outdated);
         match Frame::get(bytes).map_err(|error| error.to_string())? {
             Frame::Function { number, body } => self.links.define_function(link, number, body),
             Frame::Template { number, function, body } => {

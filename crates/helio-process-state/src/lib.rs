@@ -50,7 +50,7 @@ use helio_proto::node::{
     AbortObject, Blocked, ControlCall, CreateObject, JobConfig, ReleaseObject, Unblocked,
 };
 use helio_types::{
-    ActorId, NodeAddress, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerAddress, WorkerId,
+    ActorId, NodeAddress, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerAddress,
 };
 
 pub use event::{Action, Event, Signals};
@@ -276,7 +276,8 @@ impl<M: Memory> Process<M> {
             self.actions.push(Action::Close { link, reason: None });
             return;
         }
-        self.drop_outdated(worker);
+        let outdated = self.links.drop_outdated(worker);
+        self.close_all(outdated);
         let heard = self.links.from_process(worker);
         if epoch > known || heard.is_some() {
             // The peer sends on one link at a time, and in one epoch: an answer on an older link would go
@@ -291,10 +292,9 @@ impl<M: Memory> Process<M> {
         self.links.prefer(worker, link);
     }
 
-    fn drop_outdated(&mut self, worker: WorkerId) {
-        for link in self.links.drop_outdated(worker) {
-            self.actions.push(Action::Close { link, reason: None });
-        }
+    /// Has the shell close links that were dropped here.
+    pub(crate) fn close_all(&mut self, links: Vec<u64>) {
+        self.actions.extend(links.into_iter().map(|link| Action::Close { link, reason: None }));
     }
 
     pub(crate) fn on_closed(&mut self, link: u64) {

@@ -236,8 +236,8 @@ impl Links {
         self.processes.entry(worker).or_insert(link);
     }
 
-    /// The connection is over, and with it the epoch of the links to its process. Returns who was at its end, and the link that ends with it, unless nothing
-    /// is lost.
+    /// The connection is over, and with it the epoch of the links to its process. Returns who was at its end,
+    /// and the link that ends with it, unless nothing is lost.
     ///
     /// Where both ends had connected, frames go one way on each of the two links. When the one ends on which
     /// the process sends, answers to what it was sent on the other one may be lost: that one ends, too, so
