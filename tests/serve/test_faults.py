@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 import ray
+from harness import is_alive
+from heliostat.serve.router import Call
 from ray import serve
 from serving import Client, ingress_pid
 from starlette.requests import Request
@@ -97,6 +100,75 @@ def test_an_update_fails_no_request(web: Client) -> None:
         until(lambda: "two" in found.http[-1][1] and "two" in str(found.calls[-1]))
     assert found.failed() == []
     assert web.get("/").text.startswith("two")
+
+
+@serve.deployment
+class Version:
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    async def ask(self) -> str:
+        return self.word
+
+    def count(self) -> Iterator[str]:
+        yield self.word
+        yield "end"
+
+
+async def awaited(response: Any) -> Any:
+    return await response
+
+
+ASKED = {
+    "result": lambda handle: handle.ask.remote().result(timeout_s=S),
+    "await": lambda handle: asyncio.run(awaited(handle.ask.remote())),
+    "stream": lambda handle: list(handle.options(stream=True).count.remote()),
+    "broadcast": lambda handle: handle.broadcast("ask").results(timeout_s=S),
+}
+
+
+@pytest.mark.contract("F12.07")
+@pytest.mark.heliostat_only("holds a call back in the router")
+@pytest.mark.parametrize("how", ASKED)
+def test_a_call_that_comes_after_its_replica_has_left_goes_to_another(
+    how: str, web: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = serve.run(Version.bind("one"))
+    old = handle.pid.remote().result(timeout_s=S)
+    send, chosen, left = Call.send, threading.Event(), threading.Event()
+
+    def held_back(call: Call, load: Any) -> None:
+        monkeypatch.setattr(Call, "send", send)
+        chosen.set()
+        left.wait(S)
+        call.send(load)
+
+    monkeypatch.setattr(Call, "send", held_back)
+    answers: list[Any] = []
+    caller = threading.Thread(target=lambda: answers.append(ASKED[how](handle)))
+    caller.start()
+    assert chosen.wait(S)
+    serve.run(Version.bind("two"))
+    until(lambda: not is_alive(old))
+    left.set()
+    caller.join(S)
+    # A broadcast is for the replicas that ran.
+    assert answers == [{"stream": ["two", "end"], "broadcast": []}.get(how, "two")]
+
+
+@pytest.mark.contract("F12.04")
+@pytest.mark.heliostat_only("Ray's handles do not tell the two ends of a replica apart either")
+def test_a_replica_that_leaves_by_its_own_code_fails_its_call(web: Client) -> None:
+    @serve.deployment
+    def leave() -> None:
+        ray.actor.exit_actor()
+
+    handle = serve.run(leave.bind())
+    with pytest.raises(ray.exceptions.RayActorError):
+        handle.remote().result(timeout_s=S)
 
 
 @pytest.mark.contract("F12.01", "F12.07")

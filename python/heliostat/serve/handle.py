@@ -14,8 +14,8 @@ from typing import Any, cast
 import heliostat as ray
 from heliostat.exceptions import GetTimeoutError, TaskCancelledError
 from heliostat.serve.context import RequestContext, request_context
-from heliostat.serve.exceptions import ReplicaUnavailableError, RequestCancelledError
-from heliostat.serve.router import Call, router_of
+from heliostat.serve.exceptions import RequestCancelledError
+from heliostat.serve.router import Call, router_of, was_not_begun
 from heliostat.serve.specs import DeploymentID
 
 __all__ = [
@@ -121,15 +121,14 @@ class DeploymentResponse(_Response):
             ref = self._settled(_left(until))
             try:
                 value = ray.get(ref, timeout=_left(until))
-            except ReplicaUnavailableError as error:
-                self._call.again(error)
-                continue
             except GetTimeoutError:
                 raise TimeoutError(f"No answer within {timeout_s} s.") from None
             except TaskCancelledError:
                 self._call.release()
                 raise RequestCancelledError(self.request_id) from None
             except BaseException as error:
+                if self._call.again(error):
+                    continue
                 self._call.failed(error)
                 raise
             self._call.release()
@@ -143,9 +142,6 @@ class DeploymentResponse(_Response):
             try:
                 ref = await self._settled_async()
                 value = await ref
-            except ReplicaUnavailableError as error:
-                self._call.again(error)
-                continue
             except TaskCancelledError:
                 self._call.release()
                 raise RequestCancelledError(self.request_id) from None
@@ -153,6 +149,8 @@ class DeploymentResponse(_Response):
                 self.cancel()
                 raise
             except BaseException as error:
+                if self._call.again(error):
+                    continue
                 self._call.failed(error)
                 raise
             self._call.release()
@@ -172,35 +170,49 @@ class DeploymentResponse(_Response):
 class DeploymentResponseGenerator(_Response):
     """The answers of a streaming call, one after the other."""
 
+    _has_begun = False
+
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
         forbid_loop()
-        items = self._settled(None)
-        try:
-            return ray.get(next(items))
-        except BaseException as error:
-            self._call.failed(error)
-            if isinstance(error, TaskCancelledError):
-                raise RequestCancelledError(self.request_id) from None
-            raise
+        while True:
+            items = self._settled(None)
+            try:
+                value = ray.get(next(items))
+            except BaseException as error:
+                if self._is_sent_again(error):
+                    continue
+                raise
+            self._has_begun = True
+            return value
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self
 
     async def __anext__(self) -> Any:
-        items = await self._settled_async()
-        try:
-            return await (await items.__anext__())
-        except asyncio.CancelledError:
-            self.cancel()
-            raise
-        except BaseException as error:
-            self._call.failed(error)
-            if isinstance(error, TaskCancelledError):
-                raise RequestCancelledError(self.request_id) from None
-            raise
+        while True:
+            items = await self._settled_async()
+            try:
+                value = await (await items.__anext__())
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+            except BaseException as error:
+                if self._is_sent_again(error):
+                    continue
+                raise
+            self._has_begun = True
+            return value
+
+    def _is_sent_again(self, error: BaseException) -> bool:
+        if not self._has_begun and self._call.again(error):
+            return True
+        self._call.failed(error)
+        if isinstance(error, TaskCancelledError):
+            raise RequestCancelledError(self.request_id) from None
+        return False
 
 
 class DeploymentBroadcastResponse:
@@ -249,7 +261,7 @@ class DeploymentBroadcastResponse:
 
 def _collected(answers: list[Any], return_exceptions: bool) -> list[Any]:
     """The answers without those of replicas that were ending; raises the first exception."""
-    answers = [one for one in answers if not isinstance(one, ReplicaUnavailableError)]
+    answers = [one for one in answers if not was_not_begun(one)]
     if not return_exceptions:
         for one in answers:
             if isinstance(one, BaseException):

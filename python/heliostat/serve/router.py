@@ -20,12 +20,14 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.core import serving
+from heliostat.core.errors import ActorDeath, DeathKind
 from heliostat.exceptions import ActorDiedError
 from heliostat.serve import specs
 from heliostat.serve.context import RequestContext
 from heliostat.serve.exceptions import (
     BackPressureError,
     DeploymentUnavailableError,
+    ReplicaUnavailableError,
     RequestCancelledError,
 )
 from heliostat.serve.specs import DeploymentID, ReplicaPlace, Targets
@@ -131,7 +133,7 @@ class Call:
     def failed(self, error: BaseException) -> None:
         """It has no answer. A replica that has died gets no other, though the controller may not know yet."""
         load = self.load
-        if load is not None and isinstance(error, ActorDiedError):
+        if load is not None and isinstance(error, (ActorDiedError, ReplicaUnavailableError)):
             load.is_leaving = True
         self.release()
 
@@ -144,18 +146,19 @@ class Call:
         ref = sent.completed() if self.streams else sent
         ref._on_completed(lambda _: self.release())
 
-    def again(self, error: Exception) -> None:
-        """The replica was ending and did not begin it, as the error says. That is raised for a broadcast."""
+    def again(self, error: BaseException) -> bool:
+        """Send it to another replica where the error says that its own was leaving and did not begin it."""
+        if self.is_broadcast or not was_not_begun(error):
+            return False
         load = self.load
         if load is not None:
             load.is_leaving = True
         self.release()
-        if self.is_broadcast:
-            raise error
         self.is_watched = False
         with self.lock:
             self.sent = None
         self.router.submit(self)
+        return True
 
 
 class Router:
@@ -310,7 +313,7 @@ class Router:
         version = -1 if self.targets is None else self.targets.version
         try:
             controller = ray.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
-            answer = controller.listen.remote(self.deployment, version)
+            answer = controller.listen.remote(self.deployment, self.name, version)
         except Exception:
             self._listen_later()
         else:
@@ -341,6 +344,19 @@ class Router:
             call.settle(None, DeploymentUnavailableError(self.deployment))
         self._feed()
         self._listen()
+
+
+def was_not_begun(error: BaseException) -> bool:
+    """Whether a call ended with that error because its replica was leaving, and before it ran."""
+    if isinstance(error, ReplicaUnavailableError):
+        return True
+    death = error.args[0] if isinstance(error, ActorDiedError) and error.args else None
+    # A replica leaves once it has answered what it has begun. The code of a deployment may leave, too.
+    return (
+        isinstance(death, ActorDeath)
+        and death.cause.kind == DeathKind.USER_EXIT
+        and death.cause.message.endswith(f", in {specs.LEAVE_METHOD}.")
+    )
 
 
 def _affinity(kept: str, replica: str) -> bytes:

@@ -12,6 +12,8 @@ from heliostat.serve.config import DeploymentConfig, LoggingConfig, of
 
 NAMESPACE = "serve"
 CONTROLLER_NAME = "SERVE_CONTROLLER_ACTOR"
+# The method in which a replica ends that was drained; the cause of its death names it.
+LEAVE_METHOD = "leave"
 
 
 class DeploymentID(NamedTuple):

@@ -245,13 +245,10 @@ class ServeController:
 
     # --- what routers and replicas say
 
-    async def listen(self, key: DeploymentID, version: int) -> Targets:
-        """Once a deployment is not as that version says: how it is."""
-        targets = self._targets(key)
-        if targets.version == version:
-            await self._watches.wait(key)
-            targets = self._targets(key)
-        return targets
+    async def listen(self, key: DeploymentID, router: str, version: int) -> Targets:
+        """How a deployment is, once that is not what a router knows by that version."""
+        await self._watches.wait(key, router, version)
+        return self._targets(key)
 
     def count(self, key: DeploymentID, replica: str, requests: int) -> None:
         """A replica has so many requests."""
@@ -453,20 +450,29 @@ class ServeController:
     async def _stop(self, replica: str, key: DeploymentID, timeout_s: float) -> None:
         actor = self._actors.pop(replica, None)
         if actor is not None:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._acknowledged(key), _ACKNOWLEDGED_S)
+            await self._acknowledged(key)
             # The replica itself may be what hangs.
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(actor.drain.remote(timeout_s), timeout_s + 5)
+                await asyncio.wait_for(self._drain(actor, timeout_s), timeout_s + 5)
             with contextlib.suppress(Exception):
                 ray.kill(actor)
         self._unplace(replica)
         self._do(self._machine.stopped(replica, time.time()))
 
+    async def _drain(self, actor: Any, timeout_s: float) -> None:
+        if await actor.drain.remote(timeout_s):
+            # Not killed: a call that is still on its way to it hears that it was not begun.
+            with contextlib.suppress(RayActorError):
+                await actor.leave.remote()
+            with contextlib.suppress(RayActorError):
+                while True:  # until it is gone
+                    await actor.until_end.remote()
+
     async def _acknowledged(self, key: DeploymentID) -> None:
         if self._ingress is not None:
-            await self._ingress.acknowledged()
-        await self._watches.acknowledged(key)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._ingress.acknowledged(), _ACKNOWLEDGED_S)
+        await self._watches.acknowledged(key, _ACKNOWLEDGED_S)
 
     # --- the ingress, and what outlives this process
 

@@ -1,4 +1,4 @@
-"""Who waits to hear of a change of a deployment, and who has yet to say that it heard of one."""
+"""Routers that wait to hear of a change of a deployment, and those that have yet to show that they know it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from heliostat.serve.specs import DeploymentID
 class _Watch:
     def __init__(self) -> None:
         self.version = 0
-        self.waiting: list[asyncio.Future[None]] = []
-        self.owed = 0  # routers that were told of a change and have not called again
-        self.paid = asyncio.Event()
+        self.waiting: dict[str, asyncio.Future[None]] = {}
+        self.behind: set[str] = set()  # routers that were told of a change and have not called again
+        self.caught_up = asyncio.Event()
 
 
 class Watches:
@@ -29,37 +29,42 @@ class Watches:
         return self._of(key).version
 
     def changed(self, key: DeploymentID) -> None:
-        """Tell those who wait."""
+        """Tell the routers that wait. One that was told of an earlier change meanwhile hears when it calls."""
         watch = self._of(key)
         watch.version += 1
-        waiting, watch.waiting = watch.waiting, []
-        told = [one for one in waiting if not one.done()]
-        watch.owed = len(told)
-        watch.paid = asyncio.Event()
-        if not told:
-            watch.paid.set()
-        for one in told:
-            one.set_result(None)
+        waiting, watch.waiting = watch.waiting, {}
+        for router, news in waiting.items():
+            if not news.done():
+                watch.behind.add(router)
+                news.set_result(None)
 
-    async def wait(self, key: DeploymentID) -> None:
-        """Until it changes."""
+    async def wait(self, key: DeploymentID, router: str, version: int) -> None:
+        """Return once the deployment is not as that version says."""
         watch = self._of(key)
-        self._pay(watch)
+        if version != watch.version:
+            watch.behind.add(router)
+            return
+        watch.behind.discard(router)
+        if not watch.behind:
+            watch.caught_up.set()
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        watch.waiting.append(news)
+        watch.waiting[router] = news
         try:
             await news
         finally:
-            if news in watch.waiting:
-                watch.waiting.remove(news)
+            if watch.waiting.get(router) is news:
+                del watch.waiting[router]
 
-    def _pay(self, watch: _Watch) -> None:
-        watch.owed -= 1
-        if watch.owed <= 0:
-            watch.paid.set()
+    async def acknowledged(self, key: DeploymentID, timeout_s: float) -> None:
+        """Return once every router that was told of a change knows the last one.
 
-    async def acknowledged(self, key: DeploymentID) -> None:
-        """Once all who were told of the last change know of it."""
+        A router that does not call within that time has ended, and is not waited for again.
+        """
         watch = self._of(key)
-        if watch.owed > 0:
-            await watch.paid.wait()
+        if not watch.behind:
+            return
+        watch.caught_up.clear()
+        try:
+            await asyncio.wait_for(watch.caught_up.wait(), timeout_s)
+        except asyncio.TimeoutError:
+            watch.behind.clear()

@@ -104,6 +104,7 @@ class ReplicaActor:
         self._lifespan: asgi.Lifespan | None = None
         self._is_leaving = False
         self._idle: asyncio.Event | None = None
+        self._end = asyncio.Event()
         self._address = ""
         self._server: asyncio.AbstractServer | None = None
         self._counted: Any = None
@@ -422,8 +423,11 @@ class ReplicaActor:
                     logger.exception("record_autoscaling_stats has to return numbers by name.")
             await asyncio.sleep(scaling.metrics_interval_s)
 
-    async def drain(self, timeout_s: float) -> None:
-        """Begin nothing any more, and end what is here, within that time; then its ``__del__``."""
+    async def drain(self, timeout_s: float) -> bool:
+        """Begin nothing any more, and end what is here, within that time; then its ``__del__``.
+
+        Returns whether nothing was left.
+        """
         self._is_leaving = True
         self._idle = asyncio.Event()
         if self._gate.total:
@@ -441,10 +445,16 @@ class ReplicaActor:
             result = ends(self._servable)
             if inspect.isawaitable(result):
                 await result
+        return self._gate.total == 0
 
     async def until_end(self) -> None:
-        """Never answers: who asked hears of this process's end."""
-        await asyncio.get_running_loop().create_future()
+        """Answers when it leaves; else the caller hears of this process's end."""
+        await self._end.wait()
+
+    async def leave(self) -> None:
+        """End this process, which was drained: calls without an answer have not begun."""
+        self._end.set()
+        ray.actor.exit_actor()
 
     def _count(self) -> None:
         if self._config.autoscaling_config is None or self._counted is not None:
