@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helio_owner_state::{Event as OwnerEvent, OutgoingValue, Stored, sentence};
-use helio_proto::control::{ActorLaunch, ActorPhase, ControlResponse, Failure, FailureKind};
+use helio_proto::control::{ActorLaunch, ControlResponse, Failure, FailureKind};
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::inspect::{Answer as Rows, Answered, Asked, Topic};
 use helio_proto::node::{
@@ -12,10 +12,11 @@ use helio_proto::node::{
 };
 use helio_proto::peer::{Args, Frame};
 use helio_proto::template::Template;
-use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
+use helio_types::{NodeAddress, NodeId, ObjectId};
 
 use crate::executor::{Construct, Item, Waiting, Work};
 use crate::explain::{Asker, HOPS_OF_NODE};
+use crate::last_frames::Death;
 use crate::requests::{Answer, Pending};
 use crate::value::{Bytes, Memory, Payload};
 use crate::{Action, Process};
@@ -69,16 +70,7 @@ impl<M: Memory> Process<M> {
             }
             NodeToClient::LesseeGone(m) => self.on_lessee_gone(m),
             NodeToClient::StartActor(launch) => self.on_start_actor(launch),
-            NodeToClient::ActorUpdate(info) => {
-                let phase = info.phase;
-                let address = self.owner.actor(&info.actor_id).and_then(|actor| actor.address());
-                match address.map(|address| address.worker_id) {
-                    Some(worker) if matches!(phase, ActorPhase::Dead | ActorPhase::Restarting) => {
-                        self.after_last_frames(worker, node, NodeToClient::ActorUpdate(info));
-                    }
-                    _ => self.tell_owner(OwnerEvent::ActorUpdate { info: Box::new(info) }),
-                }
-            }
+            NodeToClient::ActorUpdate(info) => self.on_actor_news(info),
             NodeToClient::Notice(notice) => self.notify(notice),
             NodeToClient::WhyReply(m) => self.explained(m.request_id, &sentence(&m.why)),
             NodeToClient::Asked(asked) => self.on_asked(asked),
@@ -124,41 +116,10 @@ impl<M: Memory> Process<M> {
                 self.tell_owner(OwnerEvent::LeaseRevoked { node, lease: m.lease_id });
             }
             NodeToClient::LeaseLost(m) => {
-                self.after_last_frames(m.worker_id, node, NodeToClient::LeaseLost(m));
+                self.after_last_frames(m.worker_id, Death::OfWorker(node, m));
             }
             // It leaves.
             NodeToClient::NodeDied(m) if m.node_id == node => self.on_node_died(m),
-            _ => {}
-        }
-    }
-
-    /// A process has ended. The frames that it sent before are still in its connection and come first:
-    /// the news of its end took another way and may have been quicker.
-    fn after_last_frames(&mut self, worker: WorkerId, node: NodeId, message: NodeToClient) {
-        match self.links.from_process(worker).or_else(|| self.links.to_process(worker)) {
-            Some(link) => {
-                self.deferred.push((link, node, message));
-                self.actions.push(Action::Drain { link });
-            }
-            None => self.on_death(node, message),
-        }
-    }
-
-    pub(crate) fn on_drained(&mut self, link: u64) {
-        while let Some(place) = self.deferred.iter().position(|(deferred, ..)| *deferred == link) {
-            let (_, node, message) = self.deferred.remove(place);
-            self.on_death(node, message);
-        }
-    }
-
-    fn on_death(&mut self, node: NodeId, message: NodeToClient) {
-        match message {
-            NodeToClient::LeaseLost(m) => {
-                self.tell_owner(OwnerEvent::LeaseLost { node, lease: m.lease_id, cause: m.cause });
-            }
-            NodeToClient::ActorUpdate(info) => {
-                self.tell_owner(OwnerEvent::ActorUpdate { info: Box::new(info) });
-            }
             _ => {}
         }
     }
@@ -242,7 +203,7 @@ impl<M: Memory> Process<M> {
             }
             Some(Pending::ActorNews) => {
                 if let ControlResponse::Actor(info) = response {
-                    self.tell_owner(OwnerEvent::ActorUpdate { info: Box::new(info) });
+                    self.on_actor_news(info);
                 }
             }
             Some(Pending::GroupExplanation { explanation }) => {

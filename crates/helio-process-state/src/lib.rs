@@ -33,6 +33,7 @@ mod executor;
 mod explain;
 mod frames;
 mod ids;
+mod last_frames;
 mod links;
 mod owner;
 mod requests;
@@ -49,9 +50,7 @@ use helio_proto::inspect::{Answered, Inspect, TaskRow};
 use helio_proto::node::{
     AbortObject, Blocked, ControlCall, CreateObject, JobConfig, ReleaseObject, Unblocked,
 };
-use helio_types::{
-    ActorId, NodeAddress, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerAddress,
-};
+use helio_types::{ActorId, NodeAddress, ObjectId, PlacementGroupId, TaskId, WorkerAddress};
 
 pub use event::{Action, Event, Signals};
 pub use executor::{Call, Construct, Lease, Work};
@@ -109,8 +108,8 @@ pub struct Process<M: Memory> {
     awaited_creations: BTreeMap<ActorId, u64>,
     /// The link whose greeting a thread waits for, with that thread's request.
     awaited_greeting: Option<(u64, u64)>,
-    /// News of a death, which wait until the link's last frames were read.
-    deferred: Vec<(u64, NodeId, helio_proto::node::NodeToClient)>,
+    /// News of deaths, which wait for the last frames.
+    deferred: Vec<last_frames::Deferred>,
     /// The next task waits for an answer that waits for a borrow.
     awaits_answer: bool,
     /// How many values became known or came here so far.
@@ -203,7 +202,10 @@ impl<M: Memory> Process<M> {
                 self.executor.push_urgent(Work::Exit { reason, drain: false });
                 self.work_arrived();
             }
-            Event::Tick => self.tell_owner(OwnerEvent::Tick),
+            Event::Tick => {
+                self.drain_overdue();
+                self.tell_owner(OwnerEvent::Tick);
+            }
             request => self.on_request(request),
         }
     }
@@ -299,9 +301,12 @@ impl<M: Memory> Process<M> {
 
     pub(crate) fn on_closed(&mut self, link: u64) {
         self.greeting_ended(link);
-        let Some((peer, ends_too)) = self.links.closed(link) else { return };
+        let closed = self.links.closed(link);
+        self.on_drained(link);
+        let Some((peer, ends_too)) = closed else { return };
         if let Some(other) = ends_too {
             self.greeting_ended(other);
+            self.on_drained(other);
             self.actions.push(Action::Close { link: other, reason: None });
         }
         self.signals.news = true;
@@ -627,7 +632,7 @@ impl<M: Memory> Process<M> {
     /// When the next [`Event::Tick`] is due, in microseconds.
     #[must_use]
     pub fn next_tick(&self) -> Option<u64> {
-        self.owner.next_tick()
+        self.owner.next_tick().into_iter().chain(self.next_drain()).min()
     }
 
     /// This node's daemon.

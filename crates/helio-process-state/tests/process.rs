@@ -12,7 +12,9 @@ use helio_proto::node::{
 use helio_proto::peer::{Args, CallFlags, Frame};
 use helio_proto::template::Template;
 use helio_proto::{decode, encode, frame};
-use helio_types::{LeaseId, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{
+    DeathCause, DeathKind, LeaseId, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId,
+};
 
 /// A process without an object store.
 #[derive(Debug)]
@@ -351,22 +353,60 @@ fn a_reader_that_begins_before_the_refusal_of_an_older_request_asks_again() {
     assert!(worker.0.read(id).is_some_and(|payload| payload.is_error), "there is no room");
 }
 
+/// How often the shell was asked to drain the link since it was asked last.
+fn drains(worker: &mut Worker, link: u64) -> usize {
+    let is_drain = |action: &Action| matches!(action, Action::Drain { link: l } if *l == link);
+    worker.0.take_actions().iter().filter(|action| is_drain(action)).count()
+}
+
+fn lost(worker: u8, cause: DeathKind) -> LeaseLost {
+    let cause = DeathCause::new(cause, "");
+    LeaseLost { worker_id: address(worker).worker_id, cause, ..LeaseLost::default() }
+}
+
 #[test]
 fn news_of_a_death_wait_for_the_frames_that_the_dead_process_sent() {
     let mut worker = Worker::new();
     let link = worker.run(TaskId([1; 24]));
     worker.0.take_actions();
-    worker.hear(LeaseLost { worker_id: address(2).worker_id, ..LeaseLost::default() });
-    let drains = |actions: Vec<Action>| {
-        actions.iter().filter(|a| matches!(a, Action::Drain { link: l } if *l == link)).count()
-    };
-    assert_eq!(drains(worker.0.take_actions()), 1, "its connection is read first");
+    worker.hear(lost(2, DeathKind::Intended));
+    assert_eq!(drains(&mut worker, link), 1, "its connection is read first");
     worker.apply(Event::Drained { link });
-    assert_eq!(drains(worker.0.take_actions()), 0, "the news have been taken in");
-    worker.hear(LeaseLost { worker_id: WorkerId([7; 28]), ..LeaseLost::default() });
+    assert_eq!(drains(&mut worker, link), 0, "the news have been taken in");
+    worker.hear(lost(7, DeathKind::Intended));
     assert_eq!(
-        drains(worker.0.take_actions()),
+        drains(&mut worker, link),
         0,
         "there is nothing to read of a process without a link"
     );
+}
+
+#[test]
+fn the_last_frames_of_another_machine_are_waited_for_until_the_connection_closes() {
+    let mut worker = Worker::new();
+    let from = WorkerAddress { node_id: NodeId([8; 28]), ..address(2) };
+    let accept = |worker: &mut Worker| {
+        let (link, epoch) = (worker.0.links().mint(), worker.0.links().epoch(from.worker_id));
+        worker.apply(Event::Accepted { link, from: from.clone(), epoch });
+        worker.0.take_actions();
+        link
+    };
+    let link = accept(&mut worker);
+    worker.hear(lost(2, DeathKind::Intended));
+    assert_eq!(drains(&mut worker, link), 0, "frames may still be on their way");
+    assert!(worker.0.next_tick().is_some());
+    worker.apply(Event::Closed { link });
+    assert_eq!(worker.0.next_tick(), None, "the news have been taken in");
+
+    // A child that it has forked holds the connection.
+    let link = accept(&mut worker);
+    worker.hear(lost(2, DeathKind::Intended));
+    let due = worker.0.next_tick().expect("the wait has an end");
+    worker.0.apply(Event::Tick, due);
+    assert_eq!(drains(&mut worker, link), 1, "what has come by now is all");
+    worker.apply(Event::Drained { link });
+    assert_eq!(worker.0.next_tick(), None);
+
+    worker.hear(lost(2, DeathKind::NodeDied));
+    assert_eq!(drains(&mut worker, link), 1, "nobody closes a connection of a node that is gone");
 }

@@ -1,7 +1,7 @@
 //! Connections: bytes in, bytes out, without blocking.
 
 use std::io::{self, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -41,6 +41,15 @@ impl Socket {
         let socket = Self::Tcp(TcpStream::from(fd));
         socket.set_nonblocking()?;
         Ok(socket)
+    }
+
+    /// Nothing more is written. Returns whether the other end has still to take what was: a connection of
+    /// two machines keeps it here until then, one of this machine has handed it over.
+    pub(crate) fn end_writing(&self) -> bool {
+        match self {
+            Self::Unix(_) => false,
+            Self::Tcp(socket) => socket.shutdown(Shutdown::Write).is_ok(),
+        }
     }
 
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {

@@ -404,6 +404,15 @@ impl State {
         self.apply(Event::Closed { link });
     }
 
+    /// Nothing more is written to other processes. Returns the links whose other end has still to read.
+    pub(crate) fn end_writing(&self) -> Vec<u64> {
+        let is_unread = |(link, conn): (&u64, &Conn)| {
+            let is_done = conn.greeting == Greeting::Done;
+            (is_done && conn.socket.end_writing()).then_some(*link)
+        };
+        self.conns.iter().filter_map(is_unread).collect()
+    }
+
     pub(crate) fn close_socket(&mut self, link: u64) -> Option<Conn> {
         let conn = self.conns.remove(&link)?;
         let _ = epoll::delete(&self.epoll, conn.socket.as_fd());

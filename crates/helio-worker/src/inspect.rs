@@ -112,8 +112,8 @@ impl State {
 
 impl Runtime {
     /// The process is about to end: its daemon keeps the rows of its calls, for later questions. Waits until
-    /// the sockets have taken all output, so that no caller loses a reply; a caller that reads nothing is
-    /// not waited for longer than [`LAST_WRITES_MAX`].
+    /// all output has arrived, so that no caller loses a reply; a caller that reads nothing is not waited
+    /// for longer than [`LAST_WRITES_MAX`].
     pub fn last_words(&self) {
         {
             let mut state = self.settled();
@@ -125,7 +125,16 @@ impl Runtime {
             let is_written = state.conns.values().all(|conn| !conn.stuffed);
             (state.force_exit || is_written).then_some(())
         });
-        if let Err(error) = written {
+        // A process that ends with unread input resets its connections: what their other ends have not
+        // fetched would be lost. An end that has read everything closes.
+        let read = written.and_then(|()| {
+            let open = self.state.lock().end_writing();
+            self.wait_until(deadline, &mut || false, |state| {
+                let are_closed = open.iter().all(|link| !state.conns.contains_key(link));
+                (state.force_exit || are_closed).then_some(())
+            })
+        });
+        if let Err(error) = read {
             tracing::warn!(%error, "this process ends before all its output was read");
         }
     }

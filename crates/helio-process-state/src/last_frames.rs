@@ -1,0 +1,123 @@
+//! News of processes that have ended, held back until the frames that they sent before are here.
+//!
+//! The news take another way than the frames and may be quicker. Of a process of this machine everything
+//! lies in the connection by then, so the shell drains it once. Of another machine's, part is still on its
+//! way, or waits at the other end for room here: the connection is read until it closes, which its kernel
+//! does when all was sent.
+
+use helio_owner_state::Event as OwnerEvent;
+use helio_proto::control::{ActorInfo, ActorPhase};
+use helio_proto::node::LeaseLost;
+use helio_types::{ActorId, DeathKind, NodeId, WorkerId};
+
+use crate::value::Memory;
+use crate::{Action, Peer, Process};
+
+/// How long a connection may stay open after the news, in microseconds: a child that the process has forked
+/// holds it, or the network is cut.
+const LAST_FRAMES_US: u64 = 5_000_000;
+
+/// What is told of a process that has ended.
+#[derive(Debug)]
+pub(crate) enum Death {
+    /// A leased worker, by its daemon.
+    OfWorker(NodeId, LeaseLost),
+    /// An actor's, or what came of the actor since.
+    OfActor(ActorInfo),
+}
+
+impl Death {
+    /// Whether the whole node is gone: nobody closes the connections of its processes.
+    fn is_of_node(&self) -> bool {
+        let cause = match self {
+            Self::OfWorker(_, lost) => &lost.cause,
+            Self::OfActor(info) => &info.cause,
+        };
+        cause.kind == DeathKind::NodeDied
+    }
+
+    fn is_of_actor(&self, actor: ActorId) -> bool {
+        matches!(self, Self::OfActor(info) if info.actor_id == actor)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    link: u64,
+    news: Death,
+    /// When they are told though the link has not closed; `None`: the shell drains the link.
+    until: Option<u64>,
+}
+
+impl<M: Memory> Process<M> {
+    /// News of an actor come in their order: those of its next process wait behind those of its last.
+    pub(crate) fn on_actor_news(&mut self, info: ActorInfo) {
+        let waiting = self.deferred.iter().find(|other| other.news.is_of_actor(info.actor_id));
+        if let Some(&Deferred { link, .. }) = waiting {
+            let news = Death::OfActor(info);
+            if news.is_of_node() {
+                self.actions.push(Action::Drain { link });
+            }
+            self.deferred.push(Deferred { link, news, until: None });
+            return;
+        }
+        let address = self.owner.actor(&info.actor_id).and_then(|actor| actor.address());
+        match address.map(|address| address.worker_id) {
+            Some(worker) if matches!(info.phase, ActorPhase::Dead | ActorPhase::Restarting) => {
+                self.after_last_frames(worker, Death::OfActor(info));
+            }
+            _ => self.tell_owner(OwnerEvent::ActorUpdate { info: Box::new(info) }),
+        }
+    }
+
+    pub(crate) fn after_last_frames(&mut self, worker: WorkerId, news: Death) {
+        match self.links.from_process(worker).or_else(|| self.links.to_process(worker)) {
+            Some(link) => {
+                let more_comes = self.is_remote(link) && !news.is_of_node();
+                let until = more_comes.then(|| self.now + LAST_FRAMES_US);
+                self.deferred.push(Deferred { link, news, until });
+                if until.is_none() {
+                    self.actions.push(Action::Drain { link });
+                }
+            }
+            None => self.tell_death(news),
+        }
+    }
+
+    /// The link has closed, or all that has come on it was handed in.
+    pub(crate) fn on_drained(&mut self, link: u64) {
+        while let Some(place) = self.deferred.iter().position(|deferred| deferred.link == link) {
+            let deferred = self.deferred.remove(place);
+            self.tell_death(deferred.news);
+        }
+    }
+
+    /// When the next connection has been open for too long.
+    pub(crate) fn next_drain(&self) -> Option<u64> {
+        self.deferred.iter().filter_map(|deferred| deferred.until).min()
+    }
+
+    /// Time has passed: what has come on a link that did not close is all that comes.
+    pub(crate) fn drain_overdue(&mut self) {
+        for deferred in &mut self.deferred {
+            if deferred.until.take_if(|until| *until <= self.now).is_some() {
+                self.actions.push(Action::Drain { link: deferred.link });
+            }
+        }
+    }
+
+    fn is_remote(&self, link: u64) -> bool {
+        let own = self.owner.address().node_id;
+        matches!(self.links.peer(link), Some(Peer::Process(at)) if at.node_id != own)
+    }
+
+    fn tell_death(&mut self, news: Death) {
+        self.tell_owner(match news {
+            Death::OfWorker(node, LeaseLost { lease_id: lease, cause, .. }) => {
+                OwnerEvent::LeaseLost { node, lease, cause }
+            }
+            Death::OfActor(info) => OwnerEvent::ActorUpdate { info: Box::new(info) },
+        });
+    }
+}
