@@ -77,9 +77,14 @@ class Known:
         return any(is_missing(r[name]) and r[name] is not None for r in self.rows)
 
     def certain(self, name: str) -> bool:
-        """Whether functions of the column's values can be predicted."""
+        """Whether functions of the column's values can be predicted.
+
+        Integers that were beside a missing value, in a batch, have become floats and stay that, also where
+        the missing value is gone since.
+        """
         column = self.columns[name]
-        return column.exact or (column.kind not in NESTED and not self.missing(name))
+        blurred = (*NESTED, "int", "big")
+        return column.exact or (column.kind not in blurred and not self.missing(name))
 
     def certain_names(self, *kinds: str) -> list[str]:
         """As :meth:`names`, only columns whose values are certain."""

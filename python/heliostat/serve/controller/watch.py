@@ -1,4 +1,4 @@
-"""Routers that wait to hear of a change of a deployment, and those that have yet to show that they know it."""
+"""Routers that wait to hear of changes of a deployment, and those that do not know the last one yet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ class _Watch:
     def __init__(self) -> None:
         self.version = 0
         self.waiting: dict[str, asyncio.Future[None]] = {}
-        self.behind: set[str] = set()  # routers that were told of a change and have not called again
+        # Routers that were told of a change and have not called again.
+        self.behind: set[str] = set()
         self.caught_up = asyncio.Event()
 
 
@@ -29,7 +30,7 @@ class Watches:
         return self._of(key).version
 
     def changed(self, key: DeploymentID) -> None:
-        """Tell the routers that wait. One that was told of an earlier change meanwhile hears when it calls."""
+        """Tell the routers that wait. One that was told of an earlier change hears when it calls again."""
         watch = self._of(key)
         watch.version += 1
         waiting, watch.waiting = watch.waiting, {}
