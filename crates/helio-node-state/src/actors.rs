@@ -199,7 +199,11 @@ impl Actors {
         ctx: &mut Context,
     ) {
         let key = (launch.spec.actor_id, launch.incarnation);
-        if self.all.contains_key(&key) {
+        if let Some(actor) = self.all.get(&key) {
+            // Its constructor raised, its process is still ending, and the news were lost with a connection.
+            if let Some(cause) = actor.cause.clone().filter(|_| actor.is_reported) {
+                tell_ended(key, cause, false, ctx);
+            }
             return;
         }
         if let Some(cause) = self.ended.get(&key).cloned() {
@@ -472,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constructor_that_raised_is_reported_once() {
+    fn a_constructor_that_raised_is_reported_once_and_to_whoever_starts_it_again() {
         let (mut actors, mut ctx) = (Actors::default(), Context::new(Setup::default(), 0));
         let mut ledger = Ledger::new(cpus(2.0), &Devices::new());
         let one = launch(1, 1.0);
@@ -485,6 +489,8 @@ mod tests {
         let worker = || (WorkerAddress::default(), 7);
         assert_eq!(actors.on_ready(key(&one), worker(), ready.clone(), &mut ctx), Ok(false));
         assert_eq!(ended(&mut ctx), [(actor_id, false)]);
+        actors.on_launch(one.clone(), &cpus(2.0), &mut ctx);
+        assert_eq!(ended(&mut ctx), [(actor_id, false)], "the control service has not heard it");
         let gone = actors.on_gone(key(&one), DeathCause::default()).unwrap();
         assert!(gone.cause.is_none());
         assert!(actors.on_ready(key(&one), worker(), ready, &mut ctx).is_err());

@@ -125,3 +125,10 @@ fn an_answer_goes_out_on_a_connection_that_its_caller_has_not_given_up() {
 fn a_later_attempt_of_a_generator_does_not_wait_for_the_reader_of_a_lost_item() {
     check(13_020_506, "");
 }
+
+/// OWN-1: a constructor raised while the connection to the control service was broken; the news of it were lost,
+/// the actor was sent to its node once more while its process still ended, and nothing was ever said of it.
+#[test]
+fn a_constructor_that_raised_unheard_is_reported_when_the_actor_is_sent_again() {
+    check(21_017_144, "");
+}
