@@ -392,3 +392,17 @@ def test_a_missing_value_that_counts_makes_the_quantile_missing(rd: Any, blocks:
         assert dataset.groupby("k").aggregate(quantile).take_all() == [
             {"k": 1, "quantile(v)": found}
         ]
+
+
+# --- tensors without elements ----------------------------------------------------------------------
+
+
+@pytest.mark.contract("F10.02")
+def test_a_missing_value_among_tensors_without_elements(rd: Any) -> None:
+    kind = pa.fixed_shape_tensor(pa.int64(), (0,))
+    storage = pa.array([[], None, []], kind.storage_type)
+    table = pa.table({"t": pa.ExtensionArray.from_storage(kind, storage)})
+    rows = rd.from_arrow(table).take_all()
+    assert [None if row["t"] is None else len(row["t"]) for row in rows] == [0, None, 0]
+    [batch] = rd.from_arrow(table).iter_batches(batch_size=None)
+    assert [None if one is None else one.shape for one in batch["t"]] == [(0,), None, (0,)]

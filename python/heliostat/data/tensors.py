@@ -251,7 +251,7 @@ def to_numpy(column: Any) -> Any:
     if isinstance(kind, pa.FixedShapeTensorType):
         flat = column.storage.flatten().to_numpy(zero_copy_only=False)
         if column.null_count:  # flatten leaves null rows out
-            rows = iter(flat.reshape(-1, *kind.shape))
+            rows = iter(flat.reshape(len(column) - column.null_count, *kind.shape))
             return _object_array(
                 [next(rows) if valid.as_py() else None for valid in column.is_valid()]
             )
