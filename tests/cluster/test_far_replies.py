@@ -33,12 +33,17 @@ def pieces(shape: tuple[int, int]) -> list[bytes]:
     return [bytes([n]) * size for n in range(number)]
 
 
+def returned(shape: tuple[int, int], log: str, tag: str) -> Any:
+    """What a call with ``num_returns`` of the shape returns; it notes that it ran."""
+    note(log, tag)
+    made = pieces(shape)
+    return made if len(made) > 1 else made[0]
+
+
 def as_task(shape: tuple[int, int], log: str, tag: str) -> list[Any]:
     @ray.remote(max_calls=1, num_returns=shape[0], resources={"far": 1})
     def task() -> Any:
-        note(log, tag)
-        made = pieces(shape)
-        return made if len(made) > 1 else made[0]
+        return returned(shape, log, tag)
 
     refs = task.remote()
     return refs if shape[0] > 1 else [refs]
@@ -55,9 +60,7 @@ def as_generator(shape: tuple[int, int], log: str, tag: str) -> list[Any]:
 
 class Plain:
     def make(self, shape: tuple[int, int], log: str, tag: str) -> Any:
-        note(log, tag)
-        made = pieces(shape)
-        return made if len(made) > 1 else made[0]
+        return returned(shape, log, tag)
 
     def leave(self) -> None:
         ray.actor.exit_actor()
@@ -65,7 +68,7 @@ class Plain:
 
 class Loop:
     async def make(self, shape: tuple[int, int], log: str, tag: str) -> Any:
-        return Plain.make(self, shape, log, tag)  # type: ignore[arg-type]
+        return returned(shape, log, tag)
 
     async def leave(self) -> None:
         ray.actor.exit_actor()
