@@ -101,7 +101,8 @@ def test_groups_of_parts(rd: Any, keys: list[str], blocks: int, seed: int) -> No
     "Ray's groups come in the order of a hash, and its blocks in their number"
 )
 def test_groups_come_sorted_and_in_as_many_blocks_as_asked_for(rd: Any) -> None:
-    dataset = rd.range(1000, override_num_blocks=8).add_column("k", lambda b: b["id"] % 97)
+    numbers = rd.range(1000, override_num_blocks=8)
+    dataset = numbers.add_column("k", lambda b: b["id"] % 97, batch_format="numpy")
     assert [r["k"] for r in dataset.groupby("k").count().take_all()] == list(range(97))
     made = dataset.groupby("k", num_partitions=4).sum("id").materialize()
     assert made.num_blocks() == 4

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from heliostat.data import block as blocks
+from heliostat.data import frames
 from heliostat.data.block import BlockMetadata
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class BlockAccessor:
     @classmethod
     def batch_to_pandas_block(cls, batch: Mapping[str, Any]) -> Block:
         """Return a dict of arrays as a DataFrame."""
-        return blocks.to_pandas(blocks.from_batch(batch, "the function"))
+        return frames.to_pandas(blocks.from_batch(batch, "the function"))
 
     # --- about it ---
 
@@ -128,11 +129,11 @@ class BlockAccessor:
 
     def to_arrow(self) -> Any:
         """Return a ``pyarrow.Table``."""
-        return self._block if self._is_arrow else blocks.from_pandas(self._block)
+        return self._block if self._is_arrow else frames.from_pandas(self._block)
 
     def to_pandas(self) -> Any:
         """Return a ``pandas.DataFrame``."""
-        return blocks.to_pandas(self._block) if self._is_arrow else self._block
+        return frames.to_pandas(self._block) if self._is_arrow else self._block
 
     def to_numpy(self, columns: str | list[str] | None = None) -> Any:
         """Return arrays by column; of one column given by its name, the array."""

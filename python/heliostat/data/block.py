@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from heliostat.data import missing, tensors
+from heliostat.data import frames, missing, tensors
 
 FORMATS = ("pandas", "pyarrow", "numpy", None)
 ITEM = "item"  # the column of values that are no dicts
 DATA = "data"  # the column of arrays
-TEXT_BYTES_MAX = 1 << 31  # of a column of "string", whose offsets have 32 bits
 ROWS_AT_ONCE = 4096  # rows that are collected into a table
 
 
@@ -81,7 +80,7 @@ def from_batch(batch: Any, source: str = "the function") -> Any:
     if isinstance(batch, Mapping):
         return _from_columns(batch, source)
     if type(batch).__name__ == "DataFrame" and hasattr(batch, "dtypes"):
-        return from_pandas(batch)
+        return frames.from_pandas(batch)
     raise ValueError(
         f"{source} returned {type(batch)} for a batch; it must return a dict of arrays, a "
         "pandas.DataFrame or a pyarrow.Table."
@@ -127,41 +126,6 @@ def _column(name: str, values: Any, source: str) -> Any:
         f"{source} returned {type(values)} as column {name!r}; a column is an array or a list with "
         "one value per row."
     )
-
-
-def from_pandas(frame: Any) -> Any:
-    """A table of a DataFrame; its index is left out, columns of arrays become tensors."""
-    columns = {}
-    for name in frame.columns:
-        series = frame[name]
-        if series.dtype == object:
-            missing = series.isna()
-            values = series.where(~missing, None) if missing.any() else series
-            columns[str(name)] = tensors.from_list(values.tolist())
-        else:
-            columns[str(name)] = _from_series(series)
-    return pa.table(columns)
-
-
-def _from_series(series: Any) -> Any:
-    try:
-        if type(series.dtype).__name__ == "TensorDtype":
-            return series.array.__arrow_array__()
-        return _with_short_text(pa.Array.from_pandas(series))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return tensors.from_list(series.tolist())  # complex numbers, and others of numpy's alone
-
-
-def _with_short_text(column: Any) -> Any:
-    """The column with text as "string" rather than "large_string", where it fits."""
-    kind = column.type
-    if pa.types.is_dictionary(kind) and pa.types.is_large_string(kind.value_type):
-        short = pa.dictionary(kind.index_type, pa.string(), kind.ordered)
-    elif pa.types.is_large_string(kind):
-        short = pa.string()
-    else:
-        return column
-    return column.cast(short) if column.nbytes < TEXT_BYTES_MAX else column
 
 
 def from_rows(rows: list[Any]) -> Any:
@@ -214,8 +178,8 @@ def to_batch(table: Any, batch_format: str | None) -> Any:
     if batch_format in ("default", "numpy"):
         return to_numpy(table)
     if batch_format == "pandas":
-        return to_pandas(table)
-    return table
+        return frames.to_pandas(table)
+    return frames.without_marks(table)
 
 
 def to_numpy(table: Any) -> dict[str, Any]:
@@ -226,24 +190,6 @@ def to_numpy(table: Any) -> dict[str, Any]:
 def has_arrays(table: Any) -> bool:
     """Whether :func:`to_numpy` gives its own memory: numbers, or tensors of them, without nulls."""
     return all(tensors.is_array(c.type) and not c.null_count for c in table.columns)
-
-
-def to_pandas(table: Any) -> Any:
-    """A DataFrame; tensors are columns of arrays."""
-    import pandas as pd
-
-    special = [f.name for f in table.schema if isinstance(f.type, pa.BaseExtensionType)]
-    if not special:
-        return table.to_pandas()
-    columns = {}
-    for name in table.column_names:
-        column = table.column(name)
-        columns[name] = (
-            pd.Series(tensors.to_list(column), dtype=object)
-            if name in special
-            else column.to_pandas()
-        )
-    return pd.DataFrame(columns, columns=table.column_names)
 
 
 def named(columns: Mapping[str, Any], name: str) -> Any:

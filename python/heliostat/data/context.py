@@ -122,6 +122,9 @@ class DataContext(UnusedSettings):
             beside the other tasks.
         enable_progress_bars: Show progress of executions that take more than a moment.
         enable_rich_progress_bars: Show it as a table that is drawn again, on a terminal.
+        enable_arrow_backed_pandas_conversion: DataFrames made of blocks have columns of Arrow types
+            ("int64[pyarrow]"), which hold missing values; False: numpy's types, where integers with
+            missing values become floats. Columns of ``from_pandas`` keep their own types.
         actor_task_retry_on_errors: Errors of a callable class after which its task is begun again, as
             often as after a death: a list of classes, or True for all.
         retried_io_errors: Parts of the messages of errors after which a read goes on where it was.
@@ -152,6 +155,7 @@ class DataContext(UnusedSettings):
         default_factory=lambda: not settings.flag("DATA_DISABLE_PROGRESS_BARS")
     )
     enable_rich_progress_bars: bool = True
+    enable_arrow_backed_pandas_conversion: bool = True
     actor_task_retry_on_errors: bool | list[type[BaseException]] = False
     retried_io_errors: list[str] = field(
         default_factory=lambda: [*TRANSIENT_S3_ERRORS, "AWS Error SERVICE_UNAVAILABLE"]

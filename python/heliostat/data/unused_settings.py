@@ -150,7 +150,6 @@ class UnusedSettings:
     arrow_fixed_shape_tensor_format: Any = "v2"
     batch_to_block_arrow_format: bool = True
     decoding_size_estimation: bool = True
-    enable_arrow_backed_pandas_conversion: bool = True
     enable_fallback_to_arrow_object_ext_type: bool | None = None
     enable_pandas_block: bool = True
     enable_tensor_extension_casting: bool = True

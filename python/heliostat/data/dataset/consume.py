@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
-from heliostat.data import block
+from heliostat.data import block, frames
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset.base import Base
 from heliostat.data.dataset.schema import Schema
@@ -251,7 +251,7 @@ class Consume(Base):
         import pyarrow as pa
 
         tables = list(self._tables())
-        return block.to_pandas(block.concat(tables) if tables else pa.table({}))
+        return frames.to_pandas(block.concat(tables) if tables else pa.table({}))
 
     def to_arrow_refs(self) -> list[Any]:
         """Return references to the blocks, as tables."""
@@ -259,8 +259,9 @@ class Consume(Base):
 
     def to_pandas_refs(self) -> list[Any]:
         """Return references to the blocks, as DataFrames."""
-        convert = ray.remote(block.to_pandas)
-        return [convert.remote(ref) for ref in self.to_arrow_refs()]
+        convert = ray.remote(frames.to_pandas)
+        arrow_backed = self._context.enable_arrow_backed_pandas_conversion
+        return [convert.remote(ref, arrow_backed) for ref in self.to_arrow_refs()]
 
     def to_numpy_refs(self, *, column: str | None = None) -> list[Any]:
         """Return references to the blocks, as dicts of arrays, or as arrays of one column."""

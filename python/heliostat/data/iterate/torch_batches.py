@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from heliostat.data import block, tensors
+from heliostat.data import block, frames, tensors
 from heliostat.data.collate_fn import ArrowBatchCollateFn, PandasBatchCollateFn
 from heliostat.data.iterate.lending import Loan
 from heliostat.data.iterate.transfer import to_gpu
@@ -166,7 +166,7 @@ def collator(
         elif isinstance(collate_fn, ArrowBatchCollateFn):
             batch = collate_fn(table)
         elif isinstance(collate_fn, PandasBatchCollateFn):
-            batch = collate_fn(block.to_pandas(table))
+            batch = collate_fn(frames.to_pandas(table))
         else:
             batch = collate_fn(block.to_numpy(table))
         if pin_memory:

@@ -11,7 +11,7 @@ from itertools import repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
-from heliostat.data import missing
+from heliostat.data import frames, missing
 from heliostat.data.exceptions import user_error
 from heliostat.data.plan import task
 
@@ -90,7 +90,8 @@ class Opened:
         self, error: Exception, at: task.Place, given: Any, *, shown: bool = False
     ) -> Exception:
         place = task.place(at, given if shown else None)
-        return user_error(error, self.name, place, missing.hint(error, given))
+        hint = missing.hint(error, given) or frames.hint(error, given)
+        return user_error(error, self.name, place, hint)
 
     def __call__(self, value: Any) -> Any:
         begun = time.perf_counter()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
-from heliostat.data import block
+from heliostat.data import block, frames
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset
@@ -100,7 +100,7 @@ class Preprocessor(abc.ABC):
         if hasattr(data, "iloc"):
             return self._transform_pandas(data.copy())
         table = block.from_batch(data, "transform_batch's caller")
-        made = block.from_pandas(self._transform_pandas(block.to_pandas(table)))
+        made = frames.from_pandas(self._transform_pandas(frames.to_pandas(table)))
         return block.to_numpy(made) if isinstance(data, Mapping) else made
 
     def fit_status(self) -> Preprocessor.FitStatus:

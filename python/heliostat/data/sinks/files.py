@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
 
-from heliostat.data import block, tensors
+from heliostat.data import block, frames, tensors
 from heliostat.data.plan import task
 from heliostat.data.sources.files import resolve
 
@@ -216,7 +216,7 @@ class ParquetBytes:
             table = _as_schema(table, schema, self.partition_cols)
         options.setdefault("use_dictionary", _with_repetitions(table))
         sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, **options)
+        pq.write_table(frames.without_marks(table), sink, **options)
         return sink.getvalue()
 
 
@@ -303,7 +303,7 @@ class JsonBytes:
         """Encode."""
         options = {"orient": "records", "lines": True, **self.options}
         options.update(self.options_fn() if self.options_fn else {})
-        text: str = block.to_pandas(table).to_json(**options)
+        text: str = frames.to_pandas(table).to_json(**options)
         return text.encode()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 import heliostat as ray
-from heliostat.data import block, tensors
+from heliostat.data import block, frames, tensors
 from heliostat.data.context import DataContext
 from heliostat.data.dataset import Dataset, MaterializedDataset
 from heliostat.data.plan.operators import Bundle, InputBlocks, Read, ReadPart
@@ -78,10 +78,10 @@ def from_numpy(ndarrays: Any) -> MaterializedDataset:
 
 def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> MaterializedDataset:
     """Return a dataset of a DataFrame or several; their indexes are left out."""
-    frames = _several(dfs, "DataFrame", "columns")
-    for frame in frames:
+    several = _several(dfs, "DataFrame", "columns")
+    for frame in several:
         block.check_names(frame.columns)
-    return _resized([block.from_pandas(frame) for frame in frames], override_num_blocks)
+    return _resized([frames.of_frame(frame) for frame in several], override_num_blocks)
 
 
 def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
@@ -123,7 +123,7 @@ def from_arrow_refs(tables: Any) -> MaterializedDataset:
 
 def from_pandas_refs(dfs: Any) -> MaterializedDataset:
     """Return a dataset of references to DataFrames."""
-    return _from_refs(dfs, block.from_pandas)
+    return _from_refs(dfs, frames.of_frame)
 
 
 def from_numpy_refs(ndarrays: Any) -> MaterializedDataset:
