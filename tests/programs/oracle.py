@@ -33,8 +33,7 @@ from programs.kit import NONE_KEY, fold
 from programs.model import Fn, Op, Param, Program, Value
 
 OWNER_ERRORS = ("OwnerDiedError", "ObjectLostError", "ReferenceCountingAssertionError")
-
-
+BUNDLE_IS_TAKEN = "holds the CPU of a bundle that others of the group need"
 # Ways of reading in which the runtime does not know that the call waits.
 HOLDING_CPU = {"by_future", "by_futures_completed", "by_callback", "by_thread", "by_pool"}
 
@@ -179,6 +178,8 @@ class Oracle:
     def _makeactor(self, op: model.MakeActor) -> None:
         self._new(op.out)
         self._check_place(op.place)
+        if any(call.is_hung for call in self._in_group(op.place)):
+            raise Invalid(BUNDLE_IS_TAKEN)
         actor = Actor(op.out, op.cls, place=op.place)
         self.actors[op.out] = actor
         self.names[op.out] = actor
@@ -311,6 +312,22 @@ class Oracle:
                 call.reads.append(ref)
                 self._reach(ref, place, f"inside a {param.mode}, {param.way}")
 
+    def _in_group(self, place: str) -> list[Running]:
+        """The calls that were given to a placement group and not read yet; none if it is no group."""
+        if self.names.get(place) != "group":
+            return []
+        return [call for call in self.calls if call.place == place and not call.is_done]
+
+    def _guard_bundle(self, call: Running) -> None:
+        """Refuse what hangs with the CPU of a bundle that others need: they are placed in any order."""
+        others = self._in_group(call.place)
+        if any(other.is_hung for other in others):
+            raise Invalid(BUNDLE_IS_TAKEN)
+        is_group = self.names.get(call.place) == "group"
+        actors = [a for a in self.actors.values() if a.place == call.place and not a.is_dead]
+        if call.is_hung and is_group and (others or actors):
+            raise Invalid(BUNDLE_IS_TAKEN)
+
     def _body(
         self, call: Running, body: tuple[Op, ...], local: dict[str, Any], place: str, most: int
     ) -> None:
@@ -370,6 +387,7 @@ class Oracle:
             raise Invalid("a method of threads cannot be cancelled")
         if call.is_hung and call.owner != "driver":
             raise Invalid("nobody can cancel it")
+        self._guard_bundle(call)
         # What has to run again needs the CPU of a bundle that such a wait does not give back.
         holds_cpu = any(param.way in HOLDING_CPU for param in call.fn.params)
         if holds_cpu and any(
