@@ -104,6 +104,9 @@ class Hunt:
     def find_leaver(self, programs: list[Program], left: str) -> None:
         """Which of the programs leaves something: by halves."""
         error = f"left: {left}"
+        seeds = [program.seed for program in programs]
+        # It may not happen again, and the halves take minutes.
+        print(f"\none of the seeds {min(seeds)}..{max(seeds)} {error}", flush=True)
         while len(programs) > 1:
             half = programs[: len(programs) // 2]
             found = self.leaves(half)

@@ -284,6 +284,90 @@ class DataIterator(abc.ABC):
             route.receive,
         )
 
+    def iter_tf_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        dtypes: Any = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+    ) -> Iterable[dict[str, Any]]:
+        """Return batches as dicts of TensorFlow's tensors; each ``for`` over them is an epoch.
+
+        Args:
+            dtypes: A ``tf.DType`` for all columns, or a dict by column. Default: as the data is.
+
+        The others are those of :meth:`iter_batches`.
+
+        Raises:
+            ImportError: TensorFlow is not installed.
+            ValueError: The sizes make no sense. While iterating, a column is of lists or arrays that
+                differ in shape.
+        """
+        from heliostat.data.iterate import tf_batches
+
+        return self.iter_batches(
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+            _collate_fn=tf_batches.collator(dtypes),
+        )
+
+    def to_tf(
+        self,
+        feature_columns: str | list[str],
+        label_columns: str | list[str],
+        *,
+        additional_columns: str | list[str] | None = None,
+        prefetch_batches: int = 1,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        feature_type_spec: Any = None,
+        label_type_spec: Any = None,
+        additional_type_spec: Any = None,
+    ) -> Any:
+        """Return a ``tf.data.Dataset`` of batches (features, labels), as ``Model.fit`` takes them.
+
+        Each ``for`` over it is an epoch. Members are tensors of shape (rows,) for numbers and
+        (rows, *shape of each) for arrays; ragged tensors for lists and for arrays that differ in shape.
+
+        Args:
+            feature_columns: The name of the column that is the model's input; a list of them: the
+                input is a dict of tensors.
+            label_columns: The same for its targets.
+            additional_columns: The same for a third member, such as weights of the rows.
+            batch_size: Rows of a batch.
+            feature_type_spec: The ``tf.TypeSpec`` of the features, or a dict by column. Default: what
+                the schema says, which executes a part of the dataset if it is not known yet.
+            label_type_spec: That of the labels.
+            additional_type_spec: That of the third member.
+
+        The others are those of :meth:`iter_batches`.
+
+        Raises:
+            ImportError: TensorFlow is not installed.
+            ValueError: There is no such column, or TensorFlow has no tensors of its type.
+        """
+        from heliostat.data.iterate import tf_batches
+
+        batches = self.iter_batches(
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+        )
+        parts = [(feature_columns, feature_type_spec), (label_columns, label_type_spec)]
+        if additional_columns is not None:
+            parts.append((additional_columns, additional_type_spec))
+        return tf_batches.as_dataset(batches, self.schema, parts)
+
     def materialize(self) -> MaterializedDataset:
         """Run one epoch and keep its blocks in the object store."""
         from heliostat.data.dataset import MaterializedDataset

@@ -1,0 +1,117 @@
+"""Batches as TensorFlow's tensors, and a dataset as a ``tf.data.Dataset``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from heliostat.data import missing, tensors
+from heliostat.data.packages import required
+
+if TYPE_CHECKING:
+    from heliostat.data.dataset import Schema
+
+# One column, whose tensors come as they are, or several, which come as a dict.
+Columns = str | list[str]
+
+
+def tensorflow() -> Any:
+    """The package.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    return required("tensorflow", "TensorFlow's tensors", "tensorflow")
+
+
+def collator(dtypes: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """What makes arrays into tensors of a type, or of one by column; None: as the arrays are."""
+    tf = tensorflow()
+
+    def collate(batch: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: _tensor(tf, array, dtypes[name] if isinstance(dtypes, Mapping) else dtypes)
+            for name, array in batch.items()
+        }
+
+    return collate
+
+
+def as_dataset(
+    batches: Iterable[Mapping[str, Any]],
+    schema: Callable[[], Schema | None],
+    parts: list[tuple[Columns, Any]],
+) -> Any:
+    """A ``tf.data.Dataset`` of tuples with one member for each part: (its columns, their types).
+
+    Types that are None are those of the schema. Each ``for`` over it is an epoch of the batches.
+
+    Raises:
+        ValueError: There is no column of a name, or TensorFlow has no tensors of its type, or nothing is
+            known of the columns.
+    """
+    tf = tensorflow()
+    known = schema() if any(spec is None for _, spec in parts) else None
+    found = [
+        (columns, _specs(tf, known, columns) if spec is None else spec) for columns, spec in parts
+    ]
+
+    def tuples() -> Any:
+        for batch in batches:
+            yield tuple(_chosen(tf, batch, columns, spec) for columns, spec in found)
+
+    made = tf.data.Dataset.from_generator(tuples, output_signature=tuple(s for _, s in found))
+    options = tf.data.Options()
+    # The batches are this worker's share already.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return made.with_options(options)
+
+
+def _chosen(tf: Any, batch: Mapping[str, Any], columns: Columns, spec: Any) -> Any:
+    if isinstance(columns, str):
+        return _typed(tf, batch[columns], spec)
+    return {name: _typed(tf, batch[name], spec[name]) for name in columns}
+
+
+def _typed(tf: Any, array: Any, spec: Any) -> Any:
+    if isinstance(spec, tf.RaggedTensorSpec):
+        return tf.ragged.constant([row.tolist() for row in array], dtype=spec.dtype)
+    return _tensor(tf, array, spec.dtype)
+
+
+def _tensor(tf: Any, array: Any, dtype: Any) -> Any:
+    return tf.convert_to_tensor(array, dtype=dtype)
+
+
+def _specs(tf: Any, schema: Schema | None, columns: Columns) -> Any:
+    if schema is None:
+        raise ValueError(f"to_tf: the dataset is empty: pass the tf.TypeSpec of {columns!r}.")
+    if isinstance(columns, str):
+        return _spec(tf, schema.base_schema, columns)
+    return {name: _spec(tf, schema.base_schema, name) for name in columns}
+
+
+def _spec(tf: Any, schema: Any, name: str) -> Any:
+    if name not in schema.names:
+        raise ValueError(f"to_tf: {missing.no_columns([name], schema.names)}")
+    kind = schema.field(name).type
+    if isinstance(kind, pa.FixedShapeTensorType):
+        shape, element = (None, *kind.shape), kind.value_type
+    elif isinstance(kind, tensors.VariableShapedTensorType):
+        shape, element = (None,) * (kind.ndim + 1), kind.value_type
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        shape, element = (None, None), kind.value_type
+    else:
+        shape, element = (None,), kind
+    try:
+        dtype = tf.dtypes.as_dtype(element.to_pandas_dtype())
+    except (TypeError, NotImplementedError) as error:
+        raise ValueError(
+            f"to_tf: TensorFlow has no tensors of column {name!r}, whose type is {kind}: make numbers "
+            "of it, or drop it."
+        ) from error
+    if shape.count(None) > 1:  # the number of rows, and the lengths of each
+        return tf.RaggedTensorSpec(shape, dtype=dtype)
+    return tf.TensorSpec(shape, dtype=dtype, name=name)
