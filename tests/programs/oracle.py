@@ -205,6 +205,11 @@ class Oracle:
         fn, captured = fns[op.fn]
         if self.names.get(op.place) == "group" and fn.options.get("num_cpus", 1) > 1:
             raise Invalid("no bundle is that large")
+        if (
+            self.names.get(op.place) == "group"
+            and "_generator_backpressure_num_objects" in fn.options
+        ):
+            raise Invalid("waits in a bundle for its reader")
         known = dict(self.names)
         call = self._start(op, fn, actor, known, captured, op.outs[0], "driver", 1)
         self._finish_call(call, op.outs, fn, "driver")
@@ -390,9 +395,9 @@ class Oracle:
         self._guard_bundle(call)
         # What has to run again needs the CPU of a bundle that such a wait does not give back.
         holds_cpu = any(param.way in HOLDING_CPU for param in call.fn.params)
-        if holds_cpu and any(
-            self.names.get(c.place) == "group" and c.place == call.place for c in used
-        ):
+        # So has an actor that is not there yet.
+        waited = {c.actor.place if c.actor else c.place for c in used}
+        if holds_cpu and self.names.get(call.place) == "group" and call.place in waited:
             raise Invalid("waits in a bundle for what needs the bundle")
         if actor is None:
             return
