@@ -30,6 +30,11 @@ def _run() -> Any:
     return _running[0] if _running else None
 
 
+def in_trial() -> bool:
+    """Return whether this process runs a trial."""
+    return bool(_running)
+
+
 def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> None:
     """Report metrics of the running trial, perhaps with a checkpoint. Elsewhere it does nothing.
 

@@ -1,0 +1,1 @@
+"""Callbacks that report to the running trial, one module for each training library."""
