@@ -205,7 +205,6 @@ def _each(specs: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"log_to_file": True}, NotImplementedError, "log files"),
         ({"progress_reporter": object()}, ValueError, "progress_reporter"),
         ({"export_formats": ["onnx"]}, NotImplementedError, "save_checkpoint"),
         ({"local_dir": "/tmp"}, DeprecationWarning, "storage_path"),

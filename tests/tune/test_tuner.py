@@ -467,3 +467,65 @@ def test_restoring_failed_trials(fit: Any, tmp_path: Path) -> None:
     assert grid[1].metrics["went_on"]
     with pytest.raises(ValueError, match="restart_errored"):
         tune.Tuner.restore(path, trainable=fails, resume_errored=True, restart_errored=True)
+
+
+@pytest.mark.contract("F15.12", "F11.08")
+def test_variables_say_what_a_search_writes(
+    fit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    monkeypatch.setenv("TUNE_MAX_LEN_IDENTIFIER", "10")
+    monkeypatch.setenv("RAY_TUNE_CALLBACKS", " ray.tune.logger.JsonLoggerCallback ,")
+    (result,) = fit(square, {"x": tune.grid_search([2])})
+    assert Path(result.path).name.startswith("square_")
+    assert len(Path(result.path).name) == len("square_0000_2026-01-01_00-00-00") - 1
+    written = {path.name for path in Path(result.path).iterdir()}
+    assert "result.json" in written
+    assert not any(name.startswith(("progress.csv", "events.out")) for name in written)
+
+
+@pytest.mark.contract("F15.12")
+@pytest.mark.parametrize("named", ["nowhere.Callback", "ray.tune.Nothing", "ray.tune.Tuner"])
+def test_callbacks_of_the_environment_that_are_none(
+    fit: Any, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setenv("RAY_TUNE_CALLBACKS", named)
+    with pytest.raises(ValueError, match=named.replace(".", r"\.")):
+        fit(square, {"x": 1})
+
+
+@pytest.mark.contract("F11.03")
+@pytest.mark.parametrize("is_class", [False, True])
+@pytest.mark.parametrize(
+    ("asked", "out", "err"),
+    [(True, "stdout", "stderr"), ("all", "all", "all"), (("o", "e"), "o", "e")],
+)
+def test_what_a_trial_prints_is_in_its_folder(
+    fit: Any, asked: Any, out: str, err: str, is_class: bool
+) -> None:
+    def say(config: dict[str, Any]) -> None:
+        print("out", config["x"])
+        print("err", config["x"], file=sys.stderr)
+
+    class Says(tune.Trainable):
+        def step(self) -> dict[str, Any]:
+            say(self.config)
+            return {"score": 1, "done": True}
+
+    def says(config: dict[str, Any]) -> dict[str, int]:
+        say(config)
+        return {"score": 1}
+
+    space = {"x": tune.grid_search([1, 2])}
+    grid = fit(Says if is_class else says, space, run={"log_to_file": asked}, reuse_actors=True)
+    for result in grid:
+        x = result.config["x"]
+        assert f"out {x}\n" in Path(result.path, out).read_text()
+        assert f"err {x}\n" in Path(result.path, err).read_text()
+        assert f"out {3 - x}" not in Path(result.path, out).read_text()
+
+
+@pytest.mark.contract("F11.03")
+def test_a_log_file_that_is_no_name() -> None:
+    with pytest.raises(ValueError, match="log_to_file"):
+        tune.RunConfig(log_to_file=("a", "b", "c"))

@@ -14,6 +14,7 @@ const PROCESS: &str = "driver, workers";
 const LOGGERS: &str = "node daemon, driver, workers";
 const ALL: &str = "driver, daemon, commands";
 const TRAIN: &str = "driver of a training run";
+const TUNE: &str = "driver of a tuning run";
 
 const MIB: i64 = 1 << 20;
 
@@ -282,7 +283,17 @@ settings! {
         /// 0: workers and trials keep the working directory that they were started in.
         CHDIR_TO_TRIAL_DIR = Both "CHDIR_TO_TRIAL_DIR" flag(true) "", "training, trials";
         /// 1: a metric that a trial never reports is no error.
-        TUNE_DISABLE_STRICT_METRIC_CHECKING = Exact "TUNE_DISABLE_STRICT_METRIC_CHECKING" flag(false) "", "driver of a tuning run";
+        TUNE_DISABLE_STRICT_METRIC_CHECKING = Exact "TUNE_DISABLE_STRICT_METRIC_CHECKING" flag(false) "", TUNE;
+        /// 1: a tuning run writes no CSV and TensorBoard files unless its callbacks do.
+        TUNE_DISABLE_AUTO_CALLBACK_LOGGERS = Exact "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS" flag(false) "", TUNE;
+        /// 1: `Tuner.fit()` does not call `init()`; the first call of the core does, unless ENABLE_AUTO_CONNECT is 0.
+        TUNE_DISABLE_AUTO_INIT = Exact "TUNE_DISABLE_AUTO_INIT" flag(false) "", TUNE;
+        /// 1: a tuning run leaves the handler of SIGINT as it is.
+        TUNE_DISABLE_SIGINT_HANDLER = Exact "TUNE_DISABLE_SIGINT_HANDLER" flag(false) "", TUNE;
+        /// Letters of a trial's folder name, before the time at its end.
+        TUNE_MAX_LEN_IDENTIFIER = Exact "TUNE_MAX_LEN_IDENTIFIER" whole(130, 1, 200) "letters", TUNE;
+        /// Classes of callbacks that every tuning run has, each made without arguments.
+        TUNE_CALLBACKS = Ray "TUNE_CALLBACKS" text("") "module.Class, separated by commas", TUNE;
     }
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from heliostat.train.arguments import check_folder_name, whole
 from heliostat.train.config.run import SyncConfig
+from heliostat.tune.trainable.output import log_files
 
 __all__ = [
     "CheckpointConfig",
@@ -92,7 +93,8 @@ class RunConfig:
         callbacks: Objects with ``on_trial_result`` and the like; see ``tune.Callback``.
         progress_reporter: A ``CLIReporter``, or another ``ProgressReporter``, that is called instead of the
             lines that a search prints; not with ``verbose=0``.
-        log_to_file: Kept, without an effect so far.
+        log_to_file: What a trial prints goes into files of its folder, too: True: "stdout" and "stderr";
+            a name: one file; two names: one for each.
     """
 
     name: str | None = None
@@ -116,6 +118,7 @@ class RunConfig:
             raise ValueError(
                 f"progress_reporter={reporter!r} must be a tune.CLIReporter or another ProgressReporter."
             )
+        log_files(self.log_to_file)
         if self.local_dir is not None:
             raise DeprecationWarning("`RunConfig(local_dir)` is gone: pass `storage_path`.")
         if self.storage_path is not None:

@@ -99,8 +99,8 @@ def run(
         sync_config: Kept, without an effect: files are written where they belong.
         keep_checkpoints_num, checkpoint_score_attr, checkpoint_freq, checkpoint_at_end: Older names for
             the fields of ``checkpoint_config``, taken where that has none.
-        progress_reporter: As in ``RunConfig``.
-        log_to_file, export_formats, storage_filesystem: Refused so far.
+        progress_reporter, log_to_file: As in ``RunConfig``.
+        export_formats, storage_filesystem: Refused so far.
 
     Raises:
         TuneError: A trial failed (its ``args[1]`` lists the failed trials), the trainable is not known,
@@ -142,6 +142,7 @@ def run(
         stop=given["stop"],
         callbacks=list(callbacks or []),
         progress_reporter=progress_reporter,
+        log_to_file=given["log_to_file"],
     )
     tuner = _tuner(given, tune_config, run_config)
     grid = tuner.fit()
@@ -203,7 +204,6 @@ def run_experiments(
 
 
 _INSTEAD = {
-    "log_to_file": "what trials print is in the session's log files (`logs` of the command line)",
     "export_formats": "write the model in save_checkpoint() of the trainable, and set checkpoint_at_end",
     "_remote": "call tune.run in a task of your own",
 }

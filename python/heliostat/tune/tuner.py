@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import importlib
 import importlib.util
 import logging
 import os
@@ -53,6 +54,7 @@ from heliostat.tune.search import (
 )
 from heliostat.tune.search.variant_generator import unresolved
 from heliostat.tune.stopper import stopper_of
+from heliostat.tune.trainable.output import log_files
 from heliostat.tune.trainable.util import check, name_of, resources_of
 
 logger = logging.getLogger("heliostat")
@@ -117,13 +119,13 @@ class Tuner:
             TuneError: The search itself cannot go on: a searcher, a scheduler or a callback raised, or
                 a trial did not report the metric.
         """
-        if not ray.is_initialized():
+        if not ray.is_initialized() and not core_settings.flag("TUNE_DISABLE_AUTO_INIT"):
             ray.init()
+        config, run = self._tune, self._run
+        callbacks = _with_loggers(list(run.callbacks or []))
         folder, store = self._open()
         search, searcher = self._search(store)
-        config, run = self._tune, self._run
         assert run.checkpoint_config is not None
-        callbacks = _with_loggers(list(run.callbacks or []))
         verbose = 1 if run.verbose is None else int(run.verbose)
         about = config.metric, config.mode, search.source.total
         progress = Progress(verbose, *about)
@@ -141,6 +143,7 @@ class Tuner:
             config.reuse_actors,
             config.max_concurrent_trials or (0 if searcher else limited),
             searcher.save if searcher else None,
+            log_files(run.log_to_file),
         )
         try:
             for callback in callbacks:
@@ -374,13 +377,38 @@ def _from_train(given: TrainRunConfig) -> RunConfig:
 
 
 def _with_loggers(callbacks: list[Callback]) -> list[Callback]:
-    """The callbacks, and the loggers that a search has unasked."""
-    wanted: list[type[Callback]] = [CSVLoggerCallback]
-    if importlib.util.find_spec("tensorboardX") is not None:
-        wanted.append(TBXLoggerCallback)
+    """The callbacks, those that the environment names, and the loggers that a search has unasked."""
+    wanted = _named_callbacks()
+    if not core_settings.flag("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"):
+        wanted.append(CSVLoggerCallback)
+        if importlib.util.find_spec("tensorboardX") is not None:
+            wanted.append(TBXLoggerCallback)
     return callbacks + [
         kind() for kind in wanted if not any(isinstance(one, kind) for one in callbacks)
     ]
+
+
+def _named_callbacks() -> list[type[Callback]]:
+    """The classes that ``RAY_TUNE_CALLBACKS`` names.
+
+    Raises:
+        ValueError: There is no such class, or it is no callback.
+    """
+    found = []
+    for path in core_settings.text("TUNE_CALLBACKS").split(","):
+        module, _, name = path.strip().rpartition(".")
+        if not name:
+            continue
+        try:
+            kind = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ValueError(f"RAY_TUNE_CALLBACKS names {path.strip()!r}: {error}") from error
+        if not (isinstance(kind, type) and issubclass(kind, Callback)):
+            raise ValueError(
+                f"RAY_TUNE_CALLBACKS names {path.strip()!r}, which is no tune.Callback."
+            )
+        found.append(kind)
+    return found
 
 
 def _close_loggers(callbacks: list[Callback], search: Search) -> None:
@@ -424,7 +452,8 @@ class _Interruptible:
 
     def __enter__(self) -> None:
         self._old: Any = None
-        if threading.current_thread() is threading.main_thread():
+        is_wanted = not core_settings.flag("TUNE_DISABLE_SIGINT_HANDLER")
+        if is_wanted and threading.current_thread() is threading.main_thread():
             if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
                 return
             self._old = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -25,6 +25,7 @@ from heliostat.tune.runner.search import CONTINUE, PAUSE, STOP, Search
 from heliostat.tune.runner.store import SEARCHER, Store
 from heliostat.tune.runner.trial import RUNNING, Trial, rank
 from heliostat.tune.trainable.actor import TrialActor
+from heliostat.tune.trainable.output import LogFiles
 from heliostat.tune.trainable.spec import Batch, Spec
 from heliostat.tune.trainable.util import is_class
 
@@ -60,6 +61,7 @@ class Loop:
         reuse_actors: bool,
         max_concurrent: int,
         save_searcher: Callable[[str], None] | None,
+        log_files: LogFiles | None,
     ) -> None:
         self._search, self._store, self._name = search, store, experiment_name
         self._trainable = trainable
@@ -68,6 +70,7 @@ class Loop:
         self._reuse = reuse_actors
         self._max_concurrent = max_concurrent or CONCURRENT_MAX
         self._save_searcher, self._saved_at = save_searcher, time.monotonic()
+        self._log_files = log_files
         self._places: dict[Any, Place] = {}
         self._idle: dict[PlacementGroupFactory, list[tuple[Any, Any]]] = defaultdict(list)
         self._running: Counter[PlacementGroupFactory] = Counter()  # what the places take
@@ -153,6 +156,7 @@ class Loop:
             total_s=trial.restore_total_s if trial.checkpoint_path else 0.0,
             checkpoint_frequency=config.checkpoint_frequency or 0,
             checkpoint_at_end=bool(config.checkpoint_at_end),
+            log_files=self._log_files,
         )
         self._search.started(trial)
         self._store.status(trial)

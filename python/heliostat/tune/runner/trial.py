@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from heliostat.core import settings
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory, as_resources
 
 PENDING, RUNNING, PAUSED = "PENDING", "RUNNING", "PAUSED"
 TERMINATED, ERROR = "TERMINATED", "ERROR"
-NAME_MAX = 120  # letters of a folder's name, below what file systems allow
 
 
 class Handed(NamedTuple):
@@ -111,7 +111,7 @@ class Trial:
     def default_folder(self) -> str:
         """A folder's name that says which trial it is."""
         kept = "".join(c if c.isalnum() or c in "_-.,=+" else "_" for c in self.experiment_tag)
-        stem = f"{self}_{kept}"[:NAME_MAX]
+        stem = f"{self}_{kept}"[: settings.whole("TUNE_MAX_LEN_IDENTIFIER")]
         return f"{stem}_{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"
 
 

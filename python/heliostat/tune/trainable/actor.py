@@ -10,6 +10,7 @@ from heliostat.core import settings
 from heliostat.tune import context
 from heliostat.tune.trainable.class_run import ClassRun
 from heliostat.tune.trainable.function_run import FunctionRun
+from heliostat.tune.trainable.output import Copied
 from heliostat.tune.trainable.spec import Batch, Spec, failure
 from heliostat.tune.trainable.util import is_class
 
@@ -22,6 +23,7 @@ class TrialActor:
         self._home = os.getcwd()
         self._run: Any = None
         self._object: Any = None
+        self._output: Copied | None = None
 
     def start(self, spec: Spec) -> Batch:
         """Begin a trial; its first reports."""
@@ -30,6 +32,8 @@ class TrialActor:
             os.makedirs(spec.folder, exist_ok=True)
             if settings.flag("CHDIR_TO_TRIAL_DIR"):
                 os.chdir(spec.folder)
+            if spec.log_files is not None:
+                self._output = Copied(spec.folder, spec.log_files)
             context.enter(_Starting(spec))
             if is_class(self._trainable):
                 self._run = ClassRun(self._trainable, spec, self._object)
@@ -61,9 +65,13 @@ class TrialActor:
         return self._ended(pause())
 
     def _ended(self, batch: Batch) -> Batch:
-        if batch.end is not None and self._run is not None:
-            self._run.close()
-            self._run = None
+        if batch.end is not None:
+            if self._run is not None:
+                self._run.close()
+                self._run = None
+            if self._output is not None:
+                self._output.close()
+                self._output = None
         return batch
 
     def close(self) -> None:

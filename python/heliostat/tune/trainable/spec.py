@@ -25,6 +25,7 @@ class Spec:
     total_s: float = 0.0
     checkpoint_frequency: int = 0
     checkpoint_at_end: bool = False
+    log_files: tuple[str, str] | None = None  # in the folder: for output, for errors
     home: str = field(default="")  # the process's own working directory
 
 
