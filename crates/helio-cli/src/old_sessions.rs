@@ -78,7 +78,25 @@ fn remove_one(dir: &Path) -> io::Result<()> {
     {
         fs::remove_dir_all(&spill)?;
     }
-    fs::remove_dir_all(dir)
+    for path in marks_last(dir)? {
+        if fs::symlink_metadata(&path)?.is_dir() {
+            fs::remove_dir_all(&path)?;
+        } else {
+            fs::remove_file(&path)?;
+        }
+    }
+    fs::remove_dir(dir)
+}
+
+/// What lies in the folder. A removal that is cut short leaves what says that a daemon made the folder, so
+/// that the next daemon removes the rest.
+fn marks_last(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    paths.sort_by_key(|path| {
+        path.file_name().is_some_and(|name| name == TOKEN_FILE || name == PID_FILE)
+    });
+    Ok(paths)
 }
 
 #[cfg(test)]
@@ -156,6 +174,20 @@ mod tests {
         drop(alive);
         remove(&folder.0, none, now());
         assert_eq!(left(&folder), ["session_head", "session_of_ray"]);
+    }
+
+    #[test]
+    fn a_removal_that_was_cut_short_goes_on() {
+        let folder = Folder::new("cut-short");
+        let dir = session(&folder, "session_cut", DAY, ended);
+        let order = marks_last(&dir).unwrap();
+        assert_eq!(order.last(), Some(&dir.join(TOKEN_FILE)));
+        for gone in order.split_last().unwrap().1 {
+            fs::remove_dir_all(gone).or_else(|_| fs::remove_file(gone)).unwrap();
+        }
+        File::open(&dir).unwrap().set_modified(SystemTime::now() - DAY).unwrap();
+        remove(&folder.0, Kept { sessions: 0, age: Duration::ZERO }, now());
+        assert_eq!(left(&folder), [""; 0]);
     }
 
     #[test]
