@@ -110,6 +110,28 @@ def test_a_hook_that_fails_is_the_error_of_the_task(ray_start: Any) -> None:
         ray.get(task.remote("A"))
 
 
+@pytest.mark.contract("F7.07", "F7.09")
+@pytest.mark.parametrize("max_restarts", [0, -1])
+def test_a_hook_that_fails_is_the_error_of_an_actors_calls(
+    ray_start: Any, max_restarts: int
+) -> None:
+    def hook() -> None:
+        raise ValueError("the hook is broken")
+
+    @ray.remote(max_restarts=max_restarts, max_task_retries=max_restarts)
+    class Actor:
+        def method(self) -> None:
+            pass
+
+    actor = Actor.options(runtime_env={"worker_process_setup_hook": hook}).remote()
+    waiting = [actor.method.remote() for _ in range(2)]
+    for call in (*waiting, actor.method.remote()):
+        with pytest.raises(RuntimeEnvSetupError, match="the hook is broken"):
+            ray.get(call)
+    with pytest.raises(RuntimeEnvSetupError):
+        ray.get(actor.method.remote())
+
+
 @pytest.mark.contract("F4.08", "F7.08")
 def test_the_context_shows_what_the_user_said(ray_start: Any, tmp_path: Path) -> None:
     @ray.remote(runtime_env={"env_vars": {"A": "1"}, "py_modules": [str(tmp_path)]})

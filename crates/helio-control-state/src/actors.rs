@@ -136,7 +136,10 @@ impl Actor {
 
     pub(crate) fn may_restart(&self, cause: &DeathCause) -> bool {
         let final_end = cause.is_intended()
-            || matches!(cause.kind, DeathKind::InitFailed | DeathKind::StartFailed);
+            || matches!(
+                cause.kind,
+                DeathKind::InitFailed | DeathKind::StartFailed | DeathKind::EnvFailed
+            );
         self.has_restarts() && !self.is_ending && (self.is_reviving || !final_end)
     }
 

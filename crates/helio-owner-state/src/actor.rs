@@ -660,6 +660,7 @@ impl Owner {
             Some((FailureKind::Unschedulable, _)) => ErrorKind::ActorUnschedulable,
             Some((FailureKind::RuntimeEnv, _)) => ErrorKind::RuntimeEnvSetup,
             _ if actor.cause.kind == DeathKind::GroupRemoved => ErrorKind::ActorGroupRemoved,
+            _ if actor.cause.kind == DeathKind::EnvFailed => ErrorKind::RuntimeEnvSetup,
             _ => kind,
         };
         let error = SystemError {

@@ -204,7 +204,8 @@ fn way(task: &TaskRow, phase: TaskPhase, created_ms: u64) -> Value {
 fn constructor(info: &ActorInfo) -> Row {
     let phase = info.phase;
     // Its exception, or that there never was a process for it.
-    let never_ran = !info.cause.error.is_empty() || info.cause.kind == DeathKind::StartFailed;
+    let never_ran = !info.cause.error.is_empty()
+        || matches!(info.cause.kind, DeathKind::StartFailed | DeathKind::EnvFailed);
     let state = match phase {
         ActorPhase::Alive => "FINISHED",
         ActorPhase::Dead if never_ran => "FAILED",

@@ -28,11 +28,13 @@ pub enum DeathKind {
     StartFailed,
     /// The placement group that it ran in was removed.
     GroupRemoved,
+    /// The runtime environment that it was to run in could not be made.
+    EnvFailed,
 }
 
 impl DeathKind {
     /// All kinds; the position is the number on the wire.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Unknown,
         Self::Exited,
         Self::Signaled,
@@ -43,6 +45,7 @@ impl DeathKind {
         Self::UserExit,
         Self::StartFailed,
         Self::GroupRemoved,
+        Self::EnvFailed,
     ];
 
     /// The kind that stands on the wire as this number.

@@ -33,6 +33,7 @@ class DeathKind:
     USER_EXIT = "UserExit"
     START_FAILED = "StartFailed"
     GROUP_REMOVED = "GroupRemoved"
+    ENV_FAILED = "EnvFailed"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helio_proto::cluster::ClientGone;
-use helio_proto::control::Failure;
+use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{Expect, Expected, LeaseGranted, Leaving};
 use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerAddress, WorkerId};
 
@@ -235,7 +235,12 @@ impl Node {
             match demand {
                 Demand::Lease(lease_id) => self.refuse_lease(lease_id, failure),
                 Demand::Actor(actor) => {
-                    let cause = DeathCause::new(DeathKind::StartFailed, failure.message.clone());
+                    let kind = if failure.kind == FailureKind::RuntimeEnv {
+                        DeathKind::EnvFailed
+                    } else {
+                        DeathKind::StartFailed
+                    };
+                    let cause = DeathCause::new(kind, failure.message.clone());
                     self.on_actor_gone(actor, cause, false);
                 }
             }
