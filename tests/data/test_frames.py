@@ -93,6 +93,11 @@ def test_numpys_types_on_request(rd: Any) -> None:
         seen = dataset.map_batches(lambda f: {"kind": [str(f["n"].dtype)]}, batch_format="pandas")
         assert seen.take_all() == [{"kind": "float64"}]
         assert types(dataset.to_pandas()) == {"n": "float64"}
+        (shard,) = dataset.streaming_split(1)
+        seen_elsewhere = ray.remote(
+            lambda it: [types(f) for f in it.iter_batches(batch_format="pandas")]
+        )
+        assert ray.get(seen_elsewhere.remote(shard)) == [{"n": "float64"}]
     finally:
         context.enable_arrow_backed_pandas_conversion = True
 

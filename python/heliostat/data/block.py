@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from heliostat.data import frames, missing, tensors
+from heliostat.data.context import DataContext
 
 FORMATS = ("pandas", "pyarrow", "numpy", None)
 ITEM = "item"  # the column of values that are no dicts
@@ -173,12 +174,15 @@ def check_format(batch_format: str | None) -> None:
         )
 
 
-def to_batch(table: Any, batch_format: str | None) -> Any:
-    """The table as users want it: "numpy" (and "default"), "pandas", "pyarrow" (and None)."""
+def to_batch(table: Any, batch_format: str | None, context: DataContext | None = None) -> Any:
+    """The table as users want it: "numpy" (and "default"), "pandas", "pyarrow" (and None).
+
+    The settings are those of the dataset. Default: those of this process.
+    """
     if batch_format in ("default", "numpy"):
         return to_numpy(table)
     if batch_format == "pandas":
-        return frames.to_pandas(table)
+        return frames.to_pandas(table, context)
     return frames.without_marks(table)
 
 

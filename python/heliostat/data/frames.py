@@ -68,19 +68,18 @@ def _with_short_text(column: Any) -> Any:
     return column.cast(short) if column.nbytes < TEXT_BYTES_MAX else column
 
 
-def to_pandas(table: Any, arrow_backed: bool | None = None) -> Any:
+def to_pandas(table: Any, context: DataContext | None = None) -> Any:
     """A DataFrame; tensors are columns of arrays.
 
     Columns keep their Arrow type ("int64[pyarrow]"), which holds missing values without turning
     integers into floats. Those that :func:`of_frame` made keep the type that they had in the frame.
 
     Args:
-        arrow_backed: False: numpy's types. Default: ``enable_arrow_backed_pandas_conversion`` of the
-            current ``DataContext``.
+        context: Whose ``enable_arrow_backed_pandas_conversion`` counts: false gives numpy's types.
+            Default: the current one.
     """
-    if arrow_backed is None:
-        arrow_backed = DataContext.get_current().enable_arrow_backed_pandas_conversion
-    mapped = _arrow_backed if arrow_backed else None
+    settings = context or DataContext.get_current()
+    mapped = _arrow_backed if settings.enable_arrow_backed_pandas_conversion else None
     if not any(_is_special(f) or _framed(f) for f in table.schema):
         return table.to_pandas(types_mapper=mapped)
     import pandas as pd

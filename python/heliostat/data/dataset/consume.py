@@ -171,7 +171,7 @@ class Consume(Base):
         tables = [t for t in self._tables(Limit(self._plan, batch_size)) if t.num_rows]
         if not tables:
             raise ValueError("The dataset is empty.")
-        return block.to_batch(block.joined(block.concat(tables)), batch_format)
+        return block.to_batch(block.joined(block.concat(tables)), batch_format, self._context)
 
     def show(self, limit: int = 20) -> None:
         """Print the first rows."""
@@ -301,7 +301,7 @@ class Consume(Base):
         import pyarrow as pa
 
         tables = list(self._tables())
-        return frames.to_pandas(block.concat(tables) if tables else pa.table({}))
+        return frames.to_pandas(block.concat(tables) if tables else pa.table({}), self._context)
 
     def to_arrow_refs(self) -> list[Any]:
         """Return references to the blocks, as tables."""
@@ -310,8 +310,7 @@ class Consume(Base):
     def to_pandas_refs(self) -> list[Any]:
         """Return references to the blocks, as DataFrames."""
         convert = ray.remote(frames.to_pandas)
-        arrow_backed = self._context.enable_arrow_backed_pandas_conversion
-        return [convert.remote(ref, arrow_backed) for ref in self.to_arrow_refs()]
+        return [convert.remote(ref, self._context) for ref in self.to_arrow_refs()]
 
     def to_numpy_refs(self, *, column: str | None = None) -> list[Any]:
         """Return references to the blocks, as dicts of arrays, or as arrays of one column."""

@@ -114,9 +114,10 @@ class DataIterator(abc.ABC):
             ValueError: The format is unknown, or the sizes make no sense.
         """
         batching.check(batch_size, local_shuffle_buffer_size, batch_format)
+        context = self.get_context()
 
         def finish(table: Any, loan: Loan | None) -> Any:
-            batch = block.to_batch(table, batch_format)
+            batch = block.to_batch(table, batch_format, context)
             return batch if _collate_fn is None else _collate_fn(batch)
 
         def is_view(table: Any, loan: Loan | None) -> bool:
@@ -272,7 +273,7 @@ class DataIterator(abc.ABC):
         def is_view(table: Any, loan: Loan | None) -> bool:
             return plain and loan is not None and block.has_arrays(table)
 
-        route = torch_batches.route(collate_fn, dtypes, target, pin_memory)
+        route = torch_batches.route(collate_fn, dtypes, target, pin_memory, self.get_context())
         return self._batches(
             route.make,
             is_view,

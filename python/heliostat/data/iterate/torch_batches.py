@@ -11,6 +11,7 @@ import numpy as np
 
 from heliostat.data import block, frames, tensors
 from heliostat.data.collate_fn import ArrowBatchCollateFn, PandasBatchCollateFn
+from heliostat.data.context import DataContext
 from heliostat.data.iterate.lending import Loan
 from heliostat.data.iterate.transfer import to_gpu
 
@@ -142,21 +143,32 @@ class Route(NamedTuple):
     receive: Callable[[Any], Any] | None = None  # in the loop's thread
 
 
-def route(collate_fn: Any, dtypes: Any, device: Any, pin_memory: bool) -> Route:
+def route(
+    collate_fn: Any,
+    dtypes: Any,
+    device: Any,
+    pin_memory: bool,
+    context: DataContext | None = None,
+) -> Route:
     """Batches on a device, copied there beside the loop's work where it is a GPU."""
     transfer = to_gpu(device, lambda batch, target: moved(batch, target, pin_memory))
     if transfer is None:
-        return Route(collator(collate_fn, dtypes, device, pin_memory))
-    collate = collator(collate_fn, dtypes, device, pin_memory, stays=True)
+        return Route(collator(collate_fn, dtypes, device, pin_memory, context=context))
+    collate = collator(collate_fn, dtypes, device, pin_memory, stays=True, context=context)
     return Route(lambda table, loan: transfer.send(collate(table, loan)), transfer.receive)
 
 
 def collator(
-    collate_fn: Any, dtypes: Any, device: Any, pin_memory: bool, stays: bool = False
+    collate_fn: Any,
+    dtypes: Any,
+    device: Any,
+    pin_memory: bool,
+    stays: bool = False,
+    context: DataContext | None = None,
 ) -> Callable[[Any, Loan | None], Any]:
     """What makes a table into a batch for a device, given a loan of its memory or none.
 
-    With ``stays`` the batch is not copied to the device yet.
+    With ``stays`` the batch is not copied to the device yet. ``context`` has the dataset's settings.
     """
     on_cpu = str(device) == "cpu"
 
@@ -166,7 +178,7 @@ def collator(
         elif isinstance(collate_fn, ArrowBatchCollateFn):
             batch = collate_fn(table)
         elif isinstance(collate_fn, PandasBatchCollateFn):
-            batch = collate_fn(frames.to_pandas(table))
+            batch = collate_fn(frames.to_pandas(table, context))
         else:
             batch = collate_fn(block.to_numpy(table))
         if pin_memory:
