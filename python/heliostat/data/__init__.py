@@ -82,7 +82,10 @@ _HOME = {
         "sinks.datasink": "Datasink",
         "sinks.file_datasink": "BlockBasedFileDatasink RowBasedFileDatasink",
         "sources.datasource": "Datasource ReadTask read_datasource read_sql",
+        "sources.delta": "read_delta",
         "sources.files": "FileShuffleConfig",
+        "sources.iceberg": "read_iceberg",
+        "sources.lance": "read_lance",
         "sources.memory": (
             "from_arrow from_arrow_refs from_blocks from_huggingface from_items from_numpy "
             "from_numpy_refs from_pandas from_pandas_refs from_torch range range_tensor"
@@ -159,8 +162,11 @@ __all__ = [
     "read_binary_files",
     "read_csv",
     "read_datasource",
+    "read_delta",
+    "read_iceberg",
     "read_images",
     "read_json",
+    "read_lance",
     "read_numpy",
     "read_orc",
     "read_parquet",

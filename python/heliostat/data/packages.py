@@ -25,3 +25,9 @@ def required(module: str, purpose: str, package: str | None = None) -> Any:
             f"{purpose} need the package {name!r}, which is not installed ({error}). Install it with "
             f"`pip install {name}`."
         ) from error
+
+
+def iceberg_table(identifier: str, catalog_kwargs: dict[str, Any] | None) -> Any:
+    """The Iceberg table of that name in the catalog that ``load_catalog`` finds."""
+    catalogs = required("pyiceberg.catalog", "Iceberg tables", "pyiceberg")
+    return catalogs.load_catalog(**(catalog_kwargs or {})).load_table(identifier)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from heliostat.data import block, tfrecords
 from heliostat.data.dataset.base import Base
+from heliostat.data.expressions import Expr
 from heliostat.data.plan.operators import Map, TaskPoolStrategy
 from heliostat.data.plan.transforms import MapStream
 from heliostat.data.sinks import files
 from heliostat.data.sinks.datasink import Datasink, WriteResult, Writing
 from heliostat.data.sinks.files import SaveMode, Sink
 from heliostat.data.sinks.sql import SqlSink
+
+if TYPE_CHECKING:
+    from heliostat.data.dataset import Dataset
 
 logger = logging.getLogger("heliostat.data")
 
@@ -192,6 +196,184 @@ class Write(Base):
             ray_remote_args=ray_remote_args,
             concurrency=concurrency,
         )
+
+    def write_delta(
+        self,
+        path: str,
+        *,
+        catalog: Any = None,
+        mode: SaveMode | str = SaveMode.APPEND,
+        partition_by: list[str] | None = None,
+        storage_options: dict[str, str] | None = None,
+        schema_mode: str = "merge",
+        filesystem: Any = None,
+        name: str | None = None,
+        description: str | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Write to a Delta table, in one commit at the end; a table that is not there is made.
+
+        Args:
+            path: The table's folder or URI.
+            mode: APPEND adds rows, OVERWRITE replaces all, ERROR and CREATE refuse a table that is
+                there, IGNORE leaves it as it is.
+            partition_by: Columns by whose values the rows lie in folders. Default: the table's.
+            storage_options: What the storage needs (credentials, region), as deltalake takes it.
+            schema_mode: "merge": columns that the table does not have are added to it; else they are
+                an error.
+            name: Of a new table.
+            description: Of a new table.
+            ray_remote_args: Options of the tasks.
+            concurrency: Tasks at a time.
+
+        Raises:
+            ImportError: deltalake is not installed.
+            ValueError: There is such a table (ERROR, CREATE), or one of other partitions or columns. While
+                executing: Delta tables have no type for a column.
+            NotImplementedError: ``catalog`` or ``filesystem`` is given.
+            deltalake.exceptions.CommitFailedError: Others have changed the table meanwhile.
+        """
+        if catalog is not None or filesystem is not None:
+            raise NotImplementedError(
+                "write_delta takes no catalog and no filesystem so far: pass storage_options."
+            )
+        from heliostat.data.sinks.delta import DeltaSink
+
+        sink = DeltaSink(
+            path,
+            SaveMode(mode),
+            partition_by,
+            storage_options,
+            schema_mode,
+            name,
+            description,
+        )
+        if sink.check():
+            self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+
+    def write_iceberg(
+        self,
+        table_identifier: str,
+        catalog_kwargs: dict[str, Any] | None = None,
+        catalog: Any = None,
+        snapshot_properties: dict[str, str] | None = None,
+        mode: SaveMode | str = SaveMode.APPEND,
+        overwrite_filter: Any = None,
+        upsert_kwargs: dict[str, Any] | None = None,
+        overwrite_kwargs: dict[str, Any] | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Write to an Iceberg table that is there, in one commit at the end.
+
+        Columns that the table does not have are added to it. Which the rows have is found out first,
+        which may execute a part of the dataset.
+
+        Args:
+            table_identifier: Its name, such as "namespace.table".
+            catalog_kwargs: Arguments of ``pyiceberg.catalog.load_catalog``.
+            snapshot_properties: Kept with the snapshot.
+            mode: APPEND adds rows. OVERWRITE replaces all, or those of ``overwrite_filter``. UPSERT
+                replaces those with the same keys.
+            overwrite_filter: A text ("x > 3") or an expression of pyiceberg.
+            upsert_kwargs: "join_cols": the keys' names (default: the table's identifier fields);
+                "case_sensitive" and "branch" as pyiceberg has them.
+            overwrite_kwargs: "case_sensitive" and "branch".
+            ray_remote_args: Options of the tasks.
+            concurrency: Tasks at a time.
+
+        Raises:
+            ImportError: pyiceberg is not installed.
+            ValueError: The mode is another, or there are no keys. While executing: a column cannot be
+                cast to the table's type, or two rows have the same keys.
+            NotImplementedError: ``catalog`` is given, or an ``overwrite_filter`` of this library.
+            pyiceberg.exceptions.NoSuchTableError: There is no such table.
+            pyiceberg.exceptions.CommitFailedException: Others have changed the table meanwhile.
+        """
+        save = SaveMode(mode)
+        if catalog is not None:
+            raise NotImplementedError("write_iceberg takes catalog_kwargs and no catalog so far.")
+        if isinstance(overwrite_filter, Expr):
+            raise NotImplementedError(
+                "overwrite_filter takes a text such as 'x > 3' or an expression of pyiceberg so far."
+            )
+        if save not in (SaveMode.APPEND, SaveMode.OVERWRITE, SaveMode.UPSERT):
+            raise ValueError(f"write_iceberg appends, overwrites or upserts, not {save.value!r}.")
+        from heliostat.data.packages import iceberg_table
+        from heliostat.data.sinks.iceberg import IcebergSink
+
+        table = iceberg_table(table_identifier, catalog_kwargs)
+        options, keys = dict(overwrite_kwargs or {}), []
+        if save is SaveMode.UPSERT:
+            options = dict(upsert_kwargs or {})
+            keys = list(options.pop("join_cols", None) or table.schema().identifier_field_names())
+            if not keys:
+                raise ValueError(
+                    "write_iceberg(mode='upsert') needs upsert_kwargs={'join_cols': [...]}: the table "
+                    "has no identifier fields."
+                )
+        found = cast("Dataset", self).schema()
+        if found is None:
+            return
+        sink = IcebergSink(
+            table_identifier,
+            catalog_kwargs,
+            found.base_schema,
+            save,
+            overwrite_filter,
+            keys,
+            options,
+            snapshot_properties,
+        )
+        self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+
+    def write_lance(
+        self,
+        path: str,
+        *,
+        schema: Any = None,
+        mode: SaveMode | str = SaveMode.CREATE,
+        min_rows_per_file: int = 1024 * 1024,
+        max_rows_per_file: int = 64 * 1024 * 1024,
+        data_storage_version: str | None = None,
+        storage_options: dict[str, str] | None = None,
+        table_id: list[str] | None = None,
+        namespace_impl: str | None = None,
+        namespace_properties: dict[str, str] | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Write to a Lance dataset, in one commit at the end; one that is not there is made.
+
+        Args:
+            path: Its folder or URI.
+            schema: The ``pyarrow.Schema`` to write. Default: that of the dataset at ``path`` when rows are
+                appended, else that of the rows.
+            mode: CREATE and ERROR refuse a dataset that is there, APPEND adds rows, OVERWRITE replaces
+                all, IGNORE leaves it as it is.
+            min_rows_per_file: Blocks are joined until they have so many rows.
+            max_rows_per_file: Rows of a file at most.
+            data_storage_version: Of Lance's file format. Default: the package's.
+            storage_options: What the storage needs (credentials, region), as Lance takes it.
+            ray_remote_args: Options of the tasks.
+            concurrency: Tasks at a time.
+
+        Raises:
+            ImportError: pylance is not installed.
+            ValueError: There is such a dataset (CREATE, ERROR).
+            NotImplementedError: A namespace is given.
+        """
+        if table_id is not None or namespace_impl is not None or namespace_properties is not None:
+            raise NotImplementedError("write_lance takes no namespace so far: pass a path.")
+        from heliostat.data.sinks.lance import LanceSink
+
+        options: dict[str, Any] = {"max_rows_per_file": max_rows_per_file}
+        if data_storage_version is not None:
+            options["data_storage_version"] = data_storage_version
+        sink = LanceSink(path, schema, SaveMode(mode), min_rows_per_file, options, storage_options)
+        if sink.check():
+            self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
 
     def write_datasink(
         self,

@@ -1,0 +1,107 @@
+"""Iceberg tables, read by the package ``pyiceberg``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from heliostat.data import missing
+from heliostat.data.block import BlockMetadata
+from heliostat.data.dataset import Dataset
+from heliostat.data.packages import iceberg_table, required
+from heliostat.data.sources.datasource import Datasource, ReadTask, read_datasource
+from heliostat.data.sources.memory import spans
+
+
+def read_iceberg(
+    *,
+    table_identifier: str,
+    row_filter: Any = None,
+    selected_fields: tuple[str, ...] = ("*",),
+    snapshot_id: int | None = None,
+    scan_kwargs: dict[str, Any] | None = None,
+    catalog_kwargs: dict[str, Any] | None = None,
+    catalog: Any = None,
+    **options: Any,
+) -> Dataset:
+    """Return a dataset of an Iceberg table as it is when this is called, or as it was.
+
+    Args:
+        table_identifier: Its name, such as "namespace.table".
+        row_filter: A text ("x > 3") or an expression of pyiceberg: which rows to read. Files that have
+            none of them are not read.
+        selected_fields: Columns to read. Default: all.
+        snapshot_id: Of the table. Default: the last one.
+        scan_kwargs: Further arguments of ``pyiceberg.table.Table.scan``.
+        catalog_kwargs: Arguments of ``pyiceberg.catalog.load_catalog``.
+        **options: Those of :func:`read_datasource`.
+
+    Raises:
+        ImportError: pyiceberg is not installed.
+        ValueError: There is no such column or snapshot.
+        NotImplementedError: ``catalog`` is given.
+        pyiceberg.exceptions.NoSuchTableError: There is no such table.
+    """
+    if catalog is not None:
+        raise NotImplementedError("read_iceberg takes catalog_kwargs and no catalog so far.")
+    table = iceberg_table(table_identifier, catalog_kwargs)
+    names = list(table.schema().column_names)
+    wrong = [name for name in selected_fields if name != "*" and name not in names]
+    if wrong:
+        raise ValueError(f"read_iceberg: {missing.no_columns(wrong, names)}")
+    given: dict[str, Any] = {"selected_fields": tuple(selected_fields), **(scan_kwargs or {})}
+    if row_filter is not None:
+        given["row_filter"] = row_filter
+    scan = table.scan(snapshot_id=snapshot_id, **given)
+    return read_datasource(_IcebergSource(scan), **options)
+
+
+class _IcebergSource(Datasource):
+    """The files of a scan."""
+
+    def __init__(self, scan: Any) -> None:
+        self._files = list(scan.plan_files())
+        self._reader = partial(
+            _records,
+            scan.table_metadata,
+            scan.io,
+            scan.projection(),
+            scan.row_filter,
+            scan.case_sensitive,
+        )
+
+    def get_name(self) -> str:
+        return "Iceberg"
+
+    def estimate_inmemory_data_size(self) -> int | None:
+        sizes: list[int] = [file.file.file_size_in_bytes for file in self._files]
+        return sum(sizes)
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
+        count = max(1, min(parallelism, len(self._files)))
+        return [
+            self._task(self._files[begin:end])
+            for begin, end in list(spans(len(self._files), count)) or [(0, 0)]
+        ]
+
+    def _task(self, files: list[Any]) -> ReadTask:
+        size = sum(file.file.file_size_in_bytes for file in files)
+        paths = [file.file.file_path for file in files]
+        # How many rows are left after filters and deletions is known when they are read.
+        return ReadTask(partial(self._reader, files), BlockMetadata(None, size, input_files=paths))
+
+
+def _records(
+    metadata: Any, io: Any, projection: Any, row_filter: Any, case_sensitive: bool, files: list[Any]
+) -> Iterator[Any]:
+    arrow = required("pyiceberg.io.pyarrow", "Iceberg tables", "pyiceberg")
+    schema = arrow.schema_to_pyarrow(projection, include_field_ids=False)
+    yield schema.empty_table()  # the columns are known where there is no row
+    scan = arrow.ArrowScan(metadata, io, projection, row_filter, case_sensitive)
+    for batch in scan.to_record_batches(files):
+        yield pa.Table.from_batches([batch]).cast(schema)
