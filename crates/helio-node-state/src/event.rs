@@ -208,6 +208,12 @@ pub enum Action {
         /// The protocol violation to log; empty: none.
         why: String,
     },
+    /// The process at the other end has ended: hand over what it had sent, whoever else holds its socket
+    /// open. [`Event::ClientClosed`] follows.
+    ReadOut {
+        /// The connection to read to its end.
+        conn: Conn,
+    },
     /// Send to the control service; kept while it cannot be reached.
     Control(NodeToControl),
     /// Send to another daemon, connecting to it if need be.

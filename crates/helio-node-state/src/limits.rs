@@ -36,8 +36,8 @@ pub const WORKER_EXIT_MS_MAX: u64 = 5_000;
 /// How long a worker whose job is over may take to tell of its calls and end before it is killed.
 pub const LAST_WORDS_MS_MAX: u64 = 1_000;
 
-/// How long after its process ended a worker's last messages are awaited. They are in the socket's
-/// buffer already; only a child that inherited the socket keeps it open longer.
+/// How long after its process ended a worker's connection may take to end by itself. Then what has arrived
+/// is read, and no more is waited for: only a child that inherited the socket keeps it open longer.
 pub const WORKER_DRAIN_MS_MAX: u64 = 100;
 
 /// How many lease requests may wait on a node; more are refused.

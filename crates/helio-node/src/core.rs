@@ -18,7 +18,7 @@ use helio_proto::node::{ClientToNode, LogLine, LogsFlushed, NodeToClient};
 use helio_rpc::service::{Gate, Writer};
 use helio_store::Arena;
 use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::bulk::Bulk;
 use crate::control::Link;
@@ -56,6 +56,8 @@ pub(crate) enum Input {
         role: Role,
         node_id: NodeId,
         is_local: bool,
+        /// Tells the reader to hand over what has arrived, and to end.
+        read_out: Arc<Notify>,
     },
     ClientSaid {
         conn: Conn,
@@ -150,6 +152,7 @@ pub(crate) enum Input {
 #[derive(Debug)]
 struct Client {
     writer: Writer,
+    read_out: Arc<Notify>,
     /// Lines that were dropped because it does not read.
     dropped: u64,
 }
@@ -298,9 +301,9 @@ impl Daemon {
 
     fn take(&mut self, input: Input) {
         match input {
-            Input::ClientOpened { conn, writer, role, node_id, is_local } => {
+            Input::ClientOpened { conn, writer, role, node_id, is_local, read_out } => {
                 tracing::debug!(conn = conn.0, ?role, %node_id, is_local, "client connected");
-                self.clients.insert(conn, Client { writer, dropped: 0 });
+                self.clients.insert(conn, Client { writer, read_out, dropped: 0 });
                 self.apply(Event::ClientOpened { conn, role, node_id, is_local });
             }
             Input::ClientSaid { conn, message } => self.apply(Event::ClientSaid { conn, message }),
@@ -416,6 +419,11 @@ impl Daemon {
         match action {
             Action::Send { conn, message } => self.send(conn, message),
             Action::Close { conn, why } => self.close(conn, &why),
+            Action::ReadOut { conn } => {
+                if let Some(client) = self.clients.get(&conn) {
+                    client.read_out.notify_one();
+                }
+            }
             Action::Control(message) => self.tell_control(message),
             Action::Ask { to, message } => self.peers.ask(to, message),
             Action::Answer { conn, message } => self.peers.answer(conn, &message),

@@ -11,6 +11,7 @@ use helio_proto::node::ClientToNode;
 use helio_rpc::service::{Gate, Reader, Writer};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 
 use crate::core::{Input, Inputs};
 use crate::peers;
@@ -71,12 +72,34 @@ async fn serve_client(
     inputs: Inputs,
 ) {
     let conn = next_conn();
-    let opened = Input::ClientOpened { conn, writer, role, node_id: hello.node_id, is_local };
+    let read_out = Arc::new(Notify::new());
+    let opened = Input::ClientOpened {
+        conn,
+        writer,
+        role,
+        node_id: hello.node_id,
+        is_local,
+        read_out: read_out.clone(),
+    };
     if inputs.send(opened).await.is_err() {
         return;
     }
+    // Its process has ended: what it had sent has arrived, and nothing else is waited for.
+    let mut is_over = false;
     let why = loop {
-        match reader.next::<ClientToNode>().await {
+        let next = if is_over {
+            reader.buffered()
+        } else {
+            tokio::select! {
+                next = reader.next::<ClientToNode>() => next,
+                () = read_out.notified() => {
+                    reader.read_arrived();
+                    is_over = true;
+                    continue;
+                }
+            }
+        };
+        match next {
             Ok(Some(message)) => {
                 if inputs.send(Input::ClientSaid { conn, message }).await.is_err() {
                     return;

@@ -160,6 +160,8 @@ impl NodeHost {
                 core.send(conn.0, self.me(), encode::<NodeToClient>(&message))
             }
             Action::Close { conn, why } => self.close_client(core, conn, &why),
+            // What was sent before the process ended, and its end, come in order.
+            Action::ReadOut { .. } => {}
             Action::Control(message) => match self.control {
                 Some(control) => core.send(control, self.me(), encode(&message)),
                 None => self.unsent.push(message),

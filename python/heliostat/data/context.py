@@ -105,6 +105,11 @@ def _min_parallelism() -> int:
     return settings.whole("DATA_DEFAULT_MIN_PARALLELISM")
 
 
+def _whole(seconds: float) -> float:
+    """An int where there is no fraction, as Ray has it."""
+    return int(seconds) if seconds.is_integer() else seconds
+
+
 @dataclass
 class DataContext(UnusedSettings):
     """Settings that a dataset takes with it when it is made. Sizes in bytes.
@@ -146,7 +151,7 @@ class DataContext(UnusedSettings):
     read_op_min_num_blocks: int = field(default_factory=_min_parallelism)
     min_parallelism: int = field(default_factory=_min_parallelism)
     execution_no_progress_timeout_s: float = field(
-        default_factory=lambda: settings.number("DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S")
+        default_factory=lambda: _whole(settings.number("DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S"))
     )
     wait_for_min_actors_s: float = field(
         default_factory=lambda: settings.number("DATA_DEFAULT_WAIT_FOR_MIN_ACTORS_S")

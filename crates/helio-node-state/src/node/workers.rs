@@ -189,8 +189,7 @@ impl Node {
     /// The worker's process has ended and its connection should have, too.
     pub(super) fn on_drain_timer(&mut self, worker_id: WorkerId) {
         if let Some(conn) = self.pool.undrained(worker_id) {
-            self.ctx.push(Action::Close { conn, why: String::new() });
-            self.on_client_closed(conn);
+            self.ctx.push(Action::ReadOut { conn });
         }
     }
 

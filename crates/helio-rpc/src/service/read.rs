@@ -59,6 +59,11 @@ impl Reader {
         }
     }
 
+    /// Takes what has arrived by now, for [`Reader::buffered`], without waiting.
+    pub fn read_arrived(&mut self) {
+        self.stream.read_arrived(&mut self.buffer);
+    }
+
     /// The next message if its bytes have arrived already.
     ///
     /// # Errors

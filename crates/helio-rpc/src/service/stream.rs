@@ -3,12 +3,18 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, recvmsg,
+    SendAncillaryMessage, SendFlags, Shutdown, recv, recvmsg,
 };
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
+
+/// How much is read at a time, and at most, of what a process that has ended had sent: the kernel keeps far
+/// less.
+const ARRIVED_SIZE: usize = 64 << 10;
+const ARRIVED_MAX: usize = 64 << 20;
 
 /// A connected socket of either family.
 #[derive(Debug)]
@@ -51,6 +57,19 @@ impl Stream {
             match outcome {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 other => return other,
+            }
+        }
+    }
+
+    /// Reads what has arrived, without waiting, and without asking the runtime whether something has: it
+    /// may not have looked yet. A connection that broke has nothing more.
+    pub(super) fn read_arrived(&self, out: &mut bytes::BytesMut) {
+        let mut some = vec![0; ARRIVED_SIZE];
+        while out.len() < ARRIVED_MAX {
+            match recv(self.as_fd(), &mut some[..], RecvFlags::DONTWAIT) {
+                Ok((read, _)) if read > 0 => out.extend_from_slice(&some[..read]),
+                Err(Errno::INTR) => {}
+                _ => return,
             }
         }
     }

@@ -63,6 +63,8 @@ struct World {
     answered: Vec<(Conn, NodeToNode)>,
     served: Vec<(Conn, u64)>,
     closed: Vec<(Conn, String)>,
+    /// What clients have sent and the shell has not read.
+    unread: BTreeMap<Conn, Vec<Event>>,
     shut_down: Option<String>,
     /// The node left, and who has its objects.
     left_to: Option<NodeId>,
@@ -119,6 +121,7 @@ impl World {
             answered: Vec::new(),
             served: Vec::new(),
             closed: Vec::new(),
+            unread: BTreeMap::new(),
             shut_down: None,
             left_to: None,
             contact: Vec::new(),
@@ -176,6 +179,11 @@ impl World {
             Action::Send { conn, message } => self.deliver(conn, message),
             Action::Close { conn, why } => {
                 self.closed.push((conn, why));
+                self.coming.push_back(Event::ClientClosed { conn });
+            }
+            Action::ReadOut { conn } => {
+                let unread = self.unread.remove(&conn).unwrap_or_default();
+                self.coming.extend(unread);
                 self.coming.push_back(Event::ClientClosed { conn });
             }
             Action::Control(message) => self.hear(message),

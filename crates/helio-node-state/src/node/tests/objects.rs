@@ -9,8 +9,8 @@ use helio_proto::node::{
 use helio_types::{NodeId, ObjectId};
 
 use super::{ROOM_MS_MAX, STORE, World, address, node_id, object, resources};
-use crate::limits::{PINS_ASK_MS, PULL_RETRY_MS, READ_ROOM_MS_MAX};
-use crate::{Conn, DiskError, Event, Node, Setup};
+use crate::limits::{PINS_ASK_MS, PULL_RETRY_MS, READ_ROOM_MS_MAX, WORKER_DRAIN_MS_MAX};
+use crate::{Conn, DiskError, Event, Exit, Node, Setup};
 
 impl World {
     fn create(&mut self, conn: Conn, object_id: ObjectId, size: u64) -> Option<u64> {
@@ -114,6 +114,25 @@ fn an_object_is_read_only_when_sealed_and_stays_until_freed_and_unpinned() {
         world.closed.iter().any(|(conn, _)| *conn == reader),
         "released more often than fetched"
     );
+}
+
+#[test]
+fn what_a_process_sent_before_its_end_counts_however_late_it_is_read() {
+    let mut world = World::new(&[("CPU", 1.0)]);
+    let driver = world.driver();
+    let class = world.class(1, &[("CPU", 1.0)]);
+    world.request(driver, 1, class);
+    let worker_id = world.granted(driver).unwrap().worker.worker_id;
+    let conn = world.workers.insert(worker_id, None).unwrap().unwrap();
+    let id = object(1, 1, 1);
+    world.create(conn, id, 1000).unwrap();
+    let seal = Event::ClientSaid { conn, message: SealObject { object_id: id }.into() };
+    world.unread.insert(conn, vec![seal]);
+    world.worker_ends(worker_id, Exit::Code(0));
+    assert_eq!(world.fetch(driver, 7, id, &[1]), None, "SHM-1: it is being written");
+    world.pass(WORKER_DRAIN_MS_MAX);
+    assert!(world.fetched(driver).is_some(), "it was sealed");
+    assert!(world.forgotten.contains(&worker_id));
 }
 
 #[test]
