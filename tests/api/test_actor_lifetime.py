@@ -221,6 +221,36 @@ def _try(method: Any) -> Any:
         return None
 
 
+@pytest.mark.contract("F2.10", "F2.18", "F5.05")
+@pytest.mark.parametrize("slow_s", [0, 0.2])
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("way", ["exit", "kill"])
+def test_calls_wait_where_the_first_constructor_crashes(
+    tmp_path: Path, way: str, is_late: bool, slow_s: float
+) -> None:
+    mark = tmp_path / "crashed"
+
+    @ray.remote(max_restarts=1)
+    class CrashesOnce:
+        def __init__(self) -> None:
+            time.sleep(slow_s)
+            if not mark.exists():
+                mark.touch()
+                if way == "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                os._exit(1)
+
+        def number(self, number: int) -> int:
+            return number
+
+    actor = CrashesOnce.remote()
+    early = [] if is_late else [actor.number.remote(n) for n in range(3)]
+    if is_late:
+        wait_until(mark.exists)
+    calls = [*early, *(actor.number.remote(n) for n in range(3))]
+    assert ray.get(calls) == [*range(3)] * (len(calls) // 3)
+
+
 @pytest.mark.contract("F2.18", "F5.05")
 def test_max_task_retries_runs_the_call_again(tmp_path: Path) -> None:
     @ray.remote(max_restarts=-1, max_task_retries=2)

@@ -5,7 +5,8 @@
 //! call is queued when its arguments are known. What was sent to a process that ended is tried again at
 //! the front of the queue if its retries allow, else it fails: with `ActorUnavailableError` while the
 //! actor restarts, with `ActorDiedError` when it is dead. Calls that were not sent before a restart wait
-//! for its end if they have retries, and fail as if they had been sent if they have none.
+//! for its end if they have retries, and fail as if they had been sent if they have none. Where the process
+//! ended in the first constructor, the creator's calls wait all the same: nothing can have run.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -76,6 +77,8 @@ pub struct Actor {
     handle: Option<ObjectId>,
     /// This process created it, and stands by it until it is dead.
     is_ours: bool,
+    /// It was seen alive.
+    has_lived: bool,
     /// It was killed from here for good: what is called from now on does not run, however long the
     /// news of its end takes.
     killed: bool,
@@ -88,6 +91,12 @@ impl Actor {
     #[must_use]
     pub fn phase(&self) -> ActorPhase {
         self.phase
+    }
+
+    /// Whether calls without retries fail because it is restarted. Those of an actor whose first constructor
+    /// has not come to its end wait for the next one.
+    fn is_unavailable(&self) -> bool {
+        self.phase == ActorPhase::Restarting && (self.has_lived || !self.is_ours)
     }
 
     /// Where it takes calls, while it does.
@@ -419,7 +428,7 @@ impl Owner {
             };
             actor.queue.insert(place, spec.id);
         }
-        if actor.phase == ActorPhase::Restarting && spec.retry.max == 0 {
+        if actor.is_unavailable() && spec.retry.max == 0 {
             let value = self.dead_error(id, ErrorKind::ActorUnavailable);
             self.fail(spec.id, &value, now, out);
         } else {
@@ -567,6 +576,7 @@ impl Owner {
                 }
                 if let Some(actor) = self.actors.get_mut(&id) {
                     actor.phase = phase;
+                    actor.has_lived = true;
                     actor.incarnation = info.incarnation;
                     actor.address = Some(Arc::new(info.address.clone()));
                     if again {
@@ -579,8 +589,11 @@ impl Owner {
             ActorPhase::Restarting => {
                 actor.phase = phase;
                 actor.cause = info.cause.clone();
+                let is_unavailable = actor.is_unavailable();
                 self.incarnation_lost(id, &info.cause, now, out);
-                self.fail_queued(id, ErrorKind::ActorUnavailable, now, out);
+                if is_unavailable {
+                    self.fail_queued(id, ErrorKind::ActorUnavailable, now, out);
+                }
             }
             ActorPhase::Dead => self.end(id, info.cause.clone(), now, out),
         }

@@ -98,6 +98,19 @@ fn calls_without_retries_do_not_wait_for_a_restart() {
     method(&mut play, 6, 0, &["w4: run t6"]);
 }
 
+#[test]
+fn calls_wait_for_a_first_constructor_that_begins_again() {
+    let mut play = Play::new();
+    create(&mut play);
+    method(&mut play, 1, 0, &[]);
+    play.check(news(ActorPhase::Restarting, 1, 2), &[]);
+    method(&mut play, 2, 0, &[]);
+    play.check(news(ActorPhase::Alive, 1, 4), &["w4: run t1", "w4: run t2"]);
+    play.check(news(ActorPhase::Restarting, 2, 4), &[]);
+    method(&mut play, 3, 0, &[]);
+    assert_eq!(play.value(object(3, 1)), "ActorUnavailable", "it has lived");
+}
+
 /// Task 9 runs.
 fn awaited(play: &mut Play) {
     play.submit(call(9, 0, &[]), &["ask for lease 1"]);
