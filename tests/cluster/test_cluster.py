@@ -431,8 +431,8 @@ def test_what_runs_on_a_node_that_hangs_fails_or_runs_elsewhere(
     wait_until(lambda: len(log.read_text().split()) == 3, within=40)
     gate.touch()
     assert ray.get(twice, timeout=20) == log.read_text().split()[2] != node_id
-    os.kill(doomed.pid, signal.SIGCONT)
     both = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+    os.kill(doomed.pid, signal.SIGCONT)
     wait_until(
         lambda: len({node["NodeID"] for node in ray.nodes() if node["Alive"]} - both) == 1,
         what="it joins as another node",

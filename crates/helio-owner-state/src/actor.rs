@@ -6,7 +6,7 @@
 //! the front of the queue if its retries allow, else it fails: with `ActorUnavailableError` while the
 //! actor restarts, with `ActorDiedError` when it is dead. Calls that were not sent before a restart wait
 //! for its end if they have retries, and fail as if they had been sent if they have none. Where the process
-//! ended in the first constructor, the creator's calls wait all the same: nothing can have run.
+//! ended in the first constructor, the calls that the creator had made wait all the same.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -91,12 +91,6 @@ impl Actor {
     #[must_use]
     pub fn phase(&self) -> ActorPhase {
         self.phase
-    }
-
-    /// Whether calls without retries fail because it is restarted. Those of an actor whose first constructor
-    /// has not come to its end wait for the next one.
-    fn is_unavailable(&self) -> bool {
-        self.phase == ActorPhase::Restarting && (self.has_lived || !self.is_ours)
     }
 
     /// Where it takes calls, while it does.
@@ -428,7 +422,7 @@ impl Owner {
             };
             actor.queue.insert(place, spec.id);
         }
-        if actor.is_unavailable() && spec.retry.max == 0 {
+        if actor.phase == ActorPhase::Restarting && spec.retry.max == 0 {
             let value = self.dead_error(id, ErrorKind::ActorUnavailable);
             self.fail(spec.id, &value, now, out);
         } else {
@@ -589,9 +583,10 @@ impl Owner {
             ActorPhase::Restarting => {
                 actor.phase = phase;
                 actor.cause = info.cause.clone();
-                let is_unavailable = actor.is_unavailable();
+                // What its creator called before the end of its first constructor waits for the next one.
+                let is_new = actor.is_ours && !actor.has_lived;
                 self.incarnation_lost(id, &info.cause, now, out);
-                if is_unavailable {
+                if !is_new {
                     self.fail_queued(id, ErrorKind::ActorUnavailable, now, out);
                 }
             }
