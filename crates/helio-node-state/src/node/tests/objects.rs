@@ -666,7 +666,7 @@ fn a_jobs_objects_go_with_it_and_puts_with_their_owner() {
     world.put(worker, object(1, 1, 1), 100);
     world.put(worker, object(1, 1, put), 100);
     assert_eq!(world.used(), 256);
-    world.worker_ends(lease.worker.worker_id, crate::Exit::Signal(9));
+    world.worker_ends(lease.worker.worker_id, Exit::Signal(9));
     world.pass(0);
     assert_eq!(world.used(), 128, "what it returned belongs to the driver");
     world.close(driver);
