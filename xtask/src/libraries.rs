@@ -33,5 +33,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         // Of two checkouts that use the environment at once each tests its own.
         test.env("PYTHONPATH", root().join("python"));
     }
-    sh::run(test.args(["-m", "pytest", "tests/libraries", "tests/data/test_lakes.py"]).args(arguments))
+    sh::run(
+        test.args(["-m", "pytest", "tests/libraries", "tests/data/test_lakes.py"]).args(arguments),
+    )
 }
