@@ -395,7 +395,7 @@ class Oracle:
         self._guard_bundle(call)
         # What has to run again needs the CPU of a bundle that such a wait does not give back.
         holds_cpu = any(param.way in HOLDING_CPU for param in call.fn.params)
-        # So has an actor that is not there yet.
+        # An actor that is not there yet needs that CPU, too.
         waited = {c.actor.place if c.actor else c.place for c in used}
         if holds_cpu and self.names.get(call.place) == "group" and call.place in waited:
             raise Invalid("waits in a bundle for what needs the bundle")

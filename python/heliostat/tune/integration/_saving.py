@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from heliostat.train.boosting import BoostingReport
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune.context import report
 
@@ -18,6 +20,16 @@ def report_saved(metrics: dict[str, Any], save: Callable[[str], Any] | None) -> 
     with tempfile.TemporaryDirectory() as folder:
         save(folder)
         report(metrics, checkpoint=Checkpoint.from_directory(folder))
+
+
+class BoostingReportToTrial(BoostingReport):
+    """Reports the rounds of a boosting library to the trial instead of to a trainer."""
+
+    def _report(self, found: dict[str, Any], model: Any, save: bool) -> None:
+        def write(folder: str) -> None:
+            model.save_model(os.path.join(folder, self._filename))
+
+        report_saved(self._chosen(found), write if save else None)
 
 
 def hooks(asked: str | Iterable[str], known: Collection[str], library: str) -> set[str]:

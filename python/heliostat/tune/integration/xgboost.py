@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from heliostat.train.xgboost import RayTrainReportCallback
-from heliostat.tune.integration._saving import report_saved
+from heliostat.tune.integration._saving import BoostingReportToTrial
 
 
-class TuneReportCheckpointCallback(RayTrainReportCallback):
+class TuneReportCheckpointCallback(BoostingReportToTrial, RayTrainReportCallback):
     """Reports each round to the trial; see ``heliostat.train.boosting.BoostingReport``.
 
     The model's file in a checkpoint is ``model.ubj``, unless ``filename`` says otherwise.
     """
-
-    def _report(self, found: dict[str, Any], model: Any, save: bool) -> None:
-        def write(folder: str) -> None:
-            model.save_model(os.path.join(folder, self._filename))
-
-        report_saved(self._chosen(found), write if save else None)
 
 
 class TuneReportCallback:

@@ -65,9 +65,8 @@ class _Both:
 
     def write(self, text: str) -> int:
         """Write to both; a full disk does not end the trial."""
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # ValueError: a thread of a trial that is over
+        # ValueError: a thread of a trial that is over, whose file is closed.
+        with contextlib.suppress(OSError, ValueError):
             self._file.write(text)
         return self._stream.write(text)
 
