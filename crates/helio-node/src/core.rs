@@ -306,7 +306,14 @@ impl Daemon {
                 self.clients.insert(conn, Client { writer, read_out, dropped: 0 });
                 self.apply(Event::ClientOpened { conn, role, node_id, is_local });
             }
-            Input::ClientSaid { conn, message } => self.apply(Event::ClientSaid { conn, message }),
+            Input::ClientSaid { conn, message } => {
+                if let ClientToNode::Register(register) = &message
+                    && self.processes.is_starting(register.worker_id)
+                {
+                    self.worker_started(register.worker_id, register.pid);
+                }
+                self.apply(Event::ClientSaid { conn, message });
+            }
             Input::ClientClosed { conn, why } => {
                 tracing::debug!(conn = conn.0, "client disconnected");
                 if let Some(why) = why {
@@ -644,12 +651,7 @@ impl Daemon {
                 }
                 self.apply(Event::Loaded { is_ready: true });
             }
-            Answer::Started { worker_id, pid } => {
-                tracing::info!(%worker_id, pid, "worker started");
-                self.processes.started(worker_id, pid);
-                self.apply(Event::WorkerStarted { worker_id, pid });
-                self.read_output(worker_id, false);
-            }
+            Answer::Started { worker_id, pid } => self.worker_started(worker_id, pid),
             Answer::Failed { worker_id, why } => {
                 tracing::error!(%worker_id, reason = why, "worker not started");
                 self.apply(Event::WorkerNotStarted { worker_id, why });
@@ -660,6 +662,21 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// The zygote says so, or the worker itself, which registers: whichever comes first. A zygote that is
+    /// killed before its answer leaves a worker that runs.
+    fn worker_started(&mut self, worker_id: WorkerId, pid: u32) {
+        if !self.processes.started(worker_id, pid) {
+            return;
+        }
+        tracing::info!(%worker_id, pid, "worker started");
+        self.zygote.answered(worker_id);
+        if let Some(zygote) = &mut self.loaded {
+            zygote.answered(worker_id);
+        }
+        self.apply(Event::WorkerStarted { worker_id, pid });
+        self.read_output(worker_id, false);
     }
 
     fn worker_exited(&mut self, worker_id: WorkerId, exit: Exit) {

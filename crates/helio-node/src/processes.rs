@@ -32,7 +32,7 @@ pub(crate) struct Processes {
 
 #[derive(Debug)]
 struct Process {
-    /// 0 until the zygote has answered.
+    /// 0 until the zygote has answered, or the worker has registered.
     pid: u32,
     handle: Option<Arc<AsyncFd<OwnedFd>>>,
     watcher: Option<AbortHandle>,
@@ -110,14 +110,23 @@ impl Processes {
         Ok([their_stdout, their_stderr])
     }
 
-    pub(crate) fn started(&mut self, worker_id: WorkerId, pid: u32) {
+    /// Whether room was made for this worker and its process is not known yet.
+    pub(crate) fn is_starting(&self, worker_id: WorkerId) -> bool {
+        self.all.get(&worker_id).is_some_and(|process| process.pid == 0)
+    }
+
+    /// Watches the process of a worker from now on; whether that is news.
+    pub(crate) fn started(&mut self, worker_id: WorkerId, pid: u32) -> bool {
         let Some(process) = self.all.get_mut(&worker_id) else {
             // It was given up in the meantime.
             if let Ok(handle) = process::watch(pid) {
                 process::kill_watched(handle);
             }
-            return;
+            return false;
         };
+        if process.pid != 0 {
+            return false;
+        }
         process.pid = pid;
         self.by_pid.insert(pid, worker_id);
         // A process that has ended and was reaped has no handle; the zygote tells of its end.
@@ -132,6 +141,7 @@ impl Processes {
             );
             process.handle = Some(handle);
         }
+        true
     }
 
     pub(crate) fn kill(&mut self, worker_id: WorkerId) {

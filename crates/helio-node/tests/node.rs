@@ -280,6 +280,23 @@ fn a_worker_that_outlived_its_zygote_is_still_watched() {
     assert_eq!((cause.kind, cause.code), (DeathKind::Signaled, 15), "{cause:?}");
 }
 
+/// The daemon learns of the worker's process from the worker, which registers.
+#[test]
+fn a_zygote_that_dies_before_its_answer_leaves_a_worker_that_is_watched() {
+    let control = Control::start();
+    let daemon = Daemon::start("unanswered", control.port, &[("TEST_NO_ANSWER", "1")]);
+    let mut driver = Client::driver(&daemon, WorkerId([1; 28]));
+    let class = driver.class(&[("CPU", 1.0)]);
+    driver.request(class);
+    driver.expect(granted);
+    let [zygote, worker] = daemon.descendants()[..] else { panic!("{:?}", daemon.descendants()) };
+    kill(zygote, rustix::process::Signal::KILL);
+    wait_until(|| (!is_there(zygote)).then_some(()));
+    kill(worker, rustix::process::Signal::TERM);
+    let cause = driver.expect(lost);
+    assert_eq!((cause.kind, cause.code), (DeathKind::Signaled, 15), "{cause:?}");
+}
+
 #[test]
 fn nothing_is_left_when_the_daemon_is_killed() {
     let control = Control::start();

@@ -82,8 +82,10 @@ impl Daemon {
         std::fs::copy(here.join("tests/harness/worker_main.py"), core.join("worker_main.py"))
             .unwrap();
         std::fs::write(core.join("__init__.py"), "").unwrap();
-        // What the zygote loads besides, should the tests' Python not have it.
-        std::fs::write(session.join("package/cloudpickle.py"), "").unwrap();
+        // The first module that the zygote loads has it load the worker's, before it misses the rest of the
+        // package.
+        let first = "import heliostat.core.worker_main\n";
+        std::fs::write(session.join("package/cloudpickle.py"), first).unwrap();
         std::fs::write(session.join("package/heliostat/__init__.py"), "").unwrap();
         let started = Instant::now();
         let mut child = Command::new(std::env::current_exe().unwrap())

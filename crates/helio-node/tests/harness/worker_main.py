@@ -1,15 +1,20 @@
 """A worker of the tests: it speaks just enough of the wire to register and to do what its lines say."""
 
 import os
+import signal
 import socket
 import struct
 import sys
 import threading
 import time
 
-if os.environ.get("TEST_THREAD") and "HELIOSTAT_WORKER_ID" not in os.environ:
-    # Not what a module that the zygote loads should do.
-    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+if "HELIOSTAT_WORKER_ID" not in os.environ:  # the zygote loads this module, too
+    if os.environ.get("TEST_THREAD"):
+        # Not what a module that the zygote loads should do.
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    if os.environ.get("TEST_NO_ANSWER"):
+        # It stands still between its fork and its answer.
+        os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
 def field(number, value):
