@@ -54,6 +54,8 @@ pub(crate) struct Actor {
     pub(crate) incarnation: u32,
     /// The node that this incarnation was sent to last; `NIL` before.
     pub(crate) home: NodeId,
+    /// How often the actor was given to a node.
+    pub(crate) attempt: u32,
     /// Why the actor, or its last incarnation, ended.
     pub(crate) cause: Option<Box<DeathCause>>,
     /// What it waits for, while it waits.
@@ -77,6 +79,7 @@ impl Actor {
             state,
             incarnation: 0,
             home: NodeId::NIL,
+            attempt: 0,
             cause: None,
             why: String::new(),
             is_explained: false,
@@ -166,6 +169,7 @@ impl Actor {
             node_id: self.node_id().unwrap_or_default(),
             resources: self.spec.resources.clone(),
             is_unlisted: self.spec.is_unlisted,
+            attempt: self.attempt,
         }
     }
 

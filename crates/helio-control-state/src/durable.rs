@@ -7,7 +7,7 @@
 //! | `g/` group id | its `GroupSpec` | when it is created; deleted when it is removed |
 //! | `h/` group id | its `GroupInfo`, for the nodes of its bundles | when they are placed or lost; deleted likewise |
 //! | `t/` group id | its `GroupInfo`, for the nodes of the newest attempt and its number | before they are asked; deleted when it is removed |
-//! | `i/` actor id | its `ActorInfo`, for incarnation and node | when it is created, restarted or sent to a node; deleted likewise |
+//! | `i/` actor id | its `ActorInfo`, for incarnation, node and attempt | when it is created, restarted or sent to a node; deleted likewise |
 //! | `j/` job id | its `JobInfo` | when it begins and ends; deleted when it is forgotten |
 //! | `k/` namespace length (4 bytes, big-endian), namespace, key | the value | at each put; deleted at each delete |
 //!
@@ -23,6 +23,7 @@ use helio_proto::group::{GroupInfo, GroupSpec, Place};
 use helio_proto::{decode, encode};
 use helio_types::{ActorId, JobId, NodeId, PlacementGroupId};
 
+use crate::actors::Actor;
 use crate::event::Change;
 
 const SESSION: &[u8] = b"session";
@@ -90,8 +91,9 @@ pub(crate) fn actor(spec: &ActorSpec) -> Change {
     write(b"a/", &spec.actor_id.0, encode(spec))
 }
 
-pub(crate) fn incarnation(actor_id: ActorId, incarnation: u32, home: NodeId) -> Change {
-    let state = ActorInfo { actor_id, incarnation, node_id: home, ..ActorInfo::default() };
+pub(crate) fn incarnation(actor: &Actor) -> Change {
+    let Actor { actor_id, incarnation, home, attempt, .. } = *actor;
+    let state = ActorInfo { actor_id, incarnation, node_id: home, attempt, ..ActorInfo::default() };
     write(b"i/", &actor_id.0, encode(&state))
 }
 

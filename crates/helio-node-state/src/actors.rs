@@ -74,6 +74,13 @@ struct Actor {
 }
 
 #[derive(Debug)]
+struct End {
+    cause: DeathCause,
+    /// The launch that found no room, if the actor was never begun. A later one may find it.
+    given_back: Option<u32>,
+}
+
+#[derive(Debug)]
 enum Place {
     /// Waits for room.
     Queued,
@@ -95,9 +102,9 @@ impl Actor {
 pub(crate) struct Actors {
     all: BTreeMap<ActorKey, Actor>,
     queued: VecDeque<ActorKey>,
-    /// The latest that ended here, and why: the news may be lost with a connection, and what has ended is
-    /// not begun once more.
-    ended: BTreeMap<ActorKey, DeathCause>,
+    /// The latest that ended here or were given back: the news may be lost with a connection, and what has
+    /// ended is not begun once more.
+    ended: BTreeMap<ActorKey, End>,
     ended_order: VecDeque<ActorKey>,
 }
 
@@ -202,19 +209,26 @@ impl Actors {
         if let Some(actor) = self.all.get(&key) {
             // Its constructor raised, its process is still ending, and the news were lost with a connection.
             if let Some(cause) = actor.cause.clone().filter(|_| actor.is_reported) {
-                tell_ended(key, cause, false, ctx);
+                tell_ended(key, cause, ctx);
             }
             return;
         }
-        if let Some(cause) = self.ended.get(&key).cloned() {
-            return tell_ended(key, cause, false, ctx);
+        if let Some(End { cause, given_back }) = self.ended.get(&key) {
+            match given_back {
+                None => return tell_ended(key, cause.clone(), ctx),
+                Some(attempt) if *attempt >= launch.attempt => {
+                    return tell_given_back(key, cause.clone(), *attempt, ctx);
+                }
+                Some(_) => {}
+            }
         }
         let (need, strategy) = (&launch.spec.placement_resources, &launch.spec.strategy);
         if !total.covers(&taken(need, strategy))
             || !total.covers(&taken(&launch.spec.resources, strategy))
         {
             let message = format!("node {} does not have {need}", ctx.setup().address.host);
-            return tell_ended(key, DeathCause::new(DeathKind::StartFailed, message), true, ctx);
+            let cause = DeathCause::new(DeathKind::StartFailed, message);
+            return tell_given_back(key, cause, launch.attempt, ctx);
         }
         let actor = Actor {
             launch,
@@ -256,17 +270,22 @@ impl Actors {
 
     /// The actor should have found room: gives its placement back.
     pub(crate) fn on_timer(&mut self, key: ActorKey, ctx: &mut Context) {
-        if self.all.get(&key).is_some_and(|actor| matches!(actor.place, Place::Queued)) {
-            let host = &ctx.setup().address.host;
-            let message = format!("node {host} had no room for it after all");
-            self.end_queued(key, DeathCause::new(DeathKind::StartFailed, message), true, ctx);
+        let Some(actor) = self.all.get(&key) else { return };
+        if !matches!(actor.place, Place::Queued) {
+            return;
         }
+        let attempt = actor.launch.attempt;
+        let host = &ctx.setup().address.host;
+        let message = format!("node {host} had no room for it after all");
+        let cause = DeathCause::new(DeathKind::StartFailed, message);
+        self.remember(key, &cause, Some(attempt));
+        tell_given_back(key, cause, attempt, ctx);
+        self.leave_queue(key, ctx);
     }
 
-    fn end_queued(&mut self, key: ActorKey, cause: DeathCause, retry: bool, ctx: &mut Context) {
+    fn leave_queue(&mut self, key: ActorKey, ctx: &mut Context) {
         self.all.remove(&key);
         self.queued.retain(|other| *other != key);
-        tell_ended(key, cause, retry, ctx);
         ctx.capacity_changed();
     }
 
@@ -308,7 +327,7 @@ impl Actors {
         cause.pid = pid;
         actor.is_reported = true;
         actor.cause = Some(cause.clone());
-        tell_ended(key, cause, false, ctx);
+        tell_ended(key, cause, ctx);
         Ok(false)
     }
 
@@ -322,7 +341,10 @@ impl Actors {
     ) -> Stop {
         let Some(actor) = self.all.get_mut(&key) else { return Stop::Done };
         match actor.place {
-            Place::Queued => self.end_queued(key, cause, false, ctx),
+            Place::Queued => {
+                tell_ended(key, cause, ctx);
+                self.leave_queue(key, ctx);
+            }
             Place::Assigned => return Stop::Unstarted(cause),
             Place::In(_, conn) if drain => {
                 let reason = cause.message.clone();
@@ -344,7 +366,7 @@ impl Actors {
         self.queued.retain(|other| *other != key);
         let mut known = actor.cause.unwrap_or_else(|| cause.clone());
         known.pid = cause.pid;
-        self.remember(key, &known);
+        self.remember(key, &known, None);
         let is_placed = !matches!(actor.place, Place::Queued);
         let ActorLaunch { assigned, spec, .. } = actor.launch;
         Some(Gone {
@@ -372,10 +394,10 @@ impl Actors {
         })
     }
 
-    fn remember(&mut self, key: ActorKey, cause: &DeathCause) {
+    fn remember(&mut self, key: ActorKey, cause: &DeathCause, given_back: Option<u32>) {
         // Without what may be large.
         let cause = DeathCause { error: Vec::new(), log_tail: String::new(), ..cause.clone() };
-        if self.ended.insert(key, cause).is_none() {
+        if self.ended.insert(key, End { cause, given_back }).is_none() {
             self.ended_order.push_back(key);
         }
         if self.ended_order.len() > ACTORS_ENDED_MAX
@@ -392,8 +414,15 @@ impl Actors {
 }
 
 /// Tells the control service that an actor has ended.
-pub(crate) fn tell_ended(key: ActorKey, cause: DeathCause, retry: bool, ctx: &mut Context) {
-    ctx.tell_control(ActorEnded { actor_id: key.0, incarnation: key.1, cause, retry });
+pub(crate) fn tell_ended(key: ActorKey, cause: DeathCause, ctx: &mut Context) {
+    let (actor_id, incarnation) = key;
+    ctx.tell_control(ActorEnded { actor_id, incarnation, cause, ..ActorEnded::default() });
+}
+
+/// Asks the control service to place the actor once more, there being no room for it here.
+fn tell_given_back(key: ActorKey, cause: DeathCause, attempt: u32, ctx: &mut Context) {
+    let (actor_id, incarnation) = key;
+    ctx.tell_control(ActorEnded { actor_id, incarnation, cause, retry: true, attempt });
 }
 
 #[cfg(test)]
@@ -456,6 +485,22 @@ mod tests {
         let large = launch(1, 3.0);
         actors.on_launch(large.clone(), &cpus(2.0), &mut ctx);
         assert_eq!((ended(&mut ctx), actors.len()), (vec![(large.spec.actor_id, true)], 0));
+    }
+
+    #[test]
+    fn a_launch_that_was_given_back_is_not_taken_when_it_comes_again() {
+        let (mut actors, mut ctx) = (Actors::default(), Context::new(Setup::default(), 0));
+        let first = ActorLaunch { attempt: 1, ..launch(1, 2.0) };
+        actors.on_launch(first.clone(), &cpus(2.0), &mut ctx);
+        actors.on_timer(key(&first), &mut ctx);
+        let given_back = [(first.spec.actor_id, true)];
+        assert_eq!((ended(&mut ctx), actors.len()), (given_back.to_vec(), 0));
+        // The news of it are on their way while the control service sends the launch again.
+        actors.on_launch(first.clone(), &cpus(2.0), &mut ctx);
+        assert_eq!((ended(&mut ctx), actors.len()), (given_back.to_vec(), 0));
+        let second = ActorLaunch { attempt: 2, ..first };
+        actors.on_launch(second, &cpus(2.0), &mut ctx);
+        assert_eq!((ended(&mut ctx), actors.len()), (vec![], 1), "it was placed here anew");
     }
 
     #[test]

@@ -155,6 +155,12 @@ pub enum Event {
         /// The frame, as it was sent.
         frame: Frame<'static>,
     },
+    /// No connection to a peer could be made: nothing that was sent to the peer since the last one broke has
+    /// arrived. [`Event::PeerLost`] follows.
+    PeerUnreached {
+        /// The process at the other end.
+        peer: WorkerId,
+    },
     /// The connection to a peer broke or could not be made.
     PeerLost {
         /// The process at the other end.

@@ -355,7 +355,7 @@ impl<M: Memory> Process<M> {
 /// What this process is, and says of itself.
 impl<M: Memory> Process<M> {
     fn on_start_actor(&mut self, launch: ActorLaunch) {
-        let ActorLaunch { spec, incarnation, assigned } = launch;
+        let ActorLaunch { spec, incarnation, assigned, .. } = launch;
         let (Ok(template), Ok(args), Ok(job)) = (
             helio_proto::decode::<Template>(&spec.template),
             Args::get(&spec.args),

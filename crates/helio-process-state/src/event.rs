@@ -28,7 +28,12 @@ pub enum Event<'a> {
         /// The link.
         link: u64,
     },
-    /// A connection ended or could not be made.
+    /// A connection could not be made.
+    Unreached {
+        /// The link.
+        link: u64,
+    },
+    /// A connection ended.
     Closed {
         /// The link.
         link: u64,
@@ -162,7 +167,8 @@ pub enum Event<'a> {
 /// links' output.
 #[derive(Debug)]
 pub enum Action {
-    /// Open a connection; [`Event::Greeted`] or [`Event::Closed`] follows.
+    /// Open a connection; [`Event::Greeted`], [`Event::Unreached`] or [`Event::Closed`]
+    /// follows.
     Connect {
         /// The link.
         link: u64,

@@ -196,6 +196,7 @@ impl<M: Memory> Process<M> {
                 self.links.greeted(link);
                 self.greeting_ended(link);
             }
+            Event::Unreached { link } => self.on_unreached(link),
             Event::Closed { link } => self.on_closed(link),
             Event::Drained { link } => self.on_drained(link),
             Event::AskExit { reason } => {
@@ -297,6 +298,14 @@ impl<M: Memory> Process<M> {
     /// Has the shell close links that were dropped here.
     pub(crate) fn close_all(&mut self, links: Vec<u64>) {
         self.actions.extend(links.into_iter().map(|link| Action::Close { link, reason: None }));
+    }
+
+    fn on_unreached(&mut self, link: u64) {
+        if let Some(Peer::Process(peer)) = self.links.peer(link) {
+            let peer = peer.worker_id;
+            self.tell_owner(OwnerEvent::PeerUnreached { peer });
+        }
+        self.on_closed(link);
     }
 
     pub(crate) fn on_closed(&mut self, link: u64) {

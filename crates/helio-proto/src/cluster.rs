@@ -39,8 +39,9 @@ messages! {
     /// The actor takes calls.
     pub struct ActorStarted { 1 actor_id: ActorId, 2 incarnation: u32, 3 address: WorkerAddress, 4 pid: u32 }
     /// It could not be started here, or its process ended. `retry` says whether another try, here or
-    /// elsewhere, could do better without counting as a restart (the node was full after all).
-    pub struct ActorEnded { 1 actor_id: ActorId, 2 incarnation: u32, 3 cause: DeathCause, 4 retry: bool }
+    /// elsewhere, could do better without counting as a restart (the node was full after all); then
+    /// `attempt` is the number of the launch that is given back.
+    pub struct ActorEnded { 1 actor_id: ActorId, 2 incarnation: u32, 3 cause: DeathCause, 4 retry: bool, 5 attempt: u32 }
     /// Log lines for the driver of a job, wherever it is.
     pub struct JobLogs { 1 job_id: JobId, 2 lines: LogLines }
     pub enum NodeToControl {

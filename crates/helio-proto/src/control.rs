@@ -153,6 +153,8 @@ messages! {
         16 resources: ResourceSet,
         /// As in [`ActorSpec`].
         17 is_unlisted: bool,
+        /// As in [`ActorLaunch`], of the newest one.
+        18 attempt: u32,
     }
     /// What is known of a node.
     pub struct NodeInfo {
@@ -318,6 +320,9 @@ messages! {
         1 spec: ActorSpec,
         2 incarnation: u32,
         3 assigned: Assigned,
+        /// How often the actor was given to a node, this one included. What is sent again, because the
+        /// first may be lost, has the same number.
+        4 attempt: u32,
     }
 }
 

@@ -128,10 +128,9 @@ impl History {
     /// gone before the owner had reached it.
     #[must_use]
     pub fn call_lost_worker(&self, task: TaskId) -> bool {
-        let Some(workers) = self.sent.get(&task) else {
-            return self.owners.get(&task).is_some_and(|owner| self.unreached.contains(owner));
-        };
-        workers.iter().any(|(from, to)| self.is_lost(to) || self.apart.contains(&(*from, *to)))
+        let mut workers = self.sent.get(&task).into_iter().flatten();
+        workers.any(|(from, to)| self.is_lost(to) || self.apart.contains(&(*from, *to)))
+            || self.owners.get(&task).is_some_and(|owner| self.unreached.contains(owner))
     }
 
     /// Whether the owner of an object ended, or was cut off from the process that reads it.

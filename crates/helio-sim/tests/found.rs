@@ -132,3 +132,20 @@ fn a_later_attempt_of_a_generator_does_not_wait_for_the_reader_of_a_lost_item() 
 fn a_constructor_that_raised_unheard_is_reported_when_the_actor_is_sent_again() {
     check(21_017_144, "");
 }
+
+/// OWN-1: a node gave an actor back for want of room while the control service was away, and got it again when
+/// that was back, before the news of it arrived: the actor lived there, and once more where it was sent then.
+#[test]
+fn an_actor_that_was_given_back_unheard_does_not_live_where_it_was_given_back() {
+    let without =
+        "f1,f2,0.15,0.21,0.26-33,0.35-40,1.0-16,2.0-31,3.0-1,3.4-8,3.10-14,4.0-32,5.0-36,6.0-37";
+    check(13_089_783, without);
+    check(13_089_783, "");
+}
+
+/// OWN-1: a worker was killed while its lease was on the way to the caller of a task without retries.
+#[test]
+fn a_task_whose_worker_died_before_it_was_reached_runs_elsewhere() {
+    let errors = check(13_048_606, "f0,f2,0.8-46,1.27-42").counts.get("errors").copied();
+    assert_eq!(errors, None);
+}

@@ -231,7 +231,7 @@ impl State {
             }
             Err(error) => {
                 tracing::info!(link, ?to, %error, "no connection");
-                self.apply(Event::Closed { link });
+                self.apply(Event::Unreached { link });
             }
         }
     }

@@ -22,8 +22,8 @@ impl Control {
         let actor_id = spec.actor_id;
         self.subscriptions.now_known(actor_id);
         self.out.persist(durable::actor(&spec));
-        self.out.persist(durable::incarnation(actor_id, 0, NodeId::NIL));
         self.actors.insert(spec, State::Waiting { since_ms: self.now_ms() });
+        self.persist_incarnation(actor_id);
         self.join_group(actor_id);
     }
 
@@ -55,9 +55,13 @@ impl Control {
     }
 
     pub(crate) fn on_actor_ended(&mut self, node_id: NodeId, ended: ActorEnded) {
-        let ActorEnded { actor_id, incarnation, cause, retry } = ended;
+        let ActorEnded { actor_id, incarnation, cause, retry, attempt } = ended;
         let Some(actor) = self.actors.get(actor_id) else { return };
         if actor.incarnation != incarnation || actor.node_id() != Some(node_id) {
+            return;
+        }
+        if retry && attempt != actor.attempt {
+            // Of an older launch: it was heard before.
             return;
         }
         let is_starting = matches!(actor.state, State::Starting { .. });
@@ -100,8 +104,14 @@ impl Control {
             actor.cause = Some(Box::new(cause));
         });
         self.wait_again(actor_id);
-        self.out.persist(durable::incarnation(actor_id, incarnation, NodeId::NIL));
+        self.persist_incarnation(actor_id);
         self.publish_actor(actor_id);
+    }
+
+    fn persist_incarnation(&mut self, actor_id: ActorId) {
+        if let Some(entry) = self.actors.get(actor_id).map(durable::incarnation) {
+            self.out.persist(entry);
+        }
     }
 
     /// The actor is over for good. The caller stops its process, if it has one.
@@ -308,8 +318,8 @@ impl Control {
         let Some(actor) = self.actors.get(actor_id) else { return };
         // The node decides which devices it gets.
         let assigned = Assigned { resources: actor.spec.resources.clone(), ..Assigned::default() };
-        let launch =
-            ActorLaunch { spec: actor.whole_spec(), incarnation: actor.incarnation, assigned };
+        let Actor { incarnation, attempt, .. } = *actor;
+        let launch = ActorLaunch { spec: actor.whole_spec(), incarnation, assigned, attempt };
         self.out.send(node_id, ControlToNode::LaunchActor(launch));
     }
 }

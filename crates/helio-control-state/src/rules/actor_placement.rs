@@ -64,6 +64,7 @@ impl Control {
         let launched = self.actors.update(actor_id, |actor| {
             actor.state = State::Starting { node_id };
             actor.home = node_id;
+            actor.attempt += 1;
             actor.why = why;
             // Subscribers that were told that it waits, or restarts, are told where it is made.
             let was_told = std::mem::take(&mut actor.is_explained) || actor.incarnation > 0;
@@ -72,10 +73,10 @@ impl Control {
                 takes.set(name, takes.get(name).max(quantity));
             }
             let takes = taken(&takes, &actor.spec.strategy).into_owned();
-            (was_told, takes, actor.incarnation)
+            (was_told, takes, durable::incarnation(actor))
         });
-        let Some((was_told, takes, incarnation)) = launched else { return };
-        self.out.persist(durable::incarnation(actor_id, incarnation, node_id));
+        let Some((was_told, takes, entry)) = launched else { return };
+        self.out.persist(entry);
         let now_ms = self.now_ms();
         self.nodes.reserve(node_id, ReservedFor::Actor(actor_id), takes, now_ms);
         self.send_launch(node_id, actor_id);

@@ -60,6 +60,7 @@ impl Control {
             Entry::Incarnation(info) => {
                 return self.actors.update(info.actor_id, |actor| {
                     (actor.incarnation, actor.home) = (info.incarnation, info.node_id);
+                    actor.attempt = info.attempt;
                 });
             }
             Entry::Job(job) => self.jobs.restore(job),

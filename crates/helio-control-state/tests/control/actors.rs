@@ -282,10 +282,16 @@ fn a_node_that_was_full_after_all_gives_the_actor_back() {
     desk.create(spec(1, 1));
     let [(first, 1, 0)] = desk.launches()[..] else { panic!("one launch") };
     let cause = DeathCause::new(DeathKind::StartFailed, "full");
-    desk.say(first, ActorEnded { actor_id: actor(1), incarnation: 0, cause, retry: true });
+    let given_back =
+        ActorEnded { actor_id: actor(1), cause, retry: true, attempt: 1, incarnation: 0 };
+    desk.say(first, given_back.clone());
     let launches = desk.launches();
     assert_eq!(launches.len(), 1);
     assert_eq!(launches[0].2, 0, "that was no restart");
+    for node in [1, 2] {
+        desk.say(node, given_back.clone());
+    }
+    assert_eq!(desk.launches(), [], "the news come a second time");
 }
 
 #[test]

@@ -612,7 +612,11 @@ fn step(desk: &mut Desk, step: &Step, trace: &mut Vec<Action>) {
         }
         Step::Ended { on, number, incarnation, kind, retry } => {
             let cause = DeathCause::new(DeathKind::ALL[kind], "x");
-            (on, ActorEnded { actor_id: actor(number), incarnation, cause, retry }.into())
+            (
+                on,
+                ActorEnded { actor_id: actor(number), incarnation, cause, retry, attempt: 1 }
+                    .into(),
+            )
         }
         Step::Gone(on, who, is_driver) => {
             (on, ClientGone { worker_id: worker(who), is_driver, ..ClientGone::default() }.into())

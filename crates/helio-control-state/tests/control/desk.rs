@@ -256,7 +256,10 @@ impl Desk {
 
     pub(crate) fn ended(&mut self, on: u8, number: u8, incarnation: u32, kind: DeathKind) {
         let cause = DeathCause::new(kind, "it ended");
-        self.say(on, ActorEnded { actor_id: actor(number), incarnation, cause, retry: false });
+        self.say(
+            on,
+            ActorEnded { actor_id: actor(number), incarnation, cause, ..ActorEnded::default() },
+        );
     }
 
     pub(crate) fn client_gone(&mut self, on: u8, who: u8, is_driver: bool) {

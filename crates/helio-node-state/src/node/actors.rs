@@ -72,7 +72,7 @@ impl Node {
             self.end_unused_bundles();
         }
         if let Some(cause) = gone.cause {
-            tell_ended(key, cause, false, &mut self.ctx);
+            tell_ended(key, cause, &mut self.ctx);
         }
         self.ctx.capacity_changed();
     }

@@ -1,7 +1,7 @@
 //! Leases that end because their worker, its node or the connection is gone, and the calls on them.
 
 use helio_proto::peer::Frame;
-use helio_types::{DeathCause, DeathKind, LeaseId, NodeAddress, NodeId, WorkerAddress};
+use helio_types::{DeathCause, DeathKind, LeaseId, NodeAddress, NodeId, WorkerAddress, WorkerId};
 
 use crate::Owner;
 use crate::event::Action;
@@ -9,6 +9,7 @@ use crate::event::Action;
 /// Which of the calls of a lease that ends can have begun.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begun {
+    None,
     First,
     All,
 }
@@ -28,7 +29,10 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         if let Some(request) = self.leases.by_lease.get(&(node, id)).copied() {
-            self.drop_lease(request, Begun::First, cause, now, out);
+            let lease = self.leases.leases.get(&request);
+            let is_unreached = lease.is_some_and(|lease| lease.is_unreached);
+            let begun = if is_unreached { Begun::None } else { Begun::First };
+            self.drop_lease(request, begun, cause, now, out);
         }
     }
 
@@ -53,9 +57,22 @@ impl Owner {
         class.leases.retain(|other| *other != request);
         class.idle.retain(|other| *other != request);
         for (place, task) in lease.sent.into_iter().enumerate() {
-            self.worker_lost(task, place == 0 || begun == Begun::All, cause, now, out);
+            let has_begun = match begun {
+                Begun::None => false,
+                Begun::First => place == 0,
+                Begun::All => true,
+            };
+            self.worker_lost(task, has_begun, cause, now, out);
         }
         self.pump(lease.class, now, out);
+    }
+
+    /// No connection to a process could be made.
+    pub(crate) fn leases_unreached(&mut self, worker: WorkerId) {
+        for lease in self.leases.leases.values_mut() {
+            // What went over a connection that broke since may have begun.
+            lease.is_unreached |= lease.worker.worker_id == worker && lease.broken.is_none();
+        }
     }
 
     /// The connection to a process broke: its leases will be ended by their daemon's word, or by time.

@@ -70,6 +70,8 @@ struct Lease {
     refills: bool,
     /// When its connection, or that to its daemon, broke.
     broken: Option<u64>,
+    /// No connection to its worker could be made: if the worker is dead, no call has begun.
+    is_unreached: bool,
     /// Its daemon is out of reach: the end of the worker's connection is all that will be heard.
     is_orphaned: bool,
 }
@@ -205,6 +207,7 @@ impl Owner {
             stealing: false,
             refills: true,
             broken: None,
+            is_unreached: false,
             is_orphaned: false,
         };
         self.leases.leases.insert(request, lease);

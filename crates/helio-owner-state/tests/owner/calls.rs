@@ -97,6 +97,23 @@ fn a_lost_worker_costs_the_begun_call_a_retry_and_the_others_nothing() {
     assert!(!play.owner.object(&object(3, 1)).unwrap().is_ready(), "it had not begun");
 }
 
+/// OWN-1: it died while its lease was on the way (simulated seed 13048606).
+#[test]
+fn a_worker_that_died_before_it_was_reached_costs_no_call_a_retry() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(Event::PeerUnreached { peer: worker(2).worker_id }, &[]);
+    play.check(Event::PeerLost { peer: worker(2) }, &["does w2 live"]);
+    play.check(lost(5), &["ask for lease 2"]);
+    play.granted(2, 6, 3, &["w3: begin lease", "w3: run t1 again"]);
+    // Over the connection that breaks now the call can have arrived.
+    play.check(Event::PeerLost { peer: worker(3) }, &["does w3 live"]);
+    play.check(Event::PeerUnreached { peer: worker(3).worker_id }, &[]);
+    play.check(lost(6), &[]);
+    assert_eq!(play.value(object(1, 1)), "WorkerCrashed");
+}
+
 /// OWN-1: only the connection to the daemon broke. What its worker has not begun comes back before it runs
 /// elsewhere, and what it has begun it may finish (simulated seeds 306701, 313248).
 #[test]

@@ -304,7 +304,12 @@ impl Process {
             }
             None => {
                 core.facts.history.unreached(self.id);
-                self.apply(core, Event::Closed { link });
+                let own_node = self.machine.as_ref().map(|machine| machine.address().node_id);
+                // On another machine the daemon answers for a process that is dead, and closes.
+                let is_elsewhere = matches!(to, Peer::Process(at) if Some(at.node_id) != own_node);
+                let event =
+                    if is_elsewhere { Event::Closed { link } } else { Event::Unreached { link } };
+                self.apply(core, event);
             }
         }
     }
