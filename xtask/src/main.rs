@@ -6,9 +6,14 @@
 
 mod bench;
 mod check;
+// The table itself uses nothing of its crate, whose packages would be built before every task.
+#[path = "../../crates/helio-report/src/columns.rs"]
+#[allow(unreachable_pub, reason = "the file is public in its crate")]
+mod columns;
 mod fuzz;
 mod libraries;
 mod python;
+mod rows;
 mod scale;
 mod sh;
 mod simulate;
@@ -28,6 +33,7 @@ usage: cargo xtask <task>
   test    lint, cargo test, pytest
   lint    rustfmt, clippy, ruff, mypy, tidy; cargo deny where it is installed
   settings  writes docs/settings.md from the table in crates/helio-config
+  rows    writes the Python classes of the state API's rows from the table in crates/helio-report
   tidy    layers, settings, invariants, imports, stub, import time, banned words
   gpu-check  what only a GPU can show; exits 77 where there is none; arguments go to tests/gpu/check.py
   bench   the table against Ray; further arguments go to bench/compare.py
@@ -54,7 +60,8 @@ fn main() -> ExitCode {
         "demo" => check::demo(rest),
         "test" => check::test(rest),
         "lint" => check::lint(),
-        "settings" => write_settings(),
+        "settings" => write(tidy::settings::PAGE, &helio_config::page::page()),
+        "rows" => write(rows::MODULE, &rows::module()),
         "tidy" => tidy::run(),
         "gpu-check" => return check::gpu(rest),
         "bench" => bench::run(rest),
@@ -74,7 +81,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn write_settings() -> sh::Outcome {
-    let path = sh::root().join(tidy::settings::PAGE);
-    std::fs::write(&path, helio_config::page::page()).map_err(|e| format!("{path:?}: {e}"))
+fn write(path: &str, text: &str) -> sh::Outcome {
+    let path = sh::root().join(path);
+    std::fs::write(&path, text).map_err(|error| format!("{path:?}: {error}"))
 }

@@ -60,13 +60,10 @@ pub(crate) fn list(args: &List) -> Result<(), String> {
     let chosen = select(all, &filters)?;
     let total = chosen.len();
     let shown: Vec<Row> = chosen.into_iter().take(args.limit).collect();
-    let (always, detail) = resource.columns();
-    let columns: Vec<&str> =
-        always.iter().chain(if args.detail { detail } else { &[] }).copied().collect();
+    let columns = resource.names(args.detail);
     match args.format {
         // A program finds every column there; those for detail are null unless it asked for them.
         Format::Json => {
-            let all: Vec<&str> = always.iter().chain(detail).copied().collect();
             let cut = |row: &Row| {
                 row.iter()
                     .filter(|(name, _)| columns.contains(&name.as_str()))
@@ -74,7 +71,7 @@ pub(crate) fn list(args: &List) -> Result<(), String> {
                     .collect()
             };
             let rows: Vec<Row> = shown.iter().map(cut).collect();
-            output::line(&json(&rows, &all).to_string());
+            output::line(&json(&rows, &resource.names(true)).to_string());
         }
         Format::Yaml => output::print(&yaml(&shown, &columns)),
         Format::Default | Format::Table if args.detail => output::print(&yaml(&shown, &columns)),
@@ -94,8 +91,7 @@ pub(crate) fn get(args: &Get) -> Result<(), String> {
     if found.is_empty() {
         return Err(format!("None of the {} has the id {}.", resource.name(), args.id));
     }
-    let (always, detail) = resource.columns();
-    let columns: Vec<&str> = always.iter().chain(detail).copied().collect();
+    let columns = resource.names(true);
     match args.format {
         Format::Json => output::line(&json(&found, &columns).to_string()),
         Format::Table => output::print(&table(&found, &columns)),

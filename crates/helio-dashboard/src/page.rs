@@ -83,19 +83,16 @@ impl Wanted {
         rows: &[Row],
         silent: u32,
     ) -> Result<Value, String> {
-        let (always, detail) = resource.columns();
+        let columns = resource.names(true);
         let known = |column: &str| {
-            always.contains(&column)
-                || detail.contains(&column)
-                || rows.first().is_some_and(|row| row.contains_key(column))
+            columns.contains(&column) || rows.first().is_some_and(|row| row.contains_key(column))
         };
         if let Some(filter) = self.filters.iter().find(|filter| !known(&filter.column)) {
-            let all: Vec<&str> = always.iter().chain(detail).copied().collect();
             return Err(format!(
                 "There is no column `{}` to filter {} by, only {}.",
                 filter.column,
                 resource.name(),
-                all.join(", ")
+                columns.join(", ")
             ));
         }
         let mut chosen: Vec<(String, &Row)> = rows
@@ -115,12 +112,11 @@ impl Wanted {
         chosen.truncate(self.limit);
         chosen.sort_by(|a, b| a.0.cmp(&b.0));
         let next = chosen.last().filter(|_| is_cut).map(|(key, _)| key.clone());
+        let mut shown = resource.names(self.is_detailed);
+        shown.retain(|column| self.has_why || *column != "why");
         let cut = |row: &Row| -> Row {
-            let columns = always.iter().chain(if self.is_detailed { detail } else { &[] });
-            let columns = columns.filter(|column| self.has_why || **column != "why");
-            columns
-                .map(|&name| (name.to_owned(), row.get(name).cloned().unwrap_or(Value::Null)))
-                .collect()
+            let value = |name: &str| row.get(name).cloned().unwrap_or(Value::Null);
+            shown.iter().map(|&name| (name.to_owned(), value(name))).collect()
         };
         let result: Vec<Row> = chosen.iter().map(|(_, row)| cut(row)).collect();
         Ok(json!({

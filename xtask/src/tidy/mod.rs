@@ -4,6 +4,7 @@
 //! its unit tests can show it failing; one problem is one line that says where and what to do.
 
 mod deadlines;
+mod generated;
 mod glossary;
 mod invariants;
 mod layers;
@@ -31,6 +32,7 @@ pub(crate) fn run() -> Outcome {
     }
     let mut problems = words::check(&sources);
     problems.extend(deadlines::check(&sources));
+    problems.extend(generated::check(&sources));
     problems.extend(glossary::check(&sources));
     problems.extend(layers::check(&sources));
     problems.extend(invariants::check(&sources));

@@ -1,5 +1,4 @@
-//! Settings come from the one table: `docs/settings.md` is written from it, sources name no other
-//! `HELIOSTAT_*` variable, and the environment is read through `helio_env::settings` only.
+//! Settings come from the one table: sources name no `HELIOSTAT_*` variable that is not in it, and the environment is read through `helio_env::settings` only.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +14,7 @@ const READERS: &[&str] = &["helio-env"];
 const OWN: &str = "HELIOSTAT_";
 
 pub(super) fn check(sources: &[Source]) -> Vec<String> {
-    let written = sources.iter().find(|source| source.path == PAGE);
-    let mut problems =
-        stale(written.map(|source| source.text.as_str()), &helio_config::page::page());
+    let mut problems = Vec::new();
     let known: BTreeSet<String> = table()
         .flat_map(|row| row.variables())
         .chain(INTERNAL.iter().map(|(name, _)| (*name).to_owned()))
@@ -41,13 +38,6 @@ pub(super) fn check(sources: &[Source]) -> Vec<String> {
         }
     }
     problems
-}
-
-fn stale(written: Option<&str>, page: &str) -> Vec<String> {
-    if written == Some(page) {
-        return Vec::new();
-    }
-    vec![format!("{PAGE} is stale: run `cargo xtask settings`")]
 }
 
 /// Variables of the system (HOME, PYTHONPATH) are nobody's settings.
@@ -79,15 +69,7 @@ mod tests {
     use crate::tidy::source;
 
     fn problems(path: &str, text: &str) -> usize {
-        let page = source(PAGE, &helio_config::page::page());
-        check(&[page, source(path, text)]).len()
-    }
-
-    #[test]
-    fn a_stale_page_is_found() {
-        assert_eq!(check(&[source(PAGE, "old")]).len(), 1);
-        assert_eq!(check(&[]).len(), 1);
-        assert_eq!(check(&[source(PAGE, &helio_config::page::page())]).len(), 0);
+        check(&[source(path, text)]).len()
     }
 
     #[test]

@@ -1,0 +1,162 @@
+"""What a row of the state API is, and what is known of its columns."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+Row = TypeVar("Row", bound="StateSchema")
+
+
+class Humanify:
+    """Numbers as people read them."""
+
+    @staticmethod
+    def timestamp(x: float) -> str:
+        """Milliseconds since 1970 as a local date and time."""
+        return str(datetime.datetime.fromtimestamp(x / 1000))
+
+    @staticmethod
+    def memory(x: int) -> str:
+        """Bytes with a unit."""
+        for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+            if x >= 1 << bits:
+                return f"{x / (1 << bits):.3f} {unit}"
+        return f"{x:.3f} B"
+
+    @staticmethod
+    def duration(x: int) -> str:
+        """Milliseconds as hours, minutes and seconds."""
+        return str(datetime.timedelta(milliseconds=x))
+
+    @staticmethod
+    def events(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The events with dates for their times."""
+        for event in events:
+            if "created_ms" in event:
+                event["created_ms"] = Humanify.timestamp(event["created_ms"])
+        return events
+
+    @staticmethod
+    def node_resources(resources: dict[str, Any]) -> dict[str, Any]:
+        """The resources with units for those that are bytes."""
+        for name, quantity in resources.items():
+            if "memory" in name:
+                resources[name] = Humanify.memory(quantity)
+        return resources
+
+
+def state_column(
+    *, filterable: bool, detail: bool = False, format_fn: Any = None, **kwargs: Any
+) -> Any:
+    """A dataclass field with what the state API knows of a column."""
+    if detail:
+        kwargs.setdefault("default", None)
+    known = {"detail": detail, "filterable": filterable, "format_fn": format_fn}
+    return field(**{**kwargs, "metadata": {**kwargs.get("metadata", {}), **known}})
+
+
+class StateSchema:
+    """A row: its columns are attributes, and can be read like a dictionary's."""
+
+    @classmethod
+    def of(cls: type[Row], found: Mapping[str, Any], detail: bool) -> Row:
+        """From a row of the core; columns that are for detail are None without it."""
+        return cls(**{name: found.get(name) for name in cls.list_columns(detail)})
+
+    @classmethod
+    def list_columns(cls, detail: bool = True) -> list[str]:
+        """The names of the columns, in their order."""
+        known: list[Any] = list(fields(cls))  # type: ignore[arg-type] # a dataclass below
+        return [one.name for one in known if detail or not one.metadata.get("detail")]
+
+    @classmethod
+    def columns(cls) -> set[str]:
+        """The names of all columns."""
+        return set(cls.list_columns())
+
+    @classmethod
+    def base_columns(cls) -> set[str]:
+        """The columns that are always filled."""
+        return set(cls.list_columns(detail=False))
+
+    @classmethod
+    def detail_columns(cls) -> set[str]:
+        """The columns that are filled with ``detail=True``: all."""
+        return cls.columns()
+
+    @classmethod
+    def filterable_columns(cls) -> set[str]:
+        """The columns by which rows can be filtered."""
+        known: list[Any] = list(fields(cls))  # type: ignore[arg-type] # a dataclass below
+        return {one.name for one in known if one.metadata.get("filterable")}
+
+    @classmethod
+    def humanify(cls, state: dict[str, Any]) -> dict[str, Any]:
+        """The row, a dictionary, with dates and units for its numbers."""
+        known: list[Any] = list(fields(cls))  # type: ignore[arg-type] # a dataclass below
+        for one in known:
+            shown = one.metadata.get("format_fn")
+            if shown is not None and state.get(one.name) is not None:
+                state[one.name] = shown(state[one.name])
+        return state
+
+    def asdict(self) -> dict[str, Any]:
+        """A plain dictionary."""
+        return asdict(self)  # type: ignore[call-overload,no-any-return] # a dataclass below
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self, key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        setattr(self, key, value)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The column, or the default."""
+        return getattr(self, key, default)
+
+    def keys(self) -> list[str]:
+        """The names of the columns."""
+        return self.list_columns()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.keys()
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+
+class _DriverInfo(dict[str, Any]):
+    """The driver's ``id``, ``node_ip_address`` and ``pid``, as attributes or like a dictionary."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+@dataclass(kw_only=True)
+class JobSchema(StateSchema):
+    """A row that may name its driver."""
+
+    def __post_init__(self) -> None:
+        driver = getattr(self, "driver_info", None)
+        if isinstance(driver, dict):
+            self["driver_info"] = _DriverInfo(driver)
+
+
+# Of columns: shown always or in detail only, whether rows can be chosen by them, and how people read them.
+FILTER = {"detail": False, "filterable": True, "format_fn": None}
+SHOWN = {"detail": False, "filterable": False, "format_fn": None}
+DETAIL = {"detail": True, "filterable": False, "format_fn": None}
+DETAIL_FILTER = {"detail": True, "filterable": True, "format_fn": None}
+SHOWN_TIME = {**SHOWN, "format_fn": Humanify.timestamp}
+SHOWN_RESOURCES = {**SHOWN, "format_fn": Humanify.node_resources}
+DETAIL_TIME = {**DETAIL, "format_fn": Humanify.timestamp}
+DETAIL_EVENTS = {**DETAIL, "format_fn": Humanify.events}
