@@ -354,15 +354,21 @@ class Drawer:
             methods,
             is_ordered=kind == "plain" and not restarts and self.one_in(2),
             fails_in_init=self.has_errors and self.one_in(8),
+            crashes_in_init=self.crashes_in_init(restarts),
             options=options,
         )
         if cls.fails_in_init:
+            cls = dataclasses.replace(cls, crashes_in_init=0)
             options.pop("max_restarts", None)
         ops: list[Op] = [model.MakeActor(name, cls, self.place())]
         return [
             *ops,
             *(self.calling(self.pick(methods), name) for _ in range(self.pick((0, 1, 3)))),
         ]
+
+    def crashes_in_init(self, restarts: bool) -> int:
+        is_drawn = self.crashes and self.one_in(3 if restarts else 10)
+        return self.pick((1, 1, 2, 3)) if is_drawn else 0
 
     def method_of(self, kind: str, is_async: bool, of_actor: Mapping[str, Any]) -> Fn:
         is_async = is_async and not self.one_in(4)

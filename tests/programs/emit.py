@@ -279,6 +279,8 @@ class Emitter:
                 write("self.n = 0")
                 if cls.fails_in_init:
                     write(f'fail(1, 1, "{op.out}")')
+                if cls.crashes_in_init:
+                    write(f'crash(ran(LOG, "{op.out}.init"), {cls.crashes_in_init})')
             for method in cls.methods:
                 options = dict(method.options)
                 if not method.is_stream and len(method.returns) > 1:

@@ -56,6 +56,14 @@ class Actor:
     ends_with: set[str] = field(default_factory=lambda: {ACTOR_ERROR})
     crashes: bool = False  # some call of it ends its process
 
+    @property
+    def n_restarts(self) -> int:
+        return _many(self.cls.options.get("max_restarts", 0))
+
+    @property
+    def never_lives(self) -> bool:
+        return self.cls.fails_in_init or self.cls.crashes_in_init > self.n_restarts
+
 
 @dataclass(eq=False)
 class Running:
@@ -122,8 +130,7 @@ def max_retries(call: Running) -> int:
             "max_task_retries", call.actor.cls.options.get("max_task_retries", 0)
         )
         if call.fn.trouble is not None and call.fn.trouble.what in ("crash", "leave"):
-            restarts = call.actor.cls.options.get("max_restarts", 0)
-            retries = min(_many(retries), _many(restarts))
+            retries = min(_many(retries), call.actor.n_restarts)
     return _many(retries)
 
 

@@ -95,6 +95,7 @@ class Class:
     methods: tuple[Fn, ...]
     is_ordered: bool = False  # each call's value tells how many ran before it
     fails_in_init: bool = False
+    crashes_in_init: int = 0  # so many of its processes, the first ones, end in the constructor
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -181,8 +181,22 @@ class Oracle:
         if any(call.is_hung for call in self._in_group(op.place)):
             raise Invalid(BUNDLE_IS_TAKEN)
         actor = Actor(op.out, op.cls, place=op.place)
+        if op.cls.crashes_in_init:
+            self._crashes_in_init(actor)
         self.actors[op.out] = actor
         self.names[op.out] = actor
+
+    def _crashes_in_init(self, actor: Actor) -> None:
+        if actor.cls.is_ordered:
+            raise Invalid("an ordered actor does not crash")
+        troubles = [method.trouble.what for method in actor.cls.methods if method.trouble]
+        is_crashed_later = "crash" in troubles or "leave" in troubles
+        if is_crashed_later and not self._rides_out(actor):
+            raise Invalid("its calls and its constructor would share its restarts")
+        if actor.cls.options.get("max_task_retries", 0) != -1:
+            # What is called while it restarts fails at once.
+            actor.taints.add(ACTOR_ERROR)
+        self.most[f"{actor.name}.init"] = 1 + actor.n_restarts
 
     def _check_place(self, place: str) -> None:
         known = place in ("", "n0", "n1", "n2") or place in self.nodes
@@ -438,7 +452,7 @@ class Oracle:
 
     def _on_actor(self, call: Running, actor: Actor) -> None:
         trouble = call.fn.trouble
-        if actor.is_dead or actor.cls.fails_in_init:
+        if actor.is_dead or actor.never_lives:
             # The actor's own set: until its constructor has failed, its group may still be removed.
             call.is_certain_error = actor.ends_with
             return
@@ -541,7 +555,7 @@ class Oracle:
     def _reachable(self, name: str) -> Actor:
         """An actor whose next call certainly succeeds."""
         actor = self.actor(name)
-        if actor.is_dead or actor.taints or actor.cls.fails_in_init or actor.is_dropped:
+        if actor.is_dead or actor.taints or actor.never_lives or actor.is_dropped:
             raise Invalid("the actor may be gone")
         if actor.cls.options.get("max_restarts"):
             raise Invalid("the actor may forget")

@@ -211,6 +211,8 @@ def simpler_classes(cls: Class) -> Iterator[Class]:
         yield replace(cls, options={k: v for k, v in cls.options.items() if k != name})
     if cls.is_ordered:
         yield replace(cls, is_ordered=False)
+    if cls.crashes_in_init:
+        yield replace(cls, crashes_in_init=0)
 
 
 def without_parameters(program: Program) -> Iterator[Program]:

@@ -22,7 +22,7 @@ pub struct Column {
 /// How people read the values of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// As they are.
+    /// The plain value, without a unit.
     Plain,
     /// Milliseconds since 1970 as a date and time.
     Time,
