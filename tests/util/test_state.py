@@ -107,6 +107,46 @@ def test_calls_of_actors_and_nested_calls_are_listed(tmp_path: Path) -> None:
     ray.get(inner)
 
 
+class Holds:
+    def hold(self, path: str) -> None:
+        while not os.path.exists(path):
+            time.sleep(0.01)
+
+
+class AsyncHolds:
+    async def hold(self, path: str) -> None:
+        while not os.path.exists(path):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "n_running"),
+    [
+        (Holds, {}, 1),
+        (Holds, {"max_concurrency": 2}, 2),
+        (AsyncHolds, {"max_concurrency": 2}, 2),
+        (Holds, {"concurrency_groups": {"io": 3}}, 3),
+        (AsyncHolds, {"concurrency_groups": {"io": 3}}, 3),
+    ],
+)
+def test_calls_that_wait_at_their_actor_do_not_run(
+    cls: Any, options: dict[str, Any], n_running: int, tmp_path: Path
+) -> None:
+    go, name = str(tmp_path / "go"), f"Holder{cls.__name__}{n_running}"
+    actor = ray.remote(num_cpus=0, **options)(type(name, (cls,), {})).remote()
+    group = {"concurrency_group": "io"} if "concurrency_groups" in options else {}
+    refs = [actor.hold.options(**group).remote(go) for _ in range(5)]
+    waiting = ("PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY", None)
+    expected = [waiting] * (5 - n_running) + [("RUNNING", None)] * n_running
+    wait_until(lambda: states(f"{name}.hold") == expected)
+    assert all(
+        (row.start_time_ms is None) == (row.state != "RUNNING") for row in of_name(name + ".hold")
+    )
+    Path(go).touch()
+    ray.get(refs)
+    assert states(f"{name}.hold") == [("FINISHED", None)] * 5
+
+
 def test_filters_limits_and_details() -> None:
     ray.get([quick.remote(n) for n in range(5)])
     assert len(state.list_tasks(limit=2)) == 2

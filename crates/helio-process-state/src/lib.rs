@@ -638,6 +638,11 @@ impl<M: Memory> Process<M> {
         self.executor.rows(me, |caller| all || is_gone(caller), wall)
     }
 
+    /// Calls that were sent here and do not run.
+    pub fn queued_calls(&self) -> impl Iterator<Item = TaskId> {
+        self.executor.queued()
+    }
+
     /// When the next [`Event::Tick`] is due, in microseconds.
     #[must_use]
     pub fn next_tick(&self) -> Option<u64> {

@@ -85,6 +85,9 @@ messages! {
         13 is_daemon: bool,
         /// The process has ended, and its daemon tells what it said last.
         14 is_over: bool,
+        /// Calls of others that were sent here and have not begun, the first ones: those who made the calls
+        /// cannot tell them from calls that run.
+        15 queued: Vec<TaskId>,
     }
     /// A call.
     pub struct TaskRow {

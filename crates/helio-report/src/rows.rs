@@ -1,6 +1,6 @@
 //! From messages to rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::control::{ActorInfo, ActorPhase, JobInfo, Label, NodeInfo};
 use helio_proto::group::GroupInfo;
@@ -56,6 +56,8 @@ pub fn tasks<'a>(
         pids.extend(answer.workers.iter().map(|worker| (worker.worker_id, worker.pid)));
     }
     let known = Tellers::of(answers);
+    let queued: BTreeSet<TaskId> =
+        answers.iter().filter(|one| !one.is_over).flat_map(|one| one.queued.clone()).collect();
     let rows =
         answers.iter().flat_map(|answer| answer.tasks.iter().map(move |task| (answer, task)));
     let rows = rows.filter_map(move |(answer, task)| {
@@ -65,8 +67,14 @@ pub fn tasks<'a>(
         Some((answer, task, known.origin(answer, task)))
     });
     let rows = rows.map(move |(answer, task, (job_id, maker, created_ms))| {
-        let (state, error_type, error_message) = outcome(answer, task);
+        let (mut state, error_type, error_message) = outcome(answer, task);
         let is_method = !task.actor_id.is_nil();
+        // Whoever sent a call does not know whether it has begun.
+        let has_begun = state != TaskPhase::Sent || !queued.contains(&task.task_id);
+        if !has_begun {
+            state = if is_method { TaskPhase::WaitsForActor } else { TaskPhase::WaitsForWorker };
+        }
+        let started_us = if has_begun { task.started_us } else { 0 };
         let name = match classes.get(&task.actor_id) {
             Some(class) if is_method && !class.is_empty() => format!("{class}.{}", task.name),
             _ => task.name.clone(),
@@ -88,12 +96,12 @@ pub fn tasks<'a>(
             "language": "PYTHON",
             "required_resources": resources(&task.resources),
             "creation_time_ms": Some(created_ms).filter(|at| *at > 0),
-            "start_time_ms": ms(task.started_us),
+            "start_time_ms": ms(started_us),
             "end_time_ms": ms(task.ended_us),
             "error_message": text(error_message),
-            "events": way(task, state, created_ms),
+            "events": way(started_us, task.ended_us, state, created_ms),
             "why": text(&task.why),
-            "start_us": task.started_us,
+            "start_us": started_us,
             "end_us": task.ended_us,
         }))
     });
@@ -186,16 +194,16 @@ fn driver_task(job: JobId) -> String {
 }
 
 /// What is known of a call's way: when it was made, sent, and over.
-fn way(task: &TaskRow, phase: TaskPhase, created_ms: u64) -> Value {
+fn way(started_us: u64, ended_us: u64, phase: TaskPhase, created_ms: u64) -> Value {
     let mut events = Vec::new();
     if created_ms > 0 {
         events.push(json!({ "state": "PENDING_ARGS_AVAIL", "created_ms": created_ms }));
     }
-    if task.started_us > 0 {
-        events.push(json!({ "state": "RUNNING", "created_ms": task.started_us / 1000 }));
+    if started_us > 0 {
+        events.push(json!({ "state": "RUNNING", "created_ms": started_us / 1000 }));
     }
-    if phase.is_over() && task.ended_us > 0 {
-        events.push(json!({ "state": phase.name(), "created_ms": task.ended_us / 1000 }));
+    if phase.is_over() && ended_us > 0 {
+        events.push(json!({ "state": phase.name(), "created_ms": ended_us / 1000 }));
     }
     json!(events)
 }
@@ -569,6 +577,30 @@ mod tests {
         };
         assert!(maker_of("06").is_null());
         assert_eq!(maker_of("01"), json!(driver_task(JobId::default())), "its maker has said it");
+    }
+
+    #[test]
+    fn a_call_that_waits_where_it_was_sent_does_not_run() {
+        let sent = |number: u64, actor: u8| TaskRow {
+            task_id: TaskId::new(number, ActorId::default()),
+            phase: TaskPhase::Sent,
+            actor_id: ActorId([actor; 16]),
+            started_us: 5_000,
+            ..TaskRow::default()
+        };
+        let maker =
+            Answer { tasks: vec![sent(1, 7), sent(2, 7), sent(3, 0xff)], ..Answer::default() };
+        let queued = [2, 3].map(|number| TaskId::new(number, ActorId::default())).to_vec();
+        let runner = Answer { worker_id: WorkerId([1; 28]), queued, ..Answer::default() };
+        let rows: Vec<Row> = tasks(&[maker, runner], &[], &[]).collect();
+        let found: Vec<_> = rows.iter().map(|row| (&row["state"], &row["start_time_ms"])).collect();
+        let waits = |state: &str| (json!(state), Value::Null);
+        let expected = [
+            (json!("RUNNING"), json!(5)),
+            waits("PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY"),
+            waits("PENDING_NODE_ASSIGNMENT"),
+        ];
+        assert_eq!(found, expected.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>());
     }
 
     #[test]

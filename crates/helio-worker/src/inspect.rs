@@ -37,6 +37,7 @@ impl State {
                 rows.extend(of_others);
                 rows.truncate(limit);
                 answer.tasks = rows;
+                answer.queued = self.process.queued_calls().take(limit).collect();
             }
             Topic::Objects => {
                 let (mut rows, total) = owner.object_rows(limit);

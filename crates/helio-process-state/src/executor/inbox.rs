@@ -207,6 +207,16 @@ impl<P: Clone> Inbox<P> {
         })
     }
 
+    /// The calls that are here and do not run: they wait behind others, for arguments, or for a place.
+    pub(super) fn queued(&self) -> impl Iterator<Item = TaskId> {
+        let handed_out = self.running.iter().filter(|begun| !begun.is_running).map(|one| one.task);
+        let waiting = self.queue.iter().chain(&self.lacking).filter_map(|one| match &one.item {
+            Item::Call { task, .. } => Some(*task),
+            Item::Construct(_) | Item::Other(_) => None,
+        });
+        handed_out.chain(waiting)
+    }
+
     /// What is to be done next; a call counts as running from `now` on, at once if `runs_at_once`.
     pub(crate) fn pop(&mut self, now: u64, runs_at_once: bool) -> Option<Work<P>> {
         if let Some(work) = self.urgent.pop_front() {

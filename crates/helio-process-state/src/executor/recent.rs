@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use helio_owner_state::without_large_function;
 use helio_proto::inspect::{TaskPhase, TaskRow};
-use helio_types::WorkerAddress;
+use helio_types::{TaskId, WorkerAddress};
 
 use super::Executor;
 use super::inbox::Begun;
@@ -37,6 +37,11 @@ impl Recent {
 }
 
 impl<P: Clone> Executor<P> {
+    /// The calls that were sent here and do not run.
+    pub(crate) fn queued(&self) -> impl Iterator<Item = TaskId> {
+        self.inbox.queued()
+    }
+
     /// Rows of the calls that run here, and of the latest that did, the latest first: of those whose caller
     /// is to be spoken for. `wall` makes microseconds since 1970 of the machine's time.
     pub(crate) fn rows(
