@@ -1,4 +1,4 @@
-//! `lint`, `test` and `demo`.
+//! `lint`, `test`, `docs` and `demo`.
 
 use std::process::ExitCode;
 use std::thread::available_parallelism;
@@ -46,6 +46,15 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
         pytest.args(["--dist", "loadfile", "--numprocesses", &processes.to_string()]);
     }
     sh::run(pytest.args(arguments))
+}
+
+/// The site of the pages below docs/.
+pub(crate) fn docs() -> Outcome {
+    let mut build = command(python::tools()?.program("mkdocs"));
+    // It advertises its next release, which is another program.
+    sh::run(build.args(["build", "--strict", "--quiet"]).env("NO_MKDOCS_2_WARNING", "1"))?;
+    println!("{}", sh::root().join("target/site/index.html").display());
+    Ok(())
 }
 
 /// What only a GPU can show; the program's own exit code, which says whether there is one.

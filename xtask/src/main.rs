@@ -31,6 +31,7 @@ usage: cargo xtask <task>
           beside them dist/ray-*.whl, which stands for Ray
   demo    the main example, on real input
   test    lint, cargo test, pytest
+  docs    the site of docs/, in target/site
   lint    rustfmt, clippy, ruff, mypy, tidy; cargo deny where it is installed
   settings  writes docs/settings.md from the table in crates/helio-config
   rows    writes the Python classes of the state API's rows from the table in crates/helio-report
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         }),
         "demo" => check::demo(rest),
         "test" => check::test(rest),
+        "docs" => check::docs(),
         "lint" => check::lint(),
         "settings" => write(tidy::settings::PAGE, &helio_config::page::page()),
         "rows" => write(rows::MODULE, &rows::module()),
