@@ -35,6 +35,8 @@ pub(crate) struct Lineage {
     live: u32,
     /// Of a generator: one more than the index of the last item that lay in a store.
     items: u32,
+    /// As in [`Past`].
+    is_left: bool,
     /// Arguments that others own: each is kept by a use.
     pub(crate) kept: Vec<ObjectId>,
     /// Counts calls in the order in which they ended.
@@ -133,15 +135,16 @@ impl Owner {
         self.lineages.size_max = bytes;
     }
 
-    /// Remembers a finished call of whose returns and `items` so many are `live`.
+    /// Remembers a finished call of whose returns and items so many are `live`.
     pub(crate) fn remember(
         &mut self,
         spec: Arc<TaskSpec>,
         retries_left: i32,
         live: u32,
-        items: u32,
+        past: &Past,
         out: &mut Vec<Action>,
     ) {
+        let (items, is_left) = (past.items, past.is_left);
         let mut kept = Vec::new();
         for id in spec.args.held() {
             let Some(object) = self.objects.get_mut(&id) else { continue };
@@ -152,7 +155,7 @@ impl Owner {
                 kept.push(id);
             }
         }
-        self.lineages.insert(Lineage { spec, retries_left, live, items, kept, ended: 0 });
+        self.lineages.insert(Lineage { spec, retries_left, live, items, is_left, kept, ended: 0 });
         while self.lineages.size > self.lineages.size_max
             && let Some(oldest) = self.lineages.order.pop_front()
         {
@@ -297,8 +300,8 @@ impl Owner {
         for lineage in again.into_iter().rev() {
             let failure = Some("its value was lost and is made again".into());
             let (ooms, items, is_remade) = (0, lineage.items, true);
-            let ended = lineage.ended;
-            let past = Past { created: now, ooms, failure, items, is_remade, ended };
+            let Lineage { ended, is_left, .. } = lineage;
+            let past = Past { created: now, ooms, failure, items, is_remade, ended, is_left };
             let spec = self.with_handle(lineage.spec);
             self.enter(spec, 1, lineage.retries_left, past, now, out);
         }

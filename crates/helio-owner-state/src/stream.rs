@@ -50,14 +50,16 @@ impl Owner {
         let id = task.object(FIRST_ITEM + index);
         if let Some(call) = self.tasks.get_mut(&task) {
             call.yielded = call.yielded.max(index + 1);
-            if matches!(returned.value, Value::Stored { .. }) {
+            // Nobody holds what comes when the reader has left.
+            if matches!(returned.value, Value::Stored { .. }) && !call.past.is_left {
                 call.past.items = call.past.items.max(index + 1);
             }
         }
         // A generator that runs once more for items that were lost may yield more than it did.
         let is_next = |stream: &&mut Stream| stream.arrived == index && stream.total.is_none();
         let Some(stream) = self.streams.get_mut(&task).filter(is_next) else {
-            return self.item_repeated(task, index, returned, now, out);
+            self.item_repeated(task, index, returned, now, out);
+            return self.end_if_left(task, index, now, out);
         };
         stream.arrived += 1;
         self.expect(id, 0).uses += 1;
@@ -96,6 +98,16 @@ impl Owner {
                 self.tell_read(task, index + 1, out);
             }
             _ => {}
+        }
+    }
+
+    /// A generator that its reader has left runs once more only for items that were lost.
+    fn end_if_left(&mut self, task: TaskId, index: u32, now: u64, out: &mut Vec<Action>) {
+        let has_made_all = self.tasks.get(&task).is_some_and(|call| {
+            call.past.is_left && !call.cancelled && index + 1 >= call.past.items
+        });
+        if has_made_all {
+            self.leave(task, now, out);
         }
     }
 
@@ -170,10 +182,12 @@ impl Owner {
             let Some(object) = self.objects.get_mut(&id).filter(|object| !object.is_ready()) else {
                 continue;
             };
+            // A generator that its reader has left ends with an error that is nobody's.
+            let is_error = failed && !(task.cancelled && task.past.is_left);
             let value = match returns.first() {
-                Some(returned) if failed => Some(returned.value.clone().into()),
+                Some(returned) if is_error => Some(returned.value.clone().into()),
                 // It came, and was lost before the end.
-                _ if index < items && task.retries_left != 0 && !task.cancelled => {
+                _ if (index < items || task.past.is_left) && task.may_run_again() => {
                     object.value = Stored::Stores { size: 0, locations: Vec::new() };
                     None
                 }
@@ -212,7 +226,7 @@ impl Owner {
         let waits_for_readers =
             self.tasks.get(&task).is_some_and(|call| call.spec.template.backpressure > 0);
         if stream.total.is_none() && (stream.read > 0 || waits_for_readers) {
-            self.cancel(task, false, false, now, out);
+            self.leave(task, now, out);
         }
     }
 

@@ -160,6 +160,17 @@ impl Task {
         self.spec.returns == STREAMING && id.index() < FIRST_ITEM + self.yielded
     }
 
+    /// Whether its values are not wanted any more. The items that were read of a generator are, although its
+    /// reader has left it.
+    fn is_unwanted(&self) -> bool {
+        self.cancelled && !self.past.is_left
+    }
+
+    /// Whether the call may run once more for what it has made.
+    pub(crate) fn may_run_again(&self) -> bool {
+        self.retries_left != 0 && !self.is_unwanted()
+    }
+
     /// Whether its present attempt is that process's.
     pub(crate) fn is_at(&self, worker: WorkerId) -> bool {
         self.at.as_ref().is_some_and(|at| at.worker_id == worker)
@@ -181,6 +192,8 @@ pub(crate) struct Past {
     pub(crate) is_remade: bool,
     /// Its place among the calls that had ended; what it reads inside ended before it.
     pub(crate) ended: u64,
+    /// Of a generator: its reader has left it, so it ends with what is held of it.
+    pub(crate) is_left: bool,
 }
 
 impl CallArgs {
@@ -470,11 +483,11 @@ impl Owner {
         let is_stored = past.items > 0 || returns.iter().any(stored);
         if is_stored {
             let live = self.count_live(&spec, past.items, &returns);
-            if task.retries_left != 0 && !task.cancelled && live > 0 {
-                self.remember(spec.clone(), task.retries_left, live, past.items, out);
+            if task.may_run_again() && live > 0 {
+                self.remember(spec.clone(), task.retries_left, live, past, out);
             } else {
                 let why = match spec.retry.max {
-                    _ if task.cancelled => Final::Cancelled,
+                    _ if task.is_unwanted() => Final::Cancelled,
                     0 => Final::NoRetries,
                     _ => Final::UsedUp,
                 };
@@ -645,8 +658,25 @@ impl Owner {
                 self.cancel(child, force, true, now, out);
             }
         }
+        self.stop(id, force, recursive, false, now, out);
+    }
+
+    /// The reader of a generator has left it. What it has made stays, and is made again if it is lost.
+    pub(crate) fn leave(&mut self, id: TaskId, now: u64, out: &mut Vec<Action>) {
+        self.stop(id, false, false, true, now, out);
+    }
+
+    fn stop(
+        &mut self,
+        id: TaskId,
+        force: bool,
+        recursive: bool,
+        is_left: bool,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        task.cancelled = true;
+        (task.cancelled, task.past.is_left) = (true, is_left);
         let spec = task.spec.clone();
         match task.state {
             State::Waiting(_) | State::Queued | State::Delayed(_) => {

@@ -99,7 +99,18 @@ impl Facts {
     #[must_use]
     pub fn explains(&self, error: &SystemError, reader: WorkerId) -> bool {
         let kind = error.kind;
+        // An actor that is over may still begin: its process is told right behind its launch, and what it
+        // was to read is let go.
+        if kind == ErrorKind::ObjectLost && self.reads_for_ended_actor(reader) {
+            return true;
+        }
         self.has_cause(kind) && self.has_own_cause(kind, error, reader)
+    }
+
+    fn reads_for_ended_actor(&self, reader: WorkerId) -> bool {
+        self.history
+            .actors_in(reader)
+            .any(|actor| self.actors_ended.contains(&actor) || self.history.actor_lost_group(actor))
     }
 
     /// Whether what happened to this call, object or actor explains the error.

@@ -120,6 +120,12 @@ impl History {
         self.lives.entry(actor).or_default().insert(process);
     }
 
+    /// The actors that the process became, or was to.
+    pub fn actors_in(&self, process: WorkerId) -> impl Iterator<Item = ActorId> {
+        let here = self.lives.iter().filter(move |(_, processes)| processes.contains(&process));
+        here.map(|(actor, _)| *actor)
+    }
+
     fn is_lost(&self, process: &WorkerId) -> bool {
         self.ended.contains(process) || self.silent.contains(process)
     }

@@ -143,6 +143,19 @@ fn an_actor_that_was_given_back_unheard_does_not_live_where_it_was_given_back() 
     check(13_089_783, "");
 }
 
+/// OWN-1: the items that were read of a generator, whose reader left it then, were not made again.
+#[test]
+fn items_of_a_generator_that_its_reader_has_left_are_made_again() {
+    check(24_165_380, "");
+}
+
+/// OWN-1: an actor's placement group was removed while its launch was on the way: its process began, and was
+/// stopped at once, when its arguments had been let go of.
+#[test]
+fn an_actor_that_is_over_as_it_begins_may_miss_its_arguments() {
+    check(24_084_413, "");
+}
+
 /// OWN-1: a worker was killed while its lease was on the way to the caller of a task without retries.
 #[test]
 fn a_task_whose_worker_died_before_it_was_reached_runs_elsewhere() {

@@ -48,6 +48,11 @@ fn finished(play: &mut Play, retries: i32) {
     }
 }
 
+/// It has ended by its cancellation.
+fn cancelled() -> Event {
+    end(0, true, Returned { value: Value::Error(b"cancelled".to_vec()), contained: vec![] })
+}
+
 #[test]
 fn a_finished_generator_runs_again_for_the_items_that_were_lost() {
     for reader_is_gone in [false, true] {
@@ -226,6 +231,52 @@ fn a_generator_that_waits_for_its_reader_runs_through_when_it_runs_again() {
     play.check(item(1, stored_on(4)), &["w2: Consumed 2"]);
     play.check(ended(2), &["w2: ReturnsHeld t1"]);
     assert!(play.value(object(1, 3)).contains("Stores"));
+}
+
+/// OWN-1: what was read of a generator is held, although its reader has left it (simulated seed 24165380). It is
+/// asked for what was held, and may yield for ever.
+#[test]
+fn a_generator_that_its_reader_has_left_runs_again_for_what_was_read() {
+    let mut play = Play::new();
+    generator(&mut play, 2, 0);
+    for index in 0..2 {
+        play.check(item(index, stored_on(3)), &[]);
+        play.check(Event::StreamRead { task: task(1), index }, &[]);
+    }
+    let cancel = "w2: Cancel t1";
+    play.check(Event::StreamDropped { task: task(1) }, &[cancel]);
+    play.check(cancelled(), &["w2: ReturnsHeld t1"]);
+    for lost_on in 3..5 {
+        play.now += 1_000_000;
+        play.check(lost(object(1, 2), lost_on), &["w2: run t1 again"]);
+        play.check(item(0, stored_on(lost_on + 1)), &[]);
+        // The second one has its copy still.
+        play.check(item(1, stored_on(lost_on + 1)), &[cancel]);
+        let more = item(2, stored_on(lost_on + 1));
+        play.check(more, &["free t1.4 on 1"]);
+        play.check(cancelled(), &["w2: ReturnsHeld t1"]);
+        assert!(play.value(object(1, 2)).contains("Stores"));
+        assert!(play.value(object(1, 3)).contains("Stores"));
+    }
+    play.now += 1_000_000;
+    play.check(lost(object(1, 2), 5), &[]);
+    let reason = play.reason(object(1, 2));
+    assert!(reason.contains("used up its retries"), "{reason}");
+}
+
+/// The user does not want it at all.
+#[test]
+fn a_generator_that_was_cancelled_does_not_run_again() {
+    let mut play = Play::new();
+    generator(&mut play, -1, 0);
+    play.check(item(0, stored_on(3)), &[]);
+    play.check(Event::StreamRead { task: task(1), index: 0 }, &[]);
+    let cancel = Event::Cancel { object: object(1, 2), force: false, recursive: false };
+    play.check(cancel, &["w2: Cancel t1"]);
+    play.check(cancelled(), &["w2: ReturnsHeld t1"]);
+    play.check(lost(object(1, 2), 3), &[]);
+    let reason = play.reason(object(1, 2));
+    assert!(reason.contains("cancelled"), "{reason}");
 }
 
 /// A small return that is dropped says nothing of the large one beside it.
