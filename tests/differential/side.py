@@ -24,6 +24,10 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 for _name in ("RAY_ADDRESS", "RAY_NAMESPACE", "CUDA_VISIBLE_DEVICES"):
     os.environ.pop(_name, None)
 
+# What a shell starts in the background ignores interrupts, and so would every worker: what is cancelled
+# there would run on.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 import kit  # noqa: E402
 import ray  # noqa: E402
 
