@@ -32,7 +32,7 @@ class Host:
     def __init__(self, kind: str, n_threads: int, limit_s: float) -> None:
         self.kind = kind
         self.limit_s = limit_s
-        self.todo: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self.todo: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.n_threads = n_threads
         self.running: dict[str, float] = {}
         self.lock = threading.Lock()
@@ -57,7 +57,7 @@ class Host:
         for line in sys.stdin:
             given = json.loads(line)
             if given["id"] == "settle":
-                self.finish_running()
+                self.todo.join()
                 left = leftovers()
                 fds = len(os.listdir("/proc/self/fd"))
                 # The first programs open what stays open: connections, logs, loops.
@@ -78,10 +78,6 @@ class Host:
         kit.stop()
         return 0
 
-    def finish_running(self) -> None:
-        while not self.todo.empty() or self.running:
-            time.sleep(0.002)
-
     def work(self) -> None:
         while True:
             given = self.todo.get()
@@ -91,6 +87,8 @@ class Host:
             self.running[name] = time.monotonic()
             error = self.one(name, given["text"])
             self.say(id=given["id"], error=error, s=time.monotonic() - self.running.pop(name))
+            # Not before the result is written: what it leaves is looked for behind it.
+            self.todo.task_done()
 
     def one(self, name: str, text: str) -> str:
         # Calls of a program that failed may run on: they must not write into the log of a later run.
