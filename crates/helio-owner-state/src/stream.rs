@@ -182,12 +182,12 @@ impl Owner {
             let Some(object) = self.objects.get_mut(&id).filter(|object| !object.is_ready()) else {
                 continue;
             };
-            // A generator that its reader has left ends with an error that is nobody's.
-            let is_error = failed && !(task.cancelled && task.past.is_left);
+            // A generator that its reader has left is cancelled when all has come: the error is nobody's.
+            let is_left = task.cancelled && task.past.is_left;
             let value = match returns.first() {
-                Some(returned) if is_error => Some(returned.value.clone().into()),
+                Some(returned) if failed && !is_left => Some(returned.value.clone().into()),
                 // It came, and was lost before the end.
-                _ if (index < items || task.past.is_left) && task.may_run_again() => {
+                _ if (index < items || is_left) && task.may_run_again() => {
                     object.value = Stored::Stores { size: 0, locations: Vec::new() };
                     None
                 }

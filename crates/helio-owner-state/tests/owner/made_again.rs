@@ -264,6 +264,25 @@ fn a_generator_that_its_reader_has_left_runs_again_for_what_was_read() {
     assert!(reason.contains("used up its retries"), "{reason}");
 }
 
+/// It yields less than it did: running once more would give no more.
+#[test]
+fn a_generator_that_its_reader_has_left_is_not_run_for_what_it_does_not_yield() {
+    let mut play = Play::new();
+    generator(&mut play, -1, 0);
+    for index in 0..2 {
+        play.check(item(index, stored_on(3)), &[]);
+        play.check(Event::StreamRead { task: task(1), index }, &[]);
+    }
+    play.check(Event::StreamDropped { task: task(1) }, &["w2: Cancel t1"]);
+    play.check(cancelled(), &["w2: ReturnsHeld t1"]);
+    play.now += 1_000_000;
+    play.check(lost(object(1, 3), 3), &["w2: run t1 again"]);
+    play.check(item(0, stored_on(4)), &[]);
+    play.check(ended(1), &["w2: ReturnsHeld t1"]);
+    let reason = play.reason(object(1, 3));
+    assert!(reason.contains("the generator that yielded it has ended"), "{reason}");
+}
+
 /// The user does not want it at all.
 #[test]
 fn a_generator_that_was_cancelled_does_not_run_again() {
