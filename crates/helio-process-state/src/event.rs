@@ -167,8 +167,7 @@ pub enum Event<'a> {
 /// links' output.
 #[derive(Debug)]
 pub enum Action {
-    /// Open a connection; [`Event::Greeted`], [`Event::Unreached`] or [`Event::Closed`]
-    /// follows.
+    /// Open a connection, which [`Event::Greeted`], [`Event::Unreached`] or [`Event::Closed`] answers.
     Connect {
         /// The link.
         link: u64,

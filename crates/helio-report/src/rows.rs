@@ -56,8 +56,11 @@ pub fn tasks<'a>(
         pids.extend(answer.workers.iter().map(|worker| (worker.worker_id, worker.pid)));
     }
     let known = Tellers::of(answers);
-    let queued: BTreeSet<TaskId> =
-        answers.iter().filter(|one| !one.is_over).flat_map(|one| one.queued.clone()).collect();
+    let queued: BTreeSet<TaskId> = answers
+        .iter()
+        .filter(|one| !one.is_over)
+        .flat_map(|one| one.queued.iter().copied())
+        .collect();
     let rows =
         answers.iter().flat_map(|answer| answer.tasks.iter().map(move |task| (answer, task)));
     let rows = rows.filter_map(move |(answer, task)| {
