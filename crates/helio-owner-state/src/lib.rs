@@ -18,11 +18,12 @@
 //!    (module [`borrow`]).
 //! 3. A worker holds the references in a call's returns until the caller says `ReturnsHeld`.
 //!
-//! Reading order: [`object`], [`task`], [`lease`], [`actor`], [`borrow`], [`stream`], `later`, `history`,
-//! `why`.
+//! Reading order: [`object`], [`task`], [`lease`], [`actor`], [`borrow`], [`stream`], `later`, `cancel`,
+//! `history`, `why`.
 
 #![forbid(unsafe_code)]
 
+mod cancel;
 pub mod check;
 mod event;
 mod hash;

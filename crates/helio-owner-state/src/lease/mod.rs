@@ -23,9 +23,10 @@ use helio_types::{
 };
 
 use crate::Owner;
+use crate::cancel::cancelled_error;
 use crate::event::Action;
 use crate::object::Stored;
-use crate::task::{State, cancelled_error};
+use crate::task::State;
 use lost::Begun;
 use pause::Pauses;
 use queue::CLASSES_MAX;

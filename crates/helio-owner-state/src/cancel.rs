@@ -1,0 +1,103 @@
+//! Calls that are ended before they end by themselves: cancelled, or generators that their reader has left.
+
+use std::sync::Arc;
+
+use helio_proto::error::{ErrorKind, SystemError};
+use helio_proto::peer::Frame;
+use helio_types::{ObjectId, TaskId};
+
+use crate::Owner;
+use crate::event::Action;
+use crate::object::Stored;
+use crate::task::{State, Target};
+
+impl Owner {
+    /// Stops the call that returns the object; whose it is not asks its owner.
+    pub(crate) fn cancel_maker(
+        &mut self,
+        object: ObjectId,
+        force: bool,
+        recursive: bool,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let task = object.task();
+        self.cancel(task, force, recursive, now, out);
+        if let Some(owner) = self.objects.get(&object).and_then(|object| object.owner.as_ref()) {
+            let to = owner.clone();
+            out.push(Action::Send { to, frame: Frame::Cancel { task, force, recursive } });
+        }
+    }
+
+    pub(crate) fn cancel(
+        &mut self,
+        id: TaskId,
+        force: bool,
+        recursive: bool,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        if recursive {
+            let mut children: Vec<TaskId> = self
+                .tasks
+                .iter()
+                .filter(|(_, task)| task.spec.parent == id)
+                .map(|(child, _)| *child)
+                .collect();
+            children.sort_unstable();
+            for child in children {
+                self.cancel(child, force, true, now, out);
+            }
+        }
+        self.stop(id, force, recursive, false, now, out);
+    }
+
+    /// The reader of a generator has left it. What it has made stays, and is made again if it is lost.
+    pub(crate) fn leave(&mut self, id: TaskId, now: u64, out: &mut Vec<Action>) {
+        self.stop(id, false, false, true, now, out);
+    }
+
+    fn stop(
+        &mut self,
+        id: TaskId,
+        force: bool,
+        recursive: bool,
+        is_left: bool,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        (task.cancelled, task.past.is_left) = (true, is_left);
+        let spec = task.spec.clone();
+        match task.state {
+            State::Waiting(_) | State::Queued | State::Delayed(_) => {
+                let class = self.unqueue(id);
+                self.fail(id, &cancelled_error(id, &spec.template.name), now, out);
+                // Those behind it may have waited for nothing else, and nobody for the worker asked for.
+                match (&spec.target, class) {
+                    (Target::Actor(actor), _) => self.pump_actor(*actor, now, out),
+                    (Target::Class(_), Some(class)) => self.pump(class, now, out),
+                    (Target::Class(_), None) => {}
+                }
+            }
+            State::OnLease(_) | State::OnActor => {
+                if let Some((to, _)) = self.running_at(&id) {
+                    out.push(Action::Send {
+                        to,
+                        frame: Frame::Cancel { task: id, force, recursive },
+                    });
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn cancelled_error(task: TaskId, name: &str) -> Stored {
+    let text = format!("the task was cancelled: {name}");
+    let error = SystemError {
+        task,
+        name: name.to_owned(),
+        ..SystemError::new(ErrorKind::TaskCancelled, text)
+    };
+    Stored::Error(Arc::new(error.to_payload()))
+}
