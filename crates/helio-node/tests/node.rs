@@ -264,10 +264,11 @@ fn is_there(pid: u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
-#[test]
-fn a_worker_that_outlived_its_zygote_is_still_watched() {
+/// A worker whose zygote is killed ends by a signal, and is reported so.
+#[track_caller]
+fn outlives_its_zygote(name: &str, env: &[(&str, &str)]) {
     let control = Control::start();
-    let daemon = Daemon::start("orphan", control.port, &[]);
+    let daemon = Daemon::start(name, control.port, env);
     let mut driver = Client::driver(&daemon, WorkerId([1; 28]));
     let class = driver.class(&[("CPU", 1.0)]);
     driver.request(class);
@@ -280,21 +281,15 @@ fn a_worker_that_outlived_its_zygote_is_still_watched() {
     assert_eq!((cause.kind, cause.code), (DeathKind::Signaled, 15), "{cause:?}");
 }
 
+#[test]
+fn a_worker_that_outlived_its_zygote_is_still_watched() {
+    outlives_its_zygote("orphan", &[]);
+}
+
 /// The daemon learns of the worker's process from the worker, which registers.
 #[test]
 fn a_zygote_that_dies_before_its_answer_leaves_a_worker_that_is_watched() {
-    let control = Control::start();
-    let daemon = Daemon::start("unanswered", control.port, &[("TEST_NO_ANSWER", "1")]);
-    let mut driver = Client::driver(&daemon, WorkerId([1; 28]));
-    let class = driver.class(&[("CPU", 1.0)]);
-    driver.request(class);
-    driver.expect(granted);
-    let [zygote, worker] = daemon.descendants()[..] else { panic!("{:?}", daemon.descendants()) };
-    kill(zygote, rustix::process::Signal::KILL);
-    wait_until(|| (!is_there(zygote)).then_some(()));
-    kill(worker, rustix::process::Signal::TERM);
-    let cause = driver.expect(lost);
-    assert_eq!((cause.kind, cause.code), (DeathKind::Signaled, 15), "{cause:?}");
+    outlives_its_zygote("unanswered", &[("TEST_NO_ANSWER", "1")]);
 }
 
 #[test]

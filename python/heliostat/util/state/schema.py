@@ -67,10 +67,13 @@ class StateSchema:
         return cls(**{name: found.get(name) for name in cls.list_columns(detail)})
 
     @classmethod
+    def _fields(cls) -> list[Any]:
+        return list(fields(cls))  # type: ignore[arg-type] # a dataclass below
+
+    @classmethod
     def list_columns(cls, detail: bool = True) -> list[str]:
         """The names of the columns, in their order."""
-        known: list[Any] = list(fields(cls))  # type: ignore[arg-type] # a dataclass below
-        return [one.name for one in known if detail or not one.metadata.get("detail")]
+        return [one.name for one in cls._fields() if detail or not one.metadata.get("detail")]
 
     @classmethod
     def columns(cls) -> set[str]:
@@ -90,14 +93,12 @@ class StateSchema:
     @classmethod
     def filterable_columns(cls) -> set[str]:
         """The columns by which rows can be filtered."""
-        known: list[Any] = list(fields(cls))  # type: ignore[arg-type] # a dataclass below
-        return {one.name for one in known if one.metadata.get("filterable")}
+        return {one.name for one in cls._fields() if one.metadata.get("filterable")}
 
     @classmethod
     def humanify(cls, state: dict[str, Any]) -> dict[str, Any]:
         """The row, a dictionary, with dates and units for its numbers."""
-        known: list[Any] = list(fields(cls))  # type: ignore[arg-type] # a dataclass below
-        for one in known:
+        for one in cls._fields():
             shown = one.metadata.get("format_fn")
             if shown is not None and state.get(one.name) is not None:
                 state[one.name] = shown(state[one.name])
