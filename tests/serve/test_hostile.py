@@ -255,13 +255,16 @@ def test_what_has_two_meanings_is_refused(web: Client) -> None:
         with raw(web) as one:
             with suppress(OSError):  # it has heard enough
                 one.say(*lines, end="\r\n\r\n" + body + ("" if is_tunnel else SMUGGLED))
-                one.sock.shutdown(socket.SHUT_WR)
+                if not is_tunnel:
+                    one.sock.shutdown(socket.SHUT_WR)
             found = one.statuses()
         heard += found
         if status is None:
             assert all(one >= 400 for one in found), lines
+        elif is_tunnel:
+            assert found == [status]
         else:
-            # A reset may overtake the answer.
+            # A reset may overtake the answer, and a client that ends its half first may count as gone.
             assert found in ([status], []), lines
     assert set(heard) >= {400, 405, 501}
     seen = handle.requests.remote().result(timeout_s=S)
