@@ -161,6 +161,11 @@ pub enum Event {
         /// The process at the other end.
         peer: WorkerId,
     },
+    /// The connection to a peer broke before all that the peer had sent was read. [`Event::PeerLost`] follows.
+    PeerTorn {
+        /// The process at the other end.
+        peer: WorkerId,
+    },
     /// The connection to a peer broke or could not be made.
     PeerLost {
         /// The process at the other end.

@@ -166,6 +166,7 @@ impl Owner {
             Event::StreamDropped { task } => self.stream_dropped(task, now, out),
             Event::Frame { from, frame } => self.frame(from, frame, now, out),
             Event::PeerUnreached { peer } => self.leases_unreached(peer),
+            Event::PeerTorn { peer } => self.leases_torn(peer),
             Event::PeerLost { peer } => self.peer_lost(&peer, now, out),
             Event::Liveness { worker, dead } => self.liveness(worker, dead, now, out),
             Event::LeaseGranted { grant, node } => self.lease_granted(grant, node, now, out),

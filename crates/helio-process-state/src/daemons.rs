@@ -133,7 +133,7 @@ impl<M: Memory> Process<M> {
         }
         self.links.end_lease(gone.lease_id);
         if let Some(link) = self.links.to_process(gone.worker_id) {
-            self.on_closed(link);
+            self.on_torn(link);
             self.actions.push(Action::Close { link, reason: None });
         }
         self.links.tell_node(Stays {});

@@ -37,6 +37,8 @@ pub enum Event<'a> {
     Closed {
         /// The link.
         link: u64,
+        /// Everything that the other end had sent was handed in.
+        is_complete: bool,
     },
     /// A frame arrived.
     Frame {

@@ -29,7 +29,7 @@ impl<M: Memory> Process<M> {
             }
         };
         if let Err(reason) = result {
-            self.on_closed(link);
+            self.on_torn(link);
             self.actions.push(Action::Close { link, reason: Some(reason) });
         }
     }
@@ -49,7 +49,7 @@ impl<M: Memory> Process<M> {
             }
             Frame::BeginLease { lease, .. } if self.links.is_over(lease) => {
                 // The daemon has lent this process to others: nobody would end what runs for this lessee.
-                self.on_closed(link);
+                self.on_torn(link);
                 self.actions.push(Action::Close { link, reason: None });
                 Ok(())
             }

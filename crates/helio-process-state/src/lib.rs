@@ -197,7 +197,8 @@ impl<M: Memory> Process<M> {
                 self.greeting_ended(link);
             }
             Event::Unreached { link } => self.on_unreached(link),
-            Event::Closed { link } => self.on_closed(link),
+            Event::Closed { link, is_complete: true } => self.on_closed(link),
+            Event::Closed { link, is_complete: false } => self.on_torn(link),
             Event::Drained { link } => self.on_drained(link),
             Event::AskExit { reason } => {
                 self.executor.push_urgent(Work::Exit { reason, drain: false });
@@ -286,7 +287,7 @@ impl<M: Memory> Process<M> {
             // The peer sends on one link at a time, and in one epoch: an answer on an older link would go
             // nowhere.
             if let Some(broken) = heard.or(self.links.to_process(worker)) {
-                self.on_closed(broken);
+                self.on_torn(broken);
                 self.actions.push(Action::Close { link: broken, reason: None });
             }
             self.links.enter_epoch(worker, epoch);
@@ -304,6 +305,15 @@ impl<M: Memory> Process<M> {
         if let Some(Peer::Process(peer)) = self.links.peer(link) {
             let peer = peer.worker_id;
             self.tell_owner(OwnerEvent::PeerUnreached { peer });
+        }
+        self.on_closed(link);
+    }
+
+    /// The connection ended, and part of what its other end had sent is lost.
+    pub(crate) fn on_torn(&mut self, link: u64) {
+        if let Some(Peer::Process(peer)) = self.links.peer(link) {
+            let peer = peer.worker_id;
+            self.tell_owner(OwnerEvent::PeerTorn { peer });
         }
         self.on_closed(link);
     }

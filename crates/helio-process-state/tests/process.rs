@@ -192,7 +192,7 @@ fn a_link_of_a_later_epoch_ends_the_older_links() {
     assert_eq!(closed_and_opened(&mut worker).0, [ours]);
     assert_eq!(worker.0.links().to_process(peer.worker_id), Some(link));
     worker.send(link, TaskId([1; 24]));
-    worker.apply(Event::Closed { link: ours });
+    worker.apply(Event::Closed { link: ours, is_complete: true });
     assert!(worker.0.has_work(), "the late news drop no call of the new link");
     let late = worker.0.links().mint();
     worker.apply(Event::Accepted { link: late, from: peer.clone(), epoch: 0 });
@@ -214,7 +214,7 @@ fn a_link_of_an_earlier_epoch_brings_no_calls() {
     worker.apply(Event::Accepted { link: theirs, from: peer.clone(), epoch: 0 });
     worker.send(theirs, TaskId([1; 24]));
     assert!(worker.0.has_work(), "each end has opened a link");
-    worker.apply(Event::Closed { link: opened[0] });
+    worker.apply(Event::Closed { link: opened[0], is_complete: true });
     assert!(!worker.0.has_work(), "its caller will give the call up");
     worker.send(theirs, TaskId([2; 24]));
     assert!(!worker.0.has_work(), "and this one");
@@ -395,7 +395,7 @@ fn the_last_frames_of_another_machine_are_waited_for_until_the_connection_closes
     worker.hear(lost(2, DeathKind::Intended));
     assert_eq!(drains(&mut worker, link), 0, "frames may still be on their way");
     assert!(worker.0.next_tick().is_some());
-    worker.apply(Event::Closed { link });
+    worker.apply(Event::Closed { link, is_complete: true });
     assert_eq!(worker.0.next_tick(), None, "the news have been taken in");
 
     // A child that it has forked holds the connection.

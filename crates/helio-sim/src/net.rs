@@ -63,6 +63,14 @@ pub struct Link {
     done: [bool; 2],
 }
 
+impl Link {
+    /// The line broke: what was on it is lost.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.cut[0].is_some()
+    }
+}
+
 /// All links. Deliveries are handed back to the caller, who has the queue of events.
 #[derive(Debug, Default)]
 pub struct Net {

@@ -52,6 +52,10 @@ impl Socket {
         }
     }
 
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        matches!(self, Self::Unix(_))
+    }
+
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match self {
             Self::Unix(socket) => socket.write(buf),

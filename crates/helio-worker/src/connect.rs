@@ -1,5 +1,6 @@
 //! Making and greeting connections.
 
+use std::borrow::Cow;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,6 +39,24 @@ impl From<io::Error> for Error {
 impl From<rustix::io::Errno> for Error {
     fn from(error: rustix::io::Errno) -> Self {
         Self::Io(error.to_string())
+    }
+}
+
+/// Why a connection ended when its other end has closed it.
+const CLOSED: &str = "closed";
+
+/// How a connection ended.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) reason: Cow<'static, str>,
+    /// Everything that the other end had sent was read.
+    is_complete: bool,
+}
+
+impl<R: Into<Cow<'static, str>>> From<R> for Ending {
+    /// This process ends the connection, read or not.
+    fn from(reason: R) -> Self {
+        Self { reason: reason.into(), is_complete: false }
     }
 }
 
@@ -269,7 +288,7 @@ impl State {
         if self.strangers.len() > STRANGERS_MAX
             && let Some((oldest, _)) = self.strangers.pop_front()
         {
-            self.conn_ended(oldest, "too many connections wait to greet");
+            self.conn_ended(oldest, &"too many connections wait to greet".into());
         }
     }
 
@@ -284,12 +303,12 @@ impl State {
             && due <= now
         {
             self.strangers.pop_front();
-            self.conn_ended(link, "it did not greet in time");
+            self.conn_ended(link, &"it did not greet in time".into());
         }
     }
 
-    /// Reads what a connection has; an error is why it must be closed.
-    pub(crate) fn read_conn(&mut self, link: u64) -> Result<(), String> {
+    /// Reads what a connection has; an error is how it ended.
+    pub(crate) fn read_conn(&mut self, link: u64) -> Result<(), Ending> {
         let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
         let open = if conn.greeting == Greeting::Expected {
             self.fill_stranger(link)
@@ -298,7 +317,11 @@ impl State {
         };
         loop {
             let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
-            let Some((start, end)) = conn.next().map_err(|error| error.to_string())? else { break };
+            let Some((start, end)) =
+                conn.next().map_err(|error| Ending::from(error.to_string()))?
+            else {
+                break;
+            };
             let greeting = conn.greeting;
             let input = conn.take_input();
             let result = match greeting {
@@ -315,11 +338,14 @@ impl State {
             result?;
         }
         // What came before the error was read, too.
-        match open {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("closed".into()),
-            Err(error) => Err(error.to_string()),
-        }
+        let reason = match open {
+            Ok(true) => return Ok(()),
+            Ok(false) => Cow::Borrowed(CLOSED),
+            Err(error) => error.to_string().into(),
+        };
+        // What was written into a connection of this machine is here, however its other end ended.
+        let is_whole = self.conns.get(&link).is_some_and(|conn| conn.socket.is_of_this_machine());
+        Err(Ending { is_complete: is_whole || reason == CLOSED, reason })
     }
 
     /// Reads what a stranger has. The daemon hands connections of other machines over: then the descriptor
@@ -388,12 +414,13 @@ impl State {
     }
 
     /// A connection is over, and why. What was refused is said once, not as often as somebody tries.
-    pub(crate) fn conn_ended(&mut self, link: u64, reason: &str) {
+    pub(crate) fn conn_ended(&mut self, link: u64, ending: &Ending) {
         let now = self.now();
         let Some(conn) = self.close_socket(link) else { return };
+        let reason = ending.reason.as_ref();
         tracing::debug!(link, reason, "connection ended");
         if conn.greeting == Greeting::Expected
-            && reason != "closed"
+            && reason != CLOSED
             && self.refusal_logged.is_none_or(|at| now >= at + REFUSAL_LOG_US)
         {
             self.refusal_logged = Some(now);
@@ -401,7 +428,7 @@ impl State {
             self.tell_user(Notice { is_warning: true, text });
         }
         self.strangers.retain(|(stranger, _)| *stranger != link);
-        self.apply(Event::Closed { link });
+        self.apply(Event::Closed { link, is_complete: ending.is_complete });
     }
 
     /// Nothing more is written to other processes. Returns the links whose other end has still to read.

@@ -5,13 +5,25 @@ use helio_types::{DeathCause, DeathKind, LeaseId, NodeAddress, NodeId, WorkerAdd
 
 use crate::Owner;
 use crate::event::Action;
+use crate::lease::Lease;
 
 /// Which of the calls of a lease that ends can have begun.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begun {
     None,
+    /// Whoever begins the second call has replied to the first.
     First,
     All,
+}
+
+impl Lease {
+    fn begun(&self) -> Begun {
+        match self {
+            Lease { is_unreached: true, .. } => Begun::None,
+            Lease { lacks_replies: true, .. } => Begun::All,
+            _ => Begun::First,
+        }
+    }
 }
 
 fn node_lost(node: NodeId) -> DeathCause {
@@ -29,29 +41,29 @@ impl Owner {
         out: &mut Vec<Action>,
     ) {
         if let Some(request) = self.leases.by_lease.get(&(node, id)).copied() {
-            let lease = self.leases.leases.get(&request);
-            let is_unreached = lease.is_some_and(|lease| lease.is_unreached);
-            let begun = if is_unreached { Begun::None } else { Begun::First };
-            self.drop_lease(request, begun, cause, now, out);
+            self.drop_lease(request, None, cause, now, out);
         }
     }
 
     /// A lease ends because its node is gone.
     pub(super) fn drop_with_node(&mut self, request: u64, now: u64, out: &mut Vec<Action>) {
         if let Some(node) = self.leases.leases.get(&request).map(|lease| lease.node) {
-            self.drop_lease(request, Begun::First, &node_lost(node), now, out);
+            self.drop_lease(request, None, &node_lost(node), now, out);
         }
     }
 
+    /// Ends a lease. Which of its calls can have begun follows from how its connection ended, unless `begun`
+    /// says so.
     pub(super) fn drop_lease(
         &mut self,
         request: u64,
-        begun: Begun,
+        begun: Option<Begun>,
         cause: &DeathCause,
         now: u64,
         out: &mut Vec<Action>,
     ) {
         let Some(lease) = self.leases.leases.remove(&request) else { return };
+        let begun = begun.unwrap_or_else(|| lease.begun());
         self.leases.by_lease.remove(&(lease.node, lease.id));
         let class = &mut self.leases.classes[lease.class];
         class.leases.retain(|other| *other != request);
@@ -72,6 +84,13 @@ impl Owner {
         for lease in self.leases.leases.values_mut() {
             // What went over a connection that broke since may have begun.
             lease.is_unreached |= lease.worker.worker_id == worker && lease.broken.is_none();
+        }
+    }
+
+    /// What a process had sent before its connection broke is lost: replies may be among it.
+    pub(crate) fn leases_torn(&mut self, worker: WorkerId) {
+        for lease in self.leases.leases.values_mut() {
+            lease.lacks_replies |= lease.worker.worker_id == worker;
         }
     }
 
@@ -156,7 +175,7 @@ impl Owner {
         over.sort_unstable();
         for request in over {
             // **OWN-1** A worker that lives on may begin each of the calls that it was sent.
-            self.drop_lease(request, Begun::All, &node_lost(node), now, out);
+            self.drop_lease(request, Some(Begun::All), &node_lost(node), now, out);
         }
         for id in self.located_on(node) {
             if self.is_elsewhere(id, node) {

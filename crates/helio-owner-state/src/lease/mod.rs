@@ -27,7 +27,6 @@ use crate::cancel::cancelled_error;
 use crate::event::Action;
 use crate::object::Stored;
 use crate::task::State;
-use lost::Begun;
 use pause::Pauses;
 use queue::CLASSES_MAX;
 pub use queue::{SLOTS_MAX, slots};
@@ -59,7 +58,7 @@ struct Lease {
     node: NodeId,
     worker: Arc<WorkerAddress>,
     class: usize,
-    /// Calls that were sent, oldest first; only the first can have begun.
+    /// Calls that were sent, oldest first; only the first can have begun, unless replies are lost.
     sent: VecDeque<TaskId>,
     /// When the first of `sent` could begin.
     began: u64,
@@ -73,6 +72,8 @@ struct Lease {
     broken: Option<u64>,
     /// No connection to its worker could be made: if the worker is dead, no call has begun.
     is_unreached: bool,
+    /// Its connection broke before all that the worker had sent was read.
+    lacks_replies: bool,
     /// Its daemon is out of reach: the end of the worker's connection is all that will be heard.
     is_orphaned: bool,
 }
@@ -209,6 +210,7 @@ impl Owner {
             refills: true,
             broken: None,
             is_unreached: false,
+            lacks_replies: false,
             is_orphaned: false,
         };
         self.leases.leases.insert(request, lease);
@@ -452,7 +454,7 @@ impl Owner {
             if let Some(lease) = self.leases.leases.get(&request) {
                 out.push(Action::ReturnLease { node: lease.node, lease: lease.id, discard: true });
             }
-            self.drop_lease(request, Begun::First, &cause, now, out);
+            self.drop_lease(request, None, &cause, now, out);
         }
         self.tick_actors(now, out);
         self.tick_pauses(now, out);

@@ -114,6 +114,22 @@ fn a_worker_that_died_before_it_was_reached_costs_no_call_a_retry() {
     assert_eq!(play.value(object(1, 1)), "WorkerCrashed");
 }
 
+/// OWN-1: the reply of the first call may be lost, and then the second has begun (simulated seed 30002834).
+#[test]
+fn calls_whose_replies_may_be_lost_count_as_begun() {
+    let mut play = Play::new();
+    play.submit(call(1, 0, &[]), &["ask for lease 1"]);
+    play.granted(1, 5, 2, &["w2: begin lease", "w2: run t1"]);
+    play.check(from(2, reply(1, vec![inline("one")])), &[]);
+    play.submit(call(2, 1, &[]), &["w2: run t2"]);
+    play.submit(call(3, 0, &[]), &["w2: run t3"]);
+    play.check(Event::PeerTorn { peer: worker(2).worker_id }, &[]);
+    play.check(Event::PeerLost { peer: worker(2) }, &["does w2 live"]);
+    play.check(lost(5), &["ask for lease 2"]);
+    assert_eq!(play.value(object(3, 1)), "WorkerCrashed");
+    play.granted(2, 6, 3, &["w3: begin lease", "w3: run t2 again"]);
+}
+
 /// OWN-1: only the connection to the daemon broke. What its worker has not begun comes back before it runs
 /// elsewhere, and what it has begun it may finish (simulated seeds 306701, 313248).
 #[test]

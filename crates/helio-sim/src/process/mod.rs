@@ -307,8 +307,11 @@ impl Process {
                 let own_node = self.machine.as_ref().map(|machine| machine.address().node_id);
                 // On another machine the daemon answers for a process that is dead, and closes.
                 let is_elsewhere = matches!(to, Peer::Process(at) if Some(at.node_id) != own_node);
-                let event =
-                    if is_elsewhere { Event::Closed { link } } else { Event::Unreached { link } };
+                let event = if is_elsewhere {
+                    Event::Closed { link, is_complete: true }
+                } else {
+                    Event::Unreached { link }
+                };
                 self.apply(core, event);
             }
         }
@@ -410,10 +413,11 @@ impl Process {
                 self.apply(core, Event::Frame { link: inner, bytes: &bytes });
             }
             What::Closed => {
+                let is_complete = core.net.get(link).is_none_or(|line| !line.is_cut());
                 core.close(link, self.me());
                 if let Some(inner) = self.inner.remove(&link) {
                     self.outer.remove(&inner);
-                    self.apply(core, Event::Closed { link: inner });
+                    self.apply(core, Event::Closed { link: inner, is_complete });
                 }
             }
         }
