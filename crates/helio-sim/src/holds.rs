@@ -69,7 +69,14 @@ impl Holds {
             return Some(event);
         }
         let keeps = |hold: &&mut Hold| match &hold.scope {
-            Scope::Still(ends) => target(core, &event).is_some_and(|end| ends.contains(&end)),
+            Scope::Still(ends) => {
+                let target = match event {
+                    // It starts in the process of the head's daemon.
+                    Event::ControlStart => Some(End::Node(head)),
+                    _ => target(core, &event),
+                };
+                target.is_some_and(|end| ends.contains(&end))
+            }
             Scope::Workers(node) => target(core, &event).is_some_and(|end| match end {
                 End::Process(pid) => core.people[pid].node == *node && !core.people[pid].is_driver,
                 End::Control(_) | End::Node(_) => false,

@@ -162,3 +162,17 @@ fn a_task_whose_worker_died_before_it_was_reached_runs_elsewhere() {
     let errors = check(13_048_606, "f0,f2,0.8-46,1.27-42").counts.get("errors").copied();
     assert_eq!(errors, None);
 }
+
+/// OWN-1: a link broke, and with it the replies of the calls before the one that was running: the owner took
+/// the second of them for not begun, and ran it elsewhere.
+#[test]
+fn calls_whose_replies_are_lost_with_the_link_count_as_begun() {
+    check(30_002_834, "f1,f2,0.0-83,1.12-72");
+}
+
+/// A node hung while the control service started anew and gave up what was on that node; the node woke up, and
+/// went on with a driver whose job was over.
+#[test]
+fn a_node_that_comes_after_a_recovery_has_ended_is_dead() {
+    check(30_022_271, "0.45-47,0.49-50,0.52-55,0.57-58,0.60-80");
+}

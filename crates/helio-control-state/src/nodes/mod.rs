@@ -465,6 +465,18 @@ impl Nodes {
         Some(info)
     }
 
+    /// A node of before a restart of this service counts as dead.
+    pub(crate) fn bury(&mut self, node_id: NodeId, cause: &str, now_ms: u64) {
+        if self.nodes.contains_key(&node_id) {
+            return;
+        }
+        let address = NodeAddress { node_id, ..NodeAddress::default() };
+        let info = NodeInfo { address, alive: true, ..NodeInfo::default() };
+        self.nodes.insert(node_id, Node { info, ..Node::default() });
+        self.mark_dead(node_id, cause, now_ms);
+        self.bound_dead(node_id);
+    }
+
     /// Remembers a dead node, and forgets the oldest one when there are too many.
     pub(crate) fn bound_dead(&mut self, node_id: NodeId) {
         self.dead.push_back(node_id);

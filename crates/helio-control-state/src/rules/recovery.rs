@@ -100,12 +100,12 @@ impl Control {
         let now_ms = self.now_ms();
         if self.recovering_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
             self.recovering_until_ms = None;
-            self.give_up_absent();
+            self.give_up_absent(now_ms);
         }
     }
 
     /// What no node has claimed in time is gone.
-    fn give_up_absent(&mut self) {
+    fn give_up_absent(&mut self, now_ms: u64) {
         let absent = self.actors.iter().filter(|(_, actor)| actor.state == State::Recovering);
         let absent: Vec<ActorId> = absent.map(|(actor_id, _)| actor_id).collect();
         self.enqueue_resumed_groups(|_| true);
@@ -118,6 +118,9 @@ impl Control {
         let lost: BTreeSet<NodeId> =
             mentioned.filter(|node_id| !self.nodes.is_alive(*node_id)).collect();
         for node_id in lost {
+            // It may come later. What it ran was given to others, so it cannot go on as it is.
+            let cause = "it did not come back after the control service had started anew";
+            self.nodes.bury(node_id, cause, now_ms);
             let cause = DeathCause::new(DeathKind::NodeDied, "its node did not come back");
             self.node_gone(node_id, &cause);
         }

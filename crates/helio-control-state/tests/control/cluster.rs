@@ -453,6 +453,30 @@ fn what_lived_on_the_head_itself_is_made_anew_at_once() {
     assert_eq!(phases, [ActorPhase::Restarting, ActorPhase::Dead]);
 }
 
+/// OWN-1: its driver's job is over by then, and what it ran lives elsewhere (simulated seed 30022271).
+#[test]
+fn a_node_that_comes_after_the_recovery_has_ended_is_dead() {
+    let mut desk = Desk::new();
+    desk.register(1, &[]);
+    desk.register(2, CPUS);
+    desk.start_job(2, 1);
+    desk.restart();
+    desk.register(1, &[]);
+    desk.pass(11_000, &[1]);
+    let ended =
+        desk.take(|to, message| matches!(message, ControlToNode::JobFinished(_)).then_some(to));
+    assert_eq!(ended, [node(1)]);
+    desk.register(2, CPUS);
+    let answers = desk.take(|to, message| match message {
+        ControlToNode::Accepted(accepted) if to == node(2) => {
+            Some((accepted.refused.contains("did not come back"), accepted.may_rejoin))
+        }
+        _ => None,
+    });
+    assert_eq!(answers, [(true, true)]);
+    assert_eq!(desk.control.n_nodes(), 1);
+}
+
 #[test]
 fn the_cluster_ends_when_told() {
     let mut desk = Desk::with_driver(0.0);

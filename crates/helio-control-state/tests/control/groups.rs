@@ -331,9 +331,9 @@ fn a_group_that_was_asked_for_is_placed_when_its_node_is_back() {
     assert_eq!(desk.phase(1), GroupPhase::Created);
     desk.restart();
     desk.pass(11_000, &[]);
-    desk.register(1, TWO);
-    assert_eq!(desk.orders(), [('O', 1, vec![0])], "its node never came back");
-    desk.remove(1);
+    desk.register(3, TWO);
+    assert_eq!(desk.orders(), [('O', 3, vec![0])], "its node never came back");
+    desk.ask(3, 1, ControlRequest::RemoveGroup(RemoveGroup { group_id: group(1) }));
     assert!(!desk.disk.keys().any(|key| key.ends_with(&group(1).0)), "LIMIT-1");
 }
 
