@@ -1,7 +1,7 @@
 //! Words: ids, resources, addresses, specs and causes of death. Plain data that every layer shares;
 //! nothing here does I/O.
 //!
-//! Reading order: [`id`], [`resources`], [`devices`], [`address`], [`cause`], [`hash`].
+//! Reading order: [`id`], [`resources`], [`devices`], [`address`], [`cause`], [`hash`], [`recent`].
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +10,7 @@ pub mod cause;
 pub mod devices;
 pub mod hash;
 pub mod id;
+pub mod recent;
 pub mod resources;
 
 pub use address::{NodeAddress, WorkerAddress};
@@ -17,4 +18,5 @@ pub use cause::{DeathCause, DeathKind};
 pub use devices::{DEVICE_KINDS, DeviceKind, Devices};
 pub use hash::IdMap;
 pub use id::{ActorId, JobId, LeaseId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
+pub use recent::Recent;
 pub use resources::{Assigned, Quantity, ResourceSet};

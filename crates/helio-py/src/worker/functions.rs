@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use helio_proto::template::Template;
+use helio_types::Recent;
 use parking_lot::Mutex;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyFunction, PyString};
 
 use crate::codec::{self, Source};
-use crate::worker::recent::Recent;
 use crate::worker::title::Title;
 
 /// How many templates and functions are surely kept, and how many bytes of their pickles; one that was not

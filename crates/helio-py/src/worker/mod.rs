@@ -19,7 +19,6 @@ mod leftovers;
 mod main_loop;
 mod pool;
 mod process;
-mod recent;
 mod rehearsal;
 mod results;
 mod stream;

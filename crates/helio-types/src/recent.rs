@@ -6,7 +6,7 @@ use std::hash::Hash;
 /// What was used since the last turn, and what only before it. When the first is full it becomes the
 /// second, and what was in that is forgotten: what is used all the time stays, and using it costs one look.
 #[derive(Debug)]
-pub(super) struct Recent<K, V> {
+pub struct Recent<K, V> {
     young: HashMap<K, (V, usize)>,
     old: HashMap<K, (V, usize)>,
     young_bytes: usize,
@@ -16,7 +16,8 @@ pub(super) struct Recent<K, V> {
 
 impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
     /// A table that keeps the latest `count` entries of `bytes` in all, and up to twice as many.
-    pub(super) fn new(count: usize, bytes: usize) -> Self {
+    #[must_use]
+    pub fn new(count: usize, bytes: usize) -> Self {
         Self {
             young: HashMap::new(),
             old: HashMap::new(),
@@ -27,7 +28,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
     }
 
     /// The entry, which counts as used, and what had to be forgotten for that.
-    pub(super) fn find(&mut self, key: &K) -> (Option<V>, Forgotten<K, V>) {
+    pub fn find(&mut self, key: &K) -> (Option<V>, Forgotten<K, V>) {
         if let Some((value, _)) = self.young.get(key) {
             return (Some(value.clone()), None);
         }
@@ -42,7 +43,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
 
     /// Adds an entry that takes so many bytes. What is forgotten for it is given back: dropping it may
     /// run code.
-    pub(super) fn add(&mut self, key: K, value: V, bytes: usize) -> Forgotten<K, V> {
+    pub fn add(&mut self, key: K, value: V, bytes: usize) -> Forgotten<K, V> {
         let is_full =
             self.young.len() >= self.count_max || self.young_bytes + bytes > self.bytes_max;
         let forgotten = is_full.then(|| {
@@ -55,12 +56,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
     }
 
     /// All entries.
-    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+    pub fn values(&self) -> impl Iterator<Item = &V> {
         self.young.values().chain(self.old.values()).map(|(value, _)| value)
     }
 }
 
-pub(super) type Forgotten<K, V> = Option<HashMap<K, (V, usize)>>;
+/// The entries that had to be forgotten for a new one, with their bytes.
+pub type Forgotten<K, V> = Option<HashMap<K, (V, usize)>>;
 
 #[cfg(test)]
 mod tests {
