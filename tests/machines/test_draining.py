@@ -91,6 +91,28 @@ def test_a_drained_machine_loses_nothing(make_machines: Make) -> None:
     harness.wait_until(lambda: not daemons(leaves), what="the end of the drained daemon")
 
 
+@pytest.mark.contract("F5.11", "F6.03")
+def test_a_machine_that_is_stopped_loses_nothing(make_machines: Make) -> None:
+    """``stop`` drains where the cluster goes on; the actor has no restart to spare afterwards."""
+    head, leaves, _ = make_machines(3, f"--object-store-memory={600 << 20}")
+    driver = head.start_script(SCRIPT.replace("LEAVES", repr(leaves.ip)))
+    node_id = driver.wait_line("node")
+    done = leaves.run(str(HELIOSTAT), "stop", "--grace-period", "60")
+    assert f"The node {node_id} takes no new work" in done.stdout
+    assert "Stopped all 1 Ray processes" in done.stdout
+    assert not daemons(leaves)
+    driver.finish(120).check()
+
+
+@pytest.mark.contract("F5.11", "F6.03")
+def test_a_machine_without_its_head_is_stopped_at_once(make_machines: Make) -> None:
+    head, member = make_machines(2)
+    head.run(str(HELIOSTAT), "stop", "--force")
+    done = member.run(str(HELIOSTAT), "stop")
+    assert "ends at once" in done.stdout, done.stdout
+    assert not daemons(member)
+
+
 @pytest.mark.contract("F5.11")
 def test_what_cannot_be_drained_is_said(make_machines: Make) -> None:
     head, _ = make_machines(2)

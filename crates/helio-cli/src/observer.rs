@@ -70,6 +70,22 @@ pub(crate) fn ask(
     block_on(Asker::new(node_socket, token).ask(request))?
 }
 
+/// Asks the control service through a node's daemon, and waits no longer than so.
+pub(crate) fn ask_within(
+    node_socket: &Path,
+    token: &str,
+    request: impl Into<ControlRequest>,
+    at_most: Duration,
+) -> Result<ControlResponse, String> {
+    block_on(async {
+        let answer =
+            tokio::time::timeout(at_most, Asker::new(node_socket, token).ask(request)).await;
+        answer.unwrap_or_else(|_| {
+            Err(format!("its head did not answer within {} s", at_most.as_secs()))
+        })
+    })?
+}
+
 /// Asks the processes of the cluster through a node's daemon.
 pub(crate) fn inspect(
     node_socket: &Path,

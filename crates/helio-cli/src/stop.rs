@@ -1,19 +1,30 @@
 //! `stop`: ends this user's daemons on this machine.
+//!
+//! A node whose cluster goes on without it leaves in order: it hands over what it has, as `drain-node` has it do.
 
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use helio_proto::control::{ControlResponse, DrainNode};
+use helio_types::NodeId;
 use rustix::process::{Pid, Signal};
 
 use crate::args::Stop;
 use crate::session::{self, Found};
-use crate::{folder, output};
+use crate::{folder, locate, observer, output};
 
 /// How often it is looked whether they have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How long killed ones may take to vanish.
 const KILLED_MAX: Duration = Duration::from_secs(2);
+
+/// What runs has this part of the grace, in percent; the rest is for handing over objects.
+const RUNNING_PERCENT: u64 = 75;
+
+/// How long the head may take to answer that a node leaves.
+const ORDER_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Stop) -> Result<(), String> {
     let temp_dir = folder::temp_dir(None);
@@ -27,10 +38,12 @@ pub(crate) fn run(args: &Stop) -> Result<(), String> {
         return Ok(());
     }
     let n_found = alive.len();
+    let (leaving, rest) =
+        if args.force { (Vec::new(), alive) } else { order_to_leave(alive, args.grace_period) };
     let first = if args.force { Signal::KILL } else { Signal::TERM };
-    send(&alive, first);
+    send(&rest, first);
     let grace = if args.force { KILLED_MAX } else { Duration::from_secs(args.grace_period) };
-    let left = wait(alive, grace);
+    let left = wait(leaving.into_iter().chain(rest).collect(), grace);
     let n_stopped = n_found - left.len();
     send(&left, Signal::KILL);
     let n_killed = left.len();
@@ -49,6 +62,45 @@ pub(crate) fn run(args: &Stop) -> Result<(), String> {
         ),
     });
     Ok(())
+}
+
+/// Tells nodes to leave in order whose head is not among those that end. Returns the nodes that do, and all others.
+fn order_to_leave(alive: Vec<Found>, grace_s: u64) -> (Vec<Found>, Vec<Found>) {
+    let heads = alive.iter().filter(|found| found.is_head());
+    let heads: Vec<String> = heads.map(|head| head.text("control_address").to_owned()).collect();
+    let (members, mut rest): (Vec<Found>, Vec<Found>) = alive.into_iter().partition(|found| {
+        !found.is_head() && !heads.contains(&found.text("control_address").to_owned())
+    });
+    let mut leaving = Vec::new();
+    for found in members {
+        let node_id = found.text("node_id");
+        match order(&found, grace_s * 1000 * RUNNING_PERCENT / 100) {
+            Ok(()) => {
+                output::line(&format!(
+                    "The node {node_id} takes no new work and hands over what it has, for up to {grace_s} s."
+                ));
+                leaving.push(found);
+            }
+            Err(why) => {
+                output::line(&format!(
+                    "The node {node_id} ends at once, without handing over what it has: {why}."
+                ));
+                rest.push(found);
+            }
+        }
+    }
+    (leaving, rest)
+}
+
+fn order(node: &Found, grace_ms: u64) -> Result<(), String> {
+    let node_id = NodeId::from_hex(node.text("node_id")).map_err(|_| "it has not joined")?;
+    let drain =
+        DrainNode { node_id, reason: "it was stopped".to_owned(), grace_ms: grace_ms.max(1) };
+    let socket = Path::new(node.text("node_socket"));
+    match observer::ask_within(socket, &locate::token()?, drain, ORDER_MAX)? {
+        ControlResponse::Failed(failure) => Err(failure.message),
+        _ => Ok(()),
+    }
 }
 
 fn send(to: &[Found], signal: Signal) {

@@ -56,6 +56,8 @@ pub(crate) struct Actor {
     pub(crate) home: NodeId,
     /// How often the actor was given to a node.
     pub(crate) attempt: u32,
+    /// How many of its restarts were moves off drained nodes.
+    pub(crate) moves: u32,
     /// Why the actor, or its last incarnation, ended.
     pub(crate) cause: Option<Box<DeathCause>>,
     /// What it waits for, while it waits.
@@ -68,6 +70,8 @@ pub(crate) struct Actor {
     pub(crate) is_ending: bool,
     /// It was killed in order to be restarted: its end is a crash, whatever its process says.
     pub(crate) is_reviving: bool,
+    /// Its node is drained: it starts again elsewhere, and that uses up no restart.
+    pub(crate) is_moving: bool,
 }
 
 impl Actor {
@@ -80,12 +84,14 @@ impl Actor {
             incarnation: 0,
             home: NodeId::NIL,
             attempt: 0,
+            moves: 0,
             cause: None,
             why: String::new(),
             is_explained: false,
             was_warned: false,
             is_ending: false,
             is_reviving: false,
+            is_moving: false,
         }
     }
 
@@ -132,9 +138,16 @@ impl Actor {
         }
     }
 
-    /// Whether another restart is left to it.
-    pub(crate) fn has_restarts(&self) -> bool {
-        self.spec.max_restarts < 0 || i64::from(self.incarnation) < self.spec.max_restarts
+    /// Whether it may be restarted at all.
+    pub(crate) fn is_restartable(&self) -> bool {
+        self.spec.max_restarts != 0
+    }
+
+    /// Whether another restart is left to it, or it moves.
+    fn has_restarts(&self) -> bool {
+        let n_restarts = i64::from(self.incarnation - self.moves);
+        let is_left = self.spec.max_restarts < 0 || n_restarts < self.spec.max_restarts;
+        is_left || self.is_moving && self.is_restartable()
     }
 
     pub(crate) fn may_restart(&self, cause: &DeathCause) -> bool {
@@ -143,7 +156,8 @@ impl Actor {
                 cause.kind,
                 DeathKind::InitFailed | DeathKind::StartFailed | DeathKind::EnvFailed
             );
-        self.has_restarts() && !self.is_ending && (self.is_reviving || !final_end)
+        let is_to_live = self.is_reviving || self.is_moving || !final_end;
+        self.has_restarts() && !self.is_ending && is_to_live
     }
 
     pub(crate) fn info(&self) -> ActorInfo {
@@ -170,6 +184,7 @@ impl Actor {
             resources: self.spec.resources.clone(),
             is_unlisted: self.spec.is_unlisted,
             attempt: self.attempt,
+            moves: self.moves,
         }
     }
 

@@ -92,8 +92,10 @@ pub(crate) fn actor(spec: &ActorSpec) -> Change {
 }
 
 pub(crate) fn incarnation(actor: &Actor) -> Change {
-    let Actor { actor_id, incarnation, home, attempt, .. } = *actor;
-    let state = ActorInfo { actor_id, incarnation, node_id: home, attempt, ..ActorInfo::default() };
+    let Actor { actor_id, incarnation, home, attempt, moves, .. } = *actor;
+    let node_id = home;
+    let state =
+        ActorInfo { actor_id, incarnation, node_id, attempt, moves, ..ActorInfo::default() };
     write(b"i/", &actor_id.0, encode(&state))
 }
 

@@ -155,6 +155,8 @@ messages! {
         17 is_unlisted: bool,
         /// As in [`ActorLaunch`], of the newest one.
         18 attempt: u32,
+        /// How many of its restarts count for nothing: it was moved off a drained node.
+        19 moves: u32,
     }
     /// What is known of a node.
     pub struct NodeInfo {

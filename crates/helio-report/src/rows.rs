@@ -392,7 +392,7 @@ pub fn actors(infos: &[ActorInfo]) -> Vec<Row> {
             "is_detached": info.detached,
             "num_restarts": info.restarts,
             "num_restarts_due_to_lineage_reconstruction": 0,
-            "num_restarts_due_to_node_preemption": 0,
+            "num_restarts_due_to_node_preemption": info.moves,
             "why": info.why,
         }))
     });

@@ -101,6 +101,7 @@ impl Control {
             actor.incarnation = incarnation;
             actor.home = NodeId::NIL;
             actor.is_reviving = false;
+            actor.moves += u32::from(std::mem::take(&mut actor.is_moving));
             actor.cause = Some(Box::new(cause));
         });
         self.wait_again(actor_id);
@@ -171,8 +172,8 @@ impl Control {
     pub(crate) fn move_actor(&mut self, actor_id: ActorId) {
         let Some(actor) = self.actors.get(actor_id) else { return };
         let is_alive = matches!(actor.state, State::Alive { .. });
-        if is_alive && !actor.is_ending && actor.has_restarts() {
-            self.actors.update(actor_id, |actor| actor.is_reviving = true);
+        if is_alive && !actor.is_ending && actor.is_restartable() {
+            self.actors.update(actor_id, |actor| actor.is_moving = true);
             self.stop_process(actor_id, "its node is drained", true);
         }
     }

@@ -60,7 +60,7 @@ impl Control {
             Entry::Incarnation(info) => {
                 return self.actors.update(info.actor_id, |actor| {
                     (actor.incarnation, actor.home) = (info.incarnation, info.node_id);
-                    actor.attempt = info.attempt;
+                    (actor.attempt, actor.moves) = (info.attempt, info.moves);
                 });
             }
             Entry::Job(job) => self.jobs.restore(job),

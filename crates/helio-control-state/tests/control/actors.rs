@@ -3,10 +3,12 @@
 use super::desk::{Desk, actor, job, node, spec, worker};
 use helio_proto::cluster::{ActorEnded, ControlToNode, StatusUnchanged};
 use helio_proto::control::{
-    ActorPhase, ActorSpec, ControlResponse, FailureKind, GetNamedActor, KillActor, ListNamedActors,
-    ListNodes, Strategy, StrategyKind,
+    ActorPhase, ActorSpec, ControlResponse, DrainNode, FailureKind, GetNamedActor, KillActor,
+    ListNamedActors, ListNodes, Strategy, StrategyKind,
 };
 use helio_types::{DeathCause, DeathKind, ResourceSet, WorkerAddress};
+
+const CPUS: &[(&str, f64)] = &[("CPU", 4.0)];
 
 fn failure(response: ControlResponse) -> (FailureKind, String) {
     match response {
@@ -103,6 +105,42 @@ fn kill_ends_it_and_kill_with_restart_makes_it_anew() {
     // Its end is reported later and means nothing new.
     desk.ended(1, 1, 1, DeathKind::Intended);
     assert_eq!(desk.launches(), []);
+}
+
+/// F5.11: the move off a drained node uses up no restart, also where none is left.
+#[test]
+fn an_actor_of_a_drained_node_moves_and_keeps_its_restarts() {
+    let drain = |number| DrainNode { node_id: node(number), ..DrainNode::default() };
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    desk.create(ActorSpec { max_restarts: 1, ..spec(1, 1) });
+    desk.create(ActorSpec { max_restarts: 0, ..spec(2, 1) });
+    assert_eq!(desk.launches(), [(2, 1, 0), (2, 2, 0)]);
+    desk.started(2, 1, 0);
+    desk.started(2, 2, 0);
+    desk.register(3, CPUS);
+    desk.ask(1, 1, drain(2));
+    assert_eq!(desk.stops(), [(2, 1, true)], "the other one may not be made again");
+    desk.ended(2, 1, 0, DeathKind::Intended);
+    assert_eq!(desk.launches(), [(3, 1, 1)]);
+    desk.started(3, 1, 1);
+    assert_eq!((desk.info(1).restarts, desk.info(1).moves), (1, 1));
+    desk.restart();
+    desk.register(1, &[]);
+    desk.register(3, CPUS);
+    assert_eq!(desk.launches(), [(3, 1, 1)], "the launch may be lost");
+    desk.started(3, 1, 1);
+    desk.ended(3, 1, 1, DeathKind::Signaled);
+    assert_eq!(desk.launches(), [(3, 1, 2)], "its restart is left to it");
+    desk.started(3, 1, 2);
+    desk.register(4, CPUS);
+    desk.ask(1, 1, drain(3));
+    assert_eq!(desk.stops(), [(3, 1, true)], "it moves, though it has none left");
+    desk.ended(3, 1, 2, DeathKind::Intended);
+    assert_eq!(desk.launches(), [(4, 1, 3)]);
+    desk.started(4, 1, 3);
+    desk.ended(4, 1, 3, DeathKind::Signaled);
+    assert_eq!(desk.info(1).phase, ActorPhase::Dead);
 }
 
 #[test]
