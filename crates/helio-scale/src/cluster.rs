@@ -3,8 +3,7 @@
 //! Control works as its shell does: what has arrived is taken in one batch, then made durable in one
 //! commit, then sent. While it works, messages wait for it.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use helio_config::control::{WATCHED_MAX, status_gather_ms};
 use helio_control_state::{Action, Control, Event};
@@ -17,9 +16,12 @@ use helio_proto::control::{
     ActorSpec, ControlRequest, NodeInfo, PendingDemand, StartJob, Strategy, SubscribeActor,
 };
 use helio_proto::node::ControlCall;
-use helio_types::{ActorId, JobId, NodeAddress, NodeId, ResourceSet, WorkerAddress, WorkerId};
+use helio_types::{
+    ActorId, JobId, NodeAddress, NodeId, Quantity, ResourceSet, WorkerAddress, WorkerId,
+};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::agenda::Agenda;
 use crate::costs::Costs;
 
 /// How many inputs control takes at a time, as its shell does.
@@ -99,9 +101,8 @@ pub struct Cluster {
     costs: Costs,
     /// Nanoseconds.
     now: u64,
-    queue: BinaryHeap<Reverse<(u64, u64)>>,
-    happenings: BTreeMap<u64, Happening>,
-    next: u64,
+    agenda: Agenda<Happening>,
+    n_asked: u64,
     nodes: Vec<Node>,
     indexes: BTreeMap<NodeId, usize>,
     inbox: VecDeque<Event>,
@@ -118,7 +119,8 @@ pub struct Cluster {
     measures: bool,
 }
 
-fn node_id(number: usize) -> NodeId {
+/// The id of that node.
+pub(crate) fn node_id(number: usize) -> NodeId {
     let mut bytes = [1; NodeId::LEN];
     // Ids are random in life: neighbours here are not neighbours in the order of ids.
     let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -126,7 +128,8 @@ fn node_id(number: usize) -> NodeId {
     NodeId(bytes)
 }
 
-fn cpu_ns() -> u64 {
+/// The CPU time of this thread.
+pub(crate) fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -141,9 +144,8 @@ impl Cluster {
             control: Control::new("session"),
             costs,
             now,
-            queue: BinaryHeap::new(),
-            happenings: BTreeMap::new(),
-            next: 0,
+            agenda: Agenda::default(),
+            n_asked: 0,
             nodes: Vec::with_capacity(n_nodes),
             indexes: BTreeMap::new(),
             inbox: VecDeque::new(),
@@ -219,16 +221,10 @@ impl Cluster {
         counts
     }
 
-    fn at(&mut self, time: u64, happening: Happening) {
-        self.next += 1;
-        self.queue.push(Reverse((time, self.next)));
-        self.happenings.insert(self.next, happening);
-    }
-
     fn wake(&mut self, time: u64) {
         if !self.is_woken {
             self.is_woken = true;
-            self.at(time.max(self.busy_until), Happening::Control);
+            self.agenda.add(time.max(self.busy_until), Happening::Control);
         }
     }
 
@@ -249,7 +245,7 @@ impl Cluster {
     fn run(&mut self, until: u64, is_done: impl Fn(&Self) -> bool) {
         while !is_done(self) {
             let tick_at = self.tick_at.max(self.busy_until);
-            let next = self.queue.peek().map(|Reverse((time, _))| *time);
+            let next = self.agenda.next_time();
             if !self.is_woken && next.is_none_or(|next| tick_at <= next) {
                 if tick_at > until {
                     return;
@@ -258,15 +254,12 @@ impl Cluster {
                 self.work();
                 continue;
             }
-            let Some(Reverse((time, number))) = self.queue.peek().copied() else { return };
-            if time > until {
+            if next.is_none_or(|next| next > until) {
                 return;
             }
-            self.queue.pop();
+            let Some((time, happening)) = self.agenda.take() else { return };
             self.now = self.now.max(time);
-            if let Some(happening) = self.happenings.remove(&number) {
-                self.happen(happening);
-            }
+            self.happen(happening);
         }
     }
 
@@ -320,20 +313,27 @@ impl Cluster {
         let n_taken = self.inbox.len().min(BATCH_MAX);
         let batch: Vec<Event> = self.inbox.drain(..n_taken).collect();
         let mut spent = 0;
-        let mut actions = Vec::new();
-        for event in batch {
-            if let Event::Node { message, .. } = &event {
+        for event in &batch {
+            if let Event::Node { message, .. } = event {
                 let bytes = length(message) as f64;
                 spent += self.costs.receive_ns + (bytes * self.costs.decode_byte_ns) as u64;
             }
-            spent += self.apply(event, &mut actions);
         }
-        if self.now >= self.tick_at {
-            spent += self.apply(Event::Tick, &mut actions);
-            self.tick_at = self.now + self.control.next_tick() * 1000;
-        } else {
-            self.tick_at = self.tick_at.min(self.now + self.control.next_tick() * 1000);
+        let mut actions = Vec::new();
+        // The clock is read once for all: that costs as much as some events do.
+        let began = if self.measures { cpu_ns() } else { 0 };
+        for event in batch {
+            actions.extend(self.control.apply(event, self.now / 1000));
         }
+        let is_tick_due = self.now >= self.tick_at;
+        if is_tick_due {
+            actions.extend(self.control.apply(Event::Tick, self.now / 1000));
+        }
+        let took = if self.measures { cpu_ns() - began } else { 0 };
+        self.counts.machine_ns += took;
+        spent += took;
+        let next_tick = self.now + self.control.next_tick() * 1000;
+        self.tick_at = if is_tick_due { next_tick } else { self.tick_at.min(next_tick) };
         let persists = actions.iter().any(|action| matches!(action, Action::Persist(_)));
         if persists {
             self.counts.commits += 1;
@@ -394,18 +394,8 @@ impl Cluster {
         // What no node acts on is counted and need not travel.
         if self.nodes[to].alive && acts(message, &self.nodes[to]) {
             let time = self.now + *spent + waited + self.costs.latency_ns;
-            self.at(time, Happening::ToNode { to, message: Box::new(message.clone()) });
+            self.agenda.add(time, Happening::ToNode { to, message: Box::new(message.clone()) });
         }
-    }
-
-    /// Runs the real machine; how long that took.
-    fn apply(&mut self, event: Event, actions: &mut Vec<Action>) -> u64 {
-        let began = if self.measures { cpu_ns() } else { 0 };
-        let more = self.control.apply(event, self.now / 1000);
-        let took = if self.measures { cpu_ns() - began } else { 0 };
-        self.counts.machine_ns += took;
-        actions.extend(more);
-        took
     }
 
     fn on_node(&mut self, to: usize, message: ControlToNode) {
@@ -413,7 +403,7 @@ impl Cluster {
             ControlToNode::LaunchActor(launch) => {
                 let (actor_id, incarnation) = (launch.spec.actor_id, launch.incarnation);
                 let time = self.now + self.costs.actor_start_ns;
-                self.at(time, Happening::Started { node: to, actor_id, incarnation });
+                self.agenda.add(time, Happening::Started { node: to, actor_id, incarnation });
             }
             ControlToNode::View(view) => {
                 let has_room = |info: &NodeInfo| {
@@ -435,13 +425,11 @@ impl Cluster {
 
     fn send_to_control(&mut self, from: usize, message: impl Into<NodeToControl>) {
         let message = Box::new(message.into());
-        self.at(self.now + self.costs.latency_ns, Happening::ToControl { from, message });
+        self.agenda.add(self.now + self.costs.latency_ns, Happening::ToControl { from, message });
     }
 
     fn info(&self, number: usize) -> NodeInfo {
         let node = &self.nodes[number];
-        let gib = f64::from(1 << 30);
-        let node_resource = format!("node:{}", host(number));
         let pending = node.wants_since.map(|_| PendingDemand {
             resources: ResourceSet::from_units([("CPU", 1.0)]),
             count: 10,
@@ -449,29 +437,9 @@ impl Cluster {
             may_spill: true,
             strategy: Strategy::default(),
         });
-        NodeInfo {
-            address: NodeAddress { node_id: node.id, host: host(number), port: 6379 },
-            alive: true,
-            total: ResourceSet::from_units([
-                ("CPU", NODE_CPUS),
-                ("memory", 256.0 * gib),
-                ("object_store_memory", 64.0 * gib),
-                (node_resource.as_str(), 1.0),
-            ]),
-            available: ResourceSet::from_units([
-                ("CPU", node.free),
-                ("memory", 256.0 * gib),
-                ("object_store_memory", 64.0 * gib - number as f64),
-                (node_resource.as_str(), 1.0),
-            ]),
-            pending: pending.into_iter().collect(),
-            name: host(number),
-            hostname: host(number),
-            session_dir: "/tmp/heliostat/session_2026-01-01_00-00-00_000000_1".to_owned(),
-            version: node.version,
-            workers: 8,
-            ..NodeInfo::default()
-        }
+        let mut info = describe(number);
+        info.available.set("CPU", Quantity::from_f64(node.free));
+        NodeInfo { pending: pending.into_iter().collect(), version: node.version, ..info }
     }
 
     /// Tells what has changed, or that nothing has, as daemons do.
@@ -502,7 +470,7 @@ impl Cluster {
 
     fn schedule_heartbeat(&mut self, number: usize, due: u64) {
         self.nodes[number].heartbeat_at = due;
-        self.at(due, Happening::Heartbeat { node: number });
+        self.agenda.add(due, Happening::Heartbeat { node: number });
     }
 
     /// Requests find no room on a node and the nodes that it watches.
@@ -518,7 +486,8 @@ impl Cluster {
     }
 
     fn ask(&mut self, request: ControlRequest) {
-        let call = ControlCall { request_id: self.next, request };
+        self.n_asked += 1;
+        let call = ControlCall { request_id: self.n_asked, request };
         self.send_to_control(0, FromClient { worker_id: driver(), call });
     }
 
@@ -561,8 +530,34 @@ impl Cluster {
         for node in which {
             self.nodes[node].alive = false;
             self.n_running -= std::mem::take(&mut self.nodes[node].n_actors);
-            self.at(self.now, Happening::Lost { node });
+            self.agenda.add(self.now, Happening::Lost { node });
         }
+    }
+}
+
+/// What a node says of itself that has nothing to do.
+pub(crate) fn describe(number: usize) -> NodeInfo {
+    let gib = f64::from(1 << 30);
+    let node_resource = format!("node:{}", host(number));
+    let resources = |store: f64| {
+        ResourceSet::from_units([
+            ("CPU", NODE_CPUS),
+            ("memory", 256.0 * gib),
+            ("object_store_memory", store),
+            (node_resource.as_str(), 1.0),
+        ])
+    };
+    NodeInfo {
+        address: NodeAddress { node_id: node_id(number), host: host(number), port: 6379 },
+        alive: true,
+        total: resources(64.0 * gib),
+        available: resources(64.0 * gib - number as f64),
+        name: host(number),
+        hostname: host(number),
+        session_dir: "/tmp/heliostat/session_2026-01-01_00-00-00_000000_1".to_owned(),
+        version: 1,
+        workers: 8,
+        ..NodeInfo::default()
     }
 }
 

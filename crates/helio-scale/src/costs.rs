@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::idle::Idle;
+
 /// What things cost on one machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
     /// When and where they were measured.
     pub origin: String,
-    /// CPU to read and decode a message, whatever its length.
+    /// CPU to read and decode a message that is alone on its connection, whatever its length; the process is
+    /// awake.
     pub receive_ns: u64,
     /// CPU for each byte of a message that is read and decoded.
     pub decode_byte_ns: f64,
-    /// CPU to encode and write a message, whatever its length.
+    /// CPU to encode and write a message that is alone on its connection, whatever its length.
     pub send_ns: u64,
     /// CPU for each byte of a message that is encoded and written.
     pub byte_ns: f64,
@@ -25,6 +28,8 @@ pub struct Costs {
     pub commit_ns: u64,
     /// From a node's order to start an actor to the actor's first answer.
     pub actor_start_ns: u64,
+    /// What idle nodes cost a real control service, by their number.
+    pub idle: Vec<Idle>,
 }
 
 impl Costs {
@@ -41,6 +46,7 @@ impl Costs {
             latency_ns: 50_000,
             commit_ns: 1_000_000,
             actor_start_ns: 10_000_000,
+            idle: Vec::new(),
         }
     }
 
@@ -48,9 +54,17 @@ impl Costs {
     #[must_use]
     pub fn rows(&self) -> Vec<(&'static str, f64, &'static str)> {
         vec![
-            ("receive_ns", self.receive_ns as f64, "CPU to read and decode a message"),
+            (
+                "receive_ns",
+                self.receive_ns as f64,
+                "CPU to read and decode a message, each on a connection of its own",
+            ),
             ("decode_byte_ns", self.decode_byte_ns, "and for each byte of it"),
-            ("send_ns", self.send_ns as f64, "CPU to encode and write a message"),
+            (
+                "send_ns",
+                self.send_ns as f64,
+                "CPU to encode and write a message, each on a connection of its own",
+            ),
             ("byte_ns", self.byte_ns, "and for each byte of it"),
             ("copy_byte_ns", self.copy_byte_ns, "the same when it was encoded before"),
             ("latency_ns", self.latency_ns as f64, "the way of a message between two processes"),
@@ -68,11 +82,16 @@ impl Costs {
     pub fn text(&self) -> String {
         let mut text = String::from(
             "# What surrounds the control service's machine costs, measured on real processes by\n\
-             # `cargo xtask scale --measure`. Nanoseconds.\n",
+             # `cargo xtask scale --measure`. Nanoseconds. `idle NODES`: a second without heartbeats, a heartbeat that\n\
+             # comes alone, one of all nodes' that come at once.\n",
         );
         let _ = writeln!(text, "origin = {}", self.origin);
         for (name, value, _) in self.rows() {
             let _ = writeln!(text, "{name} = {value}");
+        }
+        for idle in &self.idle {
+            let Idle { n_nodes, ticks_ns, beat_ns, gathered_ns } = idle;
+            let _ = writeln!(text, "idle {n_nodes} = {ticks_ns:.0} {beat_ns:.0} {gathered_ns:.0}");
         }
         text
     }
@@ -92,7 +111,21 @@ impl Costs {
             let value = entries.get(name).and_then(|value| value.parse::<f64>().ok());
             value.ok_or_else(|| format!("{}: {name} is missing or no number", path.display()))
         };
+        let mut idle = Vec::new();
+        for (name, value) in &entries {
+            let Some(n_nodes) = name.strip_prefix("idle ") else { continue };
+            let values: Option<Vec<f64>> =
+                value.split(' ').map(|number| number.parse().ok()).collect();
+            match (n_nodes.parse(), values.as_deref()) {
+                (Ok(n_nodes), Some(&[ticks_ns, beat_ns, gathered_ns])) => {
+                    idle.push(Idle { n_nodes, ticks_ns, beat_ns, gathered_ns });
+                }
+                _ => return Err(format!("{}: {name} has not three numbers", path.display())),
+            }
+        }
+        idle.sort_unstable_by_key(|one| one.n_nodes);
         Ok(Self {
+            idle,
             origin: entries.get("origin").map(|text| (*text).to_owned()).unwrap_or_default(),
             receive_ns: number("receive_ns")? as u64,
             decode_byte_ns: number("decode_byte_ns")?,

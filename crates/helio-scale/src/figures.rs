@@ -5,7 +5,11 @@ use std::path::Path;
 
 use crate::chart::{Line, draw};
 use crate::costs::Costs;
+use crate::idle::Idle;
 use crate::scenario::{Outcome, QueuedTask};
+
+/// How much the CPU of an idle node may grow from the smallest cluster to the largest.
+const FLAT_PERCENT: f64 = 20.0;
 
 /// A figure of an outcome.
 type Figure = fn(&Outcome) -> f64;
@@ -161,6 +165,50 @@ pub fn write(
     save(&folder.join("scale.md"), &page(costs, outcomes, tasks))
 }
 
+/// How much more CPU an idle node costs in the largest cluster than in the smallest.
+fn flatness(outcomes: &[Outcome]) -> String {
+    let (Some(few), Some(many)) = (outcomes.first(), outcomes.last()) else { return String::new() };
+    let cpu = |one| a_node_and_second(one, one.at_rest.passed_ns, one.at_rest.control_ns);
+    format!(
+        "From {} to {} nodes the CPU of an idle node changes by {:+.0} %; it is to stay within {FLAT_PERCENT:.0} %.\n\
+         This is the CPU of a control service that is awake. What waking up adds is in the next table.\n\n",
+        few.n_nodes,
+        many.n_nodes,
+        100.0 * (cpu(many) / cpu(few) - 1.0)
+    )
+}
+
+/// What was measured on a real control service with so many connections.
+fn real_nodes(costs: &Costs) -> String {
+    let (Some(few), Some(many)) = (costs.idle.first(), costs.idle.last()) else {
+        return String::new();
+    };
+    let row = |name: &str, figure: fn(&Idle) -> f64| {
+        let cells: Vec<String> = costs.idle.iter().map(|one| number(figure(one) / 1e3)).collect();
+        format!("| {name} | {} |\n", cells.join(" | "))
+    };
+    let head: Vec<String> = costs.idle.iter().map(|one| format!("{} nodes", one.n_nodes)).collect();
+    format!(
+        "## What an idle node costs a real control service\n\n\
+         The control service that ships, in a process of its own, with a connection to each of so many pretended nodes,\n\
+         each of which sends a heartbeat a second and is answered. This is the CPU time of that process, with what the\n\
+         operating system does for it, of each heartbeat; that of a second without heartbeats is shown apart.\n\n\
+         | CPU, µs | {} |\n|---|{}\n{}{}{}\n\
+         A heartbeat that comes alone costs {:.2} times as much with {} nodes as with {}: the more nodes there are, the\n\
+         shorter the process sleeps from one heartbeat to the next, and the more of what it needs is still in the\n\
+         processor's caches when it wakes up. Heartbeats that come at once share one waking up; among few nodes that is\n\
+         still a large part of each.\n\n",
+        head.join(" | "),
+        "---|".repeat(costs.idle.len()),
+        row("a heartbeat, spread over the second", |one| one.beat_ns),
+        row("a heartbeat, when those of all nodes come at once", |one| one.gathered_ns),
+        row("a second without heartbeats", |one| one.ticks_ns),
+        many.beat_ns / few.beat_ns,
+        many.n_nodes,
+        few.n_nodes,
+    )
+}
+
 fn page(costs: &Costs, outcomes: &[Outcome], tasks: QueuedTask) -> String {
     let mut page = String::from(
         "# Scale\n\n\
@@ -194,6 +242,10 @@ fn page(costs: &Costs, outcomes: &[Outcome], tasks: QueuedTask) -> String {
             let _ = writeln!(page, "| {name} | {} |", cells.join(" | "));
         }
         page.push('\n');
+        if picture.file == "rest" {
+            page.push_str(&flatness(outcomes));
+            page.push_str(&real_nodes(costs));
+        }
     }
     let _ = writeln!(page, "## Sizes\n");
     for one in outcomes {

@@ -15,13 +15,15 @@
 //! A small version runs in `cargo test` and asserts the shape of the curves: counts of messages and of
 //! steps, never times.
 //!
-//! Reading order: [`costs`], [`cluster`], [`scenario`], [`figures`], [`chart`], [`measure`].
+//! Reading order: [`costs`], [`cluster`] and its [`agenda`], [`scenario`], [`figures`], [`chart`], [`measure`], [`idle`].
 
 #![forbid(unsafe_code)]
 
+pub mod agenda;
 pub mod chart;
 pub mod cluster;
 pub mod costs;
 pub mod figures;
+pub mod idle;
 pub mod measure;
 pub mod scenario;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use helio_scale::costs::Costs;
 use helio_scale::scenario::{Size, queue_tasks, run};
-use helio_scale::{figures, measure};
+use helio_scale::{figures, idle, measure};
 
 /// The control service's machine with thousands of nodes.
 #[derive(Parser)]
@@ -47,6 +47,12 @@ enum Task {
         #[arg(long, default_value_t = 1_000_000)]
         tasks: u64,
     },
+    /// A control service that is measured.
+    #[command(hide = true)]
+    Control {
+        /// Where it listens.
+        socket: PathBuf,
+    },
     /// The other process of a measurement.
     #[command(hide = true)]
     Serve {
@@ -68,6 +74,7 @@ fn main() -> ExitCode {
 fn perform(task: Task) -> Result<(), String> {
     match task {
         Task::Serve { port } => measure::serve(port).map_err(|error| error.to_string()),
+        Task::Control { socket } => idle::serve(&socket),
         Task::Measure { costs, python, origin } => {
             let measured = measure::measure(&origin, &python)?;
             print!("{}", measured.text());

@@ -1,8 +1,10 @@
 //! The constants of the cost model, measured on real processes of this machine.
 //!
-//! Messages go between two processes over TCP, encoded and decoded as everywhere; changes go into the
-//! durable store; actors are started by Heliostat itself. CPU times are those of the thread, so that
-//! other work on the machine does not count; the two waits are medians.
+//! What a message costs is what it costs a real control service ([`crate::idle`]), less the machine's part;
+//! what its bytes cost, and how long it takes, is measured between two processes over TCP, encoded and
+//! decoded as everywhere. Changes go into the durable store; actors are started by Heliostat itself. CPU
+//! times are those of a thread or process, so that other work on the machine does not count; the two waits
+//! are medians.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,18 +12,26 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use helio_proto::cluster::{ClusterView, NodeStatus, NodeToControl, StatusUnchanged};
+use helio_control_state::{Control, Event};
+use helio_proto::cluster::{ClusterView, NodeStatus, NodeToControl, RegisterNode, StatusUnchanged};
 use helio_proto::control::NodeInfo;
 use helio_proto::{decode, encode};
 use helio_storage::{Change, Embedded, Storage};
 use helio_types::{NodeAddress, NodeId, ResourceSet};
-use rustix::time::{ClockId, clock_gettime};
 
+use crate::cluster::{cpu_ns, describe, node_id};
 use crate::costs::Costs;
+use crate::idle::{self, Idle, Message, Plan};
 
 const MESSAGES: u64 = 20_000;
 const ROUND_TRIPS: u64 = 2_000;
 const COMMITS: usize = 200;
+const MACHINE_ROUNDS: usize = 101;
+
+/// The sizes of idle clusters that are measured.
+const IDLE_NODES: [usize; 4] = [10, 100, MESSAGE_NODES, 10_000];
+/// And the one in which a message is.
+const MESSAGE_NODES: usize = 1_000;
 
 /// Starts Heliostat and prints how long actors take to answer, in nanoseconds.
 const ACTORS: &str = "
@@ -43,11 +53,6 @@ for _ in range(20):
 print(int(statistics.median(times)))
 ray.shutdown()
 ";
-
-fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
 
 fn median(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
@@ -120,7 +125,11 @@ pub fn serve(port: u16) -> std::io::Result<()> {
 /// # Errors
 /// When a process or the store fails.
 pub fn measure(origin: &str, python: &Path) -> Result<Costs, String> {
-    let messages = messages().map_err(|error| format!("messages between processes: {error}"))?;
+    let bytes = messages().map_err(|error| format!("messages between processes: {error}"))?;
+    let (idle, message) = at_rest()?;
+    let machine = machine();
+    let receive_ns = (message.receive_ns - machine.receive_ns).max(0.0) as u64;
+    let send_ns = (message.answer_ns - machine.answer_ns).max(0.0) as u64;
     let commit_ns = commits()?;
     let actors = Command::new(python).args(["-c", ACTORS]).output();
     let actors = actors.map_err(|error| format!("{}: {error}", python.display()))?;
@@ -129,10 +138,62 @@ pub fn measure(origin: &str, python: &Path) -> Result<Costs, String> {
     let actor_start_ns = actor_start_ns.ok_or_else(|| {
         format!("actors could not be measured: {}", String::from_utf8_lossy(&actors.stderr))
     })?;
-    Ok(Costs { origin: origin.to_owned(), commit_ns, actor_start_ns, ..messages })
+    let origin = origin.to_owned();
+    Ok(Costs { origin, receive_ns, send_ns, commit_ns, actor_start_ns, idle, ..bytes })
 }
 
-/// The constants of messages; the others are those of [`Costs::rough`].
+/// Idle clusters of each size, and what a message costs in one of [`MESSAGE_NODES`].
+fn at_rest() -> Result<(Vec<Idle>, Message), String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let nodes_max = idle::nodes_max();
+    let mut all = Vec::new();
+    let mut message = Message::default();
+    for n_nodes in IDLE_NODES {
+        if n_nodes > nodes_max {
+            eprintln!(
+                "{n_nodes} idle nodes are left out: a process may have descriptors for {nodes_max} (`ulimit -Hn`)"
+            );
+            continue;
+        }
+        eprintln!("{n_nodes} idle nodes");
+        let mut cluster = idle::Cluster::start(&program, n_nodes, Plan::long())?;
+        let measured = cluster.idle()?;
+        if n_nodes == MESSAGE_NODES {
+            message = cluster.message(measured.gathered_ns)?;
+        }
+        all.push(measured);
+    }
+    Ok((all, message))
+}
+
+/// The machine's part in what a message costs.
+fn machine() -> Message {
+    let mut control = Control::new("session");
+    let mut now_us = 1_000_000_000;
+    for number in 0..MESSAGE_NODES {
+        let info = describe(number);
+        let message = RegisterNode { info, ..RegisterNode::default() }.into();
+        drop(control.apply(Event::Node { node_id: node_id(number), message }, now_us));
+    }
+    let mut round = |after_us: u64| {
+        now_us += after_us;
+        drop(control.apply(Event::Tick, now_us));
+        let began = cpu_ns();
+        for number in 0..MESSAGE_NODES {
+            let message = StatusUnchanged::default().into();
+            drop(control.apply(Event::Node { node_id: node_id(number), message }, now_us));
+        }
+        (cpu_ns() - began) as f64 / MESSAGE_NODES as f64
+    };
+    // A heartbeat soon after another one is not answered.
+    let rounds: Vec<(f64, f64)> =
+        (0..MACHINE_ROUNDS).map(|_| (round(1_000_000), round(1_000))).collect();
+    let answered = median(rounds.iter().map(|(ns, _)| *ns as u64).collect()) as f64;
+    let receive_ns = median(rounds.iter().map(|(_, ns)| *ns as u64).collect()) as f64;
+    Message { receive_ns, answer_ns: answered - receive_ns }
+}
+
+/// The constants of bytes, and of the way of a message; the others are those of [`Costs::rough`].
 fn messages() -> std::io::Result<Costs> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let port = listener.local_addr()?.port().to_string();
@@ -186,9 +247,7 @@ fn messages() -> std::io::Result<Costs> {
     }
     other.wait()?;
     Ok(Costs {
-        receive_ns,
         decode_byte_ns,
-        send_ns,
         byte_ns,
         copy_byte_ns,
         latency_ns: median(trips) / 2,

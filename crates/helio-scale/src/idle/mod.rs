@@ -1,0 +1,282 @@
+//! What a real control service costs at rest: the one that ships, in a process of its own, with a
+//! connection to each of up to 10,000 pretended nodes ([`crowd`]).
+//!
+//! Its CPU time is that of its process, told by itself, with what the operating system did for it. So
+//! other work on the machine counts only as far as it takes the processor's caches.
+
+mod crowd;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use helio_control::{Health, Options, run};
+use helio_storage::Memory;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+use crowd::{Beats, Crowd};
+
+/// Descriptors of a process that are no connections of nodes.
+const DESCRIPTORS: usize = 64;
+
+/// How long answers may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How many heartbeats of a hundred may stay without an answer, because two of a node came close together.
+const UNANSWERED_MAX: u64 = 5;
+
+/// From one round to the next when most heartbeats are to stay without an answer: nodes are told that they
+/// are heard twice a second at most.
+const UNANSWERED: Duration = Duration::from_millis(100);
+
+/// What an idle cluster of some size costs a real control service.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Idle {
+    /// How many nodes.
+    pub n_nodes: usize,
+    /// CPU of a second without heartbeats, in nanoseconds: connections, and no node.
+    pub ticks_ns: f64,
+    /// CPU of each heartbeat beyond that, with its answer, in nanoseconds: they come one by one.
+    pub beat_ns: f64,
+    /// The same when those of all nodes come at once.
+    pub gathered_ns: f64,
+}
+
+/// What one message costs a real control service that is awake, in nanoseconds; the machine's part is in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Message {
+    /// A heartbeat that needs no answer.
+    pub receive_ns: f64,
+    /// And an answer.
+    pub answer_ns: f64,
+}
+
+/// How long is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// One reading, in seconds.
+    pub seconds: usize,
+    /// How many readings: the median counts.
+    pub readings: usize,
+    /// The nodes have been told of each other when nothing has come for so long.
+    pub quiet: Duration,
+}
+
+impl Plan {
+    /// For the page.
+    #[must_use]
+    pub fn long() -> Self {
+        Self { seconds: 10, readings: 5, quiet: Duration::from_secs(3) }
+    }
+}
+
+/// The child: a control service at this socket. Each line that it reads is answered with its CPU time in
+/// nanoseconds; it ends with its input.
+///
+/// # Errors
+/// When the service cannot run.
+pub fn serve(socket: &Path) -> Result<(), String> {
+    let options = Options {
+        socket: socket.to_owned(),
+        host: [127, 0, 0, 1].into(),
+        token: crowd::TOKEN.to_owned(),
+        session_name: "session_scale".to_owned(),
+        health: Health::default(),
+        storage: Box::new(Memory::forgetful()),
+        gone: Vec::new(),
+    };
+    let (ready, is_ready) = mpsc::channel();
+    let service = std::thread::spawn(move || {
+        run(options, |it| {
+            let _ = ready.send(it.handle);
+        })
+    });
+    if let Ok(handle) = is_ready.recv() {
+        answer_lines().map_err(|error| error.to_string())?;
+        handle.stop("the measurement is over");
+    }
+    let ended = service.join().map_err(|_| "the control service panicked".to_owned())?;
+    ended.map_err(|error| error.to_string())
+}
+
+fn answer_lines() -> std::io::Result<()> {
+    let mut answers = std::io::stdout().lock();
+    writeln!(answers, "ready")?;
+    for line in std::io::stdin().lock().lines() {
+        line?;
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        writeln!(answers, "{}", time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)?;
+        answers.flush()?;
+    }
+    Ok(())
+}
+
+/// A control service in a process of its own.
+struct Service {
+    child: Child,
+    lines: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    folder: PathBuf,
+}
+
+impl Service {
+    /// `program` is this one.
+    fn start(program: &Path) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", program.display());
+        static STARTED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        let number = STARTED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("helio-scale-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let mut child = Command::new(program)
+            .arg("control")
+            .arg(folder.join("control.sock"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let lines = child.stdin.take();
+        let Some(answers) = child.stdout.take() else { return Err("no output".to_owned()) };
+        let mut service = Self { child, lines, answers: BufReader::new(answers), folder };
+        match service.answer()?.as_str() {
+            "ready" => Ok(service),
+            other => Err(format!("the control service said {other:?} instead of being ready")),
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("control.sock")
+    }
+
+    fn answer(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        let read = self.answers.read_line(&mut line).map_err(|error| error.to_string())?;
+        match read {
+            0 => Err("the control service ended".to_owned()),
+            _ => Ok(line.trim().to_owned()),
+        }
+    }
+
+    /// Its CPU time until now, in nanoseconds.
+    fn cpu_ns(&mut self) -> Result<u64, String> {
+        if let Some(lines) = &mut self.lines {
+            writeln!(lines).map_err(|error| format!("the control service ended: {error}"))?;
+        }
+        self.answer()?.parse().map_err(|_| "the control service answered nonsense".to_owned())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // The end of its input ends it.
+        self.lines = None;
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// How many nodes the limit of descriptors allows, which is raised as far as this process may.
+#[must_use]
+pub fn nodes_max() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it cannot be raised, it stays as it is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let most = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize);
+    most.saturating_sub(DESCRIPTORS)
+}
+
+/// A control service, and nodes that have registered with it.
+pub struct Cluster {
+    service: Service,
+    crowd: Crowd,
+    n_nodes: usize,
+    ticks_ns: f64,
+    plan: Plan,
+}
+
+impl Cluster {
+    /// Starts it; `program` is this one.
+    ///
+    /// # Errors
+    /// When a process or a connection fails.
+    pub fn start(program: &Path, n_nodes: usize, plan: Plan) -> Result<Self, String> {
+        let service = Service::start(program)?;
+        let failed = |error: std::io::Error| format!("a node could not connect: {error}");
+        let crowd = Crowd::connect(&service.socket(), n_nodes).map_err(failed)?;
+        let mut cluster = Self { service, crowd, n_nodes, ticks_ns: 0.0, plan };
+        cluster.ticks_ns = cluster.median_ns(|_| {
+            std::thread::sleep(Duration::from_secs(plan.seconds as u64));
+            Ok(())
+        })?;
+        cluster.crowd.register(plan.quiet)?;
+        cluster.crowd.take_traffic();
+        Ok(cluster)
+    }
+
+    /// The median of some readings: the CPU of each second while `act` lasts, in nanoseconds.
+    fn median_ns(&mut self, act: impl Fn(&mut Crowd) -> Result<(), String>) -> Result<f64, String> {
+        let mut readings = Vec::new();
+        for _ in 0..self.plan.readings {
+            let before = self.service.cpu_ns()?;
+            act(&mut self.crowd)?;
+            readings.push((self.service.cpu_ns()? - before) as f64 / self.plan.seconds as f64);
+        }
+        readings.sort_unstable_by(f64::total_cmp);
+        Ok(readings.get(readings.len() / 2).copied().unwrap_or_default())
+    }
+
+    /// Lets each node send heartbeats until one is answered; how many were, in time.
+    ///
+    /// # Errors
+    /// When the service ends.
+    pub fn be_answered(&mut self) -> Result<usize, String> {
+        self.crowd.be_answered(PATIENCE)
+    }
+
+    /// CPU of each heartbeat of a node that sends one a second, with its answer, in nanoseconds.
+    fn beat_ns(&mut self, are_spread: bool) -> Result<f64, String> {
+        self.crowd.take_traffic();
+        let beats = Beats { are_spread, ..Beats::usual(self.plan.seconds) };
+        let second_ns = self.median_ns(|crowd| crowd.beat(beats))?;
+        let traffic = self.crowd.take_traffic();
+        if traffic.answers * 100 < traffic.beats * (100 - UNANSWERED_MAX) {
+            return Err(format!(
+                "{} of {} heartbeats were answered: this machine is too busy for {} nodes",
+                traffic.answers, traffic.beats, self.n_nodes
+            ));
+        }
+        Ok((second_ns - self.ticks_ns) / self.n_nodes as f64)
+    }
+
+    /// What the nodes cost at rest.
+    ///
+    /// # Errors
+    /// When the service ends, or too few heartbeats are answered.
+    pub fn idle(&mut self) -> Result<Idle, String> {
+        let (n_nodes, ticks_ns) = (self.n_nodes, self.ticks_ns);
+        let (beat_ns, gathered_ns) = (self.beat_ns(true)?, self.beat_ns(false)?);
+        Ok(Idle { n_nodes, ticks_ns, beat_ns, gathered_ns })
+    }
+
+    /// What a message costs, from what heartbeats cost that come at once: with few answers, and (`gathered_ns`)
+    /// with an answer to each.
+    ///
+    /// # Errors
+    /// When the service ends.
+    pub fn message(&mut self, gathered_ns: f64) -> Result<Message, String> {
+        self.crowd.take_traffic();
+        let seconds = Duration::from_secs(self.plan.seconds as u64);
+        let rounds = (seconds.as_nanos() / UNANSWERED.as_nanos()) as usize;
+        let beats = Beats { rounds, every: UNANSWERED, are_spread: false };
+        let second_ns = self.median_ns(|crowd| crowd.beat(beats))?;
+        let traffic = self.crowd.take_traffic();
+        let each_ns =
+            (second_ns - self.ticks_ns) * seconds.as_secs_f64() / (rounds * self.n_nodes) as f64;
+        let answered = traffic.answers as f64 / traffic.beats.max(1) as f64;
+        // each = receive + answered * answer, and gathered = receive + answer.
+        let answer_ns = (gathered_ns - each_ns) / (1.0 - answered);
+        Ok(Message { receive_ns: gathered_ns - answer_ns, answer_ns })
+    }
+}
