@@ -18,10 +18,10 @@ use crate::names;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// How much is said: debug, info, warning, error.
+    /// Least level of the messages to print: debug, info, warning, error.
     #[arg(long, global = true, hide = true)]
     logging_level: Option<String>,
-    /// How it is said.
+    /// Style of the messages.
     #[arg(long, global = true, hide = true)]
     logging_format: Option<String>,
 }
@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Start(Start),
     /// Stop the daemons of this machine.
     Stop(Stop),
-    /// Have a node hand over what it has, and leave.
+    /// Drain a node: running work ends, actors and objects move to other nodes, then the node leaves.
     DrainNode(DrainNode),
     /// Show the cluster's nodes, resources and demands.
     Status(Status),
@@ -41,28 +41,28 @@ pub(crate) enum Command {
     Why(Why),
     /// List tasks, objects, workers, actors, nodes, jobs or placement-groups.
     List(List),
-    /// Show one of them.
+    /// Show one task, object, worker, actor, node, job or placement group.
     Get(Get),
     /// Count tasks, actors or objects by name and state.
     Summary(Summary),
-    /// Write what ran when, for Chrome's trace viewer.
+    /// Write a trace of the tasks for Chrome's trace viewer.
     Timeline(Timeline),
     /// Print a link that logs a browser in to the dashboard, once, within ten minutes.
     Dashboard {
-        /// Of the cluster whose head is at this address.
+        /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
         #[arg(long, value_name = "IP:PORT")]
         address: Option<String>,
     },
     /// Print the token that every process of a cluster needs.
     GetAuthToken {
-        /// Make one when there is none.
+        /// Create the token if there is none.
         #[arg(long)]
         generate: bool,
     },
     /// Print what this machine's daemon of a cluster said when it was ready, for drivers.
     #[command(hide = true)]
     Locate {
-        /// Of the cluster whose head is at this address.
+        /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
         #[arg(long, value_name = "IP:PORT")]
         address: String,
     },
@@ -140,21 +140,21 @@ pub(crate) struct Start {
     /// Start the head of a new cluster.
     #[arg(long)]
     pub(crate) head: bool,
-    /// Join the cluster whose head is at this address.
+    /// Join the cluster with this head address.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) address: Option<String>,
     #[arg(long, value_name = "PORT", help = format!("The head's one port [default: {CONTROL_PORT}]; 0: any"))]
     pub(crate) port: Option<u16>,
-    /// Stay, until the daemon ends or a signal arrives.
+    /// Keep this command running until the daemon ends or a signal arrives.
     #[arg(long)]
     pub(crate) block: bool,
-    /// The IP at which other machines reach this one [default: found out].
+    /// IP address by which other machines reach this one [default: the source address of the default route].
     #[arg(long, value_name = "IP")]
     pub(crate) node_ip_address: Option<String>,
-    /// The node's one port, behind which all its processes are [default: any]; the head's is `--port`.
+    /// The one TCP port of the node [default: any free port]. For the head use `--port`.
     #[arg(long, value_name = "PORT")]
     pub(crate) node_manager_port: Option<u16>,
-    /// Objects come by the node's one port: this names it where `--node-manager-port` does not.
+    /// The same as `--node-manager-port`: objects use that port, too.
     #[arg(long, value_name = "PORT")]
     pub(crate) object_manager_port: Option<u16>,
     /// Accepted and without effect: workers listen on no port of their own.
@@ -176,7 +176,7 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// The port behind which all processes of the node are; 0: any.
+    /// The one TCP port of the node; 0 takes any free port.
     pub(crate) fn node_port(&self) -> u16 {
         if self.head {
             self.port.unwrap_or(CONTROL_PORT)
@@ -212,10 +212,10 @@ pub(crate) struct DashboardAddress {
 /// `stop`.
 #[derive(Args, Debug)]
 pub(crate) struct Stop {
-    /// Kill at once.
+    /// Kill the daemons at once, without draining.
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// How many seconds the daemons have until they are killed.
+    /// Seconds until daemons that still run are killed; a node that is drained gives running work three quarters of it.
     #[arg(short, long, value_name = "SECONDS", default_value_t = GRACE_S)]
     pub(crate) grace_period: u64,
 }
@@ -223,7 +223,7 @@ pub(crate) struct Stop {
 /// `drain-node`.
 #[derive(Args, Debug)]
 pub(crate) struct DrainNode {
-    /// Of the cluster whose head is at this address [default: $RAY_ADDRESS, or the one that runs here].
+    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) address: Option<String>,
     /// The node's id, in hex [default: the node that this command runs on].
@@ -232,10 +232,10 @@ pub(crate) struct DrainNode {
     /// Accepted for Ray's sake: DRAIN_NODE_REASON_IDLE_TERMINATION or DRAIN_NODE_REASON_PREEMPTION.
     #[arg(long, value_parser = ["DRAIN_NODE_REASON_IDLE_TERMINATION", "DRAIN_NODE_REASON_PREEMPTION"])]
     pub(crate) reason: String,
-    /// Why, for people.
+    /// The reason in words, for logs and `status`.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason_message: String,
-    /// How many seconds what runs there may go on [default: until it has ended].
+    /// Seconds that running tasks and actors may go on [default: until they have ended].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) deadline_remaining_seconds: Option<u64>,
 }
@@ -243,10 +243,10 @@ pub(crate) struct DrainNode {
 /// `status`.
 #[derive(Args, Debug)]
 pub(crate) struct Status {
-    /// Of the cluster whose head is at this address [default: $RAY_ADDRESS, or the one that runs here].
+    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) address: Option<String>,
-    /// Show each node's resources, too.
+    /// Also show the resources of each node.
     #[arg(short, long)]
     pub(crate) verbose: bool,
     #[arg(long, hide = true)]
@@ -258,15 +258,15 @@ pub(crate) struct Status {
 pub(crate) struct Why {
     /// The id, in hex, or the name of an actor.
     pub(crate) id: String,
-    /// Of the cluster whose head is at this address.
+    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) address: Option<String>,
 }
 
-/// How rows are printed.
+/// Format of the output.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// A table; in detail YAML.
+    /// A table, or YAML with `--detail`.
     #[default]
     Default,
     Json,
@@ -279,13 +279,13 @@ pub(crate) enum Format {
 pub(crate) struct List {
     /// tasks, objects, workers, actors, nodes, jobs, placement-groups, runtime-envs or cluster-events.
     pub(crate) resource: String,
-    /// How rows are printed.
+    /// Format of the output.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
-    /// Only rows with this value: column=value, or column!=value; may be repeated.
+    /// Show only rows where column=value or column!=value. May be given several times.
     #[arg(short, long, value_name = "COLUMN=VALUE")]
     pub(crate) filter: Vec<String>,
-    /// How many rows.
+    /// Number of rows to show.
     #[arg(long, default_value_t = 100)]
     pub(crate) limit: usize,
     /// Show all columns.
@@ -293,7 +293,7 @@ pub(crate) struct List {
     pub(crate) detail: bool,
     #[arg(long, hide = true)]
     timeout: Option<f64>,
-    /// Of the cluster whose head is at this address.
+    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) address: Option<String>,
 }
@@ -305,12 +305,12 @@ pub(crate) struct Get {
     pub(crate) resource: String,
     /// The id, in hex.
     pub(crate) id: String,
-    /// How it is printed.
+    /// Format of the output.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
     #[arg(long, hide = true)]
     timeout: Option<f64>,
-    /// Of the cluster whose head is at this address.
+    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) address: Option<String>,
 }
@@ -322,7 +322,7 @@ pub(crate) struct Summary {
     pub(crate) resource: String,
     #[arg(long, hide = true)]
     timeout: Option<f64>,
-    /// Of the cluster whose head is at this address.
+    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) address: Option<String>,
 }
@@ -333,7 +333,7 @@ pub(crate) struct Timeline {
     /// The file [default: ray-timeline-<time>.json in the temporary folder].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Of the cluster whose head is at this address.
+    /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) address: Option<String>,
 }
@@ -350,7 +350,7 @@ pub(crate) struct Node {
     /// The IP at which other machines reach this one.
     #[arg(long, value_name = "IP", alias = "node-ip-address")]
     pub(crate) host: Option<String>,
-    /// The port behind which all processes of the node are; 0: any.
+    /// The one TCP port of the node; 0 takes any free port.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
     #[command(flatten)]
