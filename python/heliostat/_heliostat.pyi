@@ -28,7 +28,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, final
 
 from typing_extensions import Self
 
@@ -266,6 +266,77 @@ class Definition:
     def __new__(cls, pickle: bytes) -> Definition: ...
 
 @final
+class TaskOptions:
+    """The options of a task, each given or by default: nothing else knows a default.
+
+    `options[keyword]` is what calls are made with. `None` given stands for the default, except for
+    `placement_group`. `max_retries` may come from the environment and is read when it is asked for.
+    """
+
+    def __new__(cls, given: dict[str, Any], is_generator: bool) -> TaskOptions: ...
+    def __getitem__(self, keyword: str) -> Any:
+        """Raises `KeyError` for what is no option."""
+    @staticmethod
+    def keywords() -> list[str]: ...
+    @property
+    def resources(self) -> dict[str, float]:
+        """What a call holds while it runs, without zeros."""
+
+@final
+class ActorOptions:
+    """The options of an actor, as :class:`TaskOptions` has those of a task."""
+
+    def __new__(cls, given: dict[str, Any], is_async: bool) -> ActorOptions: ...
+    def __getitem__(self, keyword: str) -> Any:
+        """Raises `KeyError` for what is no option."""
+    @staticmethod
+    def keywords() -> list[str]: ...
+    @property
+    def placement_resources(self) -> dict[str, float]:
+        """What has to be free for it to be placed, without zeros."""
+    @property
+    def resources(self) -> dict[str, float]:
+        """What it holds while it lives, without zeros."""
+    @property
+    def is_unordered(self) -> bool:
+        """Whether a call whose arguments are not there yet lets later ones pass."""
+
+@final
+class MethodOptions:
+    """The options of a method, as :class:`TaskOptions` has those of a task; some are the actor's."""
+
+    def __new__(
+        cls, given: dict[str, Any], actor: ActorOptions, is_generator: bool
+    ) -> MethodOptions: ...
+    def __getitem__(self, keyword: str) -> Any:
+        """Raises `KeyError` for what is no option."""
+    @staticmethod
+    def keywords() -> list[str]: ...
+
+@final
+class Placement:
+    """Where a call or an actor goes: where its caller is placed or anywhere, unless something is said."""
+
+    def __new__(
+        cls,
+        *,
+        spread: bool = ...,
+        node_id: str | None = None,
+        soft: bool = ...,  # elsewhere when that node is gone or full
+        group: PlacementGroupID | None = None,
+        bundle: int = ...,
+        capture_children: bool = ...,
+        captured: bool = ...,  # False: not into the caller's placement group
+        labels: Sequence[tuple[str, str]] = ...,
+        fallbacks: Sequence[
+            Sequence[tuple[str, str]]
+        ] = ...,  # selectors tried in turn after `labels`
+    ) -> Placement: ...
+    @property
+    def may_be_captured(self) -> bool:
+        """Whether the caller's placement group decides, if it captures."""
+
+@final
 class TaskCaller:
     """`.remote` of one function with one set of options.
 
@@ -278,10 +349,12 @@ class TaskCaller:
 
     def __new__(
         cls,
+        options: TaskOptions,
+        placement: Placement,
         prepare: Callable[[], TaskPlan],
-        check: Callable[[tuple[Any, ...], dict[str, Any]], object] | None = None,
-        min_args: int = 0,
-        max_args: int = -1,
+        check: Callable[[tuple[Any, ...], dict[str, Any]], object] | None,
+        min_args: int,
+        max_args: int,
     ) -> TaskCaller: ...
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """`ObjectRef`, list of them, `None` (num_returns=0) or `ObjectRefGenerator`."""
@@ -305,30 +378,19 @@ class ActorHandleBase:
     def __eq__(self, other: object) -> bool: ...
 
 class MethodSlot:
-    """A descriptor: what one actor method is called with. May be subclassed.
-
-    `max_task_retries=None`: the actor's own. `owner` is anything the Python side wants to find again.
-    """
+    """A descriptor: what one actor method is called with. `full_name`: of calls that are given none."""
 
     def __new__(
         cls,
         name: str,
-        *,
-        display_name: str = "",
-        num_returns: int | Literal["streaming", "dynamic"] = 1,
-        max_task_retries: int = 0,
-        retry_exceptions: bool | Sequence[type[BaseException]] = False,
-        concurrency_group: str = "",
-        is_unordered: bool = False,
-        is_unlisted: bool = False,
-        backpressure: int = 0,
-        max_pending_calls: int = -1,
-        check: Callable[[tuple[Any, ...], dict[str, Any]], object] | None = None,
-        min_args: int = 0,
-        max_args: int = -1,
-        on_options: Callable[..., Any] | None = None,
-        on_bind: Callable[..., Any] | None = None,
-        on_reduce: Callable[..., Any] | None = None,
+        full_name: str,
+        options: MethodOptions,
+        check: Callable[[tuple[Any, ...], dict[str, Any]], object] | None,
+        min_args: int,
+        max_args: int,
+        on_options: Callable[..., Any],
+        on_bind: Callable[..., Any],
+        on_reduce: Callable[..., Any],
     ) -> MethodSlot: ...
     @property
     def name(self) -> str: ...
@@ -363,7 +425,13 @@ def expect(
     seconds; promises nothing."""
 
 def new_actor_id() -> ActorID: ...
-def create_actor(plan: ActorPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorCreated:
+def create_actor(
+    options: ActorOptions,
+    placement: Placement,
+    plan: ActorPlan,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> ActorCreated:
     """Raises `ActorAlreadyExistsError`, `ValueError`."""
 
 def know_actor(actor_id: ActorID, ref: ObjectRef | None = None) -> None:

@@ -33,8 +33,9 @@ use pyo3::prelude::*;
 mod _heliostat {
     #[pymodule_export]
     use crate::calls::{
-        ActorHandleBase, ActorMethod, Definition, MethodSlot, TaskCaller, actor_pending_calls,
-        create_actor, expect, kill_actor, know_actor, new_actor_id,
+        ActorHandleBase, ActorMethod, ActorOptions, Definition, MethodOptions, MethodSlot,
+        Placement, TaskCaller, TaskOptions, actor_pending_calls, create_actor, expect, kill_actor,
+        know_actor, new_actor_id,
     };
     #[pymodule_export]
     use crate::codec::refs::{_restore_ref, _take_ref};

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from heliostat import _heliostat
-from heliostat.core import preload, resources, scheduling, session, signature
+from heliostat.core import preload, scheduling, session, signature
 from heliostat.core.actor_handle import (
+    OF_CALLS,
     ActorHandle,
     Interface,
     Method,
@@ -21,7 +22,7 @@ from heliostat.core.actor_handle import (
     make_handle,
 )
 from heliostat.core.errors import ActorHandleNotFoundError
-from heliostat.core.options import check_actor_options, check_method_options
+from heliostat.core.options import check_actor_options, check_gpus, check_method_options
 from heliostat.core.remote_function import checked_pickle, inherited_env, module_name
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ASYNC_CONCURRENCY = 1000
 _METHOD_OPTIONS = "_heliostat_method_options"
 
 
@@ -224,8 +224,7 @@ def _method(
         )
     is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     check_method_returns(options.get("num_returns"), is_generator)
-    plain = Method(name, signature.parameters(function, bound), is_generator)
-    return plain._replace(**from_options(options))
+    return Method(name, signature.parameters(function, bound), is_generator, from_options(options))
 
 
 def _groups(given: Any) -> dict[str, int]:
@@ -245,74 +244,58 @@ def _groups(given: Any) -> dict[str, int]:
 
 def _create(
     definition: _Definition,
-    options: Mapping[str, Any],
+    options: dict[str, Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> ActorHandle:
     check = signature.checker(definition.constructor)
     if check is not None:
         check(args, kwargs)
-    interface, plan = plan_of(definition, options)
-    created = _heliostat.create_actor(plan, args, kwargs)
+    interface, settled, placement, plan = plan_of(definition, options)
+    created = _heliostat.create_actor(settled, placement, plan, args, kwargs)
     if created["existing"] is not None:
         existing: ActorHandle = _heliostat.deserialize(created["existing"])
         return existing
     return make_handle(interface, created["actor_id"], created["ref"])
 
 
-def plan_of(definition: _Definition, options: Mapping[str, Any]) -> tuple[Interface, ActorPlan]:
+def plan_of(
+    definition: _Definition, options: dict[str, Any]
+) -> tuple[Interface, _heliostat.ActorOptions, _heliostat.Placement, ActorPlan]:
     """What a new actor is made from, whatever its arguments."""
-    name, namespace = options.get("name"), options.get("namespace")
-    if name == "":
+    if options.get("name") == "":
         raise ValueError("Actor name cannot be an empty string.")
-    _check_namespace(namespace)
-    concurrency = options.get("max_concurrency") or (
-        ASYNC_CONCURRENCY if definition.is_async else 1
-    )
-    _check_order(options, definition.is_async, concurrency)
-    placement, held = resources.actor_resources(options)
+    _check_namespace(options.get("namespace"))
+    settled = _heliostat.ActorOptions(options, definition.is_async)
+    _check_order(settled, definition.is_async)
+    placing, held = settled.placement_resources, settled.resources
+    check_gpus(held)
     interface = Interface(
         definition.cls.__name__,
         definition.methods,
-        max_task_retries=options.get("max_task_retries") or 0,
-        max_pending_calls=options.get("max_pending_calls") or -1,
-        backpressure=options.get("_actor_generator_backpressure_num_objects"),
-        is_unordered=definition.is_async
-        or concurrency > 1
-        or bool(options.get("allow_out_of_order_execution")),
-        is_unlisted=not options.get("enable_task_events", True),
+        tuple((k, options[k]) for k in OF_CALLS if options.get(k) is not None),
+        definition.is_async,
     )
-    needs = {"run": held, "start": placement}
-    strategy = scheduling.strategy_plan(options, needs, definition.cls.__name__)
+    needs = {"run": held, "start": placing}
+    placement = scheduling.placement_of(settled, needs, definition.cls.__name__)
 
     session.ensure()
-    if scheduling.may_be_captured(strategy):
+    if placement.may_be_captured:
         scheduling.check_captured(needs, definition.cls.__name__)
     actor_id = _heliostat.new_actor_id()
-    lifetime = options.get("lifetime") or session.default_actor_lifetime()
+    lifetime = settled["lifetime"] or session.default_actor_lifetime()
+    modules = settled["_preload"]
     plan: ActorPlan = {
         "actor_id": actor_id,
         "cls": definition.data,
         "class_name": definition.cls.__name__,
         "module": definition.module,
-        "name": name or "",
-        "namespace": namespace or "",
         "detached": lifetime == "detached",
-        "get_if_exists": bool(options.get("get_if_exists")),
-        "max_restarts": options.get("max_restarts") or 0,
-        "max_task_retries": interface.max_task_retries,
-        "max_concurrency": concurrency,
-        "is_async": definition.is_async,
-        "concurrency_groups": definition.concurrency_groups,
-        "placement_resources": placement,
-        "resources": held,
-        "strategy": strategy,
-        "runtime_env": inherited_env(options.get("runtime_env")),
+        "runtime_env": inherited_env(settled["runtime_env"]),
         "handle": _heliostat.serialize(make_handle(interface, actor_id, None)),
-        "is_unlisted": interface.is_unlisted,
-        "modules": definition.modules if options.get("_preload") is None else options["_preload"],
+        "modules": definition.modules if modules is None else modules,
     }
-    return interface, plan
+    return interface, settled, placement, plan
 
 
 def _check_namespace(namespace: Any) -> None:
@@ -322,10 +305,10 @@ def _check_namespace(namespace: Any) -> None:
         raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
 
 
-def _check_order(options: Mapping[str, Any], is_async: bool, concurrency: int) -> None:
-    if options.get("allow_out_of_order_execution") is not False:
+def _check_order(options: _heliostat.ActorOptions, is_async: bool) -> None:
+    if options["allow_out_of_order_execution"] is not False:
         return
-    if is_async or concurrency > 1:
+    if is_async or options["max_concurrency"] > 1:
         kind = "async actors" if is_async else "threaded actors (max_concurrency > 1)"
         raise ValueError(
             f"{kind} cannot run their calls in order. "

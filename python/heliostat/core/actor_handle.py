@@ -20,18 +20,27 @@ if TYPE_CHECKING:
     from heliostat.core.graph import ClassMethodNode
 
 
+Given = tuple[tuple[str, Any], ...]
+"""Options as they were given: (keyword, value) of each."""
+
+# What calls take from the options of the actor.
+OF_CALLS = (
+    "max_task_retries",
+    "max_pending_calls",
+    "max_concurrency",
+    "allow_out_of_order_execution",
+    "enable_task_events",
+    "_actor_generator_backpressure_num_objects",
+)
+
+
 class Method(NamedTuple):
-    """One method, as callers see it. ``None``: as the actor says."""
+    """One method, as callers see it."""
 
     name: str
     parameters: signature.Parameters | None
     is_generator: bool = False
-    num_returns: int | str | None = None
-    concurrency_group: str = ""
-    max_task_retries: int | None = None
-    retry_exceptions: bool | tuple[type[BaseException], ...] = False
-    backpressure: int | None = None
-    enable_task_events: bool | None = None
+    options: Given = ()
 
 
 class Interface(NamedTuple):
@@ -39,13 +48,12 @@ class Interface(NamedTuple):
 
     class_name: str
     methods: tuple[Method, ...]
-    max_task_retries: int = 0
-    max_pending_calls: int = -1
-    backpressure: int | None = None
-    # A call whose arguments are not there yet does not hold back the caller's later ones.
-    is_unordered: bool = False
-    # Its calls are not told to who lists tasks, unless a method says otherwise.
-    is_unlisted: bool = False
+    options: Given = ()
+    is_async: bool = False
+
+    def settled(self) -> _heliostat.ActorOptions:
+        """The options that calls take from the actor, each given or by default."""
+        return _heliostat.ActorOptions(dict(self.options), self.is_async)
 
 
 class ActorHandle(_heliostat.ActorHandleBase):
@@ -113,7 +121,8 @@ def handle_class(interface: Interface) -> type[ActorHandle]:
     handle itself is.
     """
     methods = {**BUILT_IN, **{method.name: method for method in interface.methods}}
-    slots = {name: make_slot(interface, method) for name, method in methods.items()}
+    actor = interface.settled()
+    slots = {name: make_slot(interface, actor, method) for name, method in methods.items()}
     plain = {n: s for n, s in slots.items() if n in BUILT_IN or not _is_special(n)}
     body = {
         **plain,
@@ -129,55 +138,36 @@ def _is_special(name: str) -> bool:
 
 
 def make_slot(
-    interface: Interface, method: Method, display_name: str = ""
+    interface: Interface, actor: _heliostat.ActorOptions, method: Method
 ) -> _heliostat.MethodSlot:
     """What calls of that method begin with."""
-    number = method.num_returns
-    if number is None:
-        number = "streaming" if method.is_generator else 1
-    retries = method.max_task_retries
-    backpressure = (
-        method.backpressure if method.backpressure is not None else interface.backpressure
-    )
-    least, most = signature.bounds(method.parameters)
     optioned: Remembered[_heliostat.MethodSlot] = Remembered()
 
     def on_options(bound: _heliostat.ActorMethod, **options: Any) -> _heliostat.ActorMethod:
         def make() -> _heliostat.MethodSlot:
-            name, changed = _with_options(method, options)
-            return make_slot(interface, changed, name or display_name)
+            return make_slot(interface, actor, _with_options(method, options))
 
         return optioned.find(options, make).bound(bound.handle)
 
     def on_reduce(bound: _heliostat.ActorMethod) -> tuple[Any, ...]:
-        return _method_arrived, (bound.handle, interface, method, display_name)
+        return _method_arrived, (bound.handle, interface, method)
 
     return _heliostat.MethodSlot(
         method.name,
-        display_name=display_name or f"{interface.class_name}.{method.name}",
-        num_returns=number,  # type: ignore[arg-type] # a number, or one of the two words
-        max_task_retries=interface.max_task_retries if retries is None else retries,
-        retry_exceptions=method.retry_exceptions,
-        concurrency_group=method.concurrency_group,
-        is_unordered=interface.is_unordered,
-        is_unlisted=interface.is_unlisted
-        if method.enable_task_events is None
-        else not method.enable_task_events,
-        backpressure=max(0, backpressure or 0),
-        max_pending_calls=interface.max_pending_calls,
-        check=signature.checker(method.parameters),
-        min_args=least,
-        max_args=most,
-        on_options=on_options,
-        on_bind=_node,
-        on_reduce=on_reduce,
+        f"{interface.class_name}.{method.name}",
+        _heliostat.MethodOptions(dict(method.options), actor, method.is_generator),
+        signature.checker(method.parameters),
+        *signature.bounds(method.parameters),
+        on_options,
+        _node,
+        on_reduce,
     )
 
 
 def _method_arrived(
-    handle: ActorHandle, interface: Interface, method: Method, display_name: str
+    handle: ActorHandle, interface: Interface, method: Method
 ) -> _heliostat.ActorMethod:
-    return make_slot(interface, method, display_name).bound(handle)
+    return make_slot(interface, interface.settled(), method).bound(handle)
 
 
 def _node(
@@ -188,8 +178,8 @@ def _node(
     return ClassMethodNode(bound, args, kwargs)
 
 
-def _with_options(method: Method, options: dict[str, Any]) -> tuple[str, Method]:
-    name = options.pop("name", None) or ""
+def _with_options(method: Method, options: dict[str, Any]) -> Method:
+    name = options.pop("name", None)
     unknown = options.keys() - METHOD.keys()
     if unknown:
         raise ValueError(
@@ -197,25 +187,21 @@ def _with_options(method: Method, options: dict[str, Any]) -> tuple[str, Method]
             f"Valid ones are {['name', *METHOD]}."
         )
     check_method_options(options)
-    number = options.get("num_returns", method.num_returns)
-    check_method_returns(number, method.is_generator)
-    return name, method._replace(**from_options({**options, "num_returns": number}))
+    before = dict(method.options)
+    check_method_returns(options.get("num_returns", before.get("num_returns")), method.is_generator)
+    given = from_options({**options, "name": name or None})
+    return method._replace(options=tuple({**before, **dict(given)}.items()))
 
 
-def from_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a :class:`Method` that the keywords of ``@method`` set."""
+def from_options(options: dict[str, Any]) -> Given:
+    """The options of a :class:`Method`: with ``None`` a method keeps what it has."""
     if options.get("tensor_transport") not in (None, "object_store", "OBJECT_STORE"):
         raise NotImplementedError("tensor_transport: tensors go through the object store only")
-    retry = options.get("retry_exceptions")
-    fields = {
-        "num_returns": options.get("num_returns"),
-        "concurrency_group": options.get("concurrency_group"),
-        "max_task_retries": options.get("max_task_retries"),
-        "retry_exceptions": tuple(retry) if isinstance(retry, list) else retry,
-        "backpressure": options.get("_generator_backpressure_num_objects"),
-        "enable_task_events": options.get("enable_task_events"),
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+    return tuple(
+        (keyword, tuple(value) if isinstance(value, list) else value)
+        for keyword, value in options.items()
+        if value is not None
+    )
 
 
 def check_method_returns(number: int | str | None, is_generator: bool) -> None:

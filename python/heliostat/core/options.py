@@ -1,7 +1,8 @@
-"""The options of tasks, actors and methods: one table, checked where they are written.
+"""The options of tasks, actors and methods, checked where they are written.
 
 ``check_task_options`` and ``check_actor_options`` are called at decoration and by ``.options()``;
-they raise at the call that is wrong, in the words users of the API know.
+they raise at the call that is wrong, in the words users of the API know. What an option is where it is
+not given stands in Rust only: ``_heliostat.TaskOptions``, ``ActorOptions`` and ``MethodOptions``.
 """
 
 from __future__ import annotations
@@ -255,6 +256,16 @@ def check_actor_options(options: Mapping[str, Any], in_options: bool) -> None:
     _check(options, ACTOR, "actors", in_options)
     if options.get("get_if_exists") and not options.get("name"):
         raise ValueError("The actor name must be specified to use `get_if_exists`.")
+
+
+def check_gpus(needed: Mapping[str, float]) -> None:
+    """Refuse a fraction of more than one GPU."""
+    gpus = needed.get("GPU", 0.0)
+    if gpus > 1 and not gpus.is_integer():
+        raise ValueError(
+            "GPU resource quantities >1 must be whole numbers. "
+            f"The specified quantity {gpus} is invalid."
+        )
 
 
 def check_method_options(options: Mapping[str, Any]) -> None:

@@ -5,8 +5,8 @@ Plans go in (what to call and how), rows come out (what there is). Plain data; n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from heliostat._heliostat import ActorID, Definition, ObjectRef, PlacementGroupID
@@ -30,60 +30,39 @@ class Session(TypedDict):
     is_driver: bool
 
 
-class StrategyPlan(TypedDict, total=False):
-    """`kind`: 0 default, 1 spread, 2 node affinity, 3 placement group."""
+class PlacementKeywords(TypedDict, total=False):
+    """The keywords of :class:`_heliostat.Placement`."""
 
-    kind: int
+    spread: bool
     node_id: str
     soft: bool
-    placement_group_id: PlacementGroupID
+    group: PlacementGroupID
     bundle: int
     capture_children: bool
+    captured: bool
     labels: Sequence[tuple[str, str]]
-    fallbacks: Sequence[Sequence[tuple[str, str]]]  # selectors tried in turn after `labels`
-    captured: bool  # False: not into the caller's placement group
+    fallbacks: Sequence[Sequence[tuple[str, str]]]
 
 
-class TaskPlan(TypedDict, total=False):
-    """What `prepare` of a :class:`TaskCaller` returns. Only `function` is required."""
+class TaskPlan(TypedDict):
+    """What `prepare` of a :class:`TaskCaller` adds to the options, when there is a session."""
 
     function: Definition
-    name: str  # display name (option `name`); default: the function's
-    function_name: str  # module.qualname; default: name
-    resources: Mapping[str, float]  # {"CPU": 1} unless said otherwise; zeros may be left out
-    num_returns: int | Literal["streaming", "dynamic"]  # 1
-    max_retries: int  # 3
-    retry_exceptions: bool | Sequence[type[BaseException]]  # False
-    max_calls: int  # 0
-    strategy: StrategyPlan | None
+    name: str  # the function's, for people
+    function_name: str  # module.qualname
     runtime_env: str  # JSON; "" for the job's
-    backpressure: int  # 0: none
-    is_unlisted: bool  # not told to who lists tasks
-    per_yield: int  # items of each value that a generator yields; 0: it is one
 
 
-class ActorPlan(TypedDict, total=False):
-    """What :func:`create_actor` needs. `actor_id`, `cls`, `class_name` are required."""
+class ActorPlan(TypedDict):
+    """What :func:`create_actor` needs besides the options."""
 
     actor_id: ActorID  # new_actor_id()
     cls: Definition
     class_name: str
-    module: str  # the class's; default: not known
-    name: str
-    namespace: str  # "": the session's
+    module: str  # the class's
     detached: bool
-    get_if_exists: bool
-    max_restarts: int
-    max_task_retries: int
-    max_concurrency: int
-    is_async: bool
-    concurrency_groups: Mapping[str, int]
-    placement_resources: Mapping[str, float]
-    resources: Mapping[str, float]
-    strategy: StrategyPlan | None
-    runtime_env: str
+    runtime_env: str  # JSON; "" for the job's
     handle: bytes  # serialize(handle without its ref), for get_actor; only looked at with a name
-    is_unlisted: bool  # its constructor is not told to who lists tasks
     modules: list[str]  # have these loaded in the process that its worker is forked from
 
 

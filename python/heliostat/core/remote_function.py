@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
 
 from heliostat import _heliostat
-from heliostat.core import resources, runtime_env, scheduling, settings, signature
+from heliostat.core import runtime_env, scheduling, settings, signature
 from heliostat.core.annotations import RayDeprecationWarning
-from heliostat.core.options import Remembered, check_task_options
+from heliostat.core.options import Remembered, check_gpus, check_task_options
 from heliostat.core.serialize import pickle_function
 
 if TYPE_CHECKING:
@@ -51,14 +51,15 @@ class RemoteFunction(Generic[P, R]):
         self._pickled = pickled
         self._optioned: Remembered[FunctionWithOptions[P, R]] = Remembered()
         functools.update_wrapper(self, function)
-        self.remote = _caller(pickled, options).remote
+        self._settled = _heliostat.TaskOptions(options, pickled.is_generator)
+        self.remote = _caller(pickled, self._settled).remote
 
     def options(self, **task_options: Any) -> FunctionWithOptions[P, R]:
         """The same function with other options."""
 
         def make() -> FunctionWithOptions[P, R]:
             check_task_options(task_options, in_options=True)
-            per_yield = self._default_options.get("_num_objects_per_yield") or 1
+            per_yield = self._settled["_num_objects_per_yield"]
             if task_options.get("_num_objects_per_yield", per_yield) != per_yield:
                 raise ValueError(
                     "_num_objects_per_yield is a property of the function: give it to @ray.remote, not "
@@ -100,7 +101,9 @@ class FunctionWithOptions(Generic[P, R]):
         functools.update_wrapper(self, pickled.function)  # type: ignore[arg-type] # cannot be called
         self._defaults = defaults
         self._task_options = dict(task_options)
-        self.remote: Callable[..., Any] = _caller(pickled, {**defaults, **task_options}).remote
+        given = {**defaults, **task_options}
+        self._settled = _heliostat.TaskOptions(given, pickled.is_generator)
+        self.remote: Callable[..., Any] = _caller(pickled, self._settled).remote
 
     def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
         """A node of a task graph."""
@@ -181,64 +184,44 @@ def module_name(definition: Callable[..., Any]) -> str:
     return module
 
 
-def returns(options: Mapping[str, Any], is_generator: bool, of: str) -> Any:
-    """The number of returns; generators stream unless told otherwise."""
-    number = options.get("num_returns")
-    if number is None:
-        return "streaming" if is_generator else 1
-    if isinstance(number, str):
-        if number == "dynamic":
-            warnings.warn(
-                "num_returns='dynamic' is deprecated and will be removed. "
-                "Use num_returns='streaming' instead.",
-                RayDeprecationWarning,
-                stacklevel=4,
-            )
-        if not is_generator:
-            raise ValueError(
-                f"num_returns='{number}' can only be used with generator {of}s ({of}s that use "
-                f"'yield'). The decorated {of} is not a generator {of}."
-            )
-    return number
+def check_returns(number: int | str, is_generator: bool, of: str) -> None:
+    """Refuse the words for generators where there is none; warn of the deprecated one."""
+    if not isinstance(number, str):
+        return
+    if number == "dynamic":
+        warnings.warn(
+            "num_returns='dynamic' is deprecated and will be removed. "
+            "Use num_returns='streaming' instead.",
+            RayDeprecationWarning,
+            stacklevel=4,
+        )
+    if not is_generator:
+        raise ValueError(
+            f"num_returns='{number}' can only be used with generator {of}s ({of}s that use "
+            f"'yield'). The decorated {of} is not a generator {of}."
+        )
 
 
-def _caller(pickled: _Pickled, options: Mapping[str, Any]) -> _heliostat.TaskCaller:
+def _caller(pickled: _Pickled, options: _heliostat.TaskOptions) -> _heliostat.TaskCaller:
     """Everything that can be known before a session is, checked and settled now."""
-    needed = resources.task_resources(options)
+    needed = options.resources
+    check_gpus(needed)
     needs = {"run": needed}
-    strategy = scheduling.strategy_plan(options, needs, pickled.name)
-    name, number = options.get("name"), returns(options, pickled.is_generator, "function")
-    max_retries, max_calls = options.get("max_retries"), options.get("max_calls")
-    if max_calls is None:
-        # A process that ends gives its device's memory back.
-        max_calls = 1 if needed.get("GPU") else 0
-    retry = options.get("retry_exceptions", False)
-    per_yield = options.get("_num_objects_per_yield") or 1
+    placement = scheduling.placement_of(options, needs, pickled.name)
+    check_returns(options["num_returns"], pickled.is_generator, "function")
+    own_env = options["runtime_env"]
 
     def prepare() -> TaskPlan:
-        if scheduling.may_be_captured(strategy):
+        if placement.may_be_captured:
             scheduling.check_captured(needs, pickled.name)
         return {
             "function": pickled.data,
-            "name": name or pickled.name,
+            "name": pickled.name,
             "function_name": f"{module_name(pickled.function)}.{pickled.name}",
-            "resources": needed,
-            "num_returns": number,
-            "max_retries": _default_retries() if max_retries is None else max_retries,
-            "retry_exceptions": retry if isinstance(retry, bool) else tuple(retry),
-            "max_calls": max_calls,
-            "strategy": strategy,
-            "runtime_env": inherited_env(options.get("runtime_env")),
-            "backpressure": max(0, options.get("_generator_backpressure_num_objects") or 0),
-            "is_unlisted": not options.get("enable_task_events", True),
-            "per_yield": per_yield if per_yield > 1 else 0,
+            "runtime_env": inherited_env(own_env),
         }
 
-    return _heliostat.TaskCaller(prepare, pickled.check, *pickled.bounds)
-
-
-def _default_retries() -> int:
-    return settings.whole("TASK_MAX_RETRIES")
+    return _heliostat.TaskCaller(options, placement, prepare, pickled.check, *pickled.bounds)
 
 
 def inherited_env(own: Mapping[str, Any] | None) -> str:

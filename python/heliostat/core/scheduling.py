@@ -1,4 +1,4 @@
-"""Where tasks and actors go: the strategies users name, and the plan the runtime takes."""
+"""Where tasks and actors go: the strategies users name, and what the runtime takes for them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from heliostat import _heliostat
 from heliostat.core.placement import (
     PlacementGroup,
     check_placement_group_index,
@@ -13,10 +14,10 @@ from heliostat.core.placement import (
 )
 
 if TYPE_CHECKING:
-    from heliostat.core.plans import StrategyPlan
+    from heliostat.core.plans import PlacementKeywords
 
 _NODE_ID = re.compile("[0-9a-fA-F]{56}")
-_DEFAULT, _SPREAD, _NODE_AFFINITY, _PLACEMENT_GROUP = range(4)
+ANY_BUNDLE = -1
 
 
 class PlacementGroupSchedulingStrategy:
@@ -30,7 +31,7 @@ class PlacementGroupSchedulingStrategy:
     def __init__(
         self,
         placement_group: PlacementGroup | str | None,
-        placement_group_bundle_index: int = -1,
+        placement_group_bundle_index: int = ANY_BUNDLE,
         placement_group_capture_child_tasks: bool | None = None,
     ) -> None:
         self.placement_group = placement_group
@@ -114,46 +115,49 @@ class NodeLabelSchedulingStrategy:
         self.soft = dict(soft or {})
 
 
-def strategy_plan(
-    options: Mapping[str, Any], needs: Mapping[str, Mapping[str, float]], name: str
-) -> StrategyPlan | None:
-    """What the runtime takes, or ``None`` for the default. Raises ``ValueError``.
+def placement_of(
+    options: _heliostat.TaskOptions | _heliostat.ActorOptions,
+    needs: Mapping[str, Mapping[str, float]],
+    name: str,
+) -> _heliostat.Placement:
+    """Where what has these options goes. Raises ``ValueError``.
 
     ``needs``: what the call needs, by what for (``"run"``, ``"start"``); ``name``: for messages.
     """
-    plan = _chosen(options, needs, name)
-    selector = options.get("label_selector") or {}
+    chosen = _chosen(options, needs, name)
+    selector = options["label_selector"]
     if selector:
-        plan["labels"] = [*plan.get("labels", ()), *selector.items()]
-    fallbacks = options.get("fallback_strategy") or ()
+        chosen["labels"] = [*chosen.get("labels", ()), *selector.items()]
+    fallbacks = options["fallback_strategy"]
     if fallbacks:
-        plan["fallbacks"] = [
-            *plan.get("fallbacks", ()),
+        chosen["fallbacks"] = [
+            *chosen.get("fallbacks", ()),
             *(list(entry["label_selector"].items()) for entry in fallbacks),
         ]
-    return plan or None
+    return _heliostat.Placement(**chosen)
 
 
 def _chosen(
-    options: Mapping[str, Any], needs: Mapping[str, Mapping[str, float]], name: str
-) -> StrategyPlan:
-    strategy = options.get("scheduling_strategy")
-    group = options.get("placement_group", "default")
-    index = options.get("placement_group_bundle_index", -1)
+    options: _heliostat.TaskOptions | _heliostat.ActorOptions,
+    needs: Mapping[str, Mapping[str, float]],
+    name: str,
+) -> PlacementKeywords:
+    strategy, group = options["scheduling_strategy"], options["placement_group"]
+    index = options["placement_group_bundle_index"]
     if strategy is None and isinstance(group, PlacementGroup):
         strategy = PlacementGroupSchedulingStrategy(
-            group, index, options.get("placement_group_capture_child_tasks")
+            group, index, options["placement_group_capture_child_tasks"]
         )
-    elif index != -1:
+    elif index != ANY_BUNDLE:
         raise ValueError("If placement group is not set, the value of bundle index must be -1.")
     if strategy == "DEFAULT" or (strategy is None and group is None):
         return {"captured": False}
     if strategy is None:
         return {}
     if strategy == "SPREAD":
-        return {"kind": _SPREAD}
+        return {"spread": True}
     if isinstance(strategy, NodeAffinitySchedulingStrategy):
-        return {"kind": _NODE_AFFINITY, "node_id": strategy.node_id, "soft": bool(strategy.soft)}
+        return {"node_id": strategy.node_id, "soft": bool(strategy.soft)}
     if isinstance(strategy, PlacementGroupSchedulingStrategy):
         return _in_group(strategy, needs, name)
     if isinstance(strategy, NodeLabelSchedulingStrategy):
@@ -166,7 +170,7 @@ def _chosen(
 
 def _in_group(
     strategy: PlacementGroupSchedulingStrategy, needs: Mapping[str, Mapping[str, float]], name: str
-) -> StrategyPlan:
+) -> PlacementKeywords:
     group, index = strategy.placement_group, strategy.placement_group_bundle_index
     if group is None:
         group = PlacementGroup.empty()
@@ -184,16 +188,10 @@ def _in_group(
     _check_fits(group, index, needs, name)
     group._is_known()
     return {
-        "kind": _PLACEMENT_GROUP,
-        "placement_group_id": group.id,
+        "group": group.id,
         "bundle": index,
         "capture_children": bool(strategy.placement_group_capture_child_tasks),
     }
-
-
-def may_be_captured(plan: StrategyPlan | None) -> bool:
-    """Whether the caller's placement group decides, if it captures."""
-    return not plan or (plan.get("kind", _DEFAULT) == _DEFAULT and plan.get("captured", True))
 
 
 def check_captured(needs: Mapping[str, Mapping[str, float]], name: str) -> None:
@@ -201,15 +199,13 @@ def check_captured(needs: Mapping[str, Mapping[str, float]], name: str) -> None:
 
     Raises ``ValueError``.
     """
-    from heliostat import _heliostat
-
     if not _heliostat.is_connected():
         return
     current = _heliostat.current()
     if current.capture_children and current.placement_group_id is not None:
         group = get_current_placement_group()
         if group is not None:
-            _check_fits(group, -1, needs, name)
+            _check_fits(group, ANY_BUNDLE, needs, name)
 
 
 def _check_fits(
@@ -222,9 +218,9 @@ def _check_fits(
             for i, bundle in enumerate(bundles)
             if all(bundle.get(resource, 0) >= amount for resource, amount in need.items())
         ]
-        if fit and index in (-1, *fit):
+        if fit and index in (ANY_BUNDLE, *fit):
             continue
-        where = "any bundle" if index == -1 else f"bundle {index}"
+        where = "any bundle" if index == ANY_BUNDLE else f"bundle {index}"
         if purpose == "start":
             raise ValueError(
                 f"Cannot schedule {name} with the placement group because the actor requires "
@@ -237,7 +233,7 @@ def _check_fits(
         )
 
 
-def _by_label(strategy: NodeLabelSchedulingStrategy) -> StrategyPlan:
+def _by_label(strategy: NodeLabelSchedulingStrategy) -> PlacementKeywords:
     hard = [(key, _selector(operator)) for key, operator in strategy.hard.items()]
     soft = [(key, _selector(operator)) for key, operator in strategy.soft.items()]
     if not soft:

@@ -249,7 +249,7 @@ def not_started() -> RaySystemError:
     return RaySystemError("Ray has not been started yet. You can start Ray with 'ray.init()'.")
 
 
-def default_actor_lifetime() -> str:
-    """Of the driver's job."""
+def default_actor_lifetime() -> str | None:
+    """Of the driver's job, where this is the driver."""
     session = _session
-    return session.job.default_actor_lifetime if session is not None else "non_detached"
+    return session.job.default_actor_lifetime if session is not None else None

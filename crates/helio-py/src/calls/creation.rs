@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helio_proto::control::{ActorSpec, ConcurrencyGroup};
+use helio_proto::control::{ActorSpec, Strategy};
 use helio_proto::node::Expect;
 use helio_proto::template::{CallKind, FrontOptions, Template};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
+use super::options::{ActorOptions, Placement};
 use super::plan::Plan;
 use crate::codec::args::{Passed, pack};
 use crate::gil::{GilSite, detached};
@@ -43,13 +44,15 @@ pub(crate) fn expect(
 #[pyfunction]
 pub(crate) fn create_actor<'py>(
     py: Python<'py>,
+    options: &ActorOptions,
+    placement: &Placement,
     plan: &Bound<'py, PyDict>,
     args: &Bound<'py, PyTuple>,
     kwargs: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let session = session::active(py)?;
     let plan = Plan(plan);
-    let spec = spec(&plan, &session.namespace())?;
+    let spec = spec(options, placement.strategy(), &plan, session.namespace())?;
     let template = Arc::new(template(&plan, &spec)?);
     let packed = pack(&session, &Passed { args, kwargs: Some(kwargs), name: &spec.class_name })?;
     let args = packed.args;
@@ -74,7 +77,7 @@ fn template(plan: &Plan<'_, '_>, spec: &ActorSpec) -> PyResult<Template> {
     let class = class.get();
     let front = FrontOptions {
         function_name: spec.class_name.clone(),
-        module: plan.or("module", String::new())?,
+        module: plan.text("module")?,
         placement_group: spec.strategy.placement_group,
         capture_children: spec.strategy.capture_children,
         runtime_env: spec.runtime_env.document.clone(),
@@ -90,34 +93,33 @@ fn template(plan: &Plan<'_, '_>, spec: &ActorSpec) -> PyResult<Template> {
     })
 }
 
-fn spec(plan: &Plan<'_, '_>, namespace: &str) -> PyResult<ActorSpec> {
-    let own_namespace: String = plan.or("namespace", String::new())?;
-    let mut groups = Vec::new();
-    if let Some(given) = plan.find("concurrency_groups")? {
-        for item in given.call_method0("items")?.try_iter()? {
-            let (name, max_concurrency) = item?.extract()?;
-            groups.push(ConcurrencyGroup { name, max_concurrency });
-        }
-    }
+fn spec(
+    options: &ActorOptions,
+    strategy: Strategy,
+    plan: &Plan<'_, '_>,
+    session_namespace: String,
+) -> PyResult<ActorSpec> {
+    let (shared, own) = (&options.shared, &options.own);
+    let namespace = own.namespace.clone().filter(|given| !given.is_empty());
     Ok(ActorSpec {
         actor_id: ActorID::id(plan.need("actor_id")?.cast()?),
-        name: plan.or("name", String::new())?,
-        namespace: if own_namespace.is_empty() { namespace.to_owned() } else { own_namespace },
-        detached: plan.or("detached", false)?,
-        max_restarts: plan.or("max_restarts", 0)?,
-        placement_resources: plan.resources("placement_resources")?,
-        resources: plan.resources("resources")?,
-        class_name: plan.or("class_name", String::new())?,
-        max_concurrency: plan.or("max_concurrency", 1)?,
-        is_async: plan.or("is_async", false)?,
-        concurrency_groups: groups,
-        strategy: plan.strategy()?,
+        name: shared.name.clone().unwrap_or_default(),
+        namespace: namespace.unwrap_or(session_namespace),
+        detached: plan.need("detached")?.extract()?,
+        max_restarts: own.max_restarts,
+        placement_resources: options.placing_set(),
+        resources: options.held_set(),
+        class_name: plan.text("class_name")?,
+        max_concurrency: options.max_concurrency(),
+        is_async: options.is_async,
+        concurrency_groups: own.concurrency_groups.0.clone(),
+        strategy,
         runtime_env: plan.runtime_env()?,
         handle: plan.bytes("handle")?,
-        get_if_exists: plan.or("get_if_exists", false)?,
-        max_task_retries: plan.or("max_task_retries", 0)?,
-        modules: plan.or("modules", Vec::new())?,
-        is_unlisted: plan.or("is_unlisted", false)?,
+        get_if_exists: own.get_if_exists,
+        max_task_retries: own.max_task_retries.into(),
+        modules: plan.need("modules")?.extract()?,
+        is_unlisted: !shared.enable_task_events,
         ..ActorSpec::default()
     })
 }

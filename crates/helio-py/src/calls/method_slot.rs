@@ -11,7 +11,7 @@ use pyo3::types::PyType;
 use super::actor_handle::ActorHandleBase;
 use super::actor_method::ActorMethod;
 use super::arity::Arity;
-use super::plan;
+use super::options::{MethodOptions, Value as _};
 use super::returns::Returns;
 
 /// What one actor method is called with: a descriptor that gives an `ActorMethod`.
@@ -31,21 +31,12 @@ pub(crate) struct MethodSlot {
 #[pymethods]
 impl MethodSlot {
     #[new]
-    #[pyo3(signature = (name, *, display_name = "", num_returns = None, max_task_retries = 0, retry_exceptions = None,
-        concurrency_group = "", is_unordered = false, is_unlisted = false, backpressure = 0, max_pending_calls = -1, check = None, min_args = 0, max_args = -1,
-        on_options = None, on_bind = None, on_reduce = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class, packed at once")]
     fn new(
-        name: &str,
-        display_name: &str,
-        num_returns: Option<&Bound<'_, PyAny>>,
-        max_task_retries: i32,
-        retry_exceptions: Option<&Bound<'_, PyAny>>,
-        concurrency_group: &str,
-        is_unordered: bool,
-        is_unlisted: bool,
-        backpressure: u32,
-        max_pending_calls: i64,
+        py: Python<'_>,
+        name: String,
+        full_name: String,
+        options: &MethodOptions,
         check: Option<Py<PyAny>>,
         min_args: usize,
         max_args: i64,
@@ -53,33 +44,31 @@ impl MethodSlot {
         on_bind: Option<Py<PyAny>>,
         on_reduce: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let returns = num_returns.map_or(Ok(Returns::Count(1)), Returns::from_python)?;
-        let display_name = if display_name.is_empty() { name } else { display_name };
+        let returns = options.returns();
         let mut front = FrontOptions {
-            function_name: display_name.to_owned(),
+            function_name: options.own.name.clone().unwrap_or(full_name),
             is_dynamic: returns == Returns::Dynamic,
             ..FrontOptions::default()
         };
-        let on_error = retry_exceptions
-            .map_or(Ok(false), |value| plan::retry_exceptions(value, &mut front))?;
+        let on_error = options.own.retry_exceptions.write(py, &mut front)?;
         let template = Template {
             kind: CallKind::Method,
-            name: name.to_owned(),
-            concurrency_group: concurrency_group.to_owned(),
-            is_unordered,
-            is_unlisted,
+            name: name.clone(),
+            concurrency_group: options.own.concurrency_group.clone(),
+            is_unordered: options.actor().is_unordered(),
+            is_unlisted: !options.is_listed(),
             is_generator: returns == Returns::Streaming,
-            backpressure,
+            backpressure: options.items_ahead(),
             front,
             ..Template::default()
         };
         Ok(Self {
             template: Arc::new(template),
-            method: name.to_owned(),
+            method: name,
             arity: Arity::new(check, min_args, max_args),
             returns,
-            retry: Retry { max: max_task_retries, on_error },
-            max_pending_calls,
+            retry: Retry { max: options.max_task_retries(), on_error },
+            max_pending_calls: options.actor().own.max_pending_calls,
             on_options,
             on_bind,
             on_reduce,
@@ -93,11 +82,7 @@ impl MethodSlot {
 
     #[getter]
     fn num_returns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.returns {
-            Returns::Count(count) => Ok(count.into_pyobject(py)?.into_any()),
-            Returns::Streaming => Ok("streaming".into_pyobject(py)?.into_any()),
-            Returns::Dynamic => Ok("dynamic".into_pyobject(py)?.into_any()),
-        }
+        self.returns.show(py)
     }
 
     fn __get__<'py>(

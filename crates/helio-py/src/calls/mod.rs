@@ -9,6 +9,7 @@ mod arity;
 mod creation;
 mod definition;
 mod method_slot;
+mod options;
 mod plan;
 mod returns;
 mod task_caller;
@@ -20,4 +21,5 @@ pub(crate) use creation::{
 };
 pub(crate) use definition::Definition;
 pub(crate) use method_slot::MethodSlot;
+pub(crate) use options::{ActorOptions, MethodOptions, Placement, TaskOptions};
 pub(crate) use task_caller::TaskCaller;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use helio_proto::node::LeaseClass;
 use helio_proto::template::{CallKind, FrontOptions, Template};
-use helio_types::ResourceSet;
 use helio_worker::Retry;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::arity::Arity;
+use super::options::{Placement, TaskOptions};
 use super::plan::Plan;
 use super::returns::Returns;
 use crate::codec::args::{Passed, pack};
@@ -20,6 +20,8 @@ use crate::session::{self, Session};
 /// `.remote` of one function with one set of options.
 #[pyclass(frozen, module = "heliostat._heliostat")]
 pub(crate) struct TaskCaller {
+    options: Py<TaskOptions>,
+    placement: Py<Placement>,
     prepare: Py<PyAny>,
     arity: Arity,
     /// Replaced under the GIL; the lock is held for no wait.
@@ -38,9 +40,16 @@ struct Ready {
 #[pymethods]
 impl TaskCaller {
     #[new]
-    #[pyo3(signature = (prepare, check = None, min_args = 0, max_args = -1))]
-    fn new(prepare: Py<PyAny>, check: Option<Py<PyAny>>, min_args: usize, max_args: i64) -> Self {
-        Self { prepare, arity: Arity::new(check, min_args, max_args), ready: Mutex::new(None) }
+    fn new(
+        options: Py<TaskOptions>,
+        placement: Py<Placement>,
+        prepare: Py<PyAny>,
+        check: Option<Py<PyAny>>,
+        min_args: usize,
+        max_args: i64,
+    ) -> Self {
+        let arity = Arity::new(check, min_args, max_args);
+        Self { options, placement, prepare, arity, ready: Mutex::new(None) }
     }
 
     /// Submit a call.
@@ -64,6 +73,7 @@ impl TaskCaller {
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        visit.call(&self.options)?;
         visit.call(&self.prepare)?;
         self.arity.traverse(&visit)
     }
@@ -76,37 +86,39 @@ impl TaskCaller {
             return Ok(Arc::clone(ready));
         }
         let plan = self.prepare.bind(py).call0()?;
-        let ready = Arc::new(Ready::of(&Plan(plan.cast::<PyDict>()?), session, epoch)?);
+        let ready = Arc::new(self.settle(py, &Plan(plan.cast::<PyDict>()?), session, epoch)?);
         *self.ready.lock() = Some(Arc::clone(&ready));
         Ok(ready)
     }
-}
 
-impl Ready {
-    fn of(plan: &Plan<'_, '_>, session: &Session, epoch: u32) -> PyResult<Self> {
+    fn settle(
+        &self,
+        py: Python<'_>,
+        plan: &Plan<'_, '_>,
+        session: &Session,
+        epoch: u32,
+    ) -> PyResult<Ready> {
+        let options = self.options.get();
         let function = plan.definition("function")?;
         let function = function.get();
-        let name: String = plan.or("name", "function".to_owned())?;
-        let returns = plan
-            .find("num_returns")?
-            .map_or(Ok(Returns::Count(1)), |value| Returns::from_python(&value))?;
-        let mut resources = plan.resources("resources")?;
-        if plan.find("resources")?.is_none() {
-            resources = ResourceSet::from_units([("CPU", 1.0)]);
-        }
-        let strategy = plan.strategy()?;
+        let name = match options.name() {
+            Some(name) => name.clone(),
+            None => plan.text("name")?,
+        };
+        let returns = options.returns();
+        let strategy = self.placement.get().strategy();
         let runtime_env = plan.runtime_env()?;
         let mut front = FrontOptions {
-            function_name: plan.or("function_name", name.clone())?,
+            function_name: plan.text("function_name")?,
             placement_group: strategy.placement_group,
             capture_children: strategy.capture_children,
             runtime_env: runtime_env.document.clone(),
             is_dynamic: returns == Returns::Dynamic,
-            per_yield: plan.or("per_yield", 0)?,
+            per_yield: options.per_yield(),
             ..FrontOptions::default()
         };
-        let on_error = plan.retry_exceptions(&mut front)?;
-        let max_calls: u32 = plan.or("max_calls", 0)?;
+        let on_error = options.own.retry_exceptions.write(py, &mut front)?;
+        let max_calls = options.max_calls();
         let template = Template {
             kind: CallKind::Task,
             function_id: function.id.clone(),
@@ -114,11 +126,12 @@ impl Ready {
             name: name.clone(),
             max_calls,
             is_generator: returns == Returns::Streaming,
-            backpressure: plan.or("backpressure", 0)?,
+            backpressure: options.items_ahead(),
             front,
-            is_unlisted: plan.or("is_unlisted", false)?,
+            is_unlisted: !options.shared.enable_task_events,
             ..Template::default()
         };
+        let resources = options.resource_set();
         let class = LeaseClass {
             job_id: session.runtime.job().job_id,
             exclusive: max_calls > 0 || resources.get("GPU").0 > 0,
@@ -127,7 +140,7 @@ impl Ready {
             runtime_env,
             name,
         };
-        let retry = Retry { max: plan.or("max_retries", 3)?, on_error };
-        Ok(Self { epoch, template: Arc::new(template), class: Arc::new(class), returns, retry })
+        let retry = Retry { max: options.own.max_retries()?, on_error };
+        Ok(Ready { epoch, template: Arc::new(template), class: Arc::new(class), returns, retry })
     }
 }
