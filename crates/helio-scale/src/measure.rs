@@ -161,6 +161,7 @@ fn at_rest() -> Result<(Vec<Idle>, Message), String> {
         if n_nodes == MESSAGE_NODES {
             message = cluster.message(measured.gathered_ns)?;
         }
+        eprintln!("{measured:?}");
         all.push(measured);
     }
     Ok((all, message))

@@ -138,8 +138,10 @@ impl Crowd {
                 n_registered = until;
                 silent_since = Instant::now();
             }
-            let due = Beats::usual(1).due(beaten, self.nodes.len());
-            if beats_from.elapsed() >= due {
+            // All that are due: a turn may take long while lists of all nodes come, and a node whose
+            // heartbeats stay away is declared dead.
+            let mut due = Beats::usual(1).due(beaten, self.nodes.len());
+            while beats_from.elapsed() >= due {
                 if beaten < n_registered {
                     self.say(beaten, &StatusUnchanged::default().into())?;
                 }
@@ -147,6 +149,7 @@ impl Crowd {
                 if beaten == self.nodes.len() {
                     (beaten, beats_from) = (0, beats_from + HEARTBEAT);
                 }
+                due = Beats::usual(1).due(beaten, self.nodes.len());
             }
             self.hear(due.saturating_sub(beats_from.elapsed()).min(quiet / 10))?;
             let came = self.take_traffic();

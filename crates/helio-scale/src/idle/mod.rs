@@ -69,7 +69,7 @@ impl Plan {
     /// For the page.
     #[must_use]
     pub fn long() -> Self {
-        Self { seconds: 10, readings: 5, quiet: Duration::from_secs(3) }
+        Self { seconds: 6, readings: 3, quiet: Duration::from_secs(3) }
     }
 }
 
@@ -117,7 +117,7 @@ fn answer_lines() -> std::io::Result<()> {
 /// A control service in a process of its own.
 struct Service {
     child: Child,
-    lines: Option<ChildStdin>,
+    lines: ChildStdin,
     answers: BufReader<ChildStdout>,
     folder: PathBuf,
 }
@@ -137,8 +137,9 @@ impl Service {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(failed)?;
-        let lines = child.stdin.take();
-        let Some(answers) = child.stdout.take() else { return Err("no output".to_owned()) };
+        let (Some(lines), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("the control service has no pipes".to_owned());
+        };
         let mut service = Self { child, lines, answers: BufReader::new(answers), folder };
         match service.answer()?.as_str() {
             "ready" => Ok(service),
@@ -161,17 +162,15 @@ impl Service {
 
     /// Its CPU time until now, in nanoseconds.
     fn cpu_ns(&mut self) -> Result<u64, String> {
-        if let Some(lines) = &mut self.lines {
-            writeln!(lines).map_err(|error| format!("the control service ended: {error}"))?;
-        }
+        writeln!(self.lines).map_err(|error| format!("the control service ended: {error}"))?;
         self.answer()?.parse().map_err(|_| "the control service answered nonsense".to_owned())
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // The end of its input ends it.
-        self.lines = None;
+        // Nothing that it has is needed any more; it may have ended by itself.
+        let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
