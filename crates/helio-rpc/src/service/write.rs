@@ -15,8 +15,11 @@ use super::Stream;
 /// How many bytes may wait to be written to one peer.
 pub const QUEUE_MAX: usize = 64 << 20;
 
-/// Buffers up to this size are kept for reuse, in bytes.
+/// Buffers up to this size are kept for reuse while messages follow each other, in bytes.
 const BUFFER_KEPT: usize = 256 << 10;
+
+/// And while nothing waits to be written: a control service has thousands of such connections.
+const BUFFER_KEPT_IDLE: usize = 4 << 10;
 
 /// Why a message was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -211,7 +214,7 @@ impl Shared {
 }
 
 async fn write_out(shared: Arc<Shared>) {
-    let mut spare = Vec::new();
+    let mut spare: Vec<u8> = Vec::new();
     loop {
         let (bytes, fds) = loop {
             {
@@ -226,6 +229,8 @@ async fn write_out(shared: Arc<Shared>) {
                     shared.stream.shutdown();
                     return;
                 }
+                queue.bytes.shrink_to(BUFFER_KEPT_IDLE);
+                spare.shrink_to(BUFFER_KEPT_IDLE);
             }
             shared.filled.notified().await;
         };
@@ -265,4 +270,41 @@ async fn write_all(
         written += stream.write(&bytes[written..end], fd.as_ref().map(AsFd::as_fd)).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    use helio_proto::cluster::{ControlToNode, ShutDown};
+
+    /// LIMIT-1: what a burst needed is given back.
+    #[tokio::test]
+    async fn a_connection_at_rest_keeps_no_large_buffer() {
+        let (ours, theirs) = tokio::net::UnixStream::pair().unwrap();
+        let writer = Writer::start(Arc::new(ours.into()));
+        let long = ShutDown { reason: "x".repeat(100_000), may_rejoin: false };
+        let reads = tokio::spawn(async move {
+            let mut bytes = vec![0; 64 << 10];
+            let mut n_read = 0;
+            while n_read < 300_000 {
+                theirs.readable().await.unwrap();
+                n_read += theirs.try_read(&mut bytes).unwrap_or_default();
+            }
+            theirs
+        });
+        for _ in 0..3 {
+            writer.send(&ControlToNode::from(long.clone())).unwrap();
+            writer.flushed().await;
+        }
+        drop(reads.await.unwrap());
+        let is_small = async {
+            // The task shrinks the buffers before it waits for the next message.
+            while writer.shared.0.lock().bytes.capacity() > BUFFER_KEPT_IDLE {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), is_small).await.unwrap();
+    }
 }
