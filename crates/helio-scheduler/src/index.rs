@@ -43,8 +43,7 @@ pub struct NodeIndex {
     /// A node that was removed stays as one that is not alive, until the slots are compacted.
     nodes: Vec<NodeView>,
     slots: BTreeMap<NodeId, usize>,
-    /// Derived: the slots of living nodes that have a resource, by its name.
-    holders: BTreeMap<String, BTreeSet<usize>>,
+    holders: Holders,
     /// The slots that have changed, since the change of number `first_change`.
     changes: Vec<usize>,
     first_change: u64,
@@ -63,6 +62,22 @@ struct Kept<T> {
     seen: u64,
     /// When it was used last.
     used: u64,
+}
+
+/// Derived: the slots of living nodes that have a resource, by its name.
+type Holders = BTreeMap<String, BTreeSet<usize>>;
+
+fn list(holders: &mut Holders, name: String, slot: usize) {
+    holders.entry(name).or_default().insert(slot);
+}
+
+fn unlist(holders: &mut Holders, name: &str, slot: usize) {
+    if let Some(slots) = holders.get_mut(name) {
+        slots.remove(&slot);
+        if slots.is_empty() {
+            holders.remove(name);
+        }
+    }
 }
 
 impl NodeIndex {
@@ -106,20 +121,24 @@ impl NodeIndex {
         assert!(view.alive, "a node that is not alive is removed");
         match self.slots.get(&view.address.node_id).copied() {
             Some(slot) => {
-                if !self.nodes[slot].total.0.keys().eq(view.total.0.keys()) {
-                    self.unlist(slot);
-                    self.nodes[slot] = view;
-                    self.list(slot);
-                } else {
-                    self.nodes[slot] = view;
-                }
+                let former = std::mem::replace(&mut self.nodes[slot], view);
+                let is_new = |name: &&String| !former.total.0.contains_key(*name);
+                let is_gone = |name: &&String| !self.nodes[slot].total.0.contains_key(*name);
+                // Nodes with many bundles have thousands of names, of which few change at a time.
+                let new = self.nodes[slot].total.0.keys().filter(is_new).cloned();
+                let (new, gone): (Vec<String>, Vec<&String>) =
+                    (new.collect(), former.total.0.keys().filter(is_gone).collect());
+                gone.into_iter().for_each(|name| unlist(&mut self.holders, name, slot));
+                new.into_iter().for_each(|name| list(&mut self.holders, name, slot));
                 self.changed(slot);
             }
             None => {
                 let slot = self.nodes.len();
                 self.slots.insert(view.address.node_id, slot);
+                for name in view.total.0.keys() {
+                    list(&mut self.holders, name.clone(), slot);
+                }
                 self.nodes.push(view);
-                self.list(slot);
                 self.changed(slot);
             }
         }
@@ -133,10 +152,23 @@ impl NodeIndex {
         }
     }
 
+    /// A node has so much more than before, and that is free.
+    pub fn add(&mut self, node_id: NodeId, more: &ResourceSet) {
+        let Some(slot) = self.slots.get(&node_id).copied() else { return };
+        for name in more.0.keys().filter(|name| !self.nodes[slot].total.0.contains_key(*name)) {
+            list(&mut self.holders, name.clone(), slot);
+        }
+        self.nodes[slot].total.add(more);
+        self.nodes[slot].available.add(more);
+        self.changed(slot);
+    }
+
     /// The node is gone.
     pub fn remove(&mut self, node_id: NodeId) {
         let Some(slot) = self.slots.remove(&node_id) else { return };
-        self.unlist(slot);
+        for name in self.nodes[slot].total.0.keys() {
+            unlist(&mut self.holders, name, slot);
+        }
         self.nodes[slot].alive = false;
         self.changed(slot);
         if self.nodes.len() > 2 * self.slots.len() + 16 {
@@ -148,23 +180,6 @@ impl NodeIndex {
         let nodes = std::mem::take(self).nodes;
         for view in nodes.into_iter().filter(|view| view.alive) {
             self.set(view);
-        }
-    }
-
-    fn list(&mut self, slot: usize) {
-        for name in self.nodes[slot].total.0.keys() {
-            self.holders.entry(name.clone()).or_default().insert(slot);
-        }
-    }
-
-    fn unlist(&mut self, slot: usize) {
-        for name in self.nodes[slot].total.0.keys() {
-            if let Some(holders) = self.holders.get_mut(name) {
-                holders.remove(&slot);
-                if holders.is_empty() {
-                    self.holders.remove(name);
-                }
-            }
         }
     }
 

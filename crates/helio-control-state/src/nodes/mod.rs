@@ -550,8 +550,8 @@ impl Nodes {
             self.unsettled.insert(node_id);
             node.info.total.add(lent);
             node.info.available.add(lent);
+            self.index.add(node_id, lent);
         }
-        self.refresh_view(node_id);
     }
 
     /// The node is told of these others, and watches as many of them as it may.
