@@ -68,13 +68,13 @@ pub(crate) fn run(args: &Stop) -> Result<(), String> {
 fn order_to_leave(alive: Vec<Found>, grace_s: u64) -> (Vec<Found>, Vec<Found>) {
     let heads = alive.iter().filter(|found| found.is_head());
     let heads: Vec<String> = heads.map(|head| head.text("control_address").to_owned()).collect();
-    let (members, mut rest): (Vec<Found>, Vec<Found>) = alive.into_iter().partition(|found| {
-        !found.is_head() && !heads.contains(&found.text("control_address").to_owned())
-    });
+    let (mut rest, members): (Vec<Found>, Vec<Found>) = alive
+        .into_iter()
+        .partition(|found| heads.iter().any(|head| head == found.text("control_address")));
     let mut leaving = Vec::new();
     for found in members {
         let node_id = found.text("node_id");
-        match order(&found, grace_s * 1000 * RUNNING_PERCENT / 100) {
+        match order(&found, grace_s.saturating_mul(1000) / 100 * RUNNING_PERCENT) {
             Ok(()) => {
                 output::line(&format!(
                     "The node {node_id} takes no new work and hands over what it has, for up to {grace_s} s."

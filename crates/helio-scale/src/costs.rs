@@ -11,8 +11,7 @@ use crate::idle::Idle;
 pub struct Costs {
     /// When and where they were measured.
     pub origin: String,
-    /// CPU to read and decode a message that is alone on its connection, whatever its length; the process is
-    /// awake.
+    /// CPU of a process that is awake to read and decode a message that comes alone, whatever its length.
     pub receive_ns: u64,
     /// CPU for each byte of a message that is read and decoded.
     pub decode_byte_ns: f64,

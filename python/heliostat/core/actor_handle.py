@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import types
-import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heliostat import _heliostat
 from heliostat.core import signature
-from heliostat.core.annotations import RayDeprecationWarning
 from heliostat.core.options import METHOD, Remembered, check_method_options
+from heliostat.core.remote_function import warn_of_dynamic
 
 if TYPE_CHECKING:
     from heliostat.core.graph import ClassMethodNode
@@ -214,12 +213,7 @@ def check_method_returns(number: int | str | None, is_generator: bool) -> None:
                 f"num_returns must be a number, 'streaming' or 'dynamic', not {number!r}"
             )
         if number == "dynamic":
-            warnings.warn(
-                "num_returns='dynamic' is deprecated and will be removed. "
-                "Use num_returns='streaming' instead.",
-                RayDeprecationWarning,
-                stacklevel=4,
-            )
+            warn_of_dynamic()
         if not is_generator:
             raise ValueError(
                 f"num_returns='{number}' can only be used with generator methods (methods that use "

@@ -184,17 +184,22 @@ def module_name(definition: Callable[..., Any]) -> str:
     return module
 
 
+def warn_of_dynamic() -> None:
+    """Warn of ``num_returns="dynamic"``, for functions and methods alike."""
+    warnings.warn(
+        "num_returns='dynamic' is deprecated and will be removed. "
+        "Use num_returns='streaming' instead.",
+        RayDeprecationWarning,
+        stacklevel=5,
+    )
+
+
 def check_returns(number: int | str, is_generator: bool, of: str) -> None:
     """Refuse the words for generators where there is none; warn of the deprecated one."""
     if not isinstance(number, str):
         return
     if number == "dynamic":
-        warnings.warn(
-            "num_returns='dynamic' is deprecated and will be removed. "
-            "Use num_returns='streaming' instead.",
-            RayDeprecationWarning,
-            stacklevel=4,
-        )
+        warn_of_dynamic()
     if not is_generator:
         raise ValueError(
             f"num_returns='{number}' can only be used with generator {of}s ({of}s that use "
