@@ -71,19 +71,28 @@ class BaseID:
     SIZE: ClassVar[int]
     def __init__(self, id: bytes) -> None: ...
     @classmethod
-    def from_hex(cls, hex_id: str) -> Self: ...
+    def from_hex(cls, hex_id: str) -> Self:
+        """The id that these hexadecimal digits write."""
     @classmethod
-    def from_binary(cls, id_bytes: bytes) -> Self: ...
+    def from_binary(cls, id_bytes: bytes) -> Self:
+        """The id of these bytes, ``SIZE`` of them."""
     @classmethod
-    def nil(cls) -> Self: ...
+    def nil(cls) -> Self:
+        """The id of nothing: every byte is 255."""
     @classmethod
-    def from_random(cls) -> Self: ...
+    def from_random(cls) -> Self:
+        """An id of random bytes."""
     @classmethod
-    def size(cls) -> int: ...
-    def hex(self) -> str: ...
-    def binary(self) -> bytes: ...
-    def is_nil(self) -> bool: ...
-    def redis_shard_hash(self) -> int: ...
+    def size(cls) -> int:
+        """Its length in bytes."""
+    def hex(self) -> str:
+        """Its bytes as hexadecimal digits."""
+    def binary(self) -> bytes:
+        """Its bytes."""
+    def is_nil(self) -> bool:
+        """Whether it is the id of nothing."""
+    def redis_shard_hash(self) -> int:
+        """A hash of its bytes."""
     def __hash__(self) -> int: ...
     def __eq__(self, other: object) -> bool: ...
     def __lt__(self, other: object) -> bool: ...
@@ -91,43 +100,62 @@ class BaseID:
 
 @final
 class JobID(BaseID):
+    """A driver's run."""
+
     @classmethod
-    def from_int(cls, value: int) -> JobID: ...
-    def int(self) -> int: ...
+    def from_int(cls, value: int) -> JobID:
+        """The id of the job with this number."""
+    def int(self) -> int:
+        """The job's number."""
 
 @final
 class TaskID(BaseID):
-    def actor_id(self) -> ActorID: ...
-    def job_id(self) -> JobID: ...
+    """One call of a task or of an actor's method, through all its attempts."""
+
+    def actor_id(self) -> ActorID:
+        """The actor that the call is made to; the id of nothing for tasks."""
+    def job_id(self) -> JobID:
+        """The job that the call belongs to."""
 
 @final
 class ActorID(BaseID):
+    """An actor, through all its restarts."""
+
     @property
-    def job_id(self) -> JobID: ...
+    def job_id(self) -> JobID:
+        """The job that made the actor."""
 
 @final
-class NodeID(BaseID): ...
+class NodeID(BaseID):
+    """A node, from its start to its end."""
 
 @final
-class WorkerID(BaseID): ...
+class WorkerID(BaseID):
+    """A process that runs tasks, or a driver."""
 
 @final
 class PlacementGroupID(BaseID):
+    """A placement group."""
+
     @classmethod
     def of(cls, job_id: JobID) -> PlacementGroupID:
         """A fresh one of that job."""
 
 @final
-class UniqueID(BaseID): ...
+class UniqueID(BaseID):
+    """Anything that has no class of ids of its own."""
 
 @final
-class FunctionID(BaseID): ...
+class FunctionID(BaseID):
+    """A remote function."""
 
 @final
-class ActorClassID(BaseID): ...
+class ActorClassID(BaseID):
+    """An actor class."""
 
 @final
-class ClusterID(BaseID): ...
+class ClusterID(BaseID):
+    """A cluster, from the first start of its head."""
 
 class ObjectRef(Awaitable[Any]):
     """One counted reference to an object. Made by the runtime only; dropping it lets go.
@@ -137,27 +165,41 @@ class ObjectRef(Awaitable[Any]):
     """
 
     SIZE: ClassVar[int]
-    def hex(self) -> str: ...
-    def binary(self) -> bytes: ...
-    def is_nil(self) -> bool: ...
-    def redis_shard_hash(self) -> int: ...
+    def hex(self) -> str:
+        """The object's id as hexadecimal digits."""
+    def binary(self) -> bytes:
+        """The bytes of the object's id."""
+    def is_nil(self) -> bool:
+        """Whether it refers to nothing."""
+    def redis_shard_hash(self) -> int:
+        """A hash of the id."""
     @classmethod
-    def nil(cls) -> ObjectRef: ...
+    def nil(cls) -> ObjectRef:
+        """A reference to nothing."""
     @classmethod
-    def from_random(cls) -> ObjectRef: ...
+    def from_random(cls) -> ObjectRef:
+        """A reference with a random id, to no object."""
     @classmethod
     def from_hex(cls, hex_id: str) -> ObjectRef:
-        """A reference by id, without an owner: good for comparing, and for `get` in its own process."""
+        """A reference by id, without an owner: good for comparing, and for ``get`` in its own process."""
     @classmethod
-    def from_binary(cls, id_bytes: bytes) -> ObjectRef: ...
+    def from_binary(cls, id_bytes: bytes) -> ObjectRef:
+        """As :meth:`from_hex`, from the bytes of the id."""
     @classmethod
-    def size(cls) -> int: ...
-    def task_id(self) -> TaskID: ...
-    def job_id(self) -> JobID: ...
-    def owner_address(self) -> bytes: ...
-    def call_site(self) -> str: ...
-    def future(self) -> concurrent.futures.Future[Any]: ...
-    def as_future(self) -> asyncio.Future[Any]: ...
+    def size(cls) -> int:
+        """The length of an id in bytes."""
+    def task_id(self) -> TaskID:
+        """The call that makes the object; of a value that was ``put``, the caller."""
+    def job_id(self) -> JobID:
+        """The job that the object belongs to."""
+    def owner_address(self) -> bytes:
+        """The address of the process that owns the object, as it goes over the wire."""
+    def call_site(self) -> str:
+        """Where it was made, if ``RAY_record_ref_creation_sites=1`` has that recorded, else ""."""
+    def future(self) -> concurrent.futures.Future[Any]:
+        """A future of the value, for threads."""
+    def as_future(self) -> asyncio.Future[Any]:
+        """A future of the value, on the running event loop."""
     def _on_completed(self, callback: Callable[[Any], None]) -> None: ...
     def __await__(self) -> Generator[Any, None, Any]: ...
     def __hash__(self) -> int: ...
@@ -173,17 +215,26 @@ class ObjectRefGenerator:
     def __next__(self) -> ObjectRef: ...
     def __aiter__(self) -> AsyncIterator[ObjectRef]: ...
     def __anext__(self) -> Awaitable[ObjectRef]: ...
-    def send(self, value: None) -> ObjectRef: ...
-    def throw(self, value: object) -> ObjectRef: ...
-    def close(self) -> None: ...
-    def asend(self, value: None) -> Awaitable[ObjectRef]: ...
-    def athrow(self, value: object) -> Awaitable[ObjectRef]: ...
-    def aclose(self) -> Awaitable[None]: ...
+    def send(self, value: None) -> ObjectRef:
+        """As ``next``: the value is not sent to the call."""
+    def throw(self, value: object) -> ObjectRef:
+        """Raises ``NotImplementedError``."""
+    def close(self) -> None:
+        """Raises ``NotImplementedError``: use ``heliostat.cancel``."""
+    def asend(self, value: None) -> Awaitable[ObjectRef]:
+        """As ``anext``: the value is not sent to the call."""
+    def athrow(self, value: object) -> Awaitable[ObjectRef]:
+        """Raises ``NotImplementedError``."""
+    def aclose(self) -> Awaitable[None]:
+        """Raises ``NotImplementedError``: use ``heliostat.cancel``."""
     def completed(self) -> ObjectRef:
-        """Ready when the call has ended; `get` of it raises what the call raised."""
-    def next_ready(self) -> bool: ...
-    def is_finished(self) -> bool: ...
-    def task_id(self) -> TaskID: ...
+        """A reference that is ready when the call has ended; ``get`` of it raises what the call raised."""
+    def next_ready(self) -> bool:
+        """Whether ``next`` would return at once. False at the end."""
+    def is_finished(self) -> bool:
+        """Whether every item was read."""
+    def task_id(self) -> TaskID:
+        """The call that makes the items."""
     def _get_next_ref(self) -> ObjectRef: ...
     def _try_next(self) -> ObjectRef | None:
         """The next reference without waiting; `StopAsyncIteration` at the end."""
@@ -228,10 +279,39 @@ def session_epoch() -> int:
 # --- objects ---------------------------------------------------------------------------------------
 
 def put(value: Any, *, _owner: Any = None, _tensor_transport: str = "object_store") -> ObjectRef:
-    """Store a value. `TypeError` for a ref or an unserializable value (names the member)."""
+    """Store a value in this node's object store.
+
+    NumPy arrays and other buffers are copied once; readers on this node see that copy, read-only.
+
+    Args:
+        value: Anything that can be pickled, but no reference.
+
+    Returns:
+        A reference to the value, which this process owns.
+
+    Raises:
+        TypeError: ``value`` is a reference, or cannot be pickled; the error names the part that cannot.
+        ObjectStoreFullError: There is room neither in the store nor on the disk.
+    """
 
 def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
-    """Values of one ref or a list of them, with all of Ray's argument errors (F3.01)."""
+    """Wait for objects and return their values.
+
+    Args:
+        object_refs: A reference, or a list of them, which may repeat.
+        timeout: Seconds to wait for all of them; ``None``: without end. 0: what is there now.
+
+    Returns:
+        The value, or a list of values in the order of the references.
+
+    Raises:
+        GetTimeoutError: A value was not there in time. The calls go on.
+        RayTaskError: The call that makes the value raised; the error is an instance of the class of the
+            call's own exception, too.
+        ObjectLostError: The value was lost and cannot be made again.
+        ValueError: ``object_refs`` is neither a reference nor a list.
+        TypeError: The list has something else in it.
+    """
 
 def wait(
     ray_waitables: list[ObjectRef | ObjectRefGenerator],
@@ -240,11 +320,41 @@ def wait(
     timeout: float | None = None,
     fetch_local: bool = True,
 ) -> tuple[list[Any], list[Any]]:
-    """(ready, not ready), with all of Ray's argument errors (F3.08)."""
+    """Wait until some objects are there.
+
+    Args:
+        ray_waitables: A list of different references, or of generators, whose next item counts.
+        num_returns: How many are waited for, at least 1.
+        timeout: Seconds to wait; ``None``: without end. 0: what is there now.
+        fetch_local: Wait until the value is on this node, not just somewhere.
+
+    Returns:
+        Two lists: at most ``num_returns`` that are ready, and the others. An object whose call has failed
+        is ready, too.
+
+    Raises:
+        TypeError: It is no list, or has something else in it.
+        ValueError: A reference is there twice, or ``num_returns`` is below 1 or above the list's length.
+    """
 
 def cancel(
     ray_waitable: ObjectRef | ObjectRefGenerator, *, force: bool = False, recursive: bool = True
-) -> None: ...
+) -> None:
+    """Stop the call that makes an object. Nothing happens if it has ended.
+
+    A call that waits never runs. In one that runs, ``KeyboardInterrupt`` is raised; in a method of an
+    ``async`` actor, ``asyncio.CancelledError``. Whoever gets the object sees ``TaskCancelledError``.
+
+    Args:
+        ray_waitable: What ``.remote()`` gave.
+        force: End the worker's process. For tasks only.
+        recursive: Cancel the calls that it has made, too.
+
+    Raises:
+        ValueError: ``force`` with the call of an actor's method.
+        TypeError: It is no reference.
+    """
+
 def take(ref: ObjectRef) -> Any:
     """The value of an object that `is_ready`, `watch` or `take_ready` has named; raises its error."""
 
@@ -403,17 +513,18 @@ class MethodSlot:
 
 @final
 class ActorMethod:
-    """`handle.method`. Holds the handle. Calling it raises Ray's TypeError."""
+    """A method of an actor's handle. It keeps the handle; called without ``.remote`` it raises TypeError."""
 
     @property
     def handle(self) -> ActorHandleBase: ...
     @property
     def slot(self) -> MethodSlot: ...
-    def remote(self, *args: Any, **kwargs: Any) -> Any: ...
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method; returns a reference, or as many as ``num_returns`` says, at once."""
     def options(self, **options: Any) -> Any:
-        """`slot.on_options(self, **options)`."""
+        """The same method with other options."""
     def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """`slot.on_bind(self, args, kwargs)`."""
+        """A node of a graph that calls the method when the graph is executed."""
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __reduce__(self) -> tuple[Any, ...]:
         """`slot.on_reduce(self)`."""

@@ -171,7 +171,14 @@ class ActorClassWithOptions(Generic[T]):
 
 
 def method(*args: Any, **kwargs: Any) -> Any:
-    """Options of an actor's method, such as ``@method(num_returns=2)``."""
+    """Give a method of an actor class options of its own, such as ``@method(num_returns=2)``.
+
+    It takes ``num_returns`` (default 1), ``concurrency_group``, ``max_task_retries``,
+    ``retry_exceptions`` and ``enable_task_events``.
+
+    Raises:
+        AssertionError: An option is unknown.
+    """
     if len(args) == 1 and not kwargs and callable(args[0]):
         return args[0]
     if args:
@@ -328,7 +335,15 @@ def _elsewhere(name: str) -> str:
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
-    """The actor of that name; its handle does not keep it alive. Raises ``ValueError``."""
+    """Look up an actor by its name. The handle does not keep the actor alive.
+
+    Args:
+        name: What ``options(name=...)`` said.
+        namespace: Where the name was given. Default: that of this job.
+
+    Raises:
+        ValueError: There is no such actor, or it has ended.
+    """
     if not name:
         raise ValueError("Please supply a non-empty value to get_actor")
     if not isinstance(name, str):
@@ -347,7 +362,16 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
 
 
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
-    """End an actor at once; with ``no_restart=False`` it may come back."""
+    """End an actor at once, in the middle of a call. The calls that it has not answered fail.
+
+    Args:
+        actor: Its handle.
+        no_restart: False: it is started again, if ``max_restarts`` allows.
+
+    Raises:
+        ValueError: It is no handle.
+        ActorHandleNotFoundError: The handle belongs to a session that is over.
+    """
     session.ensure()
     if not isinstance(actor, ActorHandle):
         raise ValueError(

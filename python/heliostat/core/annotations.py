@@ -75,5 +75,8 @@ def _marker(kind: AnnotationType, keywords: tuple[str, ...]) -> Callable[..., An
 
 
 PublicAPI = _marker(AnnotationType.PUBLIC_API, ("stability", "api_group"))
+"""A decorator: the name is for programs, and stays. Takes ``stability`` and ``api_group``."""
 DeveloperAPI = _marker(AnnotationType.DEVELOPER_API, ("stability", "api_group"))
+"""A decorator: the name is for libraries, and may change. Takes ``stability`` and ``api_group``."""
 Deprecated = _marker(AnnotationType.DEPRECATED, ("message", "warning", "api_group"))
+"""A decorator: the name will go. With ``warning=True`` a call warns, and says the ``message``."""

@@ -37,7 +37,19 @@ __all__ = [
 def remote(*args: Any, **kwargs: Any) -> Any:
     """Make a function a remote function, or a class an actor class.
 
-    ``@remote``, ``@remote(num_cpus=2)``, or ``remote(function)``.
+    Write ``@remote``, ``@remote(num_cpus=2)`` or ``remote(function)``. Functions take ``num_cpus``
+    (default 1), ``num_gpus``, ``resources``, ``memory`` (bytes), ``num_returns`` (1), ``max_retries`` (3),
+    ``retry_exceptions``, ``max_calls``, ``runtime_env``, ``scheduling_strategy``, ``label_selector`` and
+    ``name``. Classes take most of these, and ``max_restarts`` (0), ``max_task_retries`` (0),
+    ``max_concurrency`` (1; 1000 with ``async`` methods), ``concurrency_groups``, ``lifetime``,
+    ``namespace`` and ``get_if_exists``.
+
+    Returns:
+        A ``RemoteFunction`` or an ``ActorClass``; each has ``remote(...)`` and ``options(...)``.
+
+    Raises:
+        ValueError: An option is unknown, or has a value that it cannot have.
+        TypeError: The value of an option has another type, or it is applied to something else.
     """
     if len(args) == 1 and not kwargs and (callable(args[0]) or hasattr(args[0], "__dict__")):
         return _make_remote(args[0], {})

@@ -92,11 +92,43 @@ def init(
 
     ``address=None`` connects to the cluster that RAY_ADDRESS names or that ``heliostat start`` made
     here, and starts one where there is none; ``"auto"`` never starts one, ``"local"`` always does,
-    ``"host:port"`` means that cluster. ``num_cpus``, ``num_gpus``, ``resources``, ``labels`` and
-    ``object_store_memory`` describe a cluster that is started; everything else has the meaning that
-    users of Ray know. A cluster that is started here serves its dashboard (jobs, state, logs) with
-    ``include_dashboard=True`` only, at ``dashboard_host``, by default on this machine alone, and
-    ``dashboard_port``, by default 8265 or the next free port; what is asked there needs the token.
+    ``"host:port"`` means that cluster.
+
+    Args:
+        address: Which cluster, as above.
+        num_cpus: CPUs of the node that is started. Default: those of the machine.
+        num_gpus: Its GPUs. Default: those that are found.
+        resources: Its further resources, amounts by name.
+        labels: Its labels, by name.
+        object_store_memory: Bytes of its object store, at least 75 MiB.
+        local_mode: Refused.
+        ignore_reinit_error: Keep the session that runs already, instead of raising.
+        include_dashboard: Serve the dashboard (jobs, state, logs) of a cluster that is started.
+            Default: no. What is asked there needs the token.
+        dashboard_host: The address it listens at. Default: this machine alone.
+        dashboard_port: Its port. Default: 8265, or the next free one.
+        job_config: A ``JobConfig``, or a dictionary of its fields.
+        configure_logging: Set up the package's logger.
+        logging_level: Of that logger; a number or a name. Default ``"info"``.
+        logging_format: Of its lines.
+        logging_config: A ``LoggingConfig`` for driver and workers.
+        log_to_driver: Show here what workers print. Default: yes.
+        namespace: Where named actors are looked up. Default: one of this job alone.
+        runtime_env: The environment of workers; a dictionary, or a ``RuntimeEnv``.
+        enable_resource_isolation: Refused, as the three that follow.
+        cgroup_path: Refused.
+        system_reserved_cpu: Refused.
+        system_reserved_memory: Refused.
+        proxy_server_url: Has no effect.
+        **kwargs: Options of Ray that begin with ``_``. What has no effect here is said in a warning.
+
+    Returns:
+        A context with the addresses; ``with init():`` ends the session with the block.
+
+    Raises:
+        RuntimeError: A session runs already, or a keyword is unknown.
+        ConnectionError: There is no cluster at the address.
+        ValueError: A quantity that no node can have, or one for a cluster that runs already.
     """
     _refuse_unknown(kwargs, local_mode)
     if enable_resource_isolation or cgroup_path or system_reserved_cpu or system_reserved_memory:
@@ -294,5 +326,11 @@ def check_node_options(options: NodeOptions) -> None:
 
 
 def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
-    """Leave the cluster; end it if ``init`` started it. Nothing happens where there is no session."""
+    """Leave the cluster; end it if ``init`` started it. Nothing happens where there is no session.
+
+    References and handles of the session are of no use afterwards. ``init`` begins another session.
+
+    Args:
+        wait_for_processes: Has no effect.
+    """
     session.end()

@@ -24,7 +24,15 @@ def _require() -> None:
 
 
 def nodes() -> list[dict[str, Any]]:
-    """Every node that is or was in the cluster."""
+    """Every node that is or was in the cluster.
+
+    Returns:
+        A dictionary for each: ``NodeID``, ``Alive``, ``NodeManagerAddress``, ``Resources``, ``Labels``
+        and others.
+
+    Raises:
+        RaySystemError: There is no session.
+    """
     _require()
     return [_as_node(row) for row in _heliostat.list_nodes()]
 
@@ -54,13 +62,21 @@ def _as_node(row: NodeRow) -> dict[str, Any]:
 
 
 def cluster_resources() -> dict[str, float]:
-    """What the living nodes have, together."""
+    """What the living nodes have, together: amounts by name, memory in bytes.
+
+    Raises:
+        RaySystemError: There is no session.
+    """
     _require()
     return _sum([row["total"] for row in _living()])
 
 
 def available_resources() -> dict[str, float]:
-    """What nobody uses just now, together."""
+    """What nobody uses just now, together: amounts by name. What is used up is left out.
+
+    Raises:
+        RaySystemError: There is no session.
+    """
     _require()
     return _sum([row["available"] for row in _living()])
 

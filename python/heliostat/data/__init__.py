@@ -30,7 +30,10 @@ if TYPE_CHECKING:
         read_datasource,
         read_sql,
     )
+    from heliostat.data.sources.delta import read_delta
     from heliostat.data.sources.files import FileShuffleConfig
+    from heliostat.data.sources.iceberg import read_iceberg
+    from heliostat.data.sources.lance import read_lance
     from heliostat.data.sources.libraries import (
         from_daft,
         from_dask,

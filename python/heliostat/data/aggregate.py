@@ -21,6 +21,28 @@ from heliostat.data import block
 from heliostat.data.expressions.namespace import whole
 from heliostat.data.missing import no_columns
 
+__all__ = [
+    "AbsMax",
+    "AggregateFn",
+    "AggregateFnV2",
+    "ApproximateQuantile",
+    "ApproximateTopK",
+    "AsList",
+    "Count",
+    "CountDistinct",
+    "Max",
+    "Mean",
+    "Min",
+    "MissingValuePercentage",
+    "Quantile",
+    "Std",
+    "Sum",
+    "Unique",
+    "ValueCounter",
+    "VectorizedAggregateFnV2",
+    "ZeroPercentage",
+]
+
 A = TypeVar("A")
 
 

@@ -6,6 +6,14 @@ import abc
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
+__all__ = [
+    "ArrowBatchCollateFn",
+    "CollateFn",
+    "DefaultCollateFn",
+    "NumpyBatchCollateFn",
+    "PandasBatchCollateFn",
+]
+
 T = TypeVar("T")
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
+__all__ = ["DataType"]
+
 
 class DataType:
     """``DataType.int64()`` and the like give pyarrow's types, which every place takes that wants one."""

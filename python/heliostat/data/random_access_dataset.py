@@ -14,6 +14,8 @@ from heliostat.data.dataset.base import key_names
 if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset
 
+__all__ = ["RandomAccessDataset"]
+
 WORKERS_PER_NODE = 4
 
 

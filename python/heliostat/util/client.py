@@ -14,3 +14,4 @@ class RayAPIStub:
 
 
 ray = RayAPIStub()
+"""The one stub of this process."""

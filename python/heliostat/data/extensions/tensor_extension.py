@@ -45,6 +45,7 @@ def create_arrow_fixed_shape_tensor_type(
 
 # Arrays of one shape have Arrow's own type here, whatever the name.
 ArrowTensorType = ArrowTensorTypeV2 = create_arrow_fixed_shape_tensor_type
+"""Other names of ``create_arrow_fixed_shape_tensor_type``."""
 
 
 def get_arrow_extension_tensor_types() -> tuple[type, ...]:
