@@ -74,7 +74,7 @@ def test_a_bad_trial_goes_on_from_a_good_one(population: Any) -> None:
     assert bad.config["k"] == 7, "the whole configuration is taken over"
     assert bad.config["lr"] in (1, 3), "a neighbour in the list"
     assert bad.handed == ("/kept/t1/2", 2, 1.0)
-    assert bad.experiment_tag.startswith("tag0@perturbed[lr=")
+    assert bad.experiment_tag == f"tag0@perturbed[lr={bad.config['lr']}]"
     assert bad.is_changed
     assert good.config == {"lr": 2, "k": 7}
     machine.paused(bad)
@@ -262,12 +262,42 @@ def test_a_replay_follows_the_copies_and_refuses_what_is_no_policy(
         ({"perturbation_interval": 0}, ValueError),
         ({"hyperparam_mutations": {"a": 3}}, TypeError),
         ({"hyperparam_mutations": {"a": tune.sample_from(lambda spec: 1)}}, ValueError),
+        ({"hyperparam_mutations": {"a": {"b": tune.sample_from(lambda spec: 1)}}}, ValueError),
         ({"hyperparam_mutations": None}, tune.TuneError),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         pbt_of(**options)
+
+
+def test_tags_have_numbers_as_those_of_new_trials(population: Any) -> None:
+    """A tag is part of the names of folders: Ray writes four places, and no letters but plain ones."""
+    mutations = {"net": {"act": ["relu"]}, "lr": tune.uniform(0, 1)}
+    pbt = pbt_of(hyperparam_mutations=mutations, resample_probability=0.0)
+    config = {"lr": 0.1, "net": {"act": "relu"}}
+    machine, bad, good = population(pbt, [config, config])
+    report(machine, good, 2, 10)
+    report(machine, bad, 2, 1)
+    lr = bad.config["lr"]
+    assert lr in (0.1 * 0.8, 0.1 * 1.2)
+    assert bad.experiment_tag == f"tag0@perturbed[lr={lr:.4f},net=act_relu]"
+
+
+def test_a_mode_alone_is_about_what_functions_return(population: Any) -> None:
+    pbt = pbt_of(metric=None, mode=None)
+    assert pbt.set_search_properties(None, "min")
+    machine, bad, good = population(pbt, [{"lr": 1}, {"lr": 2}])
+    for trial, value in ((good, 1.0), (bad, 2.0)):
+        trial.checkpoint_path = "/kept"
+        decision = machine.reported(trial, {"training_iteration": 2, "_metric": value})
+    assert decision == PAUSE
+    assert bad.is_changed
+
+
+def test_a_mode_that_differs_is_refused() -> None:
+    assert not pbt_of(metric=None, mode="max").set_search_properties("score", "min")
+    assert pbt_of(metric=None, mode="max").set_search_properties("score", "max")
 
 
 def test_a_result_needs_metric_and_time(population: Any) -> None:

@@ -80,6 +80,17 @@ def test_bundles_are_added_up_to_a_bound(running: Any) -> None:
     assert report(machine, trial) == CONTINUE
 
 
+def test_the_bound_counts_where_the_step_is_the_usual_one(running: Any) -> None:
+    for share, expected in (
+        (DistributeResources(increase_by_times=3), [4]),
+        (DistributeResources(add_bundles=True, increase_by_times=2), [1, 1, 1]),
+    ):
+        machine, trial = running(ResourceChangingScheduler(None, share), 1, 10)
+        assert report(machine, trial) == PAUSE
+        assert cpus(trial) == expected
+        assert report(machine, trial) == CONTINUE
+
+
 def test_what_is_too_much_is_given_back(running: Any) -> None:
     machine, trial = running(ResourceChangingScheduler(), 1, 6)
     assert report(machine, trial) == PAUSE

@@ -243,7 +243,8 @@ class Tuner:
             raise TuneError(f"scheduler={scheduler!r} is neither a scheduler nor the name of one.")
         if not scheduler.set_search_properties(config.metric, config.mode):
             raise ValueError(
-                "The metric was given to TuneConfig and to the scheduler: pass it to one of them."
+                "The metric was given to TuneConfig and to the scheduler, or a mode that differs: pass them "
+                "to one of the two."
             )
         return scheduler
 

@@ -27,6 +27,8 @@ class AsyncHyperBandScheduler(FIFOScheduler):
         stop_last_trials: Whether trials end at ``max_t``.
     """
 
+    compares = True
+
     def __init__(
         self,
         time_attr: str = "training_iteration",

@@ -67,6 +67,8 @@ class HyperBandScheduler(FIFOScheduler):
     # Paused trials that may go on come before new ones: a search without end would not halve otherwise.
     resumes_first = True
 
+    compares = True
+
     def __init__(
         self,
         time_attr: str = "training_iteration",

@@ -27,6 +27,8 @@ class MedianStoppingRule(FIFOScheduler):
         hard_stop: False: pause instead of stop.
     """
 
+    compares = True
+
     def __init__(
         self,
         time_attr: str = "time_total_s",

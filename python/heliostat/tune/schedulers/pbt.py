@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from heliostat.tune.error import TuneError
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler
 from heliostat.tune.search.sample import Domain, Function
+from heliostat.tune.search.variant_generator import formatted
 
 if TYPE_CHECKING:
     from heliostat.tune.runner.search import Search
@@ -68,6 +69,8 @@ class PopulationBasedTraining(FIFOScheduler):
             ``tune.sample_from`` is among ``hyperparam_mutations``.
         TuneError: Neither ``hyperparam_mutations`` nor ``custom_explore_fn`` is given.
     """
+
+    compares = True
 
     def __init__(
         self,
@@ -245,7 +248,7 @@ class PopulationBasedTraining(FIFOScheduler):
         logger.info("PBT: %s goes on from %s with %s", trial, best, config)
         if self._log and trial.local_experiment_path:
             self._write_policy(trial, best, config)
-        tag = ",".join(f"{name}={config[name]}" for name in self._mutations)
+        tag = formatted({(name,): config[name] for name in self._mutations})
         trial.set_config(config, f"{state.tag}@perturbed[{tag}]")
         state.perturbed_at, state.trained_to = good.perturbed_at, good.trained_to
         self._perturbations += 1
@@ -341,7 +344,7 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
             return self.CONTINUE
         self._perturbations += 1
         self.current_config = config
-        tag = ",".join(f"{name}={value}" for name, value in config.items())
+        tag = formatted({(name,): value for name, value in config.items()})
         name = os.path.basename(self.policy_file)
         trial.set_config(config, f"replay_{name}@perturbed[{tag}]")
         return self.PAUSE
@@ -405,6 +408,9 @@ def _check_choices(name: str, choices: Any) -> None:
             f"hyperparam_mutations[{name!r}]={choices!r} must be a list, a tuple, a dict, a domain such as "
             "tune.uniform(0, 1), or a function without arguments."
         )
+    if isinstance(choices, Mapping):
+        for inner, deeper in choices.items():
+            _check_choices(f"{name}/{inner}", deeper)
 
 
 def _read_policy(path: str) -> tuple[dict[str, Any] | None, list[tuple[int, dict[str, Any]]]]:

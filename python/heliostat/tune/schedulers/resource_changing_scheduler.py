@@ -83,8 +83,7 @@ class DistributeResources:
         return {"GPU": 1} if base.bundles[0].get("GPU", 0) else {"CPU": 1}
 
     def _most(self) -> float:
-        limited = self.increase_by and self.increase_by_times > 0
-        return self.increase_by_times if limited else math.inf
+        return self.increase_by_times if self.increase_by_times > 0 else math.inf
 
     def _count(
         self,

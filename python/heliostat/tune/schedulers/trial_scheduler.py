@@ -6,6 +6,8 @@ import os
 import pickle
 from typing import TYPE_CHECKING, Any
 
+from heliostat.tune.result import DEFAULT_METRIC
+
 if TYPE_CHECKING:
     from heliostat.tune.runner.search import Search
     from heliostat.tune.runner.trial import Trial
@@ -22,6 +24,9 @@ class TrialScheduler:
     # Whether paused trials that may go on come before new ones.
     resumes_first = False
 
+    # Whether trials are compared by a metric.
+    compares = False
+
     _metric: str | None = None
     _mode: str | None = None
 
@@ -36,11 +41,16 @@ class TrialScheduler:
         return True
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
-        """Take over metric and mode of the search; False when they were said twice."""
-        if self._metric and metric:
+        """Take over metric and mode of the search; False when they were said twice.
+
+        A mode without a metric is about what functions return.
+        """
+        if (self._metric and metric) or (self._mode and mode and mode != self._mode):
             return False
         self._metric = self._metric or metric
         self._mode = self._mode or mode
+        if self.compares and self._mode:
+            self._metric = self._metric or DEFAULT_METRIC
         return True
 
     def on_trial_add(self, tune_controller: Search, trial: Trial) -> None:

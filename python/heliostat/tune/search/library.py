@@ -8,12 +8,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from heliostat.tune.result import DEFAULT_METRIC
 from heliostat.tune.search.sample import Domain
 from heliostat.tune.search.searcher import UNDEFINED_METRIC_MODE, UNDEFINED_SEARCH_SPACE, Searcher
 from heliostat.tune.search.variant_generator import flat_name, nested, unresolved
 from heliostat.tune.stopper import flattened
-
-DEFAULT_METRIC = "_metric"  # of a function that returns a number
 
 
 class LibrarySearcher(Searcher):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -173,10 +174,17 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 def experiment_tag(index: int, chosen: Mapping[Path, Any]) -> str:
     """A short name of a configuration, such as ``3_lr=0.1000,layers=2``."""
-    parts = []
-    for path in sorted(chosen, key=lambda path: [str(part) for part in path]):
-        value = chosen[path]
-        text = f"{value:.4f}" if isinstance(value, float) else str(value)
-        kept = "".join(letter for letter in text if letter.isalnum() or letter in "_-+.=, ")
-        parts.append(f"{path[-1]}={kept.replace(' ', '_')}")
-    return f"{index}_{','.join(parts)}" if parts else str(index)
+    values = formatted(chosen)
+    return f"{index}_{values}" if values else str(index)
+
+
+def formatted(chosen: Mapping[Path, Any]) -> str:
+    """Values with their names, in letters that the name of a folder may have."""
+    paths = sorted(chosen, key=lambda path: [str(part) for part in path])
+    return ",".join(f"{_plain(path[-1])}={_plain(chosen[path])}" for path in paths)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return re.sub("[^a-zA-Z0-9_-]+", "_", str(value)).strip("_")

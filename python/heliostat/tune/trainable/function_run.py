@@ -16,13 +16,13 @@ from typing import Any
 
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune import context
+from heliostat.tune.result import DEFAULT_METRIC
 from heliostat.tune.trainable.spec import Batch, Spec, failure
 from heliostat.tune.trainable.timing import Timing
 
 FLUSH_S = 0.05  # for how long a report waits for others to travel with it
 BATCH_MAX = 1000
 JOIN_S = 5.0
-DEFAULT_METRIC = "_metric"
 
 
 class Stopped(SystemExit):
