@@ -201,7 +201,7 @@ class Wheel:
         self.path = Path(folder) / self.name
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.part = self.path.with_name(f".{self.name}.{os.getpid()}")
-        self.zip = zipfile.ZipFile(self.part, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
+        self.zip = zipfile.ZipFile(self.part, "w")
         self.record: list[str] = []
         commands = [f"{name} = {entry}" for name, entry in table["scripts"].items()]
         self.add(f"{self.info}/METADATA", metadata(table).encode())
@@ -221,7 +221,7 @@ class Wheel:
         entry = zipfile.ZipInfo(name, EPOCH)
         entry.compress_type = zipfile.ZIP_DEFLATED
         entry.external_attr = (0o100000 | mode) << 16
-        self.zip.writestr(entry, data)
+        self.zip.writestr(entry, data, compresslevel=9)  # an entry does not take the archive's
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
         self.record.append(f"{name},sha256={digest},{len(data)}")
 
