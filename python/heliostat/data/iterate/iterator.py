@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 import heliostat as ray
+from heliostat.core.annotations import RayDeprecationWarning
 from heliostat.data import block
 from heliostat.data.execute.stats import ExecutionStats
 from heliostat.data.iterate import batching, prefetch
@@ -368,6 +370,121 @@ class DataIterator(abc.ABC):
         if additional_columns is not None:
             parts.append((additional_columns, additional_type_spec))
         return tf_batches.as_dataset(batches, self.schema, parts)
+
+    def iter_jax_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int = 256,
+        dtypes: Any = None,
+        collate_fn: Any = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        synchronize_batches: bool = False,
+        paddings: Any = None,
+    ) -> Iterable[Any]:
+        """Return batches as dicts of JAX arrays; each ``for`` over them is an epoch.
+
+        An array has the batches of all JAX processes, one behind the other, and its rows are spread
+        over all devices; each process gives its own devices their rows.
+
+        Args:
+            batch_size: Rows of a batch of this process: a multiple of its devices.
+            dtypes: A JAX dtype for all columns, or a dict by column. Default: as the data is.
+            collate_fn: An object of a ``CollateFn``; it returns an array, or a dict of arrays.
+            drop_last: Leave out the last batch if it has fewer rows, and with
+                ``synchronize_batches`` the batches that not all processes have.
+            synchronize_batches: Compare the sizes of batches among the processes before each, so that
+                none waits for ever for a batch that another does not have.
+            paddings: A value for the rows that the last batch lacks, or a dict by column; with
+                ``synchronize_batches`` processes without rows go on with batches of it.
+
+        The others are those of :meth:`iter_batches`.
+
+        Raises:
+            ImportError: JAX is not installed.
+            ValueError: The sizes make no sense, or the ``collate_fn`` has none of the base classes.
+                While iterating: a batch has not the same rows for each device and there are no
+                ``paddings``, or a column is of lists or arrays that differ in shape.
+            TypeError: While iterating, a column is of strings, bytes, times or objects.
+        """
+        from heliostat.data.iterate import jax_batches
+
+        batch_format = jax_batches.format_for(collate_fn)
+        placing = jax_batches.Placing(batch_size, drop_last, dtypes, paddings, synchronize_batches)
+        made = self.iter_batches(
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            batch_format=batch_format,
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+            _collate_fn=collate_fn,
+        )
+        return Repeatable(lambda: placing.batches(made))
+
+    def to_torch(
+        self,
+        *,
+        label_column: str | None = None,
+        feature_columns: Any = None,
+        label_column_dtype: Any = None,
+        feature_column_dtypes: Any = None,
+        batch_size: int = 1,
+        prefetch_batches: int = 1,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        unsqueeze_label_tensor: bool = True,
+        unsqueeze_feature_tensors: bool = True,
+    ) -> Any:
+        """Return torch's ``IterableDataset`` of pairs (features, label).
+
+        Deprecated by Ray: :meth:`iter_torch_batches` gives tensors by column. A ``DataLoader`` of it
+        needs ``batch_size=None``, for its items are batches.
+
+        Args:
+            label_column: The label's column; None: the label is None.
+            feature_columns: Names of the columns of one tensor, side by side; a list or a dict of such
+                lists: as many tensors. Default: all but the label's.
+            label_column_dtype: The label's torch dtype. Default: as the data is.
+            feature_column_dtypes: One torch dtype for the features, or one for each of several tensors.
+            batch_size: Rows of a batch.
+            unsqueeze_label_tensor: The label has the shape (rows, 1) rather than (rows,).
+            unsqueeze_feature_tensors: The same for each column of the features.
+
+        The others are those of :meth:`iter_batches`.
+
+        Raises:
+            TypeError: The dtypes do not have the form of the columns.
+            ValueError: They have other keys or another length. While iterating: there is no such
+                column, it is not of numbers, or the columns of a tensor differ in shape.
+        """
+        warnings.warn(
+            "DataIterator.to_torch is deprecated. Use DataIterator.iter_torch_batches instead.",
+            RayDeprecationWarning,
+            stacklevel=2,
+        )
+        from heliostat.data.iterate.torch_dataset import Pairs, TorchDataset
+
+        pairs = Pairs(
+            label_column,
+            label_column_dtype,
+            feature_columns,
+            feature_column_dtypes,
+            unsqueeze_label_tensor,
+            unsqueeze_feature_tensors,
+        )
+        tables = self.iter_batches(
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            batch_format="pyarrow",
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+        )
+        return TorchDataset(tables, pairs)
 
     def materialize(self) -> MaterializedDataset:
         """Run one epoch and keep its blocks in the object store."""
