@@ -8,6 +8,7 @@ import random
 import statistics
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -155,3 +156,91 @@ def test_groups_of_a_derived_aggregation(rd: Any) -> None:
 
     dataset = rd.from_items([{"k": 1, "v": 2}, {"k": 1, "v": 3}])
     assert dataset.groupby("k").aggregate(Tenfold("v")).take_all() == [{"k": 1, "sum(v)": 50}]
+
+
+# --- tasks and actors of their own for functions of groups ---
+
+
+class Counted:
+    """Says which instance was called, and how often it had been."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.calls = f"{name}{id(self)}", 0
+
+    def __call__(self, group: dict[str, Any]) -> dict[str, Any]:
+        self.calls += 1
+        count = np.array([len(group["v"])])
+        return {"k": group["k"][:1], "n": count, "by": [self.name], "call": [self.calls]}
+
+
+@pytest.mark.contract("F10.14")
+def test_a_class_has_one_instance_an_actor(rd: Any) -> None:
+    rows = rd.from_items([{"k": i % 10, "v": i} for i in range(95)], override_num_blocks=6)
+    grouped = rows.groupby("k", num_partitions=5)
+    made = grouped.map_groups(Counted, concurrency=1, fn_constructor_args=("x",), num_cpus=0.5)
+    found = made.sort("k").take_all()
+    assert [(row["k"], row["n"]) for row in found] == [(k, 10 if k < 5 else 9) for k in range(10)]
+    assert len({row["by"] for row in found}) == 1
+    assert sorted(row["call"] for row in found) == list(range(1, 11))
+
+
+@pytest.mark.contract("F10.14")
+def test_options_reach_the_tasks_of_functions_of_groups(rd: Any) -> None:
+    import ray
+
+    def about(group: dict[str, Any]) -> dict[str, Any]:
+        given = ray.get_runtime_context().get_assigned_resources()
+        return {"k": group["k"][:1], "cpus": [given.get("CPU", 0.0)]}
+
+    rows = rd.from_items([{"k": i % 3} for i in range(9)])
+    for made in (
+        rows.groupby("k").map_groups(about, num_cpus=0.25),
+        rows.groupby("k").map_groups(about, ray_remote_args_fn=lambda: {"num_cpus": 0.25}),
+    ):
+        assert {row["cpus"] for row in made.take_all()} == {0.25}
+    with pytest.raises(ValueError, match="num_cpu"):
+        rows.groupby("k").map_groups(about, num_cpu=0.25).take_all()
+    with pytest.raises(ValueError, match="cannot both be given"):
+        rows.groupby("k").map_groups(Counted, compute=rd.ActorPoolStrategy(size=1), concurrency=2)
+
+
+@pytest.mark.contract("F10.14")
+def test_no_group_is_cut_whatever_the_size_of_blocks(
+    rd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray.data.context import DataContext
+
+    monkeypatch.setattr(DataContext.get_current(), "target_max_block_size", 512)
+    rows = [
+        {"k": i % 7, "v": i, "t": np.full((2, 2), i), "o": complex(i, 1), "s": "é" * (i % 5)}
+        for i in range(300)
+    ]
+
+    def whole(group: dict[str, Any]) -> dict[str, Any]:
+        assert group["t"].shape == (len(group["v"]), 2, 2)
+        return {"k": group["k"][:1], "v": [sorted(group["v"])], "o": [sum(group["o"]).real]}
+
+    expected = {k: sorted(range(k, 300, 7)) for k in range(7)}
+    made = rd.from_items(rows, override_num_blocks=9).groupby("k").map_groups(whole, concurrency=2)
+    found = made.take_all()
+    assert {row["k"]: list(row["v"]) for row in found} == expected
+    assert {row["k"]: row["o"] for row in found} == {k: sum(v) for k, v in expected.items()}
+    (all_rows,) = rd.from_items(rows).groupby(None).map_groups(whole, num_cpus=0.5).take_all()
+    assert list(all_rows["v"]) == list(range(300))
+    empty = rd.from_items(rows).filter(lambda row: False).groupby("k")
+    assert empty.map_groups(whole, num_cpus=0.5).take_all() == []
+
+
+@pytest.mark.contract("F10.14")
+def test_async_functions_and_groups_to_write_to(rd: Any) -> None:
+    async def later(group: dict[str, Any]) -> dict[str, Any]:
+        return {"n": np.array([len(group["k"])])}
+
+    def zeroed(group: dict[str, Any]) -> dict[str, Any]:
+        group["v"][:] = 0
+        return group
+
+    grouped = rd.from_items([{"k": i % 2, "v": i} for i in range(5)]).groupby("k")
+    assert sorted(row["n"] for row in grouped.map_groups(later).take_all()) == [2, 3]
+    made = grouped.map_groups(zeroed, zero_copy_batch=False)
+    assert [row["v"] for row in made.take_all()] == [0] * 5

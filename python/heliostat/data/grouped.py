@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,20 @@ from typing import TYPE_CHECKING, Any
 from heliostat.data import aggregate as aggregations
 from heliostat.data import block
 from heliostat.data.block import with_columns
+from heliostat.data.dataset.options import options_of, placed
 from heliostat.data.execute import groups
 from heliostat.data.execute.exchanges import Sort
 from heliostat.data.expressions import lit
-from heliostat.data.plan.operators import Exchange, Map
-from heliostat.data.plan.transforms import MapStream, Names, joined_names
-from heliostat.data.plan.udf import Udf
+from heliostat.data.plan.operators import Compute, Exchange, Map
+from heliostat.data.plan.transforms import (
+    MapStream,
+    Names,
+    Tables,
+    Transform,
+    joined_names,
+    own_batch,
+)
+from heliostat.data.plan.udf import Opened, Udf
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import Dataset
@@ -36,23 +45,86 @@ class _Aggregated:
 
 @dataclass
 class _Mapped:
+    """The function of a group, for each group of a sorted table."""
+
     keys: list[str]
     udf: Udf
     batch_format: str | None
+    zero_copy: bool
 
     def __call__(self, table: Any) -> Iterator[Any]:
-        if not table.num_rows:
-            return
-        fn = self.udf.open()
-        begins = groups.group_begins(table, self.keys) if self.keys else [0]
-        ends = [*begins[1:], table.num_rows]
-        for begin, end in zip(begins, ends, strict=True):
-            group = block.joined(table.slice(begin, end - begin))
-            keys = group.slice(0, 1).select(self.keys).to_pylist() if self.keys else None
-            fn.at = f"the group {keys[0]}" if keys else "all rows"
-            result = fn(block.to_batch(group, self.batch_format))
+        if table.num_rows:
+            yield from self.results(iter([table]), self.udf.open())
+
+    def results(self, tables: Tables, fn: Opened) -> Iterator[Any]:
+        """What the function gives for the groups of each table."""
+        for _, result in fn.each(self._groups(tables, fn)):
             for item in result if isinstance(result, Iterator) else (result,):
                 yield block.from_batch(item, fn.name)
+
+    def _groups(self, tables: Tables, fn: Opened) -> Iterator[Any]:
+        for table in tables:
+            begins = _begins(table, self.keys)
+            for begin, end in zip(begins, [*begins[1:], table.num_rows], strict=True):
+                group = block.joined(table.slice(begin, end - begin))
+                keys = group.slice(0, 1).select(self.keys).to_pylist() if self.keys else None
+                fn.at = f"the group {keys[0]}" if keys else "all rows"
+                batch = block.to_batch(group, self.batch_format)
+                yield batch if self.zero_copy else own_batch(batch)
+
+
+def _begins(table: Any, keys: list[str]) -> list[int]:
+    """Where the groups of a sorted table begin."""
+    return groups.group_begins(table, keys) if keys else [0]
+
+
+PACKED = "groups"  # the column of packed groups
+PACKED_BYTES = 1 << 20
+
+
+@dataclass
+class _Packed:
+    """A sorted table as rows that each hold whole groups, for tasks or actors of their own.
+
+    Blocks are cut between rows, so none has only a part of a group.
+    """
+
+    keys: list[str]
+
+    def __call__(self, table: Any) -> Iterator[Any]:
+        import pyarrow as pa
+
+        if not table.num_rows:
+            return
+        least = max(1, PACKED_BYTES * table.num_rows // max(1, table.nbytes))
+        cuts = [0]
+        for begin in _begins(table, self.keys):
+            if begin - cuts[-1] >= least:
+                cuts.append(begin)
+        for begin, end in zip(cuts, [*cuts[1:], table.num_rows], strict=True):
+            part = pickle.dumps(block.compact(table.slice(begin, end - begin)), protocol=5)
+            yield pa.table({PACKED: pa.array([part], pa.large_binary())})
+
+
+@dataclass
+class _Unpacked(Transform):
+    """The function of a group, for packed groups."""
+
+    mapped: _Mapped
+
+    def __post_init__(self) -> None:
+        self.udf = self.mapped.udf
+        self.name = f"MapGroups({self.udf.name})"
+
+    def apply(self, tables: Tables, fn: Any) -> Tables:
+        """Call the function for each group."""
+        parts = (
+            pickle.loads(part.as_buffer())
+            for table in tables
+            if table.num_rows
+            for part in table.column(PACKED)
+        )
+        return self.mapped.results(parts, fn)
 
 
 @dataclass
@@ -117,28 +189,53 @@ class GroupedData:
         self,
         fn: Callable[..., Any],
         *,
+        zero_copy_batch: bool = True,
+        compute: Compute | None = None,
         batch_format: str | None = "default",
         fn_args: Any = None,
         fn_kwargs: dict[str, Any] | None = None,
         fn_constructor_args: Any = None,
         fn_constructor_kwargs: dict[str, Any] | None = None,
-        **_: Any,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: float | None = None,
+        concurrency: int | tuple[int, ...] | None = None,
+        ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
+        **ray_remote_args: Any,
     ) -> Dataset:
-        """Return a dataset of what ``fn(group)`` gives for each group, a batch."""
+        """Return a dataset of what ``fn(group)`` gives for each group, a batch.
+
+        Without options a function is called in the tasks that sort the groups; with options, or as a
+        class, it has tasks or actors of its own.
+
+        Args:
+            fn: A function, or a class whose instances are called, one per actor.
+            zero_copy_batch: ``fn`` does not write to the group.
+            batch_format: As in ``Dataset.map_batches``, whose options the others are, too.
+        """
         block.check_format(batch_format)
+        options = options_of(locals(), "zero_copy_batch", "batch_format")
         udf = Udf(
             fn,
-            tuple(fn_args or ()),
-            dict(fn_kwargs or {}),
-            tuple(fn_constructor_args or ()),
-            dict(fn_constructor_kwargs or {}),
+            tuple(options.pop("fn_args", None) or ()),
+            dict(options.pop("fn_kwargs", None) or {}),
+            tuple(options.pop("fn_constructor_args", None) or ()),
+            dict(options.pop("fn_constructor_kwargs", None) or {}),
         )
-        return self._sorted(f"MapGroups({udf.name})", _Mapped(self._keys, udf, batch_format))
+        mapped = _Mapped(self._keys, udf, batch_format, zero_copy_batch)
+        if not options and not udf.is_class:
+            return self._sorted(f"MapGroups({udf.name})", mapped)
+        where = placed(options, udf.name, is_class=udf.is_class)
+        packed = self._sorted("Groups", _Packed(self._keys))
+        return packed._derive(Map(packed._plan, _Unpacked(mapped), **where))
 
-    def with_column(self, column_name: str, expr: Any) -> Dataset:
-        """Return all rows with a column more: an expression, evaluated for each group."""
+    def with_column(self, column_name: str, expr: Any, **ray_remote_args: Any) -> Dataset:
+        """Return all rows with a column more: an expression, evaluated for each group.
 
-        return self.map_groups(_WithColumn(column_name, expr), batch_format="pyarrow")
+        ``ray_remote_args`` are options of :meth:`map_groups`.
+        """
+        made = _WithColumn(column_name, expr)
+        return self.map_groups(made, batch_format="pyarrow", **ray_remote_args)
 
     def _of(self, kind: Any, on: Any, **options: Any) -> Dataset:
         columns = [on] if isinstance(on, str) else on

@@ -201,7 +201,7 @@ class MapBatches(_OfUdf):
             called.append((done, table.num_rows))
             fn.at, done = called[-1], done + table.num_rows
             batch = block.to_batch(block.joined(table), self.batch_format)
-            yield batch if self.zero_copy else _own(batch)
+            yield batch if self.zero_copy else own_batch(batch)
 
 
 @dataclass
@@ -339,7 +339,7 @@ def _of_bytes(tables: Tables, size: int) -> Tables:
             yield table.slice(at, rows)
 
 
-def _own(batch: Any) -> Any:
+def own_batch(batch: Any) -> Any:
     """A batch whose arrays may be written to."""
     if isinstance(batch, dict):
         return {name: np.array(values) for name, values in batch.items()}
