@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import math
 from pathlib import Path
 from typing import Any
@@ -406,3 +407,43 @@ def test_a_missing_value_among_tensors_without_elements(rd: Any) -> None:
     assert [None if row["t"] is None else len(row["t"]) for row in rows] == [0, None, 0]
     [batch] = rd.from_arrow(table).iter_batches(batch_size=None)
     assert [None if one is None else one.shape for one in batch["t"]] == [(0,), None, (0,)]
+
+
+NOON = datetime.datetime(2024, 1, 1, 12)
+# Keys of the left and of the right side, and how many of them are equal.
+KEYS: dict[str, tuple[Any, Any, int]] = {
+    "truth beside a missing value": (pa.array([True, False]), pa.array([True, None, False]), 2),
+    "narrow floats": (pa.array([0.1, 2.0], pa.float32()), pa.array([0.5, 2.0, None]), 1),
+    "half floats": (pa.array([np.float16(0.5)]), pa.array([0.5, 2.0]), 1),
+    "durations": (pa.array([1000, 2000], pa.duration("ms")), pa.array([1, 2], pa.duration("s")), 2),
+    "decimals": (
+        pa.array([decimal.Decimal("1.0"), decimal.Decimal("2.5")]),
+        pa.array([decimal.Decimal("1.00"), decimal.Decimal("2.50"), None]),
+        2,
+    ),
+    "a dictionary": (pa.array([1, 2]).dictionary_encode(), pa.array([1, 2, None]), 2),
+    "times with a zone": (
+        pa.array([NOON, None], pa.timestamp("ns", "UTC")),
+        pa.array([NOON], pa.timestamp("us", "UTC")),
+        1,
+    ),
+    "times of units": (
+        pa.array([NOON.replace(microsecond=123456)], pa.timestamp("ns")),
+        pa.array([NOON.replace(microsecond=123456), None], pa.timestamp("us")),
+        1,
+    ),
+    "dates": (pa.array([NOON.date()], pa.date32()), pa.array([NOON.date()], pa.date64()), 1),
+}
+
+
+@pytest.mark.contract("F10.14")
+@pytest.mark.parametrize("keys", KEYS)
+def test_equal_keys_meet_whatever_their_types(rd: Any, keys: str) -> None:
+    """The task that a key goes to depended on its type, or on whether a value was missing beside it."""
+    ours, theirs, equal = KEYS[keys]
+    left = rd.from_arrow(pa.table({"k": ours, "l": range(len(ours))}))
+    right = rd.from_arrow(pa.table({"k": theirs, "r": range(len(theirs))}))
+    for how, rows in (("inner", equal), ("full_outer", len(ours) + len(theirs) - equal)):
+        found = left.join(right, how, num_partitions=7, on=("k",)).take_all()
+        assert len(found) == rows
+        assert sum(row["l"] is not None and row["r"] is not None for row in found) == equal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from .by_row import CONDITIONS, evaluated
+from .by_row import CONDITIONS, POOLS, evaluated
 from .known import Column, Known, need, new_name
 from .operator import Args, Operator, operator
 
@@ -109,7 +109,7 @@ class MapBatches(Operator):
             options += ", fn_args=[1], fn_kwargs={'two': 2}"
         elif way == "class":
             function = [f"class f{number}:", f"    def __call__(self, b): return {made}"]
-            options += f", concurrency={1 + number % 2}, num_cpus=0.1"
+            options += f", {POOLS[number % len(POOLS)]}, num_cpus=0.1"
         else:
             function = [f"def f{number}(b): return {made}"]
         return [*function, f"ds = ds.map_batches(f{number}, {options})"]

@@ -59,6 +59,14 @@ CONDITIONS: dict[str, str] = {
     "object": "v.real > 1",
 }
 NAMES = {"np": np, "datetime": datetime}
+# Pools of actors: of one size, and such as grow and shrink.
+POOLS = (
+    "concurrency=1",
+    "concurrency=(1, 2)",
+    "compute=ray.data.ActorPoolStrategy(min_size=1, max_size=3, max_tasks_in_flight_per_actor=1)",
+    "concurrency=2",
+    "concurrency=(1, 3, 2)",
+)
 
 
 def evaluated(text: str) -> Callable[..., Any]:
@@ -89,7 +97,7 @@ def calls(method: str, function: str, way: str, number: int) -> list[str]:
             "    def __init__(self, extra=0): self.extra = extra",
             f"    def __call__(self, r): return ({function})(r)",
             (
-                f"ds = ds.{method}(F{number}, concurrency={1 + number % 2}, "
+                f"ds = ds.{method}(F{number}, {POOLS[number % len(POOLS)]}, "
                 "fn_constructor_kwargs={'extra': 1}, num_cpus=0.1)"
             ),
         ]

@@ -132,55 +132,67 @@ JOINS = [
 ]
 
 
+KEYS = ("int", "big", "str", "bool", "ts", "date", "float")
+RIGHT = ("int", "str", "float", "list", "struct", "bool", "ts", "bytes", "date", "big")
+
+
 @operator("join")
 class Join(Combine):
-    """Rows whose keys are equal, of each type of join; a null key equals no other."""
+    """Rows whose keys are equal, of each type of join; a null key equals no other.
+
+    Columns that both sides have, besides the keys, get suffixes.
+    """
 
     weight = 3.0
 
     def draw(self, rng: random.Random, known: Known) -> Args:
         need(not known.some, "some rows only")
-        keys = [n for n in known.certain_names("int", "str") if len(known.columns) < 12]
+        keys = [n for n in known.certain_names(*KEYS) if len(known.columns) < 12]
+        keys = [n for n in keys if not known.has_nan(n)]
         need(keys, "no key")
         left = rng.sample(keys, min(len(keys), rng.choice([1, 1, 2])))
+        args: Args = {"how": rng.choice(JOINS), "left": left, "parts": rng.choice([None, 1, 2, 3])}
+        if rng.random() < 0.15:
+            return {
+                **args,
+                "other": None,
+                "right": left,
+                "suffixes": ["_l", rng.choice([None, "_r"])],
+            }
         right = [n if rng.random() < 0.6 else f"k_{n}" for n in left]
         need(not {r for r in right if r not in left} & set(known.columns), "names")
         kinds = {r: known.columns[n].kind for n, r in zip(left, right, strict=True)}
-        kinds["right value"] = rng.choice(["int", "str", "float", "list"])
-        need("right value" not in known.columns, "a join before")
+        shared = [n for n in known.columns if n not in (*left, *right)]
+        name = rng.choice(shared) if shared and rng.random() < 0.3 else "right value"
+        kinds[name] = rng.choice(RIGHT)
+        need(name in shared or name not in known.columns, "a join before")
         source = other_source(rng, kinds, sources.random_size(rng), "from_items")
         for row in source.rows:  # values that are in the dataset, too
-            for name, key in zip(left, right, strict=True):
+            for own, key in zip(left, right, strict=True):
                 if known.rows and rng.random() < 0.7:
-                    row[key] = rng.choice(known.rows)[name]
-        how = rng.choice(JOINS)
-        return {
-            "other": source,
-            "how": how,
-            "left": left,
-            "right": right,
-            "parts": rng.randint(1, 3),
-        }
+                    row[key] = rng.choice(known.rows)[own]
+        suffixes = [None, "_r"] if rng.random() < 0.5 else ["_l", None]
+        return {**args, "other": source, "right": right, "suffixes": suffixes}
 
     def lines(self, args: Args, number: int) -> list[str]:
         made, name = self.other_lines(args, number)
-        on = f"on={tuple(args['left'])!r}"
+        given = f"on={tuple(args['left'])!r}"
         if args["left"] != args["right"]:
-            on += f", right_on={tuple(args['right'])!r}"
-        return [
-            *made,
-            f'ds = ds.join({name}, "{args["how"]}", num_partitions={args["parts"]}, {on})',
-        ]
+            given += f", right_on={tuple(args['right'])!r}"
+        for side, suffix in zip(("left", "right"), args["suffixes"], strict=True):
+            given += f", {side}_suffix={suffix!r}" if suffix else ""
+        if args["parts"]:
+            given += f", num_partitions={args['parts']}"
+        return [*made, f'ds = ds.join({name}, "{args["how"]}", {given})']
 
     def apply(self, args: Args, known: Known) -> Known:
         other = self.other(args, known)
         need(not known.some and known.columns, "some rows only")
         left, right, how = args["left"], args["right"], args["how"]
         for name, key in zip(left, right, strict=True):
-            need(known.column(name, "int", "str").kind == other.column(key).kind, "kinds of keys")
-            need(known.certain(name), "keys are not certain")
-        rest = {n: c for n, c in other.columns.items() if n not in right}
-        need(not set(rest) & set(known.columns), "names of both")
+            need(known.column(name, *KEYS).kind == other.column(key).kind, "kinds of keys")
+            need(known.certain(name) and other.certain(key), "keys are not certain")
+            need(not known.has_nan(name) and not other.has_nan(key), "NaN among the keys")
         need(not {r for r in right if r not in left} & set(known.columns), "names of both")
         pairs = _pairs(known, other, left, right)
         matched_left, matched_right = {i for i, _ in pairs}, {j for _, j in pairs}
@@ -189,6 +201,31 @@ class Join(Combine):
             wanted = how.endswith("semi")
             return side.pick([i for i in range(len(side)) if (i in matched) == wanted]).unordered()
         need(how in ("inner", "left_outer") or len(known), "columns of no rows may be unknown")
+        ours, theirs = self._renamed(args, known, other)
+        if set(other.columns) - set(right) != set(theirs.columns) - set(right):
+            need(len(known) and len(other), "names of no rows may be unknown")
+        return self._joined(args, ours, theirs, pairs)
+
+    def _renamed(self, args: Args, known: Known, other: Known) -> tuple[Known, Known]:
+        """Both sides with suffixes on the columns that both have."""
+        left, right = args["left"], args["right"]
+        both = (set(known.columns) - set(left)) & (set(other.columns) - set(right))
+        sides = []
+        for side, suffix in zip((known, other), args["suffixes"], strict=True):
+            names = {n: n + (suffix or "") if n in both else n for n in side.columns}
+            rows = [{names[n]: v for n, v in row.items()} for row in side.rows]
+            columns = {names[n]: c for n, c in side.columns.items()}
+            need(len(columns) == len(names), "a name twice")
+            sides.append(side.derive(rows, columns))
+        need(not (set(sides[1].columns) - set(right)) & set(sides[0].columns), "names of both")
+        return sides[0], sides[1]
+
+    def _joined(
+        self, args: Args, known: Known, other: Known, pairs: list[tuple[int, int]]
+    ) -> Known:
+        left, right, how = args["left"], args["right"], args["how"]
+        matched_left, matched_right = {i for i, _ in pairs}, {j for _, j in pairs}
+        rest = {n: c for n, c in other.columns.items() if n not in right}
         rows = [{**known.rows[i], **{n: other.rows[j][n] for n in rest}} for i, j in pairs]
         if how in ("left_outer", "full_outer"):
             lonely = [r for i, r in enumerate(known.rows) if i not in matched_left]

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from .by_order import codes
+from .by_row import POOLS
 from .known import Column, Known, Row, need, new_name
 from .operator import Args, Operator, operator
 from .values import freeze, is_nan, sort_key
@@ -249,7 +250,10 @@ class MapGroups(Grouped):
             "keys": self.keys(rng, known),
             "format": rng.choice(["numpy", "pandas", "pyarrow"]),
             "form": rng.choice(["same", "count", "largest", "none"]),
-            "concurrency": rng.choice([None, None, 2]),
+            "way": rng.choices(
+                ["plain", "tasks", "generator", "async", "class", "arguments"], [8, 3, 2, 2, 2, 1]
+            )[0],
+            "parts": rng.choice([None, None, None, 1, 2, 5]),
         }
         if args["form"] == "largest":
             names = [n for n in known.names("int", "str") if not known.missing(n)]
@@ -260,11 +264,26 @@ class MapGroups(Grouped):
         return args
 
     def lines(self, args: Args, number: int) -> list[str]:
+        made, way, name = self._made(args), args["way"], f"f{number}"
+        options = ""
+        if way == "class":
+            function = [f"class {name}:", f"    def __call__(self, g): return {made}"]
+            options = f", {POOLS[number % len(POOLS)]}, num_cpus=0.1"
+        elif way == "generator":
+            function = [f"def {name}(g):", f"    yield {made}"]
+        elif way == "async":
+            function = [f"async def {name}(g): return {made}"]
+        elif way == "arguments":
+            function = [f"def {name}(g, one, *, two): return {made}"]
+            options = ", fn_args=[1], fn_kwargs={'two': 2}, zero_copy_batch=False"
+        else:
+            function = [f"def {name}(g): return {made}"]
+            options = ", concurrency=2, num_cpus=0.5" if way == "tasks" else ""
+        parts = f", num_partitions={args['parts']}" if args["parts"] else ""
+        given = f'batch_format="{args["format"]}"{options}'
         return [
-            f"def f{number}(g): return {self._made(args)}",
-            f"ds = ds.groupby({self.by(args)}).map_groups(f{number}, "
-            f'batch_format="{args["format"]}"'
-            + (f", concurrency={args['concurrency']})" if args["concurrency"] else ")"),
+            *function,
+            f"ds = ds.groupby({self.by(args)}{parts}).map_groups({name}, {given})",
         ]
 
     def _made(self, args: Args) -> str:
@@ -308,4 +327,7 @@ class MapGroups(Grouped):
         return known.derive(rows, {"largest": Column(column.kind)}, [0] * len(rows))
 
     def simpler(self, args: Args) -> list[Args]:
-        return [{**args, "keys": [key]} for key in args["keys"]] if len(args["keys"]) > 1 else []
+        found = [{**args, "keys": [key]} for key in args["keys"]] if len(args["keys"]) > 1 else []
+        if args["way"] != "plain":
+            found.append({**args, "way": "plain"})
+        return found

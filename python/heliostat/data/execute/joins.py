@@ -136,15 +136,44 @@ def hash_parts(table: Any, keys: list[str], count: int) -> list[Any]:
     missing = [k for k in keys if k not in table.column_names]
     if missing:
         raise ValueError(f"join: {no_columns(missing, table.column_names)}")
-    frame = table.select(keys).to_pandas()
-    for name in keys:
-        if frame[name].dtype.kind in "iub":  # 1 and 1.0 are equal keys
-            frame[name] = frame[name].astype("float64")
-        elif frame[name].dtype.kind == "M":  # so are times of different units
-            frame[name] = frame[name].astype("datetime64[ns]")
+    frame = pd.DataFrame({i: _comparable(table.column(name)) for i, name in enumerate(keys)})
     hashes = pd.util.hash_pandas_object(frame, index=False).to_numpy()
     where = (hashes % count).astype(np.int64)
     return parted(table, where, count)
+
+
+def _comparable(column: Any) -> Any:
+    """The values so that equal ones have equal hashes, whatever their types and whatever is beside them.
+
+    Numbers of all types are floats, where a missing value changes nothing; so are truth values, and
+    times and durations of all units.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_date64(kind):
+        column, kind = column.cast(pa.date32()), pa.date32()
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        column = _in_microseconds(column)
+    elif pa.types.is_date32(kind):
+        column = column.cast(pa.int32())
+    elif not (_is_number(kind) or pa.types.is_boolean(kind)):
+        return column.to_pandas()
+    return column.cast(pa.float64(), safe=False).to_numpy() + 0.0  # -0.0 becomes 0.0
+
+
+def _is_number(kind: Any) -> bool:
+    """Whether the type has integers, floats or decimals."""
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(test(kind) for test in tests)
+
+
+def _in_microseconds(column: Any) -> Any:
+    """Times or durations as whole numbers; what is less is cut off, for only the hash is made of it."""
+    numbers, unit = column.cast(pa.int64()), column.type.unit
+    if unit == "ns":
+        return pc.divide(numbers, 1000)
+    return pc.multiply(numbers, {"s": 1_000_000, "ms": 1000, "us": 1}[unit])
 
 
 @dataclass
