@@ -78,7 +78,10 @@ class ActorHandle(_heliostat.ActorHandleBase):
     def __getattr__(self, name: str) -> Any:
         slot = type(self)._special.get(name)
         if slot is None:
-            raise AttributeError(f"'ActorHandle' object has no attribute '{name}'")
+            # A traceback says which method was meant: it compares the name with `dir` of the object.
+            raise AttributeError(
+                f"'ActorHandle' object has no attribute '{name}'", name=name, obj=self
+            )
         return slot.bound(self)
 
     def __dir__(self) -> list[str]:

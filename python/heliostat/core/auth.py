@@ -49,6 +49,24 @@ def token(create: bool) -> str:
     return _create(path)
 
 
+def token_of_a_session() -> str:
+    """The token for a session that this process starts.
+
+    It is the user's, or one of its own where none can be kept: a home that is full, read-only or not there.
+    The session's folder has it for the user's other drivers.
+    """
+    try:
+        return token(create=True)
+    except OSError:
+        return _fresh()
+
+
+def _fresh() -> str:
+    import secrets
+
+    return secrets.token_hex(TOKEN_BYTES)
+
+
 def _create(path: Path) -> str:
     """A new token; where two processes do this at once, both use the one that came first."""
     import secrets
@@ -57,7 +75,7 @@ def _create(path: Path) -> str:
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_hex(TOKEN_BYTES) + "\n")
+        file.write(_fresh() + "\n")
     try:
         os.link(fresh, path)
     except FileExistsError:

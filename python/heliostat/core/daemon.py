@@ -222,8 +222,16 @@ def _ready(process: subprocess.Popen[bytes], reader: int, output: int) -> NodeAd
         )
     answer = json.loads(said)
     if "error" in answer:
-        raise ConnectionError(f"The node daemon could not start: {answer['error']}")
+        error = answer["error"]
+        raise ConnectionError(f"The node daemon could not start: {error}{_elsewhere(error)}")
     return NodeAddress.from_json(said)
+
+
+def _elsewhere(error: str) -> str:
+    """What to do about a folder that cannot be written."""
+    if not error.startswith("the session's folder"):
+        return ""
+    return ". Name another folder with RAY_TMPDIR, or with `ray.init(_temp_dir=...)`."
 
 
 def _tail(output: int) -> str:

@@ -196,7 +196,13 @@ def _refuse_unknown(hidden: Mapping[str, Any], local_mode: bool) -> None:
         )
     unknown = [name for name in hidden if name not in _HIDDEN]
     if unknown:
-        raise RuntimeError(f"Unknown keyword argument(s): {', '.join(unknown)}")
+        import inspect
+
+        from heliostat.core.hints import did_you_mean
+
+        known = inspect.signature(init).parameters
+        hints = "".join(did_you_mean(name, known) for name in unknown)
+        raise RuntimeError(f"Unknown keyword argument(s): {', '.join(unknown)}.{hints}")
 
 
 def _again(ignore: bool) -> RayContext:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from heliostat import _heliostat
 from heliostat.core import labels
+from heliostat.core.hints import did_you_mean
 from heliostat.core.placement import PlacementGroup
 from heliostat.core.runtime_env import check_runtime_env
 from heliostat.core.scheduling import (
@@ -273,7 +274,8 @@ def check_method_options(options: Mapping[str, Any]) -> None:
     for keyword, value in options.items():
         if keyword not in METHOD:
             raise AssertionError(
-                f"Unexpected keyword argument to @ray.method: '{keyword}'. "
+                f"Unexpected keyword argument to @ray.method: '{keyword}'."
+                f"{did_you_mean(keyword, METHOD)} "
                 f"The supported keyword arguments are {list(METHOD)}"
             )
         METHOD[keyword].validate(keyword, value)
@@ -286,7 +288,8 @@ def _check(
         option = table.get(keyword)
         if option is None:
             raise ValueError(
-                f"Invalid option keyword {keyword} for {kind}. Valid ones are {list(table)}."
+                f"Invalid option keyword {keyword} for {kind}.{did_you_mean(keyword, table)} "
+                f"Valid ones are {list(table)}."
             )
         option.validate(keyword, value)
         if in_options and not option.at_options:

@@ -99,7 +99,7 @@ def begin(node: NodeAddress | NodeOptions, job: JobConfig, log_to_driver: bool) 
             raise begun_twice()  # another thread was quicker
         own: Daemon | None = None
         if isinstance(node, NodeOptions):
-            token = auth.token(create=True)
+            token = auth.token_of_a_session()
             own = daemon.start(node, token, meanwhile=_load_the_rest)
             address = own.address
         else:
