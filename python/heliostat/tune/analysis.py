@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from heliostat.train.checkpoint import Checkpoint
+from heliostat.tune.environment import delimiter
 from heliostat.tune.error import TuneError
 from heliostat.tune.result_grid import SCOPES, best_index, best_row, flat_row
 from heliostat.tune.runner.store import JOURNAL, read_results, read_trials
@@ -286,5 +287,9 @@ def _frame(trial: Trial) -> pd.DataFrame:
 def _by_trial(trials: list[Trial]) -> pd.DataFrame:
     import pandas
 
-    rows = [{**flattened(trial.last_result), "trial_id": trial.trial_id} for trial in trials]
+    joint = delimiter()
+    rows = [
+        {**flattened(trial.last_result, joint=joint), "trial_id": trial.trial_id}
+        for trial in trials
+    ]
     return pandas.DataFrame(rows, columns=None if rows else ["trial_id"]).set_index("trial_id")

@@ -25,6 +25,7 @@ from heliostat.tune.config import (
     RunConfig,
     TuneConfig,
 )
+from heliostat.tune.environment import variables
 from heliostat.tune.error import TuneError
 from heliostat.tune.logger import CSVLoggerCallback, LoggerCallback, TBXLoggerCallback
 from heliostat.tune.progress import Progress
@@ -116,9 +117,12 @@ class Tuner:
         was done is kept.
 
         Raises:
+            DeprecationWarning: An environment variable is set that no longer counts.
+            ValueError: An environment variable has a value that it cannot have.
             TuneError: The search itself cannot go on: a searcher, a scheduler or a callback raised, or
                 a trial did not report the metric.
         """
+        self._variables = variables()
         if not ray.is_initialized() and not core_settings.flag("TUNE_DISABLE_AUTO_INIT"):
             ray.init()
         config, run = self._tune, self._run
@@ -144,6 +148,7 @@ class Tuner:
             config.max_concurrent_trials or (0 if searcher else limited),
             searcher.save if searcher else None,
             log_files(run.log_to_file),
+            self._variables,
         )
         try:
             for callback in callbacks:
@@ -180,7 +185,8 @@ class Tuner:
             folder = self._restored[0]
         else:
             stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-            name = self._run.name or f"{self._name}_{stamp}"
+            dated = f"{self._name}_{stamp}" if self._variables.has_dated_folder else self._name
+            name = self._run.name or dated
             folder = os.path.join(self._run.folder, name)
         self._folder = folder
         return folder, Store(folder)
@@ -221,6 +227,7 @@ class Tuner:
         limits = Limits(
             failure.max_failures,
             bool(failure.fail_fast),
+            self._variables.restore_retries,
             config.metric if searcher or scheduler.metric or config.metric else None,
             not core_settings.flag(STRICT),
         )

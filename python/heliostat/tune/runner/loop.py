@@ -6,6 +6,7 @@ not a process. Each running trial has one call under way, whose answer brings th
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import pickle
@@ -19,6 +20,7 @@ import heliostat as ray
 from heliostat.exceptions import RayError, RayTaskError
 from heliostat.tune.callback import Callback
 from heliostat.tune.config import CheckpointConfig
+from heliostat.tune.environment import Variables
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory
 from heliostat.tune.progress import Progress
 from heliostat.tune.runner.search import CONTINUE, PAUSE, STOP, Search
@@ -29,9 +31,10 @@ from heliostat.tune.trainable.output import LogFiles
 from heliostat.tune.trainable.spec import Batch, Spec
 from heliostat.tune.trainable.util import is_class
 
+logger = logging.getLogger("heliostat")
+
 WAIT_S = 0.5  # the longest sleep: the time budget is looked at in between
 SEARCHER_WAIT_S = 0.05  # between questions to a searcher that has nothing now
-SAVE_EVERY_S = 10.0
 CONCURRENT_MAX = 10_000
 LITTLE = 1e-6  # ten tenths of a GPU are one
 
@@ -62,6 +65,7 @@ class Loop:
         max_concurrent: int,
         save_searcher: Callable[[str], None] | None,
         log_files: LogFiles | None,
+        variables: Variables,
     ) -> None:
         self._search, self._store, self._name = search, store, experiment_name
         self._trainable = trainable
@@ -71,6 +75,9 @@ class Loop:
         self._max_concurrent = max_concurrent or CONCURRENT_MAX
         self._save_searcher, self._saved_at = save_searcher, time.monotonic()
         self._log_files = log_files
+        self._variables = variables
+        self._ending: list[tuple[float, Any]] = []  # when a process that ends by itself is killed
+        self._moved_at = time.monotonic()  # when something last began or came back
         self._places: dict[Any, Place] = {}
         self._idle: dict[PlacementGroupFactory, list[tuple[Any, Any]]] = defaultdict(list)
         self._running: Counter[PlacementGroupFactory] = Counter()  # what the places take
@@ -99,6 +106,7 @@ class Loop:
                 self._tell("on_step_end")
                 self._progress.show(self._search)
                 self._save()
+                self._end_late()
                 if self._search.stopper.stop_all():
                     self._search.is_stopping = True
                 if self._search.is_stopping:
@@ -113,26 +121,47 @@ class Loop:
 
     def _fill(self) -> None:
         while len(self._places) < self._max_concurrent and self._has_room():
+            began = time.monotonic()
             trial = self._search.choose()
+            self._took("The choice of the next trial", began)
             if trial is None:
                 return
             self._start(trial)
+            self._moved_at = time.monotonic()
 
     def _has_room(self) -> bool:
-        """Whether another trial like those that run would fit; the first always may begin."""
+        """Whether another trial like those that run would fit, or may wait; the first always may begin."""
         if not self._places:
             return True
         now = time.monotonic()
-        if now - self._looked_at > WAIT_S:
+        if now - self._looked_at > self._variables.refresh_s:
             self._cluster, self._looked_at = ray.cluster_resources(), now
         last = next(reversed(self._places.values())).resources
         kinds = [(kind.required_resources, count) for kind, count in self._running.items()]
-        return all(
+        fits = all(
             self._cluster.get(name, 0) + LITTLE
             >= amount + sum(count * needs.get(name, 0) for needs, count in kinds)
             for name, amount in last.required_resources.items()
             if amount > 0
         )
+        return fits or self._waiting() < self._variables.pending_max
+
+    def _waiting(self) -> int:
+        """How many of the trials that were begun have to wait for resources."""
+        if not self._variables.pending_max:
+            return 0
+        left, waiting = dict(self._cluster), 0
+        for kind, count in self._running.items():
+            needs = {name: need for name, need in kind.required_resources.items() if need > 0}
+            fitting = min(
+                (int((left.get(name, 0) + LITTLE) / need) for name, need in needs.items()),
+                default=count,
+            )
+            taken = min(fitting, count)
+            waiting += count - taken
+            for name, need in needs.items():
+                left[name] = left.get(name, 0) - taken * need
+        return waiting
 
     def _start(self, trial: Trial) -> None:
         resources = trial.placement_group_factory
@@ -157,6 +186,7 @@ class Loop:
             checkpoint_frequency=config.checkpoint_frequency or 0,
             checkpoint_at_end=bool(config.checkpoint_at_end),
             log_files=self._log_files,
+            thread_s=self._variables.thread_s,
         )
         self._search.started(trial)
         self._store.status(trial)
@@ -203,7 +233,10 @@ class Loop:
                 time.sleep(SEARCHER_WAIT_S)  # the searcher has nothing now
             return
         ready, _ = ray.wait(list(self._places), num_returns=1, timeout=WAIT_S)
+        if not ready:
+            self._say_what_is_missing()
         for ref in ready:
+            self._moved_at = time.monotonic()
             place = self._places.pop(ref)
             try:
                 batch: Batch = ray.get(ref)
@@ -224,7 +257,8 @@ class Loop:
             self._checkpointed(trial, batch.checkpoint)
         if batch.end == "failed":
             error = RayTaskError(str(trial), batch.error_text, pickle.loads(batch.error))
-            return self._failed(place, error.as_instanceof_cause(), batch.error_text)
+            cause = error.as_instanceof_cause()
+            return self._failed(place, cause, batch.error_text, batch.is_restoring)
         if batch.end is None and decision == STOP:
             place.decision = STOP
             self._places[place.actor.stop.remote()] = place
@@ -259,7 +293,9 @@ class Loop:
         if name:  # before the scheduler is asked, who may hand it to another trial
             trial.last_result = result
             self._note_checkpoint(trial, name)
+        began = time.monotonic()
         decision = self._search.reported(trial, result)
+        self._took("What scheduler and searcher do with a result", began)
         self._store.reported(trial, result)
         self._tell("on_trial_result", trial=trial, result=dict(result))
         if name:
@@ -277,9 +313,16 @@ class Loop:
             trial.checkpoint_path = path
             trial.restore_iteration = int(trial.last_result.get("training_iteration", 0))
             trial.restore_total_s = float(trial.last_result.get("time_total_s", 0.0))
-            trial.checkpoints.append((path, trial.last_result))
+            trial.checkpoints.append((path, self._kept_of(trial.last_result)))
             self._keep_best(trial)
         self._search.saved(trial)
+
+    def _kept_of(self, result: dict[str, Any]) -> dict[str, Any]:
+        score = self._checkpoints.checkpoint_score_attribute
+        if not self._variables.keeps_score_only or score is None:
+            return result
+        names = (score, score.split("/")[0], "training_iteration", "time_total_s")
+        return {name: result[name] for name in names if name in result}
 
     def _tell_checkpoint(self, trial: Trial) -> None:
         self._store.checkpointed(trial)
@@ -310,11 +353,15 @@ class Loop:
         """The actor died, or its constructor raised."""
         self._failed(place, error, f"{type(error).__name__}: {error}")
 
-    def _failed(self, place: Place, error: BaseException, text: str) -> None:
+    def _failed(
+        self, place: Place, error: BaseException, text: str, restoring: bool = False
+    ) -> None:
         trial = place.trial
         self._left(place)
         self._end_actor(place.actor, place.group)
-        again = self._search.failed(trial, error, text)
+        if self._variables.prints_errors:
+            logger.error("%s failed:\n%s", trial, text.rstrip())
+        again = self._search.failed(trial, error, text, restoring)
         self._store.failed(trial)
         self._store.status(trial)
         self._tell("on_trial_recover" if again else "on_trial_error", trial=trial)
@@ -332,12 +379,13 @@ class Loop:
             del self._running[place.resources]
 
     def _release(self, place: Place, is_usable: bool) -> None:
+        is_awaited = self._waiting() > 0  # another trial's process waits for what this one has
         self._left(place)
         uses_gpu = place.resources.required_resources.get("GPU", 0) > 0
         may_stay = self._reuse if self._is_class else not uses_gpu or self._reuse
         # One of another size may wait for what an idle process would keep.
         others = any(kind != place.resources for kind in self._running)
-        if is_usable and may_stay and not others:
+        if is_usable and may_stay and not others and not is_awaited:
             self._idle[place.resources].append((place.actor, place.group))
         else:
             self._end_actor(place.actor, place.group)
@@ -346,12 +394,19 @@ class Loop:
         if self._is_class:
             actor.close.remote()
             actor.__ray_terminate__.remote()
+            self._ending.append((time.monotonic() + self._variables.cleanup_s, actor))
         else:
             ray.kill(actor)
         if group is not None:
             from heliostat.util.placement_group import remove_placement_group
 
             remove_placement_group(group)
+
+    def _end_late(self) -> None:
+        """Kill what was to end by itself and had its time; the others' handles are let go with the loop."""
+        now = time.monotonic()
+        while self._ending and self._ending[0][0] <= now:
+            ray.kill(self._ending.pop(0)[1])
 
     def _end_idle(self) -> None:
         for actors in self._idle.values():
@@ -376,7 +431,7 @@ class Loop:
 
     def _save(self, at_once: bool = False) -> None:
         now = time.monotonic()
-        if not at_once and now - self._saved_at < SAVE_EVERY_S:
+        if not at_once and now - self._saved_at < self._variables.save_every_s:
             return
         self._saved_at = now
         if self._save_searcher is not None:
@@ -384,9 +439,39 @@ class Loop:
 
     def _tell(self, method: str, **about: Any) -> None:
         for callback in self._callbacks:
+            began = time.monotonic()
             getattr(callback, method)(
                 iteration=self._turn, trials=self._search.get_trials(), **about
             )
+            self._took(method, began, callback)
+
+    def _took(self, what: str, began: float, callback: Callback | None = None) -> None:
+        """Warn of what holds up the search."""
+        took = time.monotonic() - began
+        if took > self._variables.slow_s:
+            of = f"{type(callback).__name__}." if callback is not None else ""
+            logger.warning("%s%s took %.3f s, in which the search waited.", of, what, took)
+
+    def _say_what_is_missing(self) -> None:
+        """Warn where nothing has begun or come back for long, and the cluster lacks something."""
+        now = time.monotonic()
+        if now - self._moved_at < self._variables.stuck_s:
+            return
+        self._moved_at = now
+        has = ray.cluster_resources()
+        for place in self._places.values():
+            needs = place.resources.required_resources
+            lacks = {name: need for name, need in needs.items() if need > has.get(name, 0) + LITTLE}
+            if lacks:
+                logger.warning(
+                    "No trial has begun or reported for %.0f s. %s asks for %s, and the cluster has %s. "
+                    "Give trials less with tune.with_resources, or add nodes.",
+                    self._variables.stuck_s,
+                    place.trial,
+                    lacks,
+                    {name: has.get(name, 0) for name in lacks},
+                )
+                return
 
 
 def _score(value: float) -> float:

@@ -46,6 +46,7 @@ class Limits:
 
     max_failures: int = 0  # of a trial; -1: without end
     fail_fast: bool = False
+    restore_retries: int = 0  # of a trial, beyond max_failures
     metric: str | None = None
     check_metric: bool = True  # that the metric is in each result
 
@@ -223,9 +224,14 @@ class Search:
         for kept in (self._saving, self._pausing, self._doomed):
             kept.discard(trial.trial_id)
 
-    def failed(self, trial: Trial, error: BaseException, text: str) -> bool:
-        """The trial failed; whether it is tried again."""
-        trial.num_failures += 1
+    def failed(
+        self, trial: Trial, error: BaseException, text: str, restoring: bool = False
+    ) -> bool:
+        """The trial failed, maybe when it was to load its checkpoint; whether it is tried again."""
+        if restoring and trial.num_restore_failures < self.limits.restore_retries:
+            trial.num_restore_failures += 1
+        else:
+            trial.num_failures += 1
         trial.error, trial.error_text = error, text
         if self.is_saving(trial):  # those who wait for it take what there is
             self.saved(trial)

@@ -52,6 +52,7 @@ class Trial:
     checkpoint_count: int = 0  # how many were made, removed ones included
     restore_iteration: int = 0  # how many results had come when the latest was made
     num_failures: int = 0
+    num_restore_failures: int = 0  # those that do not count
     restore_total_s: float = 0.0  # how long it had run then
     handed: Handed | None = None  # what it goes on from instead, of another trial
     is_changed: bool = False  # whether its configuration is another than the files have

@@ -221,13 +221,13 @@ def stopper_of(stop: Any, time_budget_s: Any = None) -> Stopper:
     return found[0] if len(found) == 1 else CombinedStopper(*found)
 
 
-def flattened(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def flattened(values: Mapping[str, Any], above: str = "", joint: str = "/") -> dict[str, Any]:
     """``{"a": {"b": 1}}`` as ``{"a/b": 1}``."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{above}{key}"
         if isinstance(value, Mapping) and value:
-            flat.update(flattened(value, f"{name}/"))
+            flat.update(flattened(value, f"{name}{joint}", joint))
         else:
             flat[name] = value
     return flat

@@ -7,7 +7,7 @@ import shutil
 from typing import Any
 
 from heliostat.tune import context
-from heliostat.tune.trainable.spec import Batch, Spec, failure
+from heliostat.tune.trainable.spec import Batch, RestoreFailed, Spec, failure
 from heliostat.tune.trainable.timing import Timing
 from heliostat.tune.trainable.trainable import Trainable
 
@@ -32,7 +32,10 @@ class ClassRun:
         self.object._spec = spec
         self.object._timing = Timing(spec.iteration, spec.total_s)
         if spec.checkpoint:
-            self.object.restore(spec.checkpoint)
+            try:
+                self.object.restore(spec.checkpoint)
+            except Exception as error:
+                raise RestoreFailed from error
 
     def next(self, decision: str | None) -> Batch:
         """One more step."""

@@ -22,7 +22,6 @@ from heliostat.tune.trainable.timing import Timing
 
 FLUSH_S = 0.05  # for how long a report waits for others to travel with it
 BATCH_MAX = 1000
-JOIN_S = 5.0
 
 
 class Stopped(SystemExit):
@@ -132,7 +131,7 @@ class FunctionRun:
         with self._changed:
             self._decision = "STOP"
             self._changed.notify_all()
-        self._thread.join(JOIN_S)
+        self._thread.join(self.spec.thread_s)
         return Batch(end="stopped", is_clean=not self._thread.is_alive())
 
     def close(self) -> None:

@@ -26,7 +26,12 @@ class Spec:
     checkpoint_frequency: int = 0
     checkpoint_at_end: bool = False
     log_files: tuple[str, str] | None = None  # in the folder: for output, for errors
+    thread_s: float = 5.0  # for how long a function that was told to end is waited for
     home: str = field(default="")  # the process's own working directory
+
+
+class RestoreFailed(Exception):
+    """Raised from the error of a trainable that could not load its checkpoint."""
 
 
 class Batch(NamedTuple):
@@ -38,11 +43,16 @@ class Batch(NamedTuple):
     error: bytes = b""
     error_text: str = ""
     is_clean: bool = True  # whether the process can run another trial
+    is_restoring: bool = False  # whether it failed to load its checkpoint
 
 
 def failure(error: BaseException) -> Batch:
     """A batch that says how a trial failed."""
     import cloudpickle
+
+    restoring = isinstance(error, RestoreFailed)
+    if restoring and error.__cause__ is not None:
+        error = error.__cause__
 
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
@@ -50,4 +60,4 @@ def failure(error: BaseException) -> Batch:
         pickle.loads(pickled)
     except Exception:  # an error that cannot travel is told by its text
         pickled = pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
-    return Batch(end="failed", error=pickled, error_text=text)
+    return Batch(end="failed", error=pickled, error_text=text, is_restoring=restoring)
