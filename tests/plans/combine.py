@@ -132,8 +132,21 @@ JOINS = [
 ]
 
 
-KEYS = ("int", "big", "str", "bool", "ts", "date", "float")
-RIGHT = ("int", "str", "float", "list", "struct", "bool", "ts", "bytes", "date", "big")
+KEYS = ("int", "big", "str", "bool", "ts", "date", "float", "decimal")
+RIGHT = (
+    "int",
+    "str",
+    "float",
+    "list",
+    "struct",
+    "bool",
+    "ts",
+    "bytes",
+    "date",
+    "big",
+    "deep",
+    "decimal",
+)
 
 
 @operator("join")

@@ -17,6 +17,7 @@ from .operator import Args, Operator, operator
 from .values import freeze, is_nan, sort_key
 
 Values = list[Any]
+GROUPED = ("int", "big", "str", "bool", "ts", "float", "decimal")
 
 
 def _present(values: Values) -> Values:
@@ -160,7 +161,7 @@ def aggregated(made: Aggregation, rows: list[Row]) -> Any:
 
 def group_names(known: Known) -> list[str]:
     """Columns that rows may be grouped by."""
-    return known.certain_names("int", "big", "str", "bool", "ts", "float")
+    return known.certain_names(*GROUPED)
 
 
 def split(known: Known, keys: list[str]) -> list[tuple[Row, list[int]]]:
@@ -185,7 +186,7 @@ class Grouped(Operator):
         """Raise Inapplicable unless the dataset has the keys."""
         need(not known.some and known.columns, "some rows only")
         for name in args["keys"]:
-            known.column(name, "int", "big", "str", "bool", "ts", "float")
+            known.column(name, *GROUPED)
             need(known.certain(name), "keys are not certain")
 
     def by(self, args: Args) -> str:

@@ -16,7 +16,7 @@ MODULES = (by_batch, by_column, by_order, by_row, combine, files, groups, splits
 MAX_ROWS = 600
 
 HEADER = """\
-import concurrent.futures, contextlib, csv, datetime, functools, glob, io, json, os, sqlite3
+import concurrent.futures, contextlib, csv, datetime, decimal, functools, glob, io, json, os, sqlite3
 import numpy as np, pandas as pd, pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet as pq
 import ray
 import ray.data

@@ -297,6 +297,10 @@ class FromPandas(Maker):
         return "pd.DataFrame({" + ", ".join(parts) + "})"
 
 
+DEEP = (  # the fields of a struct of lists of structs, and of a struct
+    '("p", pa.list_(pa.struct([("q", pa.int64())]))), '
+    '("s", pa.struct([("t", pa.string()), ("u", pa.list_(pa.string()))]))'
+)
 ARROW_TYPES = {
     "int": ["pa.int64()", "pa.int32()"],
     "big": ["pa.int64()"],
@@ -308,6 +312,8 @@ ARROW_TYPES = {
     "bytes": ["pa.binary()"],
     "list": ["pa.list_(pa.int64())", "pa.large_list(pa.int64())"],
     "struct": ['pa.struct([("x", pa.int64()), ("y", pa.string())])'],
+    "deep": [f"pa.struct([{DEEP}])"],
+    "decimal": ["pa.decimal128(10, 2)", "pa.decimal128(20, 5)"],
 }
 
 

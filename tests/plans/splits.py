@@ -232,7 +232,20 @@ class WriteParquet(Write):
     """Parquet keeps every type."""
 
     weight = 1.5
-    kinds = ("int", "big", "float", "str", "bool", "ts", "date", "bytes", "list", "struct")
+    kinds = (
+        "int",
+        "big",
+        "float",
+        "str",
+        "bool",
+        "ts",
+        "date",
+        "bytes",
+        "list",
+        "struct",
+        "deep",
+        "decimal",
+    )
     reader = "read_parquet"
     read = "[row for p in paths for row in pq.read_table(p).to_pylist()]"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import math
 import random
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 import numpy as np
 
 # Kinds that keys of sorts, groups and joins may have.
-ORDERED = ("int", "big", "float", "str", "bool", "ts", "date")
+ORDERED = ("int", "big", "float", "str", "bool", "ts", "date", "decimal")
 NUMERIC = ("int", "float")
-NESTED = ("list", "struct", "tensor", "ragged")
+NESTED = ("list", "struct", "deep", "tensor", "ragged")
 KINDS = (*ORDERED, *NESTED, "bytes", "object")
 
 TEXTS = ("a", "b", "b", "c", "", "é✓", "a,b", 'q"x', "two\nlines", "None", "nan", " 1 ", "Zz")
@@ -43,6 +44,11 @@ def draw(kind: str, rng: random.Random, nan: bool = False) -> Any:
         return [rng.randint(0, 9) for _ in range(rng.choice([0, 1, 2, 2, 3]))]
     if kind == "struct":
         return {"x": rng.choice([None, 1, 2, 3]), "y": rng.choice(TEXTS)}
+    if kind == "deep":
+        parts = [{"q": rng.choice([None, 1, 2])} for _ in range(rng.choice([0, 1, 2, 3]))]
+        return {"p": parts, "s": {"t": rng.choice([None, *TEXTS]), "u": [rng.choice(TEXTS)]}}
+    if kind == "decimal":
+        return decimal.Decimal(rng.choice([0, 100, 250, rng.randint(-99_999, 99_999)])) / 100
     if kind == "tensor":
         return np.array([[rng.randint(0, 9) / 2 for _ in range(2)] for _ in range(2)])
     if kind == "ragged":
@@ -64,7 +70,7 @@ def literal(value: Any) -> str:
         return f"({''.join(literal(v) + ', ' for v in value)})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{literal(k)}: {literal(v)}" for k, v in value.items()) + "}"
-    return repr(value)
+    return f"decimal.{value!r}" if isinstance(value, decimal.Decimal) else repr(value)
 
 
 def is_nan(value: Any) -> bool:
