@@ -332,3 +332,27 @@ def test_the_cpus_of_more_than_a_hundred_actors_are_counted(rd: Any) -> None:
     actors = [waiting.remote() for _ in range(120)]
     wait_until(lambda: _cpus_of_actors() == before + 120)
     del actors
+
+
+@pytest.mark.contract("F10.23")
+def test_what_an_execution_did_in_numbers(rd: Any) -> None:
+    made = (
+        rd.range(100, override_num_blocks=4).map(lambda row: row).filter(lambda row: row["id"] < 40)
+    )
+    empty = made.get_stats_summary()
+    assert (empty.operators_stats, empty.num_rows_per_s, empty.to_string()) == ([], 0.0, "")
+    assert made.materialize().count() == 40
+    done = made.materialize().sort("id").materialize()
+    summary = done.get_stats_summary()
+    sort = summary.operators_stats[-1]
+    assert sort.operator_name.startswith("Sort")
+    assert sort.output_num_rows is not None
+    assert sort.output_num_rows.sum == 40
+    assert sort.output_num_rows.to_dict()["count"] == sort.output_num_rows.count > 0
+    assert sort.output_size_bytes is not None
+    assert sort.output_size_bytes.min > 0
+    assert summary.get_total_time_all_blocks() > 0
+    assert summary.get_total_wall_time() > 0
+    assert summary.get_total_cpu_time() >= 0
+    assert sort.num_rows_per_s > 0
+    assert summary.to_string() == done.stats()

@@ -18,6 +18,7 @@ from heliostat.data.ref_bundle import RefBundle
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import MaterializedDataset
+    from heliostat.data.execute.stats_summary import DatasetStatsSummary
     from heliostat.data.random_access_dataset import RandomAccessDataset
 
 
@@ -260,6 +261,12 @@ class Consume(Base):
     def stats(self) -> str:
         """Return what the last execution did, operator by operator, in words."""
         return self._stats.text() if self._stats is not None else ""
+
+    def get_stats_summary(self) -> DatasetStatsSummary:
+        """Return what :meth:`stats` says as numbers; without operators if it was not executed."""
+        from heliostat.data.execute.stats_summary import summary_of
+
+        return summary_of(self._stats, self._id, self._name or "Dataset")
 
     def explain(self) -> None:
         """Print the plan as written, the plan that is executed, and what of that is one task.
