@@ -315,6 +315,17 @@ def test_a_metric_that_is_not_reported_is_named(fit: Any, monkeypatch: pytest.Mo
     assert fit(typo, {}, {"name": "lax"})[0].metrics["scor"] == 1
 
 
+def test_a_metric_of_the_scheduler_that_is_not_reported_is_named(fit: Any) -> None:
+    scheduler = tune.schedulers.ASHAScheduler(metric="scor", mode="max")
+    with pytest.raises(tune.TuneError, match="scor"):
+        fit(climb, {}, metric=None, mode=None, scheduler=scheduler)
+
+
+def test_a_scheduler_that_lacks_its_metric_is_a_value_error(fit: Any) -> None:
+    with pytest.raises(ValueError, match="metric"):
+        fit(climb, {}, metric=None, mode=None, scheduler=tune.schedulers.ASHAScheduler())
+
+
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [

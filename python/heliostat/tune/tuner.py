@@ -26,11 +26,12 @@ from heliostat.tune.config import (
     TuneConfig,
 )
 from heliostat.tune.environment import variables
-from heliostat.tune.error import TuneError
+from heliostat.tune.error import TuneError, TuneValueError
 from heliostat.tune.logger import CSVLoggerCallback, LoggerCallback, TBXLoggerCallback
 from heliostat.tune.progress import Progress
 from heliostat.tune.progress_reporter import Reported
 from heliostat.tune.registry import registered
+from heliostat.tune.result import DEFAULT_METRIC
 from heliostat.tune.result_grid import ResultGrid
 from heliostat.tune.runner.loop import Loop
 from heliostat.tune.runner.search import Limits, Search
@@ -168,7 +169,8 @@ class Tuner:
             raise
         except Exception as error:
             _close_loggers(callbacks, search)
-            raise TuneError(f"The search ended with {type(error).__name__}: {error}") from error
+            kind = TuneValueError if isinstance(error, ValueError) else TuneError
+            raise kind(f"The search ended with {type(error).__name__}: {error}") from error
         finally:
             store.close()
         for callback in callbacks:
@@ -228,7 +230,7 @@ class Tuner:
             failure.max_failures,
             bool(failure.fail_fast),
             self._variables.restore_retries,
-            config.metric if searcher or scheduler.metric or config.metric else None,
+            _named(config.metric, scheduler.metric, getattr(searcher, "metric", None)),
             not core_settings.flag(STRICT),
         )
         stopper = stopper_of(run.stop, config.time_budget_s)
@@ -417,6 +419,14 @@ def _named_callbacks() -> list[type[Callback]]:
             )
         found.append(kind)
     return found
+
+
+def _named(*metrics: Any) -> tuple[str, ...]:
+    """The metrics that results have to have, of those that search, scheduler and searcher compare by."""
+    found: list[str] = []
+    for metric in metrics:
+        found += metric if isinstance(metric, list | tuple) else [metric]
+    return tuple(dict.fromkeys(name for name in found if name not in (None, DEFAULT_METRIC)))
 
 
 def _close_loggers(callbacks: list[Callback], search: Search) -> None:

@@ -47,8 +47,8 @@ class Limits:
     max_failures: int = 0  # of a trial; -1: without end
     fail_fast: bool = False
     restore_retries: int = 0  # of a trial, beyond max_failures
-    metric: str | None = None
-    check_metric: bool = True  # that the metric is in each result
+    metrics: tuple[str, ...] = ()
+    check_metric: bool = True  # that the metrics are in each result
 
 
 @dataclass
@@ -187,9 +187,10 @@ class Search:
         return decision
 
     def _check(self, result: dict[str, Any]) -> None:
-        metric = self.limits.metric
-        if metric is None or not self.limits.check_metric or _has(result, metric):
+        missing = [name for name in self.limits.metrics if not _has(result, name)]
+        if not missing or not self.limits.check_metric:
             return
+        metric = missing[0]
         own = sorted(name for name in result if name not in ADDED)
         raise TuneError(
             f"Trial returned a result which did not include the metric {metric!r}. It reported: "
