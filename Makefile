@@ -10,6 +10,12 @@ $(TASKS):
 plans:
 	@PYTHONPATH=tests .venv/bin/python -m plans $(ARGS)
 
+# How much of the Python package the tests reach: a table, and pages in target/coverage. What workers run is not counted.
+.PHONY: coverage
+coverage:
+	@COVERAGE_FILE=target/.coverage .venv/bin/python -m pytest --dist loadfile --numprocesses auto \
+		--cov=heliostat --cov-report=term --cov-report=html:target/coverage $(ARGS)
+
 # Random programs with known answers; `make programs ARGS=--help` says which arguments there are.
 .PHONY: programs
 programs:

@@ -8,6 +8,7 @@ import platform
 import re
 from pathlib import Path
 
+import history
 from core import show
 
 # What bounds a row on this machine; how often the floor, in the row's own unit.
@@ -86,6 +87,9 @@ if __name__ == "__main__":
         p.add_argument("--" + name, required=True)
     p.add_argument("--floors", help="what floors.py wrote")
     p.add_argument("--section", default="ratios", help="the marks that the table goes between")
+    p.add_argument(
+        "--history", type=Path, default=history.FILE, help="gets a line a table of ratios"
+    )
     args = p.parse_args()
     page = Path(args.page)
     table = json.loads(Path(args.table).read_text())
@@ -94,5 +98,12 @@ if __name__ == "__main__":
         found = json.loads(Path(args.floors).read_text())["rows"]
         text = fill(text, "floors", floors(table, found))
         print(floors(table, found))
+    if args.section == "ratios":
+        today = str(datetime.date.today())
+        about = {"date": today, "machine": machine(), "versions": args.versions}
+        history.append(history.entry(table, commit=history.commit(), **about), args.history)
+        measured = history.read(args.history)
+        text = fill(text, "history", history.table(measured))
+        page.with_name(history.PICTURE).write_text(history.picture(measured))
     page.write_text(text)
     print(f"written to {page}")
