@@ -244,3 +244,41 @@ def test_async_functions_and_groups_to_write_to(rd: Any) -> None:
     assert sorted(row["n"] for row in grouped.map_groups(later).take_all()) == [2, 3]
     made = grouped.map_groups(zeroed, zero_copy_batch=False)
     assert [row["v"] for row in made.take_all()] == [0] * 5
+
+
+# --- keys of dictionaries, as pandas' categories are ---
+
+
+def categories(rd: Any, *blocks: list[str | None]) -> Any:
+    """A dataset whose blocks each have a dictionary of their own."""
+    tables, at = [], 0
+    for block in blocks:
+        numbers = list(range(at, at + len(block)))
+        tables.append(pa.table({"k": pa.array(block).dictionary_encode(), "v": numbers}))
+        at += len(block)
+    return rd.from_arrow(tables)
+
+
+@pytest.mark.contract("F10.14")
+@pytest.mark.parametrize("copies", [1, 3000])  # the sort of many rows takes another way
+def test_dictionaries_of_other_blocks_have_the_same_keys(rd: Any, copies: int) -> None:
+    made = categories(rd, ["b", "a", None] * copies, ["c", "b"] * copies)
+    found = [row["k"] for row in made.sort("k", descending=True).take_all()]
+    assert found == ["c"] * copies + ["b"] * 2 * copies + ["a"] * copies + [None] * copies
+    grouped = made.groupby("k")
+    counts = {"a": copies, "b": 2 * copies, "c": copies, None: copies}
+    assert {row["k"]: row["count()"] for row in grouped.count().take_all()} == counts
+    assert {row["k"] for row in grouped.std("v").take_all()} == set(counts)
+    sizes = grouped.map_groups(lambda g: {"k": g["k"][:1], "n": [len(g["v"])]})
+    assert {row["k"]: row["n"] for row in sizes.take_all()} == counts
+    joined = made.join(categories(rd, ["c", "a"]), "inner", 3, on=("k",), right_suffix="_r")
+    assert joined.count() == 2 * copies
+
+
+@pytest.mark.contract("F10.14")
+def test_dictionaries_beside_plain_values(rd: Any) -> None:
+    numbers = pa.table({"k": pa.array([2, 1]).dictionary_encode()})
+    made = rd.from_arrow([numbers, pa.table({"k": [1, 3, None]})])
+    assert [row["k"] for row in made.sort("k").take_all()] == [1, 1, 2, 3, None]
+    assert sorted(row["count()"] for row in made.groupby("k").count().take_all()) == [1, 1, 1, 2]
+    assert list(made.to_pandas()["k"].dropna()) == [2, 1, 1, 3]

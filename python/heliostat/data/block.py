@@ -260,10 +260,30 @@ def _alike(several: list[Any]) -> list[Any]:
             change = tensors.to_common(types)
         elif _fits(types):
             continue
+        elif _fits({_decoded_type(t) for t in types}):
+            change = decoded
         else:
             change = lambda column: tensors.from_objects(tensors.to_list(column))  # noqa: E731
         several = [_replaced(table, name, change) for table in several]
     return several
+
+
+def decoded(column: Any) -> Any:
+    """The column's values themselves, if they are numbers of a dictionary, as pandas' categories are."""
+    return (
+        column.cast(_decoded_type(column.type)) if pa.types.is_dictionary(column.type) else column
+    )
+
+
+def _decoded_type(kind: Any) -> Any:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def decoded_table(table: Any) -> Any:
+    """The table without dictionaries, which most of pyarrow's functions do not take as keys."""
+    if not any(map(pa.types.is_dictionary, table.schema.types)):
+        return table
+    return pa.table([decoded(c) for c in table.columns], names=table.column_names)
 
 
 def _fits(types: set[Any]) -> bool:

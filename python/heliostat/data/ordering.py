@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from heliostat.data import block
+
 POLARS_ROWS_MIN = 10_000  # fewer are sorted sooner than a process imports Polars
 
 
@@ -20,7 +22,7 @@ def indices(table: Any, order: list[tuple[str, str]]) -> Any:
         table: The keys, and perhaps other columns.
         order: (column, "ascending" or "descending"), the most significant first.
     """
-    keys = table.select([name for name, _ in order])
+    keys = block.decoded_table(table.select([name for name, _ in order]))
     is_large = keys.num_rows >= POLARS_ROWS_MIN and all(map(_is_plain, keys.schema.types))
     polars = _polars() if is_large else None
     if polars is None:

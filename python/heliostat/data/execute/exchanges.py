@@ -267,7 +267,7 @@ def sample(table: Any, names: list[str]) -> Any:
     rng = np.random.default_rng(table.num_rows)
     count = min(SAMPLES_PER_BLOCK, table.num_rows)
     picked = rng.choice(table.num_rows, count, replace=False)
-    return table.select(names).take(pa.array(picked))
+    return block.decoded_table(table.select(names)).take(pa.array(picked))
 
 
 def require(table: Any, names: list[str]) -> None:
@@ -304,7 +304,8 @@ def places_of(table: Any, order: list[tuple[str, str]], edges: Any) -> list[int]
     names = list(edges.column_names)
     if not edges.num_rows:
         return []
-    keys = table.select(names).append_column("_e", pa.repeat(pa.scalar(1), table.num_rows))
+    keys = block.decoded_table(table.select(names))
+    keys = keys.append_column("_e", pa.repeat(pa.scalar(1), table.num_rows))
     marks = edges.append_column("_e", pa.repeat(pa.scalar(0), edges.num_rows))
     # The types may differ: a block whose keys are all missing, one of integers beside one of floats.
     both = block.concat([keys, marks])

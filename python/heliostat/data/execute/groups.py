@@ -59,7 +59,7 @@ class Parts:
         if missing:
             raise ValueError(no_columns(missing, table.column_names))
         wanted = []
-        columns = {key: table.column(key) for key in self.keys}
+        columns = {key: block.decoded(table.column(key)) for key in self.keys}
         for i, aggregation in enumerate(self.aggregations):
             if aggregation.on is not None:
                 columns[f"__{i}"] = aggregation.prepared(table.column(aggregation.on))
@@ -181,7 +181,8 @@ def group_begins(table: Any, keys: list[str]) -> Any:
     changed = np.zeros(table.num_rows, dtype=bool)
     changed[:1] = True
     for key in keys:
-        codes = pc.dictionary_encode(table.column(key), null_encoding="encode").combine_chunks()
+        column = block.decoded(table.column(key))
+        codes = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
         if isinstance(codes, pa.ChunkedArray):
             codes = codes.chunk(0)
         numbers = codes.indices.to_numpy(zero_copy_only=False)
