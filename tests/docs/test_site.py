@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.heliostat_only("it is our site")
+pytestmark = [pytest.mark.heliostat_only("it is our site"), pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
