@@ -182,6 +182,25 @@ class Tuner:
             raise self._grid.errors[0]
         return self._grid
 
+    def opened(self) -> tuple[Search, Store, Searcher | None]:
+        """The search with its files, for one who runs its trials himself."""
+        self._variables = variables()
+        _, store = self._open()
+        search, searcher = self._search(store)
+        search.on_added = store.added
+        search.on_ended = store.status
+        return search, store, searcher
+
+    @property
+    def metric(self) -> str | None:
+        """What is optimized."""
+        return self._tune.metric
+
+    @property
+    def mode(self) -> str | None:
+        """ "min" or "max"."""
+        return self._tune.mode
+
     def _open(self) -> tuple[str, Store]:
         if self._restored is not None:
             folder = self._restored[0]
