@@ -44,6 +44,9 @@ use crate::{folder, observer, old_sessions, settings, values};
 /// How long the control service may take to end after the node has.
 const CONTROL_END_MAX: Duration = Duration::from_secs(2);
 
+/// So long after it is ready the daemon has its first workers, and runs none of the code of its start any more.
+const START_SETTLES: Duration = Duration::from_secs(2);
+
 /// Runs the daemon until it ends.
 pub(crate) fn run(args: &Node) -> ExitCode {
     let mut starter = match Starter::new(args.ready_fd) {
@@ -201,7 +204,7 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
                 redirect_output(&session.dir.join("logs"));
             }
             if !std::mem::replace(&mut is_ready, true) {
-                remove_old_sessions(temp_dir.clone(), kept);
+                tidy_up(temp_dir.clone(), kept);
             }
         })
     };
@@ -325,12 +328,16 @@ impl Control {
     }
 }
 
+/// After the start: removes the folders of old sessions, and gives back the memory that only the start needed.
 /// In the background: nobody waits for it, and it may be cut short by the end of the daemon.
-fn remove_old_sessions(temp_dir: PathBuf, kept: Kept) {
-    let remove = move || {
+fn tidy_up(temp_dir: PathBuf, kept: Kept) {
+    let tidy_up = move || {
         old_sessions::remove(&temp_dir, kept, Duration::from_micros(helio_env::clock::unix_us()));
+        std::thread::sleep(START_SETTLES);
+        #[cfg(target_os = "linux")]
+        helio_store::heap::give_back_program();
     };
-    if let Err(error) = std::thread::Builder::new().name("old sessions".to_owned()).spawn(remove) {
+    if let Err(error) = std::thread::Builder::new().name("tidy up".to_owned()).spawn(tidy_up) {
         tracing::warn!(%error, "the folders of old sessions stay");
     }
 }

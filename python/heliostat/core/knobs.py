@@ -104,7 +104,6 @@ IDLE: Mapping[str, str] = {
 }
 
 _SPILLING = "object_spilling_config"
-_PRELOADED = "preload_python_modules"
 
 
 def check(given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -163,12 +162,6 @@ def spilling_folder(given: Mapping[str, Any]) -> Path | None:
     if not isinstance(folder, str):
         raise ValueError(f"{_SPILLING}: directory_path is a folder, got {folder!r}")
     return Path(folder).absolute()
-
-
-def preloaded_modules() -> list[str]:
-    """The modules of ``preload_python_modules``: names with commas between them."""
-    names = settings.text(_PRELOADED).split(",")
-    return [name.strip() for name in names if name.strip()]
 
 
 def environment(given: Mapping[str, Any]) -> dict[str, str]:

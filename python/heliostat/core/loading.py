@@ -9,12 +9,21 @@ import os
 import sys
 import traceback
 
+from heliostat import _heliostat
+
 # What a library loads anyway and what starts threads: they end in a fork, which is quicker while the
 # process is small.
 _FIRST = {"torch": ("numpy",)}
 
 # What a library loads at the first use of its main parts, by the library.
 _LATER = {"torch": ("torch.distributed", "torch._dynamo")}
+
+
+def preloaded() -> list[str]:
+    """The modules of the setting ``preload_python_modules``: names with commas between them."""
+    names = _heliostat.read_setting("preload_python_modules", os.environ)
+    assert isinstance(names, str)
+    return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def load(modules: list[str]) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -96,6 +95,8 @@ def change_python(worker: Sequence[str]) -> None:
     os.environ[NODE_PYTHON] = _python()
     for number in (signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)  # what is ignored stays so in another program
+    import shlex
+
     command = shlex.split(wanted)
     try:
         os.execvp(command[0], [*command, *worker])

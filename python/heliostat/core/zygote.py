@@ -251,11 +251,11 @@ def _preload() -> None:
     try:
         import cloudpickle  # noqa: F401
 
-        from heliostat.core import interfaces, knobs, loading, rehearsal, worker_main  # noqa: F401
+        from heliostat.core import interfaces, loading, rehearsal, worker_main  # noqa: F401
 
         interfaces.choose_for_workers()
         rehearsal.pickled()
-        loading.load(knobs.preloaded_modules())
+        loading.load(loading.preloaded())
         loading.freeze()
     except Exception:
         # Each worker tries again and shows the reason in its own log.
