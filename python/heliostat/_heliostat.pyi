@@ -707,6 +707,9 @@ def run_worker() -> int:
     """Serve this worker process until it is told to end; the exit code."""
 
 def notify_fd() -> int: ...
+def clear_notification() -> None:
+    """Clear the mark of ``notify_fd``, for a reader that looks at everything afterwards."""
+
 def watch(ref: ObjectRef, reads: bool = True) -> bool:
     """Whether ``get`` would return at once, or without `reads` whether the object is made.
 

@@ -102,7 +102,7 @@ pub enum Event {
         /// The actor that the request named.
         actor: ActorId,
         /// Its answer.
-        response: ControlResponse,
+        response: Box<ControlResponse>,
     },
     /// A handle of an actor arrived.
     KnowActor {
@@ -213,7 +213,7 @@ pub enum Event {
         /// The daemon's number for the lease.
         lease: LeaseId,
         /// The cause of the worker's death.
-        cause: DeathCause,
+        cause: Box<DeathCause>,
     },
     /// A daemon that we lease from is gone.
     NodeLost {

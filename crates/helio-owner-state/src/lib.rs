@@ -153,7 +153,7 @@ impl Owner {
             }
             Event::CreateActor { creation } => self.create_actor(*creation, out),
             Event::ActorCreated { actor, response } => {
-                self.actor_created(actor, response, now, out)
+                self.actor_created(actor, *response, now, out)
             }
             Event::KillActor { actor, no_restart } => self.kill_actor(actor, no_restart, now, out),
             Event::KnowActor { actor, handle } => self.know_actor(actor, handle),

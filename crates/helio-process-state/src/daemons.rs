@@ -199,6 +199,7 @@ impl<M: Memory> Process<M> {
                     self.requests.answer(thread, Answer::Control(response.clone()));
                 }
                 self.signals.news = true;
+                let response = Box::new(response);
                 self.tell_owner(OwnerEvent::ActorCreated { actor, response });
             }
             Some(Pending::ActorNews) => {

@@ -63,17 +63,17 @@ pub enum Event<'a> {
         /// From [`crate::Process::mint_request`].
         request: u64,
         /// The question.
-        message: ControlRequest,
+        message: Box<ControlRequest>,
     },
     /// The front tells the control service something whose answer does not matter.
-    Tell(ControlRequest),
+    Tell(Box<ControlRequest>),
     /// The front asks the control service for something that becomes an object, of which it holds one
     /// handle.
     Promise {
         /// A fresh id.
         object: ObjectId,
         /// The question.
-        message: ControlRequest,
+        message: Box<ControlRequest>,
         /// The object's value when the answer is not a refusal.
         value: Vec<u8>,
     },
@@ -115,7 +115,7 @@ pub enum Event<'a> {
         /// From [`crate::Process::mint_request`].
         request: u64,
         /// The message.
-        message: ClientToNode,
+        message: Box<ClientToNode>,
     },
     /// The answer to [`Action::Report`].
     Report {
@@ -125,7 +125,7 @@ pub enum Event<'a> {
         answer: Box<Answer>,
     },
     /// The front tells the daemon something.
-    TellNode(ClientToNode),
+    TellNode(Box<ClientToNode>),
     /// The front has run a call.
     Finished {
         /// The call.

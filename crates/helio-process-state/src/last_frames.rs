@@ -115,7 +115,7 @@ impl<M: Memory> Process<M> {
     fn tell_death(&mut self, news: Death) {
         self.tell_owner(match news {
             Death::OfWorker(node, LeaseLost { lease_id: lease, cause, .. }) => {
-                OwnerEvent::LeaseLost { node, lease, cause }
+                OwnerEvent::LeaseLost { node, lease, cause: Box::new(cause) }
             }
             Death::OfActor(info) => OwnerEvent::ActorUpdate { info: Box::new(info) },
         });

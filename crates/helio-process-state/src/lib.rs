@@ -217,17 +217,17 @@ impl<M: Memory> Process<M> {
         match event {
             Event::Ask { request, message } => {
                 self.requests.insert(request, Pending::Control);
-                self.links.tell_node(ControlCall { request_id: request, request: message });
+                self.links.tell_node(ControlCall { request_id: request, request: *message });
             }
-            Event::Tell(message) => self.tell_control(message),
+            Event::Tell(message) => self.tell_control(*message),
             Event::Promise { object, message, value } => {
                 self.tell_owner(OwnerEvent::Expect { id: object });
-                let group = match &message {
+                let group = match &*message {
                     ControlRequest::CreateGroup(spec) => spec.group_id,
                     ControlRequest::AwaitGroup(awaited) => awaited.group_id,
                     _ => PlacementGroupId::NIL,
                 };
-                self.ask_control(message, Pending::Promise { object, value, group });
+                self.ask_control(*message, Pending::Promise { object, value, group });
             }
             Event::AwaitCreation { request, actor } => {
                 self.awaited_creations.insert(actor, request);
@@ -246,12 +246,12 @@ impl<M: Memory> Process<M> {
             }
             Event::Confirm { request, message } => {
                 self.requests.insert(request, Pending::Notice);
-                self.links.tell_node(message);
+                self.links.tell_node(*message);
             }
             Event::Report { request, answer } => {
                 self.links.tell_node(Answered { request_id: request, answer: *answer });
             }
-            Event::TellNode(message) => self.links.tell_node(message),
+            Event::TellNode(message) => self.links.tell_node(*message),
             _ => {}
         }
     }

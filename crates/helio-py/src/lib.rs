@@ -70,7 +70,9 @@ mod _heliostat {
     #[pymodule_export]
     use crate::object_ref::ObjectRef;
     #[pymodule_export]
-    use crate::objects::{cancel, get, is_ready, notify_fd, put, take, take_ready, wait, watch};
+    use crate::objects::{
+        cancel, clear_notification, get, is_ready, notify_fd, put, take, take_ready, wait, watch,
+    };
     #[pymodule_export]
     use crate::packages::{_give_package, _take_package};
     #[pymodule_export]

@@ -366,6 +366,14 @@ pub(crate) fn take_ready(py: Python<'_>) -> Vec<Bound<'_, pyo3::types::PyBytes>>
     ready.iter().map(|id| pyo3::types::PyBytes::new(py, &id.0)).collect()
 }
 
+/// Clears the mark of `notify_fd`, for a reader that looks at everything afterwards.
+#[pyfunction]
+pub(crate) fn clear_notification() {
+    if let Some(session) = session::present() {
+        session.runtime.clear_notification();
+    }
+}
+
 #[pyfunction]
 pub(crate) fn notify_fd(py: Python<'_>) -> PyResult<i32> {
     Ok(session::active(py)?.runtime.notify_fd())

@@ -18,7 +18,11 @@ impl Hasher for IdHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
+        let mut words = bytes.chunks_exact(8);
+        for word in &mut words {
+            self.write_u64(word.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        }
+        for byte in words.remainder() {
             self.write_u64(u64::from(*byte));
         }
     }

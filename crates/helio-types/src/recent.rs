@@ -1,14 +1,15 @@
 //! **LIMIT-1** A table that keeps what was used lately, by count and by bytes.
 
-use std::collections::HashMap;
 use std::hash::Hash;
+
+use crate::IdMap;
 
 /// What was used since the last turn, and what only before it. When the first is full it becomes the
 /// second, and what was in that is forgotten: what is used all the time stays, and using it costs one look.
 #[derive(Debug)]
 pub struct Recent<K, V> {
-    young: HashMap<K, (V, usize)>,
-    old: HashMap<K, (V, usize)>,
+    young: IdMap<K, (V, usize)>,
+    old: IdMap<K, (V, usize)>,
     young_bytes: usize,
     count_max: usize,
     bytes_max: usize,
@@ -19,8 +20,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
     #[must_use]
     pub fn new(count: usize, bytes: usize) -> Self {
         Self {
-            young: HashMap::new(),
-            old: HashMap::new(),
+            young: IdMap::default(),
+            old: IdMap::default(),
             young_bytes: 0,
             count_max: count,
             bytes_max: bytes,
@@ -62,7 +63,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
 }
 
 /// The entries that had to be forgotten for a new one, with their bytes.
-pub type Forgotten<K, V> = Option<HashMap<K, (V, usize)>>;
+pub type Forgotten<K, V> = Option<IdMap<K, (V, usize)>>;
 
 #[cfg(test)]
 mod tests {

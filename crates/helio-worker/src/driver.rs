@@ -80,7 +80,7 @@ impl Runtime {
             let mut state = self.settled();
             let request = state.process.mint_request();
             expect.request_id = request;
-            state.apply(Event::Confirm { request, message: expect.into() });
+            state.apply(Event::Confirm { request, message: Box::new(expect.into()) });
             state.flush();
             request
         };
@@ -102,7 +102,7 @@ impl Runtime {
         let request = {
             let mut state = self.settled();
             let request = state.process.mint_request();
-            let message = FlushLogs { request_id: request }.into();
+            let message = Box::new(FlushLogs { request_id: request }.into());
             state.apply(Event::Confirm { request, message });
             request
         };

@@ -51,8 +51,9 @@ impl Runtime {
         self.poll_once();
     }
 
-    /// The loop is busy: what has come is taken in all the same.
+    /// The loop is busy: what has come is taken in all the same, and the answers of its last turn go out.
     pub fn loop_passes(&self) {
+        self.settled().flush();
         if self.duty.enter_loop(|| {}) {
             self.poll_once();
         }

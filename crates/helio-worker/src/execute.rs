@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use helio_process_state::Event;
 use helio_proto::node::{ActorReady, Leaving};
 use helio_types::{ActorId, DeathCause, TaskId};
+use parking_lot::MutexGuard;
 
 use crate::api::{Error, Interrupt, Outcome, Outgoing, Work};
 use crate::polling::{INTERRUPT_EVERY, LOOK_EVERY};
@@ -29,7 +30,7 @@ impl Runtime {
                 return Ok(Some(work));
             }
             if timeout.is_some_and(|timeout| timeout.is_zero()) {
-                let _ = rustix::io::read(&*self.notify, &mut [0; 8]);
+                state.clear_notification();
                 if state.process.has_ready() {
                     // The mark that was cleared stood for this too.
                     state.notify_loop();
@@ -99,9 +100,7 @@ impl Runtime {
 
     /// A call is over.
     pub fn finish(&self, task: TaskId, outcome: Outcome) {
-        tracing::debug!(task_id = %task, "call ended");
-        let mut state = self.settled();
-        state.apply(Event::Finished { task, outcome });
+        let mut state = self.finished(task, outcome);
         // A task is answered before the next one begins: should that one end the process, this one is
         // not taken for lost, nor run again. Replies of an actor's short calls go out together; a call
         // whose actor died right after it may fail although it ran, and says so.
@@ -110,6 +109,19 @@ impl Runtime {
         } else {
             state.flush();
         }
+    }
+
+    /// A call is over that an event loop ran: the loop writes the answers of its turn together, when it looks
+    /// around ([`Runtime::loop_passes`]) or sleeps.
+    pub fn finish_on_loop(&self, task: TaskId, outcome: Outcome) {
+        self.finished(task, outcome).flush_soon();
+    }
+
+    fn finished(&self, task: TaskId, outcome: Outcome) -> MutexGuard<'_, State> {
+        tracing::debug!(task_id = %task, "call ended");
+        let mut state = self.settled();
+        state.apply(Event::Finished { task, outcome });
+        state
     }
 
     /// A generator's next item; waits while its caller has too many unread ones.

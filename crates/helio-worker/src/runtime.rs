@@ -223,6 +223,7 @@ impl State {
             timer_armed: false,
             timer,
             notify: notify.clone(),
+            is_notified: false,
             arena,
             released,
             lacks: None,

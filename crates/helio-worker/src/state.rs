@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub(crate) timer: OwnedFd,
     /// Written when a watched object is ready or work came, for event loops.
     pub(crate) notify: Arc<OwnedFd>,
+    /// `notify` is readable.
+    pub(crate) is_notified: bool,
     pub(crate) arena: Option<Arc<Arena>>,
     pub(crate) released: Released,
     /// The first object that the wait which looked last lacks.
@@ -149,14 +151,25 @@ impl State {
     }
 
     /// Wakes an event loop that watches [`crate::Runtime::notify_fd`].
-    pub(crate) fn notify_loop(&self) {
-        // A full counter means that the loop has been told already.
-        let _ = rustix::io::write(&*self.notify, &1u64.to_ne_bytes());
+    pub(crate) fn notify_loop(&mut self) {
+        if !self.is_notified {
+            let written = rustix::io::write(&*self.notify, &1u64.to_ne_bytes());
+            self.is_notified = written.is_ok();
+        }
+    }
+
+    /// Clears the wake-up of [`State::notify_loop`]; whether there was one.
+    pub(crate) fn clear_notification(&mut self) -> bool {
+        let was_notified = std::mem::take(&mut self.is_notified);
+        if was_notified {
+            let _ = rustix::io::read(&*self.notify, &mut [0; 8]);
+        }
+        was_notified
     }
 
     /// A message for the daemon.
     pub(crate) fn tell_node(&mut self, message: impl Into<ClientToNode>) {
-        self.apply(Event::TellNode(message.into()));
+        self.apply(Event::TellNode(Box::new(message.into())));
     }
 
     /// Asks the owners of borrowed objects whose values are not known yet.

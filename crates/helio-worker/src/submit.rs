@@ -201,7 +201,7 @@ impl Runtime {
             let mut state = self.settled();
             state.check_open()?;
             let request = state.process.mint_request();
-            state.apply(Event::Ask { request, message });
+            state.apply(Event::Ask { request, message: Box::new(message) });
             request
         };
         self.control_answer(request, timeout, interrupt)
@@ -235,7 +235,7 @@ impl Runtime {
         let mut state = self.settled();
         state.check_open()?;
         let id = state.process.new_put();
-        state.apply(Event::Promise { object: id, message, value: kept });
+        state.apply(Event::Promise { object: id, message: Box::new(message), value: kept });
         self.changed(state);
         Ok(id)
     }
@@ -247,7 +247,7 @@ impl Runtime {
     pub fn tell_control(&self, message: ControlRequest) -> Result<(), Error> {
         let mut state = self.settled();
         state.check_open()?;
-        state.apply(Event::Tell(message));
+        state.apply(Event::Tell(Box::new(message)));
         self.changed(state);
         Ok(())
     }

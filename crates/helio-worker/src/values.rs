@@ -360,14 +360,19 @@ impl Runtime {
     /// the caller reads them: a value may have to be fetched again.
     #[must_use]
     pub fn take_ready(&self) -> Vec<ObjectId> {
-        let was_marked = rustix::io::read(&*self.notify, &mut [0; 8]).is_ok();
         let mut state = self.settled();
+        let was_marked = state.clear_notification();
         if was_marked && state.process.has_work() && state.work_waiters == 0 {
             // The mark that was cleared stood for this too. A mark that somebody else has cleared is his
             // to pass on: were each made again, a thread would read it all the time that work is due.
             state.notify_loop();
         }
         state.process.take_ready()
+    }
+
+    /// Clears [`Runtime::notify_fd`] for a reader that looks at everything afterwards.
+    pub fn clear_notification(&self) {
+        self.state.lock().clear_notification();
     }
 
     /// Readable when a watched object is ready, or work came while nobody waits for it.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import os
 import select
 import threading
 import weakref
@@ -77,12 +76,9 @@ class _Waiters:
 
     def on_readable(self) -> None:
         """Clear the mark, then look: what comes later marks it again."""
-        try:
-            os.eventfd_read(self.fd)
-        except BlockingIOError:
-            pass  # somebody else was quicker
-        except OSError:
+        if _heliostat.session_epoch() != self.epoch:
             return  # the session is over
+        _heliostat.clear_notification()
         if _served is not None:
             # The mark may have stood for work.
             _served[0].call_soon_threadsafe(_served[1])

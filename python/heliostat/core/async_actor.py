@@ -16,15 +16,14 @@ import os
 import threading
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from types import CoroutineType
+from typing import Any, cast
 
 from heliostat import _heliostat
+from heliostat._heliostat import _RunningCall
 from heliostat.core import aio, settings
 from heliostat.core.polling_selector import PollingSelector
-
-if TYPE_CHECKING:
-    from heliostat._heliostat import _RunningCall
 
 logger = logging.getLogger("heliostat")
 
@@ -79,22 +78,6 @@ def serve() -> int:
     return _server.serve()
 
 
-class _Begun(NamedTuple):
-    """A call whose steps a loop takes."""
-
-    task: asyncio.Task[None]
-    whole: Coroutine[Any, Any, None]
-    call: _RunningCall
-    steps: Coroutine[Any, Any, None]
-    result: Any
-
-    def forget(self) -> None:
-        """Let go of coroutines that nobody is going to await."""
-        self.steps.close()
-        if inspect.iscoroutine(self.result):
-            self.result.close()
-
-
 class _Group:
     """The calls that share a bound, on one event loop; used on that loop's thread only."""
 
@@ -105,7 +88,8 @@ class _Group:
         self.free = max_concurrency
         self.server = server
         self.waiting: deque[_RunningCall] = deque()
-        self.tasks: dict[bytes, _Begun] = {}
+        # The loop's task for each call, and what that awaits.
+        self.tasks: dict[_RunningCall, tuple[asyncio.Task[None], Any]] = {}
 
     def accept(self, call: _RunningCall) -> None:
         """Begin a call, or keep it until it has a place.
@@ -123,37 +107,45 @@ class _Group:
 
     def start(self, call: _RunningCall) -> None:
         """Begin a call that has a place."""
-        context = contextvars.copy_context()
-        context.run(_call.set, call)
+        contextvars.copy_context().run(self.start_here, call)
+
+    def start_here(self, call: _RunningCall) -> None:
+        """Begin a call in its own context."""
+        _call.set(call)
         try:
-            result = context.run(call.invoke)
+            awaited = call.invoke()
             if call.is_streaming:
-                steps = self.stream(call, result)
-            elif inspect.isawaitable(result):
-                steps = self.answer(call, result)
+                awaited = self.stream(call, awaited)
+                steps = self.finish_stream(call, awaited)
+            elif type(awaited) is CoroutineType or inspect.isawaitable(awaited):
+                steps = self.finish(call, awaited)
             else:
-                call.finish(result)
+                call.finish(awaited)
                 self.done()
                 return
         except BaseException as error:
             self.failed(call, error)
             self.done()
             return
-        whole = self.finish(call, steps)
-        task = context.run(self.loop.create_task, whole)
-        self.tasks[call.task] = _Begun(task, whole, call, steps, result)
+        self.tasks[call] = self.loop.create_task(steps), awaited
 
-    async def finish(self, call: _RunningCall, steps: Any) -> None:
+    async def finish(self, call: _RunningCall, result: Awaitable[Any]) -> None:
         try:
-            await steps
+            call.finish(await result)
         except BaseException as error:
             self.failed(call, error)
         finally:
-            self.tasks.pop(call.task, None)
+            self.tasks.pop(call, None)
             self.done()
 
-    async def answer(self, call: _RunningCall, result: Any) -> None:
-        call.finish(await result)
+    async def finish_stream(self, call: _RunningCall, stream: Coroutine[Any, Any, None]) -> None:
+        try:
+            await stream
+        except BaseException as error:
+            self.failed(call, error)
+        finally:
+            self.tasks.pop(call, None)
+            self.done()
 
     async def stream(self, call: _RunningCall, items: Any) -> None:
         """Send what a generator yields. Where the caller bounds it, sending waits in a thread."""
@@ -188,14 +180,17 @@ class _Group:
 
     def cancel(self, task_id: bytes) -> None:
         """Cancel the call, if it is one of this group."""
-        begun = self.tasks.get(task_id)
-        if begun is not None:
-            begun.task.cancel()
-            if inspect.getcoroutinestate(begun.whole) == inspect.CORO_CREATED:
-                # Its first step has not come, and will not come to ``finish``.
-                begun.forget()
-                del self.tasks[task_id]
-                self.failed(begun.call, asyncio.CancelledError())
+        for call, (task, awaited) in self.tasks.items():
+            if call.task != task_id:
+                continue
+            task.cancel()
+            steps = cast("Coroutine[Any, Any, None]", task.get_coro())
+            if inspect.getcoroutinestate(steps) == inspect.CORO_CREATED:
+                # Its first step has not come, and will not come to what answers the call.
+                if inspect.iscoroutine(awaited):
+                    awaited.close()
+                del self.tasks[call]
+                self.failed(call, asyncio.CancelledError())
                 self.done()
             return
         for call in self.waiting:
@@ -278,7 +273,8 @@ class _LoopServer(_Server):
         super().__init__()
         self.loop = asyncio.SelectorEventLoop(PollingSelector())
         asyncio.set_event_loop(self.loop)
-        self.groups = {"": _Group(self.loop, max_concurrency, self)}
+        self.group = _Group(self.loop, max_concurrency, self)
+        self.groups = {"": self.group}
         self.open = 0
         self.ended: asyncio.Future[int] = self.loop.create_future()
 
@@ -306,7 +302,12 @@ class _LoopServer(_Server):
                 work = _heliostat._next_call()
                 if work is None:
                     return
-                self.handle(work)
+                if type(work) is _RunningCall and self.code is None:
+                    # As `handle` does it, without its questions.
+                    self.open += 1
+                    self.group.accept(work)
+                else:
+                    self.handle(work)
         except ConnectionError:
             self.leave(-1)  # the daemon is gone
             return

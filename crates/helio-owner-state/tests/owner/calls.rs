@@ -16,7 +16,7 @@ fn cause() -> DeathCause {
 }
 
 fn lost(lease: u64) -> Event {
-    Event::LeaseLost { node: node(1).node_id, lease: LeaseId(lease), cause: cause() }
+    Event::LeaseLost { node: node(1).node_id, lease: LeaseId(lease), cause: Box::new(cause()) }
 }
 
 #[test]

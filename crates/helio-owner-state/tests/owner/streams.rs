@@ -95,7 +95,8 @@ fn a_second_attempt_hears_how_far_the_reader_has_come() {
     play.check(Event::StreamRead { task: task(1), index: 0 }, &["w2: Consumed 1"]);
     play.check(item(1, inline("b")), &[]);
     let cause = DeathCause::new(DeathKind::Signaled, "killed");
-    let lost = Event::LeaseLost { node: node(1).node_id, lease: LeaseId(5), cause };
+    let lost =
+        Event::LeaseLost { node: node(1).node_id, lease: LeaseId(5), cause: Box::new(cause) };
     play.check(lost, &["ask for lease 2"]);
     play.granted(2, 6, 2, &["w2: begin lease", "w2: run t1 again"]);
     play.check(item(0, inline("a")), &["w2: Consumed 1"]);

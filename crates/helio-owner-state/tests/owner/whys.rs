@@ -19,7 +19,7 @@ fn says(play: &Play, number: u64, parts: &[&str]) -> Option<Next> {
 
 fn oom(lease: u64, is_final: bool) -> Event {
     let cause = DeathCause { is_final, ..DeathCause::new(DeathKind::OutOfMemory, "it was full") };
-    Event::LeaseLost { node: node(1).node_id, lease: LeaseId(lease), cause }
+    Event::LeaseLost { node: node(1).node_id, lease: LeaseId(lease), cause: Box::new(cause) }
 }
 
 /// WHY-1: through every state of a call.
@@ -149,7 +149,7 @@ fn a_call_that_ended_its_process_well_has_finished_and_a_secret_one_is_not_liste
     let lost = |lease: u64, cause: DeathCause| Event::LeaseLost {
         node: node(1).node_id,
         lease: LeaseId(lease),
-        cause,
+        cause: Box::new(cause),
     };
     for (number, cause) in [(1, by(1, 0)), (2, by(2, 1)), (3, by(1, 0))] {
         play.submit(call(number, 0, &[]), &[&format!("ask for lease {number}")]);

@@ -1,4 +1,4 @@
-//! The inbox: work that arrived and was not handed out, and the calls that were handed out.
+//! The inbox: work that arrived and was not handed out. The calls that were handed out are in `running`.
 //!
 //! Calls are handed out in the order in which they arrived. A call whose arguments are still being
 //! brought to this node holds back the calls behind it: an actor's calls keep their order, and a task's
@@ -9,13 +9,14 @@
 //! that lack arguments: they may need its value. Those of one caller that are made again keep the order in
 //! which they had ended, in which none needs a later one.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use helio_proto::peer::Reference;
 use helio_proto::template::Template;
 use helio_types::{ObjectId, TaskId, WorkerAddress, WorkerId};
 
+use super::running::{Begun, Running};
 use super::work::{Call, Construct, Lease, Work};
 use crate::value::{Bytes, Payload};
 
@@ -53,66 +54,6 @@ pub(crate) struct Waiting<P> {
     pub(crate) inputs: Vec<Input<P>>,
 }
 
-/// A call that was handed out.
-#[derive(Debug)]
-pub(crate) struct Begun {
-    pub(crate) task: TaskId,
-    pub(crate) caller: Arc<WorkerAddress>,
-    /// When it was handed out, then when it found its place among those that run side by side.
-    pub(crate) at: u64,
-    pub(crate) template: Arc<Template>,
-    /// Where calls run side by side: it has found a place among them.
-    pub(crate) is_running: bool,
-}
-
-/// The calls that were handed out and have not finished, in that order.
-#[derive(Debug, Default)]
-pub(crate) struct Running {
-    calls: BTreeMap<u64, Begun>,
-    numbers: HashMap<TaskId, u64>,
-    count: u64,
-}
-
-impl Running {
-    fn add(&mut self, begun: Begun) {
-        self.count += 1;
-        self.numbers.insert(begun.task, self.count);
-        self.calls.insert(self.count, begun);
-    }
-
-    fn remove(&mut self, task: TaskId) -> Option<Begun> {
-        let number = self.numbers.remove(&task)?;
-        self.calls.remove(&number)
-    }
-
-    fn get_mut(&mut self, task: TaskId) -> Option<&mut Begun> {
-        self.calls.get_mut(self.numbers.get(&task)?)
-    }
-
-    /// The call, if it runs here.
-    pub(crate) fn get(&self, task: TaskId) -> Option<&Begun> {
-        self.calls.get(self.numbers.get(&task)?)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
-    }
-
-    /// The call that was handed out last.
-    pub(crate) fn last(&self) -> Option<&Begun> {
-        self.calls.values().next_back()
-    }
-
-    /// Whether one of that caller's calls is among them.
-    pub(crate) fn of_caller(&self, caller: WorkerId) -> bool {
-        self.calls.values().any(|begun| begun.caller.worker_id == caller)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Begun> {
-        self.calls.values()
-    }
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Inbox<P> {
@@ -124,7 +65,7 @@ pub(crate) struct Inbox<P> {
     /// Calls handed out and not finished.
     pub(crate) running: Running,
     /// Running calls that were cancelled.
-    pub(crate) cancelled: HashSet<TaskId>,
+    pub(crate) cancelled: BTreeSet<TaskId>,
     /// What goes before everything else: cancellations and the end.
     urgent: VecDeque<Work<P>>,
 }
@@ -136,7 +77,7 @@ impl<P> Default for Inbox<P> {
             lacking: Vec::new(),
             has_groups: false,
             running: Running::default(),
-            cancelled: HashSet::new(),
+            cancelled: BTreeSet::new(),
             urgent: VecDeque::new(),
         }
     }

@@ -4,6 +4,7 @@
 mod explain;
 mod inbox;
 mod recent;
+mod running;
 mod work;
 
 use std::collections::BTreeSet;

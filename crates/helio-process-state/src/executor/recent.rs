@@ -10,7 +10,7 @@ use helio_proto::inspect::{TaskPhase, TaskRow};
 use helio_types::{TaskId, WorkerAddress};
 
 use super::Executor;
-use super::inbox::Begun;
+use super::running::Begun;
 
 /// How many calls that ended are remembered.
 const RECENT_MAX: usize = 1_000;

@@ -2,6 +2,7 @@
 //! things; here are the calls it handles.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use helio_proto::control::ActorSpec;
@@ -24,8 +25,12 @@ use crate::errors;
 use crate::gil::{GilSite, detached};
 use crate::session;
 
+/// The calls run on the loop that polls: it writes their answers when it looks around.
+static POLLS: AtomicBool = AtomicBool::new(false);
+
 /// Makes the event loops, before the constructor asks for one.
 pub(super) fn prepare(py: Python<'_>, spec: &ActorSpec) -> PyResult<()> {
+    POLLS.store(spec.concurrency_groups.is_empty(), Ordering::Relaxed);
     let groups = PyDict::new(py);
     for group in &spec.concurrency_groups {
         groups.set_item(&group.name, group.max_concurrency)?;
@@ -73,7 +78,13 @@ impl RunningCall {
     fn finish_with(&self, py: Python<'_>, outcome: Outcome) -> PyResult<()> {
         super::end_lines(py);
         let left = self.running.has_left().then(|| ending::outcome(&self.running, self.returns));
-        session::connected(py)?.runtime.finish(self.running.task, left.unwrap_or(outcome));
+        let (task, outcome) = (self.running.task, left.unwrap_or(outcome));
+        let session = session::connected(py)?;
+        if POLLS.load(Ordering::Relaxed) {
+            session.runtime.finish_on_loop(task, outcome);
+        } else {
+            session.runtime.finish(task, outcome);
+        }
         *self.shown.lock() = None;
         leftovers::call_ended(py);
         Ok(())

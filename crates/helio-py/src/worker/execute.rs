@@ -123,6 +123,9 @@ pub(super) fn apply<'py>(
             })?;
             let instance = instance.into_bound(py);
             match method.of(&instance) {
+                Ok(Callable::Function(function)) if args.is_empty() && kwargs.is_none() => {
+                    function.call1((instance,))
+                }
                 Ok(Callable::Function(function)) => {
                     let all = std::iter::once(instance.clone()).chain(args.iter());
                     let all = PyTuple::new(py, all.collect::<Vec<_>>())?;

@@ -124,8 +124,11 @@ pub(super) fn task(py: Python<'_>, template: &Arc<Template>) -> PyResult<Arc<Ent
 
 /// The entry of a method's template.
 pub(super) fn method(py: Python<'_>, template: &Arc<Template>) -> PyResult<Arc<Entry>> {
-    let name = PyString::intern(py, &template.name).unbind();
-    find(template, || Ok(Target::Method(Method { name, is_function: OnceLock::new() })), py)
+    let load = || {
+        let name = PyString::intern(py, &template.name).unbind();
+        Ok(Target::Method(Method { name, is_function: OnceLock::new() }))
+    };
+    find(template, load, py)
 }
 
 fn find(

@@ -41,7 +41,7 @@ impl Process {
             core.facts.groups_left.insert(group_id);
         }
         core.note(|| format!("p{} makes group {group_id} {wish:?}", self.pid));
-        self.apply(core, Event::Tell(ControlRequest::CreateGroup(spec)));
+        self.apply(core, Event::Tell(Box::new(ControlRequest::CreateGroup(spec))));
         frame.slots.insert(wish.to, Held::Group { id: group_id });
 
         let value = Val { hash: hash([u64::from(wish.ready)]), inner: Vec::new() };
@@ -49,7 +49,7 @@ impl Process {
         let id = self.new_put(core);
         let message = ControlRequest::AwaitGroup(AwaitGroup { group_id });
         let value = value.encode(false);
-        self.apply(core, Event::Promise { object: id, message, value });
+        self.apply(core, Event::Promise { object: id, message: Box::new(message), value });
         frame.slots.insert(wish.ready, Held::Ref { id, expect });
         Step::Next
     }
@@ -60,7 +60,7 @@ impl Process {
             core.facts.groups_removed += 1;
             core.facts.history.group_removed(group_id);
             let remove = ControlRequest::RemoveGroup(RemoveGroup { group_id });
-            self.apply(core, Event::Tell(remove));
+            self.apply(core, Event::Tell(Box::new(remove)));
         }
         Step::Next
     }
@@ -72,7 +72,8 @@ impl Process {
     ) -> Step {
         core.facts.groups_removed += 1;
         core.facts.history.group_removed(group_id);
-        self.apply(core, Event::Tell(ControlRequest::RemoveGroup(RemoveGroup { group_id })));
+        let remove = ControlRequest::RemoveGroup(RemoveGroup { group_id });
+        self.apply(core, Event::Tell(Box::new(remove)));
         Step::Next
     }
 }

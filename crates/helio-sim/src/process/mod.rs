@@ -212,7 +212,7 @@ impl Process {
         self.machine = Some(machine);
         if let Some((request, expect)) = expect {
             self.expecting = Some(request);
-            self.apply(core, Event::Confirm { request, message: expect.into() });
+            self.apply(core, Event::Confirm { request, message: Box::new(expect.into()) });
         }
         for (link, what) in std::mem::take(&mut self.early) {
             self.arrived(core, link, what);

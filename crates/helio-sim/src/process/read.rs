@@ -248,7 +248,7 @@ impl Process {
             };
         }
         let request = machine.mint_request();
-        self.apply(core, ProcessEvent::Ask { request, message: message.into() });
+        self.apply(core, ProcessEvent::Ask { request, message: Box::new(message.into()) });
         frame.wait = Wait::Answer(request);
         None
     }

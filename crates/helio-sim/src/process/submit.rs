@@ -87,7 +87,7 @@ impl Process {
             Ok(offset) => {
                 daemon.arena[offset as usize..(offset + size) as usize].copy_from_slice(&bytes);
                 let seal = SealObject { object_id: id };
-                self.apply(core, ProcessEvent::TellNode(seal.into()));
+                self.apply(core, ProcessEvent::TellNode(Box::new(seal.into())));
             }
             Err(failure) if failure.kind == FailureKind::AlreadyExists => {}
             // The user tries again, as long as it takes.

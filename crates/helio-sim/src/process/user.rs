@@ -473,7 +473,7 @@ impl Process {
             Op::RemoveGroupById(group_id) => self.remove_group_by_id(core, group_id),
             Op::KillActorById(actor_id) => {
                 let kill = KillActor { actor_id, no_restart: true, out_of_scope: false };
-                self.apply(core, ProcessEvent::Tell(kill.into()));
+                self.apply(core, ProcessEvent::Tell(Box::new(kill.into())));
                 Step::Next
             }
             Op::KillActor { slot, no_restart } => self.kill_actor(core, frame, slot, no_restart),
@@ -537,7 +537,7 @@ impl Process {
         }
         let message = "the constructor raised".to_owned();
         let ready = ActorReady { actor_id: actor, error, message };
-        self.apply(core, ProcessEvent::TellNode(ready.into()));
+        self.apply(core, ProcessEvent::TellNode(Box::new(ready.into())));
         Step::Next
     }
 
