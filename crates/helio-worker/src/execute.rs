@@ -111,10 +111,15 @@ impl Runtime {
         }
     }
 
-    /// A call is over that an event loop ran: the loop writes the answers of its turn together, when it looks
-    /// around ([`Runtime::loop_passes`]) or sleeps.
+    /// A call is over that an event loop ran. While others run there the loop writes the answers of its turn
+    /// together, when it looks around ([`Runtime::loop_passes`]) or sleeps.
     pub fn finish_on_loop(&self, task: TaskId, outcome: Outcome) {
-        self.finished(task, outcome).flush_soon();
+        let mut state = self.finished(task, outcome);
+        if state.process.has_work() || state.process.runs_calls() {
+            state.flush_soon();
+        } else {
+            state.flush();
+        }
     }
 
     fn finished(&self, task: TaskId, outcome: Outcome) -> MutexGuard<'_, State> {
