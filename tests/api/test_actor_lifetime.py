@@ -227,11 +227,13 @@ def _try(method: Any) -> Any:
 def test_calls_wait_where_the_first_constructor_crashes(
     tmp_path: Path, way: str, slow_s: float
 ) -> None:
-    mark = tmp_path / "crashed"
+    mark, called = tmp_path / "crashed", tmp_path / "called"
 
     @ray.remote(max_restarts=1)
     class CrashesOnce:
         def __init__(self) -> None:
+            # What is called after the news of the crash fails, as on Ray.
+            wait_until(called.exists, what="the calls were made")
             time.sleep(slow_s)
             if not mark.exists():
                 mark.touch()
@@ -244,6 +246,7 @@ def test_calls_wait_where_the_first_constructor_crashes(
 
     actor = CrashesOnce.remote()
     calls = [actor.number.remote(n) for n in range(3)]
+    called.touch()
     assert ray.get(calls, timeout=60) == [0, 1, 2]
 
 
