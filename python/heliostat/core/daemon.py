@@ -23,6 +23,18 @@ NODE_SOCKET = "sockets/node.sock"  # in a session's folder
 _LOG_TAIL_BYTES = 4000
 
 
+def _sleep_until_end(child: int, seconds: float) -> None:
+    """Sleep until the child ends, where the kernel says so; `Popen.wait` looks after growing pauses."""
+    with contextlib.suppress(AttributeError, OSError):
+        number = os.pidfd_open(child)
+        try:
+            poll = select.poll()
+            poll.register(number, select.POLLIN)
+            poll.poll(seconds * 1000)
+        finally:
+            os.close(number)
+
+
 @dataclass(frozen=True)
 class NodeOptions:
     """What a daemon is started with; ``None``: it finds out for itself."""
@@ -114,8 +126,11 @@ class Daemon:
 
     def wait(self, seconds: float) -> bool:
         """Whether it ends within the time."""
+        deadline = time.monotonic() + seconds
+        if self.is_alive():
+            _sleep_until_end(self.process.pid, seconds)
         try:
-            self.process.wait(seconds)
+            self.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             return False
         return True

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,8 +51,12 @@ class _TooLarge(Exception):
 
 def remove_all(session_dir: str | Path) -> None:
     """The session is over: its copies go."""
-    for name in (FOLDER, "packages"):
-        shutil.rmtree(Path(session_dir) / name, ignore_errors=True)
+    copies = [Path(session_dir) / name for name in (FOLDER, "packages")]
+    if any(map(os.path.lexists, copies)):
+        import shutil  # it loads libraries of compression: most drivers end without
+
+        for each in copies:
+            shutil.rmtree(each, ignore_errors=True)
 
 
 def _excluded() -> list[str]:
@@ -74,6 +77,8 @@ def _copy(
     above: frozenset[str],
 ) -> None:
     """`left` holds how many bytes may still be copied; `above` are the folders on the way here."""
+    import shutil
+
     real = os.path.realpath(source)
     if real in above:
         return  # a link to a folder that it lies in
