@@ -21,6 +21,7 @@ _LATER = {"torch": ("torch.distributed", "torch._dynamo")}
 
 def preloaded() -> list[str]:
     """The modules of the setting ``preload_python_modules``: names with commas between them."""
+    # Not by `settings`, which loads pathlib: the zygote and all its copies would keep it.
     names = _heliostat.read_setting("preload_python_modules", os.environ)
     assert isinstance(names, str)
     return [name.strip() for name in names.split(",") if name.strip()]

@@ -92,11 +92,11 @@ def change_python(worker: Sequence[str]) -> None:
         os.environ[VARIABLE] = json.dumps(setup, sort_keys=True, separators=(",", ":"))
     else:
         del os.environ[VARIABLE]
+    import shlex  # few workers change their Python: the zygote does without
+
     os.environ[NODE_PYTHON] = _python()
     for number in (signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)  # what is ignored stays so in another program
-    import shlex
-
     command = shlex.split(wanted)
     try:
         os.execvp(command[0], [*command, *worker])

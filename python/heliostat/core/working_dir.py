@@ -77,7 +77,7 @@ def _copy(
     above: frozenset[str],
 ) -> None:
     """`left` holds how many bytes may still be copied; `above` are the folders on the way here."""
-    import shutil
+    import shutil  # as in `remove_all`
 
     real = os.path.realpath(source)
     if real in above:
