@@ -116,9 +116,9 @@ class _Group:
             awaited = call.invoke()
             if call.is_streaming:
                 awaited = self.stream(call, awaited)
-                steps = self.finish_stream(call, awaited)
+                steps = self.finish(call, awaited, call.finish_items)
             elif type(awaited) is CoroutineType or inspect.isawaitable(awaited):
-                steps = self.finish(call, awaited)
+                steps = self.finish(call, awaited, call.finish)
             else:
                 call.finish(awaited)
                 self.done()
@@ -129,26 +129,19 @@ class _Group:
             return
         self.tasks[call] = self.loop.create_task(steps), awaited
 
-    async def finish(self, call: _RunningCall, result: Awaitable[Any]) -> None:
+    async def finish(
+        self, call: _RunningCall, result: Awaitable[Any], answer: Callable[[Any], None]
+    ) -> None:
         try:
-            call.finish(await result)
+            answer(await result)
         except BaseException as error:
             self.failed(call, error)
         finally:
             self.tasks.pop(call, None)
             self.done()
 
-    async def finish_stream(self, call: _RunningCall, stream: Coroutine[Any, Any, None]) -> None:
-        try:
-            await stream
-        except BaseException as error:
-            self.failed(call, error)
-        finally:
-            self.tasks.pop(call, None)
-            self.done()
-
-    async def stream(self, call: _RunningCall, items: Any) -> None:
-        """Send what a generator yields. Where the caller bounds it, sending waits in a thread."""
+    async def stream(self, call: _RunningCall, items: Any) -> int:
+        """Send what a generator yields, and count it. For a caller that bounds it, a thread waits."""
         index = 0
         async for item in _each(items):
             if call.backpressure:
@@ -156,7 +149,7 @@ class _Group:
             else:
                 call.send(index, item)
             index += 1
-        call.finish_items(index)
+        return index
 
     def failed(self, call: _RunningCall, error: BaseException) -> None:
         code = call.fail(error)
