@@ -3,10 +3,7 @@
 use helio_process_state::{Action, Event};
 use helio_proto::node::Notice;
 
-use crate::state::{LOG_LINES_MAX, State};
-
-/// Exceptions that nobody has seen are kept up to so many until the front shows them.
-const UNSEEN_MAX: usize = 100;
+use crate::state::State;
 
 impl State {
     /// Tells the machine, and executes its actions.
@@ -68,19 +65,9 @@ impl State {
             }
             // Threads that wait look at the reason in the machine.
             Action::End { reason } => tracing::info!(reason, "the session is over"),
-            Action::ShowLines(lines) => {
-                self.logs.extend(lines);
-                while self.logs.len() > LOG_LINES_MAX {
-                    self.logs.pop_front();
-                    self.logs_dropped += 1;
-                }
-            }
+            Action::ShowLines(lines) => self.terminal.add_lines(lines),
             Action::Notify(notice) => self.tell_user(notice),
-            Action::ShowUnseen(bytes) => {
-                if self.unseen.len() < UNSEEN_MAX {
-                    self.unseen.push(bytes);
-                }
-            }
+            Action::ShowUnseen(exception) => self.terminal.add_unseen(exception),
             Action::Report(asked) => self.report(&asked),
             Action::LastWords => self.say_last_words(true),
             Action::ReturnMemory => self.returns_memory = true,
@@ -92,8 +79,7 @@ impl State {
     pub(crate) fn tell_user(&mut self, notice: Notice) {
         tracing::warn!("{}", notice.text);
         if self.options.is_driver {
-            self.notices.push(notice);
-            self.news = true;
+            self.terminal.add_notice(notice);
         } else {
             eprintln!("heliostat: {}", notice.text);
         }

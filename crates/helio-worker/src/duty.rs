@@ -32,7 +32,6 @@ struct Roster {
     /// How many polls and other changes there were; tells the net thread whether a waiter is busy or asleep
     /// in one.
     changes: u64,
-    onlookers: u32,
     /// The net thread sleeps until somebody wakes it: a waiter is asleep in a poll.
     net_parked: bool,
     /// An event loop found the net thread at it.
@@ -44,8 +43,6 @@ struct Roster {
 pub(crate) struct Duty {
     roster: Mutex<Roster>,
     changed: Condvar,
-    /// Threads that only look on; apart from `changed`, so that they never take a waiter's wake-up.
-    onlookers: Condvar,
 }
 
 /// What a waiter is to do now.
@@ -64,11 +61,10 @@ impl Duty {
             waiters: 0,
             last: Instant::now(),
             changes: 0,
-            onlookers: 0,
             net_parked: false,
             loop_wants: false,
         };
-        Self { roster: Mutex::new(roster), changed: Condvar::new(), onlookers: Condvar::new() }
+        Self { roster: Mutex::new(roster), changed: Condvar::new() }
     }
 
     /// How many polls have ended and changes were made without one. Asked before a look at the state, it
@@ -148,17 +144,6 @@ impl Duty {
         }
     }
 
-    /// Sleeps until others' polls bring news, at the latest after `limit`; never polls itself.
-    pub(crate) fn stand_by(&self, limit: Duration, seen: u64) {
-        let mut roster = self.roster.lock();
-        if roster.changes != seen {
-            return;
-        }
-        roster.onlookers += 1;
-        self.onlookers.wait_for(&mut roster, limit);
-        roster.onlookers -= 1;
-    }
-
     /// A waiter that was woken has what it waits for, or waits no longer: if it was woken to take the
     /// duty, another one is to.
     pub(crate) fn pass_on(&self) {
@@ -174,9 +159,6 @@ impl Duty {
         roster.holder = Holder::Nobody;
         roster.last = Instant::now();
         roster.changes += 1;
-        if news && roster.onlookers > 0 {
-            self.onlookers.notify_all();
-        }
         if roster.net_parked {
             self.changed.notify_all();
         } else if roster.waiters > 0 {
@@ -234,17 +216,13 @@ impl Duty {
     pub(crate) fn close(&self) {
         let _roster = self.roster.lock();
         self.changed.notify_all();
-        self.onlookers.notify_all();
     }
 
     /// The net thread steps aside. `true`: an event loop waits for that, and is to be woken.
     #[must_use]
-    pub(crate) fn leave_net(&self, news: bool) -> bool {
+    pub(crate) fn leave_net(&self) -> bool {
         let mut roster = self.roster.lock();
         roster.holder = Holder::Nobody;
-        if news && roster.onlookers > 0 {
-            self.onlookers.notify_all();
-        }
         roster.changes += 1;
         // `last` stays: if no waiter takes over, the net thread goes on at once.
         if roster.waiters > 0 {

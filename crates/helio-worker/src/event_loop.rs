@@ -1,12 +1,10 @@
 //! An event loop that polls: an async actor's main thread sleeps in the loop's selector, and reads the
 //! process's connections there, so that a call costs no wake-up of another thread.
 
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-use rustix::event::epoll;
-
+use crate::polling::no_events;
 use crate::runtime::Runtime;
 
 /// What an event loop is to do before it sleeps.
@@ -34,13 +32,17 @@ impl Runtime {
         if !self.duty.enter_loop(|| self.wake_up()) {
             return LoopTurn::Sleep;
         }
-        let mut buffer: [MaybeUninit<epoll::Event>; 1] = [MaybeUninit::uninit()];
-        // An error comes again where it is handled.
-        if self.look(&mut buffer).unwrap_or(true) {
-            self.poll_once();
-            return LoopTurn::Look;
+        let mut ready = no_events();
+        match self.look(&mut ready) {
+            Ok(0) => return LoopTurn::Watch(self.due()),
+            Ok(count) => {
+                let ticks = self.due().is_some_and(|due| due.is_zero());
+                self.duty.leave(self.take_in(&ready[..count], ticks));
+            }
+            // It comes again where it is handled.
+            Err(_) => self.poll_once(),
         }
-        LoopTurn::Watch(self.due())
+        LoopTurn::Look
     }
 
     /// The loop has slept so long.

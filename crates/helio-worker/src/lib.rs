@@ -11,7 +11,7 @@
 //! takes the GIL (GIL-1).
 //!
 //! Reading order: `api`, `runtime`, `duty`, `polling`, `state`, `actions`, `conn`, `connect`, `memory`, `values`,
-//! `submit`, `execute`, `event_loop`, `driver`, `why`, `inspect`, `metrics`.
+//! `submit`, `execute`, `event_loop`, `driver`, `terminal`, `why`, `inspect`, `metrics`.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -33,6 +33,7 @@ mod runtime;
 mod state;
 mod submit;
 mod sync;
+mod terminal;
 mod values;
 mod why;
 

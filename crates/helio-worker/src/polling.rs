@@ -1,6 +1,5 @@
 //! Waiting: one loop for whoever waits, and the handling of what comes in meanwhile.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -24,6 +23,12 @@ const SPIN: Duration = Duration::from_micros(30);
 /// Replies that come faster than this, and for which nobody waits, are left to gather for so long: a
 /// sender need not wake us for each, and workers have calls ahead of them for longer.
 const REST: Duration = Duration::from_micros(50);
+
+/// Events that one poll takes; the next one brings the others.
+const EVENTS_MAX: usize = 64;
+
+/// Filled from the front by a poll.
+pub(crate) type Events = [epoll::Event; EVENTS_MAX];
 
 thread_local! {
     static IS_MAIN: bool = rustix::thread::gettid() == rustix::process::getpid();
@@ -126,24 +131,29 @@ impl Runtime {
     /// Sleeps in `epoll` and handles what comes. Returns whether a signal cut it short, and whether
     /// something changed. Without a limit nobody waits, and nothing is gained by waking up quickly.
     pub(crate) fn poll(&self, limit: Option<Duration>) -> (bool, bool) {
-        let mut buffer: [std::mem::MaybeUninit<epoll::Event>; 64] =
-            [const { std::mem::MaybeUninit::uninit() }; 64];
+        let mut ready = no_events();
         let due = self.due();
         let looks = limit.is_some_and(|limit| limit > SPIN);
         let limit = match (limit, due) {
             (Some(limit), Some(due)) => Some(limit.min(due)),
             (limit, due) => limit.or(due),
         };
-        let ready = match self.sleep(&mut buffer, limit, looks) {
-            Ok(ready) => ready,
+        let count = match self.sleep(&mut ready, limit, looks) {
+            Ok(count) => count,
             Err(rustix::io::Errno::INTR) => return (true, false),
             Err(_) => return (false, false),
         };
+        let ticks = count == 0 || due.is_some_and(|due| due.is_zero());
+        (false, self.take_in(&ready[..count], ticks))
+    }
+
+    /// Handles what is ready, and a tick of the machine if it is due. Returns whether something changed.
+    pub(crate) fn take_in(&self, ready: &[epoll::Event], ticks: bool) -> bool {
         let mut state = self.settled();
         for event in ready {
             self.handle(&mut state, event.data.u64(), event.flags);
         }
-        if due.is_some_and(|due| due.is_zero()) || ready.is_empty() {
+        if ticks {
             state.apply(Event::Tick);
             state.drop_silent_strangers();
         }
@@ -154,7 +164,7 @@ impl Runtime {
         if (closed || force) && !self.options.is_driver {
             self.end_worker(force);
         }
-        (false, news)
+        news
     }
 
     /// In how long something is to be done whatever comes.
@@ -165,26 +175,24 @@ impl Runtime {
         tick.map(|tick| Duration::from_micros(tick.saturating_sub(now)))
     }
 
-    /// Looks for events for a moment, while that keeps paying off; whether there are any.
-    pub(crate) fn look(
-        &self,
-        buffer: &mut [std::mem::MaybeUninit<epoll::Event>],
-    ) -> rustix::io::Result<bool> {
+    /// Looks for events for a moment, while that keeps paying off; how many there are.
+    pub(crate) fn look(&self, ready: &mut Events) -> rustix::io::Result<usize> {
         let zero = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         let score = self.spin.load(Ordering::Relaxed);
         if score == 0 {
-            return Ok(false);
+            return Ok(0);
         }
         let began = Instant::now();
         while began.elapsed() < SPIN {
-            if !wait_events(&self.epoll, buffer, Some(&zero))?.is_empty() {
+            let count = epoll::wait(&self.epoll, &mut ready[..], Some(&zero))?;
+            if count > 0 {
                 self.spin.store((score + 1).min(16), Ordering::Relaxed);
-                return Ok(true);
+                return Ok(count);
             }
             std::hint::spin_loop();
         }
         self.spin.store(score - 1, Ordering::Relaxed);
-        Ok(false)
+        Ok(0)
     }
 
     /// Something came after a sleep so short that a longer look would have caught it: try again.
@@ -194,28 +202,30 @@ impl Runtime {
         }
     }
 
-    /// Looks for events for a moment while that keeps paying off, if it is to look, then sleeps.
-    pub(crate) fn sleep<'a>(
+    /// Looks for events for a moment while that keeps paying off, if it is to look, then sleeps. Returns how
+    /// many events there are.
+    fn sleep(
         &self,
-        buffer: &'a mut [std::mem::MaybeUninit<epoll::Event>],
+        ready: &mut Events,
         limit: Option<Duration>,
         looks: bool,
-    ) -> rustix::io::Result<&'a [epoll::Event]> {
-        if looks && self.look(buffer)? {
-            // Level-triggered: the same events are there again.
-            let zero = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-            return wait_events(&self.epoll, buffer, Some(&zero));
+    ) -> rustix::io::Result<usize> {
+        if looks {
+            let count = self.look(ready)?;
+            if count > 0 {
+                return Ok(count);
+            }
         }
         let limit = limit.map(|limit| rustix::time::Timespec {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: i64::from(limit.subsec_nanos()),
         });
         let began = Instant::now();
-        let ready = wait_events(&self.epoll, buffer, limit.as_ref())?;
-        if !ready.is_empty() {
+        let count = epoll::wait(&self.epoll, &mut ready[..], limit.as_ref())?;
+        if count > 0 {
             self.woke_soon(began.elapsed());
         }
-        Ok(ready)
+        Ok(count)
     }
 
     pub(crate) fn handle(&self, state: &mut State, number: u64, flags: epoll::EventFlags) {
@@ -258,7 +268,7 @@ impl Runtime {
         let began = Instant::now();
         let (_, news) = self.poll(None);
         let is_busy = news && began.elapsed() < REST;
-        if self.duty.leave_net(news) {
+        if self.duty.leave_net() {
             self.state.lock().notify_loop();
         }
         if is_busy {
@@ -305,11 +315,9 @@ fn thread_id() -> u64 {
     rustix::thread::gettid().as_raw_nonzero().get() as u64
 }
 
-fn wait_events<'a>(
-    epoll: &OwnedFd,
-    buffer: &'a mut [std::mem::MaybeUninit<epoll::Event>],
-    limit: Option<&rustix::time::Timespec>,
-) -> rustix::io::Result<&'a [epoll::Event]> {
-    let (ready, _) = epoll::wait(epoll, buffer, limit)?;
-    Ok(ready)
+/// Room for what one poll brings.
+pub(crate) fn no_events() -> Events {
+    let none =
+        epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+    [none; EVENTS_MAX]
 }

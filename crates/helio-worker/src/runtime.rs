@@ -22,6 +22,7 @@ use crate::connect;
 use crate::duty::Duty;
 use crate::memory::{MappedStore, Released};
 use crate::state::{State, Watched};
+use crate::terminal::Terminal;
 
 /// How long a driver waits for its daemon to end.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(3);
@@ -31,6 +32,7 @@ const SHUTDOWN_WAIT: Duration = Duration::from_secs(3);
 pub struct Runtime {
     pub(crate) state: Mutex<State>,
     pub(crate) duty: Duty,
+    pub(crate) terminal: Arc<Terminal>,
     /// Handles dropped since the last look, so that dropping one takes no lock that is ever held long.
     pub(crate) dropped: Arc<Mutex<Vec<ObjectId>>>,
     pub(crate) epoll: OwnedFd,
@@ -95,6 +97,7 @@ impl Runtime {
         let state =
             State::new(&address, job, &options, arena, sockets_dir, &epoll, timer, &notify)?;
         let runtime = Arc::new(Self {
+            terminal: state.terminal.clone(),
             state: Mutex::new(state),
             duty: Duty::new(),
             dropped: Arc::default(),
@@ -185,6 +188,7 @@ impl Runtime {
         let _ = std::fs::remove_file(self.socket_path());
         self.wake_up();
         self.duty.close();
+        self.terminal.close();
         if let Some(net) = self.net.lock().take()
             && net.thread().id() != std::thread::current().id()
         {
@@ -229,10 +233,7 @@ impl State {
             lacks: None,
             force_exit: false,
             on_cancel: None,
-            logs: VecDeque::new(),
-            logs_dropped: 0,
-            notices: Vec::new(),
-            unseen: Vec::new(),
+            terminal: Arc::default(),
             work_waiters: 0,
             news: false,
             returns_memory: false,

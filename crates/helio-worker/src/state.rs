@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use helio_process_state::{Action, Event, Process, Urgency};
-use helio_proto::node::{ClientToNode, LogLine, Notice};
+use helio_proto::node::ClientToNode;
 use helio_store::Arena;
 use helio_types::{IdMap, ObjectId, TaskId};
 use parking_lot::Mutex;
@@ -16,9 +16,8 @@ use rustix::event::epoll;
 use crate::api::{Error, Options};
 use crate::conn::Conn;
 use crate::memory::{MappedStore, Released};
+use crate::terminal::Terminal;
 
-/// Log lines that wait for the driver's log thread at most; older ones are dropped and counted.
-pub(crate) const LOG_LINES_MAX: usize = 100_000;
 /// Links are numbered from here in `epoll`; below are the descriptors of [`Watched`].
 pub(crate) const FIRST_LINK: u64 = 16;
 
@@ -63,11 +62,8 @@ pub(crate) struct State {
     pub(crate) force_exit: bool,
     /// Told of cancellations of running calls, on the thread that reads them.
     pub(crate) on_cancel: Option<CancelHook>,
-    pub(crate) logs: VecDeque<LogLine>,
-    pub(crate) logs_dropped: u64,
-    pub(crate) notices: Vec<Notice>,
-    /// Exceptions that nobody has seen.
-    pub(crate) unseen: Vec<Arc<Vec<u8>>>,
+    /// What comes for the terminal, which the runtime has as well: its reader must not wait for this lock.
+    pub(crate) terminal: Arc<Terminal>,
     /// Threads in `next_work`; with none, work is announced through `notify`.
     pub(crate) work_waiters: u32,
     /// Something changed that a waiting thread may wait for.

@@ -122,8 +122,8 @@ impl World {
     /// `Runtime::net_turn`, until the end.
     fn net(&self) {
         while self.duty.enter_net(|| self.closed.load(Ordering::Acquire)) {
-            let (_, news) = self.poll();
-            assert!(!self.duty.leave_net(news), "no event loop is here that could want the duty");
+            self.poll();
+            assert!(!self.duty.leave_net(), "no event loop is here that could want the duty");
         }
     }
 
