@@ -13,6 +13,15 @@ impl State {
         self.execute_actions();
     }
 
+    /// Tells the machine of one of several events that came together; [`State::execute_actions`] is to follow
+    /// the last one. Only what the others must not delay is done at once.
+    pub(crate) fn apply_one_of_many(&mut self, event: Event<'_>, now: u64) {
+        self.process.apply(event, now);
+        if self.process.has_actions() || self.process.links().is_due() {
+            self.execute_actions();
+        }
+    }
+
     /// After every change of the machine: wakes threads, writes what is due, and executes actions in
     /// order, also those that follow from executing one.
     pub(crate) fn execute_actions(&mut self) {

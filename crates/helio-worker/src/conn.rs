@@ -84,14 +84,29 @@ pub(crate) enum Greeting {
     Done,
 }
 
+/// What a connection has read, and how much of it was taken.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Received {
+    /// The next whole frame, if there is one.
+    pub(crate) fn next(&mut self, frame_max: usize) -> Result<Option<&[u8]>, frame::TooLong> {
+        let rest = &self.bytes[self.taken..];
+        let Some((start, end)) = frame::split(rest, frame_max)? else { return Ok(None) };
+        self.taken += end;
+        Ok(Some(&rest[start..end]))
+    }
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) socket: Socket,
     pub(crate) greeting: Greeting,
-    input: Vec<u8>,
-    /// How much of `input` was taken.
-    taken: usize,
+    input: Received,
     /// The greeting of this end, which goes out before the link's output.
     pub(crate) preface: Vec<u8>,
     /// The socket took no more; `epoll` says when it does again.
@@ -106,8 +121,7 @@ impl Conn {
         Self {
             socket,
             greeting,
-            input: Vec::new(),
-            taken: 0,
+            input: Received::default(),
             preface: Vec::new(),
             stuffed: false,
             is_deaf: false,
@@ -116,20 +130,16 @@ impl Conn {
 
     /// Reads what is there. `Ok(false)`: the other end has closed.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
-        if self.taken > 0 {
-            self.input.drain(..self.taken);
-            self.taken = 0;
-        }
+        let Received { bytes, taken } = &mut self.input;
+        bytes.drain(..std::mem::take(taken));
         loop {
-            let start = self.input.len();
+            let start = bytes.len();
             // A frame that has begun tells how much is to come: read it in few calls.
-            let announced = self
-                .input
-                .first_chunk::<4>()
-                .map_or(0, |head| u32::from_le_bytes(*head) as usize + 4);
-            self.input.reserve(announced.saturating_sub(start).clamp(CHUNK, 16 * CHUNK));
-            let room = self.input.capacity() - start;
-            match rustix::io::read(&self.socket, spare_capacity(&mut self.input)) {
+            let announced =
+                bytes.first_chunk::<4>().map_or(0, |head| u32::from_le_bytes(*head) as usize + 4);
+            bytes.reserve(announced.saturating_sub(start).clamp(CHUNK, 16 * CHUNK));
+            let room = bytes.capacity() - start;
+            match rustix::io::read(&self.socket, spare_capacity(bytes)) {
                 Ok(n) if n < room => return Ok(n > 0),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(true),
@@ -151,7 +161,7 @@ impl Conn {
             Err(Errno::AGAIN | Errno::INTR) => return Ok((true, None)),
             Err(error) => return Err(error.into()),
         };
-        self.input.extend_from_slice(&bytes[..got]);
+        self.input.bytes.extend_from_slice(&bytes[..got]);
         let fds = ancillary.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(fds) => Some(fds),
             _ => None,
@@ -159,24 +169,18 @@ impl Conn {
         Ok((got > 0, fds.and_then(|mut fds| fds.next())))
     }
 
-    /// The next whole frame's extent in [`Conn::frame`]'s buffer, if there is one.
-    pub(crate) fn next(&mut self) -> Result<Option<(usize, usize)>, frame::TooLong> {
-        let max = if self.greeting == Greeting::Done { frame::FRAME_MAX } else { frame::HELLO_MAX };
-        let Some((start, end)) = frame::split(&self.input[self.taken..], max)? else {
-            return Ok(None);
-        };
-        let extent = (self.taken + start, self.taken + end);
-        self.taken = extent.1;
-        Ok(Some(extent))
+    /// The longest frame that the other end may send now, in bytes.
+    pub(crate) fn frame_max(&self) -> usize {
+        if self.greeting == Greeting::Done { frame::FRAME_MAX } else { frame::HELLO_MAX }
     }
 
     /// Takes the input out, so that its frames can be read while the state changes.
-    pub(crate) fn take_input(&mut self) -> Vec<u8> {
+    pub(crate) fn take_input(&mut self) -> Received {
         std::mem::take(&mut self.input)
     }
 
     /// Puts the input back.
-    pub(crate) fn put_input(&mut self, input: Vec<u8>) {
+    pub(crate) fn put_input(&mut self, input: Received) {
         self.input = input;
     }
 

@@ -18,7 +18,7 @@ use rustix::event::epoll;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use crate::api::{Error, Options};
-use crate::conn::{Conn, Greeting, Socket};
+use crate::conn::{Conn, Greeting, Received, Socket};
 use crate::state::{FIRST_LINK, State};
 
 /// How long a connection to another machine may take to be made.
@@ -315,28 +315,12 @@ impl State {
         } else {
             conn.fill()
         };
-        loop {
-            let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
-            let Some((start, end)) =
-                conn.next().map_err(|error| Ending::from(error.to_string()))?
-            else {
-                break;
-            };
-            let greeting = conn.greeting;
-            let input = conn.take_input();
-            let result = match greeting {
-                Greeting::Done => {
-                    self.apply(Event::Frame { link, bytes: &input[start..end] });
-                    Ok(())
-                }
-                Greeting::Sent => self.welcomed(link, &input[start..end]),
-                Greeting::Expected => self.greeted_by(link, &input[start..end]),
-            };
-            if let Some(conn) = self.conns.get_mut(&link) {
-                conn.put_input(input);
-            }
-            result?;
-        }
+        let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
+        let mut input = conn.take_input();
+        let result = self.take_frames(link, &mut input);
+        let Some(conn) = self.conns.get_mut(&link) else { return Ok(()) };
+        conn.put_input(input);
+        result?;
         // What came before the error was read, too.
         let reason = match open {
             Ok(true) => return Ok(()),
@@ -346,6 +330,24 @@ impl State {
         // What was written into a connection of this machine is here, however its other end ended.
         let is_whole = self.conns.get(&link).is_some_and(|conn| conn.socket.is_of_this_machine());
         Err(Ending { is_complete: is_whole || reason == CLOSED, reason })
+    }
+
+    /// Tells the machine of the whole frames that were read. They came together, so they have one time.
+    fn take_frames(&mut self, link: u64, input: &mut Received) -> Result<(), String> {
+        let now = self.now();
+        // A frame may end the greeting, and the connection.
+        while let Some(conn) = self.conns.get(&link) {
+            let greeting = conn.greeting;
+            let frame = input.next(conn.frame_max()).map_err(|error| error.to_string())?;
+            let Some(bytes) = frame else { break };
+            match greeting {
+                Greeting::Done => self.apply_one_of_many(Event::Frame { link, bytes }, now),
+                Greeting::Sent => self.welcomed(link, bytes)?,
+                Greeting::Expected => self.greeted_by(link, bytes)?,
+            }
+        }
+        self.execute_actions();
+        Ok(())
     }
 
     /// Reads what a stranger has. The daemon hands connections of other machines over: then the descriptor

@@ -385,6 +385,12 @@ impl Links {
         }
     }
 
+    /// Whether some link has output that is to be written at once.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// Links whose output is to be written at once.
     pub fn take_due(&mut self) -> Vec<u64> {
         if self.due.is_empty() {
