@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
 from heliostat.core import foreign
 
@@ -14,7 +13,11 @@ from heliostat.core import foreign
 if sys.argv[:1] != ["heliostat-worker"]:
     foreign.warn()
 
+# `typing` takes longer to load than everything here; type checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from heliostat import _heliostat, actor, cloudpickle, cluster_utils, exceptions, util
     from heliostat._heliostat import (
         ActorClassID,

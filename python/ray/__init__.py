@@ -9,15 +9,18 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 import heliostat
 from heliostat import _private
 
+# As in `heliostat`: nothing here loads `typing`.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from heliostat import *  # noqa: F403 - the table is the same
 
 _OURS, _THEIRS = "heliostat", __name__
