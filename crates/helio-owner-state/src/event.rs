@@ -67,7 +67,7 @@ pub enum Event {
     /// another copy or makes it again; one handle is held until then.
     Recover {
         /// The lost object, and its owner.
-        reference: Reference,
+        reference: Box<Reference>,
         /// Who does not have it.
         gone: Vec<NodeId>,
     },

@@ -185,7 +185,7 @@ impl<M: Memory> Process<M> {
             }
         }
         self.hand_back(back);
-        let Some(reference) = self.executor.lacks(id).cloned() else { return };
+        let Some(reference) = self.executor.lacks(id).cloned().map(Box::new) else { return };
         self.tell_owner(OwnerEvent::Recover { reference, gone: gone.to_vec() });
         if !self.store.recover(id) {
             self.tell_owner(OwnerEvent::DropRef { id });

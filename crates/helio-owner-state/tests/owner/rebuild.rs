@@ -153,7 +153,8 @@ fn a_call_that_comes_back_for_want_of_an_argument_waits_until_it_is_made_again()
 #[test]
 fn an_argument_is_recovered_through_its_owner() {
     let mut play = Play::new();
-    let recover = || Event::Recover { reference: reference(1, 3), gone: vec![node(9).node_id] };
+    let recover =
+        || Event::Recover { reference: Box::new(reference(1, 3)), gone: vec![node(9).node_id] };
     play.check(
         recover(),
         &["w3: AddBorrow t1.1 as 1", "w3: LocationLost t1.1", "w3: Resolve t1.1"],
