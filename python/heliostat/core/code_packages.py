@@ -27,10 +27,8 @@ from typing import Any
 from heliostat import _heliostat
 from heliostat.core import archives, auth, remote_files, settings, working_dir
 from heliostat.core.archives import ArchiveError
+from heliostat.core.daemon import CODE_ARCHIVES, CODE_FOLDERS
 from heliostat.core.remote_files import PACKAGE, FetchError
-
-ARCHIVES = "packages"
-FOLDERS = working_dir.FOLDER
 
 # The same content has the same archive, whenever it is packed.
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -130,12 +128,12 @@ def _module_place(module: ModuleType) -> str:
 
 
 def _make_shelves(session: Path) -> None:
-    for shelf in (ARCHIVES, FOLDERS):
+    for shelf in (CODE_ARCHIVES, CODE_FOLDERS):
         (session / shelf).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _of_folder(field: str, path: Path, top: str, excludes: Iterable[str], session: Path) -> str:
-    shelf = session / FOLDERS
+    shelf = session / CODE_FOLDERS
     with _draft(shelf) as draft:
         content = draft / top
         content.mkdir(exist_ok=True)
@@ -148,14 +146,14 @@ def _of_folder(field: str, path: Path, top: str, excludes: Iterable[str], sessio
         _become(draft, folder)
     node = _Node(session)
     if node.may_have_others and not node.has(name):
-        with _part(session / ARCHIVES) as part:
+        with _part(session / CODE_ARCHIVES) as part:
             _pack(folder, part)
             node.keep(part, name)
     return f"{PACKAGE}://{name}"
 
 
 def _of_archive(path: Path, session: Path) -> str:
-    with _part(session / ARCHIVES) as part:
+    with _part(session / CODE_ARCHIVES) as part:
         digest = hashlib.sha256()
         with open(path, "rb") as source, open(part, "wb") as copy:
             while piece := source.read(_PART):
@@ -217,7 +215,7 @@ class _Node:
         self._head = (host.strip("[]"), int(port))
 
     def _archive(self, name: str) -> Path:
-        return self._session / ARCHIVES / name
+        return self._session / CODE_ARCHIVES / name
 
     def has(self, name: str) -> bool:
         """Whether the head's archive is known to be there."""
@@ -249,7 +247,7 @@ class _Node:
             yield remote_files.local_file(uri)
             return
         ending = archives.ending(name if is_package else remote_files.path_of(uri)) or ""
-        with _part(self._session / ARCHIVES, ending) as part:
+        with _part(self._session / CODE_ARCHIVES, ending) as part:
             if not is_package:
                 remote_files.fetch(uri, part)
             elif self._is_head:
@@ -270,7 +268,7 @@ def place(uri: str, field: str) -> str:
     """
     session = Path(os.environ["HELIOSTAT_SESSION_DIR"])
     _make_shelves(session)
-    shelf = session / FOLDERS
+    shelf = session / CODE_FOLDERS
     folder = shelf / _folder_name(uri, field)
     if folder.is_dir():
         return str(folder)

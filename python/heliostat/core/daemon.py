@@ -19,6 +19,8 @@ from heliostat.core import settings
 
 START_S_MAX = 60.0
 STOP_S_MAX = 10.0
+# In a session's folder: archives of code that workers need, and the folders that these become.
+CODE_ARCHIVES, CODE_FOLDERS = "packages", "working_dirs"
 NODE_SOCKET = "sockets/node.sock"  # in a session's folder
 _LOG_TAIL_BYTES = 4000
 

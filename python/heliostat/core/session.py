@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
 from heliostat.core import auth, daemon, preload, rehearsal, settings, submitted
-from heliostat.core.daemon import Daemon, NodeAddress, NodeOptions
+from heliostat.core.daemon import (
+    CODE_ARCHIVES,
+    CODE_FOLDERS,
+    Daemon,
+    NodeAddress,
+    NodeOptions,
+)
 from heliostat.core.job import JobConfig
 from heliostat.core.runtime_env import to_json
 
@@ -59,9 +65,18 @@ class Session:
             logger.warning("The node daemon did not end by itself; see %s", self.daemon.log)
             self.daemon.stop()
         if self.daemon is not None:
-            from heliostat.core import working_dir
+            self._remove_code()
 
-            working_dir.remove_all(self.address.session_dir)
+    def _remove_code(self) -> None:
+        """The session is over: its copies of the job's code go."""
+        copies = [
+            os.path.join(self.address.session_dir, name) for name in (CODE_ARCHIVES, CODE_FOLDERS)
+        ]
+        if any(map(os.path.lexists, copies)):
+            import shutil  # it loads libraries of compression: most drivers end without
+
+            for each in copies:
+                shutil.rmtree(each, ignore_errors=True)
 
 
 _lock = threading.RLock()

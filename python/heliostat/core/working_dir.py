@@ -16,7 +16,6 @@ from pathlib import Path
 from heliostat.core import settings
 
 _FILES = (".gitignore", ".rayignore")
-FOLDER = "working_dirs"  # in the session's folder
 
 
 @dataclass(frozen=True)
@@ -49,16 +48,6 @@ class _TooLarge(Exception):
     """More is to be copied than may be."""
 
 
-def remove_all(session_dir: str | Path) -> None:
-    """The session is over: its copies go."""
-    copies = [Path(session_dir) / name for name in (FOLDER, "packages")]
-    if any(map(os.path.lexists, copies)):
-        import shutil  # it loads libraries of compression: most drivers end without
-
-        for each in copies:
-            shutil.rmtree(each, ignore_errors=True)
-
-
 def _excluded() -> list[str]:
     names = settings.text("OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES").split(",")
     return [name for name in names if name.strip()]
@@ -77,7 +66,7 @@ def _copy(
     above: frozenset[str],
 ) -> None:
     """`left` holds how many bytes may still be copied; `above` are the folders on the way here."""
-    import shutil  # as in `remove_all`
+    import shutil  # it loads libraries of compression
 
     real = os.path.realpath(source)
     if real in above:
