@@ -31,6 +31,7 @@ mod status;
 mod stop;
 mod values;
 mod why;
+mod why_trial;
 
 use std::process::ExitCode;
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use helio_observer::Asker;
+use helio_proto::control::{ControlRequest, ControlResponse};
 use helio_proto::inspect::{Inspected, Question, Topic};
 use helio_report::select::{Filter, select, shown};
 use helio_report::{Resource, Row, summary, trace};
@@ -29,6 +30,13 @@ impl Cluster {
         let told = observer::inspect(&self.socket, &self.token, question)?;
         warn_of(told.silent);
         Ok(told)
+    }
+
+    pub(crate) fn ask(
+        &self,
+        request: impl Into<ControlRequest>,
+    ) -> Result<ControlResponse, String> {
+        observer::ask(&self.socket, &self.token, request)
     }
 
     pub(crate) fn rows(&self, resource: Resource) -> Result<Vec<Row>, String> {

@@ -6,8 +6,8 @@ use helio_report::{Resource, Row};
 use helio_types::{ActorId, JobId, ObjectId, PlacementGroupId, TaskId};
 
 use crate::args::Why;
-use crate::output;
 use crate::state::Cluster;
+use crate::{output, why_trial};
 
 pub(crate) fn run(args: &Why) -> Result<(), String> {
     let cluster = Cluster::find(args.address.as_deref())?;
@@ -76,10 +76,33 @@ fn explain(cluster: &Cluster, given: &str) -> Result<String, String> {
             .collect();
         return Err(format!("Actors of several namespaces have that name: {}.", spaces.join(", ")));
     }
+    if let Some(text) = of_trials(cluster, given)? {
+        return Ok(text);
+    }
     Err(format!(
-        "{given:?} is no id, and no actor has that name: an object's id has 56 hex digits, a task's 48, a placement \
-         group's 36, an actor's 32, a job's 8. `list tasks --detail` shows what every task waits for."
+        "{given:?} is no id, and no actor or trial has that name: an object's id has 56 hex digits, a task's 48, a \
+         placement group's 36, an actor's 32, a job's 8; a trial's is like a1b2c_00003. `list tasks --detail` shows what every task waits for."
     ))
+}
+
+/// The trials of searches that are called so, with what the actors say that run them.
+fn of_trials(cluster: &Cluster, given: &str) -> Result<Option<String>, String> {
+    let jobs: Vec<String> = cluster
+        .rows(Resource::Jobs)?
+        .iter()
+        .filter(|job| field(job, "status") == "RUNNING")
+        .map(|job| field(job, "job_id"))
+        .collect();
+    let mut texts = Vec::new();
+    for trial in why_trial::named(cluster, given, &jobs)? {
+        let of_actor = match trial.actor.as_str() {
+            "" => String::new(),
+            // It may have ended since.
+            actor => explain(cluster, actor).map(|text| format!("\n{text}")).unwrap_or_default(),
+        };
+        texts.push(format!("{}{of_actor}", trial.text));
+    }
+    Ok((!texts.is_empty()).then(|| texts.join("\n\n")))
 }
 
 /// What the process says that owns it.

@@ -33,6 +33,7 @@ from heliostat.tune.progress_reporter import Reported
 from heliostat.tune.registry import registered
 from heliostat.tune.result import DEFAULT_METRIC
 from heliostat.tune.result_grid import ResultGrid
+from heliostat.tune.runner.directory import announce
 from heliostat.tune.runner.loop import Loop
 from heliostat.tune.runner.search import Limits, Search
 from heliostat.tune.runner.sources import Names, SearcherSource, VariantSource, evaluated
@@ -137,6 +138,12 @@ class Tuner:
         if run.progress_reporter is not None and verbose:
             progress = Reported(run.progress_reporter, *about)
         limited = getattr(config.search_alg, "max_concurrent", 0) or 0
+        announce(
+            folder,
+            self._names.prefix,
+            search.source.total,
+            config.max_concurrent_trials or limited or getattr(searcher, "max_concurrent", 0),
+        )
         loop = Loop(
             search,
             store,
@@ -215,7 +222,7 @@ class Tuner:
     def _search(self, store: Store) -> tuple[Search, Searcher | None]:
         config, run = self._tune, self._run
         _, trials, settings = self._restored or ("", [], {})
-        names = Names(settings.get("prefix"))
+        names = self._names = Names(settings.get("prefix"))
         scheduler = self._scheduler()
         algorithm = config.search_alg
         if isinstance(algorithm, str):

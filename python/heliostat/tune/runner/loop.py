@@ -189,6 +189,7 @@ class Loop:
             thread_s=self._variables.thread_s,
         )
         self._search.started(trial)
+        self._store.begun(trial, actor._actor_id.hex(), dict(resources.required_resources))
         self._store.status(trial)
         self._tell("on_trial_restore" if trial.checkpoint_path else "on_trial_start", trial=trial)
         place = Place(trial, actor, resources, group)

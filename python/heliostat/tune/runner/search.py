@@ -109,6 +109,7 @@ class Search:
                 raise TuneError(f"{trial} runs: return STOP from on_trial_result to end it.")
             self._doomed.add(trial.trial_id)
             return
+        trial.stopped_by = f"{type(self.scheduler).__name__} ended it while it did not run."
         self.completed(trial)
         self.on_ended(trial)
 
@@ -162,7 +163,7 @@ class Search:
 
     def started(self, trial: Trial) -> None:
         """The trial runs."""
-        trial.status = RUNNING
+        trial.status, trial.stopped_by = RUNNING, ""
 
     def reported(self, trial: Trial, result: dict[str, Any]) -> str:
         """What becomes of the trial after a result."""
@@ -173,10 +174,12 @@ class Search:
         if self.stopper(trial.trial_id, result):
             result["done"] = True
             decision = STOP
+            self._stopped(trial, self.stopper, result)
         else:
             decision = self.scheduler.on_trial_result(self, trial, result)
             if decision == STOP:
                 result["done"] = True
+                self._stopped(trial, self.scheduler, result)
         if decision == PAUSE:
             self._pausing.add(trial.trial_id)
             self.save(trial)
@@ -185,6 +188,10 @@ class Search:
         if self.stopper.stop_all():
             self.is_stopping = True
         return decision
+
+    def _stopped(self, trial: Trial, by: object, result: dict[str, Any]) -> None:
+        iteration = result.get("training_iteration")
+        trial.stopped_by = f"{type(by).__name__} stopped it at iteration {iteration}."
 
     def _check(self, result: dict[str, Any]) -> None:
         missing = [name for name in self.limits.metrics if not _has(result, name)]
@@ -257,6 +264,7 @@ class Search:
 
     def interrupted(self, trial: Trial) -> None:
         """The search ends before the trial: it counts as ended with what it has."""
+        trial.stopped_by = "The search ended before it."
         trial.status = TERMINATED
         self._live.pop(trial.trial_id, None)
         self._forget(trial)

@@ -103,12 +103,18 @@ class Store:
         """The list of a trial's checkpoints has changed."""
         self._record("checkpoints", trial.trial_id, (trial.checkpoint_path, trial.checkpoints))
 
+    def begun(self, trial: Trial, actor_id: str, resources: dict[str, float]) -> None:
+        """A trial has an actor, which may have to wait for its resources."""
+        self._record("begun", trial.trial_id, (actor_id, resources))
+
     def status(self, trial: Trial) -> None:
         """A trial has begun, failed or ended."""
         if trial.status in ("TERMINATED", "ERROR", "PENDING", "PAUSED"):
             file = self._results.pop(trial.trial_id, None)
             if file is not None:
                 file.close()
+        if trial.stopped_by:
+            self._record("stopped", trial.trial_id, trial.stopped_by)
         self._record("status", trial.trial_id, (trial.status, trial.num_failures, trial.error_text))
         self._journal.flush()
 

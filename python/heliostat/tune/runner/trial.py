@@ -58,6 +58,7 @@ class Trial:
     is_changed: bool = False  # whether its configuration is another than the files have
     error: BaseException | None = None
     error_text: str = ""
+    stopped_by: str = ""  # a sentence, where it did not end by itself
     folder: str = ""  # below the experiment's
     custom_name: str = ""
     local_experiment_path: str = ""
