@@ -20,3 +20,8 @@ coverage:
 .PHONY: programs
 programs:
 	@PYTHONPATH=tests .venv/bin/python -m programs $(ARGS)
+
+# Machines of namespaces under random faults, with answers that are known (root only); `make chaos ARGS=--help`.
+.PHONY: chaos
+chaos:
+	@PYTHONPATH=tests .venv/bin/python -m chaos $(ARGS)
