@@ -23,6 +23,7 @@ from heliostat.tune.config import CheckpointConfig
 from heliostat.tune.environment import Variables
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory
 from heliostat.tune.progress import Progress
+from heliostat.tune.result import SHOULD_CHECKPOINT
 from heliostat.tune.runner.search import CONTINUE, PAUSE, STOP, Search
 from heliostat.tune.runner.store import SEARCHER, Store
 from heliostat.tune.runner.trial import RUNNING, Trial, rank
@@ -85,6 +86,7 @@ class Loop:
         self._cluster: dict[str, float] = {}
         self._looked_at = -math.inf
         self._is_class = is_class(trainable)
+        self._asked_to_save: set[str] = set()  # trials of which a callback wants a checkpoint
         self._lockstep = (
             self._is_class
             or search.scheduler.decides
@@ -268,7 +270,9 @@ class Loop:
             place.decision = PAUSE
             self._places[place.actor.pause.remote()] = place
             return None
-        if batch.end is None and self._search.is_saving(trial):
+        is_asked = trial.trial_id in self._asked_to_save
+        self._asked_to_save.discard(trial.trial_id)
+        if batch.end is None and (is_asked or self._search.is_saving(trial)):
             self._places[place.actor.save.remote()] = place
             return None
         if batch.end is None:
@@ -298,7 +302,10 @@ class Loop:
         decision = self._search.reported(trial, result)
         self._took("What scheduler and searcher do with a result", began)
         self._store.reported(trial, result)
-        self._tell("on_trial_result", trial=trial, result=dict(result))
+        shown = dict(result)
+        self._tell("on_trial_result", trial=trial, result=shown)
+        if self._is_class and not name and shown.get(SHOULD_CHECKPOINT):
+            self._asked_to_save.add(trial.trial_id)
         if name:
             self._tell_checkpoint(trial)
         return decision

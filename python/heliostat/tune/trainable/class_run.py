@@ -7,6 +7,7 @@ import shutil
 from typing import Any
 
 from heliostat.tune import context
+from heliostat.tune.result import SHOULD_CHECKPOINT
 from heliostat.tune.trainable.spec import Batch, RestoreFailed, Spec, failure
 from heliostat.tune.trainable.timing import Timing
 from heliostat.tune.trainable.trainable import Trainable
@@ -44,7 +45,8 @@ class ClassRun:
             every = self.spec.checkpoint_frequency
             is_last = bool(result.get("done"))
             at_end = is_last and self.spec.checkpoint_at_end
-            if at_end or (every and self.object.iteration % every == 0):
+            is_due = every and self.object.iteration % every == 0
+            if at_end or is_due or result.get(SHOULD_CHECKPOINT):
                 result["checkpoint_dir_name"] = self._save()
         except BaseException as error:
             return failure(error)

@@ -13,7 +13,7 @@ class Timing:
     """Counts a trial's results and the time that they took."""
 
     def __init__(self, iteration: int = 0, total_s: float = 0.0) -> None:
-        self.iteration, self._total_s = iteration, total_s
+        self.iteration, self.total_s = iteration, total_s
         self._since_restore, self._restored_at = 0.0, iteration
         self._last = time.perf_counter()
 
@@ -22,7 +22,7 @@ class Timing:
         now = time.perf_counter()
         took, self._last = now - self._last, now
         self.iteration += 1
-        self._total_s += took
+        self.total_s += took
         self._since_restore += took
         stamp = datetime.datetime.now()
         added = {
@@ -33,7 +33,7 @@ class Timing:
             "trial_id": trial_id,
             "date": stamp.strftime("%Y-%m-%d_%H-%M-%S"),
             "time_this_iter_s": took,
-            "time_total_s": self._total_s,
+            "time_total_s": self.total_s,
             "pid": os.getpid(),
             "hostname": HOSTNAME,
             "node_ip": os.environ.get("HELIOSTAT_NODE_HOST", "127.0.0.1"),

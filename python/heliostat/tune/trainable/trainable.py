@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import tempfile
@@ -11,6 +12,8 @@ from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune.trainable.timing import Timing
 
 DICT_FILE = "_dict_checkpoint.pkl"
+# How far an object that no trial runs was; of a trial its controller knows.
+TIMING_FILE = ".timing.json"
 
 
 class Trainable:
@@ -90,6 +93,11 @@ class Trainable:
             raise ValueError(
                 f"save_checkpoint() must return None, a dict or the folder {folder}, not {saved!r}."
             )
+        if self._spec is None:
+            with open(os.path.join(folder, TIMING_FILE), "w") as file:
+                json.dump(
+                    {"iteration": self._timing.iteration, "total_s": self._timing.total_s}, file
+                )
         return Checkpoint(folder)
 
     def restore(self, checkpoint_path: Any) -> None:
@@ -100,6 +108,10 @@ class Trainable:
                 self.load_checkpoint(pickle.load(file))
         except FileNotFoundError:
             self.load_checkpoint(folder)
+        timing = os.path.join(folder, TIMING_FILE)
+        if self._spec is None and os.path.exists(timing):
+            with open(timing) as file:
+                self._timing = Timing(**json.load(file))
 
     def reset(self, new_config: dict[str, Any]) -> bool:
         """Take over the configuration of another trial; whether that is done."""
