@@ -67,6 +67,30 @@ def test_trials_wait_for_resources_beside_those_that_run(
     assert (grid.num_errors, starts.most) == (0, 3), "one runs, two wait"
 
 
+@pytest.mark.parametrize(("searcher", "most"), [(False, 4), (True, 2)])
+def test_auto_lets_all_trials_wait_or_one_that_a_searcher_made(
+    fit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, searcher: bool, most: int
+) -> None:
+    monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "auto")
+    go = tmp_path / "go"
+
+    def waits(config: dict[str, Any]) -> None:
+        deadline = time.monotonic() + 20
+        while not go.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        tune.report({"score": 1})
+
+    starts = Starts(go, most)
+    grid = fit(
+        tune.with_resources(waits, all_cpus()),
+        None if searcher else {},
+        {"callbacks": [starts]},
+        num_samples=4,
+        search_alg=Saved() if searcher else None,
+    )
+    assert (grid.num_errors, starts.most) == (0, most)
+
+
 @pytest.mark.parametrize("shown", ["1", "0"])
 def test_an_error_is_logged_when_it_comes(
     fit: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, shown: str
@@ -269,6 +293,7 @@ def test_the_searcher_is_kept_as_often_as_is_said(
     [
         ("TUNE_MAX_PENDING_TRIALS_PG", "many"),
         ("TUNE_MAX_PENDING_TRIALS_PG", "1.5"),
+        ("TUNE_MAX_PENDING_TRIALS_PG", "Auto"),
         ("TUNE_PRINT_ALL_TRIAL_ERRORS", "2"),
         ("TUNE_STATE_REFRESH_PERIOD", "-1"),
         ("TUNE_GLOBAL_CHECKPOINT_S", "nan"),
@@ -284,6 +309,5 @@ def test_a_value_that_makes_no_sense_is_named(
 
 def test_auto_is_what_is_usual(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = variables()
-    monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "auto")
     monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "auto")
     assert variables() == usual

@@ -18,6 +18,9 @@ the nearest name.
 
 A daemon reads its settings when it starts, a driver in `init()`; a later change of the environment has no effect. On a
 cluster that `init()` starts, the environment of the driver counts.
+
+Variables that belong to one search alone, such as `TUNE_MAX_PENDING_TRIALS_PG`, are read where it begins: [the guide on
+tuning](guide/tuning.md#environment-variables) has them.
 "#;
 
 /// The page.

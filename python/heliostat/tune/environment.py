@@ -19,7 +19,7 @@ class Variables:
 
     Attributes:
         pending_max: How many trials may wait for resources beside those that run, so that a cluster that
-            grows sees what is missing.
+            grows sees what is missing; None: as the searcher and the size of the cluster suggest.
         prints_errors: Whether the error of a trial is logged at once.
         has_dated_folder: Whether the folder of a search without a name ends in the time.
         cleanup_s: After so long a trial's process is killed that does not end by itself.
@@ -33,7 +33,7 @@ class Variables:
         keeps_score_only: Whether of the report that belongs to a checkpoint only its score is kept.
     """
 
-    pending_max: int
+    pending_max: int | None
     prints_errors: bool
     has_dated_folder: bool
     cleanup_s: float
@@ -59,8 +59,9 @@ def variables() -> Variables:
                 f"The environment variable {name} no longer says where a search writes: unset it, and pass "
                 "storage_path to RunConfig."
             )
+    pending = os.environ.get("TUNE_MAX_PENDING_TRIALS_PG", "").strip()
     return Variables(
-        pending_max=_whole("TUNE_MAX_PENDING_TRIALS_PG", 0, word="auto"),
+        pending_max=_whole("TUNE_MAX_PENDING_TRIALS_PG", 0) if pending != "auto" else None,
         prints_errors=_flag("TUNE_PRINT_ALL_TRIAL_ERRORS", True),
         has_dated_folder=not _flag("TUNE_DISABLE_DATED_SUBDIR", False),
         cleanup_s=_seconds("TUNE_FORCE_TRIAL_CLEANUP_S", 600.0),
@@ -90,8 +91,8 @@ def _flag(name: str, default: bool) -> bool:
     return default
 
 
-def _whole(name: str, default: int, word: str = "") -> int:
-    value = _seconds(name, default, word)
+def _whole(name: str, default: int) -> int:
+    value = _seconds(name, default)
     if value != int(value):
         raise ValueError(f"{name}={os.environ[name]!r} must be a whole number.")
     return int(value)

@@ -37,6 +37,9 @@ logger = logging.getLogger("heliostat")
 WAIT_S = 0.5  # the longest sleep: the time budget is looked at in between
 SEARCHER_WAIT_S = 0.05  # between questions to a searcher that has nothing now
 CONCURRENT_MAX = 10_000
+AUTO_PENDING_MIN = (
+    200  # trials that may wait, where nothing learns from them, so that a cluster grows fast
+)
 LITTLE = 1e-6  # ten tenths of a GPU are one
 
 
@@ -83,6 +86,7 @@ class Loop:
         self._idle: dict[PlacementGroupFactory, list[tuple[Any, Any]]] = defaultdict(list)
         self._running: Counter[PlacementGroupFactory] = Counter()  # what the places take
         self._turn = 0
+        self._pending_max = 0
         self._cluster: dict[str, float] = {}
         self._looked_at = -math.inf
         self._is_class = is_class(trainable)
@@ -99,6 +103,7 @@ class Loop:
     def run(self) -> None:
         """Run until the search is over."""
         self._trainable_ref = ray.put(self._trainable)
+        self._pending_max = self._suggested_pending()
         try:
             while not self._search.is_over:
                 self._turn += 1
@@ -146,11 +151,20 @@ class Loop:
             for name, amount in last.required_resources.items()
             if amount > 0
         )
-        return fits or self._waiting() < self._variables.pending_max
+        return fits or self._waiting() < self._pending_max
+
+    def _suggested_pending(self) -> int:
+        """How many trials may wait: as the variable says, or as the searcher and the cluster suggest."""
+        wanted = self._variables.pending_max
+        if wanted is not None:
+            return wanted
+        if self._search.has_searcher:  # it learns from what has ended
+            return getattr(self._search.searcher, "max_concurrent", 0) or 1
+        return max(AUTO_PENDING_MIN, int(ray.cluster_resources().get("CPU", 1.0) * 1.1))
 
     def _waiting(self) -> int:
         """How many of the trials that were begun have to wait for resources."""
-        if not self._variables.pending_max:
+        if not self._pending_max:
             return 0
         left, waiting = dict(self._cluster), 0
         for kind, count in self._running.items():
