@@ -14,8 +14,8 @@ mod daemon;
 mod dashboard;
 mod drain;
 mod folder;
+mod in_python;
 mod ingress;
-mod job;
 mod locate;
 mod names;
 mod observer;
@@ -48,7 +48,10 @@ fn main() -> ExitCode {
         Command::ServeIngress { session_dir, host, port, keep_alive_s } => {
             ingress::run(&session_dir, &host, port, keep_alive_s)
         }
-        Command::Job { arguments } => job::run(&arguments),
+        Command::Job { arguments } => {
+            in_python::run("heliostat.job_submission.command", &arguments)
+        }
+        Command::Debug { arguments } => in_python::run("heliostat.core.debug_command", &arguments),
         Command::Start(args) => start::run(&args, &ignored),
         Command::Stop(args) => stop::run(&args),
         Command::DrainNode(args) => drain::run(&args),

@@ -181,6 +181,13 @@ settings! {
         PRELOAD_PYTHON_MODULES = Knob "preload_python_modules" text("") "names, separated by commas", DRIVER;
         /// 0: no warning when a coroutine of an actor calls the blocking `get` or `wait`.
         WARN_BLOCKING_GET_INSIDE_ASYNC = Both "WARN_BLOCKING_GET_INSIDE_ASYNC" flag(true) "", "workers";
+        /// What `breakpoint()` does in a worker: 1 waits for a client of debugpy, such as VS Code; legacy, for
+        /// `ray debug`; 0 goes on.
+        DEBUG = Both "DEBUG" choice("1", &["0", "1", "legacy"]) "", "workers";
+        /// 1: a worker also waits for a debugger when a call ends with an error.
+        DEBUG_POST_MORTEM = Both "DEBUG_POST_MORTEM" flag(false) "", "workers";
+        /// Where a worker that waits for a debugger listens. Who reaches it can run any code in the worker.
+        DEBUGGER_HOST = Both "DEBUGGER_HOST" text("127.0.0.1") "address", "workers";
     }
     ENVIRONMENTS "Runtime environments" {
         /// The largest working directory that is copied.

@@ -26,6 +26,8 @@ _CYAN, _YELLOW = 36, 33
 _WAIT_S = 1.0
 _SEEN_MAX = 10_000  # kinds of lines that are remembered; what comes beyond is shown as it is
 _SCAN_S = 0.5
+# Two breakpoints differ by their ports only, and each port is needed: `debugger` writes these words.
+_ALWAYS_SHOWN = " waits for a debugger at "
 _HINT = " (Set RAY_DEDUP_LOGS=0 to see every line.)"
 
 
@@ -84,6 +86,7 @@ class Folder:
         if (
             not self.enabled
             or not line.text.strip()
+            or _ALWAYS_SHOWN in line.text
             or (self.allow and self.allow.search(line.text))
         ):
             return [line]

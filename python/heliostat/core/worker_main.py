@@ -14,7 +14,7 @@ import traceback
 from typing import Any, NoReturn, TextIO
 
 from heliostat import _heliostat
-from heliostat.core import worker_setup
+from heliostat.core import debugger, worker_setup
 
 # Starts a line that says whose the lines after it are; the daemon takes it out.
 _NAME_MARK = "\x01:name:"
@@ -96,6 +96,7 @@ def main() -> NoReturn:
     _outputs = (_named(sys.stdout), _named(sys.stderr))
     sys.stdout, sys.stderr = _outputs
     _listen_to_sigterm()
+    debugger.listen_to_breakpoints()
     code = -2
     try:
         code = _heliostat.run_worker()
@@ -235,6 +236,7 @@ def task_error(error: BaseException, function_name: str, name: str) -> BaseExcep
     title = name if actor is None else current.task_name or f"{current.actor_class}.{name}"
     # An error that comes without a traceback was not raised here: an argument holds it.
     from_argument = error.__traceback__ is None and isinstance(error, RayError)
+    debugger.on_error(error)
     make = errors.make_dependency_error if from_argument else errors.make_task_error
     return make(
         error,
@@ -264,6 +266,7 @@ def init_error(error: BaseException, function_name: str, name: str) -> BaseExcep
     """The ``RayTaskError`` that stands for what a constructor raised."""
     from heliostat.core import task_error as errors
 
+    debugger.on_error(error)
     return errors.make_task_error(
         error,
         function_name=function_name,

@@ -9,9 +9,11 @@ const BANNED: &[(&str, &str)] = &[
     ("FIXME", "mend it before it lands"),
     ("dbg!(", "use the log"),
     ("todo!(", "write it, or refuse with an error"),
-    ("breakpoint()", "a debugger's call"),
     ("<<<<<<< ", "an unresolved conflict"),
 ];
+
+/// Where the programs of a test stop at breakpoints.
+const BREAKPOINTS: &str = "tests/api/test_debugging.py";
 
 /// Words that alone tell a reader nothing. A doc comment has to have another one, or name a thing of the code.
 const EMPTY: &str = "a all an and another any anybody anything are as asks both by counts did do does everybody \
@@ -30,6 +32,9 @@ pub(super) fn check(sources: &[Source]) -> Vec<String> {
             for (word, instead) in reasons {
                 problems.push(format!("{}:{number}: `{word}`: {instead}", source.path));
             }
+            if left_breakpoint(line) && source.path != BREAKPOINTS {
+                problems.push(format!("{}:{number}: a debugger's call was left", source.path));
+            }
             if bare_todo(line) {
                 let path = &source.path;
                 problems.push(format!("{path}:{number}: a TODO names its issue: TODO(#12)"));
@@ -37,6 +42,11 @@ pub(super) fn check(sources: &[Source]) -> Vec<String> {
         }
     }
     problems
+}
+
+/// A call that stops the program; text that speaks of it is none.
+fn left_breakpoint(line: &str) -> bool {
+    line.trim_start().starts_with("breakpoint()")
 }
 
 /// Doc comments of one line that say nothing of what they stand before.
@@ -103,6 +113,12 @@ mod tests {
     fn reminders_are_found() {
         assert_eq!(problems("// FIXME soon\nlet x = dbg!(1);\n    todo!()\n"), 3);
         assert_eq!(problems("plain\n"), 0);
+    }
+
+    #[test]
+    fn a_breakpoint_is_found_and_text_about_it_is_not() {
+        assert!(left_breakpoint("    breakpoint()  # here"));
+        assert!(!left_breakpoint("    # `breakpoint()` stops here"));
     }
 
     #[test]

@@ -1,0 +1,14 @@
+//! `job` and `debug`: done in Python, the first because folders are packed by the rules that `init` has too.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use crate::names;
+
+/// Becomes Python's `module`, which is told the command's name and the arguments.
+pub(crate) fn run(module: &str, arguments: &[OsString]) -> Result<(), String> {
+    let python = helio_env::settings::read(&helio_config::table::PYTHON)?;
+    let error = Command::new(&python).args(["-m", module, names::command()]).args(arguments).exec();
+    Err(format!("{python}: {error}"))
+}
