@@ -1,0 +1,34 @@
+"""Backends and reductions of collective groups."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["Backend", "ReduceOp"]
+
+
+class Backend(str):
+    """The name of a backend, in any case: ``gloo`` for memory of the CPU, ``nccl`` for GPUs."""
+
+    NCCL = "NCCL"
+    GLOO = "GLOO"
+    UNRECOGNIZED = "unrecognized"
+
+    def __new__(cls, name: str) -> Backend:
+        """Check the name.
+
+        Raises:
+            ValueError: there is no such backend.
+        """
+        if str(name).upper() not in (cls.NCCL, cls.GLOO):
+            raise ValueError(f"Backend {name!r} is not one of 'gloo' and 'nccl'.")
+        return super().__new__(cls, str(name).upper())
+
+
+class ReduceOp(Enum):
+    """How the tensors of the ranks become one, element by element."""
+
+    SUM = 0
+    PRODUCT = 1
+    MIN = 2
+    MAX = 3
