@@ -45,15 +45,8 @@ _endpoint: tuple[str, int] | None = None
 _lock = threading.Lock()
 
 
-def listen_to_breakpoints() -> None:
-    """Have ``breakpoint()`` come here, unless the environment names a debugger of its own."""
-    if "PYTHONBREAKPOINT" not in os.environ:
-        sys.breakpointhook = on_breakpoint
-
-
-def on_breakpoint(*_: object, **__: object) -> None:
+def on_breakpoint(frame: FrameType) -> None:
     """What ``breakpoint()`` does in a worker: stop in the frame that called it."""
-    frame = sys._getframe(1)
     what = f"breakpoint() in {_place(frame)}"
     kind = settings.text("DEBUG")
     if kind == "legacy":
@@ -132,12 +125,11 @@ def _listen(debugpy: ModuleType) -> tuple[str, int]:
     global _endpoint
     with _lock:
         if _endpoint is None:
-            builtin = builtins.breakpoint
+            builtin, hook = builtins.breakpoint, sys.breakpointhook
             _endpoint = debugpy.listen((settings.text("DEBUGGER_HOST"), 0))
             # debugpy has taken both: its own hook would pass a breakpoint once its client is gone.
             builtins.breakpoint = builtin
-            sys.breakpointhook = on_breakpoint
-            sys.__breakpointhook__ = on_breakpoint
+            sys.breakpointhook = sys.__breakpointhook__ = hook
         return _endpoint
 
 

@@ -14,7 +14,7 @@ import traceback
 from typing import Any, NoReturn, TextIO
 
 from heliostat import _heliostat
-from heliostat.core import debugger, worker_setup
+from heliostat.core import worker_setup
 
 # Starts a line that says whose the lines after it are; the daemon takes it out.
 _NAME_MARK = "\x01:name:"
@@ -96,7 +96,8 @@ def main() -> NoReturn:
     _outputs = (_named(sys.stdout), _named(sys.stderr))
     sys.stdout, sys.stderr = _outputs
     _listen_to_sigterm()
-    debugger.listen_to_breakpoints()
+    if "PYTHONBREAKPOINT" not in os.environ:  # it names a debugger of the user's
+        sys.breakpointhook = _on_breakpoint
     code = -2
     try:
         code = _heliostat.run_worker()
@@ -236,7 +237,7 @@ def task_error(error: BaseException, function_name: str, name: str) -> BaseExcep
     title = name if actor is None else current.task_name or f"{current.actor_class}.{name}"
     # An error that comes without a traceback was not raised here: an argument holds it.
     from_argument = error.__traceback__ is None and isinstance(error, RayError)
-    debugger.on_error(error)
+    _debug(error)
     make = errors.make_dependency_error if from_argument else errors.make_task_error
     return make(
         error,
@@ -262,11 +263,25 @@ def argument_error(error: BaseException, name: str) -> BaseException:
     )
 
 
+def _on_breakpoint(*_: object, **__: object) -> None:
+    """What ``breakpoint()`` does here."""
+    from heliostat.core import debugger  # `init` waits for workers, and few of them stop anywhere
+
+    debugger.on_breakpoint(sys._getframe(1))
+
+
+def _debug(error: BaseException) -> None:
+    """A call ends with ``error``: the user may want to look at it first."""
+    from heliostat.core import debugger  # as above
+
+    debugger.on_error(error)
+
+
 def init_error(error: BaseException, function_name: str, name: str) -> BaseException:
     """The ``RayTaskError`` that stands for what a constructor raised."""
     from heliostat.core import task_error as errors
 
-    debugger.on_error(error)
+    _debug(error)
     return errors.make_task_error(
         error,
         function_name=function_name,
