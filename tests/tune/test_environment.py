@@ -50,11 +50,8 @@ class Starts(tune.Callback):
             self.go.touch()
 
 
-def test_trials_wait_for_resources_beside_those_that_run(
-    fit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "2")
-    go = tmp_path / "go"
+def waiting(go: Path) -> Callable[[dict[str, Any]], None]:
+    """A trainable that reports once the file is there."""
 
     def waits(config: dict[str, Any]) -> None:
         deadline = time.monotonic() + 20
@@ -62,8 +59,19 @@ def test_trials_wait_for_resources_beside_those_that_run(
             time.sleep(0.01)
         tune.report({"score": 1})
 
+    return waits
+
+
+def test_trials_wait_for_resources_beside_those_that_run(
+    fit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "2")
+    go = tmp_path / "go"
+
     starts = Starts(go, 3)
-    grid = fit(tune.with_resources(waits, all_cpus()), {}, {"callbacks": [starts]}, num_samples=4)
+    grid = fit(
+        tune.with_resources(waiting(go), all_cpus()), {}, {"callbacks": [starts]}, num_samples=4
+    )
     assert (grid.num_errors, starts.most) == (0, 3), "one runs, two wait"
 
 
@@ -74,15 +82,9 @@ def test_auto_lets_all_trials_wait_or_one_that_a_searcher_made(
     monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "auto")
     go = tmp_path / "go"
 
-    def waits(config: dict[str, Any]) -> None:
-        deadline = time.monotonic() + 20
-        while not go.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        tune.report({"score": 1})
-
     starts = Starts(go, most)
     grid = fit(
-        tune.with_resources(waits, all_cpus()),
+        tune.with_resources(waiting(go), all_cpus()),
         None if searcher else {},
         {"callbacks": [starts]},
         num_samples=4,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,33 +11,11 @@ from typing import Any
 
 import pytest
 import ray
-from harness import clean_env, wait_until
+from harness import wait_until
 
 pytestmark = pytest.mark.heliostat_only("Ray cannot say what something waits for")
-COMMAND = str(Path(sys.executable).parent / "heliostat")
 
 Ask = Callable[..., str]
-
-
-@pytest.fixture
-def ask(ray_fresh: Callable[..., Any], tmp_path: Path) -> Ask:
-    """The command on a cluster of the test's own; what it prints."""
-    ray_fresh(num_cpus=1, _temp_dir=str(tmp_path / "ray"))
-    env = clean_env({"RAY_TMPDIR": str(tmp_path)})
-
-    def command(which: str, fails: bool = False) -> str:
-        done = subprocess.run(
-            [COMMAND, "why", which],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert (done.returncode != 0) == fails, done.stdout + done.stderr
-        return (done.stderr if fails else done.stdout).strip()
-
-    return command
 
 
 @ray.remote(num_cpus=0)

@@ -37,9 +37,8 @@ logger = logging.getLogger("heliostat")
 WAIT_S = 0.5  # the longest sleep: the time budget is looked at in between
 SEARCHER_WAIT_S = 0.05  # between questions to a searcher that has nothing now
 CONCURRENT_MAX = 10_000
-AUTO_PENDING_MIN = (
-    200  # trials that may wait, where nothing learns from them, so that a cluster grows fast
-)
+# Trials that may wait, where nothing learns from them, so that a cluster grows fast.
+AUTO_PENDING_MIN = 200
 LITTLE = 1e-6  # ten tenths of a GPU are one
 
 
