@@ -21,6 +21,11 @@ coverage:
 programs:
 	@PYTHONPATH=tests .venv/bin/python -m programs $(ARGS)
 
+# Programs as strangers wrote them, each with its answer; `--ray PYTHON` runs them on the Ray of that interpreter.
+.PHONY: strangers
+strangers:
+	@PYTHONPATH=tests .venv/bin/python -m strangers $(ARGS)
+
 # Machines of namespaces under random faults, with answers that are known (root only); `make chaos ARGS=--help`.
 .PHONY: chaos
 chaos:
