@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import glob
+import os
+import pickle
+import warnings
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,8 +16,21 @@ if TYPE_CHECKING:
 class Callback:
     """Base of callbacks; each method is called in the driver. What they raise ends the search."""
 
-    def setup(self, stop: Any = None, num_samples: int | None = None, **info: Any) -> None:
-        """The search begins."""
+    def setup(
+        self,
+        stop: Mapping[str, Any] | None = None,
+        num_samples: int | None = None,
+        total_num_samples: int | None = None,
+        **info: Any,
+    ) -> None:
+        """The search begins; nothing else was called before.
+
+        Args:
+            stop: The bounds in ``RunConfig(stop=)``; empty where that is no dict.
+            num_samples: How many times the space is sampled; ``sys.maxsize``: without end.
+            total_num_samples: How many trials that makes, with grids.
+            info: Further facts, such as ``time_budget_s``.
+        """
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """A turn of the loop begins."""
@@ -23,20 +41,20 @@ class Callback:
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """A trial begins."""
+        """A trial begins, or goes on in a new process."""
 
     def on_trial_restore(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        """A trial goes on from a checkpoint."""
+        """A trial goes on from a checkpoint; after ``on_trial_start``."""
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """A trial has saved a checkpoint."""
+        """A trial has saved a checkpoint; after ``on_checkpoint``."""
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        """A trial has reported."""
+        """A trial has reported. What is changed in ``result`` counts for all that comes after."""
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -56,7 +74,7 @@ class Callback:
     def on_checkpoint(
         self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Any, **info: Any
     ) -> None:
-        """A trial has a new checkpoint."""
+        """A trial has a new checkpoint, a ``tune.Checkpoint``. What this raises is only warned of."""
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         """The search has ended."""
@@ -67,3 +85,94 @@ class Callback:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from an earlier state."""
+
+
+class CallbackList(Callback):
+    """Several callbacks as one, in their order."""
+
+    # A file of Ray's name; one session writes one of them.
+    CKPT_FILE_TMPL = "callback-states-{}.pkl"
+
+    def __init__(self, callbacks: list[Callback]) -> None:
+        self._callbacks = callbacks
+
+    def setup(self, **info: Any) -> None:  # type: ignore[override] # as keywords only
+        """The search begins. A callback with an older signature is called without arguments."""
+        for callback in self._callbacks:
+            try:
+                callback.setup(**info)
+            except TypeError as error:
+                if "argument" not in str(error):
+                    raise
+                warnings.warn(
+                    f"{type(callback).__qualname__}.setup was called without arguments ({error}). Let it "
+                    "take `stop`, `num_samples`, `total_num_samples`, `**info`, as tune.Callback.setup does.",
+                    FutureWarning,
+                    stacklevel=2,
+                )
+                callback.setup()
+
+    def get_state(self) -> dict[Any, Any] | None:
+        """Return the callbacks' states by their place; None where none has one."""
+        states = {place: callback.get_state() for place, callback in enumerate(self._callbacks)}
+        return states if any(states.values()) else None
+
+    def set_state(self, state: dict[Any, Any]) -> None:
+        """Give each callback that had a state its own."""
+        for place, callback in enumerate(self._callbacks):
+            if state.get(place):
+                callback.set_state(state[place])
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Write the states into a file of a folder; nothing where there are none."""
+        import cloudpickle
+
+        state = self.get_state()
+        if state is None:
+            return
+        path = os.path.join(checkpoint_dir, self.CKPT_FILE_TMPL.format(session_str))
+        with open(f"{path}.part", "wb") as file:
+            cloudpickle.dump(state, file)
+        os.replace(f"{path}.part", path)
+
+    def restore_from_dir(self, checkpoint_dir: str) -> None:
+        """Take over the states that were written last.
+
+        Raises:
+            RuntimeError: The folder has none.
+        """
+        found = self._files(checkpoint_dir)
+        if not found:
+            raise RuntimeError(f"There are no states of callbacks in {checkpoint_dir}.")
+        with open(max(found, key=os.path.getmtime), "rb") as file:
+            self.set_state(pickle.load(file))
+
+    def can_restore(self, checkpoint_dir: str) -> bool:
+        """Return whether a folder has states of callbacks."""
+        return bool(self._files(checkpoint_dir))
+
+    def _files(self, folder: str) -> list[str]:
+        return glob.glob(os.path.join(glob.escape(folder), self.CKPT_FILE_TMPL.format("*")))
+
+    def __len__(self) -> int:
+        return len(self._callbacks)
+
+    def __getitem__(self, place: int) -> Callback:
+        return self._callbacks[place]
+
+    def __iter__(self) -> Iterator[Callback]:
+        return iter(self._callbacks)
+
+
+def _for_each(hook: str) -> Any:
+    def tell(self: CallbackList, **info: Any) -> None:
+        for callback in self:
+            getattr(callback, hook)(**info)
+
+    tell.__name__ = hook
+    tell.__doc__ = getattr(Callback, hook).__doc__
+    return tell
+
+
+for _hook in [name for name in vars(Callback) if name.startswith("on_")]:
+    setattr(CallbackList, _hook, _for_each(_hook))

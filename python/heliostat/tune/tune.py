@@ -20,9 +20,7 @@ from heliostat.tune.config import (
 )
 from heliostat.tune.error import TuneError
 from heliostat.tune.experiment import Experiment, experiments_of
-from heliostat.tune.registry import registered
 from heliostat.tune.runner.trial import ERROR, Trial
-from heliostat.tune.trainable.util import with_resources
 from heliostat.tune.tuner import Tuner
 
 
@@ -78,7 +76,8 @@ def run(
         stop: A dict of bounds, a ``Stopper``, or a function of trial id and result.
         time_budget_s: Seconds, or a ``timedelta``, after which the search ends.
         config: The search space.
-        resources_per_trial: As ``tune.with_resources`` takes them. Default: one CPU.
+        resources_per_trial: As ``tune.with_resources`` takes them, for trainables that do not say it by
+            themselves. Default: one CPU.
         num_samples: How many times the space is sampled; -1: without end.
         search_alg, scheduler: Objects, or their names.
         checkpoint_config: Which checkpoints are made and kept.
@@ -241,14 +240,13 @@ def _tuner(given: dict[str, Any], tune_config: TuneConfig, run_config: RunConfig
         if run_config.name is None:
             raise ValueError("resume needs the `name` of the search.")
         folder = os.path.join(run_config.folder, run_config.name)
-    if given["resources_per_trial"] is not None:
-        found = registered(trainable) if isinstance(trainable, str) else trainable
-        named = trainable if isinstance(trainable, str) else None
-        trainable = with_resources(found, given["resources_per_trial"])
-        if named:
-            trainable.__name__ = named
     if folder is not None and Tuner.can_restore(folder):
-        return Tuner.restore(folder, trainable, _resume_config=resumed)
+        return Tuner.restore(
+            folder,
+            trainable,
+            _resume_config=resumed,
+            _resources_per_trial=given["resources_per_trial"],
+        )
     begin_from = given["restore"]
     if begin_from is not None:
         begin_from = os.path.abspath(os.path.expanduser(os.fspath(begin_from)))
@@ -260,6 +258,7 @@ def _tuner(given: dict[str, Any], tune_config: TuneConfig, run_config: RunConfig
         tune_config=tune_config,
         run_config=run_config,
         _begin_from=begin_from,
+        _resources_per_trial=given["resources_per_trial"],
     )
 
 

@@ -9,6 +9,7 @@ import importlib.util
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import heliostat as ray
 from heliostat.core import settings as core_settings
 from heliostat.train.config import RunConfig as TrainRunConfig
-from heliostat.tune.callback import Callback
+from heliostat.tune.callback import Callback, CallbackList
 from heliostat.tune.config import (
     CheckpointConfig,
     FailureConfig,
@@ -27,7 +28,8 @@ from heliostat.tune.config import (
 )
 from heliostat.tune.environment import variables
 from heliostat.tune.error import TuneError, TuneValueError
-from heliostat.tune.logger import CSVLoggerCallback, LoggerCallback, TBXLoggerCallback
+from heliostat.tune.execution.placement_groups import as_resources, is_function_of_config
+from heliostat.tune.logger import CSVLoggerCallback, TBXLoggerCallback
 from heliostat.tune.progress import Progress
 from heliostat.tune.progress_reporter import Reported
 from heliostat.tune.registry import registered
@@ -89,6 +91,7 @@ class Tuner:
         run_config: RunConfig | TrainRunConfig | None = None,
         _restored: tuple[str, list[Trial], dict[str, Any]] | None = None,
         _begin_from: str | None = None,
+        _resources_per_trial: Any = None,
     ) -> None:
         if trainable is None:
             raise TuneError("You need to provide a trainable to tune.")
@@ -107,6 +110,9 @@ class Tuner:
         self._tune = tune_config or TuneConfig()
         self._run = run_config or RunConfig()
         self._restored, self._begin_from = _restored, _begin_from
+        if _resources_per_trial and not is_function_of_config(_resources_per_trial):
+            _resources_per_trial = as_resources(_resources_per_trial)
+        self._resources_per_trial = _resources_per_trial
         self._folder = ""
         self._grid: ResultGrid | None = None
 
@@ -128,7 +134,7 @@ class Tuner:
         if not ray.is_initialized() and not core_settings.flag("TUNE_DISABLE_AUTO_INIT"):
             ray.init()
         config, run = self._tune, self._run
-        callbacks = _with_loggers(list(run.callbacks or []))
+        callbacks = CallbackList(_with_loggers(list(run.callbacks or [])))
         folder, store = self._open()
         search, searcher = self._search(store)
         assert run.checkpoint_config is not None
@@ -159,8 +165,14 @@ class Tuner:
             self._variables,
         )
         try:
-            for callback in callbacks:
-                callback.setup(stop=run.stop, num_samples=config.num_samples)
+            callbacks.setup(
+                stop=run.stop if isinstance(run.stop, Mapping) else {},
+                num_samples=_count(config.num_samples),
+                time_budget_s=config.time_budget_s,
+                total_num_samples=_count(search.source.total),
+            )
+            if self._restored is not None and callbacks.can_restore(folder):
+                callbacks.restore_from_dir(folder)
         except BaseException:
             store.close()
             raise
@@ -172,16 +184,15 @@ class Tuner:
                 f"The search was interrupted. To go on: tune.Tuner.restore({folder!r}, trainable=...).fit()"
             )
         except TuneError:
-            _close_loggers(callbacks, search)
+            _end_early(callbacks, search)
             raise
         except Exception as error:
-            _close_loggers(callbacks, search)
+            _end_early(callbacks, search)
             kind = TuneValueError if isinstance(error, ValueError) else TuneError
             raise kind(f"The search ended with {type(error).__name__}: {error}") from error
         finally:
             store.close()
-        for callback in callbacks:
-            callback.on_experiment_end(trials=search.get_trials())
+        callbacks.on_experiment_end(trials=search.get_trials())
         progress.end(search.get_trials(), folder)
         self._grid = ResultGrid(search.get_trials(), folder, config.metric, config.mode)
         assert run.failure_config is not None
@@ -261,7 +272,9 @@ class Tuner:
         )
         stopper = stopper_of(run.stop, config.time_budget_s)
         search = Search(source, scheduler, stopper, limits, list(trials))
-        search.resources_of = lambda trial: resources_of(self._trainable, trial.config)
+        search.resources_of = lambda trial: resources_of(
+            self._trainable, trial.config, self._resources_per_trial
+        )
         store.begin(self._settings(names), goes_on=self._restored is not None)
         for trial in trials:
             trial.resources = search.resources_of(trial)
@@ -317,6 +330,7 @@ class Tuner:
             "param_space": pickled(self._space),
             "tune_config": {name: pickled(value) for name, value in vars(self._tune).items()},
             "run_config": {name: pickled(value) for name, value in vars(self._run).items()},
+            "resources_per_trial": pickled(self._resources_per_trial),
         }
 
     @classmethod
@@ -330,6 +344,7 @@ class Tuner:
         param_space: dict[str, Any] | None = None,
         storage_filesystem: Any | None = None,
         _resume_config: ResumeConfig | None = None,
+        _resources_per_trial: Any = None,
     ) -> Tuner:
         """Return a tuner that goes on where a search ended.
 
@@ -364,12 +379,15 @@ class Tuner:
         )
         for trial in trials:
             _resume(trial, resume)
+        kept = settings.get("resources_per_trial")
+        resources = unpickled(kept, "resources_per_trial") if kept else None
         tuner = cls(
             trainable,
             param_space=param_space or unpickled(settings["param_space"], "param_space"),
             tune_config=TuneConfig(**_fields(settings["tune_config"])),
             run_config=RunConfig(**_fields(settings["run_config"])),
             _restored=(folder, trials, settings),
+            _resources_per_trial=_resources_per_trial or resources,
         )
         tuner._grid = ResultGrid(trials, folder, tuner._tune.metric, tuner._tune.mode)
         return tuner
@@ -455,12 +473,16 @@ def _named(*metrics: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in found if name not in (None, DEFAULT_METRIC)))
 
 
-def _close_loggers(callbacks: list[Callback], search: Search) -> None:
+def _end_early(callbacks: CallbackList, search: Search) -> None:
     """Files are complete also when the search cannot go on."""
     for callback in callbacks:
-        if isinstance(callback, LoggerCallback):
-            with contextlib.suppress(Exception):
-                callback.on_experiment_end(trials=search.get_trials())
+        with contextlib.suppress(Exception):
+            callback.on_experiment_end(trials=search.get_trials())
+
+
+def _count(samples: int | None) -> int:
+    """How many samples callbacks are told of; those without end are a number that is never reached."""
+    return sys.maxsize if samples is None or samples < 0 else samples
 
 
 def _resume(trial: Trial, resume: ResumeConfig) -> None:

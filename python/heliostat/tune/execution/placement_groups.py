@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from heliostat.train.config import ScalingConfig
+
+# What an error says can be written.
+FORMS = (
+    "a dict such as {'cpu': 1}, a PlacementGroupFactory, a ScalingConfig, or a function of the config that "
+    "returns one of them"
+)
+
 
 class PlacementGroupFactory:
     """What each trial takes: the first bundle for itself, further ones for what it starts.
@@ -69,12 +77,33 @@ class PlacementGroupFactory:
         return f"PlacementGroupFactory(bundles={self.bundles}, strategy={self.strategy!r})"
 
 
-def as_resources(
-    resources: Mapping[str, float] | PlacementGroupFactory,
-) -> PlacementGroupFactory:
-    """A dict such as ``{"cpu": 1}`` as one bundle."""
+def as_resources(resources: Any) -> PlacementGroupFactory:
+    """One of the forms in which programs write what a trial takes.
+
+    Args:
+        resources: A ``PlacementGroupFactory``; a dict such as ``{"cpu": 1, "gpu": 0.5}``, whose other
+            names are resources of the cluster (or stand below ``"custom_resources"``); or a
+            ``ScalingConfig``, whose workers get a bundle each.
+
+    Raises:
+        ValueError: It is something else.
+    """
     if isinstance(resources, PlacementGroupFactory):
         return resources
-    renamed = {"cpu": "CPU", "gpu": "GPU"}
-    bundle = {renamed.get(name, name): float(amount) for name, amount in resources.items()}
-    return PlacementGroupFactory([bundle])
+    if isinstance(resources, ScalingConfig):
+        workers = [dict(resources.worker_resources) for _ in range(resources.min_workers)]
+        return PlacementGroupFactory([{}, *workers], resources.placement_strategy)
+    if not isinstance(resources, Mapping):
+        raise ValueError(f"resources={resources!r} must be {FORMS}.")
+    own = dict(resources)
+    usual = {name: own.pop(name.lower(), own.pop(name, 0)) for name in ("CPU", "GPU")}
+    memory = own.pop("memory", 0)
+    custom = dict(own.pop("custom_resources", {}) or own)
+    return PlacementGroupFactory([{**custom, **usual, "memory": memory}])
+
+
+def is_function_of_config(resources: Any) -> bool:
+    """Whether resources are computed for each trial. A ``PlacementGroupFactory`` is callable and is not."""
+    return callable(resources) and not isinstance(
+        resources, PlacementGroupFactory | ScalingConfig | Mapping
+    )

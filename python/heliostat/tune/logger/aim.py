@@ -55,8 +55,6 @@ class AimLoggerCallback(LoggerCallback):
         if trial.evaluated_params:
             run["hparams"] = storable(flattened(trial.evaluated_params))
 
-    log_trial_restore = log_trial_start
-
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         step = result.get("timesteps_total") or result.get("training_iteration", 0)
         context, epoch = result.get("context"), result.get("epoch")

@@ -57,8 +57,6 @@ class CometLoggerCallback(LoggerCallback):
             made.log_other("Created from", "Ray")
         self._experiments[trial].log_parameters(flattened(trial.config))
 
-    log_trial_restore = log_trial_start
-
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         if trial not in self._experiments:
             self.log_trial_start(trial)

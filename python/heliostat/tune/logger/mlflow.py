@@ -47,7 +47,13 @@ class MLflowLoggerCallback(LoggerCallback):
         self.log_params_on_trial_end = log_params_on_trial_end
         self._runs: dict[Trial, str] = {}
 
-    def setup(self, stop: Any = None, num_samples: int | None = None, **info: Any) -> None:
+    def setup(
+        self,
+        stop: Any = None,
+        num_samples: int | None = None,
+        total_num_samples: int | None = None,
+        **info: Any,
+    ) -> None:
         mlflow = required("mlflow", type(self).__name__)
         if self.tracking_token:
             os.environ["MLFLOW_TRACKING_TOKEN"] = self.tracking_token
@@ -67,8 +73,6 @@ class MLflowLoggerCallback(LoggerCallback):
             self._runs[trial] = run.info.run_id
             if not self.log_params_on_trial_end:
                 self._log_params(trial)
-
-    log_trial_restore = log_trial_start
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         step = int(result.get("timesteps_total") or result.get("training_iteration", 0))

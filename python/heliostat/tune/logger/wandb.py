@@ -53,7 +53,13 @@ class WandbLoggerCallback(LoggerCallback):
         self.kwargs = kwargs
         self._runs: dict[Trial, Any] = {}
 
-    def setup(self, stop: Any = None, num_samples: int | None = None, **info: Any) -> None:
+    def setup(
+        self,
+        stop: Any = None,
+        num_samples: int | None = None,
+        total_num_samples: int | None = None,
+        **info: Any,
+    ) -> None:
         if self._key_file:
             with open(os.path.expanduser(self._key_file)) as file:
                 self._key = file.readline().strip()
@@ -82,8 +88,6 @@ class WandbLoggerCallback(LoggerCallback):
             "dir": trial.local_path,
         }
         self._runs[trial] = self._wandb.init(**{**options, **self.kwargs})
-
-    log_trial_restore = log_trial_start
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         self.log_trial_start(trial)

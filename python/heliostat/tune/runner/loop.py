@@ -18,7 +18,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.exceptions import RayError, RayTaskError
-from heliostat.tune.callback import Callback
+from heliostat.tune.callback import Callback, CallbackList
 from heliostat.tune.config import CheckpointConfig
 from heliostat.tune.environment import Variables
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory
@@ -62,7 +62,7 @@ class Loop:
         trainable: Any,
         experiment_name: str,
         checkpoints: CheckpointConfig,
-        callbacks: list[Callback],
+        callbacks: CallbackList,
         progress: Progress,
         reuse_actors: bool,
         max_concurrent: int,
@@ -84,7 +84,7 @@ class Loop:
         self._places: dict[Any, Place] = {}
         self._idle: dict[PlacementGroupFactory, list[tuple[Any, Any]]] = defaultdict(list)
         self._running: Counter[PlacementGroupFactory] = Counter()  # what the places take
-        self._turn = 0
+        self._turn = 0  # those that are over
         self._pending_max = 0
         self._cluster: dict[str, float] = {}
         self._looked_at = -math.inf
@@ -105,10 +105,10 @@ class Loop:
         self._pending_max = self._suggested_pending()
         try:
             while not self._search.is_over:
-                self._turn += 1
                 self._tell("on_step_begin")
                 self._fill()
                 self._wait()
+                self._turn += 1
                 self._tell("on_step_end")
                 self._progress.show(self._search)
                 self._save()
@@ -206,7 +206,9 @@ class Loop:
         self._search.started(trial)
         self._store.begun(trial, actor._actor_id.hex(), dict(resources.required_resources))
         self._store.status(trial)
-        self._tell("on_trial_restore" if trial.checkpoint_path else "on_trial_start", trial=trial)
+        self._tell("on_trial_start", trial=trial)
+        if trial.checkpoint_path:
+            self._tell("on_trial_restore", trial=trial)
         place = Place(trial, actor, resources, group)
         self._running[resources] += 1
         self._places[actor.start.remote(spec)] = place
@@ -231,7 +233,8 @@ class Loop:
             "resources": head,
         }
         group = None
-        if len(bundles) > 1:
+        # A trial that takes nothing itself has a group, too: what it starts is to find room there.
+        if len(bundles) > 1 or (resources.head_bundle_is_empty and bundles[0]):
             from heliostat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
             group = resources.to_placement_group()
@@ -315,9 +318,12 @@ class Loop:
         decision = self._search.reported(trial, result)
         self._took("What scheduler and searcher do with a result", began)
         self._store.reported(trial, result)
-        shown = dict(result)
-        self._tell("on_trial_result", trial=trial, result=shown)
-        if self._is_class and not name and shown.get(SHOULD_CHECKPOINT):
+        before = dict(result)
+        self._tell("on_trial_result", trial=trial, result=result)  # they may change it
+        if result.keys() != before.keys() or any(result[k] is not before[k] for k in before):
+            self._store.reported(trial, result)
+        self._store.listed(trial, result)
+        if self._is_class and not name and result.get(SHOULD_CHECKPOINT):
             self._asked_to_save.add(trial.trial_id)
         if name:
             self._tell_checkpoint(trial)
@@ -347,7 +353,12 @@ class Loop:
 
     def _tell_checkpoint(self, trial: Trial) -> None:
         self._store.checkpointed(trial)
-        self._tell("on_checkpoint", trial=trial, checkpoint=trial.checkpoint_path)
+        try:
+            self._tell("on_checkpoint", trial=trial, checkpoint=trial.checkpoint)
+        except Exception:
+            # The checkpoint is there all the same. Other hooks end the search.
+            logger.warning("A callback failed with %s's new checkpoint:", trial, exc_info=True)
+        self._tell("on_trial_save", trial=trial)
 
     def _keep_best(self, trial: Trial) -> None:
         """Remove the checkpoints that are too many; the latest stays, a restart begins from it."""
@@ -457,6 +468,7 @@ class Loop:
         self._saved_at = now
         if self._save_searcher is not None:
             self._save_searcher(os.path.join(self._store.folder, SEARCHER))
+        self._callbacks.save_to_dir(self._store.folder)
 
     def _tell(self, method: str, **about: Any) -> None:
         for callback in self._callbacks:

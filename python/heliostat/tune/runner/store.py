@@ -77,12 +77,15 @@ class Store:
         _write(os.path.join(folder, "params.json"), _json(trial.config).encode())
 
     def reported(self, trial: Trial, result: dict[str, Any]) -> None:
-        """A trial has reported."""
+        """A trial has reported; or what it reported last was changed."""
         kept = {name: value for name, value in result.items() if name != "config"}
         try:
             self._record("result", trial.trial_id, kept)
         except Exception:  # a metric that cannot be pickled is kept as text
             self._record("result", trial.trial_id, json.loads(_json(kept)))
+
+    def listed(self, trial: Trial, result: dict[str, Any]) -> None:
+        """Write a report into the trial's folder, as it is after everybody has seen it."""
         file = self._results.get(trial.trial_id)
         if file is None:
             path = os.path.join(self.folder, trial.folder, "result.json")

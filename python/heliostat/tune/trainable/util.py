@@ -8,8 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import heliostat as ray
+from heliostat.train.config import ScalingConfig
 from heliostat.tune.error import TuneError
-from heliostat.tune.execution.placement_groups import PlacementGroupFactory, as_resources
+from heliostat.tune.execution.placement_groups import (
+    PlacementGroupFactory,
+    as_resources,
+    is_function_of_config,
+)
 
 
 def is_class(trainable: Any) -> bool:
@@ -78,42 +83,67 @@ def _class_with(trainable: Any, refs: dict[str, Any]) -> Any:
 
 def with_resources(
     trainable: Any,
-    resources: Mapping[str, float] | PlacementGroupFactory | Callable[[dict[str, Any]], Any],
+    resources: Mapping[str, float]
+    | PlacementGroupFactory
+    | ScalingConfig
+    | Callable[[dict[str, Any]], Any],
 ) -> Any:
-    """Say what each trial of a trainable takes.
+    """Say what each trial of a trainable takes; what it said before no longer counts.
 
     Args:
         trainable: A function or a class.
-        resources: Such as ``{"cpu": 2, "gpu": 0.5}``, a ``PlacementGroupFactory``, or a function of the
-            trial's config that returns one.
+        resources: Such as ``{"cpu": 2, "gpu": 0.5}``, a ``PlacementGroupFactory``, a ``ScalingConfig``, or
+            a function of the trial's config that returns one of them.
 
     Raises:
-        ValueError: ``resources`` is something else.
+        ValueError: ``trainable`` is neither, or ``resources`` is something else.
     """
-    if not (callable(resources) or isinstance(resources, Mapping | PlacementGroupFactory)):
+    if not callable(trainable) or (inspect.isclass(trainable) and not is_class(trainable)):
         raise ValueError(
-            f"resources={resources!r} must be a dict such as {{'cpu': 1}}, a PlacementGroupFactory or a "
-            "function of a config."
+            "`tune.with_resources() only works with functions, or classes that inherit from "
+            f"`tune.Trainable`, not {trainable!r}."
         )
+    wanted: Any = resources if is_function_of_config(resources) else as_resources(resources)
     if is_class(trainable):
-        made = type(trainable.__name__, (trainable,), {})
-    else:
 
-        @functools.wraps(trainable)
-        def made(config: dict[str, Any]) -> Any:
-            return trainable(config)
+        def default_resource_request(cls: type, config: dict[str, Any]) -> Any:
+            return wanted(config) if is_function_of_config(wanted) else wanted
 
-    made._tune_resources = resources  # type: ignore[attr-defined] # ours
+        own: dict[str, Any] = {"default_resource_request": classmethod(default_resource_request)}
+        return type(trainable.__name__, (trainable,), own)
+
+    @functools.wraps(trainable)
+    def made(config: dict[str, Any]) -> Any:
+        return trainable(config)
+
+    made._resources = wanted  # type: ignore[attr-defined] # ours
     return made
 
 
-def resources_of(trainable: Any, config: dict[str, Any]) -> PlacementGroupFactory:
-    """What a trial takes."""
-    wanted = getattr(trainable, "_tune_resources", None)
-    if wanted is None and is_class(trainable):
+def resources_of(
+    trainable: Any, config: dict[str, Any], per_trial: Any = None
+) -> PlacementGroupFactory:
+    """What a trial takes.
+
+    Args:
+        trainable: A function or a class.
+        config: The trial's.
+        per_trial: What ``tune.run(resources_per_trial=)`` was given.
+
+    Raises:
+        TuneError: Both the trainable and ``per_trial`` say it.
+        ValueError: What was given, or what a function of the config returned, says no resources.
+    """
+    if is_class(trainable):
         wanted = trainable.default_resource_request(config)
-    if callable(wanted):
+    else:
+        wanted = getattr(trainable, "_resources", None)
+    if wanted and per_trial:
+        raise TuneError(
+            f"{name_of(trainable)} says by itself what a trial takes ({wanted!r}): leave out "
+            "`resources_per_trial`."
+        )
+    wanted = wanted or per_trial
+    if is_function_of_config(wanted):
         wanted = wanted(config)
-    if wanted is None:
-        wanted = {"cpu": 1}
-    return as_resources(wanted)
+    return as_resources(wanted or {"cpu": 1})
