@@ -89,7 +89,7 @@ def _check(
 
 
 def _why_not(value: Any) -> str | None:
-    import cloudpickle
+    from heliostat import cloudpickle
 
     try:
         cloudpickle.dumps(value)

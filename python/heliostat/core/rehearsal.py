@@ -42,7 +42,7 @@ def calling() -> None:
 @functools.cache
 def pickled() -> tuple[bytes, bytes]:
     """What :func:`serving` unpacks; asked for in the zygote, all its copies have it."""
-    import cloudpickle
+    from heliostat import cloudpickle
 
     return cloudpickle.dumps(_nothing), cloudpickle.dumps(_Nothing)
 

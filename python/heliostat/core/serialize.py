@@ -43,7 +43,7 @@ _FACES = ("heliostat.actor", "heliostat.exceptions", "heliostat.remote_function"
 def _cloudpickle() -> Any:
     for face in _FACES:
         importlib.import_module(face)
-    return importlib.import_module("cloudpickle")
+    return importlib.import_module("heliostat.cloudpickle")
 
 
 def pickle_function(definition: Any) -> bytes:

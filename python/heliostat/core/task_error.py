@@ -232,7 +232,7 @@ def _portable(error: BaseException, text: str) -> BaseException:
     """The exception, or a stand-in where it does not survive the way."""
     import pickle
 
-    import cloudpickle
+    from heliostat import cloudpickle
 
     try:
         pickle.loads(cloudpickle.dumps(error))

@@ -190,7 +190,7 @@ def _hook(text: str) -> Any:
     if text.startswith("pickled:"):
         import base64
 
-        import cloudpickle
+        from heliostat import cloudpickle
 
         return cloudpickle.loads(base64.b64decode(text.removeprefix("pickled:")))
     import importlib

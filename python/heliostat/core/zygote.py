@@ -249,8 +249,7 @@ def _ignore(_signum: int, _frame: object) -> None:
 
 def _preload() -> None:
     try:
-        import cloudpickle  # noqa: F401
-
+        from heliostat import cloudpickle  # noqa: F401
         from heliostat.core import interfaces, loading, rehearsal, worker_main  # noqa: F401
 
         interfaces.choose_for_workers()

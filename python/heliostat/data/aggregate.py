@@ -693,7 +693,7 @@ class Partials:
 
     def __call__(self, tables: Iterator[Any]) -> Iterator[Any]:
         """Run."""
-        import cloudpickle
+        from heliostat import cloudpickle
 
         found: list[Any] = [None for _ in self.aggregations]
         for table in tables:

@@ -201,7 +201,7 @@ def _variable(values: Any, shapes: list[tuple[int, ...]], nulls: list[bool] | No
 
 def from_objects(values: list[Any]) -> Any:
     """A column of pickled values."""
-    import cloudpickle
+    from heliostat import cloudpickle
 
     data = [None if v is None else cloudpickle.dumps(v, protocol=5) for v in values]
     return pa.ExtensionArray.from_storage(PythonObjectType(), pa.array(data, pa.large_binary()))

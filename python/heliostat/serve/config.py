@@ -171,11 +171,11 @@ def pickled_by_value(target: Callable[..., Any]) -> bytes:
     module = inspect.getmodule(target)
     name = "" if module is None else module.__name__
     if name.partition(".")[0] == "heliostat" or name in list_registry_pickle_by_value():
-        return cloudpickle.dumps(target)  # type: ignore[no-any-return] # bytes
+        return cloudpickle.dumps(target)
     if module is not None:
         cloudpickle.register_pickle_by_value(module)
     try:
-        return cloudpickle.dumps(target)  # type: ignore[no-any-return] # bytes
+        return cloudpickle.dumps(target)
     finally:
         if module is not None:
             cloudpickle.unregister_pickle_by_value(module)

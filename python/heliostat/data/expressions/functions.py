@@ -8,11 +8,11 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from heliostat import cloudpickle
 from heliostat.data import tensors
 from heliostat.data.exceptions import user_error
 from heliostat.data.expressions.expr import Expr

@@ -167,7 +167,7 @@ def _portable(error: BaseException) -> Exception:
     if isinstance(error, SystemExit | KeyboardInterrupt):
         return RuntimeError(f"the training function ended with {error!r}")
     try:
-        import cloudpickle
+        from heliostat import cloudpickle
 
         copy = cloudpickle.loads(cloudpickle.dumps(error))
     except Exception:

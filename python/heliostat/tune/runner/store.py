@@ -35,7 +35,7 @@ class Store:
 
     def begin(self, settings: dict[str, Any], goes_on: bool) -> None:
         """Begin a journal, or go on with the one that is there."""
-        import cloudpickle
+        from heliostat import cloudpickle
 
         os.makedirs(self.folder, exist_ok=True)
         journal = os.path.join(self.folder, JOURNAL)
@@ -59,7 +59,7 @@ class Store:
 
     def added(self, trial: Trial) -> None:
         """A trial is new."""
-        import cloudpickle
+        from heliostat import cloudpickle
 
         folder = os.path.join(self.folder, trial.folder)
         os.makedirs(folder, exist_ok=True)
@@ -94,7 +94,7 @@ class Store:
 
     def configured(self, trial: Trial) -> None:
         """A trial has another configuration."""
-        import cloudpickle
+        from heliostat import cloudpickle
 
         config = cloudpickle.dumps(trial.config)
         self._record("config", trial.trial_id, (config, trial.experiment_tag))
@@ -139,7 +139,7 @@ class Store:
 
 def pickled(value: Any) -> bytes:
     """A setting for the file; empty where it cannot be pickled, so that a restored search lacks it."""
-    import cloudpickle
+    from heliostat import cloudpickle
 
     try:
         data: bytes = cloudpickle.dumps(value)

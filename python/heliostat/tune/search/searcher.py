@@ -92,7 +92,7 @@ class Searcher:
 
     def save(self, checkpoint_path: str) -> None:
         """Write the state into a file."""
-        import cloudpickle
+        from heliostat import cloudpickle
 
         part = f"{checkpoint_path}.part"
         with open(part, "wb") as file:

@@ -48,7 +48,7 @@ class Batch(NamedTuple):
 
 def failure(error: BaseException) -> Batch:
     """A batch that says how a trial failed."""
-    import cloudpickle
+    from heliostat import cloudpickle
 
     restoring = isinstance(error, RestoreFailed)
     if restoring and error.__cause__ is not None:

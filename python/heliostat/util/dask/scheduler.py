@@ -12,11 +12,11 @@ import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import cloudpickle
 import dask
 from dask._task_spec import Task, TaskRef, convert_legacy_graph
 
 import heliostat
+from heliostat import cloudpickle
 from heliostat.util.dask.callbacks import (
     ProgressBarCallback,
     RayCallbacks,
@@ -178,7 +178,7 @@ class _Submit:
         return ref
 
 
-class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has no types
+class _Pickler(cloudpickle.CloudPickler):
     """Leaves out references, which become arguments, so that the task waits for their values."""
 
     def __init__(self, file: io.BytesIO) -> None:
