@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import tempfile
+from collections.abc import Mapping
 from typing import Any
 
 from harness import clean_env
@@ -16,7 +17,7 @@ WITHIN_S = 90.0
 class Kernel:
     """A kernel, with what its cells have shown."""
 
-    def __init__(self) -> None:
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
         # Sockets with names: two kernels that choose their ports at once may choose the same.
         self._folder = tempfile.TemporaryDirectory(prefix="kernel-")
         self.manager = KernelManager(
@@ -25,7 +26,7 @@ class Kernel:
             ip=f"{self._folder.name}/socket",
             connection_file=f"{self._folder.name}/connection.json",
         )
-        self.manager.start_kernel(env=clean_env())
+        self.manager.start_kernel(env=clean_env(env))
         self._connect()
 
     def _connect(self) -> None:

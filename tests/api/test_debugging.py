@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from dap import Client, endpoints
 from harness import Driver, clean_env, wait_until
+from kernels import Kernel
 
 pytestmark = [
     pytest.mark.contract("F14.10", "F15.12"),
@@ -59,6 +60,7 @@ def test_a_client_of_debugpy_stops_in_the_task_and_leaves(start_driver: Any) -> 
         client.attach()
         _, frame, _ = client.stopped()
         assert frame["name"] == "half"
+        assert Path(frame["source"]["path"]).name == "driver0.py"
         assert client.evaluate("(x, y)", frame) == "(8, 4.0)"
         client.evaluate("y = 40", frame)
         client.leave()
@@ -153,9 +155,8 @@ def test_zero_passes_breakpoints(start_driver: Any) -> None:
     assert "debugger" not in done.output
 
 
-def debug(driver: Driver, typed: str) -> subprocess.CompletedProcess[str]:
-    """``ray debug`` on the driver's cluster, with those lines typed."""
-    address = driver.wait_line("address")
+def debug_at(address: str, typed: str) -> subprocess.CompletedProcess[str]:
+    """``ray debug`` on that cluster, with those lines typed."""
     return subprocess.run(
         [str(Path(sys.executable).with_name("ray")), "debug", "--address", address],
         input=typed,
@@ -166,6 +167,11 @@ def debug(driver: Driver, typed: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def debug(driver: Driver, typed: str) -> subprocess.CompletedProcess[str]:
+    """The same on the driver's cluster."""
+    return debug_at(driver.wait_line("address"), typed)
+
+
 ADDRESS = 'print("address=" + ray.get_runtime_context().gcs_address, flush=True)\n'
 
 
@@ -174,9 +180,11 @@ def test_the_text_debugger_is_reached_by_ray_debug(start_driver: Any) -> None:
     driver = start_driver(source, args=["1"], env={"RAY_DEBUG": "legacy"})
     ((host, _),) = waits(driver)
     assert host == "127.0.0.1"
-    done = debug(driver, "p ('here', x, y)\ny = 40\nc\n")
+    done = debug(driver, "p ('here', x, y)\nlist\nwhere\ny = 40\nc\n")
     assert done.returncode == 0, done
     assert "('here', 8, 4.0)" in done.stdout, done
+    assert "->\t    return y" in done.stdout, done
+    assert "driver0.py(" in done.stdout, done
     assert driver.finish(60).check().value("result") == "[40]", done.stdout
 
 
@@ -187,6 +195,27 @@ def test_the_text_debugger_shows_the_frames_of_an_error(start_driver: Any) -> No
     done = debug(driver, "p ('here', x)\nq\n")
     assert "('here', 0)" in done.stdout, done
     driver.finish(60).check().value("result")
+
+
+def test_the_text_debugger_lists_a_notebook_cell() -> None:
+    kernel = Kernel({"RAY_DEBUG": "legacy"})
+    try:
+        cells = [PRELUDE, *TASK.removeprefix(PRELUDE).split("print", 1)[:1]]
+        for cell in [*cells, "ref = half.remote(8)", ADDRESS]:
+            shown, error = kernel.run(cell)
+            assert error == "", shown
+        address = shown.strip().removeprefix("address=")
+
+        def probe() -> subprocess.CompletedProcess[str] | None:
+            done = debug_at(address, "list\nwhere\nc\n")
+            return done if done.returncode == 0 else None
+
+        done = wait_until(probe, what="a worker that waits for a debugger")
+        assert "->\t    return y" in done.stdout, done
+        assert "/ipykernel_" in done.stdout, done
+        assert kernel.run("print(ray.get(ref))")[0].strip() == "4.0"
+    finally:
+        kernel.end()
 
 
 def test_a_client_without_the_secret_is_turned_away(start_driver: Any) -> None:

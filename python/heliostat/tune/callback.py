@@ -125,7 +125,7 @@ class CallbackList(Callback):
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Write the states into a file of a folder; nothing where there are none."""
-        import cloudpickle
+        from heliostat import cloudpickle
 
         state = self.get_state()
         if state is None:

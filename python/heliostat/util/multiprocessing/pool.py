@@ -9,8 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 import threading
+import traceback
 from collections.abc import Callable, Iterable
 from multiprocessing import TimeoutError  # noqa: A004 - its own, and no subclass of the builtin
+from multiprocessing.pool import RemoteTraceback  # type: ignore[attr-defined] # it is there
 from typing import Any
 
 import heliostat
@@ -22,11 +24,12 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class PoolTaskError(Exception):
-    """A call in the pool raised."""
+    """A call in the pool raised; ``frames``: its traceback as text, where it was raised."""
 
-    def __init__(self, underlying: BaseException) -> None:
-        super().__init__(underlying)
+    def __init__(self, underlying: BaseException, frames: str = "") -> None:
+        super().__init__(underlying, frames)
         self.underlying = underlying
+        self.frames = frames
 
 
 class _Worker:
@@ -46,7 +49,10 @@ class _Worker:
             try:
                 results.append(function(*args, **kwargs))
             except Exception as error:
-                results.append(PoolTaskError(error))
+                # The frame of this method is nobody's business.
+                frames = error.__traceback__ and error.__traceback__.tb_next
+                told = "".join(traceback.format_exception(type(error), error, frames))
+                results.append(PoolTaskError(error, told))
         return results
 
 
@@ -108,7 +114,8 @@ class AsyncResult:
 
 def _unwrap(result: Any) -> Any:
     if isinstance(result, PoolTaskError):
-        raise result.underlying
+        # As the standard library's pool shows where it was.
+        raise result.underlying from RemoteTraceback(f'\n"""\n{result.frames}"""')
     return result
 
 
