@@ -54,6 +54,13 @@ def _ours(part: str) -> str:
     return f"{_OURS}.{_private.PLACES.get(part, part)}"
 
 
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # its package is not there, or is a module
+        return False
+
+
 class _Alias:
     """Finds ``ray.x`` where ``heliostat.x`` is, and loads the very same module object."""
 
@@ -68,7 +75,7 @@ class _Alias:
         part = name[len(_THEIRS) + 1 :]
         if part in _GONE:
             raise _GONE[part]
-        if importlib.util.find_spec(_ours(part)) is None:
+        if not _is_there(_ours(part)):
             say = f"No module named {name!r}: this release of Heliostat has no {part!r}"
             if _private.is_private(part):
                 say = _private.missing(name)
@@ -101,10 +108,33 @@ def _name_loaded() -> None:
         if part == name or getattr(getattr(module, "__spec__", None), "_initializing", True):
             continue
         if _ours(part) == name:
+            if part in _private.PACKAGES:
+                module.__dict__.setdefault("__path__", [])
             sys.modules.setdefault(f"{_THEIRS}.{part}", module)
 
 
+class _Rows:
+    """Finds the paths of Ray's that are rows of a table here, after everything that is a file."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        part = name.removeprefix(f"{_OURS}.")
+        if part == name or not _private.has_row(part):
+            return None
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type] # by its two methods
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        from heliostat._private import paths
+
+        return paths.made(spec.name.removeprefix(f"{_OURS}."))
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
 sys.meta_path.insert(0, _Alias())
+sys.meta_path.append(_Rows())
 
 
 def __getattr__(name: str) -> Any:

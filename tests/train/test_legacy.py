@@ -34,7 +34,7 @@ def test_the_older_paths_lead_to_the_same_classes() -> None:
 def test_the_session_of_a_worker(fit: Any) -> None:
     from ray.air import session
 
-    assert importlib.import_module("ray.air.config").RunConfig is RunConfig
+    assert issubclass(importlib.import_module("ray.air.config").RunConfig, RunConfig)
 
     def loop() -> list[Any]:
         with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,13 @@ name under ``ray.``                               who uses it, and for what
 ``_private.runtime_env.constants``                verl: reads the job's runtime environment
 ``_raylet``                                       many: ``from ray._raylet import ObjectRefGenerator``
 ``experimental.state.api``                        verl: the state of a worker (deprecated path)
+``experimental.state.common``, ``exception``      scripts of operators (deprecated paths)
 ``train._internal.session.get_session``           xgboost_ray, lightgbm_ray: does Tune run this?
+``train._internal.data_config``, ``syncer``       data configurations and searches of programs
+``_private.test_utils``                           tests of many libraries: signals, conditions, drivers
+``_private.usage.usage_lib``                      aviary, llmserve: report that they are used
+``_private.client_mode_hook``                     raydp, exoflow: wrap Ray's calls
+``tune.stopper.trial_plateau`` and so on          many: public names in Ray's files (:mod:`.paths` lists all)
 ================================================  ==========================================================
 
 :data:`PLACES` says which module is imported for a path outside of ``ray._private``. A name that is missing
@@ -32,9 +38,25 @@ PLACES = {
     "_raylet": "_private.raylet",
     "experimental.state": "_private.experimental_state",
     "experimental.state.api": "_private.experimental_state.api",
+    "experimental.state.common": "_private.experimental_state.common",
+    "experimental.state.exception": "_private.experimental_state.exception",
     "train._internal": "_private.train_internal",
+    "train._internal.data_config": "_private.train_internal.data_config",
     "train._internal.session": "_private.train_internal.session",
+    "train._internal.syncer": "_private.train_internal.syncer",
 }
+
+# Modules here that are packages on Ray: paths of `paths.ROWS` stand below them.
+PACKAGES = frozenset(
+    ("autoscaler.sdk", "runtime_env", "tune.analysis", "tune.experiment", "util.accelerators")
+)
+
+
+def has_row(module: str) -> bool:
+    """Whether a module path below ``ray`` is another path to names that stand elsewhere here."""
+    from heliostat._private import paths
+
+    return module in paths.ROWS
 
 
 def is_private(module: str) -> bool:

@@ -1,5 +1,125 @@
-"""The configuration objects of ``heliostat.train`` under their older path."""
+"""Configurations for trainers and searches alike: Ray's older forms, which `Tuner` and trainers take.
 
-from heliostat.train.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+They have the options of both. A search uses all of them; a trainer refuses those of a search, as its own
+configurations do, when it is given them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from heliostat.train.config import CheckpointConfig as _Checkpoint
+from heliostat.train.config import FailureConfig as _Failure
+from heliostat.train.config import RunConfig as _Run
+from heliostat.train.config import ScalingConfig
 
 __all__ = ["CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig"]
+
+
+@dataclass
+class FailureConfig(_Failure):
+    """What happens after a failure.
+
+    Attributes:
+        max_failures: How many times a group of workers, or a trial, is started again; -1: without end.
+        fail_fast: Of a search. True: the first failure ends it. "raise": ``fit()`` raises it.
+
+    Raises:
+        ValueError: A limit below -1, or ``fail_fast`` with ``max_failures``.
+    """
+
+    fail_fast: bool | str = False
+
+    def _refuse_old(self) -> None:
+        if not (isinstance(self.fail_fast, bool) or self.fail_fast == "raise"):
+            raise ValueError(f"fail_fast={self.fail_fast!r} must be True, False or 'raise'.")
+        if self.fail_fast and self.max_failures != 0:
+            raise ValueError(
+                f"max_failures must be 0 if fail_fast={self.fail_fast!r}: the first failure ends the search."
+            )
+
+
+@dataclass
+class CheckpointConfig(_Checkpoint):
+    """Which checkpoints are made and kept.
+
+    Attributes:
+        num_to_keep, checkpoint_score_attribute, checkpoint_score_order: As in ``train.CheckpointConfig``.
+        checkpoint_frequency: Of a search: a class trainable is saved after so many steps; 0: not.
+        checkpoint_at_end: Of a search: a class trainable is saved at its end.
+
+    Raises:
+        ValueError: ``num_to_keep`` below 1, a negative frequency, or another order.
+    """
+
+    checkpoint_frequency: int | str | None = 0
+    checkpoint_at_end: bool | str | None = None
+
+    def _refuse_old(self) -> None:
+        frequency: Any = self.checkpoint_frequency
+        if (frequency or 0) < 0:
+            raise ValueError("checkpoint_frequency must be 0 or more.")
+
+
+@dataclass
+class RunConfig(_Run):
+    """Where a run or a search keeps its files, and what it does on failures.
+
+    Attributes:
+        name, storage_path, storage_filesystem: As in ``train.RunConfig``.
+        failure_config, checkpoint_config: Of this module.
+        callbacks: ``tune.Callback`` objects for a search, ``train.UserCallback`` objects for a trainer.
+        sync_config, verbose, stop, progress_reporter, log_to_file: Of a search; see ``tune.RunConfig``.
+    """
+
+    sync_config: Any = None
+    verbose: Any = None
+    stop: Any = None
+    progress_reporter: Any = None
+    log_to_file: Any = False
+    local_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.local_dir is not None:
+            raise DeprecationWarning("`RunConfig(local_dir)` is gone: pass `storage_path`.")
+        self.failure_config = self.failure_config or FailureConfig()
+        self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
+        super().__post_init__()
+
+    def _refuse_old(self) -> None:
+        pass
+
+    def _check_kinds(self) -> None:
+        for name in ("failure_config", "checkpoint_config"):
+            if not is_dataclass(getattr(self, name)):
+                raise ValueError(f"{name} must be one of ray.air, ray.tune or ray.train.")
+
+    def for_training(self) -> _Run:
+        """Return what it means for a trainer.
+
+        Raises:
+            DeprecationWarning: An option of a search was given.
+            ValueError: ``callbacks`` has what no trainer calls.
+        """
+        return _Run(
+            name=self.name,
+            storage_path=self.storage_path,
+            storage_filesystem=self.storage_filesystem,
+            failure_config=_for_training(self.failure_config, _Failure),
+            checkpoint_config=_for_training(self.checkpoint_config, _Checkpoint),
+            callbacks=self.callbacks,
+            worker_runtime_env=self.worker_runtime_env,
+            logging_config=self.logging_config,
+            sync_config=self.sync_config,
+            verbose=self.verbose,
+            stop=self.stop,
+            progress_reporter=self.progress_reporter,
+            log_to_file=self.log_to_file or None,
+        )
+
+
+def _for_training(given: Any, kind: type[Any]) -> Any:
+    """The same options in the class that trainers take, those left out that say nothing."""
+    options = {one.name: getattr(given, one.name) for one in fields(given)}
+    return kind(**{name: value for name, value in options.items() if value not in (None, False)})

@@ -84,7 +84,7 @@ class DataParallelTrainer(BaseTrainer):
         self.validation_config = validation_config
         self.backend_config = backend_config or BackendConfig()
         self.scaling_config = scaling_config or ScalingConfig()
-        self.run_config = run_config or RunConfig()
+        self.run_config = (run_config or RunConfig()).for_training()
         self.data_config = dataset_config or DataConfig()
         check_datasets(datasets or {}, self.data_config)
         self.datasets = dict(datasets or {})

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from heliostat.train.arguments import check_folder_name, whole
+from heliostat.train.arguments import DEPRECATED, check_folder_name, whole
+from heliostat.train.config import CheckpointConfig as TrainCheckpointConfig
+from heliostat.train.config import FailureConfig as TrainFailureConfig
 from heliostat.train.config.run import SyncConfig
 from heliostat.tune.trainable.output import log_files
 
@@ -77,6 +79,26 @@ class CheckpointConfig:
             raise ValueError("checkpoint_frequency must be 0 or more.")
 
 
+def of_search(given: Any) -> Any:
+    """What a configuration of a training run means for a search; others are what they are."""
+    if isinstance(given, TrainFailureConfig):
+        return FailureConfig(given.max_failures, said(given.fail_fast, False))
+    if isinstance(given, TrainCheckpointConfig):
+        return CheckpointConfig(
+            given.num_to_keep,
+            given.checkpoint_score_attribute,
+            given.checkpoint_score_order,
+            said(given.checkpoint_frequency, 0),
+            said(given.checkpoint_at_end),
+        )
+    return given
+
+
+def said(value: Any, default: Any = None) -> Any:
+    """The value of an option that trainers refuse; the default where it was not given."""
+    return default if isinstance(value, str) and value == DEPRECATED else value
+
+
 @dataclass
 class RunConfig:
     """Where a search keeps its files, when trials end, what happens on failures.
@@ -128,8 +150,8 @@ class RunConfig:
             raise NotImplementedError(
                 "A search keeps its files in a folder so far: give storage_path a path that all nodes see."
             )
-        self.failure_config = self.failure_config or FailureConfig()
-        self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
+        self.failure_config = of_search(self.failure_config) or FailureConfig()
+        self.checkpoint_config = of_search(self.checkpoint_config) or CheckpointConfig()
         self.sync_config = self.sync_config or SyncConfig()
 
     @property

@@ -17,6 +17,7 @@ from heliostat.tune.config import (
     RunConfig,
     SyncConfig,
     TuneConfig,
+    of_search,
 )
 from heliostat.tune.error import TuneError
 from heliostat.tune.experiment import Experiment, experiments_of
@@ -216,7 +217,7 @@ def _refuse(given: dict[str, Any]) -> None:
 
 def _checkpoints(given: dict[str, Any]) -> CheckpointConfig:
     """The checkpoint config, with the older arguments where it says nothing."""
-    config = copy.copy(given["checkpoint_config"] or CheckpointConfig())
+    config = copy.copy(of_search(given["checkpoint_config"]) or CheckpointConfig())
     if given["keep_checkpoints_num"] is not None:
         config.num_to_keep = given["keep_checkpoints_num"]
     if given["checkpoint_score_attr"] is not None:

@@ -19,12 +19,12 @@ from heliostat.core import settings as core_settings
 from heliostat.train.config import RunConfig as TrainRunConfig
 from heliostat.tune.callback import Callback, CallbackList
 from heliostat.tune.config import (
-    CheckpointConfig,
-    FailureConfig,
     ResumeConfig,
     ResumeType,
     RunConfig,
     TuneConfig,
+    of_search,
+    said,
 )
 from heliostat.tune.environment import variables
 from heliostat.tune.error import TuneError, TuneValueError
@@ -415,18 +415,19 @@ class Tuner:
 
 def _from_train(given: TrainRunConfig) -> RunConfig:
     """What a training run's configuration means for a search; programs pass it to tuners, too."""
-    assert given.failure_config is not None
-    assert given.checkpoint_config is not None
+    callbacks: list[Any] = given.callbacks or []
     return RunConfig(
         name=given.name,
         storage_path=given.storage_path,
         storage_filesystem=given.storage_filesystem,
-        failure_config=FailureConfig(max_failures=given.failure_config.max_failures),
-        checkpoint_config=CheckpointConfig(
-            num_to_keep=given.checkpoint_config.num_to_keep,
-            checkpoint_score_attribute=given.checkpoint_config.checkpoint_score_attribute,
-            checkpoint_score_order=given.checkpoint_config.checkpoint_score_order,
-        ),
+        failure_config=of_search(given.failure_config),
+        checkpoint_config=of_search(given.checkpoint_config),
+        sync_config=said(given.sync_config),
+        verbose=said(given.verbose),
+        stop=said(given.stop),
+        callbacks=[one for one in callbacks if isinstance(one, Callback)],
+        progress_reporter=said(given.progress_reporter),
+        log_to_file=said(given.log_to_file, False),
     )
 
 

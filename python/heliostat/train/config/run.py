@@ -47,7 +47,7 @@ class FailureConfig:
     preemption_grace_s: float = 0.0
 
     def __post_init__(self) -> None:
-        refuse_deprecated("FailureConfig", fail_fast=self.fail_fast)
+        self._refuse_old()
         for name in ("max_failures", "controller_failure_limit", "max_preemption_failures"):
             limit = whole(getattr(self, name))
             if limit is None or limit < -1:
@@ -56,6 +56,9 @@ class FailureConfig:
                 )
             setattr(self, name, limit)
         seconds("preemption_grace_s", self.preemption_grace_s)
+
+    def _refuse_old(self) -> None:
+        refuse_deprecated("FailureConfig", fail_fast=self.fail_fast)
 
 
 @dataclass
@@ -80,11 +83,7 @@ class CheckpointConfig:
     checkpoint_at_end: bool | str | None = DEPRECATED
 
     def __post_init__(self) -> None:
-        refuse_deprecated(
-            "CheckpointConfig",
-            checkpoint_frequency=self.checkpoint_frequency,
-            checkpoint_at_end=self.checkpoint_at_end,
-        )
+        self._refuse_old()
         if self.num_to_keep is not None:
             keep = whole(self.num_to_keep)
             if keep is None or keep < 1:
@@ -102,6 +101,13 @@ class CheckpointConfig:
             raise ValueError(
                 f"checkpoint_score_order={self.checkpoint_score_order!r} must be 'max' or 'min'."
             )
+
+    def _refuse_old(self) -> None:
+        refuse_deprecated(
+            "CheckpointConfig",
+            checkpoint_frequency=self.checkpoint_frequency,
+            checkpoint_at_end=self.checkpoint_at_end,
+        )
 
 
 @dataclass
@@ -163,19 +169,8 @@ class RunConfig:
     log_to_file: Any = DEPRECATED
 
     def __post_init__(self) -> None:
-        from heliostat.train.callbacks import UserCallback
-
-        refuse_deprecated(
-            "RunConfig",
-            sync_config=self.sync_config,
-            verbose=self.verbose,
-            stop=self.stop,
-            progress_reporter=self.progress_reporter,
-            log_to_file=self.log_to_file,
-        )
-        expect("failure_config", self.failure_config, FailureConfig)
-        expect("checkpoint_config", self.checkpoint_config, CheckpointConfig)
-        expect("logging_config", self.logging_config, LoggingConfig)
+        self._refuse_old()
+        self._check_kinds()
         self._check_place()
         if self.worker_runtime_env is not None and not isinstance(self.worker_runtime_env, Mapping):
             raise ValueError(
@@ -185,6 +180,28 @@ class RunConfig:
         self.failure_config = self.failure_config or FailureConfig()
         self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
         self.logging_config = self.logging_config or LoggingConfig()
+
+    def _refuse_old(self) -> None:
+        refuse_deprecated(
+            "RunConfig",
+            sync_config=self.sync_config,
+            verbose=self.verbose,
+            stop=self.stop,
+            progress_reporter=self.progress_reporter,
+            log_to_file=self.log_to_file,
+        )
+
+    def for_training(self) -> RunConfig:
+        """Return what it means for a trainer: itself."""
+        return self
+
+    def _check_kinds(self) -> None:
+        from heliostat.train.callbacks import UserCallback
+
+        expect("failure_config", self.failure_config, FailureConfig)
+        expect("checkpoint_config", self.checkpoint_config, CheckpointConfig)
+        expect("logging_config", self.logging_config, LoggingConfig)
+
         callbacks: Any = self.callbacks or []
         for callback in callbacks if isinstance(callbacks, list | tuple) else [callbacks]:
             if not isinstance(callback, UserCallback):

@@ -9,6 +9,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.tune.trainable.trainable import Trainable
+from heliostat.tune.utils.waiting import wait_for_gpu, warn_if_slow
 from heliostat.util import inspect_serializability
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "merge_dicts",
     "unflattened_lookup",
     "validate_save_restore",
+    "wait_for_gpu",
+    "warn_if_slow",
 ]
 
 

@@ -1,0 +1,351 @@
+"""Ray's other module paths to public names, which programs import."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+pytestmark = pytest.mark.heliostat_only("the tables are Heliostat's")
+
+paths = importlib.import_module("heliostat._private.paths")
+private = importlib.import_module("heliostat._private")
+
+# Packages of optional libraries, which a row may need.
+OPTIONAL = ("jax", "joblib", "lightgbm", "pandas", "pyarrow", "torch", "xgboost")
+
+
+def load(path: str) -> Any:
+    try:
+        module = importlib.import_module(f"ray.{path}")
+        for name in module.__all__:
+            getattr(module, name)
+    except ImportError as error:
+        if any(name in str(error) for name in OPTIONAL):
+            pytest.skip(f"needs a library that is not here: {error}")
+        raise
+    return module
+
+
+@pytest.mark.parametrize("path", sorted(paths.ROWS))
+def test_a_path_leads_to_the_very_objects(path: str) -> None:
+    module = load(path)
+    row = paths.ROWS[path]
+    assert row.why
+    assert module is importlib.import_module(f"ray.{path}") is sys.modules[f"ray.{path}"]
+    assert module is importlib.import_module(f"heliostat.{path}")
+    if not row.names:
+        assert module.__all__ == []
+        return
+    assert set(module.__all__) <= set(dir(module))
+    found = 0
+    for source, names in row.names.items():
+        there = importlib.import_module(f"heliostat.{source}")
+        for name in paths._public(there) if names == "*" else names.split():
+            own, _, here = name.partition(":")
+            assert getattr(module, here or own) is getattr(there, own)
+            found += 1
+    assert found == len(module.__all__)
+    scope: dict[str, Any] = {}
+    exec(f"from ray.{path} import *", scope)
+    assert set(module.__all__) <= set(scope)
+
+
+CLASHES = """
+import importlib
+from heliostat._private import paths
+for path in paths.ROWS:
+    above, _, last = path.rpartition(".")
+    try:
+        package = importlib.import_module(f"ray.{above}" if above else "ray")
+        before = vars(package).get(last)
+        module = importlib.import_module(f"ray.{path}")
+    except ImportError:
+        continue
+    if before not in (None, module):
+        print(path)
+"""
+
+
+def test_a_path_takes_no_name_of_its_package() -> None:
+    """An import binds the module in its package, over what the package means by the name."""
+    done = subprocess.run(
+        [sys.executable, "-c", CLASHES], capture_output=True, timeout=60, check=True
+    )
+    assert done.stdout == b""
+
+
+@pytest.mark.parametrize("path", sorted(paths.ROWS))
+def test_a_name_that_is_not_there_says_so(path: str) -> None:
+    module = load(path)
+    with pytest.raises(AttributeError, match="ask for it in an issue of Heliostat") as caught:
+        _ = module.no_such_name
+    assert str(caught.value).startswith(f"Heliostat does not have ray.{path}.no_such_name:")
+    assert "\n" not in str(caught.value)
+
+
+def test_modules_that_are_packages_on_ray_are_listed() -> None:
+    above = {path.rpartition(".")[0] for path in paths.ROWS} - {""}
+    plain = set()
+    for path in above - set(paths.ROWS):
+        ours = importlib.util.find_spec(f"heliostat.{private.PLACES.get(path, path)}")
+        assert ours is not None, path
+        if ours.submodule_search_locations is None:
+            plain.add(path)
+    assert plain == private.PACKAGES
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "import ray.tune.experiment.trial as trial; Trial = trial.Trial",
+        "from ray.tune.experiment.trial import Trial",
+        "import ray, ray.tune; from ray.tune.experiment import trial; Trial = trial.Trial",
+        "from ray.tune.utils import util; from ray.tune.experiment.trial import Trial",
+        "import heliostat.tune; from ray.tune.experiment.trial import Trial",
+        "from ray.tune.experiment import Trial as A; from ray.tune.experiment.trial import Trial",
+    ],
+)
+def test_the_order_of_imports_does_not_matter(statements: str) -> None:
+    script = (
+        f"{statements}\nfrom ray.tune.experiment import Trial as public\nassert Trial is public"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_import_ray_does_not_load_the_table() -> None:
+    script = "import ray, sys, ray.data; assert 'heliostat._private.paths' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_a_module_that_is_nowhere_is_missing_as_before() -> None:
+    for name, words in (
+        ("ray.tune.stopper.no_such", "this release of Heliostat has no"),
+        ("ray.tune.experiment.no_such", "this release of Heliostat has no"),
+        ("ray.dashboard.no_such", "this release of Heliostat has no"),
+        ("ray._common.no_such", "is private to Ray"),
+        ("ray.serve._private.no_such", "is private to Ray"),
+    ):
+        with pytest.raises(ModuleNotFoundError, match=words):
+            importlib.import_module(name)
+
+
+@pytest.mark.parametrize(
+    ("path", "public", "name"),
+    [
+        ("experimental.state.common", "util.state.common", "ActorState"),
+        ("experimental.state.exception", "util.state.exception", "RayStateApiException"),
+        ("train._internal.data_config", "train", "DataConfig"),
+        ("train._internal.syncer", "train", "SyncConfig"),
+    ],
+)
+def test_paths_that_are_files(path: str, public: str, name: str) -> None:
+    module = importlib.import_module(f"ray.{path}")
+    assert getattr(module, name) is getattr(importlib.import_module(f"ray.{public}"), name)
+
+
+def test_workers_import_them_too(ray_start: Any) -> None:
+    @ray.remote
+    def look() -> bool:
+        from ray.runtime_env.runtime_env import RuntimeEnv
+        from ray.tune.experiment.trial import Trial
+
+        return Trial.__name__ == "Trial" and RuntimeEnv(env_vars={"A": "1"})["env_vars"]["A"] == "1"
+
+    assert ray.get(look.remote(), timeout=60)
+
+
+# --- helpers that have no other place ---
+
+
+def test_signals_and_conditions(ray_start: Any) -> None:
+    from ray._private.test_utils import Semaphore, SignalActor, wait_for_condition
+
+    signal = SignalActor.remote()
+    waiting = [signal.wait.remote() for _ in range(3)]
+    wait_for_condition(lambda: ray.get(signal.cur_num_waiters.remote()) == 3, timeout=60)
+    ray.get(signal.send.remote(clear=True))
+    ray.get(waiting, timeout=60)
+    later = signal.wait.remote()
+    assert ray.wait([later], timeout=0.1)[0] == []
+    ray.get(signal.wait.remote(should_wait=False), timeout=60)
+    semaphore = Semaphore.remote(value=1)
+    ray.get(semaphore.acquire.remote(), timeout=60)
+    assert ray.get(semaphore.locked.remote(), timeout=60)
+    ray.get(semaphore.release.remote(), timeout=60)
+    assert not ray.get(semaphore.locked.remote(), timeout=60)
+
+
+def test_a_condition_that_is_not_met() -> None:
+    import asyncio
+
+    from ray._common.test_utils import async_wait_for_condition, wait_for_condition
+
+    def broken(at: int) -> bool:
+        raise ValueError(f"at {at}")
+
+    with pytest.raises(RuntimeError, match=r"wasn't met .* ValueError: at 3"):
+        wait_for_condition(broken, timeout=0.2, retry_interval_ms=1, at=3)
+    with pytest.raises(ValueError, match="at 4"):
+        wait_for_condition(broken, raise_exceptions=True, at=4)
+    with pytest.raises(RuntimeError, match="wasn't met"):
+        asyncio.run(async_wait_for_condition(lambda: False, timeout=0.1, retry_interval_ms=1))
+
+    async def met() -> bool:
+        return True
+
+    asyncio.run(async_wait_for_condition(met))
+
+
+def test_drivers_of_their_own() -> None:
+    from ray._private.test_utils import (
+        run_string_as_driver,
+        run_string_as_driver_nonblocking,
+        wait_for_pid_to_exit,
+    )
+
+    assert run_string_as_driver("print(6 * 7)").strip() == "42"
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        run_string_as_driver("print('before'); raise SystemExit(3)")
+    assert (caught.value.returncode, caught.value.output) == (3, "before\n")
+    process = run_string_as_driver_nonblocking("print('there')")
+    assert process.communicate(timeout=60)[0] == b"there\n"
+    wait_for_pid_to_exit(process.pid)
+
+
+def test_a_server_that_listens_and_one_that_does_not() -> None:
+    import socket
+
+    from ray._private.test_utils import format_web_url, wait_until_server_available
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert wait_until_server_available(f"127.0.0.1:{port}", timeout_ms=60_000)
+    assert not wait_until_server_available(f"127.0.0.1:{port}", timeout_ms=100)
+    assert format_web_url("a:1") == format_web_url("http://a:1") == "http://a:1"
+
+
+def test_actors_are_waited_for(ray_start: Any) -> None:
+    from ray._private.test_utils import (
+        RayTestTimeoutException,
+        kill_actor_and_wait_for_failure,
+        wait_for_num_actors,
+    )
+
+    @ray.remote
+    class Kept:
+        def ping(self) -> None: ...
+
+    actor = Kept.remote()
+    ray.get(actor.ping.remote(), timeout=60)
+    wait_for_num_actors(1, "ALIVE", timeout=60)
+    kill_actor_and_wait_for_failure(actor, timeout=60)
+    with pytest.raises(RayTestTimeoutException):
+        wait_for_num_actors(10_000, timeout=0.2)
+
+
+def test_nested_dicts() -> None:
+    from ray.tune.utils.util import flatten_dict, unflatten_dict, unflatten_list_dict
+
+    nested = {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
+    assert unflatten_dict(flatten_dict(nested)) == nested
+    assert unflatten_dict({"a.b": 1}, delimiter=".") == {"a": {"b": 1}}
+    with pytest.raises(TypeError, match="goes on below 'a'"):
+        unflatten_dict({"a": 1, "a/b": 2})
+    lists = {"aaa/0/bb": 12, "aaa/1/cc": 56, "aaa/1/dd": 92}
+    assert unflatten_list_dict(lists) == {"aaa": [{"bb": 12}, {"cc": 56, "dd": 92}]}
+    assert unflatten_list_dict({"0/a": 1, "1": 2}) == [{"a": 1}, 2]
+    for broken in ({"a/1": 2}, {"a/1/b": 2}):
+        with pytest.raises(ValueError, match="lists begin at 0"):
+            unflatten_list_dict(broken)
+
+
+def test_anything_becomes_json() -> None:
+    numpy = pytest.importorskip("numpy", reason="numbers of numpy")
+    from ray.tune.utils.util import SafeFallbackEncoder, is_nan_or_inf
+
+    values = [numpy.float32(0.5), numpy.int64(2), numpy.bool_(True), numpy.arange(2), object]
+    text = json.dumps(values, cls=SafeFallbackEncoder)
+    assert json.loads(text) == [0.5, 2, True, [0, 1], "<class 'object'>"]
+    assert json.dumps(numpy.float32("nan"), cls=SafeFallbackEncoder) == '"null"'
+    assert is_nan_or_inf(math.inf)
+    assert not is_nan_or_inf(1)
+
+
+def test_functions_are_retried() -> None:
+    from ray.tune.utils.util import retry_fn
+
+    calls = []
+
+    def third() -> None:
+        calls.append(1)
+        if len(calls) < 3:
+            raise OSError("not yet")
+
+    assert retry_fn(third, OSError, num_retries=3, sleep_time=0)
+    assert len(calls) == 3
+    calls.clear()
+    assert not retry_fn(third, OSError, num_retries=2, sleep_time=0)
+
+
+def test_two_streams_as_one() -> None:
+    import io
+
+    from ray.tune.utils.util import Tee
+
+    first, second = io.StringIO(), io.StringIO()
+    tee = Tee(first, second)
+    tee.write("a")
+    tee.flush()
+    second.close()
+    tee.write("b")
+    assert first.getvalue() == "ab"
+
+
+def test_a_gpu_that_is_not_there() -> None:
+    from ray.tune.utils import wait_for_gpu
+
+    with pytest.raises((RuntimeError, ValueError), match=r"nvidia-smi|no GPU 'none'"):
+        wait_for_gpu("none", retry=1)
+
+
+def test_paths_on_their_filesystems(tmp_path: Path) -> None:
+    fs = pytest.importorskip("pyarrow.fs", reason="filesystems are pyarrow's")
+    from ray.data.datasource.path_util import (
+        _has_file_extension,
+        _resolve_paths_and_filesystem,
+        _unwrap_protocol,
+    )
+
+    for given in (tmp_path, str(tmp_path), [f"local://{tmp_path}"], [f"file://{tmp_path}"]):
+        paths_there, filesystem = _resolve_paths_and_filesystem(given)
+        assert paths_there == [str(tmp_path)]
+        assert isinstance(filesystem, fs.LocalFileSystem)
+    local = fs.LocalFileSystem()
+    assert _resolve_paths_and_filesystem(["/a", "/b"], local) == (["/a", "/b"], local)
+    with pytest.raises(ValueError, match="at least one path"):
+        _resolve_paths_and_filesystem([])
+    assert _unwrap_protocol("s3://key@bucket/a#b?c=d") == "bucket/a#b?c=d"
+    assert _unwrap_protocol("file:///a/b") == _unwrap_protocol("/a/b") == "/a/b"
+    assert _has_file_extension("a.CSV?v=1", ["csv"])
+    assert _has_file_extension("a.b", None)
+    assert not _has_file_extension("a.json", [".csv"])
+
+
+def test_libraries_that_report_their_use() -> None:
+    import ray._private.usage.usage_lib as usage
+    from ray._private.client_mode_hook import client_mode_hook, client_mode_should_convert
+
+    usage.record_library_usage("mine")
+    usage.record_extra_usage_tag(usage.TagKey.ANY_NAME, "1")
+    assert not usage.usage_stats_enabled()
+    assert not client_mode_should_convert()
+    assert client_mode_hook(len) is len
+    assert client_mode_hook(local_only_kwargs=("a",))(len) is len
