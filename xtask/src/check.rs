@@ -50,7 +50,7 @@ pub(crate) fn test(arguments: &[String]) -> Outcome {
 
 /// The site of the pages below docs/.
 pub(crate) fn docs() -> Outcome {
-    let mut build = command(python::tools()?.program("mkdocs"));
+    let mut build = command(python::documented()?.program("mkdocs"));
     // It advertises its next release, which is another program.
     sh::run(build.args(["build", "--strict", "--quiet"]).env("NO_MKDOCS_2_WARNING", "1"))?;
     println!("{}", sh::root().join("target/site/index.html").display());
@@ -77,6 +77,6 @@ pub(crate) fn gpu(arguments: &[String]) -> ExitCode {
 
 /// The main job, on real input.
 pub(crate) fn demo(arguments: &[String]) -> Outcome {
-    let venv = python::tested()?;
+    let venv = python::shown()?;
     sh::run(command(venv.program("python")).arg("examples/vit_digits.py").args(arguments))
 }

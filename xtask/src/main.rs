@@ -31,6 +31,7 @@ usage: cargo xtask <task>
           beside them dist/ray-*.whl, which stands for Ray
   demo    the main example, on real input
   test    lint, cargo test, pytest
+  lock    which releases the tasks install: requirements/, from pyproject.toml; arguments, such as --upgrade, go to uv
   docs    the site of docs/, in target/site
   lint    rustfmt, clippy, ruff, mypy, tidy; cargo deny where it is installed
   settings  writes docs/settings.md from the table in crates/helio-config
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         }),
         "demo" => check::demo(rest),
         "test" => check::test(rest),
+        "lock" => python::lock(rest),
         "docs" => check::docs(),
         "lint" => check::lint(),
         "settings" => write(tidy::settings::PAGE, &helio_config::page::page()),

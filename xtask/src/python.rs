@@ -57,6 +57,18 @@ impl Venv {
         stamp::step(&self.stamp(name), &digest, || self.pip(requirements))
     }
 
+    /// Installs what `make lock` wrote down for a task, to the digest; pip says what it fetches.
+    pub(crate) fn locked(&self, name: &str) -> Outcome {
+        let list = root().join("requirements").join(format!("{name}.txt"));
+        let digest = Inputs::new().words(&[sh::text(&list)?]).digest();
+        stamp::step(&self.stamp(name), &digest, || {
+            let fixed = ["-m", "pip", "--disable-pip-version-check", "install"];
+            // All that is required is in the list: pip need not ask each package for what it requires.
+            let exact = ["--no-deps", "--require-hashes", "--requirement"];
+            sh::run(command(self.program("python")).args(fixed).args(exact).arg(&list))
+        })
+    }
+
     pub(crate) fn pip<T: AsRef<std::ffi::OsStr>>(&self, arguments: &[T]) -> Outcome {
         let fixed = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet"];
         sh::run(command(self.program("python")).args(fixed).args(arguments))
@@ -98,7 +110,7 @@ fn checkout() -> Outcome<Venv> {
 /// `.venv` as a user wants it.
 pub(crate) fn setup() -> Outcome {
     let venv = checkout()?;
-    need(&venv, &["train", "data", "serve"])?;
+    venv.locked("setup")?;
     venv.wheel(&wheel()?)?;
     venv.ray()
 }
@@ -139,21 +151,53 @@ pub(crate) fn is_in_place(venv: &Venv) -> bool {
 /// `.venv` with the linters, whatever Heliostat is in it.
 pub(crate) fn tools() -> Outcome<Venv> {
     let venv = checkout()?;
-    need(&venv, &["dev"])?;
+    venv.locked("dev")?;
     Ok(venv)
+}
+
+/// `.venv` with the linters and the Heliostat that is there, up to date.
+pub(crate) fn built() -> Outcome<Venv> {
+    brought_up_to_date(tools()?)
 }
 
 /// `.venv` as tests want it: the install that is there, up to date, and all that tests import.
 pub(crate) fn tested() -> Outcome<Venv> {
     let venv = checkout()?;
+    venv.locked("test")?;
+    brought_up_to_date(venv)
+}
+
+/// `.venv` with what the demo imports, and no more than was there.
+pub(crate) fn shown() -> Outcome<Venv> {
+    let venv = checkout()?;
+    venv.locked("demo")?;
+    brought_up_to_date(venv)
+}
+
+/// `.venv` with what makes the site.
+pub(crate) fn documented() -> Outcome<Venv> {
+    let venv = checkout()?;
+    venv.locked("docs")?;
+    Ok(venv)
+}
+
+/// Builds Heliostat anew where the checkout has changed.
+fn brought_up_to_date(venv: Venv) -> Outcome<Venv> {
     if is_in_place(&venv) {
-        need(&venv, &["train", "data", "serve"])?;
         dev()?;
     } else {
-        setup()?;
+        venv.wheel(&wheel()?)?;
+        venv.ray()?;
     }
-    need(&venv, &["test"])?;
-    tools()
+    Ok(venv)
+}
+
+/// Writes requirements/, which says what [`Venv::locked`] installs; arguments go to uv.
+pub(crate) fn lock(arguments: &[String]) -> Outcome {
+    let venv = Venv::at(&sh::cache()?.join("lock"))?;
+    venv.locked("lock")?;
+    let mut script = command(venv.program("python"));
+    sh::run(script.args(["xtask/lock.py", "write"]).args(arguments))
 }
 
 /// The wheel for the running Python.
@@ -183,37 +227,6 @@ pub(crate) fn ray_wheel() -> Outcome<PathBuf> {
     Ok(root().join("dist").join(name.trim()))
 }
 
-/// Installs what the package itself and these extras of it require.
-fn need(venv: &Venv, extras: &[&str]) -> Outcome {
-    let pyproject = sh::text(&root().join("pyproject.toml"))?;
-    let mut requirements = array(&pyproject, "dependencies")?;
-    for extra in extras {
-        requirements.extend(array(&pyproject, extra)?);
-    }
-    requirements.sort();
-    requirements.dedup();
-    venv.need(&extras.join("+"), &requirements)
-}
-
-/// The strings of the array that this key of a TOML file holds.
-fn array(toml: &str, key: &str) -> Outcome<Vec<String>> {
-    let opening = format!("\n{key} = [");
-    let missing = || format!("pyproject.toml: no array `{key}`");
-    let (_, rest) = toml.split_once(&opening).ok_or_else(missing)?;
-    let mut strings = Vec::new();
-    let mut quote: Option<String> = None;
-    for character in rest.chars() {
-        match (&mut quote, character) {
-            (None, '"') => quote = Some(String::new()),
-            (None, ']') => return Ok(strings),
-            (None, _) => {}
-            (Some(_), '"') => strings.extend(quote.take()),
-            (Some(text), _) => text.push(character),
-        }
-    }
-    Err(missing())
-}
-
 fn backend(venv: &Venv, arguments: &[&str]) -> Outcome {
     let script = root().join("xtask/heliostat_build.py");
     sh::run(command(venv.program("python")).arg(script).args(arguments))
@@ -221,17 +234,4 @@ fn backend(venv: &Venv, arguments: &[&str]) -> Outcome {
 
 fn manifests() -> Vec<PathBuf> {
     ["pyproject.toml", "Cargo.toml"].map(|name| root().join(name)).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_array_of_pyproject_is_read() {
-        let toml = "[a]\nx = 1\none = [\"b\"]\ntwo = [\n  \"c[d]>=2\", # \n  \"e; f < '3'\",\n]\n";
-        assert_eq!(array(toml, "one"), Ok(vec![String::from("b")]));
-        assert_eq!(array(toml, "two"), Ok(vec!["c[d]>=2".into(), "e; f < '3'".into()]));
-        assert!(array(toml, "three").is_err());
-    }
 }

@@ -8,6 +8,7 @@ mod generated;
 mod glossary;
 mod invariants;
 mod layers;
+mod lock;
 mod machines;
 mod modules;
 mod package;
@@ -39,6 +40,7 @@ pub(crate) fn run() -> Outcome {
     problems.extend(machines::check(&sources));
     problems.extend(settings::check(&sources));
     problems.extend(modules::run()?);
+    problems.extend(lock::run()?);
     problems.extend(package::run().unwrap_or_else(|error| vec![error]));
     if problems.is_empty() {
         eprintln!("tidy: {} files, nothing to mend", sources.len());

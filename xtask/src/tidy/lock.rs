@@ -1,0 +1,10 @@
+//! What `make lock` wrote down is what pyproject.toml asks for, with a version and digests for each package.
+
+use crate::python;
+use crate::sh::{self, Outcome, command};
+
+pub(super) fn run() -> Outcome<Vec<String>> {
+    let python = python::tools()?.program("python");
+    let said = sh::read(command(python).args(["xtask/lock.py", "check"]))?;
+    Ok(said.lines().map(str::to_owned).collect())
+}
