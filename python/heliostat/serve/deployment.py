@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from heliostat.serve import asgi
 from heliostat.serve.config import AutoscalingConfig, DeploymentConfig, check_route_prefix, of
+from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.handle import DeploymentHandle
 from heliostat.serve.specs import AppSpec, DeploymentSpec, code_version
 
@@ -174,7 +175,10 @@ Part = tuple[DeploymentSpec, Callable[..., Any], tuple[Any, ...], dict[str, Any]
 
 
 def build(app: Application, name: str, route_prefix: str | None) -> AppSpec:
-    """The deployments of a graph; raises ``TypeError`` for what is no application."""
+    """The deployments of a graph.
+
+    Raises ``TypeError`` for what is no application, ``RayServeException`` if two of them want its requests.
+    """
     check_route_prefix(route_prefix)
     parts = graph(app, lambda deployment: DeploymentHandle(deployment, name))
     for spec, target, args, kwargs in parts:
@@ -182,6 +186,12 @@ def build(app: Application, name: str, route_prefix: str | None) -> AppSpec:
         spec.code_version = code_version(spec)
         spec.is_asgi = hasattr(target, "_serve_asgi_app")
     specs = [spec for spec, *_ in parts]
+    ingresses = [spec.name for spec in specs if spec.is_asgi]
+    if len(ingresses) > 1:
+        raise RayServeException(
+            f"The application {name!r} has several deployments with @serve.ingress: {', '.join(ingresses)}. "
+            "One of them answers its HTTP requests; give the others methods and call those by their handles."
+        )
     return AppSpec(name, route_prefix, specs[0].name, {spec.name: spec for spec in specs})
 
 
