@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.result import Result
 from heliostat.tune.runner.store import read_results
-from heliostat.tune.runner.trial import ERROR, TERMINATED, Trial, rank
+from heliostat.tune.runner.trial import ERROR, TERMINATED, Trial, best_checkpoints, rank
 from heliostat.tune.stopper import flattened
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from heliostat.tune.config import CheckpointConfig
 
 SCOPES = ("all", "last", "avg", "last-5-avg", "last-10-avg")
 
@@ -23,9 +25,14 @@ class ResultGrid:
     """The results of a search, one for each trial, in the order of the trials."""
 
     def __init__(
-        self, trials: list[Trial], folder: str, metric: str | None = None, mode: str | None = None
+        self,
+        trials: list[Trial],
+        folder: str,
+        metric: str | None = None,
+        mode: str | None = None,
+        checkpoints: CheckpointConfig | None = None,
     ) -> None:
-        self._trials, self._folder = trials, folder
+        self._trials, self._folder, self._checkpoints = trials, folder, checkpoints
         self._metric, self._mode = metric, mode
         self._results: list[Result | None] = [None] * len(trials)
 
@@ -72,7 +79,10 @@ class ResultGrid:
 
     def _result(self, trial: Trial) -> Result:
         folder = os.path.join(self._folder, trial.folder)
-        kept = [(Checkpoint(path), metrics) for path, metrics in trial.checkpoints]
+        kept = [
+            (Checkpoint(path), metrics)
+            for path, metrics in best_checkpoints(trial, self._checkpoints)
+        ]
         return Result(
             metrics=trial.last_result,
             checkpoint=trial.checkpoint,

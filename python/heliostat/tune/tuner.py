@@ -194,7 +194,9 @@ class Tuner:
             store.close()
         callbacks.on_experiment_end(trials=search.get_trials())
         progress.end(search.get_trials(), folder)
-        self._grid = ResultGrid(search.get_trials(), folder, config.metric, config.mode)
+        self._grid = ResultGrid(
+            search.get_trials(), folder, config.metric, config.mode, run.checkpoint_config
+        )
         assert run.failure_config is not None
         if run.failure_config.fail_fast == "raise" and self._grid.errors:
             raise self._grid.errors[0]
@@ -389,7 +391,9 @@ class Tuner:
             _restored=(folder, trials, settings),
             _resources_per_trial=_resources_per_trial or resources,
         )
-        tuner._grid = ResultGrid(trials, folder, tuner._tune.metric, tuner._tune.mode)
+        tuner._grid = ResultGrid(
+            trials, folder, tuner._tune.metric, tuner._tune.mode, tuner._run.checkpoint_config
+        )
         return tuner
 
     @classmethod

@@ -26,7 +26,7 @@ from heliostat.tune.progress import Progress
 from heliostat.tune.result import SHOULD_CHECKPOINT
 from heliostat.tune.runner.search import CONTINUE, PAUSE, STOP, Search
 from heliostat.tune.runner.store import SEARCHER, Store
-from heliostat.tune.runner.trial import RUNNING, Trial, rank
+from heliostat.tune.runner.trial import RUNNING, Trial, best_checkpoints
 from heliostat.tune.trainable.actor import TrialActor
 from heliostat.tune.trainable.output import LogFiles
 from heliostat.tune.trainable.spec import Batch, Spec
@@ -362,16 +362,13 @@ class Loop:
 
     def _keep_best(self, trial: Trial) -> None:
         """Remove the checkpoints that are too many; the latest stays, a restart begins from it."""
-        most, metric = self._checkpoints.num_to_keep, self._checkpoints.checkpoint_score_attribute
-        while most is not None and len(trial.checkpoints) > most:
-            old = trial.checkpoints[:-1] if len(trial.checkpoints) > 1 else trial.checkpoints
-            worst = old[0]
-            if metric is not None:
-                sign = 1 if self._checkpoints.checkpoint_score_order == "max" else -1
-                worst = min(old, key=lambda pair: _score(sign * rank(trial, metric, pair[1])))
-            trial.checkpoints.remove(worst)
-            if not self._is_used(worst[0], trial):
-                shutil.rmtree(worst[0], ignore_errors=True)
+        best = best_checkpoints(trial, self._checkpoints)
+        kept = {path for path, _ in (*best, trial.checkpoints[-1])}
+        dropped = [path for path, _ in trial.checkpoints if path not in kept]
+        trial.checkpoints = [pair for pair in trial.checkpoints if pair[0] in kept]
+        for path in dropped:
+            if not self._is_used(path, trial):
+                shutil.rmtree(path, ignore_errors=True)
 
     def _is_used(self, path: str, owner: Trial) -> bool:
         """Whether another trial goes on from a checkpoint."""
@@ -505,7 +502,3 @@ class Loop:
                     {name: has.get(name, 0) for name in lacks},
                 )
                 return
-
-
-def _score(value: float) -> float:
-    return -math.inf if math.isnan(value) else value

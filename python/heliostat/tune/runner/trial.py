@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heliostat.core import settings
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune.execution.placement_groups import PlacementGroupFactory, as_resources
+
+if TYPE_CHECKING:
+    from heliostat.tune.config import CheckpointConfig
 
 PENDING, RUNNING, PAUSED = "PENDING", "RUNNING", "PAUSED"
 TERMINATED, ERROR = "TERMINATED", "ERROR"
@@ -129,3 +133,24 @@ def rank(trial: Trial, metric: str, result: Mapping[str, Any]) -> float:
         return float(value)
     except (TypeError, ValueError):
         return float("nan")
+
+
+def best_checkpoints(
+    trial: Trial, config: CheckpointConfig | None
+) -> list[tuple[str, dict[str, Any]]]:
+    """A trial's checkpoints, the best one last: by their score, or by their age where none was asked for.
+
+    No more than ``num_to_keep``. The latest one is kept on disk beside them, for a restart.
+    """
+    found = list(trial.checkpoints)
+    if config is None:
+        return found
+    metric = config.checkpoint_score_attribute
+    if metric is not None:
+        sign = 1 if config.checkpoint_score_order == "max" else -1
+        scores = [sign * rank(trial, metric, metrics) for _, metrics in found]
+        order = sorted(
+            range(len(found)), key=lambda i: -math.inf if math.isnan(scores[i]) else scores[i]
+        )
+        found = [found[i] for i in order]
+    return found if config.num_to_keep is None else found[-config.num_to_keep :]
