@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 import pytest
 from ray import tune
-from ray.tune.search import BasicVariantGenerator
+from ray.tune.search import BasicVariantGenerator, sample
+from ray.tune.search.variant_generator import generate_variants
 
 pytestmark = pytest.mark.contract("F11.04", "F11.07")
 
@@ -152,3 +154,55 @@ def test_domains_draw_on_their_own() -> None:
     assert not tune.uniform(0, 1).is_valid(3)
     values = {tune.qrandint(0, 10, 5).sample(random_state=seed) for seed in range(50)}
     assert values == {0, 5, 10}, "both bounds are drawn"
+
+
+def test_a_domain_says_how_it_is_drawn() -> None:
+    """Searchers of other libraries ask a domain for its sampler, its bounds and its step."""
+    names = {
+        "Uniform": (tune.uniform(0, 1), tune.randint(0, 9), tune.choice([1])),
+        "LogUniform": (tune.loguniform(1, 9), tune.lograndint(1, 9)),
+        "Normal": (tune.randn(1, 2),),
+    }
+    for name, domains in names.items():
+        for domain in domains:
+            assert str(domain.get_sampler()) == name
+    for domain, q in ((tune.quniform(0, 1, 0.5), 0.5), (tune.qlograndint(2, 8, 2), 2)):
+        sampler = domain.get_sampler()
+        assert isinstance(sampler, sample.Quantized)
+        assert sampler.q == q
+        assert str(sampler.get_sampler()) in ("Uniform", "LogUniform")
+    normal = tune.randn(1, 2).get_sampler()
+    assert (normal.mean, normal.sd) == (1, 2)
+    assert tune.sample_from(lambda: 7).sample() == 7
+    assert tune.sample_from(lambda config: config["a"]).sample({"a": 3}) == 3
+    wanted = [
+        inspect.signature(d.is_valid).parameters["value"].annotation for d in names["Uniform"]
+    ]
+    assert wanted == [float, int, Any]
+    assert (tune.uniform(0, 1).cast(1), tune.randint(0, 9).cast(2.0)) == (1.0, 2)
+
+
+def test_a_domain_is_given_a_sampler() -> None:
+    """Domains are made by hand as well: the class, then how it is drawn."""
+    assert sample.Float(1, 4).loguniform().quantized(0.5).sample(random_state=1) % 0.5 == 0
+    assert 2 <= sample.Integer(2, 9).uniform().sample() < 9
+    assert sample.Categorical(["a"]).uniform().sample() == "a"
+    assert isinstance(sample.Float(None, None).normal(0, 1).sample(), float)
+    with pytest.raises(ValueError, match="sampler"):
+        tune.uniform(0, 1).set_sampler(sample.Uniform())
+    with pytest.raises(ValueError, match="lower bound"):
+        sample.Float(None, 1).uniform()
+
+
+def test_a_choice_can_be_a_grid() -> None:
+    grid = sample.Categorical([1, 2]).grid()
+    assert grid.is_grid()
+    assert not tune.choice([1, 2]).is_grid()
+    assert [config["x"] for config in configs({"x": grid})] == [1, 2]
+
+
+def test_a_space_is_walked_by_hand() -> None:
+    space = {"a": {"b": tune.grid_search([1, 2])}, "c": tune.uniform(0, 1)}
+    found = list(generate_variants(space, random_state=1))
+    assert [chosen[("a", "b")] for chosen, _ in found] == [1, 2]
+    assert all(spec["c"] == chosen[("c",)] for chosen, spec in found)

@@ -1,18 +1,21 @@
 """What a training function asks and says, as functions of one module: Ray's older form.
 
 ``session.report`` is ``train.report``, ``session.get_world_rank()`` is
-``train.get_context().get_world_rank()``, and so on. Outside of a training function they raise
-RuntimeError, as those do.
+``train.get_context().get_world_rank()``, and so on; in a trial they are those of ``tune``. Outside of a
+training function and of a trial they raise RuntimeError, as those of ``train`` do.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-from heliostat.train.context import get_checkpoint, get_context, get_dataset_shard
-from heliostat.train.reported import report
+from heliostat.train import context as train_context
+from heliostat.train import reported
+from heliostat.train.context import get_dataset_shard
 
 if TYPE_CHECKING:
+    from heliostat.train.checkpoint import Checkpoint
     from heliostat.train.storage.base import Storage
 
 __all__ = [
@@ -29,39 +32,82 @@ __all__ = [
 ]
 
 
+def _trial() -> Any:
+    """What ``heliostat.tune.context`` has, in a process that runs a trial; else None."""
+    # A process that runs a trial has loaded it; no other one has to.
+    tune = sys.modules.get("heliostat.tune.context")
+    return tune if tune is not None and tune.in_trial() else None
+
+
+def report(
+    metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None, **options: Any
+) -> None:
+    """Report metrics, perhaps with a checkpoint, of a training worker or a trial.
+
+    Args:
+        metrics: Names and values.
+        checkpoint: A folder of files.
+        options: Further ones of ``train.report``; a trial has none.
+    """
+    trial = _trial()
+    if trial is None:
+        reported.report(metrics, checkpoint, **options)
+    else:
+        trial.report(metrics, checkpoint=checkpoint, **options)
+
+
+def get_checkpoint() -> Checkpoint | None:
+    """Return the checkpoint that the worker or the trial begins from, or reported last."""
+    trial = _trial()
+    found: Checkpoint | None = (trial or train_context).get_checkpoint()
+    return found
+
+
+def get_context() -> Any:
+    """Return the context of the trial, or else of the training worker."""
+    return (_trial() or train_context).get_context()
+
+
 def get_experiment_name() -> str:
     """Return the name of the run."""
-    return get_context().get_experiment_name()
+    name: str = get_context().get_experiment_name()
+    return name
 
 
 def get_world_size() -> int:
     """Return the number of workers."""
-    return get_context().get_world_size()
+    found: int = get_context().get_world_size()
+    return found
 
 
 def get_world_rank() -> int:
     """Return this worker's number, from 0."""
-    return get_context().get_world_rank()
+    found: int = get_context().get_world_rank()
+    return found
 
 
 def get_local_rank() -> int:
     """Return this worker's number among those on its node."""
-    return get_context().get_local_rank()
+    found: int = get_context().get_local_rank()
+    return found
 
 
 def get_local_world_size() -> int:
     """Return the number of workers on this node."""
-    return get_context().get_local_world_size()
+    found: int = get_context().get_local_world_size()
+    return found
 
 
 def get_node_rank() -> int:
     """Return this node's number among those of the run."""
-    return get_context().get_node_rank()
+    found: int = get_context().get_node_rank()
+    return found
 
 
 def get_storage() -> Storage | None:
     """Return where the run keeps its files."""
-    return get_context().get_storage()
+    found: Storage | None = get_context().get_storage()
+    return found
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("data", &["core", "util", FACE]),
     ("train", &["core", "util", "data", FACE]),
     ("tune", &["core", "util", "data", "train", FACE]),
-    ("air", &["core", "util", "data", "train", FACE]),
+    ("air", &["core", "util", "data", "train", "tune", FACE]),
     ("serve", &["core", "util", FACE]),
     // Ray's private names and other paths: they lead to names of every package, and none imports them.
     ("_private", &["core", "util", "data", "train", "tune", "air", "serve", FACE]),

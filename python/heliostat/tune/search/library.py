@@ -172,8 +172,8 @@ def unknown_domain(searcher: str, name: str, domain: Domain) -> ValueError:
 def describe(domain: Domain) -> str:
     """A domain for people."""
     how = [
-        word
-        for word in ("is_log", "normal", "q")
+        name
+        for word, name in (("is_log", "is_log"), ("bell", "normal"), ("step", "q"))
         if getattr(domain, word, None) not in (None, False)
     ]
     return f"{type(domain).__name__} {domain.domain_str}{' with ' + ', '.join(how) if how else ''}"

@@ -2,43 +2,82 @@
 
 A domain says which values there are and how one is drawn. With the same seed the same numbers come as on
 Ray: each draw asks numpy's generator for one number, of the same kind and in the same order.
+
+Annotations are evaluated here: libraries ask that of ``is_valid`` for the type of a domain's values.
 """
 
-from __future__ import annotations
-
+import copy
+import inspect
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _MISSING: Any = object()
 
 
 class Domain:
-    """A set of values, and how one is drawn."""
+    """A set of values; its sampler says how one is drawn.
+
+    Attributes:
+        sampler: Set by a method such as ``uniform``; None for the domain's usual one.
+        default_sampler_cls: Makes the usual one.
+    """
+
+    sampler: "Sampler | None" = None
+    default_sampler_cls: "Callable[[], Sampler] | None" = None
+
+    def cast(self, value: Any) -> Any:
+        """The value as one of the domain's type."""
+        return value
+
+    def set_sampler(self, sampler: "Sampler", allow_override: bool = False) -> None:
+        """Choose how values are drawn; once, if nothing else is said."""
+        if self.sampler is not None and not allow_override:
+            raise ValueError(
+                f"{type(self).__name__} {self.domain_str} has the sampler {self.sampler} and takes no "
+                f"second one, {sampler}."
+            )
+        self.sampler = sampler
+
+    def get_sampler(self) -> "Sampler":
+        """How values are drawn."""
+        if self.sampler is not None:
+            return self.sampler
+        assert self.default_sampler_cls is not None
+        return self.default_sampler_cls()
+
+    def _with(self, sampler: "Sampler", allow_override: bool = False) -> "Self":
+        """A copy that draws by this sampler."""
+        new = copy.copy(self)
+        new.set_sampler(sampler, allow_override)
+        return new
 
     def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
         """Return one value, or a list of ``size`` values.
 
         Args:
-            config: What is known of the trial so far, for ``sample_from``.
+            config: What is known of the trial so far, for ``sample_from``; a list has one for each value.
             size: How many values.
             random_state: A seed, a numpy generator, or None for numpy's global one.
         """
         rng = generator(random_state)
-        drawn = [self._draw(rng, config) for _ in range(size)]
-        return drawn[0] if size == 1 else drawn
+        return self.get_sampler().sample(self, config=config, size=size, random_state=rng)
 
-    def _draw(self, rng: Any, config: Any) -> Any:
-        raise NotImplementedError
-
-    def is_valid(self, value: Any) -> bool:
-        """Whether a value lies in the domain."""
-        raise NotImplementedError
+    def is_grid(self) -> bool:
+        """Whether each value gets a trial of its own."""
+        return isinstance(self.sampler, Grid)
 
     def is_function(self) -> bool:
         """Whether a function of the other values gives the value."""
         return False
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether a value lies in the domain."""
+        raise NotImplementedError
 
     @property
     def domain_str(self) -> str:
@@ -46,101 +85,255 @@ class Domain:
         return "(unknown)"
 
 
+class Sampler:
+    """How a value of a domain is drawn."""
+
+    def sample(
+        self, domain: Any, config: Any = None, size: int = 1, random_state: Any = None
+    ) -> Any:
+        """One value of the domain, or a list of ``size``; the arguments are those of ``Domain.sample``."""
+        rng = generator(random_state)
+        drawn = [
+            domain.cast(self._draw(domain, rng, config[i] if isinstance(config, list) else config))
+            for i in range(size)
+        ]
+        return drawn[0] if size == 1 else drawn
+
+    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+class BaseSampler(Sampler):
+    """One that has no distribution."""
+
+    def __str__(self) -> str:
+        return "Base"
+
+
+class Uniform(Sampler):
+    """Each value is as likely as any other."""
+
+    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+        return domain._of_number(rng.uniform(domain.lower, domain.upper))
+
+
+class LogUniform(Sampler):
+    """The value's logarithm is uniform."""
+
+    def __init__(self, base: Any = _MISSING) -> None:
+        _warn_of(base)
+
+    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+        import numpy as np
+
+        return domain._of_number(
+            float(np.exp(rng.uniform(np.log(domain.lower), np.log(domain.upper))))
+        )
+
+
+class Normal(Sampler):
+    """The value is normally distributed."""
+
+    def __init__(self, mean: float = 0.0, sd: float = 0.0) -> None:
+        if sd <= 0:
+            raise ValueError(f"The standard deviation must be greater than 0, not {sd}.")
+        self.mean, self.sd = mean, sd
+
+    def _draw(self, domain: Any, rng: Any, config: Any) -> float:
+        return float(rng.normal(self.mean, self.sd))
+
+
+class Grid(Sampler):
+    """Nothing is drawn: each value gets a trial."""
+
+    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+        raise RuntimeError("A grid has nothing to draw: each of its values gets a trial.")
+
+
+class Quantized(Sampler):
+    """What another sampler draws, rounded to a multiple of ``q``."""
+
+    def __init__(self, sampler: Sampler, q: float) -> None:
+        self.sampler, self.q = sampler, q
+
+    def get_sampler(self) -> Sampler:
+        """The sampler whose values are rounded."""
+        return self.sampler
+
+    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+        return domain._multiple(self, rng, config)
+
+
 class _Numeric(Domain):
     """Numbers from ``lower`` to ``upper``."""
 
-    def __init__(
-        self,
-        lower: float,
-        upper: float,
-        *,
-        is_log: bool = False,
-        normal: tuple[float, float] | None = None,
-        q: float | None = None,
-    ) -> None:
-        self.lower, self.upper = lower, upper
-        self.is_log, self.normal, self.q = is_log, normal, q
-        if is_log and lower <= 0:
+    lower: Any
+    upper: Any
+
+    def uniform(self) -> "Self":
+        """The same, each number as likely."""
+        return self._with(Uniform())
+
+    def loguniform(self, base: Any = _MISSING) -> "Self":
+        """The same, with a uniform logarithm."""
+        if self.lower <= 0:
             raise ValueError(
-                f"LogUniform requires a lower bound greater than 0. Got: {lower}. Give the bounds "
+                f"LogUniform requires a lower bound greater than 0. Got: {self.lower}. Give the bounds "
                 "themselves, not their logarithms."
             )
-        if is_log and not 0 < upper < math.inf:
-            raise ValueError(f"LogUniform requires a finite upper bound above 0. Got: {upper}.")
+        if not 0 < self.upper < math.inf:
+            raise ValueError(
+                f"LogUniform requires a finite upper bound above 0. Got: {self.upper}."
+            )
+        return self._with(LogUniform(base))
 
-    def is_valid(self, value: Any) -> bool:
+    def is_valid(self, value: float) -> bool:
         return bool(self.lower <= value <= self.upper)
 
     @property
     def domain_str(self) -> str:
         return f"({self.lower}, {self.upper})"
 
-    def _real(self, rng: Any, lower: float, upper: float) -> float:
-        import numpy as np
+    @property
+    def is_log(self) -> bool:
+        """Whether the logarithm is what is uniform."""
+        return isinstance(_unrounded(self), LogUniform)
 
-        if self.normal is not None:
-            return float(rng.normal(*self.normal))
-        if self.is_log:
-            return float(np.exp(rng.uniform(np.log(lower), np.log(upper))))
-        return float(rng.uniform(lower, upper))
+    @property
+    def step(self) -> float | None:
+        """What the numbers are multiples of, if of anything."""
+        sampler = self.get_sampler()
+        return sampler.q if isinstance(sampler, Quantized) else None
+
+    @property
+    def bell(self) -> tuple[float, float] | None:
+        """The mean and the standard deviation of a normal distribution."""
+        sampler = _unrounded(self)
+        return (sampler.mean, sampler.sd) if isinstance(sampler, Normal) else None
+
+
+def _unrounded(domain: Domain) -> Sampler:
+    """The sampler, without its rounding."""
+    sampler = domain.get_sampler()
+    return sampler.sampler if isinstance(sampler, Quantized) else sampler
 
 
 class Float(_Numeric):
     """Real numbers."""
 
-    def __init__(
-        self, lower: float | None, upper: float | None, q: float | None = None, **how: Any
-    ) -> None:
-        low = -math.inf if lower is None else lower
-        high = math.inf if upper is None else upper
-        super().__init__(low, high, q=q, **how)
-        for bound, name in ((lower, "lower"), (upper, "upper")):
-            if q and bound is not None and math.isfinite(bound) and not _divides(q, bound):
+    default_sampler_cls = Uniform
+
+    def __init__(self, lower: float | None, upper: float | None) -> None:
+        self.lower = -math.inf if lower is None else lower
+        self.upper = math.inf if upper is None else upper
+
+    def cast(self, value: Any) -> float:
+        return float(value)
+
+    def uniform(self) -> "Float":
+        for bound, name in ((self.lower, "lower"), (self.upper, "upper")):
+            if not math.isfinite(bound):
+                raise ValueError(f"Uniform requires a {name} bound, such as Float(0, 1).uniform().")
+        return super().uniform()
+
+    def normal(self, mean: float = 0.0, sd: float = 1.0) -> "Float":
+        """The same, normally distributed."""
+        return self._with(Normal(mean, sd))
+
+    def quantized(self, q: float) -> "Float":
+        """The same, rounded to a multiple of ``q``; the bounds must be multiples themselves."""
+        for bound, name in ((self.lower, "lower"), (self.upper, "upper")):
+            if math.isfinite(bound) and not _divides(q, bound):
                 raise ValueError(
                     f"Your {name} variable bound {bound} is not divisible by quantization factor {q}."
                 )
+        return self._with(Quantized(self.get_sampler(), q), allow_override=True)
 
-    def _draw(self, rng: Any, config: Any) -> float:
-        if not self.q:
-            return self._real(rng, self.lower, self.upper)
-        lower, upper = self.lower, self.upper
-        if math.isfinite(lower):
-            lower = math.ceil(round(lower / self.q, 9)) * self.q
-        if math.isfinite(upper):
-            upper = math.floor(round(upper / self.q, 9)) * self.q
-        return float(round(self._real(rng, lower, upper) / self.q) * self.q)
+    def _of_number(self, value: float) -> float:
+        return float(value)
+
+    def _multiple(self, rounding: Quantized, rng: Any, config: Any) -> float:
+        q, inner = rounding.q, copy.copy(self)
+        if math.isfinite(self.lower):
+            inner.lower = math.ceil(round(self.lower / q, 9)) * q
+        if math.isfinite(self.upper):
+            inner.upper = math.floor(round(self.upper / q, 9)) * q
+        return float(round(rounding.sampler._draw(inner, rng, config) / q) * q)
+
+
+class _Whole(Uniform):
+    """Whole numbers below the upper bound, each as likely."""
+
+    def _draw(self, domain: Any, rng: Any, config: Any) -> int:
+        return int(rng.integers(int(domain.lower), int(domain.upper)))
+
+    def __str__(self) -> str:
+        return "Uniform"
 
 
 class Integer(_Numeric):
     """Whole numbers below ``upper``; with a step above 1 ``upper`` is one of them."""
 
-    def is_valid(self, value: Any) -> bool:
+    default_sampler_cls = _Whole
+
+    def __init__(self, lower: int, upper: int) -> None:
+        self.lower, self.upper = lower, upper
+
+    def cast(self, value: Any) -> int:
+        return int(value)
+
+    def uniform(self) -> "Integer":
+        return self._with(_Whole())
+
+    def quantized(self, q: int) -> "Integer":
+        """The same, multiples of ``q`` only, ``upper`` included (but for ``q=1``)."""
+        return self._with(Quantized(self.get_sampler(), q), allow_override=True)
+
+    def is_valid(self, value: int) -> bool:  # type: ignore[override] # that is asked for
         return float(value).is_integer() and super().is_valid(value)
 
-    def _draw(self, rng: Any, config: Any) -> int:
-        if self.q is None:
-            return self._whole(rng, int(self.lower), int(self.upper))
-        lower, upper = math.ceil(self.lower / self.q), math.floor(self.upper / self.q)
-        if upper < lower:
-            raise ValueError(f"No multiple of {self.q} lies between {self.lower} and {self.upper}.")
-        return int(self._whole(rng, lower, upper if self.q == 1 else upper + 1) * self.q)
+    def _of_number(self, value: float) -> int:
+        return math.floor(value)
 
-    def _whole(self, rng: Any, lower: int, upper: int) -> int:
-        if self.is_log:
-            return math.floor(self._real(rng, lower, upper))
-        return int(rng.integers(lower, upper))
+    def _multiple(self, rounding: Quantized, rng: Any, config: Any) -> int:
+        q = rounding.q
+        lower, upper = math.ceil(self.lower / q), math.floor(self.upper / q)
+        if upper < lower:
+            raise ValueError(f"No multiple of {q} lies between {self.lower} and {self.upper}.")
+        inner = Integer(lower, upper if q == 1 else upper + 1)
+        return int(rounding.sampler._draw(inner, rng, config) * q)
+
+
+class _OneOf(Uniform):
+    """One of the categories, each as likely."""
+
+    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+        import numpy as np
+
+        return domain.categories[int(rng.choice(np.arange(len(domain.categories))))]
+
+    def __str__(self) -> str:
+        return "Uniform"
 
 
 class Categorical(Domain):
     """One of some values."""
 
+    default_sampler_cls = _OneOf
+
     def __init__(self, categories: Sequence[Any]) -> None:
         self.categories = list(categories)
 
-    def _draw(self, rng: Any, config: Any) -> Any:
-        import numpy as np
+    def uniform(self) -> "Categorical":
+        """The same, each value as likely."""
+        return self._with(_OneOf())
 
-        return self.categories[int(rng.choice(np.arange(len(self.categories))))]
+    def grid(self) -> "Categorical":
+        """The same, with a trial for each value, as ``grid_search``."""
+        return self._with(Grid())
 
     def is_valid(self, value: Any) -> bool:
         return value in self.categories
@@ -156,19 +349,25 @@ class Categorical(Domain):
         return str(self.categories)
 
 
+class _Called(BaseSampler):
+    """What the domain's function gives."""
+
+    def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
+        try:
+            return domain.func(config) if domain.pass_config else domain.func()
+        except (KeyError, AttributeError) as missing:
+            raise Unresolved(missing) from missing
+
+
 class Function(Domain):
-    """What a function of the other values gives."""
+    """What a function of the other values gives, or a function without arguments."""
+
+    default_sampler_cls = _Called
 
     def __init__(self, func: Callable[..., Any]) -> None:
         if not callable(func):
             raise TypeError(f"{func} is not a callable object")
-        self.func = func
-
-    def _draw(self, rng: Any, config: Any) -> Any:
-        try:
-            return self.func(config)
-        except (KeyError, AttributeError) as missing:
-            raise Unresolved(missing) from missing
+        self.func, self.pass_config = func, _takes_one(func)
 
     def is_function(self) -> bool:
         return True
@@ -181,27 +380,60 @@ class Function(Domain):
         return f"{self.func}()"
 
 
+def _takes_one(func: Callable[..., Any]) -> bool:
+    """Whether the function is called with the configuration; false if it takes no argument."""
+    try:
+        signature = inspect.signature(func)
+    except ValueError:  # built in
+        return True
+    for count in (1, 0):
+        try:
+            signature.bind(*[{}] * count)
+        except TypeError:
+            continue
+        return bool(count)
+    raise ValueError(f"{func} must take one argument, the configuration, or none.")
+
+
 class Unresolved(Exception):
     """A function asked for a value that is not known yet."""
 
 
-class _Global:
-    """numpy's global generator under the names of a ``Generator``."""
+class _BackwardsCompatibleNumpyRng:
+    """numpy's random numbers by the names of a ``Generator``. FLAML's searchers make these by Ray's name.
 
-    def __getattr__(self, name: str) -> Any:
+    Args:
+        generator_or_seed: A generator, a ``RandomState``, a seed, or None for numpy's global numbers.
+    """
+
+    def __init__(self, generator_or_seed: Any = None) -> None:
         import numpy as np
 
-        return getattr(np.random, "randint" if name == "integers" else name)
+        if isinstance(generator_or_seed, int | np.integer):
+            generator_or_seed = np.random.default_rng(int(generator_or_seed))
+        self._rng = np.random if generator_or_seed is None else generator_or_seed
+
+    @property
+    def rng(self) -> Any:
+        """Where the numbers come from."""
+        return self._rng
+
+    @property
+    def legacy_rng(self) -> bool:
+        """Whether that has the older names of methods."""
+        return not hasattr(self._rng, "integers")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # as copy and pickle ask, before there is a generator
+            raise AttributeError(name)
+        older = {"integers": "randint", "random": "rand"} if self.legacy_rng else {}
+        return getattr(self._rng, older.get(name, name))
 
 
 def generator(random_state: Any) -> Any:
     """A numpy generator for a seed, a generator, or None for the global one."""
-    import numpy as np
-
-    if random_state is None:
-        return _Global()
-    if isinstance(random_state, int | np.integer):
-        return np.random.default_rng(int(random_state))
+    if random_state is None or isinstance(random_state, int) or hasattr(random_state, "dtype"):
+        return _BackwardsCompatibleNumpyRng(random_state)
     return random_state
 
 
@@ -216,61 +448,61 @@ def _warn_of(base: Any) -> None:
 
 def uniform(lower: float, upper: float) -> Float:
     """Draw a number between the bounds, each as likely."""
-    return Float(lower, upper)
+    return Float(lower, upper).uniform()
 
 
 def quniform(lower: float, upper: float, q: float) -> Float:
     """Draw a multiple of ``q`` between the bounds, both included."""
-    return Float(lower, upper, q)
+    return Float(lower, upper).uniform().quantized(q)
 
 
 def loguniform(lower: float, upper: float, base: Any = _MISSING) -> Float:
     """Draw a number whose logarithm is uniform between those of the bounds."""
     _warn_of(base)
-    return Float(lower, upper, is_log=True)
+    return Float(lower, upper).loguniform()
 
 
 def qloguniform(lower: float, upper: float, q: float, base: Any = _MISSING) -> Float:
     """Draw as ``loguniform``, rounded to a multiple of ``q``."""
     _warn_of(base)
-    return Float(lower, upper, q, is_log=True)
+    return Float(lower, upper).loguniform().quantized(q)
 
 
 def choice(categories: Sequence[Any]) -> Categorical:
     """Draw one of some values."""
-    return Categorical(categories)
+    return Categorical(categories).uniform()
 
 
 def randint(lower: int, upper: int) -> Integer:
     """Draw a whole number from ``lower`` to ``upper - 1``."""
-    return Integer(lower, upper)
+    return Integer(lower, upper).uniform()
 
 
 def lograndint(lower: int, upper: int, base: Any = _MISSING) -> Integer:
     """Draw a whole number from ``lower`` to ``upper - 1`` whose logarithm is about uniform."""
     _warn_of(base)
-    return Integer(lower, upper, is_log=True)
+    return Integer(lower, upper).loguniform()
 
 
 def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
     """Draw a multiple of ``q`` between the bounds, both included (but for ``q=1``)."""
-    return Integer(lower, upper, q=q)
+    return Integer(lower, upper).uniform().quantized(q)
 
 
 def qlograndint(lower: int, upper: int, q: int, base: Any = _MISSING) -> Integer:
     """Draw as ``lograndint``, a multiple of ``q`` and ``upper`` included (but for ``q=1``)."""
     _warn_of(base)
-    return Integer(lower, upper, is_log=True, q=q)
+    return Integer(lower, upper).loguniform().quantized(q)
 
 
 def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
     """Draw from a normal distribution."""
-    return Float(None, None, normal=(mean, sd))
+    return Float(None, None).normal(mean, sd)
 
 
 def qrandn(mean: float, sd: float, q: float) -> Float:
     """Draw from a normal distribution, rounded to a multiple of ``q``."""
-    return Float(None, None, q, normal=(mean, sd))
+    return Float(None, None).normal(mean, sd).quantized(q)
 
 
 def sample_from(func: Callable[[dict[str, Any]], Any]) -> Function:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from heliostat.tune.error import TuneError
-from heliostat.tune.search.sample import Domain, Unresolved, generator
+from heliostat.tune.search.sample import Categorical, Domain, Unresolved, generator
 
 GRID = "grid_search"
 Path = tuple[Any, ...]
@@ -54,6 +54,8 @@ def unresolved(space: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def _is_grid(value: Any) -> bool:
+    if isinstance(value, Domain):
+        return value.is_grid()
     if not (isinstance(value, Mapping) and len(value) == 1 and GRID in value):
         return False
     if not isinstance(value[GRID], Iterable) or isinstance(value[GRID], str | bytes):
@@ -61,12 +63,17 @@ def _is_grid(value: Any) -> bool:
     return True
 
 
+def _grid_values(value: Any) -> list[Any]:
+    """The values of ``grid_search`` or of ``choice(...).grid()``."""
+    return list(value.categories if isinstance(value, Categorical) else value[GRID])
+
+
 def grid_size(space: Any) -> int:
     """How many configurations one sample of the space makes."""
     size = 1
     for _, value in unresolved(space):
-        if not isinstance(value, Domain):
-            size *= len(list(value[GRID]))
+        if _is_grid(value):
+            size *= len(_grid_values(value))
     return size
 
 
@@ -76,8 +83,8 @@ def variants(
     """One sample: each combination of the grids, with the values that were chosen in it."""
     rng = generator(random_state)
     found = list(unresolved(space))
-    grids = [(path, list(value[GRID])) for path, value in found if not isinstance(value, Domain)]
-    domains = [(path, value) for path, value in found if isinstance(value, Domain)]
+    grids = [(path, _grid_values(value)) for path, value in found if _is_grid(value)]
+    domains = [(path, value) for path, value in found if not _is_grid(value)]
     plain = [(path, domain) for path, domain in domains if not domain.is_function()]
     shared = (
         {path: domain.sample(random_state=rng) for path, domain in plain}
@@ -97,6 +104,25 @@ def variants(
             chosen[path] = value
         _call_functions(config, [pair for pair in domains if pair[1].is_function()], chosen)
         yield from _nested(config, chosen, rng)
+
+
+def generate_variants(
+    unresolved_spec: Mapping[str, Any],
+    constant_grid_search: bool = False,
+    random_state: Any = None,
+) -> Iterator[tuple[dict[Path, Any], dict[str, Any]]]:
+    """Each combination of a space's grids, for searchers that walk a space themselves.
+
+    Args:
+        unresolved_spec: The space.
+        constant_grid_search: Whether the combinations share what is drawn.
+        random_state: A seed, a numpy generator, or None for numpy's global one.
+
+    Yields:
+        The values that were chosen, by the keys that lead to them, and the space with them in place.
+    """
+    for config, chosen in variants(unresolved_spec, random_state, constant_grid_search):
+        yield chosen, config
 
 
 def _call_functions(

@@ -120,10 +120,10 @@ def _parameter(name: str, domain: Domain) -> dict[str, Any]:
     """Steps are left out: Ax knows none."""
     if isinstance(domain, Categorical):
         return {"name": name, "type": "choice", "values": domain.categories}
-    if isinstance(domain, Float) and domain.normal is None:
+    if isinstance(domain, Float) and domain.bell is None:
         bounds, kind = [domain.lower, domain.upper], "float"
     elif isinstance(domain, Integer):
-        last = int(domain.upper) if domain.q and domain.q > 1 else int(domain.upper) - 1
+        last = int(domain.upper) if domain.step and domain.step > 1 else int(domain.upper) - 1
         bounds, kind = [int(domain.lower), last], "int"
     else:
         raise unknown_domain("AxSearch", name, domain)

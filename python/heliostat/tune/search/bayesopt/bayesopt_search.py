@@ -66,7 +66,7 @@ class BayesOptSearch(LibrarySearcher):
     def _convert(self, domains: dict[str, Domain]) -> Any:
         space = {}
         for name, domain in domains.items():
-            if not isinstance(domain, Float) or domain.normal is not None or domain.is_log:
+            if not isinstance(domain, Float) or domain.bell is not None or domain.is_log:
                 raise unknown_domain("BayesOptSearch", name, domain)
             space[name] = (domain.lower, domain.upper)
         return space

@@ -124,12 +124,12 @@ def _hyperparameter(name: str, domain: Domain) -> Any:
 
     if isinstance(domain, Categorical):
         return ConfigSpace.CategoricalHyperparameter(name, choices=domain.categories)
-    if isinstance(domain, Float) and domain.normal is None:
+    if isinstance(domain, Float) and domain.bell is None:
         return ConfigSpace.UniformFloatHyperparameter(
             name, lower=domain.lower, upper=domain.upper, log=domain.is_log
         )
     if isinstance(domain, Integer):
-        last = int(domain.upper) if domain.q and domain.q > 1 else int(domain.upper) - 1
+        last = int(domain.upper) if domain.step and domain.step > 1 else int(domain.upper) - 1
         return ConfigSpace.UniformIntegerHyperparameter(
             name, lower=int(domain.lower), upper=last, log=domain.is_log
         )

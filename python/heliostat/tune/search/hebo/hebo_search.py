@@ -101,11 +101,11 @@ class HEBOSearch(LibrarySearcher):
 def _parameter(name: str, domain: Domain) -> dict[str, Any]:
     if isinstance(domain, Categorical):
         return {"name": name, "type": "cat", "categories": list(domain.categories)}
-    if isinstance(domain, Float) and domain.normal is None:
+    if isinstance(domain, Float) and domain.bell is None:
         kind, last = "pow" if domain.is_log else "num", domain.upper
         return {"name": name, "type": kind, "lb": domain.lower, "ub": last}
     if isinstance(domain, Integer):
         kind = "pow_int" if domain.is_log else "int"
-        upper = int(domain.upper) if domain.q and domain.q > 1 else int(domain.upper) - 1
+        upper = int(domain.upper) if domain.step and domain.step > 1 else int(domain.upper) - 1
         return {"name": name, "type": kind, "lb": int(domain.lower), "ub": upper}
     raise unknown_domain("HEBOSearch", name, domain)

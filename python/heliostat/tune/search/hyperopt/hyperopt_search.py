@@ -121,9 +121,9 @@ def _expression(name: str, domain: Domain) -> Any:
     if isinstance(domain, Categorical):
         return hp.choice(name, [_inner(name, n, one) for n, one in enumerate(domain.categories)])
     if isinstance(domain, Float):
-        low, high, step = domain.lower, domain.upper, domain.q
-        if domain.normal is not None:
-            mean, deviation = domain.normal
+        low, high, step = domain.lower, domain.upper, domain.step
+        if domain.bell is not None:
+            mean, deviation = domain.bell
             if step:
                 return hp.qnormal(name, mean, deviation, step)
             return hp.normal(name, mean, deviation)
@@ -131,8 +131,8 @@ def _expression(name: str, domain: Domain) -> Any:
             low, high = math.log(low), math.log(high)
             return hp.qloguniform(name, low, high, step) if step else hp.loguniform(name, low, high)
         return hp.quniform(name, low, high, step) if step else hp.uniform(name, low, high)
-    if isinstance(domain, Integer) and domain.normal is None:
-        step = int(domain.q or 1)
+    if isinstance(domain, Integer) and domain.bell is None:
+        step = int(domain.step or 1)
         last = int(domain.upper) if step > 1 else int(domain.upper) - 1
         if domain.is_log:
             first, end = math.log(domain.lower), math.log(max(last, domain.lower))

@@ -94,12 +94,12 @@ def _parameter(name: str, domain: Domain) -> Any:
 
     if isinstance(domain, Categorical):
         return nevergrad.p.Choice(domain.categories)
-    if isinstance(domain, Float) and domain.normal is None:
+    if isinstance(domain, Float) and domain.bell is None:
         if domain.is_log:
             return nevergrad.p.Log(lower=domain.lower, upper=domain.upper)
         return nevergrad.p.Scalar(lower=domain.lower, upper=domain.upper)
     if isinstance(domain, Integer):
-        last = int(domain.upper) if domain.q and domain.q > 1 else int(domain.upper) - 1
+        last = int(domain.upper) if domain.step and domain.step > 1 else int(domain.upper) - 1
         first = int(domain.lower)
         if first == last:
             return nevergrad.p.Choice([first])

@@ -179,12 +179,12 @@ def _distribution(path: Any, domain: Any) -> Any:
         )
     if isinstance(domain, Categorical):
         return kinds.CategoricalDistribution(domain.categories)
-    if isinstance(domain, Float) and domain.normal is None:
-        step = None if domain.is_log else domain.q
+    if isinstance(domain, Float) and domain.bell is None:
+        step = None if domain.is_log else domain.step
         return kinds.FloatDistribution(domain.lower, domain.upper, log=domain.is_log, step=step)
     if isinstance(domain, Integer):
         # Optuna includes the upper bound.
-        upper = int(domain.upper) - (1 if domain.q in (None, 1) else 0)
-        step = 1 if domain.is_log else int(domain.q or 1)
+        upper = int(domain.upper) - (1 if domain.step in (None, 1) else 0)
+        step = 1 if domain.is_log else int(domain.step or 1)
         return kinds.IntDistribution(int(domain.lower), upper, log=domain.is_log, step=step)
     raise ValueError(f"Optuna has no distribution for {name!r}, {domain.domain_str}.")

@@ -90,9 +90,9 @@ def _dimension(name: str, domain: Domain) -> Any:
 
     if isinstance(domain, Categorical):
         return (ValueType.GRID, domain.categories)
-    if isinstance(domain, Float) and domain.normal is None and not domain.is_log:
-        return (ValueType.CONTINUOUS, [domain.lower, domain.upper], domain.q or 1e-12)
+    if isinstance(domain, Float) and domain.bell is None and not domain.is_log:
+        return (ValueType.CONTINUOUS, [domain.lower, domain.upper], domain.step or 1e-12)
     if isinstance(domain, Integer) and not domain.is_log:
-        last = int(domain.upper) if domain.q and domain.q > 1 else int(domain.upper) - 1
+        last = int(domain.upper) if domain.step and domain.step > 1 else int(domain.upper) - 1
         return (ValueType.DISCRETE, [int(domain.lower), last], True)
     raise unknown_domain("ZOOptSearch", name, domain)
