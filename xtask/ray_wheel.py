@@ -16,7 +16,7 @@ from heliostat_build import PYTHON, Wheel, project
 # What packages ask of `ray` in brackets. Ray's data, training and tuning bring pandas and pyarrow (no
 # torch); the other extras ask for nothing that Heliostat's core does not have.
 WITH_DATA = ("air", "all", "all-cpp", "data", "rllib", "train", "tune")
-WITHOUT = ("adag", "cgraph", "client", "cpp", "default", "llm", "observability", "serve")
+WITHOUT = ("adag", "cgraph", "client", "cpp", "llm", "observability", "serve")
 WITHOUT_SERVE = ("serve-async-inference", "serve-grpc")
 
 
@@ -28,6 +28,7 @@ def table() -> dict[str, Any]:
     (release,) = re.findall(r'^RAY_VERSION = "(.*)"$', text, re.MULTILINE)
     extras: dict[str, list[str]] = {extra: [] for extra in (*WITHOUT, *WITHOUT_SERVE)}
     extras |= {extra: [f"{name}[data]=={version}"] for extra in WITH_DATA}
+    extras["default"] = [f"{name}[default]=={version}"]
     return {
         **ours,
         "name": "ray",

@@ -71,7 +71,8 @@ def test_what_cannot_be_installed(ray_fresh: Any, tmp_path: Path) -> None:
     with pytest.raises(RuntimeEnvSetupError, match="nowhere") as caught:
         ray.get(look.options(runtime_env=env).remote())
     text = str(caught.value)
-    assert "ERROR: Could not install packages due to an OSError" in text
+    by_pip, by_uv = "ERROR: Could not install packages due to an OSError", "error: Distribution not"
+    assert by_pip in text or by_uv in text
     assert "worker_main.py" not in text, "the installer's words, not where we called it"
     assert ray.get(look.remote())[0] is None
 
@@ -87,6 +88,89 @@ def test_a_build_that_fails(ray_fresh: Any, tmp_path: Path) -> None:
     with pytest.raises(RuntimeEnvSetupError) as caught:
         ray.get(look.options(runtime_env=env).remote())
     assert "RuntimeError: a library is missing" in str(caught.value)
+
+
+BROKEN = """
+import os
+with open(os.environ["TRIES"], "a") as file:
+    print(os.environ["TMPDIR"], file=file)
+raise RuntimeError("a library is missing")
+"""
+
+
+def broken(tmp_path: Path) -> dict[str, Any]:
+    source = tmp_path / "broken"
+    source.mkdir()
+    (source / "setup.py").write_text(BROKEN)
+    options = [*OFFLINE, "--no-build-isolation"]
+    return {"pip": {"packages": [str(source)], "pip_install_options": options}}
+
+
+def tries(tmp_path: Path) -> list[str]:
+    return (tmp_path / "tries").read_text().splitlines()
+
+
+@pytest.mark.contract("F7.04", "F7.07")
+def test_a_build_that_fails_runs_once_for_all_who_ask(
+    ray_fresh: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIES", str(tmp_path / "tries"))
+    temp = tmp_path / "sessions"
+    env = broken(tmp_path)
+    ray_fresh(num_cpus=4, _temp_dir=str(temp), runtime_env=env)
+    actor = ray.remote(type("Actor", (), {"look": lambda self: 1}))
+    asked = [look.remote() for _ in range(4)]
+    asked += [actor.remote().look.remote() for _ in range(2)]
+    for ref in asked:
+        with pytest.raises((RuntimeEnvSetupError, ray.exceptions.ActorDiedError), match="library"):
+            ray.get(ref, timeout=60)
+    # Later in the same job, too.
+    with pytest.raises(RuntimeEnvSetupError, match="a library is missing"):
+        ray.get(look.remote(), timeout=60)
+    (scratch,) = tries(tmp_path)
+    assert not Path(scratch).exists()
+    left = [path for path in (temp / "runtime_resources" / "packages").iterdir() if path.is_dir()]
+    assert left == []
+    # What was mended is tried again: it is another package.
+    (tmp_path / "broken" / "setup.py").write_text(BROKEN.replace("library", "compiler"))
+    with pytest.raises(RuntimeEnvSetupError, match="a compiler is missing"):
+        ray.get(look.remote(), timeout=60)
+    assert len(tries(tmp_path)) == 2
+
+
+@pytest.mark.contract("F7.04", "F7.06")
+def test_an_installation_that_takes_too_long_leaves_nothing(
+    ray_fresh: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIES", str(tmp_path / "tries"))
+    temp = tmp_path / "sessions"
+    ray_fresh(num_cpus=2, _temp_dir=str(temp))
+    env = {**broken(tmp_path), "config": {"setup_timeout_seconds": 5}}
+    setup = tmp_path / "broken" / "setup.py"
+    setup.write_text(BROKEN.replace("raise", "import time; time.sleep(1000); raise"))
+    with pytest.raises(RuntimeEnvSetupError, match="setup_timeout_seconds"):
+        ray.get(look.options(runtime_env=env).remote(), timeout=100)
+    (scratch,) = tries(tmp_path)
+    assert not Path(scratch).exists()
+    left = [path for path in (temp / "runtime_resources" / "packages").iterdir() if path.is_dir()]
+    assert left == []
+
+
+@pytest.mark.contract("F7.04")
+def test_a_wheel_that_was_built_again_is_another_package(
+    ray_fresh: Any, wheel: str, tmp_path: Path
+) -> None:
+    ray_fresh(num_cpus=2, _temp_dir=str(tmp_path / "sessions"))
+    env = {"pip": {"packages": [wheel], "pip_install_options": OFFLINE}}
+    assert ray.get(look.options(runtime_env=env).remote())[0] == "installed"
+    with zipfile.ZipFile(wheel) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(wheel, "w") as file:
+        for name, data in members.items():
+            file.writestr(name, data.replace(b"'installed'", b"'again'"))
+    # Another variable is another kind of worker, which looks for its packages anew.
+    env["env_vars"] = {"A": "1"}
+    assert ray.get(look.options(runtime_env=env).remote())[0] == "again"
 
 
 @pytest.mark.contract("F7.04", "F7.05")

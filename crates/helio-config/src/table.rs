@@ -13,6 +13,7 @@ const DRIVER: &str = "driver";
 const PROCESS: &str = "driver, workers";
 const LOGGERS: &str = "node daemon, driver, workers";
 const ALL: &str = "driver, daemon, commands";
+const WORKERS: &str = "workers";
 const TRAIN: &str = "driver of a training run";
 const TUNE: &str = "driver of a tuning run";
 
@@ -99,6 +100,9 @@ settings! {
         DASHBOARD_ADDRESS = Both "DASHBOARD_ADDRESS" text("http://localhost:8265") "URL", "commands";
         /// 1: where a job and `init()` in it both give a runtime environment, that of `init()` may replace the job's.
         OVERRIDE_JOB_RUNTIME_ENV = Both "OVERRIDE_JOB_RUNTIME_ENV" flag(false) "", DRIVER;
+        /// How long the packages of a runtime environment that could not be installed are not tried again by the
+        /// same job.
+        BAD_RUNTIME_ENV_CACHE_TTL_SECONDS = Both "BAD_RUNTIME_ENV_CACHE_TTL_SECONDS" count(600, 0, TIME_MS_MAX) "s", WORKERS;
         /// Headers that `ray job` sends with its requests.
         JOB_HEADERS = Ray "JOB_HEADERS" text("") "JSON object", "commands";
         /// How long a job that is stopped has between SIGTERM and SIGKILL.
@@ -320,6 +324,7 @@ pub static INTERNAL: &[(&str, &str)] = &[
         "The entry point of a submitted job, as JSON, for the process that runs it.",
     ),
     ("HELIOSTAT_WORKER_ID", "The worker's identifier."),
+    ("HELIOSTAT_WORKER_JOB", "The job that the worker is started for."),
     ("HELIOSTAT_WORKER_CWD", "The folder in which a worker starts."),
     (
         "HELIOSTAT_WORKER_SETUP",

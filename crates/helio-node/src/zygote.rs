@@ -189,6 +189,7 @@ impl Zygote {
     pub(crate) fn fork(&mut self, spawn: &Spawn, streams: [OwnedFd; 2]) {
         let json = serde_json::json!({
             "worker_id": spawn.worker_id.hex(),
+            "job_id": spawn.job_id.hex(),
             "env": spawn.env,
             "cwd": spawn.cwd,
         });

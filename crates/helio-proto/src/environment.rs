@@ -30,6 +30,9 @@ pub const SETUP_UNBOUNDED: u64 = u64::MAX;
 /// The exit code of a worker whose environment was not made in time: others would not do better.
 pub const SETUP_TIMED_OUT: i32 = 78;
 
+/// The exit code of a worker whose environment cannot be made: others would fail as it did.
+pub const SETUP_FAILED: i32 = 79;
+
 numbers! {
     /// A step that prepares a runtime environment.
     pub enum EnvStep {

@@ -14,8 +14,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NoReturn
+
+from heliostat.core.worker_setup import WORKING_DIR
 
 VARIABLE = "HELIOSTAT_JOB_ENTRY"
 _PART = 64 << 10
@@ -53,17 +54,19 @@ def _remote(given: list[str]) -> list[str]:
 
 
 def _enter(tool: str, env: Mapping[str, Any]) -> None:
-    from heliostat.core import packages
+    """Have `python` be the interpreter with these packages."""
+    from heliostat.core import interpreters, packages
 
-    before = set(sys.path)
-    ours = str(Path(__file__).resolve().parents[2])
-    packages.enter(
-        tool, packages.normal(tool, env[tool]), os.getcwd() if env.get("working_dir") else None
-    )
-    new = [place for place in sys.path if place not in before]
-    # The packages' own interpreter does not know where this one has Heliostat from.
-    given = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([*new, *([given] if given else []), ours])
+    folder = os.getcwd() if env.get("working_dir") else None
+    wanted = packages.normal(tool, env[tool])
+    if folder is not None:
+        here = f"${{{WORKING_DIR}}}"
+        wanted["packages"] = [name.replace(here, folder) for name in wanted["packages"]]
+    try:
+        made = packages.have(tool, wanted, folder)
+    except interpreters.InstallError as error:
+        sys.exit(f"runtime_env[{tool!r}] cannot be installed: {error}")
+    os.environ.update(packages.enter_variables(made))
 
 
 def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:

@@ -1,8 +1,11 @@
-"""Python packages of a runtime environment: a folder with a virtual environment for each set of them.
+"""Packages of a runtime environment: a folder with an interpreter of its own for each set of them.
 
-The folder is made by the first worker that needs it and kept for later ones, also of later sessions:
-``<temp dir>/runtime_resources/packages/<hash>``. A worker holds a shared lock on the folders it uses;
-when there are more than :data:`FOLDERS_MAX`, those that nobody uses go, the longest unused first.
+The folder is made by the first process that needs it and kept for later ones, also of later sessions:
+``<temp dir>/runtime_resources/packages/<hash>``. Who uses one holds a shared lock; when there are more
+than :data:`FOLDERS_MAX`, those that nobody uses go, the longest unused first.
+
+A build that fails leaves nothing there. Its words stay with the session, so that whoever asks for the same
+in the same job, waiting already or later, hears them instead of trying again.
 """
 
 from __future__ import annotations
@@ -14,18 +17,18 @@ import json
 import os
 import re
 import shutil
-import site
-import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from heliostat.core import interpreters
+from heliostat.core.interpreters import InstallError
 from heliostat.core.worker_setup import WORKING_DIR
 
 FOLDERS_MAX = 10
-# What an installer said last; with the line before it no more than the daemon keeps of a worker's output.
-_OUTPUT_LINES = 18
 # A line of a requirements file that names another one.
 _FILE = re.compile(r"(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)")
 _FIELDS = {
@@ -33,13 +36,23 @@ _FIELDS = {
     "uv": ("packages", "uv_check", "uv_version", "uv_pip_install_options"),
 }
 
+# How many files of a local package are looked at to see whether it has changed.
+_FILES_MAX = 10_000
 
-class InstallError(RuntimeError):
-    """The installer did not do it; the text is its own."""
+
+@dataclass(frozen=True)
+class Environment:
+    """An interpreter with packages, which stays as long as this process lives."""
+
+    folder: Path
+    python: Path
 
 
 # Held for as long as the process lives, so that the folders in use stay.
 _locks: list[TextIO] = []
+
+# What this process is making.
+_drafts: list[Path] = []
 
 
 def normal(tool: str, given: Any) -> dict[str, Any]:
@@ -74,37 +87,138 @@ def _texts(field: str, packages: Any) -> list[str]:
     return list(packages)
 
 
-def enter(tool: str, wanted: Mapping[str, Any], working_dir: str | None = None) -> None:
-    """Make the packages importable in this process, installing them if they are not there.
+def have(tool: str, wanted: Mapping[str, Any], working_dir: str | None = None) -> Environment:
+    """The environment with these packages, made if it is not there.
 
     ``working_dir`` is what ``${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}`` stands for in files of names.
+    Raises :class:`InstallError`. The lock on the folder outlives this program where the process becomes
+    another one.
     """
-    # The installer reads the files itself; here they tell one set of packages from another.
-    files = _requirement_files(wanted["packages"], working_dir) if working_dir is not None else {}
     session = Path(os.environ["HELIOSTAT_SESSION_DIR"]).resolve()
     shelf = session.parent / "runtime_resources" / "packages"
     shelf.mkdir(parents=True, exist_ok=True)
-    base = [*site.getsitepackages(), sys.version, sys.prefix]
-    parts = json.dumps([tool, wanted, base, *files.items()], sort_keys=True)
-    key = hashlib.sha256(parts.encode()).hexdigest()[:20]
-    folder = shelf / key
+    key = _key(tool, wanted, working_dir)
+    folder, failure = shelf / key, _Failure(session, key)
     lock = open(shelf / f"{key}.lock", "w")  # noqa: SIM115 - held for life
+    os.set_inheritable(lock.fileno(), True)
     fcntl.flock(lock, fcntl.LOCK_SH)
     if not (folder / "ready").exists():
         fcntl.flock(lock, fcntl.LOCK_EX)  # waits for whoever is making it
         if not (folder / "ready").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            _make(tool, wanted, folder, working_dir)
-            (folder / "ready").touch()
+            failure.tell()
+            _make_or_leave_nothing(
+                folder, failure, lambda: _make(tool, wanted, folder, working_dir)
+            )
             _make_room(shelf, key)
         fcntl.flock(lock, fcntl.LOCK_SH)
     os.utime(folder)
     _locks.append(lock)
-    places = [str(path) for path in folder.glob("lib/python*/site-packages")]
-    sys.path[0:0] = places
-    # What the worker starts finds the same packages.
-    os.environ["VIRTUAL_ENV"] = str(folder)
-    os.environ["PATH"] = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", "")])
+    return Environment(folder, folder / "bin" / "python")
+
+
+def enter_variables(env: Environment) -> dict[str, str]:
+    """The variables by which programs find the environment's interpreter first."""
+    path = os.environ.get("PATH", os.defpath)
+    return {
+        "VIRTUAL_ENV": str(env.folder),
+        "PATH": os.pathsep.join([str(env.folder / "bin"), path]),
+    }
+
+
+def leave_nothing() -> None:
+    """End what installs for this process, and remove what it has made so far."""
+    if (installers := sys.modules.get("heliostat.core.installers")) is not None:
+        installers.stop()
+    for folder in _drafts:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Failure:
+    """What a build of this job failed with: a file of the session, read for a while."""
+
+    def __init__(self, session: Path, key: str) -> None:
+        job = os.environ.get("HELIOSTAT_WORKER_JOB", "none")
+        self._path = session / "failed_environments" / f"{job}-{key}.json"
+
+    def tell(self) -> None:
+        """Raise it if there is one that still counts."""
+        from heliostat.core import settings
+
+        with contextlib.suppress(OSError, ValueError):
+            told = json.loads(self._path.read_text())
+            age, limit = time.time() - told["when"], settings.whole(_REMEMBERED)
+            if 0 <= age < limit:
+                raise InstallError(told["error"])
+
+    def keep(self, error: str) -> None:
+        """Have the others hear of it; a full disk is no reason for another error."""
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            draft = self._path.with_suffix(f".{os.getpid()}.part")
+            draft.write_text(json.dumps({"when": time.time(), "error": error}))
+            draft.replace(self._path)
+
+
+_REMEMBERED = "BAD_RUNTIME_ENV_CACHE_TTL_SECONDS"
+
+
+def _make_or_leave_nothing(folder: Path, failure: _Failure, make: Callable[[], None]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)  # of somebody who was killed
+    _drafts.append(folder)
+    try:
+        make()
+        (folder / "ready").touch()
+    except (InstallError, OSError) as error:
+        leave_nothing()
+        failure.keep(str(error))
+        raise InstallError(str(error)) from error
+    except BaseException:
+        leave_nothing()
+        raise
+    finally:
+        _drafts.remove(folder)
+
+
+def _make(
+    tool: str, wanted: Mapping[str, Any], folder: Path, working_dir: str | None = None
+) -> None:
+    from heliostat.core import installers  # loads much, and most find what they need made
+
+    python = interpreters.make(folder)
+    # What installers write beside goes with the folder, should they be killed.
+    scratch = folder / "tmp"
+    scratch.mkdir()
+    env = {**os.environ, "TMPDIR": str(scratch)}
+    if working_dir is not None:
+        env[WORKING_DIR] = working_dir
+    installers.install(tool, wanted, python, folder, env)
+    interpreters.check(python)
+    shutil.rmtree(scratch)
+
+
+def _key(tool: str, wanted: Mapping[str, Any], working_dir: str | None) -> str:
+    """What tells one set of packages from another, above what this process's environment has."""
+    # The installer reads the files itself.
+    files = _requirement_files(wanted["packages"], working_dir) if working_dir is not None else {}
+    local = [_state(name, working_dir) for name in wanted["packages"]]
+    parts = [tool, wanted, interpreters.fingerprint(), *files.items(), *local]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def _state(name: str, working_dir: str | None) -> list[tuple[str, int, int]]:
+    """Of a package that lies on this machine: which files it has, and when they were written."""
+    place = name.removeprefix("-e ").strip().partition(" @ ")
+    text = (place[2] or place[0]).removeprefix("file://").partition("[")[0]
+    path = Path(working_dir or os.getcwd(), text.replace(f"${{{WORKING_DIR}}}", working_dir or ""))
+    if os.sep not in text or not path.exists():
+        return []
+    found = []
+    for one in [path] if path.is_file() else sorted(path.rglob("*"))[:_FILES_MAX]:
+        with contextlib.suppress(OSError):
+            state = one.stat()
+            if one.is_file() and "__pycache__" not in one.parts:
+                found.append((str(one), state.st_size, state.st_mtime_ns))
+    return found
 
 
 def _requirement_files(names: list[str], working_dir: str) -> dict[str, str]:
@@ -121,56 +235,13 @@ def _requirement_files(names: list[str], working_dir: str) -> dict[str, str]:
     return found
 
 
-def _make(
-    tool: str, wanted: Mapping[str, Any], folder: Path, working_dir: str | None = None
-) -> None:
-    _run(sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", str(folder))
-    (places,) = folder.glob("lib/python*/site-packages")
-    # What is installed around the daemon counts as installed, be it a virtual environment itself.
-    (places / "around.pth").write_text("\n".join(site.getsitepackages()) + "\n")
-    python = str(folder / "bin" / "python")
-    # A file takes options (`-r other.txt`), too, which as arguments would be other words.
-    listed = folder / "requirements.txt"
-    listed.write_text("\n".join([*wanted["packages"], ""]))
-    names = ["-r", str(listed)]
-    env = {**os.environ, WORKING_DIR: working_dir} if working_dir is not None else None
-    if tool == "uv":
-        uv = shutil.which("uv")
-        if uv is None:
-            raise FileNotFoundError("runtime_env['uv']: there is no program `uv` on this node")
-        options = wanted.get("uv_pip_install_options") or []
-        _run(uv, "pip", "install", "--python", python, *options, *names, env=env)
-        return
-    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
-    if version := wanted.get("pip_version"):
-        _run(*pip, "install", f"pip{version}")
-        pip = [python, "-m", "pip", "--disable-pip-version-check"]
-    _run(*pip, "install", *(wanted.get("pip_install_options") or []), *names, env=env)
-    if wanted.get("pip_check"):
-        _run(*pip, "check")
-
-
-def _run(*command: str, env: Mapping[str, str] | None = None) -> None:
-    done = subprocess.run(
-        command,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    if done.returncode:
-        said = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
-        end = f"{' '.join(command)} ended with {done.returncode}:"
-        raise InstallError("\n".join([end, *said[-_OUTPUT_LINES:]]))
-
-
 def _make_room(shelf: Path, keep: str) -> None:
     folders = sorted(
         (path for path in shelf.iterdir() if path.is_dir() and path.name != keep),
-        key=lambda path: path.stat().st_mtime,
+        key=lambda path: ((path / "ready").exists(), path.stat().st_mtime),
     )
-    for folder in folders[: max(0, len(folders) + 1 - FOLDERS_MAX)]:
+    torn = sum(not (path / "ready").exists() for path in folders)
+    for folder in folders[: max(torn, len(folders) + 1 - FOLDERS_MAX)]:
         with open(shelf / f"{folder.name}.lock", "w") as lock, contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while somebody uses it
             shutil.rmtree(folder)

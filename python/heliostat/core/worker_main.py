@@ -89,8 +89,7 @@ def _named(stream: TextIO) -> _NamedOutput:
 def main() -> NoReturn:
     """Serve; never returns."""
     if setup := os.environ.pop(worker_setup.VARIABLE, None):
-        # What the set-up starts ends with this process.
-        os.setsid()
+        worker_setup.lead_a_session()
         worker_setup.apply(setup)
     global _outputs
     _outputs = (_named(sys.stdout), _named(sys.stderr))

@@ -23,8 +23,9 @@ CWD = "HELIOSTAT_WORKER_CWD"
 
 _SECONDS = "setup_timeout_seconds"
 
-# By this exit code the daemon knows that others would take too long, too.
+# By these exit codes the daemon knows that others would take too long, too, or fail as well.
 _TIMED_OUT = 78
+_CANNOT_BE_MADE = 79
 
 # The text that is being applied.
 _clocked = ""
@@ -32,11 +33,12 @@ _clocked = ""
 # The same on its way to the worker, which puts its folder in.
 _HERE = f"<{WORKING_DIR}>"
 
-# The fields of an environment that are acted on here. `_logging` is the job's, not the user's.
-# `working_dir` is entered before; packages may be named by where it is.
+# The fields of an environment that are acted on here, by :func:`change_python` and by :func:`apply`.
+# `_logging` is the job's, not the user's. `working_dir` is entered before; packages may be named by where
+# it is.
 FIELDS = ("_logging", "pip", "uv", "py_executable", "py_modules", "worker_process_setup_hook")
 
-# Set by :func:`change_python`: the version of Python that the node's workers have.
+# Set where a worker becomes one of another interpreter: the version of Python that the node's have.
 NODE_PYTHON = "HELIOSTAT_NODE_PYTHON"
 
 
@@ -74,34 +76,89 @@ def _time_is_up(number: int, frame: object) -> None:
     seconds = setup.get(_SECONDS)
     text = f"runtime_env: {made} took more than the {seconds} s of setup_timeout_seconds\n"
     os.write(2, text.encode())
+    if (packages := sys.modules.get("heliostat.core.packages")) is not None:
+        packages.leave_nothing()
     # At once: what the set-up waits for may catch every exception.
     os._exit(_TIMED_OUT)
 
 
 def change_python(worker: Sequence[str]) -> None:
-    """Become the worker that ``py_executable`` starts, if the environment names one; else return.
+    """Become the worker of another interpreter, if the environment asks for one; else return.
+
+    That is what ``py_executable`` names, and then the one of the environment's packages, which are
+    installed above what that has.
 
     ``worker``: the script that is a worker, and its arguments. The process keeps its id, its folder and
     its environment.
     """
     setup: dict[str, Any] = json.loads(os.environ.get(VARIABLE) or "{}")
-    wanted = setup.pop("py_executable", None)
-    if wanted is None:
-        return
+    if wanted := setup.pop("py_executable", None):
+        import shlex  # few workers change their Python: the zygote does without
+
+        _become(shlex.split(wanted), worker, setup, f"runtime_env['py_executable'] = {wanted!r}")
+    for tool in ("pip", "uv"):
+        if wanted := setup.pop(tool, None):
+            lead_a_session()
+            python = _with_packages(tool, wanted)
+            flags = subprocess_flags()
+            _become([python, *flags], worker, setup, f"the interpreter of runtime_env[{tool!r}]")
+
+
+def _with_packages(tool: str, wanted: Mapping[str, Any]) -> str:
+    """The interpreter that has them; the variables of this process lead to it from here on."""
+    from heliostat.core import interpreters, packages
+
+    names = [name.replace(_HERE, os.getcwd()) for name in wanted["packages"]]
+    here = os.getcwd() if names != wanted["packages"] else None
+    try:
+        made = packages.have(tool, {**wanted, "packages": names}, here)
+    except interpreters.InstallError as error:
+        # The last lines of a worker that did not start are what its caller reads: let them be the
+        # installer's.
+        print(f"runtime_env[{tool!r}] cannot be installed: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        sys.exit(_CANNOT_BE_MADE)
+    os.environ.update(packages.enter_variables(made))
+    return str(made.python)
+
+
+def subprocess_flags() -> list[str]:
+    """The options that this interpreter was started with, such as ``-X utf8``."""
+    import subprocess
+
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return flags
+
+
+def lead_a_session() -> None:
+    """What this process starts from here on ends with it."""
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+
+
+def _become(
+    command: Sequence[str], worker: Sequence[str], setup: Mapping[str, Any], what: str
+) -> None:
     if setup:
         os.environ[VARIABLE] = json.dumps(setup, sort_keys=True, separators=(",", ":"))
     else:
-        del os.environ[VARIABLE]
-    import shlex  # few workers change their Python: the zygote does without
-
+        os.environ.pop(VARIABLE, None)
     os.environ[NODE_PYTHON] = _python()
+    signal.setitimer(signal.ITIMER_REAL, 0)  # would outlive this program, and what it is to do not
     for number in (signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)  # what is ignored stays so in another program
-    command = shlex.split(wanted)
     try:
         os.execvp(command[0], [*command, *worker])
     except OSError as error:
-        sys.exit(f"runtime_env['py_executable'] = {wanted!r} cannot be started: {error}")
+        sys.exit(f"{what} cannot be started: {error}")
+
+
+def own_packages() -> list[str]:
+    """The folders of packages that this interpreter has and the node's has not."""
+    return list(_own)
+
+
+# Filled by :func:`check_python`.
+_own: list[str] = []
 
 
 def check_python() -> None:
@@ -112,6 +169,9 @@ def check_python() -> None:
             f"runtime_env['py_executable'] is Python {_python()}, and the node's is {version}: "
             "they must be the same version"
         )
+    import site
+
+    _own.extend(place for place in site.getsitepackages([sys.prefix]) if place in sys.path)
 
 
 def _python() -> str:
@@ -122,18 +182,6 @@ def apply(text: str) -> None:
     """Do it; an error ends the worker, and is what its start failed with."""
     global _clocked
     _clocked, setup = text, json.loads(text)
-    for tool in ("pip", "uv"):
-        if wanted := setup.get(tool):
-            from heliostat.core import packages
-
-            names = [name.replace(_HERE, os.getcwd()) for name in wanted["packages"]]
-            here = os.getcwd() if names != wanted["packages"] else None
-            try:
-                packages.enter(tool, {**wanted, "packages": names}, here)
-            except packages.InstallError as error:
-                # The last lines of a worker that did not start are what its caller reads: let them be
-                # the installer's.
-                sys.exit(f"runtime_env[{tool!r}] cannot be installed: {error}")
     modules = setup.get("py_modules") or []
     sys.path[0:0] = [_place(uri, "py_modules") for uri in modules]
     if fields := setup.get("_logging"):

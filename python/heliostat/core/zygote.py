@@ -2,8 +2,8 @@
 
 The node daemon starts it with one end of a SOCK_SEQPACKET pair and talks to it in datagrams of JSON:
 
-    to the zygote     {"worker_id": hex, "env": {..}, "cwd": path or null}, with two descriptors: the
-                      worker's stdout and stderr
+    to the zygote     {"worker_id": hex, "job_id": hex, "env": {..}, "cwd": path or null}, with two
+                      descriptors: the worker's stdout and stderr
                       {"load": [module, ..]}: import these before the next fork
     from the zygote   {"worker_id": hex, "pid": n} or {"worker_id": hex, "error": text}
                       {"exited": pid, "status": n}, as waitpid reports it
@@ -202,6 +202,7 @@ def _environment(request: dict[str, Any]) -> dict[str, str]:
         for name, value in given.items()
     }
     environment["HELIOSTAT_WORKER_ID"] = request["worker_id"]
+    environment["HELIOSTAT_WORKER_JOB"] = request["job_id"]
     if cwd := request.get("cwd"):
         environment[_CWD] = cwd
     return environment
@@ -232,7 +233,7 @@ def _work() -> None:
             cwd = worker_setup.enter(cwd)
     elif cwd:
         os.chdir(cwd)
-    if '"py_executable"' in setup:
+    if any(f'"{field}"' in setup for field in ("py_executable", "pip", "uv")):
         worker_setup.change_python([os.path.abspath(__file__), "worker", _TITLE_ROOM])
     os.environ.pop(_CWD, None)
     from heliostat.core import worker_main
@@ -275,7 +276,7 @@ def main() -> None:
     """Run the zygote and, in each child, the worker."""
     if sys.path and os.path.abspath(sys.path[0] or ".") == _HERE:
         del sys.path[0]
-    other = "HELIOSTAT_NODE_PYTHON" in os.environ  # started by an environment's `py_executable`
+    other = "HELIOSTAT_NODE_PYTHON" in os.environ  # started by an environment that has its own
     if _PACKAGE_PATH not in sys.path:
         # Around the package other packages may lie, which that Python has in versions of its own.
         sys.path.insert(len(sys.path) if other else 0, _PACKAGE_PATH)

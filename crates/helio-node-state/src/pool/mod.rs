@@ -18,7 +18,7 @@ mod environment;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use helio_proto::control::{Failure, FailureKind};
-use helio_proto::environment::{RuntimeEnv, SETUP_TIMED_OUT};
+use helio_proto::environment::{RuntimeEnv, SETUP_FAILED, SETUP_TIMED_OUT};
 use helio_proto::node::{Exit as ExitMessage, Leaving, LesseeGone};
 use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerId};
 
@@ -475,7 +475,8 @@ impl Pool {
     pub(crate) fn on_start_failed(&mut self, key: &PoolKey, cause: &DeathCause) -> Option<Failure> {
         let failures = self.failures.entry(key.clone()).or_default();
         *failures += 1;
-        let text = if cause.code == SETUP_TIMED_OUT && key.1.is_made_first() {
+        let is_final = [SETUP_TIMED_OUT, SETUP_FAILED].contains(&cause.code);
+        let text = if is_final && key.1.is_made_first() {
             cause.to_string()
         } else if *failures < WORKER_START_FAILURES_MAX {
             return None;

@@ -114,14 +114,16 @@ fn repeated_failures_to_start_are_told_to_those_that_wait() {
 }
 
 #[test]
-fn an_environment_that_takes_too_long_is_not_tried_again() {
-    let mut pool = Pool::default();
-    let env = RuntimeEnv { steps: vec![EnvStep::WorkingDir], ..RuntimeEnv::default() };
-    let key = (key().0, Arc::new(env));
-    let cause = DeathCause { code: SETUP_TIMED_OUT, ..DeathCause::default() };
-    pool.find(key.clone(), LEASE, false);
-    let failure = pool.on_start_failed(&key, &cause).expect("it is told at once");
-    assert_eq!(failure.kind, FailureKind::RuntimeEnv);
+fn an_environment_that_cannot_be_made_is_not_tried_again() {
+    for code in [SETUP_TIMED_OUT, SETUP_FAILED] {
+        let mut pool = Pool::default();
+        let env = RuntimeEnv { steps: vec![EnvStep::WorkingDir], ..RuntimeEnv::default() };
+        let key = (key().0, Arc::new(env));
+        let cause = DeathCause { code, ..DeathCause::default() };
+        pool.find(key.clone(), LEASE, false);
+        let failure = pool.on_start_failed(&key, &cause).expect("it is told at once");
+        assert_eq!(failure.kind, FailureKind::RuntimeEnv);
+    }
 }
 
 #[test]

@@ -39,16 +39,71 @@ pub(super) fn apply(py: Python<'_>, job: &JobConfig) -> PyResult<()> {
     let path = py.import("sys")?.getattr("path")?.cast_into::<PyList>()?;
     // A working directory of the environment was entered before this process began, and stays in front.
     let entered = py.import("heliostat.core.worker_main")?.getattr("working_dir")?;
-    let mut at = if entered.is_none() { 0 } else { path.index(&entered).map_or(0, |at| at + 1) };
-    for entry in &job.sys_path {
-        if !path.contains(entry)? {
-            path.insert(at, entry)?;
-            at += 1;
-        }
+    let first = if entered.is_none() { 0 } else { path.index(&entered).map_or(0, |at| at + 1) };
+    // The driver's packages do not come before the standard library, nor before what this interpreter alone has.
+    let own = py.import("heliostat.core.worker_setup")?.getattr("own_packages")?.call0()?;
+    let own = own.extract::<Vec<String>>()?;
+    for (at, entry) in merged(&path.extract::<Vec<String>>()?, first, &job.sys_path, &own) {
+        path.insert(at, entry)?;
     }
     if !job.cwd.is_empty() && entered.is_none() {
         // On another machine the folder may not be there.
         let _ = std::env::set_current_dir(&job.cwd);
     }
     Ok(())
+}
+
+/// The places at which entries of the driver's path enter the worker's, in order: behind what stands before them
+/// there as well, and behind what is the worker's own wherever anything of the driver's path is there already.
+fn merged(
+    path: &[String],
+    first: usize,
+    driver: &[String],
+    own: &[String],
+) -> Vec<(usize, String)> {
+    let mut path = path.to_vec();
+    let own_end = path.iter().rposition(|entry| own.contains(entry)).map_or(0, |at| at + 1);
+    let (mut at, mut own_end, mut inserts) = (first, own_end, Vec::new());
+    for entry in driver {
+        if let Some(found) = path.iter().position(|known| known == entry) {
+            at = at.max(found + 1).max(own_end);
+            continue;
+        }
+        path.insert(at, entry.clone());
+        inserts.push((at, entry.clone()));
+        at += 1;
+        if at <= own_end {
+            own_end += 1;
+        }
+    }
+    inserts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(worker: &str, own: &str, driver: &str, expect: &str) {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let mut path = words(worker);
+        for (at, entry) in merged(&path.clone(), 0, &words(driver), &words(own)) {
+            path.insert(at, entry);
+        }
+        assert_eq!(path, words(expect), "{worker} with {driver}");
+    }
+
+    #[test]
+    fn the_drivers_entries_keep_their_order_and_the_workers_own_packages_come_first() {
+        check("std dyn site", "", "script std dyn site", "script std dyn site");
+        check("std dyn site", "", "script std dyn venv", "script std dyn venv site");
+        check("std dyn env site", "env", "script std dyn site", "script std dyn env site");
+        check(
+            "std dyn env site",
+            "env",
+            "script std dyn venv more",
+            "script std dyn env venv more site",
+        );
+        check("std dyn env site", "env", "script other", "script other std dyn env site");
+        check("", "", "a b", "a b");
+    }
 }
