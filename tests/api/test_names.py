@@ -190,7 +190,7 @@ NAMES = {
     """,
     "ray.serve.config": """
         AggregationFunction AutoscalingConfig AutoscalingContext AutoscalingPolicy HTTPOptions
-        ProxyLocation
+        ProxyLocation gRPCOptions
     """,
     "ray.serve.autoscaling_policy": """
         default_autoscaling_policy replica_queue_length_autoscaling_policy

@@ -341,7 +341,7 @@ def test_options_that_are_refused_say_why() -> None:
     with pytest.raises(NotImplementedError, match=r"ssl_certfile.*proxy"):
         serve.start(http_options={"ssl_certfile": "x"})
     with pytest.raises(NotImplementedError, match=r"grpc_options.*your own"):
-        serve.start(grpc_options={"port": 9000})
+        serve.start(grpc_options={"grpc_servicer_functions": ["module:add"]})
     app = serve.deployment(lambda: None).bind()
     with pytest.raises(NotImplementedError, match=r"external_scaler_enabled.*num_replicas"):
         serve.run(app, external_scaler_enabled=True)

@@ -13,12 +13,6 @@ from harness import IS_HELIOSTAT
 if not IS_HELIOSTAT:
     pytest.skip("Heliostat's own machine", allow_module_level=True)
 
-from heliostat.serve.config import (
-    AutoscalingConfig,
-    AutoscalingContext,
-    AutoscalingPolicy,
-    DeploymentConfig,
-)
 from heliostat.serve.controller.details import options_of
 from heliostat.serve.controller.machine import (
     Machine,
@@ -31,6 +25,12 @@ from heliostat.serve.controller.machine import (
 )
 from heliostat.serve.controller.scaling import Scaler
 from heliostat.serve.deployment import configured
+from heliostat.serve.options import (
+    AutoscalingConfig,
+    AutoscalingContext,
+    AutoscalingPolicy,
+    DeploymentConfig,
+)
 from heliostat.serve.schema import ApplicationStatus, ReplicaState
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from heliostat.core.runtime_env import check_runtime_env
 from heliostat.job_submission import packaging, websocket
-from heliostat.job_submission.types import JobDetails, JobStatus
+from heliostat.job_submission.types import JobDetails, JobStatus, of_details
 from heliostat.util.http import Answer, Server, server_url
 
 _JSON = {"Content-Type": "application/json"}
@@ -118,11 +118,13 @@ class JobSubmissionClient:
 
     def get_job_info(self, job_id: str) -> JobDetails:
         """What there is to know of a job. Raises ``RuntimeError`` when there is no such job."""
-        return JobDetails.of(self._ask("GET", _path(job_id)).json())
+        details: JobDetails = of_details().JobDetails.of(self._ask("GET", _path(job_id)).json())
+        return details
 
     def list_jobs(self) -> list[JobDetails]:
         """All jobs, ended ones and drivers that connected by themselves too."""
-        return [JobDetails.of(one) for one in self._ask("GET", "/api/jobs/").json()]
+        kind = of_details().JobDetails
+        return [kind.of(one) for one in self._ask("GET", "/api/jobs/").json()]
 
     def get_job_status(self, job_id: str) -> JobStatus:
         """A job's status. Raises ``RuntimeError`` when there is no such job."""

@@ -1,4 +1,4 @@
-"""What the jobs API tells of a job."""
+"""What the jobs API tells of a job. ``JobDetails`` and ``DriverInfo`` are those without Pydantic."""
 
 from __future__ import annotations
 
@@ -8,6 +8,19 @@ from enum import Enum
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound="_Told")
+
+
+def of_details() -> Any:
+    """The module that has ``JobDetails`` and ``DriverInfo``: Pydantic's models, where that is installed."""
+    import importlib
+
+    try:
+        pydantic = importlib.import_module("pydantic")
+    except ImportError:
+        pydantic = None
+    # Its first generation has models of another kind.
+    has_models = hasattr(getattr(pydantic, "BaseModel", None), "model_validate")
+    return importlib.import_module(f"{__package__}.models" if has_models else __name__)
 
 
 class JobStatus(str, Enum):

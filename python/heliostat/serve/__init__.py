@@ -7,7 +7,7 @@ is the crate ``helio-ingress``.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliostat.serve import config, context, exceptions, handle, metrics, schema
 from heliostat.serve.api import (
@@ -25,10 +25,12 @@ from heliostat.serve.api import (
 )
 from heliostat.serve.asgi import ingress
 from heliostat.serve.batching import batch
-from heliostat.serve.config import HTTPOptions
 from heliostat.serve.context import get_replica_context
 from heliostat.serve.deployment import Application, Deployment
 from heliostat.serve.multiplex import get_multiplexed_model_id, multiplexed
+
+if TYPE_CHECKING:
+    from heliostat.serve.models import HTTPOptions
 
 __all__ = [
     "Application",
@@ -67,6 +69,8 @@ _ABSENT = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "HTTPOptions":
+        return config.HTTPOptions
     if name in _ABSENT:
         raise AttributeError(f"serve.{name} is not in Heliostat: {_ABSENT[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,12 +9,12 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.core import settings
-from heliostat.serve import config, local, specs
-from heliostat.serve.config import DeploymentConfig, HTTPOptions, LoggingConfig, ProxyLocation
+from heliostat.serve import local, specs
 from heliostat.serve.controller import actor as controller_actor
 from heliostat.serve.deployment import UNSET, Application, Deployment, build, configured
 from heliostat.serve.exceptions import RayServeException
 from heliostat.serve.handle import DeploymentHandle
+from heliostat.serve.options import DeploymentConfig, HTTPOptions, LoggingConfig, ProxyLocation, of
 from heliostat.serve.router import forget_all
 from heliostat.serve.schema import ApplicationStatus, ServeStatus
 from heliostat.serve.specs import DeploymentID
@@ -114,18 +114,21 @@ def start(
     ``http_options``: host and port of the HTTP server, default 127.0.0.1:8000. Raises ``RuntimeError``
     when the port is taken. ``logging_config``: of the replicas that have none of their own.
     """
+    if not isinstance(grpc_options, dict):  # a model
+        grpc_options = None if grpc_options is None else grpc_options.model_dump()
+    has_functions = bool((grpc_options or {}).get("grpc_servicer_functions"))
     _refuse(
-        grpc_options=grpc_options,
+        grpc_options=grpc_options if has_functions else None,
         tracing_config=tracing_config,
         controller_options=controller_options,
     )
     if kwargs:
         raise ValueError(f"serve.start has no parameters {sorted(kwargs)}.")
-    options = config.of(HTTPOptions, http_options)
+    options = of(HTTPOptions, http_options)
     location = ProxyLocation(proxy_location or options.location or ProxyLocation.HeadOnly)
     if options.host is None:
         location = ProxyLocation.Disabled
-    logging = None if logging_config is None else config.of(LoggingConfig, logging_config)
+    logging = None if logging_config is None else of(LoggingConfig, logging_config)
     controller(options, location, logging)
 
 

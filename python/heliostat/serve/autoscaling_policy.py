@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliostat.serve.config import AutoscalingContext
+from heliostat.serve.options import AutoscalingContext
 
 __all__ = ["default_autoscaling_policy", "replica_queue_length_autoscaling_policy"]
 

@@ -8,8 +8,8 @@ import typing
 from typing import Any
 
 from heliostat.serve import deployment
-from heliostat.serve.config import attribute
 from heliostat.serve.deployment import Application
+from heliostat.serve.options import attribute
 from heliostat.serve.specs import AppSpec, code_version, with_logging
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from heliostat.serve.config import (
+from heliostat.serve.options import (
     HTTPOptions,
     LoggingConfig,
     ProxyLocation,

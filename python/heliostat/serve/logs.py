@@ -9,8 +9,8 @@ import os
 import time
 from typing import Any
 
-from heliostat.serve.config import LoggingConfig
 from heliostat.serve.context import ReplicaID, request_context
+from heliostat.serve.options import LoggingConfig
 
 logger = logging.getLogger("ray.serve")
 

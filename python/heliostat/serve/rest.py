@@ -12,8 +12,8 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.serve import api, specs
-from heliostat.serve.config import HTTPOptions
 from heliostat.serve.controller import details
+from heliostat.serve.options import HTTPOptions
 
 _SOURCES = ("imperative", "declarative")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from heliostat.serve.config import LoggingConfig
+if TYPE_CHECKING:
+    from heliostat.serve.models import LoggingConfig
 
 __all__ = [
     "ApplicationStatus",
@@ -124,6 +125,10 @@ _DECLARED = (
 
 
 def __getattr__(name: str) -> Any:
+    if name == "LoggingConfig":
+        from heliostat.serve import models
+
+        return models.LoggingConfig
     if name in _DECLARED:
         from heliostat.serve import declaration
 

@@ -355,9 +355,9 @@ def _why(options: argparse.Namespace) -> None:
 
 def _build(options: argparse.Namespace) -> None:
     from heliostat.serve import building, declaration
-    from heliostat.serve.config import attribute
     from heliostat.serve.controller.details import options_of
     from heliostat.serve.deployment import Application
+    from heliostat.serve.options import attribute
 
     sys.path.insert(0, os.path.abspath(options.app_dir))
     apps = []

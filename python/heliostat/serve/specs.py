@@ -8,7 +8,7 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from heliostat.serve.config import DeploymentConfig, LoggingConfig, of
+from heliostat.serve.options import DeploymentConfig, LoggingConfig, of
 
 NAMESPACE = "serve"
 CONTROLLER_NAME = "SERVE_CONTROLLER_ACTOR"

@@ -17,7 +17,6 @@ from heliostat.core.placement import PlacementGroup, placement_group, remove_pla
 from heliostat.core.scheduling import PlacementGroupSchedulingStrategy
 from heliostat.exceptions import RayActorError
 from heliostat.serve import building, specs
-from heliostat.serve.config import DeploymentConfig, HTTPOptions, LoggingConfig, ProxyLocation
 from heliostat.serve.controller import details, reasons
 from heliostat.serve.controller.ingress import Ingress
 from heliostat.serve.controller.machine import (
@@ -32,6 +31,7 @@ from heliostat.serve.controller.machine import (
     saved,
 )
 from heliostat.serve.controller.watch import Watches
+from heliostat.serve.options import DeploymentConfig, HTTPOptions, LoggingConfig, ProxyLocation
 from heliostat.serve.replica.actor import ReplicaActor
 from heliostat.serve.schema import ApplicationStatus, ProxyStatus, ServeStatus
 from heliostat.serve.specs import AppSpec, DeploymentID, DeploymentSpec, ReplicaPlace, Targets

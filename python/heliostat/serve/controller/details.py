@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any
 
 from heliostat.serve import specs
-from heliostat.serve.config import DeploymentConfig, HTTPOptions, ProxyLocation
 from heliostat.serve.controller.machine import App, Deployment, Machine, Replica
+from heliostat.serve.options import DeploymentConfig, HTTPOptions, ProxyLocation
 from heliostat.serve.schema import ProxyStatus
 from heliostat.serve.specs import DeploymentSpec
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from heliostat.core import daemon, serving
-from heliostat.serve.config import HTTPOptions
+from heliostat.serve.options import HTTPOptions
 
 logger = logging.getLogger("ray.serve")
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.serve import building
-from heliostat.serve.config import AutoscalingConfig
 from heliostat.serve.controller.scaling import Scaler, at_capacity
+from heliostat.serve.options import AutoscalingConfig
 from heliostat.serve.schema import (
     ApplicationStatus,
     ApplicationStatusOverview,

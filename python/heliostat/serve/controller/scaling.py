@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from heliostat.serve.config import (
+from heliostat.serve.context import ReplicaID
+from heliostat.serve.options import (
     AggregationFunction,
     AutoscalingConfig,
     AutoscalingContext,
     TimeStampedValue,
 )
-from heliostat.serve.context import ReplicaID
 from heliostat.serve.specs import DeploymentID
 
 logger = logging.getLogger("ray.serve")

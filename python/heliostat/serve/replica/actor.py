@@ -18,9 +18,9 @@ import heliostat as ray
 from heliostat import cloudpickle
 from heliostat.core import auth, serving
 from heliostat.serve import asgi, context, logs, specs
-from heliostat.serve.config import AutoscalingConfig, DeploymentConfig, LoggingConfig
 from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
 from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableError
+from heliostat.serve.options import AutoscalingConfig, DeploymentConfig, LoggingConfig
 from heliostat.serve.replica.answers import TEXT, answer_of
 from heliostat.serve.replica.connection import PIECE_MAX, Connection, Exchange
 from heliostat.serve.replica.meter import Meter

@@ -1,0 +1,264 @@
+"""Options as Pydantic models, which is what users see: ``model_dump``, ``model_validate`` and the like.
+
+The rest of Serve works with the classes of the same names in ``options``, which need no library: each model
+checks itself by making one, and :func:`heliostat.serve.options.of` does the same where options come in.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
+
+from heliostat.serve import options
+from heliostat.serve.options import AggregationFunction, ProxyLocation
+
+__all__ = ["AutoscalingConfig", "AutoscalingPolicy", "HTTPOptions", "LoggingConfig", "gRPCOptions"]
+
+_INTERVAL_S = 10.0  # the default of a deprecated option
+
+
+class _Options(BaseModel):
+    """Options that are one of the classes in ``options``, too."""
+
+    _kind: ClassVar[type[Any]]
+
+    def as_options(self) -> Any:
+        """The same as one of the classes in ``options``.
+
+        Raises:
+            ValueError: They make no sense.
+        """
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        if given.get("target_ongoing_requests", 0) is None:
+            del given["target_ongoing_requests"]  # the default
+        return self._kind(**given)
+
+    @model_validator(mode="after")
+    def _is_sensible(self) -> Any:
+        self.as_options()
+        return self
+
+
+class AutoscalingPolicy(_Options):
+    """How many replicas a deployment is to have: a function, a class, or the import path of one.
+
+    It is called with an ``AutoscalingContext`` several times a second, in the process of Serve's controller,
+    and returns a number and a dict that is ``policy_state`` the next time. A class is made once, with
+    ``policy_kwargs``. The factors, delays and bounds of the ``AutoscalingConfig`` apply to its number.
+    Raises ``ValueError`` where it cannot be imported, or ``policy_kwargs`` is not JSON.
+    """
+
+    _kind = options.AutoscalingPolicy
+    _pickled: bytes = PrivateAttr(default=b"")
+
+    policy_function: str | Callable[..., Any] = options.DEFAULT_POLICY
+    policy_kwargs: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _is_sensible(self) -> Any:
+        made = options.AutoscalingPolicy(self.policy_function, self.policy_kwargs)
+        self.policy_function, self._pickled = made.policy_function, made._pickled
+        return self
+
+    def as_options(self) -> options.AutoscalingPolicy:
+        """The same as one of the classes in ``options``."""
+        return options.AutoscalingPolicy(self.policy_function, self.policy_kwargs, self._pickled)
+
+    def is_default_policy_function(self) -> bool:
+        """Whether the number of requests alone decides."""
+        return self.as_options().is_default_policy_function()
+
+    def get_policy(self) -> Callable[..., Any]:
+        """The function or class."""
+        return self.as_options().get_policy()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AutoscalingPolicy) and self.model_dump() == other.model_dump()
+
+    __hash__ = None  # type: ignore[assignment] # it can change
+
+
+class AutoscalingConfig(_Options):
+    """How the number of replicas follows the load; times in seconds."""
+
+    _kind = options.AutoscalingConfig
+
+    min_replicas: NonNegativeInt = 1
+    initial_replicas: NonNegativeInt | None = None
+    max_replicas: PositiveInt = 1
+    target_ongoing_requests: PositiveFloat | None = 2
+    metrics_interval_s: PositiveFloat = _INTERVAL_S
+    look_back_period_s: PositiveFloat = 30.0
+    smoothing_factor: PositiveFloat = 1.0
+    upscale_smoothing_factor: PositiveFloat | None = None
+    downscale_smoothing_factor: PositiveFloat | None = None
+    upscaling_factor: PositiveFloat | None = None
+    downscaling_factor: PositiveFloat | None = None
+    downscale_delay_s: NonNegativeFloat = 600.0
+    downscale_to_zero_delay_s: NonNegativeFloat | None = None
+    upscale_delay_s: NonNegativeFloat = 30.0
+    aggregation_function: str | AggregationFunction = AggregationFunction.MEAN
+    policy: AutoscalingPolicy = Field(default_factory=AutoscalingPolicy)
+
+    @field_validator("aggregation_function")
+    @classmethod
+    def _known_function(cls, value: Any) -> AggregationFunction:
+        if isinstance(value, AggregationFunction):
+            return value
+        return AggregationFunction(str(value).lower())
+
+    @field_validator("metrics_interval_s")
+    @classmethod
+    def _is_deprecated(cls, value: float) -> float:
+        if value != _INTERVAL_S:
+            warnings.warn(
+                "`metrics_interval_s` of AutoscalingConfig is deprecated: set "
+                "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S in the environment.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        return value
+
+    @field_validator("look_back_period_s")
+    @classmethod
+    def _looks_back_far_enough(cls, value: float, info: Any) -> float:
+        interval = info.data.get("metrics_interval_s", _INTERVAL_S)
+        if value <= interval:
+            warnings.warn(
+                f"`look_back_period_s` ({value}) should be greater than `metrics_interval_s` ({interval}).",
+                FutureWarning,
+                stacklevel=2,
+            )
+        return value
+
+    @classmethod
+    def default(cls) -> AutoscalingConfig:
+        """Return what ``num_replicas="auto"`` means."""
+        return cls(target_ongoing_requests=2.0, min_replicas=1, max_replicas=100)
+
+    def get_upscaling_factor(self) -> float:
+        """Return by how much of a difference the number of replicas rises."""
+        gain: float = (
+            self.upscaling_factor or self.upscale_smoothing_factor or self.smoothing_factor
+        )
+        return gain
+
+    def get_downscaling_factor(self) -> float:
+        """Return by how much of a difference the number of replicas falls."""
+        gain: float = (
+            self.downscaling_factor or self.downscale_smoothing_factor or self.smoothing_factor
+        )
+        return gain
+
+    def get_target_ongoing_requests(self) -> float | None:
+        """Return how many requests each replica is to have."""
+        return self.target_ongoing_requests
+
+
+class HTTPOptions(_Options):
+    """Options of the HTTP server.
+
+    ``request_timeout_s``: seconds from a request to its answer, ``None``: any; ``keep_alive_timeout_s``:
+    seconds that a connection may be idle, and that a client may be silent in the middle of a request or take
+    nothing of its answer; ``root_path``: what a proxy in front of the server cuts off the
+    paths of requests, so that applications make their URLs with it. TLS and ``root_url`` raise
+    ``NotImplementedError``, middlewares ``ValueError``.
+    """
+
+    model_config = ConfigDict(validate_assignment=True, arbitrary_types_allowed=True)
+    _kind = options.HTTPOptions
+
+    host: str | None = "127.0.0.1"
+    port: int = 8000
+    middlewares: list[Any] = []
+    location: ProxyLocation | None = None
+    num_cpus: int = 0
+    root_url: str = ""
+    root_path: str = ""
+    request_timeout_s: float | None = None
+    keep_alive_timeout_s: int = 90
+    ssl_keyfile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile_password: str | None = None
+    ssl_ca_certs: str | None = None
+
+    @field_validator("location", mode="before")
+    @classmethod
+    def _is_deprecated(cls, value: Any) -> Any:
+        if value is not None:
+            warnings.warn(
+                "`location` of HTTPOptions is deprecated: pass `proxy_location` to serve.start, or write it "
+                "into the file.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        return ProxyLocation.Disabled if value == "NoServer" else value
+
+    @model_validator(mode="after")
+    def _has_no_server_without_host(self) -> Any:
+        if self.host is None:
+            self.__dict__["location"] = ProxyLocation.Disabled
+        return self
+
+
+class gRPCOptions(BaseModel):
+    """Options of a gRPC server, of which Heliostat has none: ``serve.start`` refuses servicer functions."""
+
+    port: int = 9000
+    grpc_servicer_functions: list[str] = []
+    request_timeout_s: float | None = None
+    enable_reflection: bool = True
+
+
+class LoggingConfig(_Options):
+    """How replicas log. Where none is given there is no line for each request.
+
+    ``encoding``: TEXT or JSON; ``logs_dir``: the folder of the files, default ``logs/serve`` of the session;
+    ``enable_access_log``: a line for each request; ``additional_log_standard_attrs``: attributes of
+    ``logging.LogRecord`` that lines have besides.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    _kind = options.LoggingConfig
+
+    encoding: str = "TEXT"
+    log_level: int | str = "INFO"
+    logs_dir: str | None = None
+    enable_access_log: bool = True
+    additional_log_standard_attrs: list[str] = Field(default_factory=list)
+
+    @field_validator("encoding", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        text = getattr(value, "value", value)
+        if text not in ("TEXT", "JSON"):
+            raise ValueError(f"`encoding` must be TEXT or JSON, not {text!r}.")
+        return text
+
+    @field_validator("log_level")
+    @classmethod
+    def _named_level(cls, value: int | str) -> str:
+        name: str = logging.getLevelName(value) if isinstance(value, int) else value
+        if not isinstance(logging.getLevelName(name), int):
+            raise ValueError(f"`log_level` must be a level such as INFO, not {value!r}.")
+        return name
+
+    @field_validator("additional_log_standard_attrs")
+    @classmethod
+    def _each_once(cls, value: list[str]) -> list[str]:
+        return list(dict.fromkeys(value))

@@ -1,0 +1,415 @@
+"""Options of deployments and of the HTTP server, as Serve works with them; ``models`` has what users see."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from cloudpickle.cloudpickle import list_registry_pickle_by_value
+
+from heliostat import cloudpickle
+from heliostat.core.placement import check_arguments
+
+if TYPE_CHECKING:
+    from heliostat.serve.context import ReplicaID
+    from heliostat.serve.specs import DeploymentID
+
+T = TypeVar("T")
+
+
+def check_least(options: object, least: Mapping[str, float]) -> None:
+    """Raise ``ValueError`` where a field that is given is less than it may be."""
+    for name, bound in least.items():
+        value = getattr(options, name)
+        if value is not None and (isinstance(value, bool) or not value >= bound):
+            raise ValueError(f"`{name}` must be at least {bound}, not {value!r}.")
+
+
+def check_whole(options: object, *names: str) -> None:
+    """Raise ``ValueError`` where a field that is given is no integer."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise ValueError(f"`{name}` must be an integer, not {value!r}.")
+
+
+def check_route_prefix(prefix: str | None) -> str | None:
+    """A prefix of paths, or ``None``. Raises ``ValueError`` for any other text."""
+    if prefix is None:
+        return None
+    if not prefix.startswith("/"):
+        raise ValueError(f"The route_prefix {prefix!r} must begin with '/'.")
+    if prefix != "/" and prefix.endswith("/"):
+        raise ValueError(f"The route_prefix {prefix!r} must not end with '/'.")
+    if "{" in prefix or "}" in prefix:
+        raise ValueError(f"The route_prefix {prefix!r} may not contain wildcards.")
+    return prefix
+
+
+class ProxyLocation(str, Enum):
+    """Where HTTP servers run."""
+
+    Disabled = "Disabled"
+    HeadOnly = "HeadOnly"
+    EveryNode = "EveryNode"
+
+
+@dataclass
+class HTTPOptions:
+    """Options of the HTTP server.
+
+    ``request_timeout_s``: seconds from a request to its answer, ``None``: any; ``keep_alive_timeout_s``:
+    seconds that a connection may be idle, and that a client may be silent in the middle of a request or take
+    nothing of its answer; ``root_path``: what a proxy in front of the server cuts off the
+    paths of requests, so that applications make their URLs with it. TLS and ``root_url`` raise
+    ``NotImplementedError``, middlewares ``ValueError``.
+    """
+
+    host: str | None = "127.0.0.1"
+    port: int = 8000
+    middlewares: list[Any] = dataclasses.field(default_factory=list)
+    location: ProxyLocation | str | None = None
+    num_cpus: int = 0
+    root_url: str = ""
+    root_path: str = ""
+    request_timeout_s: float | None = None
+    keep_alive_timeout_s: int = 90
+    ssl_keyfile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile_password: str | None = None
+    ssl_ca_certs: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("middlewares", "num_cpus"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"`{name}` of HTTPOptions has been removed from Serve. "
+                    "Middlewares belong to the application of @serve.ingress."
+                )
+        if self.root_path and not self.root_path.startswith("/"):
+            raise ValueError(f"`root_path` of HTTPOptions must begin with '/': {self.root_path!r}.")
+        if self.root_path.endswith("/"):
+            raise ValueError(
+                f"`root_path` of HTTPOptions must not end with '/': {self.root_path!r}."
+            )
+        for name in ("root_url", "ssl_keyfile", "ssl_certfile", "ssl_ca_certs"):
+            if getattr(self, name):
+                raise NotImplementedError(
+                    f"`{name}` of HTTPOptions has no effect in Heliostat: the HTTP server speaks plain HTTP. "
+                    "Put a proxy in front of it that ends TLS, and give its path as `root_path`."
+                )
+
+
+@dataclass
+class LoggingConfig:
+    """How replicas log. Where none is given there is no line for each request.
+
+    ``encoding``: TEXT or JSON; ``logs_dir``: the folder of the files, default ``logs/serve`` of the session;
+    ``enable_access_log``: a line for each request; ``additional_log_standard_attrs``: attributes of
+    ``logging.LogRecord`` that lines have besides.
+    """
+
+    encoding: str = "TEXT"
+    log_level: int | str = "INFO"
+    logs_dir: str | None = None
+    enable_access_log: bool = True
+    additional_log_standard_attrs: list[str] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.encoding = str(getattr(self.encoding, "value", self.encoding)).upper()
+        if self.encoding not in ("TEXT", "JSON"):
+            raise ValueError(f"`encoding` must be TEXT or JSON, not {self.encoding!r}.")
+        level: object = self.log_level
+        if isinstance(level, str):
+            self.log_level = level.upper()
+            level = logging.getLevelName(self.log_level)
+        if isinstance(level, bool) or not isinstance(level, int):
+            raise ValueError(f"`log_level` must be a level such as INFO, not {self.log_level!r}.")
+        unknown = set(self.additional_log_standard_attrs) - _LOG_ATTRIBUTES
+        if unknown:
+            raise ValueError(
+                f"`additional_log_standard_attrs`: a record has no {sorted(unknown)[0]!r}."
+            )
+
+
+_LOG_ATTRIBUTES = {*vars(logging.makeLogRecord({})), "message", "asctime"}
+
+
+def attribute(path: str, *, again: bool = False) -> Any:
+    """What ``module:name`` or ``module.name`` is; with ``again`` the module is read anew."""
+    name, _, rest = path.rpartition(":" if ":" in path else ".")
+    if not name or not rest:
+        raise ValueError(f"{path!r} is no import path: write it as module.submodule:application.")
+    module = importlib.import_module(name)
+    if again:
+        module = importlib.reload(module)
+    found: Any = module
+    for part in rest.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def pickled_by_value(target: Callable[..., Any]) -> bytes:
+    """A function or class with the code of its module: processes without that module load it too."""
+    module = inspect.getmodule(target)
+    name = "" if module is None else module.__name__
+    if name.partition(".")[0] == "heliostat" or name in list_registry_pickle_by_value():
+        return cloudpickle.dumps(target)
+    if module is not None:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return cloudpickle.dumps(target)
+    finally:
+        if module is not None:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+class AggregationFunction(str, Enum):
+    """What is taken of a load that changes within ``look_back_period_s``."""
+
+    MEAN = "mean"
+    MAX = "max"
+    MIN = "min"
+
+
+class TimeStampedValue(NamedTuple):
+    """A value from a Unix time on."""
+
+    timestamp: float
+    value: float
+
+
+@dataclass
+class AutoscalingContext:
+    """What a policy is told of its deployment; times are Unix times in seconds.
+
+    ``total_num_requests`` and ``total_queued_requests`` are aggregated over ``look_back_period_s``, as is
+    ``aggregated_metrics``: what replicas return from ``record_autoscaling_stats``, by metric and replica.
+    """
+
+    deployment_id: DeploymentID
+    deployment_name: str
+    app_name: str | None
+    current_num_replicas: int
+    target_num_replicas: int
+    running_replicas: list[ReplicaID]
+    total_num_requests: float
+    total_queued_requests: float
+    aggregated_metrics: dict[str, dict[ReplicaID, float]]
+    raw_metrics: dict[str, dict[ReplicaID, list[TimeStampedValue]]]
+    capacity_adjusted_min_replicas: int
+    capacity_adjusted_max_replicas: int
+    policy_state: dict[str, Any]
+    last_scale_up_time: float | None
+    last_scale_down_time: float | None
+    current_time: float | None
+    config: Any
+
+    @property
+    def total_running_requests(self) -> float:
+        """Requests that are at replicas."""
+        return max(0.0, self.total_num_requests - self.total_queued_requests)
+
+
+DEFAULT_POLICY = "heliostat.serve.autoscaling_policy:default_autoscaling_policy"
+
+
+@dataclass
+class AutoscalingPolicy:
+    """How many replicas a deployment is to have: a function, a class, or the import path of one.
+
+    It is called with an ``AutoscalingContext`` several times a second, in the process of Serve's controller,
+    and returns a number and a dict that is ``policy_state`` the next time. A class is made once, with
+    ``policy_kwargs``. The factors, delays and bounds of the ``AutoscalingConfig`` apply to its number.
+    Raises ``ValueError`` where it cannot be imported, or ``policy_kwargs`` is not JSON.
+    """
+
+    policy_function: str | Callable[..., Any] = DEFAULT_POLICY
+    policy_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    pickled: dataclasses.InitVar[bytes] = b""  # the code, where it is at hand
+
+    def __post_init__(self, pickled: bytes) -> None:
+        self._pickled = pickled
+        if pickled:
+            return
+        try:
+            json.dumps(self.policy_kwargs)
+        except TypeError as error:
+            raise ValueError(f"policy_kwargs is not JSON-serializable: {error}.") from None
+        policy = self.policy_function
+        if isinstance(policy, str):
+            try:
+                policy = attribute(policy)
+            except (ImportError, AttributeError) as error:
+                raise ValueError(
+                    f"The autoscaling policy {policy!r} cannot be imported: {error}. It has to be on the "
+                    "PYTHONPATH of the cluster's head, not in a working_dir alone."
+                ) from None
+        else:
+            self.policy_function = f"{policy.__module__}:{policy.__qualname__}"
+        if not callable(policy):
+            raise TypeError(f"An autoscaling policy is a function or a class, not {policy!r}.")
+        # By value: the controller need not have the module.
+        self._pickled = pickled_by_value(policy)
+
+    def is_default_policy_function(self) -> bool:
+        """Whether the number of requests alone decides."""
+        return self.policy_function == DEFAULT_POLICY
+
+    def get_policy(self) -> Callable[..., Any]:
+        """The function or class."""
+        return cloudpickle.loads(self._pickled)  # type: ignore[no-any-return] # the user's
+
+
+@dataclass
+class AutoscalingConfig:
+    """How the number of replicas follows the load; times in seconds."""
+
+    min_replicas: int = 1
+    initial_replicas: int | None = None
+    max_replicas: int = 1
+    target_ongoing_requests: float = 2.0
+    metrics_interval_s: float = 10.0
+    look_back_period_s: float = 30.0
+    smoothing_factor: float = 1.0
+    upscale_smoothing_factor: float | None = None
+    downscale_smoothing_factor: float | None = None
+    upscaling_factor: float | None = None
+    downscaling_factor: float | None = None
+    downscale_delay_s: float = 600.0
+    downscale_to_zero_delay_s: float | None = None
+    upscale_delay_s: float = 30.0
+    aggregation_function: AggregationFunction | str = AggregationFunction.MEAN
+    policy: AutoscalingPolicy | None = None
+
+    def __post_init__(self) -> None:
+        check_whole(self, "min_replicas", "max_replicas", "initial_replicas")
+        check_least(self, {"min_replicas": 0, "max_replicas": 1, "initial_replicas": 0})
+        least, most = self.min_replicas, self.max_replicas
+        if most < least:
+            raise ValueError(f"max_replicas ({most}) must be at least min_replicas ({least}).")
+        first = self.initial_replicas
+        if first is not None and not least <= first <= most:
+            raise ValueError("initial_replicas must be between min_replicas and max_replicas.")
+        if self.target_ongoing_requests <= 0:
+            raise ValueError("target_ongoing_requests must be greater than 0.")
+        times = ("upscale_delay_s", "downscale_delay_s", "downscale_to_zero_delay_s")
+        check_least(self, dict.fromkeys(times, 0))
+        how = self.aggregation_function
+        self.aggregation_function = AggregationFunction(getattr(how, "value", how).lower())
+        if self.policy is not None:
+            self.policy = of(AutoscalingPolicy, self.policy)
+
+
+def of(kind: type[T], given: Any) -> T:
+    """An options object from itself, a mapping or ``None``."""
+    if given is None:
+        return kind()
+    if isinstance(given, kind):
+        return given
+    same: Any = getattr(given, "as_options", lambda: None)()  # of a model
+    if isinstance(same, kind):
+        return same
+    if not isinstance(given, Mapping):
+        raise TypeError(f"Expected a dict or a {kind.__name__}, not {type(given).__name__}.")
+    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type] # all are
+    unknown = set(given) - names
+    if unknown:
+        raise ValueError(f"{kind.__name__} has no {sorted(unknown)}; it has {sorted(names)}.")
+    return kind(**given)
+
+
+@dataclass
+class DeploymentConfig:
+    """What a deployment is run with, defaults filled in."""
+
+    num_replicas: int = 1
+    ray_actor_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    max_ongoing_requests: int = 5
+    max_queued_requests: int = -1
+    autoscaling_config: AutoscalingConfig | None = None
+    user_config: Any = None
+    graceful_shutdown_wait_loop_s: float = 2.0
+    graceful_shutdown_timeout_s: float = 20.0
+    health_check_period_s: float = 10.0
+    health_check_timeout_s: float = 30.0
+    max_constructor_retry_count: int = 20
+    version: str | None = None
+    logging_config: LoggingConfig | None = None
+    rolling_update_percentage: float | None = None
+    max_surge_percent: int | None = None
+    placement_group_bundles: list[dict[str, float]] | None = None
+    placement_group_strategy: str | None = None
+    placement_group_bundle_label_selector: list[dict[str, str]] | None = None
+
+    def surge(self, target: int) -> int:
+        """How many replicas there may be beyond the target while they are replaced."""
+        if self.max_surge_percent is not None:
+            return math.ceil(target * self.max_surge_percent / 100)
+        return 0 if self.rolling_update_percentage is not None else max(1, math.ceil(target * 0.2))
+
+    def absent(self, target: int) -> int:
+        """How many of the target may be away while they are replaced: none where more may be there."""
+        if self.surge(target):
+            return 0
+        return max(1, int(target * (self.rolling_update_percentage or 0.2)))
+
+    def __post_init__(self) -> None:
+        share = self.rolling_update_percentage
+        if share is not None and not 0 < share <= 1:
+            raise ValueError(f"`rolling_update_percentage` must be in (0, 1], not {share!r}.")
+        check_whole(self, "max_surge_percent")
+        if self.max_surge_percent is not None and not 0 <= self.max_surge_percent <= 100:
+            raise ValueError(
+                f"`max_surge_percent` must be from 0 to 100, not {self.max_surge_percent!r}."
+            )
+        self._check_group()
+        if self.logging_config is not None:
+            self.logging_config = of(LoggingConfig, self.logging_config)
+        check_whole(self, "max_ongoing_requests", "max_queued_requests")
+        check_least(self, {"max_ongoing_requests": 1, "max_queued_requests": -1})
+        times = (
+            "graceful_shutdown_wait_loop_s",
+            "graceful_shutdown_timeout_s",
+            "health_check_period_s",
+            "health_check_timeout_s",
+        )
+        check_least(self, dict.fromkeys(times, 0))
+
+    def _check_group(self) -> None:
+        """A placement group makes sense, and its first bundle holds the replica."""
+        bundles, selectors = (
+            self.placement_group_bundles,
+            self.placement_group_bundle_label_selector,
+        )
+        if bundles is None:
+            for name in ("placement_group_strategy", "placement_group_bundle_label_selector"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"`{name}` needs `placement_group_bundles`.")
+            return
+        if selectors is not None and len(selectors) == 1:
+            self.placement_group_bundle_label_selector = selectors * len(bundles)
+        strategy = self.placement_group_strategy or "PACK"
+        selectors = self.placement_group_bundle_label_selector
+        check_arguments(bundles, strategy, "detached", None, selectors, None)
+        options = self.ray_actor_options
+        needed = {
+            "CPU": options.get("num_cpus", 1),
+            "GPU": options.get("num_gpus"),
+            "memory": options.get("memory"),
+            **(options.get("resources") or {}),
+        }
+        for name, number in needed.items():
+            if number and number > bundles[0].get(name, 0):
+                raise ValueError(
+                    f"A replica is placed in the first of the `placement_group_bundles`, which has "
+                    f"{bundles[0].get(name, 0)} {name}: `ray_actor_options` ask for {number}."
+                )
