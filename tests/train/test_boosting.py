@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from ray import train
@@ -175,10 +175,33 @@ def test_names_of_the_first_generation() -> None:
     from ray.train.torch import TorchTrainer
     from ray.train.trainer import BaseTrainer
     from ray.train.v2.api.callback import UserCallback
+    from ray.util.annotations import RayDeprecationWarning
 
     assert UserCallback is train.UserCallback
+
+    class Mine(BaseTrainer):
+        _scaling_config_allowed_keys: ClassVar = [
+            *BaseTrainer._scaling_config_allowed_keys,
+            "num_workers",
+        ]
+        _fields_for_tuner_param_space: ClassVar = [
+            *BaseTrainer._fields_for_tuner_param_space,
+            "mine",
+        ]
+
+    assert Mine._scaling_config_allowed_keys == ["trainer_resources", "num_workers"]
+    assert Mine._fields_for_tuner_param_space == ["mine"]
+    assert not Mine._handles_checkpoint_freq
+    assert not Mine._handles_checkpoint_at_end
+    assert set(Mine._scaling_config_allowed_keys) < set(TorchTrainer._scaling_config_allowed_keys)
+    assert TorchTrainer._fields_for_tuner_param_space == ["train_loop_config"]
+    assert TorchTrainer._dataset_config is None
     with pytest.raises(TypeError, match="abstract"):
         BaseTrainer()  # type: ignore[abstract]
-    for call in (TorchTrainer.restore, TorchTrainer.can_restore, BaseTrainer.restore):
-        with pytest.raises(DeprecationWarning, match="storage_path"):
-            call("/somewhere")
+    for trainer in (TorchTrainer, BaseTrainer):
+        for call in (trainer.restore, trainer.can_restore):
+            with (
+                pytest.warns(RayDeprecationWarning, match="`restore` and `can_restore` APIs"),
+                pytest.raises(DeprecationWarning, match="storage_path"),
+            ):
+                call("/somewhere")

@@ -68,7 +68,7 @@ def test_options_of_the_first_generation_are_refused() -> None:
         FailureConfig(fail_fast=True)
     with pytest.raises(DeprecationWarning):
         TorchTrainer(lambda: None, resume_from_checkpoint=object())
-    with pytest.raises(DeprecationWarning):
+    with pytest.raises(DeprecationWarning), pytest.warns(match="`restore`"):
         TorchTrainer.restore("/nowhere")
 
 

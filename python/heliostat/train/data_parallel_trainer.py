@@ -8,7 +8,7 @@ import os
 import uuid
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from heliostat.train.arguments import expect
 from heliostat.train.backend import BackendConfig
@@ -40,6 +40,17 @@ class DataParallelTrainer(BaseTrainer):
     Raises:
         ValueError: The function cannot take what it will be called with.
     """
+
+    _scaling_config_allowed_keys: ClassVar[list[str]] = [
+        *BaseTrainer._scaling_config_allowed_keys,
+        "num_workers",
+        "resources_per_worker",
+        "use_gpu",
+        "placement_strategy",
+        "accelerator_type",
+    ]
+    _fields_for_tuner_param_space: ClassVar[list[str]] = ["train_loop_config"]
+    _dataset_config: ClassVar[DataConfig | None] = None
 
     def __init__(
         self,
