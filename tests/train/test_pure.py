@@ -214,7 +214,7 @@ def test_lines_for_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     view.start()
     view.attempt_started()
     view.reported(record.reports[-1])
-    view.failed(record.failures[0], "failure 1", True)
+    view.failed(record.failures[0], "failure 1", "restarting from the latest checkpoint")
     view.finish()
     text = out.getvalue()
     assert "2 workers on 10.0.0.1 ready in 1.0 s" in text

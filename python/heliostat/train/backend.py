@@ -5,22 +5,46 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heliostat.train.group.worker_group import WorkerGroup
 
 
+@dataclass(frozen=True)
+class Replicas:
+    """Groups of workers that each hold a copy of the model.
+
+    Attributes:
+        size: Workers of a group; rank ``r`` is in group ``r // size``.
+        least: The run goes on within the step as long as so many groups are left.
+        backend: "gloo" or "nccl"; None: nccl with GPUs, gloo without.
+        timeout_s: How long a collective may take.
+    """
+
+    size: int
+    least: int
+    backend: str | None
+    timeout_s: float
+
+
 class Backend:
     """Hooks around a group of workers; they run on the driver.
 
     Attributes:
+        has_replica_groups: The workers are divided into groups that are replaced one by one while
+            the others go on; see ``replicas``.
         share_cuda_visible_devices: Every worker sees the GPUs of all workers of the group that
             are on its node. Default False.
     """
 
     share_cuda_visible_devices: bool = False
     has_replica_groups: bool = False
+
+    def replicas(self, world_size: int, backend_config: Any) -> Replicas | None:
+        """How the workers are divided into replica groups; None: they are one group."""
+        return None
 
     def on_start(self, worker_group: WorkerGroup, backend_config: Any) -> None:
         """The workers are there and have their ranks."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from heliostat.train.replicas.words import Seat
     from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
 
 
@@ -90,6 +91,8 @@ class Assignment:
     log_level: str
     # Dataset shards of this rank by name.
     shards: dict[str, Any] = field(default_factory=dict)
+    # What it is among the replica groups, where there are any.
+    seat: Seat | None = None
 
 
 @dataclass

@@ -9,6 +9,7 @@ from typing import Any
 
 import heliostat as ray
 from heliostat.train.controller.failures import RankFailure
+from heliostat.train.controller.replacing import Replacer
 from heliostat.train.errors import WorkerDiedError
 from heliostat.train.group.worker_group import Worker, WorkerGroup
 from heliostat.train.messages import Outcome
@@ -80,6 +81,7 @@ class AttemptRunner:
         on_tick: Callable[[], None],
         on_end: Callable[[Worker, str], None],
         on_note: Callable[[str], None],
+        replacer: Replacer | None = None,
     ) -> None:
         self._group = group
         self._coordinator = coordinator
@@ -88,11 +90,23 @@ class AttemptRunner:
         self._on_tick = on_tick
         self._on_end = on_end
         self._on_note = on_note
+        self._replacer = replacer
+        self._dissolved: str | None = None
+        self._last_loss: RankFailure | None = None
         self._silent: list[tuple[int, float]] = []
 
     def silent(self, rank: int, seconds: float) -> None:
         """A worker has shown no life for so long: it counts as dead."""
         self._silent.append((rank, seconds))
+
+    def admitted(self, groups: list[int]) -> None:
+        """Replaced replica groups train again."""
+        if self._replacer is not None:
+            self._replacer.admitted(groups)
+
+    def dissolved(self, text: str) -> None:
+        """Too few replica groups are left: the attempt has failed."""
+        self._dissolved = text
 
     def wait(self, refs: list[Any]) -> AttemptResult:
         """Wait until every rank has ended, or the first failure and what follows from it."""
@@ -103,7 +117,13 @@ class AttemptRunner:
             patience = self._events.listen()
             if deadline is not None:
                 patience = min(patience, deadline - time.monotonic())
+            replacer = self._replacer
+            due = replacer.tick(ranks) if replacer is not None and deadline is None else None
+            if due is not None:
+                patience = min(patience, due)
             watched = list(ranks)
+            if replacer is not None:
+                watched += replacer.infos
             if self._events.pending is not None:
                 watched.append(self._events.pending)
             done, _ = ray.wait(watched, num_returns=1, timeout=max(0.001, patience))
@@ -111,16 +131,24 @@ class AttemptRunner:
                 # Whoever else is ready too: peers often fail within the same millisecond.
                 done, _ = ray.wait(watched, num_returns=len(watched), timeout=0)
             for ref in done:
-                if ref in ranks:
-                    self._take(ranks.pop(ref), ref, result)
+                if replacer is not None and ref in replacer.infos:
+                    replacer.arrived(ref)
+                elif ref in ranks:
+                    self._take(ranks.pop(ref), ref, result, ranks)
             if self._events.pending is not None and self._events.pending in done:
                 try:
                     self._events.take()
                 except ray.exceptions.RayError as error:
                     result.coordinator_error = error
             self._take_silent(ranks, result)
+            if self._dissolved is not None and not result.failures:
+                died = WorkerDiedError(self._dissolved)
+                result.failures.append(self._last_loss or RankFailure(0, died, "", True))
+                result.failed_at = result.failed_at or time.time()
             self._on_tick()
             broken = bool(result.failures) or result.coordinator_error is not None
+            if result.values and not broken and self._is_late(ranks) and deadline is None:
+                deadline = time.monotonic() + self._unwind_s
             if (broken or result.unwound) and deadline is None:
                 deadline = time.monotonic() + self._unwind_s
                 if broken and ranks:
@@ -133,31 +161,63 @@ class AttemptRunner:
         for rank, seconds in self._silent:
             for ref in [ref for ref, other in ranks.items() if other == rank]:
                 del ranks[ref]
-                result.failed_at = result.failed_at or time.time()
                 worker = self._group.workers[rank]
+                died = WorkerDiedError(
+                    f"its process has answered nothing for {seconds:.0f} s, though it is there "
+                    "(RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S). It is stopped, or holds the "
+                    "interpreter's lock."
+                )
+                failure = RankFailure(rank, died, "", True, worker.info)
+                if self._is_replaced(failure, worker, result, ranks, False):
+                    continue
+                result.failed_at = result.failed_at or time.time()
                 if not (result.failures or result.unwound):
-                    died = WorkerDiedError(
-                        f"its process has answered nothing for {seconds:.0f} s, though it is there "
-                        "(RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S). It is stopped, or holds the "
-                        "interpreter's lock."
-                    )
-                    result.failures.append(RankFailure(rank, died, "", True, worker.info))
+                    result.failures.append(failure)
                 self._on_end(worker, "died")
         self._silent.clear()
 
-    def _take(self, rank: int, ref: Any, result: AttemptResult) -> None:
+    def _is_late(self, ranks: dict[Any, int]) -> bool:
+        """Whether only replica groups are waited for that were lost before the training was over.
+
+        They were waited for at its end already, and could not be replaced in time.
+        """
+        return self._replacer is not None and self._replacer.are_late(ranks.values())
+
+    def _is_replaced(
+        self,
+        failure: RankFailure,
+        worker: Worker,
+        result: AttemptResult,
+        ranks: dict[Any, int],
+        reusable: bool,
+    ) -> bool:
+        """Whether the others go on while the replica group of a rank that failed is replaced.
+
+        Once a function has returned, nobody is there for long whose state a newcomer could take.
+        """
+        ended = result.failures or result.values or result.coordinator_error or self._dissolved
+        if self._replacer is None or ended:
+            return False
+        self._last_loss = failure
+        self._on_end(worker, "died" if failure.died else "failed")
+        return self._replacer.lost(failure, ranks, reusable)
+
+    def _take(self, rank: int, ref: Any, result: AttemptResult, ranks: dict[Any, int]) -> None:
         worker = self._group.workers[rank]
         try:
             outcome: Outcome = ray.get(ref)
         except Exception as error:
+            text = str(error).strip() or type(error).__name__
+            died = WorkerDiedError(text)
+            died.__cause__ = error
+            failure = RankFailure(rank, died, "", True, worker.info)
+            if self._is_replaced(failure, worker, result, ranks, False):
+                return
             result.failed_at = result.failed_at or time.time()
             if result.failures or result.unwound:
                 self._on_end(worker, "ended")
                 return
-            text = str(error).strip() or type(error).__name__
-            died = WorkerDiedError(text)
-            died.__cause__ = error
-            result.failures.append(RankFailure(rank, died, "", True, worker.info))
+            result.failures.append(failure)
             self._on_end(worker, "died")
             return
         if outcome.reusable:
@@ -168,18 +228,23 @@ class AttemptRunner:
             result.values[rank] = outcome.value
             self._on_end(worker, "finished")
         elif outcome.unwound:
-            result.unwound = True
             self._on_end(worker, "ended")
+            if self._replacer is None:
+                result.unwound = True
+            elif not (result.failures or result.values or result.coordinator_error):
+                self._replacer.unwound(rank, ranks, outcome)
         else:
-            self._failed(rank, worker, outcome, result)
+            raised = outcome.error or RuntimeError("the training function failed")
+            failure = RankFailure(rank, raised, outcome.traceback, False, worker.info)
+            if not self._is_replaced(failure, worker, result, ranks, outcome.reusable):
+                self._failed(failure, worker, result)
 
-    def _failed(self, rank: int, worker: Worker, outcome: Outcome, result: AttemptResult) -> None:
-        error = outcome.error or RuntimeError("the training function failed")
+    def _failed(self, failure: RankFailure, worker: Worker, result: AttemptResult) -> None:
         result.failed_at = result.failed_at or time.time()
         if result.unwound:  # the others were told to end, and this rank noticed it in its own way
             self._on_end(worker, "ended")
             return
-        result.failures.append(RankFailure(rank, error, outcome.traceback, False, worker.info))
+        result.failures.append(failure)
         self._on_end(worker, "failed")
 
     def _tell_end(self, result: AttemptResult) -> None:

@@ -62,6 +62,11 @@ class FailurePolicy:
         limit = self.config.max_failures
         return limit < 0 or self.worker_failures <= limit
 
+    def would_allow_restart(self) -> bool:
+        """Whether one more failure of workers is within the limit."""
+        limit = self.config.max_failures
+        return limit < 0 or self.worker_failures < limit
+
     def allows_controller_restart(self) -> bool:
         """Count a failure outside the workers; whether to try again."""
         self.controller_failures += 1

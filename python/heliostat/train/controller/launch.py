@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from typing import Any
 
 import heliostat as ray
-from heliostat.train.backend import Backend
+from heliostat.train.backend import Backend, Replicas
 from heliostat.train.controller.spec import RunSpec
 from heliostat.train.data_config import made
 from heliostat.train.errors import ControllerError
 from heliostat.train.group.worker_group import WorkerGroup
 from heliostat.train.messages import Assignment, Job
+from heliostat.train.replicas.words import Seat
 
 
 class CoordinatorLost(Exception):
@@ -34,6 +36,10 @@ class Launcher:
         self._spec = spec
         self._backend = backend
         self._group = group
+        self._assignments: list[Assignment] = []
+        self._job: Any = None
+        self._coordinator: Any = None
+        self._first_seat: Seat | None = None
 
     @staticmethod
     def store(job: Job) -> Any:
@@ -76,9 +82,8 @@ class Launcher:
                 worker_handles=[w.actor for w in group.workers],
                 worker_node_ids=[w.info.node_id for w in group.workers],
             )
-        refs = []
-        for worker, ranks, shard in zip(group.workers, group.ranks, shards, strict=True):
-            assignment = Assignment(
+        self._assignments = [
+            Assignment(
                 attempt=number,
                 world_rank=ranks.world_rank,
                 world_size=len(group),
@@ -92,9 +97,57 @@ class Launcher:
                 working_dir=self._working_dir(),
                 log_level=getattr(spec.run_config.logging_config, "log_level", "INFO"),
                 shards=shard,
+                seat=self._seat(ranks.world_rank),
             )
-            refs.append(worker.actor.run.remote(assignment, [job], coordinator))
-        return refs
+            for ranks, shard in zip(group.ranks, shards, strict=True)
+        ]
+        self._job, self._coordinator = job, coordinator
+        return [self.start(rank, 0) for rank in range(len(group))]
+
+    def start(self, rank: int, incarnation: int) -> Any:
+        """Start the function on the worker that has ``rank`` now; returns the ref of its outcome."""
+        assignment = self._assignments[rank]
+        if incarnation and assignment.seat is not None:
+            seat = replace(assignment.seat, incarnation=incarnation)
+            assignment = replace(assignment, seat=seat)
+        worker = self._group.workers[rank]
+        return worker.actor.run.remote(assignment, [self._job], self._coordinator)
+
+    def open_replicas(self, coordinator: Any) -> Replicas | None:
+        """Have the coordinator look after the replica groups, where the backend has any.
+
+        Raises:
+            CoordinatorLost: It has ended.
+        """
+        size = len(self._group)
+        replicas = self._backend.replicas(size, self._spec.backend_config)
+        if replicas is None:
+            return None
+        begun = coordinator.begin_replicas.remote(
+            size // replicas.size, replicas.size, replicas.least
+        )
+        try:
+            store = ray.get(begun)
+        except ray.exceptions.RayError as error:
+            raise CoordinatorLost(error) from error
+        gpus = any(w.info.gpu_ids for w in self._group.workers)
+        self._first_seat = Seat(
+            group=0,
+            shard=0,
+            size=replicas.size,
+            groups=size // replicas.size,
+            incarnation=0,
+            store=store,
+            backend=replicas.backend or ("nccl" if gpus else "gloo"),
+            timeout_s=replicas.timeout_s,
+        )
+        return replicas
+
+    def _seat(self, rank: int) -> Seat | None:
+        seat = self._first_seat
+        if seat is None:
+            return None
+        return replace(seat, group=rank // seat.size, shard=rank % seat.size)
 
     def _working_dir(self) -> str | None:
         """A folder per run on each node, removed by whoever cleans temporary files."""

@@ -52,6 +52,9 @@ class Failure:
     detail: str
     # Seconds from the failure to the first report after it (None: there was none).
     recovered_s: float | None = None
+    # The others went on within the step; seconds until the lost replica group was in again.
+    went_on: bool = False
+    replaced_s: float | None = None
 
 
 @dataclass

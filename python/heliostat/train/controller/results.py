@@ -110,7 +110,8 @@ def summary(record: RunRecord) -> str:
     size = f"{sizes[-1]} worker{'s' if sizes[-1] != 1 else ''}" if sizes else "no workers"
     if len(set(sizes)) > 1:
         size = f"{min(sizes)} to {max(sizes)} workers"
-    restarts = len(record.failures) if record.state == "finished" else len(record.failures) - 1
+    replaced = sum(f.went_on for f in record.failures)
+    restarts = len(record.failures) - replaced - (record.state != "finished")
     parts = [
         f"{record.state} after {duration(seconds)}",
         size,
@@ -118,6 +119,8 @@ def summary(record: RunRecord) -> str:
     ]
     if restarts > 0:
         parts.append(f"{restarts} restart{'s' if restarts != 1 else ''}")
+    if replaced:
+        parts.append(f"{replaced} replica group{'s' if replaced != 1 else ''} replaced")
     return f"{record.name}: {', '.join(parts)}"
 
 

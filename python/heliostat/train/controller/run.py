@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 import heliostat as ray
+from heliostat.train.backend import Replicas
 from heliostat.train.callbacks import TrainRunContext
 from heliostat.train.controller.attempt import AttemptResult, AttemptRunner, EventStream
 from heliostat.train.controller.checks import checkpoint_of
@@ -18,6 +19,7 @@ from heliostat.train.controller.failures import FailurePolicy, RankFailure, desc
 from heliostat.train.controller.interrupts import Interrupts
 from heliostat.train.controller.launch import CoordinatorLost, Launcher
 from heliostat.train.controller.record import AttemptRecord, Failure, RunRecord, WorkerSpan
+from heliostat.train.controller.replacing import Replacer
 from heliostat.train.controller.results import ResultBuilder
 from heliostat.train.controller.sizes import Sizes
 from heliostat.train.controller.spec import RunSpec
@@ -35,6 +37,11 @@ from heliostat.train.group.worker_group import Worker, WorkerGroup
 from heliostat.train.messages import Event, ReportedRow
 from heliostat.train.result import Result
 from heliostat.train.view import open_view
+
+# What is done after a failure.
+_RESTART = "restarting from the latest checkpoint"
+_GO_ON = "the other replica groups go on, and this one is replaced"
+_GIVE_UP = "giving up"
 
 
 class TrainRun:
@@ -143,6 +150,8 @@ class TrainRun:
         begun = self._coordinator.begin.remote(number, size)
         launcher = Launcher(spec, self._backend, self._group)
         latest = launcher.prepare(begun)
+        replicas = launcher.open_replicas(self._coordinator)
+        replacer = self._replacer_for(number, replicas, launcher) if replicas else None
         refs = launcher.run(number, latest, self._job, self._coordinator)
         attempt.started_at = time.time()
         attempt.from_checkpoint = latest
@@ -161,10 +170,70 @@ class TrainRun:
             self._tick,
             self._worker_ended,
             self._note,
+            replacer,
         )
         result = runner.wait(refs)
         self._events.drain()
         return result
+
+    # ---- replica groups ----
+
+    def _replacer_for(self, number: int, replicas: Replicas, launcher: Launcher) -> Replacer:
+        return Replacer(
+            self._group,
+            replicas,
+            self._spec.settings.unwind_s,
+            lambda group: self._tell_lost(number, group),
+            launcher.start,
+            self._policy.would_allow_restart,
+            self._group_lost,
+            self._renewed,
+        )
+
+    def _tell_lost(self, number: int, group: int) -> bool:
+        try:
+            told: bool = ray.get(self._coordinator.replica_lost.remote(number, group))
+        except ray.exceptions.RayError:
+            return False  # without a coordinator the attempt ends
+        return told
+
+    def _group_lost(self, failure: RankFailure) -> None:
+        """Count and show the loss of a replica group that is replaced."""
+        policy = self._policy
+        policy.allows_restart()
+        text = describe([failure], self.record.attempt.world_size, policy)
+        number, ranks = self.record.attempt.number, [failure.rank]
+        row = Failure(time.time(), number, ranks, failure.title(), text, went_on=True)
+        self.record.failures.append(row)
+        self._view.failed(row, policy.budget(), _GO_ON)
+        exceptions = {failure.rank: _with_traceback(failure)}
+        for callback in self._callbacks:
+            callback.after_exception(run_context=self._context, worker_exceptions=exceptions)
+
+    def _renewed(self, rank: int) -> None:
+        """A replaced worker runs."""
+        worker = self._group.workers[rank]
+        info = worker.info
+        self.record.attempt.workers.append(
+            WorkerSpan(rank, info.node_ip, info.hostname, info.pid, time.time(), not worker.fresh)
+        )
+        self._view.refresh()
+
+    def _admitted(self, groups: list[int], step: int) -> None:
+        replicas = self._backend.replicas(len(self._group), self._spec.backend_config)
+        assert replicas is not None
+        if self._runner is not None:
+            self._runner.admitted(groups)
+        for group in groups:
+            lost = [
+                f
+                for f in self.record.failures
+                if f.went_on and f.replaced_s is None and f.ranks[0] // replicas.size == group
+            ]
+            for failure in lost:
+                failure.replaced_s = time.time() - failure.time
+            after = f", {lost[-1].replaced_s:.2f} s after its loss" if lost else ""
+            self._note(f"replica group {group} trains again from step {step} on{after}")
 
     def _after_failure(self, result: AttemptResult) -> None:
         # A death comes first: it is the cause of what the others raise.
@@ -188,7 +257,7 @@ class TrainRun:
             self._enter("recovering")
         else:
             self.record.state = "failed"
-        self._view.failed(failure, self._policy.budget(), restart)
+        self._view.failed(failure, self._policy.budget(), _RESTART if restart else _GIVE_UP)
         for callback in self._callbacks:
             callback.after_exception(run_context=self._context, worker_exceptions=exceptions)
         if not restart:
@@ -200,8 +269,12 @@ class TrainRun:
     def _start_coordinator(self) -> None:
         spec = self._spec
         actor = ray.remote(TrainCoordinator)
+        # With replica groups it holds the meeting point of process groups, which is torch's.
+        preload = spec.backend_config.preload if self._backend.has_replica_groups else []
         most = spec.scaling.max_workers
-        self._coordinator = actor.options(num_cpus=0, max_concurrency=8 * most + 32).remote(
+        options: dict[str, Any] = {"_preload": preload} if preload else {}
+        actor = actor.options(num_cpus=0, max_concurrency=8 * most + 32, **options)
+        self._coordinator = actor.remote(
             spec.storage, self._book, spec.settings, bool(self._callbacks), spec.job.validation
         )
         self._events = EventStream(self._coordinator, self._hear)
@@ -235,6 +308,10 @@ class TrainRun:
                 self._runner.silent(event.data["rank"], event.data["seconds"])
             elif event.kind == "publish_failed":
                 self._note(f"a checkpoint could not be stored: {event.data['error']}")
+            elif event.kind == "admitted":
+                self._admitted(**event.data)
+            elif event.kind == "dissolved" and self._runner is not None:
+                self._runner.dissolved(event.data["text"])
         if events:
             self._view.refresh()
 
@@ -272,7 +349,7 @@ class TrainRun:
 
     def _worker_ended(self, worker: Worker, state: str) -> None:
         for span in self.record.attempt.workers:
-            if span.rank == worker.rank:
+            if span.rank == worker.rank and span.end is None:
                 span.end, span.state = time.time(), state
         self._view.refresh()
 

@@ -17,9 +17,11 @@ from heliostat.train.coordinator.attempt import COLLECTIVE, REPORT, Attempt, pic
 from heliostat.train.coordinator.checkpoint_book import CheckpointBook, Entry
 from heliostat.train.coordinator.publish import Publisher, new_name
 from heliostat.train.coordinator.rendezvous import Round
+from heliostat.train.coordinator.replicas import ReplicaDesk, open_store
 from heliostat.train.coordinator.validations import Validations
 from heliostat.train.coordinator.watch import Watch
 from heliostat.train.messages import Event, Reply, ReportedRow, ReportEntry
+from heliostat.train.replicas.words import Arrival, Join, Progress
 from heliostat.train.reported import ReportedCheckpointStatus as Status
 from heliostat.train.settings import TrainSettings
 from heliostat.train.storage.base import Storage
@@ -56,6 +58,8 @@ class TrainCoordinator:
         self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
         self._news = asyncio.Event()
         self._resize = False
+        self._desk: ReplicaDesk | None = None
+        self._store: tuple[str, int, Any] | None = None
 
     # ---- the driver's side ----
 
@@ -79,10 +83,38 @@ class TrainCoordinator:
         """End the current attempt: calls that wait return, training functions are told to end."""
         if self._attempt is not None:
             self._attempt.end()
+        if self._desk is not None:
+            self._desk.close()
+            self._desk = None
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
         await self._publisher.settle()
+
+    async def begin_replicas(self, groups: int, size: int, least: int) -> tuple[str, int]:
+        """The attempt has replica groups; returns the meeting point of their process groups."""
+        attempt = self._attempt
+        assert attempt is not None
+        self._desk = ReplicaDesk(groups, size, least, self._emit, self._let_in)
+        if self._store is None:
+            self._store = await asyncio.to_thread(open_store)
+        return self._store[:2]
+
+    async def replica_lost(self, number: int, group: int) -> bool:
+        """The workers of a replica group are gone; who is left of it is told to end.
+
+        Returns whether it can be replaced: not once the steps of the run are done.
+        """
+        attempt, desk = self._attempt, self._desk
+        if attempt is None or desk is None or attempt.number != number or attempt.over:
+            return False
+        if desk.quorum.is_finishing:
+            return False
+        desk.lost(group)
+        for rank in desk.quorum.ranks(group):
+            for kind, round_ in attempt.vacate(rank):
+                await self._complete(attempt, kind, round_)
+        return True
 
     async def request_resize(self) -> None:
         """End the attempt right after the next checkpoint, so that no step is lost."""
@@ -119,6 +151,8 @@ class TrainCoordinator:
         attempt = self._attempt
         if attempt is None or attempt.number != number or attempt.over:
             return Reply(go_on=False)
+        if self._is_outside(rank):
+            return Reply()
         index += attempt.offsets.get(rank, 0)
         meeting = attempt.meetings[REPORT]
         if rank in meeting.excused:
@@ -133,6 +167,8 @@ class TrainCoordinator:
         attempt = self._attempt
         if attempt is None or attempt.number != number or attempt.over:
             return Reply(go_on=False)
+        if self._is_outside(rank):
+            return _reply_outside(kind)
         return await self._arrive(attempt, COLLECTIVE, rank, index, (kind, data), True)
 
     async def checkpoint_name(self, number: int, index: int, dir_name: str | None) -> str:
@@ -154,10 +190,12 @@ class TrainCoordinator:
                 await self._complete(attempt, kind, round_)
         self._emit("left", {"rank": rank})
 
-    async def control(self, number: int, rank: int) -> str:
+    async def control(self, number: int, rank: int, incarnation: int = 0) -> str:
         """Wait for something that the control thread of ``rank`` shall do; "again" after a while."""
         attempt = self._attempt
         if attempt is None or attempt.number != number or attempt.over:
+            return "end"
+        if incarnation != attempt.incarnations.get(rank, 0):
             return "end"
         attempt.beats[rank] = attempt.beats.get(rank, 0) + 1
         wait_s = max(_BEAT_MIN_S, self._settings.health_interval_s)
@@ -171,7 +209,72 @@ class TrainCoordinator:
         if self._attempt is not None and self._attempt.number == number:
             self._attempt.stacks[rank] = text
 
+    # ---- replica groups: the workers' side (see ``ReplicaDesk``) ----
+
+    async def replica_join(self, number: int, rank: int, incarnation: int, join: Join) -> Any:
+        """Wait to be let in; None: the attempt is over, or it is too late."""
+        desk = self._desk_of(number)
+        return None if desk is None else await desk.join(rank, incarnation, join)
+
+    async def replica_edge(self, number: int, rank: int, incarnation: int, at: Arrival) -> Any:
+        """Wait for the others between two steps; None: the attempt is over."""
+        desk = self._desk_of(number)
+        return None if desk is None else await desk.edge(rank, incarnation, at)
+
+    async def replica_listen(self, number: int, rank: int, incarnation: int) -> list[Any] | None:
+        """Wait for what ``rank`` has to hear; None: nothing any more."""
+        desk = self._desk_of(number)
+        return None if desk is None else await desk.listen(rank, incarnation)
+
+    async def replica_failed(self, number: int, rank: int, incarnation: int, quorum: int) -> None:
+        """``rank`` cannot reach some member of its quorum."""
+        if (desk := self._desk_of(number)) is not None:
+            desk.failed(rank, incarnation, quorum)
+
+    async def replica_answer(
+        self, number: int, rank: int, incarnation: int, quorum: int, progress: Progress
+    ) -> None:
+        """``rank`` has given its quorum up."""
+        if (desk := self._desk_of(number)) is not None:
+            desk.answer(rank, incarnation, quorum, progress)
+
+    async def replica_finish(
+        self, number: int, rank: int, incarnation: int, progress: Progress
+    ) -> None:
+        """The steps of ``rank`` are done."""
+        if (desk := self._desk_of(number)) is not None:
+            desk.finish(rank, incarnation, progress)
+
+    async def replica_give(self, number: int, quorum: int, rank: int, state: Any) -> None:
+        """The state of a donor, for the newcomers of ``quorum``."""
+        if (desk := self._desk_of(number)) is not None:
+            desk.give(quorum, rank, state)
+
+    async def replica_taken(self, number: int, quorum: int, rank: int) -> None:
+        """``rank`` has read the state that it took."""
+        if (desk := self._desk_of(number)) is not None:
+            desk.taken(quorum, rank)
+
+    async def replica_take(self, number: int, quorum: int, rank: int) -> Any:
+        """Wait for the state of the donor; None: it is gone."""
+        desk = self._desk_of(number)
+        return None if desk is None else await desk.take(quorum, rank)
+
     # ---- inside ----
+
+    def _desk_of(self, number: int) -> ReplicaDesk | None:
+        attempt = self._attempt
+        if attempt is None or attempt.number != number or attempt.over:
+            return None
+        return self._desk
+
+    def _is_outside(self, rank: int) -> bool:
+        """Whether a replaced worker is not yet let in: the others do not wait for it."""
+        return self._desk is not None and rank in self._desk.outside
+
+    def _let_in(self, ranks: list[int]) -> None:
+        if self._attempt is not None:
+            self._attempt.let_in(ranks)
 
     async def _arrive(
         self, attempt: Attempt, kind: str, rank: int, index: int, payload: Any, blocking: bool
@@ -236,6 +339,17 @@ class TrainCoordinator:
     def _emit(self, kind: str, data: dict[str, Any]) -> None:
         self._events.append(Event(kind, time.time(), data))
         self._news.set()
+
+
+def _reply_outside(kind: str) -> Reply:
+    if kind == "barrier":
+        return Reply()
+    return Reply(
+        error=RuntimeError(
+            f"A replaced worker called collective.{kind}() before it was let in: the others have "
+            "made that call long ago. Call it after the first step."
+        )
+    )
 
 
 def _collective_reply(round_: Round) -> Reply:

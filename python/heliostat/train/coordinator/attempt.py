@@ -30,6 +30,8 @@ class Attempt:
     names: dict[int, str] = field(default_factory=dict)
     # Excused ranks that came back: what to add to their own count of reports.
     offsets: dict[int, int] = field(default_factory=dict)
+    # How often a rank has been replaced within this attempt.
+    incarnations: dict[int, int] = field(default_factory=dict)
     next_report: int = 0
     over: bool = False
 
@@ -62,6 +64,26 @@ class Attempt:
         self.waiters.clear()
         for queue in self.commands.values():
             queue.put_nowait("end")
+
+    def vacate(self, rank: int) -> list[tuple[str, Round]]:
+        """A worker is lost and will be replaced; returns the rounds that waited for it only.
+
+        What is left of it, or of its group, is told to end.
+        """
+        self.incarnations[rank] = self.incarnations.get(rank, 0) + 1
+        self.commands[rank].put_nowait("end")
+        self.commands[rank] = asyncio.Queue()
+        self.blocked.pop(rank, None)
+        self.beats.pop(rank, None)
+        self.offsets.pop(rank, None)
+        return [(kind, r) for kind, m in self.meetings.items() for r in m.leave(rank)]
+
+    def let_in(self, ranks: list[int]) -> None:
+        """Replaced workers take part in reports and collectives again."""
+        for rank in ranks:
+            for meeting in self.meetings.values():
+                meeting.gone.discard(rank)
+                meeting.excused.discard(rank)
 
     def everyone_blocked(self) -> bool:
         """Whether no rank can move any more: each waits in some call that others do not make."""

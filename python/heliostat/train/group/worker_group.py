@@ -201,6 +201,17 @@ class WorkerGroup:
             room.release()
         self._starting, self._rooms = [], []
 
+    def renew(self, rank: int) -> Any:
+        """Put a fresh worker in the place of ``rank``, without waiting for it.
+
+        Returns a ref to its ``WorkerInfo``; until it is there, the worker has that of the old one.
+        """
+        old = self.workers[rank]
+        _kill(old.actor)
+        actor = self._create(rank, 0)
+        self.workers[rank] = Worker(actor, old.info, rank)
+        return actor.info.remote()
+
     def keep(self, ranks: set[int]) -> None:
         """End the workers whose ranks are not among ``ranks``."""
         for worker in self.workers:

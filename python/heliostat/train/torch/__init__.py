@@ -11,21 +11,25 @@ from heliostat.train import lazy
 
 if TYPE_CHECKING:
     from heliostat.train.torch.checkpoint import TorchCheckpoint
-    from heliostat.train.torch.config import TorchConfig
+    from heliostat.train.torch.config import FaultTolerantConfig, TorchConfig
     from heliostat.train.torch.deprecated import accelerate, backward, prepare_optimizer
     from heliostat.train.torch.device import get_device, get_devices
     from heliostat.train.torch.loader import prepare_data_loader
     from heliostat.train.torch.model import prepare_model
+    from heliostat.train.torch.replica.run import FaultTolerantRun, fault_tolerant
     from heliostat.train.torch.reproducibility import enable_reproducibility
     from heliostat.train.torch.trainer import TorchTrainer
 
 _HOME = {
+    "FaultTolerantConfig": "config",
+    "FaultTolerantRun": "replica.run",
     "TorchCheckpoint": "checkpoint",
     "TorchConfig": "config",
     "TorchTrainer": "trainer",
     "accelerate": "deprecated",
     "backward": "deprecated",
     "enable_reproducibility": "reproducibility",
+    "fault_tolerant": "replica.run",
     "get_device": "device",
     "get_devices": "device",
     "prepare_data_loader": "loader",
@@ -34,12 +38,15 @@ _HOME = {
 }
 
 __all__ = [
+    "FaultTolerantConfig",
+    "FaultTolerantRun",
     "TorchCheckpoint",
     "TorchConfig",
     "TorchTrainer",
     "accelerate",
     "backward",
     "enable_reproducibility",
+    "fault_tolerant",
     "get_device",
     "get_devices",
     "prepare_data_loader",

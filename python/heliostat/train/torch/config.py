@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
-from heliostat.train.arguments import seconds
-from heliostat.train.backend import Backend, BackendConfig
+from heliostat.train.arguments import seconds, whole
+from heliostat.train.backend import Backend, BackendConfig, Replicas
 
 if TYPE_CHECKING:
     from heliostat.train.group.worker_group import WorkerGroup
@@ -60,6 +60,84 @@ class TorchConfig(BackendConfig):
         from heliostat.train.torch.process_group import leaving_group_on_failure
 
         return leaving_group_on_failure
+
+
+@dataclass
+class FaultTolerantConfig(TorchConfig):
+    """Workers in replica groups: when one dies, the others go on within the step.
+
+    Each group holds a copy of the model. The training function uses ``fault_tolerant``; within
+    a group of several workers ``torch.distributed`` spans the group, and the model is sharded over it
+    (``fully_shard``). A lost group counts as a failure of ``FailureConfig(max_failures=...)``.
+
+    Attributes:
+        workers_per_replica: Workers of a group; ``num_workers`` is a multiple of it. Default 1.
+        min_replicas: With fewer groups the run restarts from its last checkpoint. Default 1.
+
+    Raises:
+        ValueError: One of them is not a whole number from 1 up.
+    """
+
+    workers_per_replica: int = 1
+    min_replicas: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("workers_per_replica", "min_replicas"):
+            value = getattr(self, name)
+            if whole(value) is None or value < 1:
+                raise ValueError(
+                    f"FaultTolerantConfig({name}={value!r}) must be a whole number from 1 up."
+                )
+        if self.backend not in (None, "gloo", "nccl"):
+            raise ValueError(
+                f"FaultTolerantConfig(backend={self.backend!r}) must be 'gloo', 'nccl' or None for "
+                "nccl with GPUs and gloo without."
+            )
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return FaultTolerantBackend
+
+    @property
+    def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
+        from heliostat.train.torch.replica.inner import in_replica_group
+
+        return in_replica_group
+
+    def check_workers(self, workers: int | tuple[int, int]) -> None:
+        """Raise ValueError when ``num_workers`` cannot be divided into replica groups."""
+        size = self.workers_per_replica
+        if isinstance(workers, tuple):
+            raise ValueError(
+                f"num_workers={workers} with FaultTolerantConfig: give one number. The run goes on "
+                "with the groups that are left, and grows again by itself."
+            )
+        if workers % size:
+            raise ValueError(
+                f"num_workers={workers} cannot be divided into replica groups of "
+                f"workers_per_replica={size}: choose a multiple of {size}, such as "
+                f"{max(1, workers // size) * size}."
+            )
+        if workers and workers // size < self.min_replicas:
+            raise ValueError(
+                f"num_workers={workers} makes {workers // size} replica groups of {size}, fewer than "
+                f"min_replicas={self.min_replicas}."
+            )
+
+
+class FaultTolerantBackend(Backend):
+    """Workers join process groups as they come and go; see ``torch.replica``."""
+
+    has_replica_groups = True
+
+    def replicas(self, world_size: int, backend_config: FaultTolerantConfig) -> Replicas:
+        return Replicas(
+            backend_config.workers_per_replica,
+            backend_config.min_replicas,
+            backend_config.backend,
+            backend_config.timeout_s,
+        )
 
 
 class TorchBackend(Backend):

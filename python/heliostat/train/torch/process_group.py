@@ -123,9 +123,14 @@ def leave() -> None:
     _opened.clear()
     import torch.distributed as dist
 
-    if dist.is_available() and dist.is_initialized():
+    if not dist.is_available():
+        return
+    if dist.is_initialized():
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
+    # Groups are named by a count, which all ranks have to share: where making one was interrupted,
+    # nothing has set it back.
+    dist.distributed_c10d._world.group_count = 0
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from heliostat.train.arguments import expect
 from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig
 from heliostat.train.data_parallel_trainer import DataParallelTrainer
-from heliostat.train.torch.config import TorchConfig
+from heliostat.train.torch.config import FaultTolerantConfig, TorchConfig
 from heliostat.train.validation import ValidationConfig
 
 
@@ -50,6 +50,8 @@ class TorchTrainer(DataParallelTrainer):
             metadata=metadata,
             resume_from_checkpoint=resume_from_checkpoint,
         )
+        if isinstance(torch_config, FaultTolerantConfig):
+            torch_config.check_workers(self.scaling_config.num_workers)
         backend = torch_config.backend if torch_config is not None else None
         if (
             backend == "nccl"

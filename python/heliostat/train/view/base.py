@@ -26,8 +26,8 @@ class View:
     def reported(self, row: ReportedRow) -> None:
         """All ranks have reported."""
 
-    def failed(self, failure: Failure, budget: str, restart: bool) -> None:
-        """Workers have failed."""
+    def failed(self, failure: Failure, budget: str, then: str) -> None:
+        """Workers have failed; what is done then, in words."""
 
     def note(self, text: str) -> None:
         """Something worth saying."""
@@ -68,8 +68,8 @@ class Guarded(View):
     def reported(self, row: ReportedRow) -> None:
         self._try(self._view.reported, row)
 
-    def failed(self, failure: Failure, budget: str, restart: bool) -> None:
-        self._try(self._view.failed, failure, budget, restart)
+    def failed(self, failure: Failure, budget: str, then: str) -> None:
+        self._try(self._view.failed, failure, budget, then)
 
     def note(self, text: str) -> None:
         self._try(self._view.note, text)

@@ -62,9 +62,9 @@ class LineView(View):
             text += f"  [{row.checkpoint}]"
         self._say(text)
 
-    def failed(self, failure: Failure, budget: str, restart: bool) -> None:
+    def failed(self, failure: Failure, budget: str, then: str) -> None:
         self._say(f"failure: {failure.title} ({budget})")
-        self._say("restarting from the latest checkpoint" if restart else "giving up")
+        self._say(then)
 
     def note(self, text: str) -> None:
         self._say(text)

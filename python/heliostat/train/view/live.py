@@ -53,9 +53,8 @@ class LiveView(View):
             self._drawn_at = now
             self._live.update(self._draw(), refresh=True)
 
-    def failed(self, failure: Failure, budget: str, restart: bool) -> None:
-        what = "restarting from the latest checkpoint" if restart else "giving up"
-        self._console.print(Text(f"{failure.title} ({budget}): {what}", style="red"))
+    def failed(self, failure: Failure, budget: str, then: str) -> None:
+        self._console.print(Text(f"{failure.title} ({budget}): {then}", style="red"))
 
     def note(self, text: str) -> None:
         self._console.print(Text(text, style="yellow"))

@@ -67,7 +67,10 @@ class TrainWorker:
     def run(self, assignment: Assignment, job: list[Any], coordinator: Any) -> Outcome:
         """Run the training function as ``assignment`` says. Never raises."""
         start = time.monotonic()
-        control = Control(coordinator, assignment.attempt, assignment.world_rank)
+        seat = assignment.seat
+        control = Control(
+            coordinator, assignment.attempt, assignment.world_rank, seat.incarnation if seat else 0
+        )
         session: WorkerSession | None = None
         outcome = Outcome(ok=False)
         try:

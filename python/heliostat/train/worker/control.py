@@ -22,8 +22,9 @@ _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 class Control:
     """Runs beside the training function for one attempt."""
 
-    def __init__(self, coordinator: Any, number: int, rank: int) -> None:
+    def __init__(self, coordinator: Any, number: int, rank: int, incarnation: int = 0) -> None:
         self._coordinator = coordinator
+        self._incarnation = incarnation
         self._number = number
         self._rank = rank
         self._thread_id = threading.get_ident()
@@ -55,7 +56,7 @@ class Control:
             raise AttemptEnded("the attempt is over")
 
     def _ask(self) -> Any:
-        return self._coordinator.control.remote(self._number, self._rank)
+        return self._coordinator.control.remote(self._number, self._rank, self._incarnation)
 
     def _listen(self) -> None:
         while True:

@@ -30,6 +30,8 @@ class WorkerSession(Session):
         validation: ValidationConfig | None = None,
     ) -> None:
         self._validation = validation
+        self.assignment = assignment
+        self.coordinator = coordinator
         self._number = assignment.attempt
         self._rank = assignment.world_rank
         self._coordinator = coordinator
@@ -51,6 +53,15 @@ class WorkerSession(Session):
             experiment_name=assignment.experiment_name,
             storage=self._storage,
         )
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Reports and collectives that this rank has made."""
+        return self._reports, self._collectives
+
+    def align(self, counts: tuple[int, int]) -> None:
+        """Count on from where the other ranks are: this one takes the place of another."""
+        self._reports, self._collectives = counts
 
     def report(
         self,

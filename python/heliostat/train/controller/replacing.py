@@ -1,0 +1,141 @@
+"""Replacing a replica group while the others go on.
+
+A loss is told to the coordinator at once: it has the others finish their step without the group. What
+is left of the group (where it has several workers) ends its function; then all of its ranks
+are started again, on fresh workers where the process is gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import heliostat as ray
+from heliostat.train.backend import Replicas
+from heliostat.train.controller.failures import RankFailure
+from heliostat.train.group.worker_group import WorkerGroup
+from heliostat.train.messages import Outcome
+
+
+@dataclass
+class _Broken:
+    """A group that is being replaced."""
+
+    # Ranks whose functions still run, and until when they may.
+    running: set[int]
+    deadline: float
+    # Ranks whose processes can be used again.
+    reusable: set[int] = field(default_factory=set)
+
+
+class Replacer:
+    """Replaces groups of one attempt."""
+
+    def __init__(
+        self,
+        group: WorkerGroup,
+        replicas: Replicas,
+        unwind_s: float,
+        tell_lost: Callable[[int], bool],
+        start: Callable[[int, int], Any],
+        may_allow: Callable[[], bool],
+        allow: Callable[[RankFailure], None],
+        renewed: Callable[[int], None],
+    ) -> None:
+        self._group = group
+        self._replicas = replicas
+        self._unwind_s = unwind_s
+        self._tell_lost = tell_lost
+        self._start = start
+        self._may_allow = may_allow
+        self._allow = allow
+        self._renewed = renewed
+        self._broken: dict[int, _Broken] = {}
+        self._incarnations: dict[int, int] = {}
+        # Groups that have been replaced and are not in again.
+        self._outside: set[int] = set()
+        # Where fresh workers run, as soon as they can say.
+        self.infos: dict[Any, int] = {}
+
+    def lost(self, failure: RankFailure, refs: dict[Any, int], reusable: bool) -> bool:
+        """A rank has failed or died. False: its group cannot be replaced, the attempt has failed."""
+        number = failure.rank // self._replicas.size
+        broken = self._broken.get(number)
+        if broken is not None:
+            self._ended(number, failure.rank, refs, reusable)
+            return True
+        groups = len(self._group) // self._replicas.size
+        if groups - len(self._broken) - 1 < max(1, self._replicas.least):
+            return False
+        if not self._may_allow() or not self._tell_lost(number):
+            return False
+        self._allow(failure)
+        running = {r for r in refs.values() if r // self._replicas.size == number}
+        deadline = time.monotonic() + self._unwind_s
+        self._broken[number] = _Broken(running, deadline)
+        self._ended(number, failure.rank, refs, reusable)
+        return True
+
+    def unwound(self, rank: int, refs: dict[Any, int], outcome: Outcome) -> None:
+        """A function has been ended from outside."""
+        number = rank // self._replicas.size
+        if number not in self._broken:
+            # It could not get the state of a peer, and has another try; or the training is over.
+            if not self._tell_lost(number):
+                return
+            running = {r for r in refs.values() if r // self._replicas.size == number}
+            self._broken[number] = _Broken(running, time.monotonic() + self._unwind_s)
+        self._ended(number, rank, refs, outcome.reusable)
+
+    def _ended(self, number: int, rank: int, refs: dict[Any, int], reusable: bool) -> None:
+        broken = self._broken[number]
+        broken.running.discard(rank)
+        if reusable:
+            broken.reusable.add(rank)
+        if not broken.running:
+            self._restart(number, refs)
+
+    def tick(self, refs: dict[Any, int]) -> float | None:
+        """Replace what has not ended in time; in how many seconds to look again."""
+        now = time.monotonic()
+        for number, broken in list(self._broken.items()):
+            if now < broken.deadline:
+                continue
+            for ref in [ref for ref, rank in refs.items() if rank in broken.running]:
+                del refs[ref]
+            broken.running.clear()
+            self._restart(number, refs)
+        waits = [b.deadline - now for b in self._broken.values()]
+        return max(0.0, min(waits)) if waits else None
+
+    def _restart(self, number: int, refs: dict[Any, int]) -> None:
+        broken = self._broken.pop(number)
+        self._outside.add(number)
+        incarnation = self._incarnations[number] = self._incarnations.get(number, 0) + 1
+        size = self._replicas.size
+        for rank in range(number * size, (number + 1) * size):
+            if rank not in broken.reusable:
+                self.infos[self._group.renew(rank)] = rank
+            else:
+                self._renewed(rank)
+            refs[self._start(rank, incarnation)] = rank
+
+    def admitted(self, groups: list[int]) -> None:
+        """Replaced groups train again."""
+        self._outside.difference_update(groups)
+
+    def are_late(self, ranks: Iterable[int]) -> bool:
+        """Whether all of ``ranks`` belong to groups that have been lost and are not in again."""
+        late = self._outside | set(self._broken)
+        return all(rank // self._replicas.size in late for rank in ranks)
+
+    def arrived(self, ref: Any) -> None:
+        """A fresh worker says where it runs."""
+        rank = self.infos.pop(ref)
+        try:
+            self._group.workers[rank].info = ray.get(ref)
+        except ray.exceptions.RayError:
+            return  # it died as well; its call says so
+        self._renewed(rank)

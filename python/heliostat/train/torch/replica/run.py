@@ -1,0 +1,235 @@
+"""``fault_tolerant``: a loop over steps that all replica groups take together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from heliostat.train.context import current_session
+from heliostat.train.replicas.plan import SamplePlan, Span
+from heliostat.train.replicas.words import Admission
+from heliostat.train.torch.device import get_device
+from heliostat.train.torch.loader import _move
+from heliostat.train.torch.replica import state
+from heliostat.train.torch.replica.average import Averager
+from heliostat.train.torch.replica.feed import Feed, unwrapped
+from heliostat.train.torch.replica.link import Link
+from heliostat.train.worker.session import WorkerSession
+
+# The run of the training function of this process, while it lasts.
+_current: list[FaultTolerantRun] = []
+
+
+class FaultTolerantRun:
+    """The steps of a training function whose replica groups may die; made by ``fault_tolerant``.
+
+    Attributes:
+        step: Steps that the run has taken; the number of the step that is being taken.
+        epoch: The epoch of ``batches``, from 0.
+    """
+
+    def __init__(self, link: Link, objects: dict[str, Any]) -> None:
+        self.step = 0
+        self._link = link
+        self._objects = objects
+        self._models = [m for m in objects.values() if isinstance(m, torch.nn.Module)]
+        self._averager = Averager(link, self._models)
+        self._giver = state.Giver(link, objects)
+        self._averager.before_vote = self._giver.wait
+        self._groups: tuple[int, ...] = ()
+        self._plan: SamplePlan | None = None
+        self._is_in = False
+        self._is_done = False
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of ``batches``, from 0."""
+        return self._plan.epoch if self._plan is not None else 0
+
+    @property
+    def count(self) -> int:
+        """How many replica groups take this step."""
+        return len(self._groups)
+
+    @property
+    def index(self) -> int:
+        """The place of this worker's group among them, from 0."""
+        return self._groups.index(self._link.seat.group)
+
+    def steps(self, until: int | None = None) -> Iterator[int]:
+        """Take steps until ``until`` have been taken by the run; yields the number of each, from 0.
+
+        A worker that takes the place of another begins where the others are, with their state. Within
+        a step ``loss.backward()`` leaves the average over the groups that live in the gradients.
+
+        Args:
+            until: Steps of the whole run. Default None: until the loop is left, which all workers
+                have to do after the same step.
+
+        Raises:
+            ValueError: The model differs from that of another worker; the first parameter is named.
+        """
+        self._enter()
+        try:
+            while until is None or self.step < until:
+                self._averager.vote = None
+                yield self.step
+                self._after_step({})
+            self._end()
+        finally:
+            self._finish()
+
+    def batches(self, loader: Any, *, epochs: int = 1, keep_batch: bool = False) -> Iterator[Any]:
+        """Take a step for each batch of a data loader; yields this worker's batches on its device.
+
+        Each sample is counted in exactly one step of each epoch (with ``drop_last`` but for the rest):
+        what a group that dies had been given is given out again. Gradients are averaged by samples.
+
+        Args:
+            loader: A torch ``DataLoader`` over a map-style dataset, with ``batch_size`` samples for a
+                worker. It is not passed through ``prepare_data_loader``. Where it shuffles, the
+                order follows from its ``generator``'s seed and the epoch.
+            epochs: How often to go through the dataset. Default 1.
+            keep_batch: While groups are missing, the others take their part of each batch. Default
+                False: a step has so many samples fewer.
+
+        Raises:
+            ValueError: The loader's samples cannot be dealt out by number.
+        """
+        plain = unwrapped(loader)
+        seat = self._link.seat
+        assert plain.batch_size is not None
+        total = len(plain.dataset)
+        if total == 0:
+            raise ValueError("batches() got a DataLoader whose dataset is empty.")
+        batch = plain.batch_size * seat.size
+        plan = SamplePlan(total, batch, seat.groups, keep_batch, plain.drop_last)
+        self._plan = plan
+        feed = Feed(plain, plan, seat.shard, seat.size)
+        self._averager.full_weight = batch
+        device = get_device()
+        self._enter()
+        try:
+            while plan.epoch < epochs:
+                shares = plan.shares(self._groups)
+                if not shares:
+                    plan.next_epoch()
+                    continue
+                self._averager.weight = sum(b - a for a, b in shares[seat.group])
+                self._averager.vote = None
+                yield _move(feed.next(shares, seat.group), device)
+                self._after_step(shares)
+            self._end()
+        finally:
+            self._finish()
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        """Within it ``backward()`` only adds to this worker's gradients, to be averaged later."""
+        return self._averager.off()
+
+    # ---- between steps ----
+
+    def _enter(self) -> None:
+        if self._is_in:
+            raise RuntimeError(
+                "steps() or batches() was called a second time: one loop makes all steps of a run. "
+                "For several epochs write batches(loader, epochs=...)."
+            )
+        self._is_in = True
+        admission = self._link.join(state.signature(self._objects))
+        self.step = admission.step
+        self._take_place(admission)
+        self._averager.is_ready = True
+
+    def _take_place(self, admission: Admission) -> None:
+        """Give the state to newcomers, or take it as one."""
+        group = self._link.seat.group
+        self._groups = admission.groups
+        if group in admission.newcomers:
+            more = state.take(self._link, admission.quorum, self._objects)
+            if self._plan is not None:
+                self._plan.load_state_dict(more["plan"])
+        elif admission.donor == group:
+            plan = self._plan.state_dict() if self._plan is not None else None
+            self._giver.give(admission.quorum, {"plan": plan})
+
+    def _after_step(self, shares: dict[int, list[Span]]) -> None:
+        vote = self._averager.vote
+        if self._plan is not None:
+            counted = set(shares) if vote is None else {g for g, w in vote.weights.items() if w}
+            self._plan.done(shares, counted)
+        self.step += 1
+        if vote is None:
+            return
+        self._groups = tuple(sorted(vote.weights))
+        if vote.edge:
+            self._giver.wait()
+            self._take_place(self._link.edge(self.step))
+
+    def _end(self) -> None:
+        """All steps are taken: who is being replaced still gets the result."""
+        self._giver.wait()
+        self._take_place(self._link.edge(self.step, last=True))
+        self._giver.wait()
+
+    def _finish(self) -> None:
+        if not self._is_done:
+            self._is_done = True
+            self._averager.is_ready = False
+            self._giver.wait()
+            self._link.finish()
+
+    def close(self, failed: bool) -> None:
+        """The training function is over."""
+        self._averager.close()
+        if failed:
+            self._link.leave()
+
+
+def fault_tolerant(**objects: Any) -> FaultTolerantRun:
+    """Train on in the replica groups that are left when a worker dies.
+
+    With ``TorchTrainer(torch_config=FaultTolerantConfig(...))`` each replica group holds a copy of the
+    model. When a worker dies, the others finish the step without its group; the group is
+    replaced, takes the state of a living one and joins between two steps::
+
+        run = train.torch.fault_tolerant(model=model, optimizer=optimizer)
+        for batch in run.batches(loader, epochs=3):
+            loss = loss_of(model, batch)
+            optimizer.zero_grad()
+            loss.backward()  # the gradients are averaged over the groups that live
+            optimizer.step()
+
+    Args:
+        objects: Everything whose state a newcomer needs, by name: models, optimizers, schedulers, and
+            objects of your own with ``state_dict()`` and ``load_state_dict()``. The models are the
+            same on every rank; they begin with the state of the first group.
+
+    Raises:
+        RuntimeError: Not called in a training function, without ``FaultTolerantConfig``, or twice.
+        ValueError: There is no model among ``objects``, or one of them has no state.
+    """
+    session = current_session("fault_tolerant")
+    if not isinstance(session, WorkerSession) or session.assignment.seat is None:
+        raise RuntimeError(
+            "fault_tolerant() needs replica groups: TorchTrainer(..., "
+            "torch_config=ray.train.torch.FaultTolerantConfig(), "
+            "scaling_config=ScalingConfig(num_workers=...)) with at least one worker."
+        )
+    if _current:
+        raise RuntimeError("fault_tolerant() was called twice: pass all objects to one call.")
+    state.check(objects)
+    if not any(isinstance(value, torch.nn.Module) for value in objects.values()):
+        raise ValueError("fault_tolerant() needs the model: fault_tolerant(model=model, ...).")
+    run = FaultTolerantRun(Link(session), objects)
+    _current.append(run)
+    return run
+
+
+def close_current(failed: bool) -> None:
+    """The training function of this process is over."""
+    while _current:
+        _current.pop().close(failed)
