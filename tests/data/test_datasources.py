@@ -236,8 +236,10 @@ def test_what_is_no_block() -> None:
 def test_columns_in_paths() -> None:
     hive = PathPartitionParser.of(field_types={"year": int, "last": bool})
     assert hive("/data/year=2024/last=true/x.csv") == {"year": 2024, "last": True}
-    assert hive("/data/x=%20/y/a=b=c/f.csv") == {"x": " "}
-    assert hive("f.csv") == {}
+    assert PathPartitionParser.of()("/data/x=%20/y/a=b=c/f.csv") == {"x": " "}
+    assert PathPartitionParser.of()("f.csv") == {}
+    with pytest.raises(KeyError, match="last"):
+        hive("/data/year=2024/x.csv")
     below = PathPartitionParser.of("dir", base_dir="/data", field_names=["year", "month"])
     assert below("/data/2024/5/x.csv") == {"year": "2024", "month": "5"}
     assert below("/other/2024/5/x.csv") == {}
@@ -251,9 +253,10 @@ def test_columns_in_paths() -> None:
     with pytest.raises(ValueError, match="style"):
         PathPartitionParser(Partitioning("other"))
     assert hive.scheme.style == "hive"
-    keep = PathPartitionFilter(hive, lambda found: found.get("year") == 2024)
+    plain = PathPartitionParser.of()
+    keep = PathPartitionFilter(plain, lambda found: found.get("year") == "2024")
     assert keep(["/year=2024/a", "/year=2023/a", "/a"]) == ["/year=2024/a"]
-    assert keep.parser is hive
+    assert keep.parser is plain
     assert "year" in str(Partitioning("hive", field_types={"year": int}).to_pyarrow().schema)
 
 

@@ -78,11 +78,34 @@ class ReadFiles:
         partitions = self._source.partitions
         keeps = self._form.keeps
         for name, value in (partitions(path) if partitions else {}).items():
-            if name not in table.column_names and keeps(name):
-                table = table.append_column(name, pa.repeat(pa.scalar(value), table.num_rows))
+            if name in table.column_names:
+                table = _agreed(table, name, value, path)
+            elif keeps(name):
+                column = pa.repeat(self._form.of_folder(name, value), table.num_rows)
+                table = table.append_column(name, column)
         if self._source.include_paths and keeps("path"):
             table = table.append_column("path", pa.repeat(pa.scalar(path), table.num_rows))
         return table
+
+
+def _agreed(table: Any, name: str, value: Any, path: str) -> Any:
+    """The table of a file that has a column of its folder's name, too.
+
+    Raises:
+        ValueError: They differ.
+    """
+    column = table.column(name)
+    try:
+        of_folder = pa.scalar(value).cast(column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        of_folder = None
+    if of_folder is None or not all(one == of_folder for one in column.unique()):
+        there = column.unique().to_pylist()[:5]
+        raise ValueError(
+            f"The folder of {path} says {name}={value}, and the file's own column {name!r} has {there}: "
+            "remove one of them, or pass partitioning=None."
+        )
+    return table
 
 
 @dataclass

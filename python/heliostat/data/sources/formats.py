@@ -32,6 +32,10 @@ class Format:
         """Whether a column that comes from the file's place is wanted."""
         return True
 
+    def of_folder(self, name: str, value: Any) -> Any:
+        """The value that a folder's name gives to a column, as pyarrow has it."""
+        return pa.scalar(value)
+
     def _bytes(self, filesystem: Any, path: str) -> bytes:
         with self._stream(filesystem, path) as stream:
             data: bytes = stream.read()

@@ -66,6 +66,7 @@ class ParquetReads(FileReads, Pushable):
         there = set(self._physical())
         if self.knows_footers:  # a column of a file goes before the one of its folder's name
             there.update(*(self.footer(f.path).schema.to_arrow_schema().names for f in self.found))
+        there -= set(self.form.in_folders)
         if not read & there and read <= set(_partitions(self)):
             return self._in_folders(condition)
         if not read <= set(self._physical()):
@@ -78,7 +79,10 @@ class ParquetReads(FileReads, Pushable):
         assert partitions is not None
 
         def is_met(path: str) -> bool:
-            values = {name: [value] for name, value in partitions(path).items()}
+            values = {
+                name: pa.repeat(self.form.of_folder(name, value), 1)
+                for name, value in partitions(path).items()
+            }
             return bool(condition.mask(pa.table(values))[0].as_py())
 
         try:
@@ -233,6 +237,8 @@ def parquet(
     """
     found, filesystem = source.files()
     reads = ParquetReads(source, form, filesystem, found, GROWTH["Parquet"])
+    form = replace(form, in_folders=_in_folders(reads))
+    reads = replace(reads, form=form)
     rows = _checked_rows(reads, form) if reads.knows_footers else None
     if reads.knows_footers and found:
         several = (
@@ -241,7 +247,7 @@ def parquet(
         form = replace(form, merged=merged(several))
         reads = replace(reads, form=form)
     schema = _schema(reads, form) if found else None
-    return Dataset(
+    made = Dataset(
         Read(
             "Parquet",
             reads,
@@ -252,6 +258,37 @@ def parquet(
             files=reads.paths,
         )
     )
+    wanted = form.columns
+    if wanted is None or schema is None:
+        return made
+    if source.include_paths and "path" not in wanted:
+        wanted = [*wanted, "path"]
+    # What the folders of other files say is not known of the first one alone.
+    is_sure = schema.names == wanted and not _has_folders(reads)
+    return made if is_sure else made.select_columns(wanted)
+
+
+def _in_folders(reads: ParquetReads) -> dict[str, Any]:
+    """The columns of files that their folders' names give, too, with their types in the files."""
+    kinds: dict[str, Any] = {}
+    partitions = reads.source.partitions
+    if partitions is None:
+        return {}
+    for file in reads.found if reads.knows_footers else reads.found[:1]:
+        names = partitions(file.path)
+        if not names:
+            continue
+        schema = reads.footer(file.path).schema.to_arrow_schema()
+        for name in names:
+            if name in schema.names:
+                kinds.setdefault(name, schema.field(name).type)
+    return kinds
+
+
+def _has_folders(reads: ParquetReads) -> bool:
+    """Whether the folders of some file give columns."""
+    partitions = reads.source.partitions
+    return partitions is not None and any(partitions(file.path) for file in reads.found)
 
 
 def _partitions(reads: ParquetReads) -> dict[str, Any]:
@@ -265,7 +302,7 @@ def _schema(reads: ParquetReads, form: Parquet) -> Any:
     chosen = first if form.merged is None else form.merged
     for name, value in _partitions(reads).items():
         if name not in chosen.names:
-            chosen = chosen.append(pa.field(name, pa.scalar(value).type))
+            chosen = chosen.append(pa.field(name, form.of_folder(name, value).type))
     return chosen.append(pa.field("path", pa.string())) if reads.source.include_paths else chosen
 
 
@@ -273,7 +310,7 @@ def _checked_rows(reads: ParquetReads, form: Parquet) -> int | None:
     """The number of rows, None if a filter decides; refuses columns that no file has."""
     footers = [reads.footer(f.path) for f in reads.found]
     there = {name for f in footers for name in f.schema.to_arrow_schema().names}
-    there |= set(_partitions(reads))
+    there |= {*_partitions(reads), *(["path"] if reads.source.include_paths else [])}
     missing = [c for c in form.columns or () if c not in there]
     if missing and footers:
         raise ValueError(f"read_parquet: {no_columns(missing, sorted(there))}")

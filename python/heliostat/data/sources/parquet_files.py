@@ -57,6 +57,8 @@ class Parquet(Format):
     needed: frozenset[str] | None = None  # the columns that the plan needs; None: all
     conditions: tuple[Expr, ...] = ()  # that the plan wants rows to meet, one after the other
     merged: Any = None  # the schema of all files, where theirs differ
+    # Columns of the files that their folders' names give, too, with their types: the folders' count.
+    in_folders: dict[str, Any] = field(default_factory=dict)
 
     @property
     def chooses_rows(self) -> bool:
@@ -68,10 +70,17 @@ class Parquet(Format):
         return self.needed is None or name in self.needed
 
     def chosen(self, schema: Any) -> Any:
-        """The part of a file's schema that the dataset has."""
-        if self.columns is None:
+        """The part of a file's schema that the dataset has of the file."""
+        names = schema.names if self.columns is None else self.columns
+        taken = [c for c in names if c in schema.names and c not in self.in_folders]
+        if taken == schema.names:
             return schema
-        return pa.schema([schema.field(c) for c in self.columns if c in schema.names])
+        return pa.schema([schema.field(c) for c in taken])
+
+    def of_folder(self, name: str, value: Any) -> Any:
+        """The value that a folder's name gives to a column, of the type that the files have."""
+        kind = self.in_folders.get(name)
+        return pa.scalar(value) if kind is None else pa.scalar(value).cast(kind)
 
     def may_meet(self, ranges: Ranges) -> bool:
         """Whether rows may meet the conditions."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import posixpath
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,14 +28,15 @@ class Partitioning:
     Args:
         style: "hive" (``name=value``) or "dir" (values alone; ``field_names`` gives the names).
         base_dir: Where the folders begin. Default: at the root.
-        field_names: Names of the columns, in the order of the folders; for "hive" they are checked.
+        field_names: Names of the columns, in the order of the folders; for "hive" they are checked. For
+            "dir", None passes over a folder.
         field_types: Python types of the values by name. Default: str.
         filesystem: Where ``base_dir`` is, if its path does not say so.
     """
 
     style: PartitionStyle | str = PartitionStyle.HIVE
     base_dir: str | None = None
-    field_names: list[str] | None = None
+    field_names: Sequence[str | None] | None = None
     field_types: dict[str, Any] = field(default_factory=dict)
     filesystem: Any = None
 
@@ -59,7 +60,7 @@ class Partitioning:
         """Return the same as a ``pyarrow.dataset.Partitioning``."""
         import pyarrow.dataset as pads
 
-        names = self.field_names or list(self.field_types)
+        names = [name for name in self.field_names or self.field_types if name is not None]
         kinds: dict[Any, Any] = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
         schema = pa.schema([(n, kinds.get(self.field_types.get(n), pa.string())) for n in names])
         is_hive = PartitionStyle(self.style) is PartitionStyle.HIVE
@@ -90,7 +91,7 @@ class PathPartitionParser:
     def of(
         style: PartitionStyle | str = PartitionStyle.HIVE,
         base_dir: str | None = None,
-        field_names: list[str] | None = None,
+        field_names: Sequence[str | None] | None = None,
         field_types: dict[str, Any] | None = None,
         filesystem: Any = None,
     ) -> PathPartitionParser:
@@ -108,12 +109,18 @@ class PathPartitionParser:
 
         Raises:
             ValueError: The folders are not as many as ``field_names``, or have other names.
+            KeyError: ``field_types`` has a name that the folders do not have.
         """
         if not path.startswith(self._base):
             return {}
         folders = [f for f in posixpath.dirname(path[len(self._base) :]).split("/") if f]
         is_hive = self._scheme.style == PartitionStyle.HIVE
         found = self._named(folders) if is_hive else self._placed(folders)
+        unknown = [name for name in self._scheme.field_types if name not in found]
+        if found and unknown:
+            raise KeyError(
+                f"field_types: the folders have no column {unknown[0]!r}; they have {list(found)}"
+            )
         return {name: self._typed(name, value) for name, value in found.items()}
 
     def _named(self, folders: list[str]) -> dict[str, str]:
@@ -131,7 +138,8 @@ class PathPartitionParser:
                 f"Expected {len(names)} partition value(s) but found {len(folders)}: {folders}. The "
                 "folders above the first one belong into `base_dir`."
             )
-        return dict(zip(names, folders, strict=False))
+        placed = zip(names, folders, strict=False)
+        return {name: value for name, value in placed if name is not None}
 
     def _typed(self, name: str, value: str) -> Any:
         kind = self._scheme.field_types.get(name)
@@ -155,7 +163,7 @@ class PathPartitionFilter:
         filter_fn: Callable[[dict[str, Any]], bool] | None,
         style: PartitionStyle | str = PartitionStyle.HIVE,
         base_dir: str | None = None,
-        field_names: list[str] | None = None,
+        field_names: Sequence[str | None] | None = None,
         field_types: dict[str, Any] | None = None,
         filesystem: Any = None,
     ) -> PathPartitionFilter:

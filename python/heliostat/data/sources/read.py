@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from heliostat.data.dataset import Dataset
@@ -276,14 +277,15 @@ def read_images(
 def read_parquet(
     paths: str | list[str],
     *,
-    columns: list[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     **options: Any,
 ) -> Dataset:
     """Return a dataset of Parquet files; large files are read in several tasks.
 
     Args:
         paths: A path or URI of a file or folder, or a list of them.
-        columns: Columns to read; the others are not touched.
+        columns: Columns of the dataset, in this order, those of the folders' names and "path" included;
+            the others are not touched. Default: all.
         **options: Those of all readers, see :func:`read_csv`; ``filter``, a ``pyarrow.dataset``
             expression that leaves out rows while reading; ``schema``, checked against nothing.
 
@@ -291,6 +293,11 @@ def read_parquet(
         FileNotFoundError: A path does not exist.
         ValueError: There is no file, or none has one of the columns.
     """
+    if columns is not None:
+        columns = [columns] if isinstance(columns, str) else list(columns)
+        twice = [name for name in columns if columns.count(name) > 1]
+        if twice:
+            raise ValueError(f"read_parquet: columns={columns} has {twice[0]!r} twice.")
     source, concurrency = _source(paths, options, ["parquet"], Partitioning("hive"))
     remote, options = _split(options)
     row_filter = options.pop("filter", None)
