@@ -132,7 +132,8 @@ class DataContext(UnusedSettings):
             missing values become floats. Columns of ``from_pandas`` keep their own types.
         actor_task_retry_on_errors: Errors of a callable class after which its task is begun again, as
             often as after a death: a list of classes, or True for all.
-        retried_io_errors: Parts of the messages of errors after which a read goes on where it was.
+        retried_io_errors: Parts of classes and messages of errors, or patterns of them, after which a read
+            goes on where it was and the write of a file is begun again.
         max_errored_blocks: Blocks that may fail before an execution does; -1: any number.
         scheduling_strategy: Where tasks go in a cluster of several nodes.
         store_fraction: Part of the object store that one execution keeps full at most.

@@ -24,6 +24,19 @@ def no_columns(names: Iterable[str], there: Sequence[str]) -> str:
     return f"there is no {what} {said}{hint}; there are {list(there)}{more}"
 
 
+def require(names: Iterable[str], schema: Any, what: str) -> None:
+    """Raise ``ValueError`` for names that a schema lacks; None: it is not known.
+
+    Args:
+        names: Of columns.
+        schema: Has ``names``.
+        what: What asks for them, for the message.
+    """
+    missing = [name for name in names if schema is not None and name not in schema.names]
+    if missing:
+        raise ValueError(f"{what}: {no_columns(missing, schema.names)}")
+
+
 def hint(error: Exception, value: Any) -> str:
     """The columns nearest to the key that a function did not find, if it looked in a row or a batch.
 

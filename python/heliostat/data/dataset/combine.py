@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from heliostat.data.dataset.base import Base
 from heliostat.data.execute import joins
-from heliostat.data.missing import no_columns
+from heliostat.data.missing import require
 from heliostat.data.plan.operators import Mix, MixStoppingCondition, Union
 
 if TYPE_CHECKING:
@@ -85,22 +87,24 @@ class Combine(Base):
             right_suffix: The same, for the right side.
             partition_size_hint: Without effect.
             aggregator_ray_remote_args: Options of the joining tasks.
-            validate_schemas: Check that the keys exist now rather than when it is executed.
+            validate_schemas: Find out both sides' columns now, if that takes to execute them; else the keys
+                are looked at now where the columns are known, and when it is executed, before rows move.
 
         Raises:
-            ValueError: An unknown kind of join, or keys that do not match. While executing: both
-                sides have a column of the same name, and no suffix tells them apart.
+            ValueError: An unknown kind of join, keys that do not match, or one that a side lacks. While
+                executing: both sides have a column of the same name, and no suffix tells them apart.
         """
         left = (on,) if isinstance(on, str) else tuple(on)
-        right = left if right_on is None else (right_on,) if isinstance(right_on, str) else right_on
+        other = on if right_on is None else right_on
+        right = (other,) if isinstance(other, str) else tuple(other)
         if join_type not in joins.KINDS:
             raise ValueError(
                 f"Invalid join type: {join_type!r}. Must be one of {', '.join(joins.KINDS)}."
             )
         if num_partitions is not None and num_partitions < 1:
             raise ValueError(f"`num_partitions` must be positive, got {num_partitions}.")
-        if len(left) != len(tuple(right)):
-            raise ValueError(f"`on` has {len(left)} columns and `right_on` {len(tuple(right))}.")
+        if len(left) != len(right):
+            raise ValueError(f"`on` has {len(left)} columns and `right_on` {len(right)}.")
         run = joins.Join(
             joins.KINDS[join_type],
             list(left),
@@ -110,11 +114,9 @@ class Combine(Base):
             right_suffix,
             aggregator_ray_remote_args or {},
         )
-        if validate_schemas:
-            for side, keys in ((self, left), (ds, tuple(right))):
-                schema = side._arrow_schema()
-                missing = [k for k in keys if schema is None or k not in schema.names]
-                if missing:
-                    there = list(schema.names) if schema is not None else []
-                    raise ValueError(f"join: {no_columns(missing, there)}")
+        for side, keys, which in ((self, left, "left"), (ds, right, "right")):
+            known: Any = side.schema(fetch_if_missing=False)  # type: ignore[attr-defined] # of Consume
+            if validate_schemas:
+                known = side._arrow_schema() or pa.schema([])
+            require(keys, known, f"join: the {which} side")
         return self._exchange(f"Join({join_type})", run, ds)

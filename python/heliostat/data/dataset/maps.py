@@ -148,7 +148,10 @@ class Maps(Base):
         options = options_of(locals(), "expr")
         if fn is not None:
             if not callable(fn):
-                raise ValueError(f"fn must be a function or a class, but got {type(fn).__name__}.")
+                raise ValueError(
+                    "fn must be a UserDefinedFunction (a function or a class), but got an object of "
+                    f"{type(fn).__name__}. Pass an expression, or the text of one, as filter(expr=...)."
+                )
             return self._map(FilterRows, fn, options)
         if isinstance(expr, str):
             warnings.warn(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat.data.dataset.base import Base, key_names
 from heliostat.data.execute import exchanges
-from heliostat.data.missing import no_columns
+from heliostat.data.missing import require
 from heliostat.data.plan.operators import Rebundle
 from heliostat.data.seeds import checked
 
@@ -71,6 +71,8 @@ class Reorder(Base):
             return self._derive(Rebundle(self._plan, target_num_rows_per_block))
         assert num_blocks is not None
         if keys:
+            known = self.schema(fetch_if_missing=False)  # type: ignore[attr-defined] # of Consume
+            require(keys, known, "repartition")
             run: Any = exchanges.Sort([(k, "ascending") for k in keys], num_blocks)
         elif shuffle:
             run = exchanges.RandomShuffle(None, num_blocks, {})
@@ -104,7 +106,5 @@ class Reorder(Base):
             )
         order = [(k, "descending" if d else "ascending") for k, d in zip(keys, flags, strict=True)]
         known = self.schema(fetch_if_missing=False)  # type: ignore[attr-defined] # of Consume
-        missing = [k for k in keys if known is not None and k not in known.names]
-        if missing:
-            raise ValueError(f"sort: {no_columns(missing, known.names)}")
+        require(keys, known, "sort")
         return self._exchange("Sort", exchanges.Sort(order, None, boundaries), keeps_rows=True)

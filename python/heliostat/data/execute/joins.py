@@ -14,7 +14,7 @@ from heliostat.data import block
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.execute.exchanges import at_rows, part_count, parted, reduced
 from heliostat.data.expressions.namespace import whole
-from heliostat.data.missing import no_columns
+from heliostat.data.missing import no_columns, require
 from heliostat.data.plan.operators import Bundle
 from heliostat.data.plan.transforms import Names
 
@@ -62,6 +62,7 @@ class Join:
     def __call__(self, inputs: Inputs, tasks: Tasks) -> Steps:
         """Run."""
         right, left = inputs.pop(), inputs.pop()
+        self._check_keys(left, right)
         tasks.remote_args = self.remote_args
         if self._sends_whole(right, left, WHOLE_RIGHT):
             yield from self._with_whole(left, right, tasks, is_right=True)
@@ -115,6 +116,12 @@ class Join:
                 yield given, _Joined(self, boundary, left_schema, right_schema)
 
         yield from tasks.blocks(jobs())
+
+    def _check_keys(self, left: list[Bundle], right: list[Bundle]) -> None:
+        """Raise ``ValueError`` where a side lacks a key, before any row moves."""
+        for bundles, keys, which in ((left, self.left, "left"), (right, self.right, "right")):
+            schemas = [b.schema for b in bundles if b.schema is not None and b.schema.names]
+            require(keys, block.unify(schemas) if schemas else None, f"join: the {which} side")
 
     def check_names(self, left: Any, right: Any) -> None:
         """Raise ``ValueError`` where two columns of the result would have the same name."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
-import random
 import sys
 import time
 import uuid
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import heliostat as ray
-from heliostat.data import block
+from heliostat.data import block, retries
 from heliostat.data.context import DataContext
 from heliostat.data.execute.shaping import Shaper
 from heliostat.data.plan import task
@@ -30,8 +29,6 @@ logger = logging.getLogger("heliostat.data")
 # Of malloc.h. Arrays up to this size come from memory that the process keeps; so much stays unused.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 ARRAY_BYTES_MAX = 256 << 20
-READ_ATTEMPTS_MAX = 10
-READ_PAUSE_S_MAX = 32.0
 STAGES_MAX = 64  # stages that a worker keeps open
 
 
@@ -139,7 +136,6 @@ def _tables(cuts: list[tuple[int, int] | None], inputs: tuple[Any, ...]) -> tupl
 
 def _read(part: ReadPart) -> Iterator[Any]:
     """The tables of a read. After an error that passes, it is begun again and goes on where it was."""
-    transient = DataContext.get_current().retried_io_errors
     done, attempt = 0, 0
     while True:
         try:
@@ -150,10 +146,9 @@ def _read(part: ReadPart) -> Iterator[Any]:
             return
         except Exception as error:
             attempt += 1
-            if attempt >= READ_ATTEMPTS_MAX or not any(t in str(error) for t in transient):
+            if attempt >= retries.ATTEMPTS_MAX or not retries.passes(error):
                 raise
-            logger.warning("a read failed and is tried again (%d): %s", attempt, error)
-            time.sleep(random.random() * min(2.0**attempt, READ_PAUSE_S_MAX))
+            retries.wait_after(error, attempt, "a read")
 
 
 class MapWorker:

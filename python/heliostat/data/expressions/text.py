@@ -37,7 +37,7 @@ def parse(text: str) -> Expr:
     try:
         made = _made(ast.parse(text, mode="eval").body)
     except SyntaxError as error:
-        raise ValueError(f"cannot read the expression {text!r}: {error}") from error
+        raise ValueError(f"Invalid syntax in the expression {text!r}: {error}") from error
     if not isinstance(made, Expr):
         raise ValueError(f"{text!r} names no column")
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import posixpath
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from typing import Any
 
 from heliostat.data import block as blocks
 from heliostat.data.accessor import BlockAccessor
+from heliostat.data.retries import retried
 from heliostat.data.sinks import files
 from heliostat.data.sinks.datasink import WRITE_ID, Datasink, TaskContext
 from heliostat.data.sinks.files import FilenameProvider, SaveMode
@@ -97,8 +99,11 @@ class RowBasedFileDatasink(_FileDatasink):
         name = self._task_name(ctx)
         for index, row in enumerate(block.iter_rows(public_row_format=False)):
             path = posixpath.join(self.path, files.numbered(name, block_index, index))
-            with self.open_output_stream(path) as file:
-                self.write_row_to_file(row, file)
+            retried(functools.partial(self._write_row, row, path), "a write")
+
+    def _write_row(self, row: dict[str, Any], path: str) -> None:
+        with self.open_output_stream(path) as file:
+            self.write_row_to_file(row, file)
 
 
 class BlockBasedFileDatasink(_FileDatasink):
@@ -124,8 +129,12 @@ class BlockBasedFileDatasink(_FileDatasink):
     def write_block(self, block: BlockAccessor, block_index: int, ctx: TaskContext) -> None:
         """Write a block to the task's file."""
         path = posixpath.join(self.path, self._task_name(ctx))
-        with self.open_output_stream(path) as file:
-            self.write_block_to_file(block, file)
+
+        def write() -> None:
+            with self.open_output_stream(path) as file:
+                self.write_block_to_file(block, file)
+
+        retried(write, "a write")
 
     @property
     def min_rows_per_write(self) -> int | None:

@@ -18,6 +18,7 @@ import pyarrow.fs
 
 from heliostat.data import block, frames, tensors
 from heliostat.data.plan import task
+from heliostat.data.retries import retried
 from heliostat.data.sources.files import resolve
 
 SAMPLE_ROWS = 4096  # of a table, by which its columns are judged
@@ -103,7 +104,10 @@ class Sink:
                 self._write(table, number, index, written)
         except BaseException:
             for path in written:  # the task may be tried again
-                self.filesystem.delete_file(path)
+                with contextlib.suppress(
+                    OSError
+                ):  # it is not there; the error above is the one to tell
+                    self.filesystem.delete_file(path)
             raise
         yield pa.table({"rows": [rows], "bytes": [size]})
 
@@ -140,11 +144,15 @@ class Sink:
     def _store(self, name: str, data: Any, written: list[str]) -> None:
         path = posixpath.join(self.path, name)
         folder = posixpath.dirname(path)
-        if folder != self.path:
-            self.filesystem.create_dir(folder, recursive=True)
         written.append(path)
-        with self.filesystem.open_output_stream(path, **self.open_args) as stream:
-            stream.write(data)
+
+        def write() -> None:
+            if folder != self.path:
+                self.filesystem.create_dir(folder, recursive=True)
+            with self.filesystem.open_output_stream(path, **self.open_args) as stream:
+                stream.write(data)
+
+        retried(write, "a write")
 
 
 def _partitions(table: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
@@ -177,7 +185,8 @@ def prepare(path: str, filesystem: Any, mode: Any, create: bool) -> tuple[str, A
     """
     mode = SaveMode(getattr(mode, "value", mode))
     bare, used = resolve(path, filesystem)
-    there = used.get_file_info(bare).type != pa.fs.FileType.NotFound
+    info = retried(lambda: used.get_file_info(bare), "a look at a folder")
+    there = info.type != pa.fs.FileType.NotFound
     if there:
         if mode is SaveMode.IGNORE:
             return None
@@ -187,11 +196,11 @@ def prepare(path: str, filesystem: Any, mode: Any, create: bool) -> tuple[str, A
                 "those files"
             )
         if mode is SaveMode.OVERWRITE:
-            used.delete_dir_contents(bare)
+            retried(lambda: used.delete_dir_contents(bare), "the deletion of a folder's files")
     if mode is SaveMode.UPSERT:
         raise ValueError("mode='upsert' is for tables with keys, not for files.")
     if create and not there:
-        used.create_dir(bare, recursive=True)
+        retried(lambda: used.create_dir(bare, recursive=True), "the making of a folder")
     return bare, used
 
 

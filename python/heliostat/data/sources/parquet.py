@@ -12,6 +12,7 @@ from heliostat.data.dataset import Dataset
 from heliostat.data.expressions.expr import Expr
 from heliostat.data.missing import no_columns
 from heliostat.data.plan.operators import Pushable, Read, ReadPart
+from heliostat.data.retries import retried
 from heliostat.data.sources import files as listing
 from heliostat.data.sources import parquet_files
 from heliostat.data.sources.broken import unreadable
@@ -40,10 +41,13 @@ class ParquetReads(FileReads, Pushable):
         """A file's ``FileMetaData``."""
         import pyarrow.parquet as pq
 
+        def read() -> Any:
+            with self.filesystem.open_input_file(path) as file:
+                return pq.read_metadata(file)
+
         if path not in self.footers:
             try:
-                with self.filesystem.open_input_file(path) as file:
-                    self.footers[path] = pq.read_metadata(file)
+                self.footers[path] = retried(read, "the reading of a footer")
             except Exception as error:
                 raise unreadable(error, path) from error
         return self.footers[path]
