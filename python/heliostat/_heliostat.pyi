@@ -776,6 +776,9 @@ def _asked_to_leave() -> int | None:
 def _look_again() -> None:
     """Has whoever waits in `_next_call` look whether the process is to end."""
 
+def _end_in_time(code: int) -> None:
+    """End with `code` once `actor_graceful_shutdown_timeout_ms` are over, whatever runs then."""
+
 def object_places(
     refs: list[ObjectRef], own_view: bool, timeout: float | None
 ) -> list[tuple[list[str], int | None, bool] | None]:

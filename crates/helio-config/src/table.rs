@@ -189,6 +189,9 @@ settings! {
         /// `ray debug`; 0 goes on.
         DEBUG = Both "DEBUG" choice("1", &["0", "1", "legacy"]) "", "workers";
         /// 1: a worker also waits for a debugger when a call ends with an error.
+        /// How long a worker that ends by itself may take for what user code does then: `__ray_shutdown__`, `__del__`,
+        /// handlers of `atexit`, ends of child processes.
+        ACTOR_GRACEFUL_SHUTDOWN_TIMEOUT_MS = Knob "actor_graceful_shutdown_timeout_ms" count(30_000, 0, TIME_MS_MAX) "ms", "workers";
         DEBUG_POST_MORTEM = Both "DEBUG_POST_MORTEM" flag(false) "", "workers";
         /// Where a worker that waits for a debugger listens. Who reaches it can run any code in the worker.
         DEBUGGER_HOST = Both "DEBUGGER_HOST" text("127.0.0.1") "address", "workers";

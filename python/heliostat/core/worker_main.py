@@ -14,7 +14,7 @@ import traceback
 from typing import Any, NoReturn, TextIO
 
 from heliostat import _heliostat
-from heliostat.core import worker_setup
+from heliostat.core import worker_children, worker_setup
 
 # Starts a line that says whose the lines after it are; the daemon takes it out.
 _NAME_MARK = "\x01:name:"
@@ -145,8 +145,11 @@ def _end(code: int) -> NoReturn:
     """
     try:
         if code >= 0:
+            _heliostat._end_in_time(code)
             _end_actor()
+            worker_children.end_with_multiprocessing()
             atexit._run_exitfuncs()
+            worker_children.kill_direct()
         sys.stdout.flush()
         sys.stderr.flush()
         if code == _TERMINATED:

@@ -1,6 +1,9 @@
 //! The end that user code or a signal asks for while calls run: nothing more begins, what runs on other
 //! threads or tasks finishes, then the process ends.
 
+use std::time::Duration;
+
+use helio_config::table::ACTOR_GRACEFUL_SHUTDOWN_TIMEOUT_MS;
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_types::{DeathCause, DeathKind, TaskId};
 use helio_worker::Outcome;
@@ -80,6 +83,25 @@ pub(crate) fn _ask_to_leave(code: i32) -> bool {
 #[pyfunction]
 pub(crate) fn _asked_to_leave() -> Option<i32> {
     asked()
+}
+
+/// End the process with `code` when what user code does at its end takes too long, even if it keeps the GIL.
+#[pyfunction]
+pub(crate) fn _end_in_time(code: i32) {
+    // What the setting says was checked when the session began.
+    let limit_ms = helio_env::settings::read(&ACTOR_GRACEFUL_SHUTDOWN_TIMEOUT_MS).unwrap_or(30_000);
+    let watch = move || {
+        std::thread::sleep(Duration::from_millis(limit_ms));
+        eprintln!(
+            "This worker ends now: what user code does at its end (__ray_shutdown__, __del__, atexit, child processes) was \
+             not done within {} s. actor_graceful_shutdown_timeout_ms sets the time.",
+            Duration::from_millis(limit_ms).as_secs_f64()
+        );
+        // SAFETY: runs no handlers and touches no memory of this process.
+        unsafe { libc::_exit(code) }
+    };
+    // Where no thread can be started, little else can.
+    let _ = std::thread::Builder::new().name("heliostat-end".to_owned()).spawn(watch);
 }
 
 /// Has the main thread look whether it is to end.

@@ -28,7 +28,7 @@ mod title;
 pub(crate) use asynchronous::{
     _loop_fd, _loop_passes, _loop_sleeps, _loop_woke, _next_call, RunningCall,
 };
-pub(crate) use ending::{_ask_to_leave, _asked_to_leave, _look_again};
+pub(crate) use ending::{_ask_to_leave, _asked_to_leave, _end_in_time, _look_again};
 pub(crate) use execute::exit_actor;
 pub(crate) use leftovers::{_note_error, _runs_calls};
 pub(crate) use main_loop::run_worker;
