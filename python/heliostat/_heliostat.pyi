@@ -44,6 +44,9 @@ from heliostat.core.plans import (
     TaskPlan,
 )
 
+OPEN_TOKEN: str
+"""What is shown instead of a token in a cluster that asks for none."""
+
 __version__: str
 
 # --- settings ----------------------------------------------------------------------------------------

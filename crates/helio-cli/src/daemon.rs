@@ -30,6 +30,7 @@ use helio_env::logs;
 use helio_env::settings::read;
 use helio_node::{Ended, Reach};
 use helio_storage::{Embedded, Memory, Storage};
+use helio_types::OPEN_TOKEN;
 use helio_types::address::host_port;
 use rustix::process::Signal;
 use serde_json::json;
@@ -106,6 +107,9 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     keep_token(&session.dir, &token).map_err(|error| failed("the token cannot be kept", error))?;
     if args.head {
         session
+    if token == OPEN_TOKEN {
+        tracing::warn!(host, "RAY_AUTH_MODE=disabled: no port of this node asks for a token");
+    }
             .is_latest(&temp_dir)
             .map_err(|error| failed("the link to the latest session cannot be made", error))?;
     }

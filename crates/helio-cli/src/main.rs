@@ -84,6 +84,10 @@ fn get_auth_token(generate: bool) -> Result<(), String> {
         Some(token) => {
             output::line(&token);
             Ok(())
+        Some(token) if token == helio_types::OPEN_TOKEN => {
+            Err("Authentication is disabled (RAY_AUTH_MODE=disabled): there is no token."
+                .to_owned())
+        }
         }
         None => Err(format!(
             "There is no authentication token yet. Make one with `{} get-auth-token --generate`.",

@@ -9,6 +9,7 @@ use helio_config::session::{CONTROL_PORT, LOG_FILE, START_S_MAX};
 use helio_observer::Asker;
 use helio_proto::control::ListNodes;
 use helio_types::address::{host_port, split_host_port};
+use helio_types::OPEN_TOKEN;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -41,6 +42,9 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
     }
     let host = args.node_ip_address.clone().unwrap_or_else(|| daemon::own_ip().to_string());
     let temp_dir = folder::temp_dir(args.offer.temp_dir.as_deref());
+    if locate::token().is_ok_and(|token| token == OPEN_TOKEN) {
+        eprintln!("Warning: {}", open_ports(&host));
+    }
     let sessions = session::find(&temp_dir);
     output::line(&format!("Local node IP: {host}"));
     let mut arguments = arguments(args, &host, &temp_dir)?;
@@ -282,8 +286,20 @@ fn next_steps(args: &Start, address: &str, webui: &str) -> String {
 
   To connect to this Ray cluster:
     {import}
+/// What a start without authentication means, in a line.
+fn open_ports(host: &str) -> String {
+    format!(
+        "RAY_AUTH_MODE=disabled: the ports of this node ({host}) ask for no token. Whoever reaches one of them can run \
+         any code as this user, read every object and end the cluster: let nobody reach them whom you would not give \
+         this account."
+    )
+}
+
     ray.init()
 
+    if locate::token().is_ok_and(|token| token == OPEN_TOKEN) {
+        return "export RAY_AUTH_MODE=disabled".to_owned();
+    }
   To terminate the Ray runtime, run
     {name} stop
 
@@ -291,16 +307,23 @@ fn next_steps(args: &Start, address: &str, webui: &str) -> String {
     {name} status
 "
         );
-        if let Some(link) = locate::token().ok().filter(|_| !webui.is_empty()) {
-            let link = dashboard::link(webui, &link).unwrap_or_default();
+        if let Some(token) = locate::token().ok().filter(|_| !webui.is_empty()) {
+            let link = dashboard::link(webui, &token).unwrap_or_default();
+            let (with, within, once) = match &*token {
+                OPEN_TOKEN => ("", "", String::new()),
+                _ => (
+                    " with the token",
+                    " within ten minutes",
+                    format!("\n  The link is good once; `{name} dashboard` prints another."),
+                ),
+            };
             text += &format!(
                 "
-  To submit a job, here or with the token anywhere that reaches {webui}
+  To submit a job, here or{with} anywhere that reaches {webui}
     RAY_API_SERVER_ADDRESS=http://{webui} {name} job submit -- python my_script.py
 
-  To look at the cluster in a browser, open within ten minutes
-    {link}
-  The link is good once; `{name} dashboard` prints another.
+  To look at the cluster in a browser, open{within}
+    {link}{once}
 "
             );
         }

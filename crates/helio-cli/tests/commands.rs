@@ -43,6 +43,7 @@ impl Place {
             "RAY_AUTH_TOKEN",
             "RAY_AUTH_TOKEN_PATH",
         ] {
+            "RAY_AUTH_MODE",
             command.env_remove(name);
         }
         command

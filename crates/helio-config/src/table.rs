@@ -111,6 +111,8 @@ settings! {
         DASHBOARD_NAMES = Own "DASHBOARD_NAMES" text("") "names, separated by commas", HEAD;
         /// The folder in which the folder of sessions, `ray`, is made.
         TMPDIR = Both "TMPDIR" text("/tmp") "folder", ALL;
+        /// disabled: the cluster asks nobody for a token, so that whoever reaches one of its ports can run any code.
+        AUTH_MODE = Both "AUTH_MODE" choice("token", &["token", "disabled"]) "", ALL;
         /// The cluster's token, which every connection shows.
         AUTH_TOKEN = Both "AUTH_TOKEN" text("") "", ALL;
         /// A file with the cluster's token, for processes without AUTH_TOKEN; none: `~/.heliostat/auth_token`.

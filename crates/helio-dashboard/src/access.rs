@@ -8,10 +8,14 @@
 //! must (1) name this server in `Host` — a name that an attacker's DNS server points here is refused — and
 //! (2) come from a page of this server when it changes something or opens a WebSocket. A request with the
 //! token itself needs neither: no page of others has the token.
+//!
+//! A cluster with `AUTH_MODE=disabled` answers whoever asks. There every browser is in the place of one
+//! with a cookie, and is judged like it: whoever visits a page of a stranger does not thereby run the stranger's code.
 
 use std::net::IpAddr;
 
 use helio_proto::hello::same;
+use helio_types::OPEN_TOKEN;
 
 use crate::login;
 
@@ -39,6 +43,16 @@ pub(crate) struct Head<'a> {
     pub(crate) authorization: Option<&'a str>,
     pub(crate) ray_authorization: Option<&'a str>,
     pub(crate) cookies: &'a str,
+    /// `User-Agent`.
+    pub(crate) agent: &'a str,
+}
+
+impl Head<'_> {
+    /// Whether a page in a browser may be behind it: all of them say that they are Mozilla, and name the page that
+    /// they ask for where it changes something.
+    fn is_of_browser(&self) -> bool {
+        self.origin.is_some() || !self.cookies.is_empty() || self.agent.contains("Mozilla/")
+    }
 }
 
 /// The judgement.
@@ -82,6 +96,14 @@ impl Door {
                 Verdict::Public
             };
         }
+        if self.is_open() {
+            return match head.is_of_browser() {
+                false => Verdict::Program,
+                true if !self.is_own(head.host) => Verdict::Misdirected,
+                true if head.is_change && !is_same_site(head) => Verdict::CrossSite,
+                true => Verdict::Browser,
+            };
+        }
         if let Some(given) = head.authorization.or(head.ray_authorization) {
             let token =
                 given.split_once(' ').filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
@@ -107,6 +129,11 @@ impl Door {
             true if head.is_change && !is_same_site(head) => Verdict::CrossSite,
             true => Verdict::Browser,
         }
+    }
+
+    /// Whether nobody is asked for a token.
+    pub(crate) fn is_open(&self) -> bool {
+        self.token == OPEN_TOKEN
     }
 
     /// Whether `Host` names this server: an address, `localhost`, or one of its names. Only a name can be
@@ -173,6 +200,34 @@ mod tests {
         check(|head| head.cookies = "ray-authentication-token=secret", Verdict::Browser);
         check(|head| head.path = "/api/healthz", Verdict::Public);
         check(|head| head.path = "/api/healthz/", Verdict::Missing);
+    }
+
+    /// AUTH-1: with `AUTH_MODE=disabled` programs are answered whatever they send, browsers as if logged in.
+    #[test]
+    fn an_open_door_keeps_pages_of_strangers_out_and_nobody_else() {
+        let open = Door { token: OPEN_TOKEN.into(), ..door() };
+        let check = |change: &dyn Fn(&mut Head<'_>), expect| {
+            let mut head = Head { path: "/api/jobs/", host: "head-svc:8265", ..Head::default() };
+            change(&mut head);
+            assert_eq!(open.judge(&head, NOW), expect, "{head:?}");
+        };
+        check(&|_| {}, Verdict::Program);
+        check(&|head| head.is_change = true, Verdict::Program);
+        for given in ["Bearer theirs", "Basic dTpw", "Bearer secret", ""] {
+            check(&|head| head.authorization = Some(given), Verdict::Program);
+            check(&|head| head.ray_authorization = Some(given), Verdict::Program);
+        }
+        let browser = |head: &mut Head<'_>| head.agent = "Mozilla/5.0 (X11; Linux x86_64)";
+        check(&browser, Verdict::Misdirected);
+        let own = |head: &mut Head<'_>| (head.agent, head.host) = ("Mozilla/5.0", "localhost:8265");
+        check(&own, Verdict::Browser);
+        let page = |origin: &'static str| {
+            move |head: &mut Head<'_>| {
+                (head.host, head.is_change, head.origin) = ("127.0.0.1:8265", true, Some(origin));
+            }
+        };
+        check(&page("http://evil.example"), Verdict::CrossSite);
+        check(&page("http://127.0.0.1:8265"), Verdict::Browser);
     }
 
     /// AUTH-1: a name that somebody else controls is not answered, whatever the browser sends with it.

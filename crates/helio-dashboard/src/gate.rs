@@ -80,6 +80,7 @@ fn head(request: &Request) -> Head<'_> {
         authorization: text(headers, &header::AUTHORIZATION),
         ray_authorization: text(headers, &HeaderName::from_static("x-ray-authorization")),
         cookies: text(headers, &header::COOKIE).unwrap_or_default(),
+        agent: text(headers, &header::USER_AGENT).unwrap_or_default(),
     }
 }
 

@@ -23,8 +23,9 @@ pub(crate) async fn version(State(app): State<Arc<App>>) -> Reply {
 }
 
 /// `GET /api/authentication_mode`: what a client has to send.
-pub(crate) async fn authentication_mode() -> Reply {
-    reply::json(&json!({ "authentication_mode": "token" }))
+pub(crate) async fn authentication_mode(State(app): State<Arc<App>>) -> Reply {
+    let mode = if app.door.is_open() { "disabled" } else { "token" };
+    reply::json(&json!({ "authentication_mode": mode }))
 }
 
 /// `GET /api/gcs_healthz`: the control service answers.

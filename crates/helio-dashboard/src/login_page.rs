@@ -7,7 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use helio_env::clock::unix_ms;
-use helio_proto::hello::same;
+use helio_proto::hello::is_right;
 
 use crate::login::{COOKIE_MS_MAX, cookie};
 use crate::reply::{self, Reply};
@@ -38,7 +38,7 @@ pub(crate) async fn take(State(app): State<Arc<App>>, body: Body) -> Reply {
     };
     let token = form_urlencoded::parse(&form).find(|(name, _)| name == "token");
     match token {
-        Some((_, token)) if same(token.trim().as_bytes(), app.door.token.as_bytes()) => enter(&app),
+        Some((_, token)) if is_right(token.trim().as_bytes(), &app.door.token) => enter(&app),
         _ => page(StatusCode::FORBIDDEN, "That is not this cluster's token."),
     }
 }

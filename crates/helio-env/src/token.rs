@@ -1,6 +1,7 @@
 //! The cluster's token: what a process must know to be answered on any port (AUTH-1).
 //!
-//! It is looked for in this order: the setting AUTH_TOKEN, the file that AUTH_TOKEN_PATH
+//! With AUTH_MODE=disabled it is [`OPEN_TOKEN`], which everybody knows and nobody is asked for. Else
+//! it is looked for in this order: the setting AUTH_TOKEN, the file that AUTH_TOKEN_PATH
 //! names, `~/.heliostat/auth_token`. The first start on a machine makes that last
 //! file, which only its owner can read.
 
@@ -9,7 +10,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use helio_config::table::{AUTH_TOKEN, AUTH_TOKEN_PATH};
+use helio_config::table::{AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH};
+use helio_types::OPEN_TOKEN;
 
 /// The token of this user's clusters, if there is one.
 ///
@@ -39,8 +41,8 @@ pub fn load_or_create() -> io::Result<String> {
 #[must_use]
 pub fn file() -> Option<PathBuf> {
     match place(|name| std::env::var_os(name)) {
-        Place::Named(path) | Place::Default(path) => Some(path),
-        Place::Variable(_) | Place::Nowhere => None,
+        Ok(Place::Named(path) | Place::Default(path)) => Some(path),
+        Ok(Place::Variable(_) | Place::Nowhere) | Err(_) => None,
     }
 }
 
@@ -54,25 +56,29 @@ enum Place {
     Nowhere,
 }
 
-fn place(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Place {
+fn place(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> io::Result<Place> {
     let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
+    let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+    if AUTH_MODE.read(&text).map_err(wrong)? == "disabled" {
+        return Ok(Place::Variable(OPEN_TOKEN.to_owned()));
+    }
     let named = AUTH_TOKEN.row.variables().into_iter().find_map(|name| {
         text(&name).map(|token| token.trim().to_owned()).filter(|token| !token.is_empty())
     });
     if let Some(token) = named {
-        return Place::Variable(token);
+        return Ok(Place::Variable(token));
     }
     for name in AUTH_TOKEN_PATH.row.variables() {
         if let Some(path) = variable(&name).filter(|path| !path.is_empty()) {
-            return Place::Named(path.into());
+            return Ok(Place::Named(path.into()));
         }
     }
     let home = variable("HOME").filter(|home| !home.is_empty());
-    home.map_or(Place::Nowhere, |home| Place::Default(default_file(Path::new(&home))))
+    Ok(home.map_or(Place::Nowhere, |home| Place::Default(default_file(Path::new(&home)))))
 }
 
 fn find(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> io::Result<Option<String>> {
-    match place(variable) {
+    match place(variable)? {
         Place::Variable(token) => Ok(Some(token)),
         Place::Named(path) => read(&path).map(Some),
         Place::Default(path) => match read(&path) {
@@ -191,6 +197,11 @@ mod tests {
         check(&[("RAY_AUTH_TOKEN", "ray"), ("RAY_AUTH_TOKEN_PATH", path_text)], Some("ray"));
         check(&[("RAY_AUTH_TOKEN", "ray"), ("HELIOSTAT_AUTH_TOKEN", "own")], Some("own"));
         check(&[("HELIOSTAT_AUTH_TOKEN", ""), ("HOME", home_text)], None);
+        let both = [("RAY_AUTH_MODE", "disabled"), ("RAY_AUTH_TOKEN", "ray"), ("HOME", home_text)];
+        check(&both, Some(OPEN_TOKEN));
+        check(&[("RAY_AUTH_MODE", "token"), ("RAY_AUTH_TOKEN", "ray")], Some("ray"));
+        let slip = find(|name| (name == "RAY_AUTH_MODE").then(|| "disable".into()));
+        assert!(slip.unwrap_err().to_string().contains("token, disabled"));
         assert_eq!(find(|_| None).unwrap(), None);
         let missing = find(|name| (name == "RAY_AUTH_TOKEN_PATH").then(|| "/nowhere/token".into()));
         assert!(missing.unwrap_err().to_string().contains("/nowhere/token"));

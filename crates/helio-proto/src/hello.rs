@@ -7,7 +7,7 @@
 //! The connector sends [`Hello`], the acceptor answers [`Welcome`]; a `Welcome` whose `refused` is
 //! not empty is the last frame of the connection.
 
-use helio_types::{NodeId, WorkerId};
+use helio_types::{NodeId, OPEN_TOKEN, WorkerId};
 
 use crate::wire::{messages, number_field};
 
@@ -113,10 +113,18 @@ messages! {
 /// Why a peer is refused, or nothing.
 #[must_use]
 pub fn refusal(hello: &Hello, token: &str) -> Option<String> {
-    if !same(hello.token.as_bytes(), token.as_bytes()) {
-        return Some(
+    if !is_right(hello.token.as_bytes(), token) {
+        let hint =
+            if hello.token == OPEN_TOKEN { ", and leave RAY_AUTH_MODE=disabled out" } else { "" };
+        return Some(format!(
             "the authentication token is missing or wrong: use the token of the cluster's head node \
-             (HELIOSTAT_AUTH_TOKEN, or the file ~/.heliostat/auth_token)"
+             (HELIOSTAT_AUTH_TOKEN, or the file ~/.heliostat/auth_token){hint}"
+        ));
+    }
+    if token == OPEN_TOKEN && hello.is_of_node() && hello.token != OPEN_TOKEN {
+        return Some(
+            "authentication is disabled in this cluster, and a node of it would ask for a token: start the node with \
+             RAY_AUTH_MODE=disabled, too"
                 .to_owned(),
         );
     }
@@ -133,6 +141,19 @@ pub fn refusal(hello: &Hello, token: &str) -> Option<String> {
         return Some("unknown destination".to_owned());
     }
     (hello.role == Role::Unknown).then(|| "unknown role".to_owned())
+}
+
+impl Hello {
+    /// Whether it is that of a node, or of one that is about to join.
+    fn is_of_node(&self) -> bool {
+        self.role == Role::Node || (self.role == Role::Observer && !self.host.is_empty())
+    }
+}
+
+/// Whether somebody who shows `given` is let in by one whose token is `own`.
+#[must_use]
+pub fn is_right(given: &[u8], own: &str) -> bool {
+    own == OPEN_TOKEN || same(given, own.as_bytes())
 }
 
 /// Compares without telling by its time how much was right.
@@ -157,6 +178,33 @@ mod tests {
         assert!(
             refusal(&old, "t").is_some_and(|m| m.contains("install the same release")),
             "WIRE-1"
+        );
+    }
+
+    /// AUTH-1: a cluster without a token is entered by all but nodes that would ask for one.
+    #[test]
+    fn a_cluster_that_asks_for_no_token_says_so_to_nodes_that_do() {
+        let check = |role, host: &str, token: &str, expect: Option<&str>| {
+            let (token, host) = (token.into(), host.into());
+            let hello = Hello { version: VERSION, token, role, host, ..Hello::default() };
+            let refused = refusal(&hello, OPEN_TOKEN);
+            match expect {
+                None => assert_eq!(refused, None),
+                Some(part) => assert!(refused.is_some_and(|text| text.contains(part))),
+            }
+        };
+        for token in ["", "t", OPEN_TOKEN] {
+            check(Role::Driver, "here", token, None);
+            check(Role::Observer, "", token, None);
+        }
+        check(Role::Node, "", OPEN_TOKEN, None);
+        check(Role::Node, "", "t", Some("RAY_AUTH_MODE=disabled"));
+        check(Role::Observer, "joins", "t", Some("RAY_AUTH_MODE=disabled"));
+        let open = Hello { token: OPEN_TOKEN.into(), role: Role::Driver, ..Hello::default() };
+        let refused = refusal(&open, "t");
+        assert!(
+            refused.is_some_and(|text| text.contains("leave RAY_AUTH_MODE=disabled out")),
+            "AUTH-1"
         );
     }
 

@@ -1,7 +1,8 @@
 //! Words: ids, resources, addresses, specs and causes of death. Plain data that every layer shares;
 //! nothing here does I/O.
 //!
-//! Reading order: [`id`], [`resources`], [`devices`], [`address`], [`cause`], [`hash`], [`recent`].
+//! Reading order: [`id`], [`resources`], [`devices`], [`address`], [`cause`], [`hash`], [`recent`],
+//! [`token`].
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +13,7 @@ pub mod hash;
 pub mod id;
 pub mod recent;
 pub mod resources;
+pub mod token;
 
 pub use address::{NodeAddress, WorkerAddress};
 pub use cause::{DeathCause, DeathKind};
@@ -20,3 +22,4 @@ pub use hash::IdMap;
 pub use id::{ActorId, JobId, LeaseId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 pub use recent::Recent;
 pub use resources::{Assigned, Quantity, ResourceSet};
+pub use token::OPEN_TOKEN;

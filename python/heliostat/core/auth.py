@@ -1,4 +1,8 @@
-"""The cluster's token: every connection shows it (AUTH-1)."""
+"""The cluster's token: every connection shows it (AUTH-1).
+
+A cluster that was started with ``AUTH_MODE=disabled`` asks nobody for one. Its processes show each other
+``OPEN_TOKEN``, which is no secret.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ import contextlib
 import os
 from pathlib import Path
 
+from heliostat import _heliostat
 from heliostat.core import settings
 
+OPEN_TOKEN = _heliostat.OPEN_TOKEN
 TOKEN_BYTES = 32
 SESSION_FILE = "auth_token"  # in a session's folder; its daemon puts it there
 
@@ -19,18 +25,28 @@ def token_file() -> Path:
 
 
 def token_of(session_dir: str) -> str:
-    """The token for a local session's cluster: the one the user names, else the session's own."""
-    if settings.text("AUTH_TOKEN") or settings.text("AUTH_TOKEN_PATH"):
-        return token(create=False)
+    """The token for a local session's cluster: the one the user names, else the session's own.
+
+    Where the session asks for none, nor does this process.
+    """
+    found = ""
     with contextlib.suppress(OSError):
         found = (Path(session_dir) / SESSION_FILE).read_text().strip()
-        if found:
-            return found
+    named = settings.text("AUTH_TOKEN") or settings.text("AUTH_TOKEN_PATH")
+    if found and (found == OPEN_TOKEN or not named):
+        return found
     return token(create=False)
+
+
+def is_disabled() -> bool:
+    """Whether clusters that this process starts ask nobody for a token."""
+    return settings.text("AUTH_MODE") == "disabled"
 
 
 def token(create: bool) -> str:
     """The token from the environment or the user's file; with ``create``, a new one if need be."""
+    if is_disabled():
+        return OPEN_TOKEN
     given = settings.text("AUTH_TOKEN")
     if given and given.strip():
         return given.strip()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
 from heliostat.core import address as addresses
-from heliostat.core import knobs, session, settings, submitted
+from heliostat.core import auth, knobs, session, settings, submitted
 from heliostat.core import logging_config as logs
 from heliostat.core.daemon import NodeOptions
 from heliostat.core.job import JobConfig
@@ -278,6 +278,12 @@ def _node_options(
 def _with_dashboard(options: NodeOptions, host: str, port: int | None) -> NodeOptions:
     if port is not None and not 0 <= port <= 65535:
         raise ValueError(f"dashboard_port is a port between 0 and 65535, got {port!r}")
+    if auth.is_disabled():
+        logger.warning(
+            "RAY_AUTH_MODE=disabled: the dashboard (at %s) asks for no token. Whoever reaches it can "
+            "run any code as this user.",
+            host,
+        )
     address = f"{host}:{DASHBOARD_PORT if port is None else port}"
     return dataclasses.replace(options, dashboard=address, dashboard_port_moves=port is None)
 

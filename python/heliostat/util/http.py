@@ -61,7 +61,7 @@ class Server:
             self.headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
         if not any(name.lower() == "authorization" for name in self.headers):
             token = _token()
-            if token:
+            if token and token != auth.OPEN_TOKEN:
                 self.headers["Authorization"] = f"Bearer {token}"
 
     def place(self) -> tuple[str, int, ssl.SSLContext | None]:
