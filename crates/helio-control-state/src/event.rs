@@ -28,6 +28,11 @@ pub enum Event {
         /// Whether it is up.
         is_up: bool,
     },
+    /// Changes cannot be made durable any more, or again.
+    Disk {
+        /// The file that there is no room for.
+        full: Option<String>,
+    },
     /// The cluster must end.
     Stop {
         /// The reason that every node is told.
@@ -127,6 +132,11 @@ pub enum Note {
         actor_id: ActorId,
         /// The end of its process.
         reason: String,
+    },
+    /// The disk has no room for durable state, or has again.
+    DiskFull {
+        /// The file that there is no room for.
+        path: Option<String>,
     },
     /// A durable entry cannot be read and is left out.
     EntrySkipped {

@@ -20,7 +20,7 @@
 //! Every table is bounded (LIMIT-1), see [`helio_config::control`]; waiting actors tell what they wait
 //! for (WHY-1), see [`helio_scheduler::why`].
 //!
-//! The parts (`nodes`, `verdict`, `jobs`, `actors`, `queue`, `subscriptions`, `groups`, `kv`; `watches` is a part of `nodes`) each own a table with
+//! The parts (`nodes`, `verdict`, `jobs`, `actors`, `queue`, `subscriptions`, `groups`, `kv`, `disk`; `watches` is a part of `nodes`) each own a table with
 //! private fields and know nothing of each other. The `rules` say what an event changes in which parts.
 //! `docs/internals/control.md` has the pictures. Reading order: `event`, `machine`, the parts,
 //! `rules::dispatch`, the other rules, `durable`.
@@ -29,6 +29,7 @@
 
 mod actors;
 pub mod check;
+mod disk;
 mod durable;
 mod event;
 mod groups;

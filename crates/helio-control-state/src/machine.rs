@@ -6,6 +6,7 @@ use helio_types::{ActorId, JobId, NodeId, WorkerId};
 use std::collections::VecDeque;
 
 use crate::actors::Actors;
+use crate::disk::Disk;
 use crate::event::{Action, Change, Health};
 use crate::groups::Groups;
 use crate::jobs::Jobs;
@@ -41,6 +42,7 @@ pub struct Control {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) groups: Groups,
     pub(crate) kv: KeyValues,
+    pub(crate) disk: Disk,
     pub(crate) out: Outbox,
     pub(crate) follow_ups: FollowUps,
     /// How many actors were placed: nodes that are equally good take turns by this number.

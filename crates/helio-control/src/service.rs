@@ -10,12 +10,16 @@ use helio_control_state::{Action, Control, Event, Note};
 use helio_proto::cluster::NodeToControl;
 use helio_proto::hello::Welcome;
 use helio_rpc::service::{Gate, Writer, listen_unix};
-use helio_storage::{Change, Storage};
+use helio_storage::Storage;
 use helio_types::NodeId;
 use tokio::sync::mpsc;
 
 use crate::connections::{Connections, accept};
+use crate::held::{self, Held};
 use crate::{BATCH_MAX, Error, FLUSH_MAX, INPUTS_MAX, Options, Ready};
+
+/// With less room on the disk than this nothing new is made durable, in bytes: what ends something still is.
+const ROOM_MIN: u64 = 8 << 20;
 
 /// All that can come to the loop from outside.
 #[derive(Debug)]
@@ -75,9 +79,10 @@ async fn serve(options: Options, on_ready: impl FnOnce(Ready)) -> Result<(), Err
         connections: Connections::default(),
         host,
         is_link_up: true,
+        held: Held::default(),
         ended: None,
     };
-    service.execute_actions(actions)?;
+    service.execute_actions(vec![actions])?;
     let session_name = service.control.session_name().to_owned();
     let acceptor = tokio::spawn(accept(listener, gate, inputs.clone()));
     on_ready(Ready { session_name, handle: Handle { inputs } });
@@ -100,6 +105,8 @@ struct Service {
     /// The address whose link is watched, and whether it was up.
     host: IpAddr,
     is_link_up: bool,
+    /// What waits for room on the disk.
+    held: Held,
     ended: Option<String>,
 }
 
@@ -115,18 +122,48 @@ impl Service {
                 _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
                 () = tokio::time::sleep_until(tick) => {}
             }
-            let mut actions = Vec::new();
+            let is_tick = tokio::time::Instant::now() >= tick;
+            // Before requests are looked at, so that they are refused rather than left waiting.
+            let mut events = vec![self.look_at_disk(is_tick)?];
             for input in batch.drain(..) {
-                self.on_input(input, &mut actions);
+                self.on_input(input, &mut events);
             }
-            if tokio::time::Instant::now() >= tick {
+            if is_tick {
                 ticked = tokio::time::Instant::now();
-                actions.extend(self.look_at_link());
-                actions.extend(self.control.apply(Event::Tick, self.clock.now_us()));
+                events.push(self.look_at_link());
+                events.push(self.control.apply(Event::Tick, self.clock.now_us()));
             }
-            self.execute_actions(actions)?;
+            self.execute_actions(events)?;
+        }
+        if !self.held.is_empty() {
+            tracing::error!(
+                events = self.held.len(),
+                "the disk is full: the latest changes are not kept"
+            );
         }
         Ok(())
+    }
+
+    /// News of the room on the disk; with room, what waited for it is done.
+    fn look_at_disk(&mut self, is_tick: bool) -> Result<Vec<Action>, Error> {
+        if !self.held.is_due(is_tick) {
+            return Ok(Vec::new());
+        }
+        let has_room = self.storage.room().is_none_or(|room| room >= ROOM_MIN);
+        if has_room && !self.held.is_empty() {
+            let events = self.held.take();
+            self.execute_actions(events)?;
+        }
+        let is_full = !has_room || !self.held.is_empty();
+        Ok(self.say_disk(is_full))
+    }
+
+    fn say_disk(&mut self, is_full: bool) -> Vec<Action> {
+        if !self.held.is_news(is_full) {
+            return Vec::new();
+        }
+        let full = is_full.then(|| self.storage.place());
+        self.control.apply(Event::Disk { full }, self.clock.now_us())
     }
 
     /// News of the link of this machine.
@@ -138,7 +175,7 @@ impl Service {
         self.control.apply(Event::Link { is_up }, self.clock.now_us())
     }
 
-    fn on_input(&mut self, input: Input, actions: &mut Vec<Action>) {
+    fn on_input(&mut self, input: Input, events: &mut Vec<Vec<Action>>) {
         let now_us = self.clock.now_us();
         let event = match input {
             Input::Connected { node_id, number, writer } => {
@@ -166,36 +203,36 @@ impl Service {
             Input::Message { .. } | Input::Closed { .. } => return,
             Input::Stop { reason } => Event::Stop { reason },
         };
-        actions.extend(self.control.apply(event, now_us));
+        events.push(self.control.apply(event, now_us));
     }
 
-    /// One commit for all that a batch of inputs made durable, then the sends: whoever reads an answer
-    /// knows that what it says survives.
-    fn execute_actions(&mut self, actions: Vec<Action>) -> Result<(), Error> {
-        let mut changes = Vec::new();
-        let mut rest = Vec::with_capacity(actions.len());
-        for action in actions {
-            match action {
-                Action::Persist(change) => {
-                    changes.push(Change { key: change.key, value: change.value })
-                }
-                other => rest.push(other),
+    /// One commit for all that a batch of events made durable, then the sends: whoever reads an answer
+    /// knows that what it says survives. Where the disk is full, the events that change durable state wait, in their
+    /// order, with all that they send; the others go on.
+    fn execute_actions(&mut self, mut events: Vec<Vec<Action>>) -> Result<(), Error> {
+        if self.held.is_empty() {
+            let changes = held::changes(events.iter().flatten());
+            let outcome = if changes.is_empty() { Ok(()) } else { self.storage.commit(&changes) };
+            match outcome {
+                Ok(()) => {}
+                Err(helio_storage::Error::Full { .. }) => events = self.held.hold(events)?,
+                Err(error) => return Err(error.into()),
             }
+        } else {
+            events = self.held.hold(events)?;
         }
-        if !changes.is_empty() {
-            self.storage.commit(&changes)?;
-        }
-        for action in rest {
+        for action in events.into_iter().flatten() {
             match action {
                 Action::Send { node_id, message } => self.connections.send(node_id, &message),
                 Action::SendToMany { to, message } => self.connections.send_to_many(&to, &message),
                 Action::Disconnect { node_id } => self.connections.remove(node_id),
                 Action::Log(note) => log(note),
                 Action::End { reason } => self.ended = Some(reason),
-                Action::Persist(_) => unreachable!("taken out above"),
+                Action::Persist(_) => {}
             }
         }
-        Ok(())
+        let news = if self.held.is_empty() { Vec::new() } else { self.say_disk(true) };
+        if news.is_empty() { Ok(()) } else { self.execute_actions(vec![news]) }
     }
 }
 
@@ -220,6 +257,11 @@ fn log(note: Note) {
             tracing::info!(%actor_id, incarnation, reason, "actor is made again");
         }
         Note::ActorEnded { actor_id, reason } => tracing::info!(%actor_id, reason, "actor ended"),
+        Note::DiskFull { path: Some(path) } => tracing::error!(
+            path,
+            "the disk is full: actors, placement groups, jobs and keys are refused until there is room"
+        ),
+        Note::DiskFull { path: None } => tracing::info!("the disk has room again"),
         Note::EntrySkipped { key } => {
             tracing::error!(?key, "a durable entry cannot be read and is left out");
         }

@@ -3,10 +3,14 @@
 //! `redb` writes a copy-on-write B-tree with checksums and syncs the file once a commit, so a crash at
 //! any moment leaves the last whole commit. An append-only log of our own would save little of that
 //! one sync, which is nearly all the cost, and would need its own snapshots (docs/decisions).
+//!
+//! After an error of the medium `redb` does nothing more; where the disk was full the file is closed, and opened
+//! again by the next commit. The system tells that a disk is full when a page is written, before the commit is
+//! marked as the last one: so the file still holds the commit before.
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use redb::{
     Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageBackend,
@@ -24,7 +28,10 @@ const CACHE_SIZE: usize = 4 << 20;
 #[derive(Debug)]
 pub struct Embedded {
     path: String,
-    database: Database,
+    /// Where it can be opened again.
+    file: Option<PathBuf>,
+    /// `None` after a commit that found the disk full.
+    database: Option<Database>,
 }
 
 impl Embedded {
@@ -35,16 +42,8 @@ impl Embedded {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         make(path).map_err(|reason| Error::Io { path: name.clone(), reason })?;
-        let database = Database::builder().set_cache_size(CACHE_SIZE).create(path).map_err(
-            |error| match error {
-                DatabaseError::DatabaseAlreadyOpen => Error::InUse { path: name.clone() },
-                DatabaseError::Storage(StorageError::Io(error)) => {
-                    Error::Io { path: name.clone(), reason: error.to_string() }
-                }
-                other => Error::Damaged { path: name.clone(), reason: other.to_string() },
-            },
-        )?;
-        Ok(Self { path: name, database })
+        let database = Some(open(path)?);
+        Ok(Self { path: name, file: Some(path.to_owned()), database })
     }
 
     /// Opens the store on any medium: tests bring one that crashes.
@@ -55,20 +54,65 @@ impl Embedded {
         let path = name.to_owned();
         let opened = Database::builder().set_cache_size(CACHE_SIZE).create_with_backend(medium);
         match opened {
-            Ok(database) => Ok(Self { path, database }),
-            Err(DatabaseError::Storage(StorageError::Io(error))) => {
-                Err(Error::Io { path, reason: error.to_string() })
-            }
-            Err(other) => Err(Error::Damaged { path, reason: other.to_string() }),
+            Ok(database) => Ok(Self { path, file: None, database: Some(database) }),
+            Err(error) => Err(not_opened(path, error)),
         }
     }
 
     fn failed(&self, error: impl Into<redb::Error>) -> Error {
         let path = self.path.clone();
         match error.into() {
-            redb::Error::Io(error) => Error::Io { path, reason: error.to_string() },
+            redb::Error::Io(error) => io_failed(path, &error),
             other => Error::Damaged { path, reason: other.to_string() },
         }
+    }
+
+    /// The database, opened again if need be.
+    fn database(&mut self) -> Result<&Database, Error> {
+        if self.database.is_none()
+            && let Some(file) = &self.file
+        {
+            self.database = Some(open(file)?);
+        }
+        self.database.as_ref().ok_or_else(|| Error::Full { path: self.path.clone() })
+    }
+
+    fn try_commit(&mut self, changes: &[Change]) -> Result<(), Error> {
+        let opened = self.database()?.begin_write();
+        let mut transaction = opened.map_err(|e| self.failed(e))?;
+        transaction.set_durability(Durability::Immediate).map_err(|e| self.failed(e))?;
+        {
+            let mut table = transaction.open_table(ENTRIES).map_err(|e| self.failed(e))?;
+            for change in changes {
+                match &change.value {
+                    Some(value) => table
+                        .insert(change.key.as_slice(), value.as_slice())
+                        .map_err(|e| self.failed(e))?,
+                    None => table.remove(change.key.as_slice()).map_err(|e| self.failed(e))?,
+                };
+            }
+        }
+        transaction.commit().map_err(|e| self.failed(e))
+    }
+}
+
+fn open(path: &Path) -> Result<Database, Error> {
+    let opened = Database::builder().set_cache_size(CACHE_SIZE).create(path);
+    opened.map_err(|error| not_opened(path.display().to_string(), error))
+}
+
+fn not_opened(path: String, error: DatabaseError) -> Error {
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => Error::InUse { path },
+        DatabaseError::Storage(StorageError::Io(error)) => io_failed(path, &error),
+        other => Error::Damaged { path, reason: other.to_string() },
+    }
+}
+
+fn io_failed(path: String, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full { path },
+        _ => Error::Io { path, reason: error.to_string() },
     }
 }
 
@@ -90,7 +134,9 @@ fn make(path: &Path) -> Result<(), String> {
 
 impl Storage for Embedded {
     fn load(&self) -> Result<Vec<Entry>, Error> {
-        let transaction = self.database.begin_read().map_err(|e| self.failed(e))?;
+        let database = self.database.as_ref();
+        let database = database.ok_or_else(|| Error::Full { path: self.path.clone() })?;
+        let transaction = database.begin_read().map_err(|e| self.failed(e))?;
         let table = match transaction.open_table(ENTRIES) {
             Ok(table) => table,
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
@@ -105,19 +151,20 @@ impl Storage for Embedded {
     }
 
     fn commit(&mut self, changes: &[Change]) -> Result<(), Error> {
-        let mut transaction = self.database.begin_write().map_err(|e| self.failed(e))?;
-        transaction.set_durability(Durability::Immediate).map_err(|e| self.failed(e))?;
-        {
-            let mut table = transaction.open_table(ENTRIES).map_err(|e| self.failed(e))?;
-            for change in changes {
-                match &change.value {
-                    Some(value) => table
-                        .insert(change.key.as_slice(), value.as_slice())
-                        .map_err(|e| self.failed(e))?,
-                    None => table.remove(change.key.as_slice()).map_err(|e| self.failed(e))?,
-                };
-            }
+        let outcome = self.try_commit(changes);
+        if matches!(outcome, Err(Error::Full { .. })) && self.file.is_some() {
+            self.database = None;
         }
-        transaction.commit().map_err(|e| self.failed(e))
+        outcome
+    }
+
+    fn room(&self) -> Option<u64> {
+        let at = rustix::fs::statvfs(self.file.as_deref()?).ok()?;
+        // The file holds more than is in use, but nobody knows how much.
+        Some(at.f_bavail.saturating_mul(at.f_frsize))
+    }
+
+    fn place(&self) -> String {
+        self.path.clone()
     }
 }

@@ -30,7 +30,8 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 /// 1. When [`Storage::commit`] has returned `Ok`, all its changes survive the end of the process and of
 ///    the machine.
 /// 2. A commit happens wholly or not at all, whenever the machine ends; its changes take effect in order.
-/// 3. After `Err` it is unknown whether the commit happened; the caller ends and starts anew.
+/// 3. After [`Error::Full`] the same changes may be committed again, before or with others, as often as it takes.
+///    After any other `Err` it is unknown whether the commit happened; the caller ends and starts anew.
 /// 4. A second writer on the same state is refused by `open`.
 pub trait Storage: Send {
     /// All entries, by key.
@@ -44,6 +45,16 @@ pub trait Storage: Send {
     /// # Errors
     /// When the store cannot be written.
     fn commit(&mut self, changes: &[Change]) -> Result<(), Error>;
+
+    /// How many bytes the medium still takes; `None`: as many as come.
+    fn room(&self) -> Option<u64> {
+        None
+    }
+
+    /// What the medium is called, for messages.
+    fn place(&self) -> String {
+        "memory".to_owned()
+    }
 }
 
 /// Why the store failed.
@@ -63,6 +74,12 @@ pub enum Error {
         path: String,
         /// What is wrong with it.
         reason: String,
+    },
+    /// The medium has no room left.
+    #[error("no space is left on the disk of {path}")]
+    Full {
+        /// The file.
+        path: String,
     },
     /// The operating system said no.
     #[error("{path}: {reason}")]

@@ -26,6 +26,11 @@ impl Control {
                 self.nodes.disconnected(node_id, self.out.now_ms());
             }
             Event::Link { is_up } => self.verdict.on_link(is_up),
+            Event::Disk { full } => {
+                if let Some(note) = self.disk.on_room(full) {
+                    self.out.log(note);
+                }
+            }
             Event::Stop { reason } => self.end_cluster(&reason),
             Event::Tick => self.on_tick(),
         }
@@ -66,7 +71,10 @@ impl Control {
     }
 
     fn on_tick(&mut self) {
-        self.out.persist_deferred();
+        if !self.disk.is_full() {
+            // With it would wait what else is to be sent now.
+            self.out.persist_deferred();
+        }
         self.check_nodes();
         self.check_recovery();
         if self.nodes.expire_reservations(self.out.now_ms()) {

@@ -16,6 +16,9 @@ use crate::machine::Control;
 impl Control {
     pub(crate) fn on_request(&mut self, node_id: NodeId, worker_id: WorkerId, call: ControlCall) {
         let requester = Requester { node_id, worker_id, request_id: call.request_id };
+        if let Some(refusal) = self.refuse_for_disk(&call.request) {
+            return self.out.reply(requester, refusal);
+        }
         let response = match call.request {
             ControlRequest::CreateActor(spec) => self.create_actor(spec),
             ControlRequest::StartJob(job) => self.start_job(requester, job),
@@ -68,6 +71,22 @@ impl Control {
     }
 
     fn create_actor(&mut self, spec: ActorSpec) -> ControlResponse {
+    /// What is there already is answered as ever: a node that lost its connection asks again.
+    fn refuse_for_disk(&self, request: &ControlRequest) -> Option<Failure> {
+        let refusal = self.disk.refusal(request)?;
+        let is_there = match request {
+            ControlRequest::CreateActor(spec) => {
+                let named = self.actors.by_name(&spec.namespace, &spec.name);
+                self.actors.get(spec.actor_id).is_some() || named.is_some()
+            }
+            ControlRequest::CreateGroup(spec) => self.groups.get(spec.group_id).is_some(),
+            // Whoever asks for it does not wait for the answer before it waits for the group.
+            ControlRequest::AwaitGroup(wait) => self.groups.get(wait.group_id).is_some(),
+            _ => false,
+        };
+        (!is_there).then_some(refusal)
+    }
+
         let actor_id = spec.actor_id;
         // A node that lost its connection asks again.
         if let Some(actor) = self.actors.get(actor_id) {

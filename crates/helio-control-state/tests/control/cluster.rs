@@ -532,6 +532,7 @@ enum Step {
     Gone(u8, u8, bool),
     Put(u8, u8),
     Pass(u64),
+    Disk(bool),
     Restart,
 }
 
@@ -557,6 +558,7 @@ fn steps() -> impl Strategy<Value = Step> {
             .prop_map(|(n, who, driver)| Step::Gone(n, who, driver)),
         (0u8..3, 0u8..3).prop_map(|(key, value)| Step::Put(key, value)),
         (1u64..3000).prop_map(Step::Pass),
+        any::<bool>().prop_map(Step::Disk),
         Just(Step::Restart),
     ]
 }
@@ -660,6 +662,11 @@ fn step(desk: &mut Desk, step: &Step, trace: &mut Vec<Action>) {
             trace.extend(actions.clone());
             return desk.perform(actions);
         }
+        Step::Disk(is_full) => {
+            let actions = desk.set_full(is_full);
+            trace.extend(actions.clone());
+            return desk.perform(actions);
+        }
         Step::Restart => return desk.restart(),
     };
     let actions =
@@ -683,6 +690,8 @@ proptest! {
             prop_assert_eq!(one.control.check(), Ok(()));
         }
         prop_assert_eq!(first, second);
+        let actions = one.set_full(false);
+        one.perform(actions);
         one.register(9, &[]);
         let alive = |desk: &mut Desk| {
             let ControlResponse::Actors(all) = desk.ask(9, 1, ListActors {}) else { panic!("no actors") };

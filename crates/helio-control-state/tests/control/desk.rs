@@ -21,6 +21,10 @@ pub(crate) struct Desk {
     pub(crate) now_ms: u64,
     /// The durable map.
     pub(crate) disk: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The disk takes nothing.
+    is_full: bool,
+    /// What waits for room on it, as the shell holds it back.
+    held: Vec<Vec<Action>>,
     /// What was sent and not yet taken by the test.
     pub(crate) sent: Vec<(NodeId, ControlToNode)>,
     pub(crate) ended: Option<String>,
@@ -82,6 +86,8 @@ impl Desk {
             control: Control::new("session_x"),
             now_ms: 1_000_000,
             disk: BTreeMap::new(),
+            is_full: false,
+            held: Vec::new(),
             sent: Vec::new(),
             ended: None,
             is_checked: true,
@@ -106,7 +112,22 @@ impl Desk {
         }
     }
 
+    /// The disk is full, or has room again: what waited for it is done.
+    pub(crate) fn set_full(&mut self, is_full: bool) -> Vec<Action> {
+        self.is_full = is_full;
+        if !is_full {
+            for actions in std::mem::take(&mut self.held) {
+                self.perform(actions);
+            }
+        }
+        let full = is_full.then(|| "/control.redb".to_owned());
+        self.control.apply(Event::Disk { full }, self.now_ms * 1000)
+    }
+
     pub(crate) fn perform(&mut self, actions: Vec<Action>) {
+        if self.is_full && actions.iter().any(|action| matches!(action, Action::Persist(_))) {
+            return self.held.push(actions);
+        }
         for action in actions {
             match action {
                 // It says nothing but that the node is heard.
@@ -134,6 +155,9 @@ impl Desk {
 
     /// And with it these nodes.
     pub(crate) fn restart_without(&mut self, gone: &[NodeId]) {
+        // What was not durable is as if it had never been.
+        self.held.clear();
+        self.is_full = false;
         let entries: Vec<_> = self.disk.clone().into_iter().collect();
         let (control, actions) = Control::recover("session_new", entries, gone, self.now_ms * 1000);
         self.control = control;

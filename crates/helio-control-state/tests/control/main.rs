@@ -5,5 +5,6 @@
 mod actors;
 mod cluster;
 mod desk;
+mod disk;
 mod groups;
 mod views;

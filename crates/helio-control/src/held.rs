@@ -1,0 +1,117 @@
+//! What waits for room on a full disk.
+
+use helio_control_state::Action;
+use helio_storage::{Change, Error};
+
+/// **LIMIT-1** So many events wait; with more the control service ends, and starts anew from what is durable.
+const EVENTS_MAX: usize = 100_000;
+
+/// Events whose changes could not be made durable, in their order, with what they send.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    events: Vec<Vec<Action>>,
+    /// What the machine was told last.
+    is_full: bool,
+}
+
+impl Held {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether to look at the disk: that costs little, but to try what waits costs more, so it is tried at ticks.
+    pub(crate) fn is_due(&self, is_tick: bool) -> bool {
+        is_tick || self.events.is_empty()
+    }
+
+    /// Whether the machine does not know that yet.
+    pub(crate) fn is_news(&mut self, is_full: bool) -> bool {
+        std::mem::replace(&mut self.is_full, is_full) != is_full
+    }
+
+    /// Keeps the events that change durable state; returns the others.
+    pub(crate) fn hold(&mut self, events: Vec<Vec<Action>>) -> Result<Vec<Vec<Action>>, Error> {
+        let (held, rest): (Vec<_>, Vec<_>) = events.into_iter().partition(|event| {
+            let ends = event.iter().any(|action| matches!(action, Action::End { .. }));
+            !ends && event.iter().any(|action| matches!(action, Action::Persist(_)))
+        });
+        self.events.extend(held);
+        if self.events.len() > EVENTS_MAX {
+            return Err(Error::Io {
+                path: "the durable state".to_owned(),
+                reason: format!("{EVENTS_MAX} changes wait for room on the disk"),
+            });
+        }
+        Ok(rest)
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Vec<Action>> {
+        std::mem::take(&mut self.events)
+    }
+}
+
+/// What is to become durable.
+pub(crate) fn changes<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Vec<Change> {
+    let change = |action: &Action| match action {
+        Action::Persist(change) => {
+            Some(Change { key: change.key.clone(), value: change.value.clone() })
+        }
+        _ => None,
+    };
+    actions.into_iter().filter_map(change).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use helio_types::NodeId;
+
+    use super::*;
+
+    fn persist(key: u8) -> Action {
+        Action::Persist(helio_control_state::Change { key: vec![key], value: None })
+    }
+
+    fn disconnect(number: u8) -> Action {
+        Action::Disconnect { node_id: NodeId([number; 28]) }
+    }
+
+    #[test]
+    fn events_that_change_nothing_go_on_and_the_others_keep_their_order() {
+        let mut held = Held::default();
+        let rest = held.hold(vec![
+            vec![persist(1), disconnect(1)],
+            vec![disconnect(2)],
+            vec![disconnect(3), persist(3)],
+            vec![persist(4), Action::End { reason: String::new() }],
+        ]);
+        let rest = rest.unwrap();
+        assert_eq!(rest.len(), 2);
+        assert_eq!(rest[0], [disconnect(2)]);
+        assert_eq!(rest[1].len(), 2, "the end does not wait");
+        held.hold(vec![vec![persist(5)]]).unwrap();
+        let keys = changes(held.take().iter().flatten());
+        assert_eq!(keys.iter().map(|change| change.key[0]).collect::<Vec<_>>(), [1, 3, 5]);
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn too_many_are_not_held() {
+        let mut held = Held::default();
+        let many = (0..=EVENTS_MAX).map(|_| vec![persist(1)]).collect();
+        assert!(held.hold(many).is_err(), "LIMIT-1");
+    }
+
+    #[test]
+    fn a_full_disk_is_looked_at_again_at_ticks() {
+        let mut held = Held::default();
+        assert!(held.is_due(false) && held.is_due(true));
+        held.hold(vec![vec![persist(1)]]).unwrap();
+        assert!(!held.is_due(false) && held.is_due(true));
+        assert!(held.is_news(true) && !held.is_news(true) && held.is_news(false));
+    }
+}
