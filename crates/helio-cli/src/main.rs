@@ -16,6 +16,7 @@ mod drain;
 mod folder;
 mod in_python;
 mod ingress;
+mod leftovers;
 mod locate;
 mod names;
 mod observer;

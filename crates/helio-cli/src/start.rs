@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Ignored, Start};
 use crate::session::{self, Found};
-use crate::{daemon, dashboard, folder, locate, names, output, values};
+use crate::{daemon, dashboard, folder, leftovers, locate, names, observer, output, values};
 
 /// How much of the daemon's log is shown when it ends unexpectedly, in bytes.
 const LOG_TAIL: usize = 4000;
@@ -47,6 +47,12 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
     }
     let sessions = session::find(&temp_dir);
     output::line(&format!("Local node IP: {host}"));
+    for found in sessions.iter().filter(|found| !found.is_alive()) {
+        let n_left = leftovers::end(&found.dir);
+        if n_left > 0 {
+            output::line(&format!("Ended {n_left} processes of a daemon that was killed before."));
+        }
+    }
     let mut arguments = arguments(args, &host, &temp_dir)?;
     if args.head {
         let port = args.port.unwrap_or(CONTROL_PORT);

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::args::Stop;
 use crate::session::{self, Found};
-use crate::{folder, locate, observer, output};
+use crate::{folder, leftovers, locate, observer, output};
 
 /// How often it is looked whether they have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -33,9 +33,15 @@ pub(crate) fn run(args: &Stop) -> Result<(), String> {
     for found in &dead {
         found.clean();
     }
+    let n_left: usize = dead.iter().map(|found| leftovers::end(&found.dir)).sum();
     if alive.is_empty() {
-        output::line("Did not find any active Ray processes.");
+        if n_left == 0 {
+            output::line("Did not find any active Ray processes.");
+        }
         return Ok(());
+    if n_left > 0 {
+        output::line(&format!("Ended {n_left} processes of daemons that were killed before."));
+    }
     }
     let n_found = alive.len();
     let (leaving, rest) =
@@ -131,3 +137,5 @@ fn wait(mut alive: Vec<Found>, at_most: Duration) -> Vec<Found> {
     }
     alive
 }
+                // Killed, its workers and their files go by themselves.
+                leftovers::end_after(&found.dir, KILLED_MAX);

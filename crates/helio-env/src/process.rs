@@ -92,9 +92,9 @@ pub fn began(pid: u32) -> Option<u64> {
     rest.nth(18)?.parse().ok()
 }
 
-/// Stops all descendants of this process where they stand, those too that are forked meanwhile.
-pub fn stop_descendants() {
-    let mut stopped = Vec::new();
+/// Stops all descendants of this process but the spared ones where they stand, those too that are forked meanwhile.
+pub fn stop_descendants(spared: &[u32]) {
+    let mut stopped = spared.to_vec();
     loop {
         let mut fresh = descendants(std::process::id());
         fresh.retain(|pid| !stopped.contains(pid));

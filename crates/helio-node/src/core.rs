@@ -166,6 +166,8 @@ pub(crate) struct Daemon {
     zygote_options: ZygoteOptions,
     loaded: Option<Zygote>,
     gate: Arc<Gate>,
+    /// Workers to be started, while all of them are stopped.
+    suspended: Option<Vec<Spawn>>,
     inputs: Inputs,
     receiver: mpsc::Receiver<Input>,
     sockets: PathBuf,
@@ -223,6 +225,7 @@ impl Daemon {
             loaded: None,
             gate,
             receiver,
+            suspended: None,
             sockets: session_dir.join("sockets"),
             clients: HashMap::new(),
             peers: Peers::new(hello, inputs.clone()),
@@ -458,7 +461,10 @@ impl Daemon {
             Action::Reserve { offset, size } => self.disk.reserve(offset, size),
             Action::Punch { offset, size } => self.arena.punch(offset, size),
             Action::RemoveFile { object_id } => self.disk.remove(object_id),
-            Action::Spawn(spawn) => self.spawn(&spawn),
+            Action::Spawn(spawn) => match &mut self.suspended {
+                Some(waiting) => waiting.push(spawn),
+                None => self.spawn(&spawn),
+            },
             Action::Load { modules } => {
                 let start = || {
                     Zygote::start(Kind::Loaded, self.zygote_options.clone(), self.inputs.clone())
@@ -502,13 +508,22 @@ impl Daemon {
                 tracing::warn!(
                     "cut off from the cluster: workers are stopped until the control service is reached"
                 );
-                process::stop_descendants();
+                self.suspended.get_or_insert_default();
+                // Those that fork workers run no user's code, and end the workers, stopped or not, should this process
+                // be killed meanwhile.
+                let zygotes = [Some(&self.zygote), self.loaded.as_ref()];
+                let spared: Vec<u32> =
+                    zygotes.into_iter().flatten().filter_map(Zygote::pid).collect();
+                process::stop_descendants(&spared);
             }
             Action::Resume => {
                 tracing::info!("control service reached again: workers go on");
                 process::continue_descendants();
             }
             Action::Leave { reason, heir } => {
+                for spawn in self.suspended.take().into_iter().flatten() {
+                    self.spawn(&spawn);
+                }
                 tracing::info!(reason, heir = heir.host, "the node leaves");
                 self.heir = heir;
                 self.ending = Some(reason);

@@ -244,6 +244,10 @@ impl Zygote {
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.running.as_ref().ok().map(|running| running.pid)
+    }
+
     pub(crate) fn kill(&self) {
         if let Ok(running) = &self.running {
             process::kill_child(running.pid);
