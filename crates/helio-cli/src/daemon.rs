@@ -144,6 +144,11 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         disk_threshold: read(&table::LOCAL_FS_CAPACITY_THRESHOLD)?,
         spills_max: usize::try_from(read(&table::MAX_IO_WORKERS)?).unwrap_or(usize::MAX),
         room_ms_max: (read(&table::OOM_GRACE_PERIOD_S)? * 1000.0) as u64,
+        output_bounds: helio_node::Bounds {
+            file_max: read(&table::ROTATION_MAX_BYTES)?,
+            backups_max: read(&table::ROTATION_BACKUP_COUNT)?,
+            session_max: read(&table::WORKER_OUTPUT_MAX_BYTES)?,
+        },
         memory_monitor_refresh_ms: settings::memory_monitor_refresh_ms()?,
         memory_group: helio_env::settings::text(&table::MEMORY_CGROUP).map(Into::into),
         metrics_port: args.offer.metrics_export_port.or((!is_local).then_some(0)),

@@ -212,12 +212,16 @@ settings! {
         BACKEND_LOG_LEVEL = Both "BACKEND_LOG_LEVEL" choice("info", &["trace", "debug", "info", "warning", "error", "fatal"]) "", LOGGERS;
         /// 1: those logs are lines of JSON, an object each.
         BACKEND_LOG_JSON = Both "BACKEND_LOG_JSON" flag(false) "", LOGGERS;
-        /// The size beyond which such a log is set aside and a new one begun; 0: never.
-        ROTATION_MAX_BYTES = Both "ROTATION_MAX_BYTES" count(512 * MIB, 0, i64::MAX) "bytes", LOGGERS;
-        /// How many logs that were set aside are kept of a process; beyond, the oldest is removed.
+        /// The size beyond which such a log, or the file with what a worker prints, is set aside and a new one begun;
+        /// 0: never.
+        ROTATION_MAX_BYTES = Both "ROTATION_MAX_BYTES" count(100 * MIB, 0, i64::MAX) "bytes", LOGGERS;
+        /// How many of those that were set aside are kept of a process; beyond, the oldest is removed.
         ROTATION_BACKUP_COUNT = Both "ROTATION_BACKUP_COUNT" count(5, 0, 1_000) "files", LOGGERS;
         /// The level of the driver's logger `heliostat`; wins over `logging_level`.
         LOGGER_LEVEL = Both "LOGGER_LEVEL" text("") "level", DRIVER;
+        /// What the files with the output of all workers of a node may take together; beyond, the oldest are removed that
+        /// were set aside or whose worker has ended. 0: any.
+        WORKER_OUTPUT_MAX_BYTES = Own "WORKER_OUTPUT_MAX_BYTES" count(10 * 1024 * MIB, 0, i64::MAX) "bytes", DAEMON;
         /// "JSON": the driver and its workers log lines of JSON.
         LOGGING_CONFIG_ENCODING = Both "LOGGING_CONFIG_ENCODING" text("") "TEXT or JSON", DRIVER;
         /// 0: what workers print is not shown at the driver, where `log_to_driver` is not given.

@@ -23,6 +23,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::bulk::Bulk;
 use crate::control::Link;
 use crate::memory::Monitor;
+use crate::output_files::Bounds;
 use crate::peers::Peers;
 use crate::processes::{Processes, exit_of};
 use crate::spill::Disk;
@@ -165,9 +166,9 @@ pub(crate) struct Daemon {
     /// What a zygote is started with, and the one that has modules loaded, once it is wanted.
     zygote_options: ZygoteOptions,
     loaded: Option<Zygote>,
-    gate: Arc<Gate>,
     /// Workers to be started, while all of them are stopped.
     suspended: Option<Vec<Spawn>>,
+    gate: Arc<Gate>,
     inputs: Inputs,
     receiver: mpsc::Receiver<Input>,
     sockets: PathBuf,
@@ -211,6 +212,7 @@ impl Daemon {
         bulk: Bulk,
         link: Link,
         session_dir: &Path,
+        output_bounds: Bounds,
         memory: Monitor,
         inputs: Inputs,
         receiver: mpsc::Receiver<Input>,
@@ -223,14 +225,14 @@ impl Daemon {
             zygote,
             zygote_options,
             loaded: None,
+            suspended: None,
             gate,
             receiver,
-            suspended: None,
             sockets: session_dir.join("sockets"),
             clients: HashMap::new(),
             peers: Peers::new(hello, inputs.clone()),
             bulk,
-            processes: Processes::new(session_dir.join("logs"), inputs.clone()),
+            processes: Processes::new(session_dir.join("logs"), output_bounds, inputs.clone()),
             link,
             control: None,
             unsent: Vec::new(),
@@ -519,11 +521,11 @@ impl Daemon {
             Action::Resume => {
                 tracing::info!("control service reached again: workers go on");
                 process::continue_descendants();
-            }
-            Action::Leave { reason, heir } => {
                 for spawn in self.suspended.take().into_iter().flatten() {
                     self.spawn(&spawn);
                 }
+            }
+            Action::Leave { reason, heir } => {
                 tracing::info!(reason, heir = heir.host, "the node leaves");
                 self.heir = heir;
                 self.ending = Some(reason);

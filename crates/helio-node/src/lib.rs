@@ -24,6 +24,7 @@ mod logs;
 mod memory;
 mod metrics;
 mod options;
+mod output_files;
 mod packages;
 mod peers;
 mod processes;
@@ -32,6 +33,7 @@ mod start;
 mod zygote;
 
 pub use options::{Options, Reach, Ready};
+pub use output_files::Bounds;
 
 /// Why the daemon could not start, or had to end.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 //! A line `\x01:name:<text>` is not shown; it names what runs from now on (a task's function, an
 //! actor) for the lines that follow. Nor is `\x01:task:<id>`, which says whose the lines are; beside the file
 //! `x.out`, the file `x.out.tasks` has a line `<offset> <id>` for each place from which on the text is of
-//! another call. `\x01:end:` before the end of a line says that neither is the
+//! another call ([`crate::output_files`]). `\x01:end:` before the end of a line says that neither is the
 //! worker's: its call is over, and its last line is to be seen. What was written past Python's streams has
 //! no such mark: a line without an end is shown when the next mark comes, or when nothing more of it comes
 //! for a while. A line longer than [`LINE_MAX`] is split.
@@ -12,12 +12,9 @@
 //! is there.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::Write;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,16 +25,13 @@ use rustix::pipe::PipeFlags;
 use tokio::task::AbortHandle;
 
 use crate::core::{Input, Inputs};
+use crate::output_files::{OutputFile, Shelf};
 
 /// The longest line that is shown in one piece.
 const LINE_MAX: usize = 64 << 10;
 
 /// How much of one stream is read before others get their turn.
 const TURN_MAX: usize = 1 << 20;
-
-/// A file that has grown to this is put aside; so many of those are kept.
-const FILE_MAX: u64 = 100 << 20;
-const FILES_KEPT: u32 = 5;
 
 /// How many lines of a worker are remembered for the report of its death, and how much of each.
 const TAIL_LINES: usize = 20;
@@ -67,7 +61,13 @@ pub(crate) struct Stream {
     name: String,
     /// Where in what is to be kept the text of other calls begins, and whose.
     turns: Vec<(usize, String)>,
-    file: Option<LogFile>,
+    file: Option<OutputFile>,
+}
+
+/// Where what a stream gives is kept.
+pub(crate) struct Place<'a> {
+    pub(crate) path: &'a dyn Fn() -> PathBuf,
+    pub(crate) shelf: &'a mut Shelf,
 }
 
 /// Whether a stream has more to read.
@@ -105,11 +105,11 @@ impl Stream {
         Ok((stream, theirs))
     }
 
-    /// Reads what is there. `path` is the file that keeps it.
+    /// Reads what is there. `place` is where it is kept.
     pub(crate) fn drain(
         &mut self,
         pid: u32,
-        path: &dyn Fn() -> PathBuf,
+        place: &mut Place<'_>,
         lines: &mut Vec<LogLine>,
     ) -> Drained {
         let mut buffer = [0; 16 << 10];
@@ -129,21 +129,21 @@ impl Stream {
                 Err(_) => break Drained::Empty,
             }
         };
-        self.keep(&kept, path);
+        self.keep(&kept, place);
         outcome
     }
 
     /// Shows a last line that has no end.
-    pub(crate) fn flush(&mut self, pid: u32, path: &dyn Fn() -> PathBuf, lines: &mut Vec<LogLine>) {
+    pub(crate) fn flush(&mut self, pid: u32, place: &mut Place<'_>, lines: &mut Vec<LogLine>) {
         if !self.partial.is_empty() {
             let mut kept = Vec::new();
             self.take(b"\n", pid, &mut kept, lines);
-            self.keep(&kept, path);
+            self.keep(&kept, place);
         }
     }
 
     /// Shows what there is of a line of which nothing more comes for now; a progress bar has its own times.
-    pub(crate) fn rest(&mut self, pid: u32, path: &dyn Fn() -> PathBuf, lines: &mut Vec<LogLine>) {
+    pub(crate) fn rest(&mut self, pid: u32, place: &mut Place<'_>, lines: &mut Vec<LogLine>) {
         let is_mark = self.partial.first() == Some(&END_MARK[0]);
         if self.partial.is_empty() || is_mark || self.bar.is_some() {
             return;
@@ -151,7 +151,7 @@ impl Stream {
         let mut kept = Vec::new();
         self.take(&[END_MARK, b"\n"].concat(), pid, &mut kept, lines);
         self.is_begun = true;
-        self.keep(&kept, path);
+        self.keep(&kept, place);
     }
 
     fn take(&mut self, mut bytes: &[u8], pid: u32, kept: &mut Vec<u8>, lines: &mut Vec<LogLine>) {
@@ -235,17 +235,24 @@ impl Stream {
         lines.push(LogLine { pid, host: String::new(), name, is_stderr: self.is_stderr, text });
     }
 
-    fn keep(&mut self, bytes: &[u8], path: &dyn Fn() -> PathBuf) {
+    fn keep(&mut self, bytes: &[u8], place: &mut Place<'_>) {
         if bytes.is_empty() {
             return;
         }
         let turns = std::mem::take(&mut self.turns);
         // A full disk must not keep lines from the driver.
         if self.file.is_none() {
-            self.file = LogFile::open(path()).ok();
+            self.file = OutputFile::open((place.path)()).ok();
         }
         if let Some(file) = &mut self.file {
-            file.write(bytes, &turns);
+            file.write(bytes, &turns, place.shelf);
+        }
+    }
+
+    /// The worker has ended.
+    pub(crate) fn close(&mut self, shelf: &mut Shelf) {
+        if let Some(file) = self.file.take() {
+            file.done(shelf);
         }
     }
 }
@@ -294,68 +301,6 @@ async fn watch(pipe: Arc<AsyncFd<OwnedFd>>, worker_id: WorkerId, is_stderr: bool
     }
 }
 
-/// A file that is put aside when it has grown large.
-#[derive(Debug)]
-struct LogFile {
-    path: PathBuf,
-    file: File,
-    length: u64,
-    /// Whose the text is that comes next; empty: nobody's.
-    task: String,
-}
-
-impl LogFile {
-    fn open(path: PathBuf) -> std::io::Result<Self> {
-        let file = File::options().create(true).append(true).open(&path)?;
-        let length = file.metadata()?.len();
-        Ok(Self { path, file, length, task: String::new() })
-    }
-
-    fn write(&mut self, bytes: &[u8], turns: &[(usize, String)]) {
-        let mut index = String::new();
-        if self.length + bytes.len() as u64 > FILE_MAX && self.length > 0 {
-            self.put_aside();
-            if !self.task.is_empty() {
-                let _ = writeln!(index, "0 {}", self.task);
-            }
-        }
-        for (offset, task) in turns {
-            let _ = writeln!(index, "{} {task}", self.length + *offset as u64);
-            self.task.clone_from(task);
-        }
-        if !index.is_empty() {
-            // A full disk; the text comes first.
-            let _ = self.index().and_then(|mut file| file.write_all(index.as_bytes()));
-        }
-        if self.file.write_all(bytes).is_ok() {
-            self.length += bytes.len() as u64;
-        }
-    }
-
-    fn index(&self) -> std::io::Result<File> {
-        File::options().create(true).append(true).open(self.index_path())
-    }
-
-    fn index_path(&self) -> PathBuf {
-        Path::new(&format!("{}.tasks", self.path.display())).to_owned()
-    }
-
-    fn put_aside(&mut self) {
-        let numbered =
-            |number: u32| Path::new(&format!("{}.{number}", self.path.display())).to_owned();
-        for number in (1..FILES_KEPT).rev() {
-            // A number that is not there yet cannot be moved, and need not be.
-            let _ = fs::rename(numbered(number), numbered(number + 1));
-        }
-        let _ = fs::rename(&self.path, numbered(1));
-        // Of what was put aside nobody asks any more whose it is.
-        let _ = fs::remove_file(self.index_path());
-        if let Ok(fresh) = Self::open(self.path.clone()) {
-            *self = Self { task: std::mem::take(&mut self.task), ..fresh };
-        }
-    }
-}
-
 /// The last lines of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Tail(VecDeque<String>);
@@ -382,7 +327,16 @@ impl Tail {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::fs::{self, File};
+    use std::io::Write as _;
+    use std::path::Path;
+
     use super::*;
+    use crate::output_files::Bounds;
+
+    fn shelf() -> Shelf {
+        Shelf::new(Bounds::default(), Path::new("/nonexistent"))
+    }
 
     /// What is shown of a stream into which `written` was written, and what the file keeps.
     fn check(written: &[u8], expected: &[(&str, &str)], kept: &str) {
@@ -395,9 +349,16 @@ mod tests {
             let mut lines = Vec::new();
             for part in written.chunks(30_000) {
                 File::from(end.try_clone().unwrap()).write_all(part).unwrap();
-                assert_eq!(stream.drain(7, &|| path.clone(), &mut lines), Drained::Empty);
+                assert_eq!(
+                    stream.drain(
+                        7,
+                        &mut Place { path: &|| path.clone(), shelf: &mut shelf() },
+                        &mut lines
+                    ),
+                    Drained::Empty
+                );
             }
-            stream.flush(7, &|| path.clone(), &mut lines);
+            stream.flush(7, &mut Place { path: &|| path.clone(), shelf: &mut shelf() }, &mut lines);
             let shown: Vec<(&str, &str)> =
                 lines.iter().map(|line| (line.name.as_str(), line.text.as_str())).collect();
             assert_eq!(shown, expected);
@@ -468,12 +429,16 @@ mod tests {
             let mut end = File::from(end);
             let mut lines = Vec::new();
             end.write_all(b"\r 0%\r10%").unwrap();
-            stream.drain(7, &|| path.clone(), &mut lines);
+            stream.drain(7, &mut Place { path: &|| path.clone(), shelf: &mut shelf() }, &mut lines);
             assert!(lines.is_empty());
             stream.bar = stream.bar.map(|shown| shown - BAR_EVERY);
             for state in [b"\r20%", b"\r30%"] {
                 end.write_all(state).unwrap();
-                stream.drain(7, &|| path.clone(), &mut lines);
+                stream.drain(
+                    7,
+                    &mut Place { path: &|| path.clone(), shelf: &mut shelf() },
+                    &mut lines,
+                );
             }
             let shown: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
             assert_eq!(shown, ["20%"], "one of the two, then not for a while");
@@ -493,9 +458,17 @@ mod tests {
             for written in ["one", "\n", "two\n", "\n", "three", " four\n"] {
                 end.write_all(written.as_bytes()).unwrap();
                 assert!(matches!(told.recv().await, Some(Input::Output { .. })));
-                stream.drain(7, &|| path.clone(), &mut lines);
+                stream.drain(
+                    7,
+                    &mut Place { path: &|| path.clone(), shelf: &mut shelf() },
+                    &mut lines,
+                );
                 assert!(matches!(told.recv().await, Some(Input::OutputRests { .. })));
-                stream.rest(7, &|| path.clone(), &mut lines);
+                stream.rest(
+                    7,
+                    &mut Place { path: &|| path.clone(), shelf: &mut shelf() },
+                    &mut lines,
+                );
             }
             let shown: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
             assert_eq!(shown, ["one", "two", "", "three", " four"]);
@@ -521,10 +494,14 @@ mod tests {
                 "three\n\x01:task:a\n",
             ] {
                 end.write_all(written.as_bytes()).unwrap();
-                stream.drain(7, &|| path.clone(), &mut lines);
+                stream.drain(
+                    7,
+                    &mut Place { path: &|| path.clone(), shelf: &mut shelf() },
+                    &mut lines,
+                );
             }
             end.write_all(b"four\n").unwrap();
-            stream.drain(7, &|| path.clone(), &mut lines);
+            stream.drain(7, &mut Place { path: &|| path.clone(), shelf: &mut shelf() }, &mut lines);
             assert_eq!(fs::read_to_string(&path).unwrap(), "none\none\ntwo\nthree\nfour\n");
             assert_eq!(fs::read_to_string(&index).unwrap(), "5 a\n9 c\n19 a\n");
             assert!(lines.iter().all(|line| !line.text.contains("task")));
@@ -550,23 +527,6 @@ mod tests {
         let (first, rest) = long.split_at(LINE_MAX);
         let kept = format!("{first}\n{rest}\n");
         check(format!("{long}\n").as_bytes(), &[("", first), ("", rest)], &kept);
-    }
-
-    #[test]
-    fn a_file_that_has_grown_is_put_aside_and_few_are_kept() {
-        let folder = std::env::temp_dir().join(format!("heliostat-rotate-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let mut file = LogFile::open(folder.join("log")).unwrap();
-        for round in 0..8 {
-            file.write(format!("{round}").as_bytes(), &[]);
-            file.length = FILE_MAX;
-        }
-        let mut names: Vec<_> =
-            fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        names.sort();
-        assert_eq!(names, ["log", "log.1", "log.2", "log.3", "log.4", "log.5"], "LIMIT-1");
-        assert_eq!(fs::read_to_string(folder.join("log.1")).unwrap(), "6");
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use helio_types::NodeId;
 
+use crate::output_files::Bounds;
+
 /// How a control service is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
@@ -51,6 +53,8 @@ pub struct Options {
     pub memory_monitor_refresh_ms: u64,
     /// Which part of the object store the arguments of running tasks may have; 0: any.
     pub arguments_part: f64,
+    /// How much of the disk what workers print may take.
+    pub output_bounds: Bounds,
     /// How full the disk may become, as a part of it, before it takes no more objects.
     pub disk_threshold: f64,
     /// How many objects are written to that disk at a time.

@@ -17,7 +17,8 @@ use helio_types::WorkerId;
 use tokio::task::AbortHandle;
 
 use crate::core::{Input, Inputs};
-use crate::logs::{Drained, Stream, Tail};
+use crate::logs::{Drained, Place, Stream, Tail};
+use crate::output_files::{Bounds, Shelf};
 
 /// How long the status of a process that has ended is awaited.
 const STATUS_WAIT: Duration = Duration::from_millis(200);
@@ -26,6 +27,8 @@ const STATUS_WAIT: Duration = Duration::from_millis(200);
 pub(crate) struct Processes {
     inputs: Inputs,
     folder: PathBuf,
+    /// The files that keep what they print.
+    shelf: Shelf,
     all: HashMap<WorkerId, Process>,
     by_pid: HashMap<u32, WorkerId>,
 }
@@ -51,14 +54,16 @@ impl Process {
         folder: &Path,
         worker_id: WorkerId,
         to_the_end: bool,
+        shelf: &mut Shelf,
     ) -> (Vec<LogLine>, Drained) {
         let mut lines = Vec::new();
         let mut outcome = Drained::Empty;
         let pid = self.pid;
         for (stream, ending) in [(&mut self.stdout, "out"), (&mut self.stderr, "err")] {
             let path = || folder.join(format!("worker-{worker_id}-{pid}.{ending}"));
+            let mut place = Place { path: &path, shelf: &mut *shelf };
             loop {
-                let drained = stream.drain(pid, &path, &mut lines);
+                let drained = stream.drain(pid, &mut place, &mut lines);
                 if drained == Drained::More {
                     if to_the_end {
                         continue;
@@ -68,28 +73,35 @@ impl Process {
                 break;
             }
             if to_the_end {
-                stream.flush(pid, &path, &mut lines);
+                stream.flush(pid, &mut place, &mut lines);
             }
         }
         self.tail.add(&lines);
         (lines, outcome)
     }
 
-    fn rest(&mut self, folder: &Path, worker_id: WorkerId, is_stderr: bool) -> Vec<LogLine> {
+    fn rest(
+        &mut self,
+        folder: &Path,
+        worker_id: WorkerId,
+        is_stderr: bool,
+        shelf: &mut Shelf,
+    ) -> Vec<LogLine> {
         let mut lines = Vec::new();
         let (stream, ending) =
             if is_stderr { (&mut self.stderr, "err") } else { (&mut self.stdout, "out") };
         let pid = self.pid;
         let path = || folder.join(format!("worker-{worker_id}-{pid}.{ending}"));
-        stream.rest(pid, &path, &mut lines);
+        stream.rest(pid, &mut Place { path: &path, shelf }, &mut lines);
         self.tail.add(&lines);
         lines
     }
 }
 
 impl Processes {
-    pub(crate) fn new(folder: PathBuf, inputs: Inputs) -> Self {
-        Self { inputs, folder, all: HashMap::new(), by_pid: HashMap::new() }
+    pub(crate) fn new(folder: PathBuf, bounds: Bounds, inputs: Inputs) -> Self {
+        let shelf = Shelf::new(bounds, &folder);
+        Self { inputs, folder, shelf, all: HashMap::new(), by_pid: HashMap::new() }
     }
 
     /// Makes room for a worker; its ends of the two pipes are returned.
@@ -161,7 +173,8 @@ impl Processes {
         match self.all.get_mut(&worker_id) {
             // Before its number is known nothing can be said of it; it is read when it is.
             Some(process) if process.pid != 0 => {
-                let (lines, outcome) = process.drain(&self.folder, worker_id, false);
+                let (lines, outcome) =
+                    process.drain(&self.folder, worker_id, false, &mut self.shelf);
                 (lines, outcome == Drained::More)
             }
             _ => (Vec::new(), false),
@@ -174,14 +187,13 @@ impl Processes {
         if process.pid == 0 {
             return Vec::new();
         }
-        process.rest(&self.folder, worker_id, is_stderr)
+        process.rest(&self.folder, worker_id, is_stderr, &mut self.shelf)
     }
 
     /// Reads all that a worker has written, an unfinished line too.
     pub(crate) fn flush(&mut self, worker_id: WorkerId) -> Vec<LogLine> {
-        self.all
-            .get_mut(&worker_id)
-            .map_or_else(Vec::new, |process| process.drain(&self.folder, worker_id, true).0)
+        let Some(process) = self.all.get_mut(&worker_id) else { return Vec::new() };
+        process.drain(&self.folder, worker_id, true, &mut self.shelf).0
     }
 
     /// The process has ended. The first news of it returns its last lines, and the tail of its log.
@@ -192,13 +204,15 @@ impl Processes {
         }
         // What it started and left behind in its group ends with it.
         process::kill_group(process.pid);
-        let (lines, _) = process.drain(&self.folder, worker_id, true);
+        let (lines, _) = process.drain(&self.folder, worker_id, true, &mut self.shelf);
         let tail = process.tail.text();
         Some((lines, tail))
     }
 
     pub(crate) fn forget(&mut self, worker_id: WorkerId) {
-        if let Some(process) = self.all.remove(&worker_id) {
+        if let Some(mut process) = self.all.remove(&worker_id) {
+            process.stdout.close(&mut self.shelf);
+            process.stderr.close(&mut self.shelf);
             self.by_pid.remove(&process.pid);
             if let Some(watcher) = process.watcher {
                 watcher.abort();

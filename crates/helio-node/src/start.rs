@@ -134,6 +134,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
         bulk,
         link,
         &options.session_dir,
+        options.output_bounds,
         Monitor::new(&options),
         inputs,
         receiver,

@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 /// What settings that cannot be read stand for.
-pub(super) const BYTES_MAX: u64 = 512 << 20;
+pub(super) const BYTES_MAX: u64 = 100 << 20;
 pub(super) const BACKUPS_MAX: u64 = 5;
 
 pub(super) struct LogFile {
