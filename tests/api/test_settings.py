@@ -30,7 +30,7 @@ def test_an_unknown_variable_is_named_once_with_the_nearest_setting(
 
 @pytest.mark.contract("F15.09")
 def test_the_command_names_an_unknown_variable() -> None:
-    env = clean_env({"HELIOSTAT_SESSION_KEPT_MAX": "3"})
+    env = clean_env({"HELIOSTAT_SESSION_KEPT_MAX": "3", "HELIOSTAT_JOIN_WAIT_S": "0"})
     done = subprocess.run(
         [daemon.binary(), "start", "--address=127.0.0.1:1"],
         env=env,

@@ -203,6 +203,7 @@ def test_status_without_a_cluster(shell: Shell) -> None:
 @pytest.mark.heliostat_only("Ray tries for a minute")
 def test_a_node_without_a_head_gives_up(shell: Shell) -> None:
     address = f"127.0.0.1:{free_port()}"
+    shell.env["HELIOSTAT_JOIN_WAIT_S"] = "1"
     shell.run("start", f"--address={address}").failed().says(address)
     assert not shell.processes()
 

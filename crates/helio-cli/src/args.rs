@@ -427,6 +427,13 @@ impl Ignored {
         self.0.iter().any(|(given, _)| *given == name)
     }
 
+    /// One that asks for state in Redis.
+    pub(crate) fn of_redis(&self) -> Option<&'static str> {
+        let given =
+            self.0.iter().find(|(name, value)| name.starts_with("redis-") && !value.is_empty());
+        given.map(|(name, _)| *name)
+    }
+
     /// Those that ask for something which does not happen.
     pub(crate) fn unmet(&self) -> impl Iterator<Item = &'static str> {
         let is_off =

@@ -75,6 +75,9 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         // It fails when this process leads a session already, which is what is wanted.
         let _ = rustix::process::setsid();
     }
+    if let Some(why) = helio_env::settings::refusal() {
+        return Err(why);
+    }
     let resources =
         args.offer.resources.as_deref().map(values::resources).transpose()?.unwrap_or_default();
     let mut labels =
@@ -104,12 +107,12 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         is_head = args.head,
         "daemon starts"
     );
-    keep_token(&session.dir, &token).map_err(|error| failed("the token cannot be kept", error))?;
-    if args.head {
-        session
     if token == OPEN_TOKEN {
         tracing::warn!(host, "RAY_AUTH_MODE=disabled: no port of this node asks for a token");
     }
+    keep_token(&session.dir, &token).map_err(|error| failed("the token cannot be kept", error))?;
+    if args.head {
+        session
             .is_latest(&temp_dir)
             .map_err(|error| failed("the link to the latest session cannot be made", error))?;
     }
@@ -141,14 +144,14 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         memory: args.offer.memory,
         memory_usage_threshold: read(&table::MEMORY_USAGE_THRESHOLD)?,
         arguments_part: read(&table::MAX_TASK_ARGS_MEMORY_FRACTION)?,
-        disk_threshold: read(&table::LOCAL_FS_CAPACITY_THRESHOLD)?,
-        spills_max: usize::try_from(read(&table::MAX_IO_WORKERS)?).unwrap_or(usize::MAX),
-        room_ms_max: (read(&table::OOM_GRACE_PERIOD_S)? * 1000.0) as u64,
         output_bounds: helio_node::Bounds {
             file_max: read(&table::ROTATION_MAX_BYTES)?,
             backups_max: read(&table::ROTATION_BACKUP_COUNT)?,
             session_max: read(&table::WORKER_OUTPUT_MAX_BYTES)?,
         },
+        disk_threshold: read(&table::LOCAL_FS_CAPACITY_THRESHOLD)?,
+        spills_max: usize::try_from(read(&table::MAX_IO_WORKERS)?).unwrap_or(usize::MAX),
+        room_ms_max: (read(&table::OOM_GRACE_PERIOD_S)? * 1000.0) as u64,
         memory_monitor_refresh_ms: settings::memory_monitor_refresh_ms()?,
         memory_group: helio_env::settings::text(&table::MEMORY_CGROUP).map(Into::into),
         metrics_port: args.offer.metrics_export_port.or((!is_local).then_some(0)),

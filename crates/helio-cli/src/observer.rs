@@ -16,6 +16,9 @@ use crate::names;
 const REACH_MAX: Duration = Duration::from_secs(3);
 const REACH_PAUSE: Duration = Duration::from_millis(100);
 
+/// How often a machine that waits for its head says so.
+const SAY_EVERY: Duration = Duration::from_secs(30);
+
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(|error| error.to_string())?.block_on(future))
@@ -54,6 +57,49 @@ pub(crate) fn cluster(
         ),
         other => format!("What answers at {address} is no cluster of this release: {other}"),
     })
+}
+
+/// Waits until somebody answers at the address of a cluster that this machine is to join: machines are started in any
+/// order. What is waited for is said by `say`, at once and every [`SAY_EVERY`]. Whether the answer is the right one, or
+/// why none came in time, is told by whoever joins.
+pub(crate) fn await_head(
+    host: &str,
+    port: u16,
+    token: &str,
+    at_most: Duration,
+    mut say: impl FnMut(&str),
+) -> Result<(), String> {
+    let began = Instant::now();
+    let mut said: Option<Instant> = None;
+    block_on(async {
+        loop {
+            let why = match introduction(host, port, token, None).await {
+                Err(Error::Io(error)) if may_come(&error) => error.to_string(),
+                Err(Error::Silent) => "it accepts connections and does not answer".to_owned(),
+                _ => return,
+            };
+            let waited = began.elapsed();
+            if waited >= at_most {
+                return;
+            }
+            if said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
+                said = Some(Instant::now());
+                say(&format!(
+                    "Waiting for the head at {} ({why}). This node joins as soon as it answers; {} of {} s are over \
+                     (HELIOSTAT_JOIN_WAIT_S sets how long).",
+                    host_port(host, port),
+                    waited.as_secs(),
+                    at_most.as_secs(),
+                ));
+            }
+            tokio::time::sleep(REACH_PAUSE).await;
+        }
+    })
+}
+
+/// Nobody listens there yet, the machine is not up, or its name is not known yet.
+fn may_come(error: &io::Error) -> bool {
+    !matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput)
 }
 
 /// Worth another try: the head may be starting.

@@ -6,10 +6,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use helio_config::session::{CONTROL_PORT, LOG_FILE, START_S_MAX};
+use helio_config::table::JOIN_WAIT_S;
 use helio_observer::Asker;
 use helio_proto::control::ListNodes;
-use helio_types::address::{host_port, split_host_port};
 use helio_types::OPEN_TOKEN;
+use helio_types::address::{host_port, split_host_port};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -41,18 +42,19 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
         eprintln!("Warning: {sentence}");
     }
     let host = args.node_ip_address.clone().unwrap_or_else(|| daemon::own_ip().to_string());
-    let temp_dir = folder::temp_dir(args.offer.temp_dir.as_deref());
     if locate::token().is_ok_and(|token| token == OPEN_TOKEN) {
         eprintln!("Warning: {}", open_ports(&host));
     }
+    let temp_dir = folder::temp_dir(args.offer.temp_dir.as_deref());
     let sessions = session::find(&temp_dir);
-    output::line(&format!("Local node IP: {host}"));
     for found in sessions.iter().filter(|found| !found.is_alive()) {
         let n_left = leftovers::end(&found.dir);
         if n_left > 0 {
             output::line(&format!("Ended {n_left} processes of a daemon that was killed before."));
         }
     }
+    output::line(&format!("Local node IP: {host}"));
+    await_head(args)?;
     let mut arguments = arguments(args, &host, &temp_dir)?;
     if args.head {
         let port = args.port.unwrap_or(CONTROL_PORT);
@@ -104,6 +106,15 @@ fn check(args: &Start, ignored: &Ignored) -> Result<(), String> {
             "`--head` starts a new cluster; to join the one at {address}, leave `--head` out."
         ));
     }
+    if let Some(name) = ignored.of_redis() {
+        return Err(format!(
+            "`--{name}` is refused: no Redis is used. The head keeps the cluster's state in a file of its session's \
+             folder, and takes it up when it is started again there. Leave it out."
+        ));
+    }
+    if let Some(why) = helio_env::settings::refusal() {
+        return Err(why);
+    }
     values::quantity("--num-cpus", args.offer.num_cpus)?;
     values::quantity("--num-gpus", args.offer.num_gpus)?;
     values::store_size(args.offer.object_store_memory)?;
@@ -152,6 +163,18 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
         }
     }
     Ok(all)
+}
+
+/// A machine that was started before its head waits for it, and says so.
+fn await_head(args: &Start) -> Result<(), String> {
+    let Some(address) = args.address.as_deref().filter(|address| *address != "auto") else {
+        return Ok(());
+    };
+    let (host, port) = values::address(address)?;
+    let at_most = Duration::from_secs(helio_env::settings::read(&JOIN_WAIT_S)?);
+    // Without a token the head says what it thinks of that.
+    let token = helio_env::token::load().ok().flatten().unwrap_or_default();
+    observer::await_head(&host, port, &token, at_most, |what| eprintln!("{what}"))
 }
 
 /// `auto` is the cluster that runs on this machine.
@@ -263,8 +286,20 @@ fn announce(args: &Start, ready: &Value, temp_dir: &Path) {
     output::print(&next_steps(args, address, text("webui_url")));
 }
 
+/// What a start without authentication means, in a line.
+fn open_ports(host: &str) -> String {
+    format!(
+        "RAY_AUTH_MODE=disabled: the ports of this node ({host}) ask for no token. Whoever reaches one of them can run \
+         any code as this user, read every object and end the cluster: let nobody reach them whom you would not give \
+         this account."
+    )
+}
+
 /// How another machine gets the token. The token itself is not for terminals and logs.
 fn token_line(host: &str, file: Option<&Path>) -> String {
+    if locate::token().is_ok_and(|token| token == OPEN_TOKEN) {
+        return "export RAY_AUTH_MODE=disabled".to_owned();
+    }
     let variable = "export HELIOSTAT_AUTH_TOKEN";
     match file {
         Some(file) => {
@@ -292,20 +327,8 @@ fn next_steps(args: &Start, address: &str, webui: &str) -> String {
 
   To connect to this Ray cluster:
     {import}
-/// What a start without authentication means, in a line.
-fn open_ports(host: &str) -> String {
-    format!(
-        "RAY_AUTH_MODE=disabled: the ports of this node ({host}) ask for no token. Whoever reaches one of them can run \
-         any code as this user, read every object and end the cluster: let nobody reach them whom you would not give \
-         this account."
-    )
-}
-
     ray.init()
 
-    if locate::token().is_ok_and(|token| token == OPEN_TOKEN) {
-        return "export RAY_AUTH_MODE=disabled".to_owned();
-    }
   To terminate the Ray runtime, run
     {name} stop
 

@@ -36,14 +36,15 @@ impl Place {
         command.args(arguments).stdin(Stdio::null());
         command.env("HOME", self.folder.join("home")).env("RAY_TMPDIR", &self.folder);
         command.env("HELIOSTAT_CLI_NAME", "ray").env("HELIOSTAT_PYTHON", "/bin/true");
+        command.env("HELIOSTAT_JOIN_WAIT_S", "1");
         for name in [
             "RAY_ADDRESS",
             "HELIOSTAT_ADDRESS",
             "HELIOSTAT_AUTH_TOKEN",
             "RAY_AUTH_TOKEN",
             "RAY_AUTH_TOKEN_PATH",
-        ] {
             "RAY_AUTH_MODE",
+        ] {
             command.env_remove(name);
         }
         command

@@ -12,11 +12,13 @@ pub mod dashboard;
 pub mod log_level;
 pub mod page;
 pub mod process;
+mod refused;
 pub mod session;
 pub mod setting;
 pub mod table;
 mod unknown;
 
+pub use refused::refusal;
 pub use unknown::{unknown, warnings};
 
 /// The release of Ray whose API this is, as a literal: what `ray --version` says.

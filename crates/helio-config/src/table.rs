@@ -121,6 +121,8 @@ settings! {
         ENABLE_AUTO_CONNECT = Both "ENABLE_AUTO_CONNECT" flag(true) "", DRIVER;
         /// Labels of the node, which replace its own of the same key.
         OVERRIDE_LABELS = Both "OVERRIDE_LABELS" text("") "JSON object", "driver, node daemon";
+        /// How long `start --address` waits for a head that cannot be reached yet.
+        JOIN_WAIT_S = Own "JOIN_WAIT_S" count(300, 0, 1_000_000_000) "s", "commands";
         /// Folders of ended sessions that are kept for their logs; 0: all.
         SESSIONS_KEPT_MAX = Own "SESSIONS_KEPT_MAX" count(20, 0, 1_000_000) "sessions", DAEMON;
         /// How long the folder of an ended session is kept; 0: without end.

@@ -31,6 +31,12 @@ pub fn warnings() -> Vec<String> {
     helio_config::warnings(names.iter().map(String::as_str), &variable)
 }
 
+/// Why nothing may be started with this environment, if so.
+#[must_use]
+pub fn refusal() -> Option<String> {
+    helio_config::refusal(&variable)
+}
+
 /// A variable of the environment that is no setting: one that another process of Heliostat sets, or one
 /// that belongs to another program.
 #[must_use]

@@ -46,6 +46,9 @@ pub(crate) fn check_settings(environment: &Bound<'_, PyDict>) -> PyResult<Vec<St
             row.read(&variable).map_err(PyValueError::new_err)?;
         }
     }
+    if let Some(why) = helio_config::refusal(&variable) {
+        return Err(PyValueError::new_err(why));
+    }
     Ok(helio_config::warnings(environment.keys().map(String::as_str), &variable))
 }
 

@@ -97,6 +97,7 @@ IDLE: Mapping[str, str] = {
     "maximum_gcs_destroyed_actor_cached_count": "dead actors are listed up to a fixed number",
     "maximum_gcs_storage_operation_batch_size": "the state is one file of the head",
     "gcs_storage": "the state is one file of the head",
+    "external_storage_namespace": "the state is one file of the head",
     "enable_autoscaler_v2": "there is no autoscaler in this release",
     "use_ray_syncer": "nodes tell each other of their resources over one connection",
     "testing_asio_delay_us": _TEST,
@@ -115,7 +116,10 @@ def check(given: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     if not isinstance(given, Mapping):
         raise TypeError(f"_system_config must be a dictionary, got {type(given)}")
-    for name in given:
+    for name, value in given.items():
+        # What asks for something that is not done here is refused, as in the environment.
+        if name not in ACTING:
+            _heliostat.check_settings({f"RAY_{name}": str(value)})
         if name not in ACTING and name not in IDLE:
             raise ValueError(
                 f"_system_config: {name!r} is no knob that is known here. Those that act are "

@@ -1,0 +1,80 @@
+//! Variables of Ray's that ask for something which this release does not do, and whose want would be found too late:
+//! a cluster that was to be encrypted and is not, state that was to outlive the machine and does not. They are
+//! refused at the start, not passed over.
+
+use crate::setting::Environment;
+
+struct Refused {
+    /// Without `RAY_`.
+    name: &'static str,
+    /// Whether that text asks for what does not happen.
+    asks: fn(&str) -> bool,
+    /// What is so instead, and what to do.
+    instead: &'static str,
+}
+
+const REFUSED: &[Refused] = &[
+    Refused {
+        name: "USE_TLS",
+        asks: |text| !matches!(text.to_ascii_lowercase().as_str(), "0" | "false" | "no" | "off"),
+        instead: "connections are not encrypted in this release. Unset it, and keep the traffic in a network that you \
+                  trust or in a tunnel, such as WireGuard",
+    },
+    Refused {
+        name: "REDIS_ADDRESS",
+        asks: |_| true,
+        instead: "no Redis is used: the head keeps the cluster's state in a file of its session's folder, and takes it \
+                  up when it is started again there. Unset it",
+    },
+    Refused {
+        name: "gcs_storage",
+        asks: |text| !text.eq_ignore_ascii_case("memory"),
+        instead: "the head keeps the cluster's state in a file of its session's folder, whatever this says. Unset it",
+    },
+    Refused {
+        name: "external_storage_namespace",
+        asks: |text| text != "default",
+        instead: "the cluster's state is in a file of the head's own, which no other cluster shares. Unset it",
+    },
+];
+
+/// Why a start with these variables is refused, if it is.
+#[must_use]
+pub fn refusal(environment: Environment<'_>) -> Option<String> {
+    REFUSED.iter().find_map(|refused| {
+        let name = format!("RAY_{}", refused.name);
+        let text = environment(&name)?;
+        let text = text.trim();
+        let is_refused = !text.is_empty() && (refused.asks)(text);
+        is_refused.then(|| format!("{name}={text} is refused: {}.", refused.instead))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, text: &str, is_refused: bool) {
+        let found = refusal(&|wanted: &str| (wanted == name).then(|| text.to_owned()));
+        assert_eq!(found.is_some(), is_refused, "{name}={text}: {found:?}");
+        assert!(found.is_none_or(|found| found.contains(name) && found.contains("Unset it")));
+    }
+
+    #[test]
+    fn only_what_asks_for_something_is_refused() {
+        for text in ["1", "true", "yes"] {
+            check("RAY_USE_TLS", text, true);
+        }
+        for text in ["0", "false", "", " "] {
+            check("RAY_USE_TLS", text, false);
+        }
+        check("RAY_REDIS_ADDRESS", "redis:6379", true);
+        check("RAY_REDIS_ADDRESS", "", false);
+        check("RAY_gcs_storage", "redis", true);
+        check("RAY_gcs_storage", "rocksdb", true);
+        check("RAY_gcs_storage", "memory", false);
+        check("RAY_external_storage_namespace", "cluster-a", true);
+        check("RAY_external_storage_namespace", "default", false);
+        check("RAY_TLS_CA_CERT", "/file", false);
+    }
+}

@@ -1,0 +1,113 @@
+"""Settings whose want would be found too late are refused at the start, never passed over."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from harness import clean_env, free_port
+from shared import cluster as shared
+from web import CLI
+
+pytestmark = pytest.mark.heliostat_only("Ray has these parts, or fails elsewhere")
+
+VARIABLES = [
+    ("RAY_USE_TLS", "1"),
+    ("RAY_USE_TLS", "true"),
+    ("RAY_REDIS_ADDRESS", "127.0.0.1:6380"),
+    ("RAY_gcs_storage", "redis"),
+    ("RAY_gcs_storage", "rocksdb"),
+    ("RAY_external_storage_namespace", "mine"),
+]
+FLAGS = ["--redis-password=secret", "--redis-username=me", "--redis-shard-ports=1,2"]
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    shared.stop()
+    home = Path(tempfile.mkdtemp(prefix="refused", dir="/tmp"))
+    yield home
+    start(home, "stop", "--force")
+    shutil.rmtree(home)
+
+
+def start(home: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [CLI, *args],
+        env=clean_env({"RAY_TMPDIR": str(home), **variables}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
+
+
+def head(home: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    quiet = (f"--port={free_port()}", "--num-cpus=1", "--include-dashboard=false")
+    return start(home, "start", "--head", *quiet, *args, **variables)
+
+
+@pytest.mark.contract("F5.10", "F15.08")
+@pytest.mark.parametrize(("name", "text"), VARIABLES)
+def test_a_start_with_the_variable_is_refused(home: Path, name: str, text: str) -> None:
+    for done in (
+        head(home, **{name: text}),
+        start(home, "start", "--address=127.0.0.1:1", **{name: text}),
+    ):
+        assert done.returncode != 0
+        assert f"{name}={text} is refused" in done.stdout
+        assert "Unset it" in done.stdout
+    assert not list(home.rglob("session_*")), "nothing was started"
+
+
+@pytest.mark.contract("F5.10", "F6.01")
+@pytest.mark.parametrize("flag", FLAGS)
+def test_a_flag_of_redis_is_refused(home: Path, flag: str) -> None:
+    done = head(home, flag)
+    assert done.returncode != 0
+    assert f"`{flag.partition('=')[0]}` is refused" in done.stdout
+    assert "Leave it out" in done.stdout
+    assert not list(home.rglob("session_*"))
+
+
+@pytest.mark.contract("F5.10", "F15.08")
+@pytest.mark.parametrize(("name", "text"), VARIABLES)
+def test_a_driver_with_the_variable_is_refused(
+    ray_down: None, monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ValueError, match=f"{name}={text} is refused"):
+        ray.init(address="local", num_cpus=1)
+
+
+@pytest.mark.contract("F5.10")
+@pytest.mark.parametrize(("name", "text"), [VARIABLES[3], VARIABLES[5]])
+def test_a_driver_with_the_setting_is_refused(ray_down: None, name: str, text: str) -> None:
+    config = {name.removeprefix("RAY_"): text}
+    with pytest.raises(ValueError, match=f"{name}={text} is refused"):
+        ray.init(address="local", num_cpus=1, _system_config=config)
+
+
+@pytest.mark.contract("F5.10", "F15.08")
+def test_values_that_ask_for_nothing_are_taken(
+    home: Path, ray_fresh: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harmless = {
+        "RAY_USE_TLS": "0",
+        "RAY_REDIS_ADDRESS": "",
+        "RAY_gcs_storage": "memory",
+        "RAY_external_storage_namespace": "default",
+    }
+    done = head(home, **harmless)
+    assert done.returncode == 0, done.stdout
+    for name, text in harmless.items():
+        monkeypatch.setenv(name, text)
+    ray_fresh(num_cpus=1)
+    assert ray.get(ray.put(1)) == 1
