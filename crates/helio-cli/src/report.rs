@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use helio_proto::control::{GpuUse, NodeInfo, Nodes, PendingDemand};
+use helio_report::{as_asked, in_bundles, without_bundles};
 use helio_types::ResourceSet;
 
 const RULE: &str = "---------------------------------------------------------------";
@@ -73,8 +74,11 @@ fn usage(
     available: &ResourceSet,
     stored: u64,
 ) {
+    // Bundles of placement groups put parts of these under names of their own.
+    let own = without_bundles(total);
+    let (reserved, unused) = (in_bundles(total), in_bundles(available));
     let all: BTreeMap<&str, f64> =
-        total.iter().map(|(name, quantity)| (name, quantity.to_f64())).collect();
+        own.iter().map(|(name, quantity)| (name, quantity.to_f64())).collect();
     // Every machine has these for itself; they are no resources to plan with.
     for (name, has) in all.into_iter().filter(|(name, _)| !name.starts_with("node:")) {
         let used = (has - available.get(name).to_f64()).max(0.0);
@@ -83,7 +87,15 @@ fn usage(
             "object_store_memory" => {
                 writeln!(text, "{indent}{}/{} {name}", bytes(stored as f64), bytes(has))
             }
-            _ => writeln!(text, "{indent}{used:?}/{has:?} {name}"),
+            _ => {
+                let held = reserved.get(name).to_f64();
+                let in_use = (held - unused.get(name).to_f64()).max(0.0);
+                let of_groups = match held {
+                    0.0 => String::new(),
+                    held => format!(" ({in_use:?} used of {held:?} reserved in placement groups)"),
+                };
+                writeln!(text, "{indent}{used:?}/{has:?} {name}{of_groups}")
+            }
         };
     }
 }
@@ -108,8 +120,7 @@ fn demands(text: &mut String, nodes: &Nodes) {
     let of_nodes = nodes.nodes.iter().filter(|node| node.alive).flat_map(|node| &node.pending);
     let mut shapes: BTreeMap<String, (u64, &PendingDemand)> = BTreeMap::new();
     for demand in of_nodes.chain(&nodes.pending) {
-        let parts: Vec<String> = demand
-            .resources
+        let parts: Vec<String> = as_asked(&demand.resources)
             .iter()
             .map(|(name, quantity)| format!("'{name}': {:?}", quantity.to_f64()))
             .collect();
@@ -224,6 +235,30 @@ Node: {} (10.0.0.1)
 ",
             id("01")
         )));
+    }
+
+    #[test]
+    fn what_placement_groups_reserve_stands_with_its_resource() {
+        let group = "ab".repeat(18);
+        let (of_one, of_group) = (format!("CPU_group_0_{group}"), format!("CPU_group_{group}"));
+        let (mark, marks) = (format!("bundle_group_0_{group}"), format!("bundle_group_{group}"));
+        let total =
+            [("CPU", 4.0), (&of_one, 2.0), (&of_group, 2.0), (&mark, 1000.0), (&marks, 1000.0)];
+        let free =
+            [("CPU", 1.0), (&of_one, 0.5), (&of_group, 0.5), (&mark, 999.9), (&marks, 999.9)];
+        let mut one = node(1, &total, &free);
+        one.pending = vec![PendingDemand {
+            resources: ResourceSet::from_units([(&*of_one, 1.0), (&*of_group, 1.0), (&*mark, 0.1)]),
+            count: 1,
+            ..PendingDemand::default()
+        }];
+        let text = report("NOW", &Nodes { nodes: vec![one], pending: Vec::new() }, true);
+        assert!(
+            text.contains(" 3.0/4.0 CPU (1.5 used of 2.0 reserved in placement groups)\n"),
+            "{text}"
+        );
+        assert!(text.contains(" {'CPU': 1.0}: 1+ pending tasks/actors\n"), "{text}");
+        assert!(!text.contains("_group_"), "{text}");
     }
 
     #[test]

@@ -26,22 +26,25 @@ const RUNNING_PERCENT: u64 = 75;
 /// How long the head may take to answer that a node leaves.
 const ORDER_MAX: Duration = Duration::from_secs(2);
 
+/// How long a node may take to end of which the answer to the order is missing.
+const ENDS_MAX: Duration = Duration::from_secs(2);
+
 pub(crate) fn run(args: &Stop) -> Result<(), String> {
     let temp_dir = folder::temp_dir(None);
     let (alive, dead): (Vec<Found>, Vec<Found>) =
         session::find(&temp_dir).into_iter().partition(Found::is_alive);
+    let n_left: usize = dead.iter().map(|found| leftovers::end(&found.dir)).sum();
     for found in &dead {
         found.clean();
     }
-    let n_left: usize = dead.iter().map(|found| leftovers::end(&found.dir)).sum();
+    if n_left > 0 {
+        output::line(&format!("Ended {n_left} processes of daemons that were killed before."));
+    }
     if alive.is_empty() {
         if n_left == 0 {
             output::line("Did not find any active Ray processes.");
         }
         return Ok(());
-    if n_left > 0 {
-        output::line(&format!("Ended {n_left} processes of daemons that were killed before."));
-    }
     }
     let n_found = alive.len();
     let (leaving, rest) =
@@ -87,6 +90,8 @@ fn order_to_leave(alive: Vec<Found>, grace_s: u64) -> (Vec<Found>, Vec<Found>) {
                 ));
                 leaving.push(found);
             }
+            // It had nothing to hand over and was gone before the answer came.
+            Err(_) if ends_now(&found) => leaving.push(found),
             Err(why) => {
                 output::line(&format!(
                     "The node {node_id} ends at once, without handing over what it has: {why}."
@@ -109,6 +114,18 @@ fn order(node: &Found, grace_ms: u64) -> Result<(), String> {
     }
 }
 
+/// Whether a node whose answer did not come is ending.
+fn ends_now(found: &Found) -> bool {
+    let began = Instant::now();
+    while began.elapsed() < ENDS_MAX {
+        if found.has_ended() {
+            return true;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    false
+}
+
 fn send(to: &[Found], signal: Signal) {
     for found in to {
         let pid = found.pid.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
@@ -126,6 +143,8 @@ fn wait(mut alive: Vec<Found>, at_most: Duration) -> Vec<Found> {
         alive.retain(|found| {
             let is_gone = found.has_ended();
             if is_gone {
+                // Killed, its workers and their files go by themselves.
+                leftovers::end_after(&found.dir, KILLED_MAX);
                 found.clean();
             }
             !is_gone
@@ -137,5 +156,3 @@ fn wait(mut alive: Vec<Found>, at_most: Duration) -> Vec<Found> {
     }
     alive
 }
-                // Killed, its workers and their files go by themselves.
-                leftovers::end_after(&found.dir, KILLED_MAX);

@@ -9,33 +9,42 @@ use helio_types::{DeathCause, DeathKind, NodeId, WorkerId};
 use crate::event::Exit;
 use crate::limits::DEATHS_MAX;
 
+/// The end of a process.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) cause: DeathCause,
+    pub(crate) is_driver: bool,
+    /// When it was noticed, in milliseconds.
+    pub(crate) at: u64,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Exits {
-    causes: BTreeMap<WorkerId, DeathCause>,
+    ends: BTreeMap<WorkerId, End>,
     order: VecDeque<WorkerId>,
 }
 
 impl Exits {
-    pub(crate) fn add(&mut self, worker_id: WorkerId, cause: DeathCause) {
-        if self.causes.insert(worker_id, cause).is_none() {
+    pub(crate) fn add(&mut self, worker_id: WorkerId, end: End) {
+        if self.ends.insert(worker_id, end).is_none() {
             self.order.push_back(worker_id);
         }
         if self.order.len() > DEATHS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
-            self.causes.remove(&oldest);
+            self.ends.remove(&oldest);
         }
     }
 
     /// Why the process ended, if it did and is remembered.
     pub(crate) fn get(&self, worker_id: WorkerId) -> Option<&DeathCause> {
-        self.causes.get(&worker_id)
+        self.ends.get(&worker_id).map(|end| &end.cause)
     }
 
     /// The processes that are remembered, the latest first.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (WorkerId, &DeathCause)> {
-        self.order.iter().rev().filter_map(|id| Some((*id, self.causes.get(id)?)))
+    pub(crate) fn all(&self) -> impl Iterator<Item = (WorkerId, &End)> {
+        self.order.iter().rev().filter_map(|id| Some((*id, self.ends.get(id)?)))
     }
 }
 
@@ -108,7 +117,8 @@ mod tests {
     fn the_oldest_are_forgotten() {
         let mut exits = Exits::default();
         for n in 0..=DEATHS_MAX {
-            exits.add(id(n), DeathCause::new(DeathKind::Exited, n.to_string()));
+            let cause = DeathCause::new(DeathKind::Exited, n.to_string());
+            exits.add(id(n), End { cause, is_driver: false, at: 0 });
         }
         assert_eq!(exits.get(id(0)), None);
         assert_eq!(exits.get(id(1)).map(|cause| &*cause.message), Some("1"));

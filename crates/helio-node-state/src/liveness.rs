@@ -177,6 +177,7 @@ fn reply(requester: Requester, cause: Option<DeathCause>, ctx: &mut Context) {
 mod tests {
     use super::*;
     use crate::event::Action;
+    use crate::exits::End;
     use crate::setup::Setup;
     use helio_proto::node::NodeToClient;
 
@@ -198,7 +199,8 @@ mod tests {
         liveness.on_question(ASKER, worker_id, Life::Runs, &exits, &mut ctx);
         assert!(replies(&mut ctx).is_empty());
         assert_eq!(ctx.deadline(), Some(LIVENESS_MS));
-        exits.add(worker_id, DeathCause::new(DeathKind::Signaled, "It was killed."));
+        let cause = DeathCause::new(DeathKind::Signaled, "It was killed.");
+        exits.add(worker_id, End { cause, is_driver: false, at: 0 });
         liveness.answer(&exits, &mut ctx);
         assert_eq!(replies(&mut ctx), [true]);
         assert_eq!(liveness.len(), 0);

@@ -186,6 +186,8 @@ messages! {
         32 is_draining: bool,
         /// Of one that has left: who has the objects that it kept; nil: nobody.
         33 heir: NodeAddress,
+        /// When it was found to be gone, in milliseconds since 1970; 0: it is there.
+        40 ended_ms: u64,
     }
     /// One GPU and how busy it is.
     pub struct GpuUse {

@@ -168,6 +168,8 @@ messages! {
         5 series: Vec<Series>,
     }
     pub struct Series {
+        /// How long ago it ended, in milliseconds, when the answer was made; 0: it has not, or nobody knows.
+        20 ended_ago_ms: u64,
         1 tags: Vec<Tag>,
         /// The value, or a histogram's sum.
         2 value: f64,

@@ -14,6 +14,8 @@ pub mod trace;
 
 use columns::Column;
 
+pub use helio_scheduler::{as_asked, in_bundles, without_bundles};
+
 /// A row: column to value.
 pub type Row = serde_json::Map<String, serde_json::Value>;
 

@@ -99,6 +99,52 @@ pub fn is_of_bundle(name: &str) -> bool {
     })
 }
 
+/// The set without what bundles gave: what a node has by itself.
+#[must_use]
+pub fn without_bundles(set: &ResourceSet) -> ResourceSet {
+    only(set, |name| !is_of_bundle(name))
+}
+
+/// What of a set of a node is in bundles, under its own names: each bundle's part once.
+#[must_use]
+pub fn in_bundles(set: &ResourceSet) -> ResourceSet {
+    let mut sum = ResourceSet::default();
+    // Every bundle has its resources under the name of its number, and the group under one without.
+    for (name, quantity) in set.iter() {
+        let of_one = name.rsplit_once('_').filter(|(rest, _)| is_of_bundle(name) && numbered(rest));
+        let plain =
+            of_one.and_then(|(rest, _)| rest.rsplit_once("_group_")).map(|(plain, _)| plain);
+        if let Some(plain) = plain.filter(|plain| *plain != "bundle") {
+            let mut one = ResourceSet::default();
+            one.set(plain, quantity);
+            sum.add(&one);
+        }
+    }
+    sum
+}
+
+/// What a request asks for, under the names that its user gave: those of a group's bundles are translated.
+#[must_use]
+pub fn as_asked(set: &ResourceSet) -> ResourceSet {
+    let mut plain = ResourceSet::default();
+    for (name, quantity) in set.iter() {
+        let name = crate::explain::plain_name(name);
+        if name != "bundle" {
+            // In a group everything is asked for under two names.
+            plain.set(name, quantity);
+        }
+    }
+    plain
+}
+
+fn only(set: &ResourceSet, keeps: impl Fn(&str) -> bool) -> ResourceSet {
+    let mut kept = ResourceSet::default();
+    for (name, quantity) in set.iter().filter(|(name, _)| keeps(name)) {
+        kept.set(name, quantity);
+    }
+    kept
+}
+
 fn numbered(rest: &str) -> bool {
     rest.rsplit_once('_').is_some_and(|(rest, number)| {
         rest.ends_with("_group") && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -132,6 +178,21 @@ mod tests {
         assert!(!node.covers(&taken(&one, &inside(0))), "its bundle is taken");
         assert!(!node.covers(&taken(&one, &inside(1))), "the group has lent all it has");
         assert!(node.covers(&taken(&ResourceSet::default(), &inside(1))), "nothing always fits");
+    }
+
+    #[test]
+    fn users_see_no_names_of_bundles() {
+        let group_id = inside(0).placement_group;
+        let own = ResourceSet::from_units([("CPU", 4.0), ("my_group", 1.0)]);
+        let mut node = own.clone();
+        node.add(&lent_by_bundle(group_id, 0, &ResourceSet::from_units([("CPU", 1.0)])));
+        node.add(&lent_by_bundle(group_id, 1, &ResourceSet::from_units([("CPU", 2.0)])));
+        assert_eq!(without_bundles(&node), own);
+        assert_eq!(in_bundles(&node), ResourceSet::from_units([("CPU", 3.0)]));
+        let need = ResourceSet::from_units([("CPU", 1.5), ("my_group", 1.0)]);
+        for strategy in [inside(1), inside(-1), Strategy::default()] {
+            assert_eq!(as_asked(&taken(&need, &strategy)), need);
+        }
     }
 
     #[test]

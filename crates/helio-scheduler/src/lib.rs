@@ -38,7 +38,9 @@ use std::collections::BTreeMap;
 use helio_proto::control::{NodeInfo, Strategy, StrategyKind};
 use helio_types::{NodeAddress, NodeId, ResourceSet};
 
-pub use bundle::{InGroup, is_of_bundle, lent_by_bundle, taken};
+pub use bundle::{
+    InGroup, as_asked, in_bundles, is_of_bundle, lent_by_bundle, taken, without_bundles,
+};
 pub use explain::{plain_name, why, why_infeasible};
 pub use group::{Wanted, plan_group, why_group};
 pub use index::{NodeIndex, SHAPES_MAX};

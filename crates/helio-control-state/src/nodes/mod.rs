@@ -447,6 +447,7 @@ impl Nodes {
         let version = self.next_version(now_ms);
         let node = self.nodes.get_mut(&node_id).filter(|node| node.info.alive)?;
         node.info.alive = false;
+        node.info.ended_ms = now_ms;
         node.info.version = version;
         cause.clone_into(&mut node.info.cause);
         node.info.available = ResourceSet::default();

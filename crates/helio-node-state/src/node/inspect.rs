@@ -6,6 +6,7 @@ use helio_proto::inspect::{
     Answer, Asked, Inspect, LastWords, Metric, MetricKind, ObjectRow, Question, Series, Tag, Topic,
     WorkerRow,
 };
+use helio_scheduler::is_of_bundle;
 use helio_types::{ObjectId, Quantity};
 
 use super::Node;
@@ -117,12 +118,19 @@ impl Node {
                 ..WorkerRow::default()
             }
         });
-        let dead = self.exits.all().map(|(worker_id, cause)| WorkerRow {
+        let now = self.ctx.now();
+        let dead = self.exits.all().map(|(worker_id, end)| WorkerRow {
             worker_id,
-            pid: cause.pid,
-            exit_type: if cause.is_intended() { "INTENDED_USER_EXIT" } else { "SYSTEM_ERROR" }
-                .to_owned(),
-            exit_detail: cause.message.clone(),
+            pid: end.cause.pid,
+            is_driver: end.is_driver,
+            // Nobody but its user knows whether a driver was to end.
+            exit_type: match end.is_driver || end.cause.is_intended() {
+                true => "INTENDED_USER_EXIT",
+                false => "SYSTEM_ERROR",
+            }
+            .to_owned(),
+            exit_detail: end.cause.message.clone(),
+            ended_ago_ms: now.saturating_sub(end.at).max(1),
             ..WorkerRow::default()
         });
         drivers.chain(workers).chain(dead).collect()
@@ -148,7 +156,9 @@ impl Node {
         };
         let one = |value: f64| vec![Series { value, ..Series::default() }];
         let (total, free) = (self.ledger.total(), self.ledger.available());
-        let resources = total.iter().filter(|(name, _)| !name.starts_with("node:"));
+        let resources = total.iter();
+        let resources =
+            resources.filter(|(name, _)| !name.starts_with("node:") && !is_of_bundle(name));
         let resources = resources.flat_map(|(name, quantity)| {
             let available = if name == "object_store_memory" {
                 Quantity(quantity.0 - Quantity::from_f64(self.store.used() as f64).0)

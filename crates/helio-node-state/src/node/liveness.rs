@@ -5,6 +5,7 @@ use helio_types::{DeathCause, WorkerId};
 
 use super::Node;
 use crate::event::Conn;
+use crate::exits::End;
 use crate::liveness::{Life, Requester};
 
 impl Node {
@@ -30,8 +31,13 @@ impl Node {
     }
 
     /// A process has ended: questions about it can be answered.
-    pub(super) fn remember_exit(&mut self, worker_id: WorkerId, cause: DeathCause) {
-        self.exits.add(worker_id, cause);
+    pub(super) fn remember_exit(
+        &mut self,
+        worker_id: WorkerId,
+        cause: DeathCause,
+        is_driver: bool,
+    ) {
+        self.exits.add(worker_id, End { cause, is_driver, at: self.ctx.now() });
         self.liveness.answer(&self.exits, &mut self.ctx);
     }
 }

@@ -101,6 +101,7 @@ impl Node {
             gpus: self.gpus.all().to_vec(),
             is_draining: self.drain.is_ordered(),
             heir: NodeAddress::default(),
+            ended_ms: 0,
         }
     }
 }

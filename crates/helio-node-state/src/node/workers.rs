@@ -205,7 +205,7 @@ impl Node {
         else {
             return;
         };
-        self.remember_exit(worker_id, cause.clone());
+        self.remember_exit(worker_id, cause.clone(), false);
         self.ctx.tell_control(ClientGone { worker_id, is_driver: false, cause: cause.clone() });
         match usage {
             Use::Starting => self.on_start_failed(&key, &cause),
