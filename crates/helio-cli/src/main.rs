@@ -32,6 +32,8 @@ mod status;
 mod stop;
 mod values;
 mod why;
+mod why_deployment;
+mod why_node;
 mod why_trial;
 
 use std::process::ExitCode;
@@ -82,13 +84,13 @@ fn get_auth_token(generate: bool) -> Result<(), String> {
         helio_env::token::load()
     };
     match token.map_err(|error| format!("The authentication token cannot be read: {error}"))? {
-        Some(token) => {
-            output::line(&token);
-            Ok(())
         Some(token) if token == helio_types::OPEN_TOKEN => {
             Err("Authentication is disabled (RAY_AUTH_MODE=disabled): there is no token."
                 .to_owned())
         }
+        Some(token) => {
+            output::line(&token);
+            Ok(())
         }
         None => Err(format!(
             "There is no authentication token yet. Make one with `{} get-auth-token --generate`.",

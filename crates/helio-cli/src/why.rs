@@ -7,7 +7,7 @@ use helio_types::{ActorId, JobId, ObjectId, PlacementGroupId, TaskId};
 
 use crate::args::Why;
 use crate::state::Cluster;
-use crate::{output, why_trial};
+use crate::{output, why_deployment, why_node, why_trial};
 
 pub(crate) fn run(args: &Why) -> Result<(), String> {
     let cluster = Cluster::find(args.address.as_deref())?;
@@ -33,15 +33,8 @@ fn explain(cluster: &Cluster, given: &str) -> Result<String, String> {
         if let Some(text) = asked(cluster, &object.0)? {
             return Ok(text);
         }
-        if let Some(node) = row(cluster, Resource::Nodes, id)? {
-            let cause = field(&node, "state_message");
-            return Ok(format!(
-                "Node {} is {}. {cause}",
-                field(&node, "node_ip"),
-                field(&node, "state")
-            )
-            .trim_end()
-            .to_owned());
+        if let Some(text) = why_node::of(cluster, id)? {
+            return Ok(text);
         }
         if let Some(worker) = row(cluster, Resource::Workers, id)? {
             return of_worker(cluster, &worker);
@@ -76,13 +69,30 @@ fn explain(cluster: &Cluster, given: &str) -> Result<String, String> {
             .collect();
         return Err(format!("Actors of several namespaces have that name: {}.", spaces.join(", ")));
     }
+    if let Some(text) = of_submission(cluster, given)? {
+        return Ok(text);
+    }
     if let Some(text) = of_trials(cluster, given)? {
         return Ok(text);
     }
+    if let Some(text) = why_deployment::of(cluster, given)? {
+        return Ok(text);
+    }
     Err(format!(
-        "{given:?} is no id, and no actor or trial has that name: an object's id has 56 hex digits, a task's 48, a \
+        "{given:?} is no id, and no actor, submitted job, trial or deployment has that name: an object's id has 56 hex digits, a task's 48, a \
          placement group's 36, an actor's 32, a job's 8; a trial's is like a1b2c_00003. `list tasks --detail` shows what every task waits for."
     ))
+}
+
+/// The job that was submitted under that id.
+fn of_submission(cluster: &Cluster, given: &str) -> Result<Option<String>, String> {
+    let rows = cluster.rows(Resource::Jobs)?;
+    let found = rows.iter().find(|row| field(row, "submission_id") == given);
+    Ok(found.map(|job| {
+        let (entry, status) = (field(job, "entrypoint"), field(job, "status"));
+        let message = field(job, "message");
+        format!("The job {given} ({entry:?}) is {status}. {message}").trim_end().to_owned()
+    }))
 }
 
 /// The trials of searches that are called so, with what the actors say that run them.

@@ -189,13 +189,13 @@ settings! {
         PRELOAD_PYTHON_MODULES = Knob "preload_python_modules" text("") "names, separated by commas", DRIVER;
         /// 0: no warning when a coroutine of an actor calls the blocking `get` or `wait`.
         WARN_BLOCKING_GET_INSIDE_ASYNC = Both "WARN_BLOCKING_GET_INSIDE_ASYNC" flag(true) "", "workers";
+        /// How long a worker that ends by itself may take for what user code does then: `__ray_shutdown__`, `__del__`,
+        /// handlers of `atexit`, ends of child processes.
+        ACTOR_GRACEFUL_SHUTDOWN_TIMEOUT_MS = Knob "actor_graceful_shutdown_timeout_ms" count(30_000, 0, TIME_MS_MAX) "ms", "workers";
         /// What `breakpoint()` does in a worker: 1 waits for a client of debugpy, such as VS Code; legacy, for
         /// `ray debug`; 0 goes on.
         DEBUG = Both "DEBUG" choice("1", &["0", "1", "legacy"]) "", "workers";
         /// 1: a worker also waits for a debugger when a call ends with an error.
-        /// How long a worker that ends by itself may take for what user code does then: `__ray_shutdown__`, `__del__`,
-        /// handlers of `atexit`, ends of child processes.
-        ACTOR_GRACEFUL_SHUTDOWN_TIMEOUT_MS = Knob "actor_graceful_shutdown_timeout_ms" count(30_000, 0, TIME_MS_MAX) "ms", "workers";
         DEBUG_POST_MORTEM = Both "DEBUG_POST_MORTEM" flag(false) "", "workers";
         /// Where a worker that waits for a debugger listens. Who reaches it can run any code in the worker.
         DEBUGGER_HOST = Both "DEBUGGER_HOST" text("127.0.0.1") "address", "workers";
@@ -219,11 +219,11 @@ settings! {
         ROTATION_MAX_BYTES = Both "ROTATION_MAX_BYTES" count(100 * MIB, 0, i64::MAX) "bytes", LOGGERS;
         /// How many of those that were set aside are kept of a process; beyond, the oldest is removed.
         ROTATION_BACKUP_COUNT = Both "ROTATION_BACKUP_COUNT" count(5, 0, 1_000) "files", LOGGERS;
-        /// The level of the driver's logger `heliostat`; wins over `logging_level`.
-        LOGGER_LEVEL = Both "LOGGER_LEVEL" text("") "level", DRIVER;
         /// What the files with the output of all workers of a node may take together; beyond, the oldest are removed that
         /// were set aside or whose worker has ended. 0: any.
         WORKER_OUTPUT_MAX_BYTES = Own "WORKER_OUTPUT_MAX_BYTES" count(10 * 1024 * MIB, 0, i64::MAX) "bytes", DAEMON;
+        /// The level of the driver's logger `heliostat`; wins over `logging_level`.
+        LOGGER_LEVEL = Both "LOGGER_LEVEL" text("") "level", DRIVER;
         /// "JSON": the driver and its workers log lines of JSON.
         LOGGING_CONFIG_ENCODING = Both "LOGGING_CONFIG_ENCODING" text("") "TEXT or JSON", DRIVER;
         /// 0: what workers print is not shown at the driver, where `log_to_driver` is not given.
@@ -330,6 +330,7 @@ pub static INTERNAL: &[(&str, &str)] = &[
         "HELIOSTAT_NODE_PYTHON",
         "The version of the interpreter that a runtime environment's `py_executable` replaces.",
     ),
+    ("HELIOSTAT_JOB_WAIT_FILE", "names the file in which an entry point says what it waits for"),
     (
         "HELIOSTAT_JOB_ENTRY",
         "The entry point of a submitted job, as JSON, for the process that runs it.",

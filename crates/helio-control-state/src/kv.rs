@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use helio_config::control::{KV_BYTES_MAX, KV_KEYS_MAX, LIST_ROWS_MAX};
 use helio_proto::control::{
-    ControlResponse, Failure, FailureKind, KvDel, KvGet, KvKeys, KvList, KvPut, KvValue,
+    ControlResponse, Failure, FailureKind, KvDel, KvEntries, KvGet, KvKeys, KvList, KvPair,
+    KvPairs, KvPut, KvValue,
 };
 
 use crate::durable;
@@ -69,14 +70,29 @@ impl KeyValues {
         (found.then_some(change), KvValue { found, value: Vec::new() }.into())
     }
 
-    pub(crate) fn keys(&self, keys: KvKeys) -> ControlResponse {
-        let KvKeys { namespace, prefix } = keys;
-        let from = (namespace.clone(), prefix.clone());
-        let hits = self.entries.range(from..).map(|(slot, _)| slot);
-        let hits = hits.take_while(|(space, key)| *space == namespace && key.starts_with(&prefix));
-        let keys =
-            hits.take(LIST_ROWS_MAX).map(|(_, key)| KvValue { found: true, value: key.clone() });
+    pub(crate) fn keys(&self, keys: &KvKeys) -> ControlResponse {
+        let hits = self.hits(&keys.namespace, &keys.prefix);
+        let keys = hits.map(|(key, _)| KvValue { found: true, value: key.clone() });
         KvList { keys: keys.collect() }.into()
+    }
+
+    pub(crate) fn entries(&self, entries: &KvEntries) -> ControlResponse {
+        let hits = self.hits(&entries.namespace, &entries.prefix);
+        let pair =
+            |(key, value): (&Vec<u8>, &Vec<u8>)| KvPair { key: key.clone(), value: value.clone() };
+        KvPairs { pairs: hits.map(pair).collect() }.into()
+    }
+
+    /// The entries whose keys begin so, [`LIST_ROWS_MAX`] of them at most.
+    fn hits<'a>(
+        &'a self,
+        namespace: &'a str,
+        prefix: &'a [u8],
+    ) -> impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)> {
+        let hits = self.entries.range((namespace.to_owned(), prefix.to_vec())..);
+        hits.take_while(move |((space, key), _)| space == namespace && key.starts_with(prefix))
+            .take(LIST_ROWS_MAX)
+            .map(|((_, key), value)| (key, value))
     }
 
     /// Whether the size that is kept agrees with the entries.

@@ -12,6 +12,7 @@ use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_
 use axum::extract::{Path, State};
 use axum::http::{Response, StatusCode};
 use futures_util::StreamExt as _;
+use helio_config::dashboard::DRIVERS_NAMESPACE;
 use helio_proto::control::{ControlResponse, JobInfo, KvKeys, ListJobs};
 use serde_json::{Value, json};
 
@@ -40,9 +41,6 @@ const LOG_MAX: u64 = 64 << 20;
 const PART_MAX: u64 = 64 << 10;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Where drivers that a job's entry point starts write down that they are its own.
-pub(crate) const DRIVERS: &str = "job_drivers";
-
 /// `POST /api/jobs/`.
 pub(crate) async fn submit(State(app): State<Arc<App>>, body: Body) -> Result<Reply, Refusal> {
     let body = read(body, BODY_MAX).await?;
@@ -56,6 +54,8 @@ pub(crate) async fn submit(State(app): State<Arc<App>>, body: Body) -> Result<Re
             Refusal::new(StatusCode::INSUFFICIENT_STORAGE, format!("The job cannot be kept: {error}."))
         }
     })?;
+    // Whoever lists jobs after this answer finds it.
+    app.jobs.published().await;
     Ok(reply::json(&json!({ "job_id": id, "submission_id": id })))
 }
 
@@ -100,7 +100,7 @@ struct Drivers {
 
 impl Drivers {
     async fn ask(app: &App) -> Result<Self, Refusal> {
-        let keys = KvKeys { namespace: DRIVERS.to_owned(), prefix: Vec::new() };
+        let keys = KvKeys { namespace: DRIVERS_NAMESPACE.to_owned(), prefix: Vec::new() };
         let asked =
             tokio::join!(app.asker.ask(ListJobs {}), app.asker.ask(keys), app.asker.nodes());
         let (infos, keys, nodes) = match asked {
@@ -253,7 +253,9 @@ pub(crate) async fn delete(
     Path(id): Path<String>,
 ) -> Result<Reply, Refusal> {
     let id = submitted(&app, &id).await?;
-    app.jobs.delete(&id).map_err(|why| match why {
+    let deleted = app.jobs.delete(&id);
+    app.jobs.published().await;
+    deleted.map_err(|why| match why {
         NotDeleted::Missing => Refusal::missing(format!("Job {id} does not exist.")),
         NotDeleted::Running => Refusal::bad(format!("Job {id} has not ended: stop it first.")),
         NotDeleted::NotForgotten(error) => {

@@ -174,6 +174,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
         serve,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (asker, address) = (app.asker.clone(), app.address.clone());
     let listener = options.listener;
     let run = move || {
         runtime.block_on(async move {
@@ -183,6 +184,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
             };
             tracing::info!(port, "serving HTTP");
             jobs.resume();
+            tokio::spawn(Arc::clone(&jobs).publish(asker, address));
             tokio::select! {
                 () = server::serve(listener, router(Arc::new(app))) => {}
                 _ = stopped => {}

@@ -242,6 +242,8 @@ messages! {
     pub struct KvDel { 1 namespace: String, 2 key: Vec<u8> }
     /// The keys that begin with `prefix`.
     pub struct KvKeys { 1 namespace: String, 2 prefix: Vec<u8> }
+    /// Answered with [`KvPairs`].
+    pub struct KvEntries { 1 namespace: String, 2 prefix: Vec<u8> }
     pub struct ListNodes {}
     pub struct ListActors {}
     pub struct ListJobs {}
@@ -273,6 +275,7 @@ messages! {
         /// The whole cluster is to end; for `heliostat stop` on the head.
         15 StopCluster(StopCluster),
         16 DrainNode(DrainNode),
+        17 KvEntries(KvEntries),
         40 CreateGroup(GroupSpec),
         41 RemoveGroup(RemoveGroup),
         42 AwaitGroup(AwaitGroup),
@@ -296,6 +299,8 @@ messages! {
     pub struct NamedActors { 1 actors: Vec<NamedActor> }
     pub struct KvValue { 1 found: bool, 2 value: Vec<u8> }
     pub struct KvList { 1 keys: Vec<KvValue> }
+    pub struct KvPair { 1 key: Vec<u8>, 2 value: Vec<u8> }
+    pub struct KvPairs { 1 pairs: Vec<KvPair> }
     pub struct Nodes {
         1 nodes: Vec<NodeInfo>,
         /// Actors that no node has been found for yet.
@@ -316,6 +321,7 @@ messages! {
         9 Actors(Actors),
         10 Jobs(Jobs),
         11 Job(JobInfo),
+        12 KvPairs(KvPairs),
         40 Group(GroupInfo),
         41 Groups(Groups),
     }

@@ -1,8 +1,8 @@
 //! Questions to the control service.
 
 use helio_proto::control::{
-    ActorInfo, ControlRequest, ControlResponse, GetNamedActor, JobInfo, KvDel, KvGet, KvKeys,
-    KvPut, ListActors, ListJobs, ListNamedActors, ListNodes, NodeInfo,
+    ActorInfo, ControlRequest, ControlResponse, GetNamedActor, JobInfo, KvDel, KvEntries, KvGet,
+    KvKeys, KvPair, KvPut, ListActors, ListJobs, ListNamedActors, ListNodes, NodeInfo,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -96,6 +96,15 @@ pub(crate) fn actors(py: Python<'_>) -> PyResult<Vec<ActorInfo>> {
 pub(crate) fn jobs(py: Python<'_>) -> PyResult<Vec<JobInfo>> {
     match ask(py, ControlRequest::ListJobs(ListJobs {}))? {
         ControlResponse::Jobs(list) => Ok(list.jobs),
+        other => Err(unexpected(py, &other)),
+    }
+}
+
+/// All entries of a namespace of the key-value table.
+pub(crate) fn entries(py: Python<'_>, namespace: &str) -> PyResult<Vec<KvPair>> {
+    let entries = KvEntries { namespace: namespace.to_owned(), ..KvEntries::default() };
+    match ask(py, ControlRequest::KvEntries(entries))? {
+        ControlResponse::KvPairs(found) => Ok(found.pairs),
         other => Err(unexpected(py, &other)),
     }
 }

@@ -8,6 +8,7 @@ comes back here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ from typing import Any, NoReturn
 from heliostat.core.worker_setup import WORKING_DIR
 
 VARIABLE = "HELIOSTAT_JOB_ENTRY"
+WAIT_FILE = "HELIOSTAT_JOB_WAIT_FILE"
+_LOOK_S = 0.5
 _PART = 64 << 10
 _SHELL = "/bin/sh"
 
@@ -70,6 +73,7 @@ def _enter(tool: str, env: Mapping[str, Any]) -> None:
 
 
 def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:
+    from heliostat import _heliostat
     from heliostat.core import api
 
     api.init(log_to_driver=False, logging_level="error")
@@ -78,11 +82,17 @@ def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:
         if needs.get(f"entrypoint_{name}"):
             options[name] = needs[f"entrypoint_{name}"]
     holder = api.remote(**options, max_concurrency=2)(_Holder).remote()
+    waits = os.environ.pop(WAIT_FILE, "")
 
     def stop(number: int, _: object) -> None:
         holder.stop.remote()
 
     signal.signal(signal.SIGTERM, stop)
+    ready = holder.ready.remote()
+    while not api.wait([ready], timeout=_LOOK_S)[0]:
+        why = _heliostat.why(holder._actor_id.binary(), _LOOK_S)
+        _say(waits, {"why": f"The job waits for the resources of its entry point. {why}"})
+    _say(waits, {"begun": True})
     code = 1
     stream = holder.run.options(num_returns="streaming").remote(
         entrypoint, dict(os.environ), os.getcwd()
@@ -101,12 +111,25 @@ def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:
     return code
 
 
+def _say(path: str, what: Mapping[str, Any]) -> None:
+    """Tell the head's server how far this is; it reads the file whole or not at all."""
+    if path:
+        with contextlib.suppress(OSError):  # a full disk: it is not told
+            draft = f"{path}.part"
+            with open(draft, "w") as file:
+                json.dump(what, file)
+            os.replace(draft, path)
+
+
 class _Holder:
     """Holds the resources, and runs the command."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
         self._stopped = False
+
+    def ready(self) -> None:
+        """It has its resources."""
 
     def run(self, entrypoint: str, env: dict[str, str], folder: str) -> Iterator[bytes | int]:
         """What the command prints, part by part; at last its exit code."""

@@ -45,7 +45,8 @@ impl Control {
             ControlRequest::KvPut(put) => self.kv.put(put).persisted(self),
             ControlRequest::KvGet(get) => self.kv.get(get),
             ControlRequest::KvDel(del) => self.kv.delete(del).persisted(self),
-            ControlRequest::KvKeys(keys) => self.kv.keys(keys),
+            ControlRequest::KvKeys(keys) => self.kv.keys(&keys),
+            ControlRequest::KvEntries(entries) => self.kv.entries(&entries),
             ControlRequest::ListNodes(_) => {
                 Nodes { nodes: self.nodes.rows(), pending: self.pending_demands() }.into()
             }
@@ -70,7 +71,6 @@ impl Control {
         self.out.reply(requester, response);
     }
 
-    fn create_actor(&mut self, spec: ActorSpec) -> ControlResponse {
     /// What is there already is answered as ever: a node that lost its connection asks again.
     fn refuse_for_disk(&self, request: &ControlRequest) -> Option<Failure> {
         let refusal = self.disk.refusal(request)?;
@@ -87,6 +87,7 @@ impl Control {
         (!is_there).then_some(refusal)
     }
 
+    fn create_actor(&mut self, spec: ActorSpec) -> ControlResponse {
         let actor_id = spec.actor_id;
         // A node that lost its connection asks again.
         if let Some(actor) = self.actors.get(actor_id) {

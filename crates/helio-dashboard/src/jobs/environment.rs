@@ -42,7 +42,12 @@ impl Surroundings {
     ///
     /// # Errors
     /// A sentence for the user.
-    pub(crate) fn prepare(&self, id: &str, request: &Request) -> Result<Prepared, String> {
+    pub(crate) fn prepare(
+        &self,
+        id: &str,
+        request: &Request,
+        wait_file: &Path,
+    ) -> Result<Prepared, String> {
         let mut env = request.runtime_env.clone();
         env.retain(|_, value| !value.is_null());
         let mut folder = usual_folder();
@@ -87,6 +92,9 @@ impl Surroundings {
             let spec =
                 json!({ "entrypoint": entrypoint, "needs": request.needs, "runtime_env": env });
             variables.insert("HELIOSTAT_JOB_ENTRY".to_owned(), spec.to_string());
+            // Where it says that it waits for something, and for what.
+            let file = wait_file.display().to_string();
+            variables.insert("HELIOSTAT_JOB_WAIT_FILE".to_owned(), file);
             let session = self.session_dir.display().to_string();
             variables.insert("HELIOSTAT_SESSION_DIR".to_owned(), session);
             entrypoint = format!("exec {} -m heliostat.core.job_entry", quoted(&self.python));

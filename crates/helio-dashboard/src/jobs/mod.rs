@@ -1,7 +1,8 @@
 //! Jobs: commands that run as processes of the head, and what is known of them.
 //!
 //! Reading order: [`request`] (what is asked for), [`record`] (what is known), [`shelf`] (where it is kept),
-//! [`environment`] (what a command finds around it), [`entry`] (the process that waits for it), and here the
+//! [`environment`] (what a command finds around it), [`entry`] (the process that waits for it), [`publish`] (how
+//! others see it), and here the
 //! table of all jobs, with a task for each that is under way.
 //!
 //! A job is acknowledged when its record is on disk. After a restart of the head each record that is not
@@ -13,6 +14,7 @@
 
 pub(crate) mod entry;
 mod environment;
+mod publish;
 pub(crate) mod record;
 pub(crate) mod request;
 pub(crate) mod shelf;
@@ -30,6 +32,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub(crate) use environment::{Surroundings, usual_folder};
+use publish::Marked;
 use record::{End, Job, Status};
 use request::Request;
 use shelf::Shelf;
@@ -40,6 +43,9 @@ const KEPT_MAX: usize = 10_000;
 /// How long a watcher that was started may take until it says so.
 const BEGIN_MAX: Duration = Duration::from_secs(60);
 const BEGIN_LOOK: Duration = Duration::from_millis(2);
+
+/// How often is looked for what an entry point waits that has not begun.
+const WAIT_LOOK: Duration = Duration::from_millis(200);
 
 /// How long killed processes may take to be gone.
 const KILL_MAX: Duration = Duration::from_secs(30);
@@ -53,6 +59,8 @@ pub(crate) struct Jobs {
     pub(crate) shelf: Shelf,
     around: Surroundings,
     table: Mutex<BTreeMap<String, Entry>>,
+    /// What others do not see yet.
+    marked: Marked,
 }
 
 #[derive(Debug)]
@@ -94,7 +102,7 @@ impl Jobs {
     pub(crate) fn open(session_dir: &Path, around: Surroundings) -> io::Result<Self> {
         let shelf = Shelf::open(session_dir)?;
         let all = shelf.load()?.into_iter().map(|job| (job.id.clone(), Entry::new(job)));
-        Ok(Self { table: Mutex::new(all.collect()), shelf, around })
+        Ok(Self { table: Mutex::new(all.collect()), shelf, around, marked: Marked::default() })
     }
 
     /// Goes on with what was under way when the head ended.
@@ -131,6 +139,7 @@ impl Jobs {
             self.shelf.keep(&job).map_err(|error| NotTaken::NotKept(error.to_string()))?;
             tracing::info!(job = id, "job submitted");
             table.insert(id.clone(), Entry::new(job.clone()));
+            self.marked.add(&id);
             self.make_room(&mut table);
         }
         let jobs = Arc::clone(self);
@@ -144,6 +153,7 @@ impl Jobs {
                 table.values().filter_map(|entry| Some((entry.job.end_ms()?, &entry.job.id)));
             let Some((_, id)) = ended.min().map(|(when, id)| (when, id.clone())) else { return };
             table.remove(&id);
+            self.marked.add(&id);
             // A record that cannot be removed is read again after a restart, and goes then.
             let _ = self.shelf.forget(&id);
         }
@@ -167,6 +177,7 @@ impl Jobs {
         }
         self.shelf.forget(id).map_err(|error| NotDeleted::NotForgotten(error.to_string()))?;
         table.remove(id);
+        self.marked.add(id);
         Ok(())
     }
 
@@ -199,6 +210,7 @@ impl Jobs {
             tracing::error!(job = id, %error, "the record of a job cannot be kept");
         }
         entry.status.send_replace(entry.job.status);
+        self.marked.add(id);
     }
 
     fn end(&self, id: &str, end: &End) {
@@ -215,7 +227,9 @@ impl Jobs {
     async fn run(self: &Arc<Self>, job: &Job) {
         let id = job.id.as_str();
         let (around, request, name) = (self.around.clone(), job.request.clone(), id.to_owned());
-        let prepared = tokio::task::spawn_blocking(move || around.prepare(&name, &request)).await;
+        let file = self.shelf.wait_file(id);
+        let prepared =
+            tokio::task::spawn_blocking(move || around.prepare(&name, &request, &file)).await;
         let prepared = match prepared {
             Ok(Ok(prepared)) => prepared,
             Ok(Err(why)) => return self.end(id, &End::NoEnvironment(why)),
@@ -237,7 +251,14 @@ impl Jobs {
         // The daemon, not this thread, reaps what has ended.
         let watcher = (child.id(), process::began(child.id()).unwrap_or_default());
         tracing::info!(job = id, pid = watcher.0, "job started");
-        self.change(id, |job| job.began(&self.around.node_id, watcher));
+        self.change(id, |job| {
+            if job.request.needs.is_empty() {
+                job.began(&self.around.node_id, watcher);
+            } else {
+                job.is_watched_by(watcher);
+                job.waits("The job waits for the resources of its entry point.");
+            }
+        });
         self.watch(id).await;
     }
 
@@ -254,9 +275,15 @@ impl Jobs {
         let Some(handle) = handle.and_then(|handle| register(handle).ok()) else {
             return self.end(id, &self.outcome(id));
         };
-        let was_stopped = tokio::select! {
-            _ = handle.readable() => false,
-            _ = stop.wait_for(|stop| *stop) => true,
+        let mut waits = self.get(id).is_some_and(|job| job.status == Status::Pending);
+        let was_stopped = loop {
+            tokio::select! {
+                _ = handle.readable() => break false,
+                _ = stop.wait_for(|stop| *stop) => break true,
+                () = tokio::time::sleep(WAIT_LOOK), if waits => {
+                    waits = self.waits(id, (watcher, began));
+                }
+            }
         };
         if was_stopped {
             self.signal(id, watcher, process::terminate).await;
@@ -274,6 +301,22 @@ impl Jobs {
         }
         let end = if was_stopped { End::Stopped } else { self.outcome(id) };
         self.end(id, &end);
+    }
+
+    /// Takes over what the entry point says of what it waits for; whether it waits on.
+    fn waits(&self, id: &str, watcher: (u32, u64)) -> bool {
+        let told = shelf::read_json(&self.shelf.wait_file(id)).unwrap_or_default();
+        if told["begun"].as_bool() == Some(true) {
+            self.change(id, |job| job.began(&self.around.node_id, watcher));
+            return false;
+        }
+        let known = self.get(id).map(|job| job.message().to_owned());
+        if let Some(why) = told["why"].as_str()
+            && known.is_some_and(|known| known != why)
+        {
+            self.change(id, |job| job.waits(why));
+        }
+        true
     }
 
     /// Sends a signal to the command's group, and to what it started that left the group.

@@ -96,6 +96,18 @@ impl Job {
         self.watcher = Some(watcher);
     }
 
+    /// The entry point is there and waits for what it needs.
+    pub(crate) fn waits(&mut self, why: &str) {
+        if self.status == Status::Pending {
+            self.message = why.to_owned();
+        }
+    }
+
+    /// It is watched, and may wait for what it needs.
+    pub(crate) fn is_watched_by(&mut self, watcher: (u32, u64)) {
+        self.watcher = Some(watcher);
+    }
+
     /// It is over; `log_end` are the last lines of its log.
     pub(crate) fn ended(&mut self, end: &End, log_end: &str, now_ms: u64) {
         if self.status.is_terminal() {
@@ -133,6 +145,10 @@ impl Job {
         self.message = message;
         self.end_ms = Some(now_ms);
         self.watcher = None;
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     pub(crate) fn end_ms(&self) -> Option<u64> {

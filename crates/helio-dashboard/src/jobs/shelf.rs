@@ -3,6 +3,7 @@
 //! ```text
 //! <session>/jobs/job-<id>.json        the record
 //!                job-<id>.run         what watches the entry point, once it runs
+//!                job-<id>.wait        what it waits for before it begins
 //!                job-<id>.end         how the entry point ended
 //! <session>/logs/job-driver-<id>.log  what it printed
 //! ```
@@ -50,6 +51,11 @@ impl Shelf {
         self.jobs.join(format!("job-{id}.end"))
     }
 
+    /// What the entry point waits for, where it needs more than a shell.
+    pub(crate) fn wait_file(&self, id: &str) -> PathBuf {
+        self.jobs.join(format!("job-{id}.wait"))
+    }
+
     /// What watches entry points, of all jobs that have begun.
     pub(crate) fn run_files(&self) -> Vec<PathBuf> {
         let all =
@@ -84,7 +90,7 @@ impl Shelf {
 
     /// Forgets a job; its log stays.
     pub(crate) fn forget(&self, id: &str) -> io::Result<()> {
-        for path in [self.run_file(id), self.end_file(id)] {
+        for path in [self.run_file(id), self.end_file(id), self.wait_file(id)] {
             // It may never have come so far.
             let _ = fs::remove_file(path);
         }

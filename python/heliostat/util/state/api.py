@@ -102,7 +102,10 @@ class StateApiClient:
         if resource not in _KEYS:
             raise ValueError(f"Can't get {resource.name} by id.")
         column, digits = _KEYS[resource]
-        _check_id(id, column, digits)
+        if resource is StateResource.JOBS and len(id) != digits:
+            column = "submission_id"  # a job that was submitted has two ids
+        else:
+            _check_id(id, column, digits)
         found = ask.rows(resource.value, self._address)
         rows: list[Any] = [
             _SCHEMAS[resource].of(row, detail=True) for row in found.rows if row[column] == id

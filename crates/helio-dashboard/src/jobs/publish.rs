@@ -1,0 +1,133 @@
+//! What is known of submitted jobs, in the cluster's key-value table: so every node lists them, not the head's
+//! server alone.
+//!
+//! A change marks its job; one task writes what is marked, the newest record of each. After a restart of the head it
+//! first compares all of them: a change may have been cut short.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use helio_config::dashboard::SUBMISSIONS_NAMESPACE;
+use helio_observer::Asker;
+use helio_proto::control::{ControlRequest, ControlResponse, KvDel, KvEntries, KvPut};
+use tokio::sync::{Notify, watch};
+
+use super::Jobs;
+
+/// How long whoever has changed a job waits until others can see it.
+const SEEN_MAX: Duration = Duration::from_secs(2);
+
+/// When a write is tried again that failed.
+const RETRY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+struct Marks {
+    ids: BTreeSet<String>,
+    /// How many marks there were.
+    count: u64,
+}
+
+/// Which jobs are to be written.
+#[derive(Debug)]
+pub(crate) struct Marked {
+    marks: Mutex<Marks>,
+    woken: Notify,
+    /// How many of the marks are done with.
+    done: watch::Sender<u64>,
+}
+
+impl Default for Marked {
+    fn default() -> Self {
+        Self { marks: Mutex::default(), woken: Notify::new(), done: watch::Sender::new(0) }
+    }
+}
+
+impl Marked {
+    pub(crate) fn add(&self, id: &str) {
+        let mut marks = self.marks();
+        marks.ids.insert(id.to_owned());
+        marks.count += 1;
+        self.woken.notify_one();
+    }
+
+    fn take(&self) -> (BTreeSet<String>, u64) {
+        let mut marks = self.marks();
+        (std::mem::take(&mut marks.ids), marks.count)
+    }
+
+    fn marks(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Jobs {
+    /// Waits until others can see the changes up to now, but not for ever.
+    pub(crate) async fn published(&self) {
+        let count = self.marked.marks().count;
+        let mut done = self.marked.done.subscribe();
+        let _ = tokio::time::timeout(SEEN_MAX, done.wait_for(|done| *done >= count)).await;
+    }
+
+    /// Writes changes as they come.
+    pub(crate) async fn publish(self: Arc<Self>, asker: Asker, address: String) {
+        while let Err(why) = self.compare(&asker, &address).await {
+            tracing::warn!(why, "submitted jobs cannot be listed yet");
+            tokio::time::sleep(RETRY).await;
+        }
+        loop {
+            let (ids, count) = self.marked.take();
+            let mut failed = None;
+            for id in ids {
+                if let Err(why) = self.write(&asker, &id, &address).await {
+                    self.marked.add(&id);
+                    failed = Some(why);
+                }
+            }
+            self.marked.done.send_replace(count);
+            match failed {
+                None => self.marked.woken.notified().await,
+                Some(why) => {
+                    tracing::warn!(why, "what is known of a job cannot be listed yet");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// Marks the jobs of which something else is listed.
+    async fn compare(&self, asker: &Asker, address: &str) -> Result<(), String> {
+        let entries =
+            KvEntries { namespace: SUBMISSIONS_NAMESPACE.to_owned(), ..KvEntries::default() };
+        let listed: BTreeMap<Vec<u8>, Vec<u8>> =
+            asker.entries(entries).await?.into_iter().map(|pair| (pair.key, pair.value)).collect();
+        for job in self.all() {
+            if listed.get(job.id.as_bytes())
+                != Some(&job.details(None, address).to_string().into_bytes())
+            {
+                self.marked.add(&job.id);
+            }
+        }
+        for id in listed.keys().map(|key| String::from_utf8_lossy(key).into_owned()) {
+            if self.get(&id).is_none() {
+                self.marked.add(&id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&self, asker: &Asker, id: &str, address: &str) -> Result<(), String> {
+        let (namespace, key) = (SUBMISSIONS_NAMESPACE.to_owned(), id.as_bytes().to_vec());
+        let request = match self.get(id) {
+            Some(job) => {
+                let value = job.details(None, address).to_string().into_bytes();
+                ControlRequest::KvPut(KvPut { namespace, key, value, overwrite: true })
+            }
+            None => ControlRequest::KvDel(KvDel { namespace, key }),
+        };
+        match asker.ask(request).await? {
+            ControlResponse::Failed(failure) => Err(failure.message),
+            _ => Ok(()),
+        }
+    }
+}
