@@ -776,11 +776,11 @@ def _ask_to_leave(code: int) -> bool:
 def _asked_to_leave() -> int | None:
     """The exit code, if the end was asked for from within."""
 
-def _look_again() -> None:
-    """Has whoever waits in `_next_call` look whether the process is to end."""
-
 def _end_in_time(code: int) -> None:
     """End with `code` once `actor_graceful_shutdown_timeout_ms` are over, whatever runs then."""
+
+def _look_again() -> None:
+    """Has whoever waits in `_next_call` look whether the process is to end."""
 
 def object_places(
     refs: list[ObjectRef], own_view: bool, timeout: float | None

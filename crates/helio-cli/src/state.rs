@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use helio_observer::Asker;
+use helio_observer::{Asker, Told};
 use helio_proto::control::{ControlRequest, ControlResponse};
 use helio_proto::inspect::{Inspected, Question, Topic};
 use helio_report::select::{Filter, select, shown};
@@ -16,13 +16,20 @@ use crate::{folder, locate, observer, output};
 pub(crate) struct Cluster {
     socket: PathBuf,
     token: String,
+    address: String,
 }
 
 impl Cluster {
     pub(crate) fn find(address: Option<&str>) -> Result<Self, String> {
         let found = locate::choose(&folder::temp_dir(None), address)?;
         let socket = Path::new(found.text("node_socket")).to_owned();
-        Ok(Self { socket, token: locate::token()? })
+        let address = found.text("control_address").to_owned();
+        Ok(Self { socket, token: locate::token()?, address })
+    }
+
+    /// Host and port of its head.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
     }
 
     pub(crate) fn inspect(&self, topic: Topic, id: &[u8]) -> Result<Inspected, String> {
@@ -40,10 +47,14 @@ impl Cluster {
     }
 
     pub(crate) fn rows(&self, resource: Resource) -> Result<Vec<Row>, String> {
+        Ok(self.told(resource)?.rows)
+    }
+
+    fn told(&self, resource: Resource) -> Result<Told, String> {
         let asker = Asker::new(&self.socket, &self.token);
         let told = observer::block_on(asker.rows(resource))??;
         warn_of(told.silent);
-        Ok(told.rows)
+        Ok(told)
     }
 }
 
@@ -64,9 +75,15 @@ pub(crate) fn list(args: &List) -> Result<(), String> {
     let resource = named(&args.resource)?;
     let filters =
         args.filter.iter().map(|text| Filter::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    let all = Cluster::find(args.address.as_deref())?.rows(resource)?;
+    let Told { rows: all, total, .. } = Cluster::find(args.address.as_deref())?.told(resource)?;
+    let n_rows = all.len() as u64;
     let chosen = select(all, &filters)?;
-    let total = chosen.len();
+    let of = match (filters.is_empty(), total > n_rows) {
+        (true, _) => total.to_string(),
+        (false, false) => chosen.len().to_string(),
+        // Of the others there are no rows that a filter could look at.
+        (false, true) => format!("{} that match among {n_rows} of {total}", chosen.len()),
+    };
     let shown: Vec<Row> = chosen.into_iter().take(args.limit).collect();
     let columns = resource.names(args.detail);
     match args.format {
@@ -85,7 +102,7 @@ pub(crate) fn list(args: &List) -> Result<(), String> {
         Format::Default | Format::Table if args.detail => output::print(&yaml(&shown, &columns)),
         Format::Default | Format::Table => {
             output::print(&table(&shown, &columns));
-            output::line(&format!("{} of {total} {}", shown.len(), resource.name()));
+            output::line(&format!("{} of {of} {}", shown.len(), resource.name()));
         }
     }
     Ok(())
@@ -94,7 +111,12 @@ pub(crate) fn list(args: &List) -> Result<(), String> {
 pub(crate) fn get(args: &Get) -> Result<(), String> {
     let resource = named(&args.resource)?;
     let all = Cluster::find(args.address.as_deref())?.rows(resource)?;
-    let is_it = |row: &Row| row.get(resource.key()).map(shown).as_deref() == Some(&args.id);
+    // A job that was submitted has two ids.
+    let others = if resource == Resource::Jobs { &["submission_id"][..] } else { &[] };
+    let is_it = |row: &Row| {
+        let mut keys = [resource.key()].into_iter().chain(others.iter().copied());
+        keys.any(|key| row.get(key).map(shown).as_deref() == Some(&args.id))
+    };
     let found: Vec<Row> = all.into_iter().filter(is_it).collect();
     if found.is_empty() {
         return Err(format!("None of the {} has the id {}.", resource.name(), args.id));
@@ -110,11 +132,11 @@ pub(crate) fn get(args: &Get) -> Result<(), String> {
 
 pub(crate) fn summarize(args: &Summary) -> Result<(), String> {
     let resource = named(&args.resource)?;
-    let rows = Cluster::find(args.address.as_deref())?.rows(resource)?;
+    let told = Cluster::find(args.address.as_deref())?.told(resource)?;
     let summary = match resource {
-        Resource::Tasks => summary::tasks(&rows),
-        Resource::Actors => summary::actors(&rows),
-        Resource::Objects => summary::objects(&rows),
+        Resource::Tasks => summary::tasks(&told.rows, &told.more),
+        Resource::Actors => summary::actors(&told.rows),
+        Resource::Objects => summary::objects(&told.rows, told.total),
         other => {
             return Err(format!(
                 "There is no summary of {}: tasks, actors, objects.",

@@ -3,6 +3,7 @@
 //! Rows are in the order of their keys, and an answer that has not all of them names the key after which
 //! the next one begins. So pages neither skip nor repeat rows while others come and go.
 
+use helio_observer::Told;
 use helio_report::select::shown;
 use helio_report::{Resource, Row};
 use serde_json::{Value, json};
@@ -73,16 +74,12 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// The answer: `silent` is how many of those who were asked did not answer.
+    /// The answer.
     ///
     /// # Errors
     /// A sentence: a filter names a column that there is not.
-    pub(crate) fn page(
-        &self,
-        resource: Resource,
-        rows: &[Row],
-        silent: u32,
-    ) -> Result<Value, String> {
+    pub(crate) fn page(&self, resource: Resource, told: &Told) -> Result<Value, String> {
+        let rows = &told.rows;
         let columns = resource.names(true);
         let known = |column: &str| {
             columns.contains(&column) || rows.first().is_some_and(|row| row.contains_key(column))
@@ -100,7 +97,8 @@ impl Wanted {
             .filter(|row| self.filters.iter().all(|filter| filter.holds(row)))
             .map(|row| (key(resource, row), row))
             .collect();
-        let filtered = chosen.len();
+        // Of what there are no rows, nobody knows whether a filter would hold.
+        let filtered = if self.filters.is_empty() { told.total } else { chosen.len() as u64 };
         if let Some(after) = &self.after {
             chosen.retain(|(key, _)| key > after);
         }
@@ -120,12 +118,12 @@ impl Wanted {
         };
         let result: Vec<Row> = chosen.iter().map(|(_, row)| cut(row)).collect();
         Ok(json!({
-            "total": rows.len(),
+            "total": told.total,
             "num_after_truncation": rows.len(),
             "num_filtered": filtered,
             "result": result,
             "next": next,
-            "partial_failure_warning": warning(silent),
+            "partial_failure_warning": warning(told.silent),
             "warnings": null,
         }))
     }
@@ -206,7 +204,7 @@ mod tests {
     }
 
     fn ask(query: &str) -> Value {
-        Wanted::parse(query).unwrap().page(Resource::Actors, &rows(), 0).unwrap()
+        Wanted::parse(query).unwrap().page(Resource::Actors, &Told::all(rows(), 0)).unwrap()
     }
 
     fn keys(page: &Value) -> Vec<&str> {
@@ -248,7 +246,7 @@ mod tests {
         assert_eq!(keys(&ask(query)), ["0007"]);
         let wanted =
             Wanted::parse("filter_keys=colour&filter_predicates=%3D&filter_values=7").unwrap();
-        let said = wanted.page(Resource::Actors, &rows(), 0).unwrap_err();
+        let said = wanted.page(Resource::Actors, &Told::all(rows(), 0)).unwrap_err();
         assert!(said.contains("`colour`") && said.contains("actor_id"), "{said}");
     }
 

@@ -10,7 +10,7 @@ use axum::http::{Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 use helio_observer::Told;
 use helio_proto::control::{NodeInfo, Nodes};
-use helio_report::{Resource, Row, summary, trace};
+use helio_report::{Resource, Row, as_asked, summary, trace, without_bundles};
 use helio_types::ResourceSet;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
@@ -71,7 +71,7 @@ pub(crate) async fn list(
 ) -> Reply {
     let listed = rows_of(&app, &name, verdict).await.and_then(|(resource, told)| {
         let wanted = Wanted::parse(&query.unwrap_or_default()).map_err(Refusal::bad)?;
-        wanted.page(resource, &told.rows, told.silent).map_err(Refusal::bad)
+        wanted.page(resource, &told).map_err(Refusal::bad)
     });
     listed.map_or_else(|refusal| reply::enveloped_refusal(&refusal), reply::enveloped)
 }
@@ -89,17 +89,17 @@ async fn rows_of(
     if resource == Resource::Jobs {
         let rows = job_routes::details(app, verdict).await?;
         let rows: Vec<Row> = rows.into_iter().filter_map(|row| row.as_object().cloned()).collect();
-        return Ok((resource, Arc::new(Told { rows, silent: 0 })));
+        return Ok((resource, Arc::new(Told::all(rows, 0))));
     }
     Ok((resource, app.answers.rows(app, resource).await?))
 }
 
 /// `GET /api/v0/{tasks, actors, objects}/summarize`.
 pub(crate) async fn summarize(State(app): State<Arc<App>>, Path(name): Path<String>) -> Reply {
-    let of = match name.as_str() {
-        "tasks" => summary::tasks,
-        "actors" => summary::actors,
-        "objects" => summary::objects,
+    let of: fn(&Told) -> Value = match name.as_str() {
+        "tasks" => |told| summary::tasks(&told.rows, &told.more),
+        "actors" => |told| summary::actors(&told.rows),
+        "objects" => |told| summary::objects(&told.rows, told.total),
         _ => {
             let text =
                 format!("There is no summary of {name:?}, only of tasks, actors and objects.");
@@ -112,10 +112,10 @@ pub(crate) async fn summarize(State(app): State<Arc<App>>, Path(name): Path<Stri
     };
     match told {
         Ok(told) => reply::enveloped(json!({
-            "total": told.rows.len(),
+            "total": told.total,
             "num_after_truncation": told.rows.len(),
-            "num_filtered": told.rows.len(),
-            "result": { "node_id_to_summary": { "cluster": of(&told.rows) } },
+            "num_filtered": told.total,
+            "result": { "node_id_to_summary": { "cluster": of(&told) } },
             "partial_failure_warning": warning(told.silent),
             "warnings": null,
         })),
@@ -202,7 +202,8 @@ pub(crate) async fn one_node(
 
 fn node(info: &NodeInfo) -> Value {
     let amounts = |set: &ResourceSet| -> Map<String, Value> {
-        set.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64()))).collect()
+        let own = without_bundles(set);
+        own.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64()))).collect()
     };
     let gpus = info.gpus.iter().map(|gpu| {
         json!({
@@ -245,7 +246,7 @@ fn usage(info: &NodeInfo) -> Map<String, Value> {
         };
         (name.to_owned(), json!([used, all.to_f64()]))
     };
-    info.total.iter().map(one).collect()
+    without_bundles(&info.total).iter().map(one).collect()
 }
 
 /// `GET /api/cluster_status`: what `status` shows, and the same as numbers.
@@ -254,7 +255,8 @@ pub(crate) async fn cluster_status(State(app): State<Arc<App>>) -> Result<Reply,
     let alive: Vec<&NodeInfo> = nodes.iter().filter(|node| node.alive).collect();
     let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for node in &alive {
-        for (name, all) in node.total.iter().filter(|(name, _)| !name.starts_with("node:")) {
+        let own = without_bundles(&node.total);
+        for (name, all) in own.iter().filter(|(name, _)| !name.starts_with("node:")) {
             let free = match name {
                 "object_store_memory" => all.to_f64() - node.object_store_used as f64,
                 _ => node.available.get(name).to_f64(),
@@ -264,8 +266,7 @@ pub(crate) async fn cluster_status(State(app): State<Arc<App>>) -> Result<Reply,
         }
     }
     let demands = alive.iter().flat_map(|node| &node.pending).chain(&pending).map(|demand| {
-        let shape: Map<String, Value> = demand
-            .resources
+        let shape: Map<String, Value> = as_asked(&demand.resources)
             .iter()
             .map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64())))
             .collect();

@@ -2,11 +2,12 @@
 //!
 //! A process that is about to end reports its calls once; answers about calls contain them from then on. A
 //! process that was killed reported nothing. **LIMIT-1** [`LAST_WORDS_MAX`] processes and
-//! [`LAST_WORDS_ROWS_MAX`] rows; the oldest reports are forgotten.
+//! [`LAST_WORDS_ROWS_MAX`] rows; of older reports the calls are counted.
 
 use std::collections::VecDeque;
 
 use helio_proto::inspect::{Answer, LAST_ROWS_MAX};
+use helio_proto::tally::Tally;
 
 use crate::limits::{LAST_WORDS_MAX, LAST_WORDS_ROWS_MAX};
 
@@ -15,24 +16,46 @@ use crate::limits::{LAST_WORDS_MAX, LAST_WORDS_ROWS_MAX};
 pub(crate) struct LastWords {
     all: VecDeque<Answer>,
     rows: usize,
+    /// What forgotten reports told.
+    forgotten: Tally,
 }
 
 impl LastWords {
     pub(crate) fn add(&mut self, mut answer: Answer) {
-        answer.tasks.truncate(LAST_ROWS_MAX as usize);
-        answer.total = answer.tasks.len() as u64;
+        let kept = answer.tasks.len().min(LAST_ROWS_MAX as usize);
+        let mut counts = Tally::default();
+        counts.add_all(&answer.more);
+        for row in answer.tasks.drain(kept..) {
+            counts.add_row(&row);
+        }
+        answer.more = counts.counts();
+        answer.total = answer.tasks.len() as u64 + counts.sum();
         answer.is_over = true;
+        // Who speaks twice says what it said before once more.
+        if let Some(at) = self.all.iter().position(|one| one.worker_id == answer.worker_id)
+            && let Some(before) = self.all.remove(at)
+        {
+            self.rows -= before.tasks.len();
+        }
         self.rows += answer.tasks.len();
         self.all.push_back(answer);
         while self.all.len() > LAST_WORDS_MAX || self.rows > LAST_WORDS_ROWS_MAX {
             let Some(oldest) = self.all.pop_front() else { return };
             self.rows -= oldest.tasks.len();
+            self.forgotten.add_all(&oldest.more);
+            oldest.tasks.iter().for_each(|row| self.forgotten.add_row(row));
         }
     }
 
     /// The reports, the latest first.
     pub(crate) fn answers(&self) -> impl Iterator<Item = Answer> + '_ {
-        self.all.iter().rev().cloned()
+        let forgotten = (self.forgotten.sum() > 0).then(|| Answer {
+            is_over: true,
+            more: self.forgotten.counts(),
+            total: self.forgotten.sum(),
+            ..Answer::default()
+        });
+        self.all.iter().rev().cloned().chain(forgotten)
     }
 }
 
@@ -40,9 +63,23 @@ impl LastWords {
 mod tests {
     use super::*;
     use helio_proto::inspect::TaskRow;
+    use helio_types::WorkerId;
 
     fn report(pid: u32, rows: usize) -> Answer {
-        Answer { pid, tasks: vec![TaskRow::default(); rows], ..Answer::default() }
+        let mut bytes = [0; 28];
+        bytes[..4].copy_from_slice(&pid.to_le_bytes());
+        let worker_id = WorkerId(bytes);
+        Answer { worker_id, pid, tasks: vec![TaskRow::default(); rows], ..Answer::default() }
+    }
+
+    #[test]
+    fn who_speaks_twice_is_counted_once() {
+        let mut words = LastWords::default();
+        words.add(report(1, 3));
+        words.add(report(2, 1));
+        words.add(report(1, LAST_ROWS_MAX as usize + 5));
+        let totals: Vec<_> = words.answers().map(|answer| (answer.pid, answer.total)).collect();
+        assert_eq!(totals, [(1, u64::from(LAST_ROWS_MAX) + 5), (2, 1)]);
     }
 
     #[test]
@@ -53,7 +90,8 @@ mod tests {
         let answers: Vec<Answer> = words.answers().collect();
         assert_eq!(answers.iter().map(|answer| answer.pid).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(answers[0].tasks.len(), LAST_ROWS_MAX as usize);
-        assert_eq!(answers[0].total, u64::from(LAST_ROWS_MAX));
+        assert_eq!(answers[0].total, u64::from(LAST_ROWS_MAX) + 1);
+        assert_eq!(answers[0].more.iter().map(|one| one.count).sum::<u64>(), 1);
         assert!(answers.iter().all(|answer| answer.is_over));
     }
 
@@ -70,5 +108,9 @@ mod tests {
         }
         let rows: usize = words.answers().map(|answer| answer.tasks.len()).sum();
         assert!(rows <= LAST_WORDS_ROWS_MAX, "{rows}");
+        let all: u64 = words.answers().map(|answer| answer.total).sum();
+        let said =
+            (LAST_WORDS_ROWS_MAX / LAST_ROWS_MAX as usize + 1) as u64 * u64::from(LAST_ROWS_MAX);
+        assert_eq!(all, said, "what is forgotten is counted");
     }
 }

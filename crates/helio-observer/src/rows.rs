@@ -1,8 +1,13 @@
 //! Rows of the state API, from those who know them.
 
-use helio_proto::control::{ActorInfo, ControlResponse, ListActors, ListJobs, ListNodes, Nodes};
+use helio_config::dashboard::{DRIVERS_NAMESPACE, SUBMISSIONS_NAMESPACE};
+use helio_env::clock::unix_ms;
+use helio_proto::control::{
+    ActorInfo, ControlResponse, KvEntries, KvPair, ListActors, ListJobs, ListNodes, Nodes,
+};
 use helio_proto::group::ListGroups;
 use helio_proto::inspect::{Inspected, Question, Topic};
+use helio_report::summary::More;
 use helio_report::{Resource, Row, rows};
 
 use crate::Asker;
@@ -14,6 +19,18 @@ pub struct Told {
     pub rows: Vec<Row>,
     /// How many processes or nodes did not answer: their rows are missing.
     pub silent: u32,
+    /// How many rows there would be without the bounds of those who answered.
+    pub total: u64,
+    /// Counts of calls of which there are no rows.
+    pub more: Vec<More>,
+}
+
+impl Told {
+    /// All rows that there are.
+    #[must_use]
+    pub fn all(rows: Vec<Row>, silent: u32) -> Self {
+        Self { total: rows.len() as u64, rows, silent, more: Vec::new() }
+    }
 }
 
 impl Asker {
@@ -22,28 +39,33 @@ impl Asker {
     /// # Errors
     /// A sentence for the user: the daemon or the control service does not answer.
     pub async fn rows(&self, resource: Resource) -> Result<Told, String> {
-        let known = |rows| Told { rows, silent: 0 };
+        let known = |rows| Told::all(rows, 0);
         Ok(match resource {
             Resource::Tasks => {
                 let told = self.topic(Topic::Tasks).await?;
                 let processes = self.topic(Topic::Workers).await?;
                 let actors = self.actors().await?;
-                let rows = rows::tasks(&told.answers, &processes.answers, &actors).collect();
-                Told { rows, silent: told.silent }
+                let rows: Vec<Row> =
+                    rows::tasks(&told.answers, &processes.answers, &actors).collect();
+                let more = rows::more(&told.answers, &actors);
+                let total = rows.len() as u64 + more.iter().map(|one| one.count).sum::<u64>();
+                Told { rows, silent: told.silent, total, more }
             }
             Resource::Objects => {
                 let told = self.topic(Topic::Objects).await?;
-                Told { rows: rows::objects(&told.answers).collect(), silent: told.silent }
+                let total = told.answers.iter().map(|answer| answer.total).sum();
+                let rows = rows::objects(&told.answers).collect();
+                Told { total, ..Told::all(rows, told.silent) }
             }
             Resource::Workers => self.workers().await?,
             Resource::Envs => {
                 let workers = self.workers().await?;
-                Told { rows: rows::environments(&workers.rows), silent: workers.silent }
+                Told::all(rows::environments(&workers.rows), workers.silent)
             }
             Resource::Events => {
                 let workers = self.workers().await?;
                 let nodes = rows::nodes(&self.nodes().await?.nodes);
-                Told { rows: rows::events(&workers.rows, &nodes), silent: workers.silent }
+                Told::all(rows::events(&workers.rows, &nodes), workers.silent)
             }
             Resource::Actors => known(rows::actors(&self.actors().await?)),
             Resource::Nodes => known(rows::nodes(&self.nodes().await?.nodes)),
@@ -51,11 +73,31 @@ impl Asker {
                 ControlResponse::Groups(list) => known(rows::groups(&list.groups)),
                 _ => return Err(unexpected()),
             },
-            Resource::Jobs => match self.ask(ListJobs {}).await? {
-                ControlResponse::Jobs(list) => known(rows::jobs(&list.jobs)),
-                _ => return Err(unexpected()),
-            },
+            Resource::Jobs => known(self.jobs().await?),
         })
+    }
+
+    async fn jobs(&self) -> Result<Vec<Row>, String> {
+        let drivers = KvEntries { namespace: DRIVERS_NAMESPACE.to_owned(), ..KvEntries::default() };
+        let submissions =
+            KvEntries { namespace: SUBMISSIONS_NAMESPACE.to_owned(), ..KvEntries::default() };
+        let ControlResponse::Jobs(list) = self.ask(ListJobs {}).await? else {
+            return Err(unexpected());
+        };
+        let drivers = self.entries(drivers).await?.into_iter().map(|pair| pair.key);
+        let drivers: Vec<Vec<u8>> = drivers.collect();
+        Ok(rows::jobs(&list.jobs, &drivers, &self.entries(submissions).await?))
+    }
+
+    /// Entries of the key-value table.
+    ///
+    /// # Errors
+    /// As [`Asker::ask`].
+    pub async fn entries(&self, entries: KvEntries) -> Result<Vec<KvPair>, String> {
+        match self.ask(entries).await? {
+            ControlResponse::KvPairs(found) => Ok(found.pairs),
+            _ => Err(unexpected()),
+        }
     }
 
     /// The nodes, and what waits for one.
@@ -78,7 +120,7 @@ impl Asker {
 
     async fn workers(&self) -> Result<Told, String> {
         let told = self.topic(Topic::Workers).await?;
-        Ok(Told { rows: rows::workers(&told.answers), silent: told.silent })
+        Ok(Told::all(rows::workers(&told.answers, unix_ms()), told.silent))
     }
 
     async fn topic(&self, topic: Topic) -> Result<Inspected, String> {

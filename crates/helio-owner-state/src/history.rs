@@ -7,6 +7,7 @@ use helio_proto::error::{ErrorKind, SystemError, came_through, cut, line};
 use helio_proto::inspect::{ObjectRow, TaskPhase, TaskRow};
 use helio_proto::node::LeaseClass;
 use helio_proto::peer::{Returned, Value};
+use helio_proto::tally::Tally;
 use helio_proto::template::Template;
 use helio_types::id::PUT_INDEX_BASE;
 use helio_types::{ActorId, ObjectId, TaskId, WorkerAddress};
@@ -39,10 +40,18 @@ struct Ended {
     error: Option<Box<(&'static str, String)>>,
 }
 
+impl Ended {
+    fn phase(&self) -> TaskPhase {
+        if self.error.is_some() { TaskPhase::Failed } else { TaskPhase::Finished }
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     ended: VecDeque<Ended>,
+    /// Those that are forgotten.
+    forgotten: Tally,
     /// How many have ended, well and badly.
     pub(crate) finished: u64,
     pub(crate) failed: u64,
@@ -60,8 +69,10 @@ impl History {
         if task.spec.template.is_unlisted {
             return;
         }
-        if self.ended.len() >= ENDED_MAX {
-            self.ended.pop_front();
+        if self.ended.len() >= ENDED_MAX
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.forgotten.add(&oldest.template.name, oldest.actor, oldest.phase(), 1);
         }
         let spec = &task.spec;
         let (class, actor) = match &spec.target {
@@ -151,7 +162,7 @@ impl Owner {
         (self.history.finished, self.history.failed)
     }
 
-    /// Rows of unfinished calls, oldest first, and of the latest that ended; and how many there are.
+    /// Rows of unfinished calls, oldest first, and of the latest that ended; and counts of all others.
     /// `wall` makes microseconds since 1970 of the machine's time.
     #[must_use]
     pub fn task_rows(
@@ -159,14 +170,25 @@ impl Owner {
         limit: usize,
         now: u64,
         wall: impl Fn(u64) -> u64,
-    ) -> (Vec<TaskRow>, usize) {
+    ) -> (Vec<TaskRow>, Tally) {
         let is_listed = |task: &&Task| !task.spec.template.is_unlisted;
         let mut open: Vec<&Task> = self.tasks.values().filter(is_listed).collect();
         open.sort_unstable_by_key(|task| (task.past.created, task.spec.id));
-        let total = open.len() + self.history.ended.len();
+        let mut others = Tally::default();
+        others.add_all(&self.history.forgotten.counts());
+        for task in open.iter().skip(limit) {
+            let actor = match &task.spec.target {
+                Target::Class(_) => ActorId::NIL,
+                Target::Actor(actor) => *actor,
+            };
+            others.add(&task.spec.template.name, actor, phase(task), 1);
+        }
+        for ended in self.history.ended.iter().rev().skip(limit.saturating_sub(open.len())) {
+            others.add(&ended.template.name, ended.actor, ended.phase(), 1);
+        }
         let open = open.into_iter().map(|task| self.open_row(task, now, &wall));
         let ended = self.history.ended.iter().rev().map(|ended| ended_row(ended, &wall));
-        (open.chain(ended).take(limit).collect(), total)
+        (open.chain(ended).take(limit).collect(), others)
     }
 
     /// How many unfinished calls are in each phase.
@@ -272,7 +294,7 @@ fn phase(task: &Task) -> TaskPhase {
 }
 
 fn ended_row(ended: &Ended, wall: &impl Fn(u64) -> u64) -> TaskRow {
-    let phase = if ended.error.is_some() { TaskPhase::Failed } else { TaskPhase::Finished };
+    let phase = ended.phase();
     let (error_type, error_message) = match ended.error.as_deref() {
         Some((kind, text)) => ((*kind).to_owned(), text.clone()),
         None => Default::default(),

@@ -88,6 +88,17 @@ messages! {
         /// Calls of others that were sent here and have not begun, the first ones: those who made the calls
         /// cannot tell them from calls that run.
         15 queued: Vec<TaskId>,
+        /// Calls of which there are no rows, counted: those beyond the limit, and those that are forgotten.
+        16 more: Vec<TaskCount>,
+    }
+    /// So many calls.
+    pub struct TaskCount {
+        /// Of the function or the method; empty: of several.
+        1 name: String,
+        /// Of a method's actor; nil for plain tasks.
+        2 actor_id: ActorId,
+        3 phase: TaskPhase,
+        4 count: u64,
     }
     /// A call.
     pub struct TaskRow {
@@ -157,6 +168,8 @@ messages! {
         9 resources: ResourceSet,
         /// [`crate::environment::RuntimeEnv::document`]; empty: none.
         10 runtime_env: String,
+        /// How long ago it ended, in milliseconds, when the answer was made; 0: it has not, or nobody knows.
+        20 ended_ago_ms: u64,
     }
     /// A measurement and all its series.
     pub struct Metric {
@@ -168,8 +181,6 @@ messages! {
         5 series: Vec<Series>,
     }
     pub struct Series {
-        /// How long ago it ended, in milliseconds, when the answer was made; 0: it has not, or nobody knows.
-        20 ended_ago_ms: u64,
         1 tags: Vec<Tag>,
         /// The value, or a histogram's sum.
         2 value: f64,

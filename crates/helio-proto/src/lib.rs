@@ -33,6 +33,7 @@ pub mod node;
 pub mod peer;
 pub mod reader;
 pub mod serve;
+pub mod tally;
 pub mod template;
 
 pub use bytes;

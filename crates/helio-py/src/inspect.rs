@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use helio_config::dashboard::{DRIVERS_NAMESPACE, SUBMISSIONS_NAMESPACE};
 use helio_proto::inspect::{Inspected, MetricKind, ObjectRow, Question, Topic};
 use helio_report::trace::chrome;
 use helio_report::{Resource, Row, rows, summary};
@@ -192,11 +193,13 @@ struct Found {
     silent: u32,
     /// How many rows there would have been without the processes' limits.
     total: u64,
+    /// Counts of calls of which there are no rows.
+    more: Vec<summary::More>,
 }
 
 impl From<Vec<Row>> for Found {
     fn from(rows: Vec<Row>) -> Self {
-        Self { total: rows.len() as u64, rows, silent: 0 }
+        Self { total: rows.len() as u64, rows, silent: 0, more: Vec::new() }
     }
 }
 
@@ -206,6 +209,7 @@ fn find(py: Python<'_>, resource: Resource, limit: usize) -> PyResult<Found> {
         rows,
         silent: told.silent,
         total: told.answers.iter().map(|answer| answer.total).sum(),
+        more: Vec::new(),
     };
     let mut found = match resource {
         Resource::Tasks => {
@@ -213,7 +217,8 @@ fn find(py: Python<'_>, resource: Resource, limit: usize) -> PyResult<Found> {
             let processes = ask_all(py, Topic::Workers, usize::MAX)?;
             let actors = control::actors(py)?;
             let rows = rows::tasks(&told.answers, &processes.answers, &actors);
-            of(&told, rows.take(limit).collect())
+            let more = rows::more(&told.answers, &actors);
+            Found { more, ..of(&told, rows.take(limit).collect()) }
         }
         Resource::Objects => {
             let told = ask_all(py, Topic::Objects, limit)?;
@@ -221,11 +226,16 @@ fn find(py: Python<'_>, resource: Resource, limit: usize) -> PyResult<Found> {
         }
         Resource::Workers => {
             let told = ask_all(py, Topic::Workers, usize::MAX)?;
-            of(&told, rows::workers(&told.answers))
+            of(&told, rows::workers(&told.answers, helio_env::clock::unix_ms()))
         }
         Resource::Actors => rows::actors(&control::actors(py)?).into(),
         Resource::Nodes => rows::nodes(&control::nodes(py)?).into(),
-        Resource::Jobs => rows::jobs(&control::jobs(py)?).into(),
+        Resource::Jobs => {
+            let drivers = control::entries(py, DRIVERS_NAMESPACE)?;
+            let drivers: Vec<Vec<u8>> = drivers.into_iter().map(|pair| pair.key).collect();
+            let submissions = control::entries(py, SUBMISSIONS_NAMESPACE)?;
+            rows::jobs(&control::jobs(py)?, &drivers, &submissions).into()
+        }
         Resource::Envs => {
             let found = find(py, Resource::Workers, usize::MAX)?;
             Found { rows: rows::environments(&found.rows), ..found }
@@ -266,8 +276,8 @@ pub(crate) fn state_summary(py: Python<'_>, resource: &str) -> PyResult<(String,
     let resource = named(resource)?;
     let found = find(py, resource, usize::MAX)?;
     let summary = match resource {
-        Resource::Tasks => summary::tasks(&found.rows),
-        Resource::Objects => summary::objects(&found.rows),
+        Resource::Tasks => summary::tasks(&found.rows, &found.more),
+        Resource::Objects => summary::objects(&found.rows, found.total),
         Resource::Actors => summary::actors(&found.rows),
         other => return Err(PyValueError::new_err(format!("there is no summary of {other:?}"))),
     };

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use helio_proto::control::{ActorInfo, ActorPhase, JobInfo, Label, NodeInfo};
+use helio_proto::control::{ActorInfo, ActorPhase, JobInfo, KvPair, Label, NodeInfo};
 use helio_proto::group::GroupInfo;
-use helio_proto::inspect::{Answer, TaskPhase, TaskRow};
+use helio_proto::inspect::{Answer, TaskCount, TaskPhase, TaskRow};
+use helio_scheduler::{as_asked, without_bundles};
 use helio_types::{ActorId, DeathKind, JobId, ResourceSet, TaskId, WorkerId};
 use serde_json::{Value, json};
 
 use crate::Row;
+use crate::summary::More;
 
 /// The variable in which a worker finds what to do to itself; of no interest to its user.
 const WORKER_SETUP: &str = "HELIOSTAT_WORKER_SETUP";
@@ -32,7 +34,8 @@ fn text(text: &str) -> Value {
 }
 
 fn resources(set: &ResourceSet) -> Value {
-    let all = set.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64())));
+    let all = as_asked(set);
+    let all = all.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64())));
     Value::Object(all.collect())
 }
 
@@ -109,6 +112,34 @@ pub fn tasks<'a>(
         }))
     });
     rows.chain(actors.iter().filter(|actor| !actor.is_unlisted).map(constructor))
+}
+
+/// Counts of calls of which there are no rows, of the answers about tasks.
+#[must_use]
+pub fn more(answers: &[Answer], actors: &[ActorInfo]) -> Vec<More> {
+    let classes: BTreeMap<ActorId, &str> =
+        actors.iter().map(|actor| (actor.actor_id, actor.class_name.as_str())).collect();
+    let of_answer = |answer: &Answer| {
+        let one = |count: &TaskCount| {
+            let is_method = !count.actor_id.is_nil();
+            let name = match classes.get(&count.actor_id) {
+                Some(class) if is_method && !class.is_empty() => format!("{class}.{}", count.name),
+                _ if count.name.is_empty() => "(others)".to_owned(),
+                _ => count.name.clone(),
+            };
+            // What a process that has ended did not finish, nobody will.
+            let is_lost = answer.is_over && !count.phase.is_over();
+            let state = if is_lost { TaskPhase::Failed } else { count.phase };
+            More {
+                name,
+                kind: if is_method { "ACTOR_TASK" } else { "NORMAL_TASK" },
+                state: state.name(),
+                count: count.count,
+            }
+        };
+        answer.more.iter().map(one).collect::<Vec<_>>()
+    };
+    answers.iter().flat_map(of_answer).collect()
 }
 
 /// How a call stands. What a process that has ended did not finish, nobody will.
@@ -286,9 +317,9 @@ pub fn objects(answers: &[Answer]) -> impl Iterator<Item = Row> + '_ {
     })
 }
 
-/// Processes, of the daemons' answers about workers.
+/// Processes, of the daemons' answers about workers, which have just come: `now_ms` is the time since 1970.
 #[must_use]
-pub fn workers(answers: &[Answer]) -> Vec<Row> {
+pub fn workers(answers: &[Answer], now_ms: u64) -> Vec<Row> {
     let rows =
         answers.iter().flat_map(|answer| answer.workers.iter().map(move |one| (answer, one)));
     let rows = rows.map(|(answer, worker)| {
@@ -301,6 +332,7 @@ pub fn workers(answers: &[Answer]) -> Vec<Row> {
             "ip": answer.host,
             "pid": worker.pid,
             "exit_detail": text(&worker.exit_detail),
+            "end_time_ms": (worker.ended_ago_ms > 0).then(|| now_ms.saturating_sub(worker.ended_ago_ms)),
             "job_id": hex!(worker.job_id),
             "usage": text(&worker.usage),
             "runtime_env": text(&worker.runtime_env),
@@ -361,7 +393,7 @@ pub fn events(workers: &[Row], nodes: &[Row]) -> Vec<Row> {
     let event = |source: &str, id: &str, message: &str, from: &Row| {
         row(json!({
             "severity": "ERROR",
-            "time": "",
+            "time": from.get("end_time_ms").and_then(Value::as_u64).map(moment).unwrap_or_default(),
             "source_type": source,
             "message": from.get(message),
             "event_id": from.get(id),
@@ -371,7 +403,32 @@ pub fn events(workers: &[Row], nodes: &[Row]) -> Vec<Row> {
     let died = workers.iter().filter(|worker| is(worker, "exit_type", "SYSTEM_ERROR"));
     let lost = nodes.iter().filter(|node| is(node, "state", "DEAD"));
     let died = died.map(|worker| event("RAYLET", "worker_id", "exit_detail", worker));
-    died.chain(lost.map(|node| event("GCS", "node_id", "state_message", node))).collect()
+    let lost = lost.map(|node| event("GCS", "node_id", "state_message", node));
+    let mut all: Vec<Row> = died.chain(lost).collect();
+    // The date stands first.
+    all.sort_by(|one, other| one["time"].as_str().cmp(&other["time"].as_str()));
+    all
+}
+
+/// `2026-01-31 23:59:59 UTC`, of milliseconds since 1970.
+#[must_use]
+pub fn moment(unix_ms: u64) -> String {
+    let (days, seconds) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// The date of a day since 1970. Years begin in March here, so that a leap day is the last of its year.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
 /// Actors, of the control service's list.
@@ -429,15 +486,10 @@ pub fn nodes(infos: &[NodeInfo]) -> Vec<Row> {
             "node_name": if info.name.is_empty() { &info.address.host } else { &info.name },
             "resources_total": resources(&without_bundles(&info.total)),
             "labels": labels,
+            "end_time_ms": Some(info.ended_ms).filter(|ended_ms| *ended_ms > 0),
         }))
     });
     rows.collect()
-}
-
-/// What a node has by itself: bundles of placement groups put parts of it under names of their own.
-fn without_bundles(set: &ResourceSet) -> ResourceSet {
-    let own = set.iter().filter(|(name, _)| !helio_scheduler::is_of_bundle(name));
-    ResourceSet::from_units(own.map(|(name, quantity)| (name, quantity.to_f64())))
 }
 
 /// Placement groups, of the control service's list.
@@ -480,10 +532,31 @@ fn selector(labels: &[Label]) -> Row {
     labels.iter().map(|label| (label.key.clone(), json!(label.value))).collect()
 }
 
-/// Jobs, of the control service's list.
+/// Jobs: drivers, of the control service's list, and those that were submitted, of what the head's server keeps of
+/// each (`submissions`); `drivers` are the keys `<submission id>/<job id>` of the drivers that entry points started,
+/// which are no rows of their own.
 #[must_use]
-pub fn jobs(infos: &[JobInfo]) -> Vec<Row> {
-    let rows = infos.iter().map(|info| {
+pub fn jobs(infos: &[JobInfo], drivers: &[Vec<u8>], submissions: &[KvPair]) -> Vec<Row> {
+    let of_submissions: BTreeMap<String, String> = drivers
+        .iter()
+        .filter_map(|key| String::from_utf8_lossy(key).rsplit_once('/').map(owned))
+        .collect();
+    let info_of = |info: &JobInfo| json!({ "id": info.job_id.hex(), "pid": info.pid.to_string() });
+    let mut rows: Vec<Row> = Vec::new();
+    let mut taken = BTreeSet::new();
+    for pair in submissions {
+        let Ok(Value::Object(mut kept)) = serde_json::from_slice(&pair.value) else { continue };
+        let id = String::from_utf8_lossy(&pair.key).into_owned();
+        if let Some(job) = of_submissions.get(&id) {
+            taken.insert(job.clone());
+            kept.insert("job_id".to_owned(), json!(job));
+            let driver = infos.iter().find(|info| info.job_id.hex() == *job);
+            kept.insert("driver_info".to_owned(), driver.map_or(Value::Null, info_of));
+        }
+        rows.push(kept);
+    }
+    let others = infos.iter().filter(|info| !taken.contains(&info.job_id.hex()));
+    rows.extend(others.map(|info| {
         row(json!({
             "job_id": info.job_id.hex(),
             "submission_id": Value::Null,
@@ -492,11 +565,16 @@ pub fn jobs(infos: &[JobInfo]) -> Vec<Row> {
             "status": if info.alive { "RUNNING" } else { "SUCCEEDED" },
             "start_time": info.started_ms,
             "end_time": if info.ended_ms == 0 { Value::Null } else { json!(info.ended_ms) },
-            "driver_info": { "id": info.job_id.hex(), "pid": info.pid.to_string() },
+            "driver_info": info_of(info),
             "metadata": {},
         }))
-    });
-    rows.collect()
+    }));
+    rows.sort_by_key(|row| row.get("start_time").and_then(Value::as_u64));
+    rows
+}
+
+fn owned((submission, job): (&str, &str)) -> (String, String) {
+    (submission.to_owned(), job.to_owned())
 }
 
 #[cfg(test)]
@@ -504,6 +582,65 @@ mod tests {
     use helio_types::DeathCause;
 
     use super::*;
+
+    #[test]
+    fn a_submitted_job_is_one_row_with_its_driver() {
+        let info = |number: u8, started_ms| JobInfo {
+            job_id: JobId([number, 0, 0, 0]),
+            pid: u32::from(number),
+            started_ms,
+            ..JobInfo::default()
+        };
+        let kept = |id: &str, start: u64| KvPair {
+            key: id.into(),
+            value: json!({"submission_id": id, "type": "SUBMISSION", "start_time": start})
+                .to_string()
+                .into(),
+        };
+        let drivers = [b"raysubmit_a/01000000".to_vec()];
+        let rows = jobs(
+            &[info(1, 20), info(2, 10)],
+            &drivers,
+            &[kept("raysubmit_a", 15), kept("raysubmit_b", 30)],
+        );
+        let seen: Vec<_> = rows.iter().map(|row| (&row["type"], row.get("job_id"))).collect();
+        assert_eq!(
+            seen,
+            [
+                (&json!("DRIVER"), Some(&json!("02000000"))),
+                (&json!("SUBMISSION"), Some(&json!("01000000"))),
+                (&json!("SUBMISSION"), None)
+            ]
+        );
+        assert_eq!(rows[1]["driver_info"]["pid"], json!("1"));
+    }
+
+    #[test]
+    fn events_have_times_and_none_is_of_a_driver_that_has_ended() {
+        use helio_proto::inspect::WorkerRow;
+        for (unix_ms, expect) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_400_000, "2000-02-29 00:00:00 UTC"),
+            (1_767_225_599_999, "2025-12-31 23:59:59 UTC"),
+            (4_107_542_400_000, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(moment(unix_ms), expect);
+        }
+        let ended = |exit_type: &str, ended_ago_ms| WorkerRow {
+            exit_type: exit_type.to_owned(),
+            ended_ago_ms,
+            ..WorkerRow::default()
+        };
+        let rows = vec![
+            ended("SYSTEM_ERROR", 1000),
+            ended("INTENDED_USER_EXIT", 5000),
+            ended("SYSTEM_ERROR", 86_401_000),
+        ];
+        let answer = Answer { workers: rows, ..Answer::default() };
+        let events = events(&workers(&[answer], 951_782_401_000), &[]);
+        let times: Vec<&Value> = events.iter().map(|event| &event["time"]).collect();
+        assert_eq!(times, ["2000-02-28 00:00:00 UTC", "2000-02-29 00:00:00 UTC"]);
+    }
 
     fn actor(phase: ActorPhase, cause: DeathCause) -> Row {
         let class_name = "Counter".to_owned();

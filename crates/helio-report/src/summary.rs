@@ -27,21 +27,46 @@ fn groups<'a>(rows: &'a [Row], column: &str) -> BTreeMap<String, Vec<&'a Row>> {
     groups
 }
 
+/// So many calls of which there are no rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct More {
+    /// As `func_or_class_name` has it.
+    pub name: String,
+    /// As `type` has it.
+    pub kind: &'static str,
+    /// As `state` has it.
+    pub state: &'static str,
+    /// How many.
+    pub count: u64,
+}
+
 /// How many calls of each function are in which state.
 #[must_use]
-pub fn tasks(rows: &[Row]) -> Value {
-    let summary: serde_json::Map<String, Value> = groups(rows, "func_or_class_name")
+pub fn tasks(rows: &[Row], more: &[More]) -> Value {
+    type Counts = BTreeMap<String, u64>;
+    let mut functions: BTreeMap<String, (String, Counts)> = BTreeMap::new();
+    let mut kinds = Counts::new();
+    let mut add = |name: String, kind: String, state: String, count: u64| {
+        *kinds.entry(kind.clone()).or_default() += count;
+        let function = functions.entry(name).or_insert_with(|| (kind, Counts::new()));
+        *function.1.entry(state).or_default() += count;
+    };
+    for row in rows {
+        add(field(row, "func_or_class_name"), field(row, "type"), field(row, "state"), 1);
+    }
+    for one in more {
+        add(one.name.clone(), one.kind.to_owned(), one.state.to_owned(), one.count);
+    }
+    let summary: serde_json::Map<String, Value> = functions
         .into_iter()
-        .map(|(name, rows)| {
-            let kind = rows.first().map(|row| field(row, "type")).unwrap_or_default();
-            let state_counts = counts(rows.into_iter(), "state");
+        .map(|(name, (kind, state_counts))| {
             (
                 name.clone(),
                 json!({"func_or_class_name": name, "type": kind, "state_counts": state_counts}),
             )
         })
         .collect();
-    let of_kind = |kind: &str| rows.iter().filter(|row| field(row, "type") == kind).count();
+    let of_kind = |kind: &str| kinds.get(kind).copied().unwrap_or_default();
     json!({
         "summary": summary,
         "total_tasks": of_kind("NORMAL_TASK"),
@@ -64,9 +89,10 @@ pub fn actors(rows: &[Row]) -> Value {
     json!({"summary": summary, "total_actors": rows.len(), "summary_by": "class"})
 }
 
-/// How many references there are, and to how much.
+/// How many references there are, and to how much. There are `total`; where there are rows of fewer, the answer says
+/// so.
 #[must_use]
-pub fn objects(rows: &[Row]) -> Value {
+pub fn objects(rows: &[Row], total: u64) -> Value {
     let mb = |rows: &[&Row]| {
         let bytes: u64 = rows.iter().filter_map(|row| row.get("object_size")?.as_u64()).sum();
         bytes as f64 / f64::from(1 << 20)
@@ -90,13 +116,18 @@ pub fn objects(rows: &[Row]) -> Value {
         })
         .collect();
     let all: Vec<&Row> = rows.iter().collect();
-    json!({
+    let mut told = json!({
         "summary": summary,
-        "total_objects": rows.len(),
+        "total_objects": total.max(rows.len() as u64),
         "total_size_mb": mb(&all),
         "callsite_enabled": false,
         "summary_by": "callsite",
-    })
+    });
+    if total > rows.len() as u64 {
+        let note = format!("sizes and groups are of {} of {total} references", rows.len());
+        told["note"] = json!(note);
+    }
+    told
 }
 
 #[cfg(test)]
@@ -110,23 +141,39 @@ mod tests {
     #[test]
     fn calls_are_counted_by_function_and_state() {
         let one = |name: &str, state: &str, kind: &str| json!({"func_or_class_name": name, "state": state, "type": kind});
-        let summary = tasks(&rows(&[
+        let rows = rows(&[
             one("f", "FINISHED", "NORMAL_TASK"),
             one("f", "RUNNING", "NORMAL_TASK"),
             one("f", "RUNNING", "NORMAL_TASK"),
             one("A.m", "FAILED", "ACTOR_TASK"),
-        ]));
-        assert_eq!(summary["summary"]["f"]["state_counts"], json!({"FINISHED": 1, "RUNNING": 2}));
+        ]);
+        let more =
+            |name: &str, kind, state, count| More { name: name.to_owned(), kind, state, count };
+        let more = [
+            more("f", "NORMAL_TASK", "FINISHED", 90_000),
+            more("g", "NORMAL_TASK", "FAILED", 5),
+            more("A.m", "ACTOR_TASK", "FINISHED", 7),
+        ];
+        let summary = tasks(&rows, &more);
+        assert_eq!(
+            summary["summary"]["f"]["state_counts"],
+            json!({"FINISHED": 90_001, "RUNNING": 2})
+        );
+        assert_eq!(summary["summary"]["g"]["type"], json!("NORMAL_TASK"));
         assert_eq!(
             (&summary["total_tasks"], &summary["total_actor_tasks"]),
-            (&json!(3), &json!(1))
+            (&json!(90_008), &json!(8))
         );
     }
 
     #[test]
     fn references_are_counted_with_their_bytes() {
         let one = |size: u64, pid: u32| json!({"object_size": size, "pid": pid, "ip": "h", "call_site": "disabled"});
-        let summary = objects(&rows(&[one(1 << 20, 1), one(1 << 19, 2)]));
+        let rows = rows(&[one(1 << 20, 1), one(1 << 19, 2)]);
+        assert!(objects(&rows, 2).get("note").is_none());
+        let summary = objects(&rows, 100_000);
+        assert_eq!(summary["total_objects"], json!(100_000));
+        assert_eq!(summary["note"], json!("sizes and groups are of 2 of 100000 references"));
         let group = &summary["summary"]["disabled"];
         assert_eq!(group["total_size_mb"], json!(1.5));
         assert_eq!(

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use helio_process_state::{Answer, Event};
 use helio_proto::inspect::{
-    Asked, Inspected, LAST_ROWS_MAX, LastWords, Metric, MetricKind, Question, ROWS_MAX, Series,
-    Tag, TaskPhase, Topic,
+    Answer as Rows, Asked, Inspected, LAST_ROWS_MAX, LastWords, Metric, MetricKind, Question,
+    ROWS_MAX, Series, Tag, TaskPhase, TaskRow, Topic,
 };
+use helio_proto::tally::Tally;
 
 use crate::api::{Error, Interrupt};
 use crate::metrics;
@@ -31,12 +32,9 @@ impl State {
         let owner = self.process.owner();
         match asked.question.topic {
             Topic::Tasks => {
-                let (mut rows, total) = owner.task_rows(limit, self.now(), &wall);
+                let (rows, others) = owner.task_rows(limit, self.now(), &wall);
                 let of_others = self.process.rows_of_others(false, &wall);
-                answer.total = (total + of_others.len()) as u64;
-                rows.extend(of_others);
-                rows.truncate(limit);
-                answer.tasks = rows;
+                Self::sign(&mut answer, rows, of_others, others, limit);
                 answer.queued = self.process.queued_calls().take(limit).collect();
             }
             Topic::Objects => {
@@ -58,12 +56,28 @@ impl State {
     pub(crate) fn say_last_words(&mut self, all: bool) {
         let (limit, wall) = (LAST_ROWS_MAX as usize, self.wall());
         let mut answer = self.process.signed_rows();
-        (answer.tasks, _) = self.process.owner().task_rows(limit, self.now(), &wall);
-        answer.tasks.extend(self.process.rows_of_others(all, &wall));
-        answer.tasks.truncate(limit);
+        let (rows, others) = self.process.owner().task_rows(limit, self.now(), &wall);
+        let of_others = self.process.rows_of_others(all, &wall);
+        Self::sign(&mut answer, rows, of_others, others, limit);
         if !answer.tasks.is_empty() {
             self.tell_node(LastWords { answer });
         }
+    }
+
+    /// Puts rows of calls into an answer, so many at most, and the counts of what has none.
+    fn sign(
+        answer: &mut Rows,
+        mut rows: Vec<TaskRow>,
+        of_others: Vec<TaskRow>,
+        mut counts: Tally,
+        limit: usize,
+    ) {
+        rows.extend(of_others);
+        answer.total = rows.len() as u64 + counts.sum();
+        for row in rows.drain(limit.min(rows.len())..) {
+            counts.add_row(&row);
+        }
+        (answer.tasks, answer.more) = (rows, counts.counts());
     }
 
     /// Makes microseconds since 1970 of the machine's time.
