@@ -14,7 +14,8 @@ from heliostat.serve import specs
 def main(name: str) -> None:
     """Ask the controller of the cluster that ADDRESS names."""
     heliostat.init(log_to_driver=False, logging_level="error")
-    heliostat.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
+    controller = heliostat.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
+    sys.stdout.write(heliostat.get(controller.why.remote(name)) or "")
 
 
 if __name__ == "__main__":
