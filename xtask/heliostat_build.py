@@ -203,17 +203,17 @@ class Wheel:
         self.part = self.path.with_name(f".{self.name}.{os.getpid()}")
         self.zip = zipfile.ZipFile(self.part, "w")
         self.record: list[str] = []
-        commands = [f"{name} = {entry}" for name, entry in table["scripts"].items()]
         self.add(f"{self.info}/METADATA", metadata(table).encode())
         self.add(
             f"{self.info}/WHEEL",
             f"Wheel-Version: 1.0\nGenerator: heliostat_build\nRoot-Is-Purelib: false\n"
             f"Tag: {tag}\n".encode(),
         )
-        self.add(
-            f"{self.info}/entry_points.txt",
-            "\n".join(["[console_scripts]", *commands, ""]).encode(),
-        )
+        if commands := [f"{name} = {entry}" for name, entry in table["scripts"].items()]:
+            self.add(
+                f"{self.info}/entry_points.txt",
+                "\n".join(["[console_scripts]", *commands, ""]).encode(),
+            )
         for name in table["license-files"]:
             self.add(f"{self.info}/licenses/{name}", (ROOT / name).read_bytes())
 

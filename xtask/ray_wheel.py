@@ -37,6 +37,8 @@ def table() -> dict[str, Any]:
         "readme": None,
         "dependencies": [f"{name}=={version}"],
         "optional-dependencies": dict(sorted(extras.items())),
+        # Heliostat's own wheel has the commands: a file has one owner, or it goes with the first that goes.
+        "scripts": {},
     }
 
 

@@ -44,8 +44,15 @@ print(ray_wheel.pack({str(folder)!r}))
     return [folder / name for name in run(sys.executable, "-c", program).split()]
 
 
-def made_up(folder: Path, name: str, version: str, requires: str = "", code: str = "") -> Path:
-    """A wheel of one package."""
+def made_up(
+    folder: Path,
+    name: str,
+    version: str,
+    requires: str = "",
+    code: str = "",
+    commands: tuple[str, ...] = (),
+) -> Path:
+    """A wheel of one package; its commands say whose they are."""
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     needs = f"Requires-Dist: {requires}\n" if requires else ""
@@ -58,6 +65,8 @@ def made_up(folder: Path, name: str, version: str, requires: str = "", code: str
         wheel.writestr(
             f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
+        lines = [f"{command} = {name}:command" for command in commands]
+        wheel.writestr(f"{info}/entry_points.txt", "\n".join(["[console_scripts]", *lines, ""]))
         wheel.writestr(f"{info}/RECORD", "")
     return path
 
@@ -75,6 +84,13 @@ class Environment:
     def install(self, *what: str | Path) -> str:
         # Without an index: whatever is not there already cannot be fetched.
         return self.pip("install", "--no-index", *what)
+
+    def works(self, *commands: str) -> None:
+        """Heliostat's commands are there, and run."""
+        for command in commands:
+            said = run(self.python.with_name(command), "--help")
+            assert "usage" in said.lower()
+            assert "REAL" not in said
 
     def says(self, program: str) -> str:
         return run(self.python, "-c", program)
@@ -118,6 +134,52 @@ def test_the_distribution_owns_no_module(environment: Environment, wheels: list[
     environment.pip("uninstall", "--yes", "ray")
     program = "import ray; ray.init(num_cpus=1); print(ray.get(ray.remote(lambda: 6 * 7).remote()))"
     assert environment.says(program).splitlines()[0] == "42"
+
+
+COMMANDS = ("heliostat", "ray", "serve")
+
+
+@pytest.mark.contract("F0.01")
+def test_no_file_has_two_owners(wheels: list[Path]) -> None:
+    names = []
+    for path in wheels:
+        with zipfile.ZipFile(path) as wheel:
+            names += [name for name in wheel.namelist() if ".dist-info/" not in name]
+            names += [
+                line.partition(" =")[0]
+                for name in wheel.namelist()
+                if name.endswith("entry_points.txt")
+                for line in wheel.read(name).decode().splitlines()[1:]
+            ]
+    assert len(names) == len(set(names))
+    assert set(COMMANDS) <= set(names)
+
+
+@pytest.mark.contract("F0.01")
+def test_the_commands_outlive_the_distribution(tmp_path: Path, wheels: list[Path]) -> None:
+    for order in ([0, 1], [1, 0]):
+        made = Environment(tmp_path / f"environment{order[0]}")
+        made.pip("install", "--quiet", wheels[0])
+        for number in order:
+            made.pip("install", "--quiet", "--force-reinstall", "--no-deps", wheels[number])
+        made.works(*COMMANDS)
+        made.pip("uninstall", "--yes", "ray")
+        made.works(*COMMANDS)
+
+
+@pytest.mark.contract("F0.01")
+def test_what_the_warning_advises_brings_the_commands_back(
+    environment: Environment, wheels: list[Path], tmp_path: Path
+) -> None:
+    environment.install(wheels[1])
+    real = "REAL = True\ndef command(): print('REAL')\n"
+    environment.install(made_up(tmp_path, "ray", "2.99.0", "", real, ("ray", "serve")))
+    assert "REAL" in run(environment.python.with_name("ray"))
+    environment.pip("uninstall", "--yes", "ray")
+    environment.works("heliostat")
+    environment.install("--force-reinstall", "--no-deps", *wheels)
+    environment.works(*COMMANDS)
+    assert "RuntimeWarning" not in environment.says("import heliostat")
 
 
 @pytest.mark.contract("F0.01")

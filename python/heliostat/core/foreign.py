@@ -36,8 +36,9 @@ def warn() -> None:
         warnings.warn(
             f"`import ray` gives {found} here, not Heliostat: programs and libraries that import `ray` "
             "run on that. If this is not what you want (a package that requires `ray` may have brought "
-            "it), run `pip uninstall ray` and then install Heliostat's own distribution "
-            f"`ray` {RAY_VERSION}, which `make wheel` puts beside Heliostat's wheel.",
+            "it), run `pip uninstall ray`, and then `pip install --force-reinstall --no-deps` with both of "
+            "Heliostat's wheels, itself, whose commands `ray` and `serve` went with it, and its own "
+            f"distribution `ray` {RAY_VERSION}, which `make wheel` puts beside it.",
             RuntimeWarning,
             stacklevel=3,
         )

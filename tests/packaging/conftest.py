@@ -1,0 +1,21 @@
+"""What these tests install from an index is what is locked, whatever has been released since."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+LOCKED = Path(__file__).resolve().parents[2] / "requirements" / "test.txt"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def constrained(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """pip's constraints, without the digests: with them it would want one of our own wheels, too."""
+    pins = re.findall(r"^[\w.-]+==.*?(?= \\$)", LOCKED.read_text(), re.MULTILINE)
+    path = tmp_path_factory.mktemp("pip") / "constraints.txt"
+    path.write_text("".join(f"{pin}\n" for pin in pins))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PIP_CONSTRAINT", str(path))
+        yield path
