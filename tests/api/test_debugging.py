@@ -146,7 +146,7 @@ def test_without_debugpy_the_task_goes_on_and_says_what_to_install(
     done = start_driver(TASK, args=["1"], env={"PYTHONPATH": path}).finish(60).check()
     assert done.value("result") == "[4.0]"
     assert "debugpy cannot be imported where this worker runs (not here)" in done.output
-    assert "pip install debugpy" in done.output
+    assert "pip install 'heliostat[debug]'" in done.output
 
 
 def test_zero_passes_breakpoints(start_driver: Any) -> None:

@@ -88,7 +88,7 @@ def test_without_jax_the_error_says_what_to_install(
     dataset: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
-    with pytest.raises(ImportError, match="pip install jax"):
+    with pytest.raises(ImportError, match=r"pip install 'heliostat\[jax\]'"):
         dataset.iter_jax_batches()
 
 

@@ -297,12 +297,12 @@ def test_tensorflow(rd: Any) -> None:
 @pytest.mark.parametrize(
     ("package", "call"),
     [
-        ("modin[ray]", lambda rd: rd.range(1).to_modin()),
-        ("modin[ray]", lambda rd: rd.from_modin(None)),
-        ("dask[dataframe]", lambda rd: rd.from_dask(None)),
+        ("'heliostat[modin]'", lambda rd: rd.range(1).to_modin()),
+        ("'heliostat[modin]'", lambda rd: rd.from_modin(None)),
+        ("'heliostat[dask]'", lambda rd: rd.from_dask(None)),
         ("raydp", lambda rd: rd.from_spark(None)),
         ("raydp", lambda rd: rd.range(1).to_spark(None)),
-        ("daft", lambda rd: rd.range(1).to_daft()),
+        ("'heliostat[daft]'", lambda rd: rd.range(1).to_daft()),
         ("pymars", lambda rd: rd.range(1).to_mars()),
     ],
 )
@@ -321,16 +321,6 @@ def test_a_package_that_is_missing_is_named(
     with pytest.raises(ImportError) as caught:
         call(rd)
     assert f"pip install {package}" in str(caught.value)
-
-
-@pytest.mark.heliostat_only("a module of its own")
-@pytest.mark.contract("F10.04")
-def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ray.data.packages import required
-
-    monkeypatch.setitem(sys.modules, "fastavro", None)
-    with pytest.raises(ImportError, match="Avro files need the package 'fastavro'"):
-        required("fastavro", "Avro files")
 
 
 # --- ORC -------------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ def test_tracking_tools_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setitem(sys.modules, name, None)
         module = importlib.import_module(f"ray.air.integrations.{name}")
         monkeypatch.setattr(module, name, None, raising=False)
-        with pytest.raises(RuntimeError, match=f"pip install {name}"):
+        with pytest.raises(RuntimeError, match=rf"pip install 'heliostat\[{name}\]'"):
             getattr(module, f"setup_{name}")()
 
 

@@ -188,5 +188,5 @@ def test_without_optuna_the_error_says_what_to_install(monkeypatch: Any) -> None
     from ray.tune.search.optuna import cluster_storage
 
     monkeypatch.setitem(sys.modules, "optuna.storages", None)
-    with pytest.raises(ImportError, match="pip install optuna"):
+    with pytest.raises(ImportError, match=r"pip install 'heliostat\[optuna\]'"):
         cluster_storage()

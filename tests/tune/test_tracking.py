@@ -222,18 +222,20 @@ def test_aim_has_a_run_for_each_trial(fit: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("home", "name", "package"),
+    ("home", "name", "module"),
     [
         ("air.integrations.mlflow", "MLflowLoggerCallback", "mlflow"),
         ("air.integrations.wandb", "WandbLoggerCallback", "wandb"),
-        ("air.integrations.comet", "CometLoggerCallback", "comet-ml"),
+        ("air.integrations.comet", "CometLoggerCallback", "comet_ml"),
         ("tune.logger.aim", "AimLoggerCallback", "aim"),
     ],
 )
 def test_without_its_tool_a_logger_says_what_to_install(
-    home: str, name: str, package: str, monkeypatch: pytest.MonkeyPatch
+    home: str, name: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, package.replace("-", "_"), None)
+    monkeypatch.setitem(sys.modules, module, None)
     kind = getattr(importlib.import_module(f"ray.{home}"), name)
-    with pytest.raises(ImportError, match=f"pip install {package}"):
+    with pytest.raises(
+        ImportError, match=rf"pip install 'heliostat\[{module.partition('_')[0]}\]'"
+    ):
         kind()

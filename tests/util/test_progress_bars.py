@@ -81,7 +81,7 @@ def test_without_tqdm_the_work_goes_on(
     assert drawn.take(bars.line(state), "(f pid=1)")
     assert drawn.take(bars.line({**state, "x": 2, "closed": True}), "(f pid=1)")
     assert [record.message for record in caplog.records].count(
-        "Progress bars are not shown: run `pip install tqdm` for them."
+        "Progress bars are not shown: run `pip install 'heliostat[progress]'` for them."
     ) == 1
 
 

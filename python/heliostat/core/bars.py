@@ -100,7 +100,9 @@ class Bars:
             from tqdm.auto import tqdm
         except ImportError:
             if not self._warned:
-                logger.warning("Progress bars are not shown: run `pip install tqdm` for them.")
+                logger.warning(
+                    "Progress bars are not shown: run `pip install 'heliostat[progress]'` for them."
+                )
             self._warned = True
             return False
         self._tqdm = tqdm

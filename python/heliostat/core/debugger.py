@@ -27,7 +27,8 @@ from heliostat.core import settings
 
 _NO_DEBUGPY = (
     "{what} is passed: debugpy cannot be imported where this worker runs ({error}). Install it there "
-    "(pip install debugpy), or set RAY_DEBUG=legacy for a text debugger that `ray debug` connects to."
+    "(pip install 'heliostat[debug]'), or set RAY_DEBUG=legacy for a text debugger that `ray debug` "
+    "connects to."
 )
 
 _WAITS = (

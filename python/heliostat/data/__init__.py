@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import explained
+
 if TYPE_CHECKING:
     from heliostat.data import aggregate, collate_fn, exceptions, expressions
     from heliostat.data.context import DataContext, ExecutionOptions, ExecutionResources
@@ -199,11 +201,17 @@ def set_progress_bars(enabled: bool) -> bool:
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            raise explained(error, f"{__name__}.{name}") from error
     home = _HOME.get(_ALIASES.get(name, name))
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), _ALIASES.get(name, name))
+    try:
+        value = getattr(importlib.import_module(f"{__name__}.{home}"), _ALIASES.get(name, name))
+    except ModuleNotFoundError as error:
+        raise explained(error, f"{__name__}.{name}") from error
     globals()[name] = value
     return value
 

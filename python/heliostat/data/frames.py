@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from heliostat.core.extras import required
 from heliostat.data import tensors
 from heliostat.data.context import DataContext
 
@@ -78,11 +79,11 @@ def to_pandas(table: Any, context: DataContext | None = None) -> Any:
         context: Whose ``enable_arrow_backed_pandas_conversion`` counts: false gives numpy's types.
             Default: the current one.
     """
+    pd = required("pandas", "DataFrames")
     settings = context or DataContext.get_current()
     mapped = _arrow_backed if settings.enable_arrow_backed_pandas_conversion else None
     if not any(_is_special(f) or _framed(f) for f in table.schema):
         return table.to_pandas(types_mapper=mapped)
-    import pandas as pd
 
     columns = {f.name: _series(table.column(f.name), f, mapped) for f in table.schema}
     return pd.DataFrame(columns, columns=table.column_names)
@@ -103,7 +104,7 @@ def hint(error: Exception, value: Any) -> str:
 
 
 def _series(column: Any, about: Any, mapped: Callable[[Any], Any] | None) -> Any:
-    import pandas as pd
+    pd = required("pandas", "DataFrames")
 
     before = _framed(about)
     if _is_special(about) or before == "object":
@@ -127,7 +128,7 @@ def _framed(about: Any) -> str | None:
 
 def _arrow_backed(kind: Any) -> Any:
     """The Arrow-backed type of pandas; None: pandas' own for values of this Arrow type."""
-    import pandas as pd
+    pd = required("pandas", "DataFrames")
 
     own = pa.types.is_dictionary(kind) or pa.types.is_null(kind)
     return None if own or isinstance(kind, pa.BaseExtensionType) else pd.ArrowDtype(kind)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from heliostat.core.extras import required
 from heliostat.data import tensors
-from heliostat.data.packages import required
 
 PURPOSE = "TFRecord files"
 MASK_DELTA = 0xA282EAD8  # of the format: stored checksums are rotated and moved by it
@@ -21,9 +21,9 @@ SCHEMA_KINDS = {1: "bytes_list", 2: "int64_list", 3: "float_list"}  # of tensorf
 @functools.cache
 def example_class() -> Any:
     """The message ``tf.train.Example``, from its schema as the format's documentation has it."""
-    descriptor = required("google.protobuf.descriptor_pb2", PURPOSE, "protobuf")
-    pool = required("google.protobuf.descriptor_pool", PURPOSE, "protobuf")
-    factory = required("google.protobuf.message_factory", PURPOSE, "protobuf")
+    descriptor = required("google.protobuf.descriptor_pb2", PURPOSE)
+    pool = required("google.protobuf.descriptor_pool", PURPOSE)
+    factory = required("google.protobuf.message_factory", PURPOSE)
     field = descriptor.FieldDescriptorProto
     file = descriptor.FileDescriptorProto(name="example.proto", package="tf", syntax="proto3")
 
@@ -95,7 +95,7 @@ def framed(record: bytes) -> bytes:
 
 
 def _checksum(data: bytes) -> bytes:
-    crc = required("google_crc32c", PURPOSE, "google-crc32c").value(bytes(data))
+    crc = required("google_crc32c", PURPOSE).value(bytes(data))
     return struct.pack("<I", ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF)
 
 
@@ -117,7 +117,7 @@ def to_table(examples: list[bytes], kinds: dict[str, str] | None, path: str) -> 
     Raises:
         ValueError: A record is no example, or does not agree with the schema.
     """
-    decode = required("google.protobuf.message", PURPOSE, "protobuf").DecodeError
+    decode = required("google.protobuf.message", PURPOSE).DecodeError
     message = example_class()
     columns: dict[str, list[Any]] = {name: [] for name in kinds or ()}
     found: dict[str, set[str]] = {name: set() for name in kinds or ()}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from heliostat.core import settings
-from heliostat.data.packages import required
+from heliostat.core.extras import required
 
 KEY, URL = "__key__", "__url__"
 UNSAFE = "DATA_WEBDATASET_ALLOW_UNSAFE_DESERIALIZATION"
@@ -114,7 +114,7 @@ def _decoded(name: str, value: Any, form: str | None) -> Any:
     if ending == "npy":
         return np.load(io.BytesIO(value))
     if ending in PICTURES:
-        picture = required("PIL.Image", "pictures", "pillow").open(io.BytesIO(value))
+        picture = required("PIL.Image", "pictures").open(io.BytesIO(value))
         return picture if form == "PIL" else np.asarray(picture)
     if ending == "mp":
         return required("msgpack", "files of MessagePack").unpackb(value, raw=False)
@@ -154,7 +154,7 @@ def _encoded(name: str, value: Any) -> Any:
     if ending == "npy":
         np.save(sink, value)
     elif ending in PICTURES and not isinstance(value, bytes):
-        pictures = required("PIL.Image", "pictures", "pillow")
+        pictures = required("PIL.Image", "pictures")
         picture = pictures.fromarray(value) if isinstance(value, np.ndarray) else value
         picture.save(sink, format="jpeg" if ending == "jpg" else ending)
     elif ending in ("pt", "pth"):

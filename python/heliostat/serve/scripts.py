@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from heliostat.core import settings
 from heliostat.core.errors import AuthenticationError
+from heliostat.core.extras import missing
 from heliostat.core.version import RAY_VERSION
 from heliostat.util.http import Server
 
@@ -144,7 +145,7 @@ def _yaml() -> Any:
     try:
         import yaml
     except ImportError:
-        raise RuntimeError("Files of Serve need PyYAML: pip install 'heliostat[serve]'.") from None
+        raise RuntimeError(str(missing("yaml", "Files of Serve"))) from None
     return yaml
 
 

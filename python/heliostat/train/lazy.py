@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from heliostat.core.extras import explained
+
 
 def names(
     package: str, homes: Mapping[str, str]
@@ -17,7 +19,10 @@ def names(
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{package}.{home}"), name)
+        try:
+            value = getattr(importlib.import_module(f"{package}.{home}"), name)
+        except ModuleNotFoundError as error:
+            raise explained(error, f"{package}.{name}", "train") from error
         setattr(sys.modules[package], name, value)
         return value
 

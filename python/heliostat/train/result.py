@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import required
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.errors import TrainingFailedError
 from heliostat.train.metrics import lookup
@@ -73,11 +74,7 @@ class Result:
             if not rows:
                 self._dataframe = None
             else:
-                try:
-                    import pandas
-                except ImportError as error:
-                    text = "metrics_dataframe needs pandas: pip install pandas"
-                    raise ImportError(text) from error
+                pandas = required("pandas", "metrics_dataframe", "train")
                 self._dataframe = pandas.DataFrame(rows)
         frame: pd.DataFrame | None = self._dataframe
         return frame

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import explained
+
 if TYPE_CHECKING:
     from heliostat.train.checkpoint import Checkpoint
     from heliostat.train.result import Result
@@ -163,7 +165,10 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = home if home.startswith("heliostat.") else f"{__name__}.{home}"
-    value = getattr(importlib.import_module(module), name)
+    try:
+        value = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise explained(error, f"{__name__}.{name}", "tune") from error
     globals()[name] = value
     return value
 

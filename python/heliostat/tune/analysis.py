@@ -7,6 +7,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import required
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.tune.environment import delimiter
 from heliostat.tune.error import TuneError
@@ -143,7 +144,7 @@ class ExperimentAnalysis:
         Raises:
             ValueError: One of both is missing, or ``mode`` is neither "min" nor "max".
         """
-        import pandas
+        pandas = required("pandas", "Tables of trials", "tune")
 
         if bool(metric) != bool(mode) or mode not in ("min", "max", None):
             raise ValueError("Pass both of metric and mode ('min' or 'max'), or neither.")
@@ -279,13 +280,13 @@ class ExperimentAnalysis:
 
 
 def _frame(trial: Trial) -> pd.DataFrame:
-    import pandas
+    pandas = required("pandas", "Tables of trials", "tune")
 
     return pandas.DataFrame([flat_row(trial, row) for row in read_results(trial.path)])
 
 
 def _by_trial(trials: list[Trial]) -> pd.DataFrame:
-    import pandas
+    pandas = required("pandas", "Tables of trials", "tune")
 
     joint = delimiter()
     rows = [

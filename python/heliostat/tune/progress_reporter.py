@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import required
 from heliostat.tune.progress import STATES, Progress, best_trial
 from heliostat.tune.runner.search import ADDED
 from heliostat.tune.runner.trial import Trial, rank
@@ -216,19 +217,14 @@ class JupyterNotebookReporter(_TableReporter):
         self._overwrite = overwrite
 
     def report(self, trials: list[Trial], done: bool, *sys_info: str) -> None:
-        try:
-            from IPython.display import HTML, clear_output, display
-        except ImportError as error:
-            raise ImportError(
-                "JupyterNotebookReporter needs IPython: pip install ipython"
-            ) from error
+        shown = required("IPython.display", "JupyterNotebookReporter")
         if self._overwrite:
-            clear_output(wait=True)
+            shown.clear_output(wait=True)
         lines = [*self._head(trials, sys_info), *self._failed(trials)]
         text = "".join(f"<div>{html.escape(line)}</div>" for line in lines)
         head, *rows = self._table(trials)
         body = "".join(_row(row, "td") for row in rows)
-        display(HTML(f"{text}<table>{_row(head, 'th')}{body}</table>"))
+        shown.display(shown.HTML(f"{text}<table>{_row(head, 'th')}{body}</table>"))
 
 
 class Reported(Progress):

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import required
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.result import Result
 from heliostat.tune.runner.store import read_results
@@ -143,7 +144,7 @@ class ResultGrid:
         Args:
             filter_metric, filter_mode: Instead of the last report, the one with the best value.
         """
-        import pandas
+        pandas = required("pandas", "Tables of trials", "tune")
 
         if bool(filter_metric) != bool(filter_mode):
             raise ValueError("filter_metric and filter_mode go together.")

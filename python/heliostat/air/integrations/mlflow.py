@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from heliostat.air.integrations.rank import another_worker_tracks
+from heliostat.core.extras import missing
 
 __all__ = ["MLflowLoggerCallback", "setup_mlflow"]  # noqa: F822 # the callback comes by __getattr__
 
@@ -76,7 +77,7 @@ def setup_mlflow(
     try:
         import mlflow
     except ImportError as error:
-        raise RuntimeError("setup_mlflow() needs mlflow: pip install mlflow") from error
+        raise RuntimeError(str(missing("mlflow", "setup_mlflow()"))) from error
     if another_worker_tracks(rank_zero_only):
         return _Noop()
     if tracking_token:

@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from heliostat.air.integrations.rank import another_worker_tracks, run_name
+from heliostat.core.extras import missing
 
 __all__ = ["WandbLoggerCallback", "setup_wandb"]  # noqa: F822 # the callback comes by __getattr__
 
@@ -49,7 +50,7 @@ def setup_wandb(
     try:
         wandb = kwargs.pop("_wandb", None) or importlib.import_module("wandb")
     except ImportError as error:
-        raise RuntimeError("setup_wandb() needs wandb: pip install wandb") from error
+        raise RuntimeError(str(missing("wandb", "setup_wandb()"))) from error
     if another_worker_tracks(rank_zero_only):
         return wandb.init(mode="disabled")
     _set_key(api_key, api_key_file)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from heliostat.core.extras import required
 from heliostat.data import aggregate as agg
 
 Aggregations = Callable[[str], list[Any]]
@@ -34,7 +35,7 @@ class DatasetSummary:
         Raises:
             ValueError: It has none.
         """
-        import pandas as pd
+        pd = required("pandas", "Tables of summaries")
 
         if column not in self._stats:
             raise ValueError(f"Column {column!r} is not in the summary of {self.columns}.")
@@ -44,7 +45,7 @@ class DatasetSummary:
 
     def to_pandas(self) -> Any:
         """Return a DataFrame with a row for each statistic and a column for each column."""
-        import pandas as pd
+        pd = required("pandas", "Tables of summaries")
 
         names = self._statistics()
         columns = {c: [found.get(n) for n in names] for c, found in sorted(self._stats.items())}

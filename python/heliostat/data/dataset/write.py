@@ -300,7 +300,7 @@ class Write(Base):
             )
         if save not in (SaveMode.APPEND, SaveMode.OVERWRITE, SaveMode.UPSERT):
             raise ValueError(f"write_iceberg appends, overwrites or upserts, not {save.value!r}.")
-        from heliostat.data.packages import iceberg_table
+        from heliostat.data.iceberg import iceberg_table
         from heliostat.data.sinks.iceberg import IcebergSink
 
         table = iceberg_table(table_identifier, catalog_kwargs)

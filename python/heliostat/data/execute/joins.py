@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from heliostat.core.extras import required
 from heliostat.data import block
 from heliostat.data.execute.exchange import Inputs, Steps, Tasks
 from heliostat.data.execute.exchanges import at_rows, part_count, parted, reduced
@@ -138,7 +139,7 @@ class Join:
 
 def hash_parts(table: Any, keys: list[str], count: int) -> list[Any]:
     """The table's rows in ``count`` parts; equal keys are in the same."""
-    import pandas as pd
+    pd = required("pandas", "Joins")
 
     missing = [k for k in keys if k not in table.column_names]
     if missing:

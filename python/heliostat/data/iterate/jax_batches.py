@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from heliostat.core.extras import required
 from heliostat.data.collate_fn import (
     ArrowBatchCollateFn,
     NumpyBatchCollateFn,
     PandasBatchCollateFn,
 )
-from heliostat.data.packages import required
 
 AXIS = "data"  # of the mesh
 ADVICE = (
@@ -29,7 +29,7 @@ def jax_package() -> Any:
     Raises:
         ImportError: It is not installed.
     """
-    return required("jax", "JAX's arrays", "jax")
+    return required("jax", "JAX's arrays")
 
 
 def format_for(collate_fn: Any) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from heliostat.core.extras import required
 from heliostat.data import missing, tensors
-from heliostat.data.packages import required
 
 if TYPE_CHECKING:
     from heliostat.data.dataset import Schema
@@ -23,7 +23,7 @@ def tensorflow() -> Any:
     Raises:
         ImportError: It is not installed.
     """
-    return required("tensorflow", "TensorFlow's tensors", "tensorflow")
+    return required("tensorflow", "TensorFlow's tensors")
 
 
 def collator(dtypes: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from heliostat.core.extras import required
 from heliostat.data import block, frames, tensors
 from heliostat.data.collate_fn import ArrowBatchCollateFn, PandasBatchCollateFn
 from heliostat.data.context import DataContext
@@ -38,7 +39,7 @@ def tensor_of(array: Any, dtype: Any, own: bool = True, loan: Loan | None = None
         TypeError: The array is of strings, bytes or times, which tensors cannot hold.
         RuntimeError: It is of arrays that differ in shape, of missing values, or of other objects.
     """
-    import torch
+    torch = required("torch", "Batches of tensors")
 
     if array.dtype == object:
         array, own = _of_objects(array), False
@@ -106,14 +107,14 @@ def default_device() -> Any:
     own = os.environ.get("HELIOSTAT_TRAIN_GPU_INDICES", "")
     if not own:
         return "cpu"
-    import torch
+    torch = required("torch", "Batches of tensors")
 
     return f"cuda:{own.split(',')[0]}" if torch.cuda.is_available() else "cpu"
 
 
 def moved(batch: Any, device: Any, non_blocking: bool = False) -> Any:
     """The tensors in a batch on a device; what holds none stays as it is."""
-    import torch
+    torch = required("torch", "Batches of tensors")
 
     if isinstance(batch, torch.Tensor):
         return batch.to(device, non_blocking=non_blocking)
@@ -127,7 +128,7 @@ def moved(batch: Any, device: Any, non_blocking: bool = False) -> Any:
 
 
 def _all_tensors(values: Any) -> bool:
-    import torch
+    torch = required("torch", "Batches of tensors")
 
     return all(
         isinstance(v, torch.Tensor)
@@ -195,7 +196,7 @@ def _is_plain(batch: Any) -> bool:
 
 
 def _pinned(batch: Any) -> Any:
-    import torch
+    torch = required("torch", "Batches of tensors")
 
     if isinstance(batch, torch.Tensor):
         return batch.pin_memory()

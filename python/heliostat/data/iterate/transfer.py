@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from heliostat.core.extras import required
+
 
 class Sent(NamedTuple):
     """A batch whose copy to the GPU has begun."""
@@ -27,7 +29,7 @@ class Transfer:
 
     def __init__(self, device: Any, cuda: Any, move: Callable[[Any, Any], Any]) -> None:
         """``cuda`` is ``torch.cuda``; ``move`` copies the tensors of a batch to a device."""
-        import torch
+        torch = required("torch", "Batches of tensors")
 
         index = cuda.current_device() if device.index is None else device.index
         # The other thread has a current device of its own: name the loop's.
@@ -57,7 +59,7 @@ class Transfer:
 
 def tensors_in(batch: Any) -> Iterator[Any]:
     """The tensors of a batch, those in lists, tuples and mappings included."""
-    import torch
+    torch = required("torch", "Batches of tensors")
 
     if isinstance(batch, torch.Tensor):
         yield batch
@@ -71,7 +73,7 @@ def tensors_in(batch: Any) -> Iterator[Any]:
 
 def to_gpu(device: Any, move: Callable[[Any, Any], Any]) -> Transfer | None:
     """What copies batches to this device; None where it is no GPU, or none is there."""
-    import torch
+    torch = required("torch", "Batches of tensors")
 
     target = torch.device(device)
     if target.type != "cuda" or not torch.cuda.is_available():

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from heliostat.core.extras import required
 from heliostat.data.aggregate import AggregateFnV2, Count
 from heliostat.data.preprocessors.base import OfColumns, Preprocessor
 
@@ -175,7 +176,7 @@ class Categorizer(OfColumns):
         self.dtypes = dtypes or {}
 
     def _fit(self, ds: Any) -> None:
-        import pandas as pd
+        pd = required("pandas", "Categorizer")
 
         rest = [c for c in self.columns if c not in self.dtypes]
         found = learned(ds, rest, complete=False) if rest else {}

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from heliostat.core.extras import required
 from heliostat.data.aggregate import Max, Min
 from heliostat.data.preprocessors.base import OfColumns, Preprocessor
 
@@ -190,7 +191,7 @@ class CustomKBinsDiscretizer(OfColumns):
         return self.bins[name] if isinstance(self.bins, dict) else self.bins
 
     def _column(self, name: str, values: Any) -> Any:
-        import pandas as pd
+        pd = required("pandas", "Discretizers")
 
         dtype = (self.dtypes or {}).get(name)
         labels = dtype.categories if isinstance(dtype, pd.CategoricalDtype) else False

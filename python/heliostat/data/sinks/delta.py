@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.fs
 
+from heliostat.core.extras import required
 from heliostat.data import block, frames, missing
-from heliostat.data.packages import required
 from heliostat.data.sinks.datasink import Datasink, TaskContext, WriteResult
 from heliostat.data.sinks.files import SaveMode
 
@@ -50,7 +50,7 @@ class DeltaSink(Datasink[Any]):
 
     def write(self, blocks: Iterable[Any], ctx: TaskContext) -> Any:
         """Write the files of a task; what a commit needs to know of each."""
-        package = required("deltalake.fs", "Delta tables", "deltalake")
+        package = required("deltalake.fs", "Delta tables")
         if "://" not in self._path:
             os.makedirs(self._path, exist_ok=True)
         handler = package.DeltaStorageHandler(self._path, self._storage_options)
@@ -71,8 +71,8 @@ class DeltaSink(Datasink[Any]):
 
     def on_write_complete(self, write_result: WriteResult) -> None:
         """Commit."""
-        deltalake = required("deltalake", "Delta tables", "deltalake")
-        transaction = required("deltalake.transaction", "Delta tables", "deltalake")
+        deltalake = required("deltalake", "Delta tables")
+        transaction = required("deltalake.transaction", "Delta tables")
         returned = write_result.write_returns
         actions = [_action(transaction, *file) for _, files in returned for file in files]
         given = [schema for schema, _ in returned]
@@ -103,7 +103,7 @@ class DeltaSink(Datasink[Any]):
         Raises:
             ValueError: There is a table already, or one of other partitions.
         """
-        deltalake = required("deltalake", "Delta tables", "deltalake")
+        deltalake = required("deltalake", "Delta tables")
         if not deltalake.DeltaTable.is_deltatable(self._path, self._storage_options):
             return True
         if self._mode is SaveMode.IGNORE:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
 
+from heliostat.core.extras import required
 from heliostat.data import block, frames, tensors
 from heliostat.data.plan import task
 from heliostat.data.retries import retried
@@ -367,8 +368,8 @@ class ImageBytes:
 
     def __call__(self, row: dict[str, Any]) -> bytes:
         """Encode."""
-        from PIL import Image
+        pictures = required("PIL.Image", "Pictures")
 
         sink = io.BytesIO()
-        Image.fromarray(block.named(row, self.column)).save(sink, format=self.file_format)
+        pictures.fromarray(block.named(row, self.column)).save(sink, format=self.file_format)
         return sink.getvalue()

@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from heliostat.core.extras import required
 from heliostat.data import block, frames
-from heliostat.data.packages import iceberg_table, required
+from heliostat.data.iceberg import iceberg_table
 from heliostat.data.sinks.datasink import Datasink, TaskContext, WriteResult
 from heliostat.data.sinks.files import SaveMode
 
@@ -57,7 +58,7 @@ class IcebergSink(Datasink[Any]):
 
     def write(self, blocks: Iterable[Any], ctx: TaskContext) -> Any:
         """Write the files of a task."""
-        arrow = required("pyiceberg.io.pyarrow", "Iceberg tables", "pyiceberg")
+        arrow = required("pyiceberg.io.pyarrow", "Iceberg tables")
         table = frames.without_marks(block.concat(list(blocks)))
         schema = arrow.schema_to_pyarrow(self._metadata.schema(), include_field_ids=False)
         columns = [
@@ -89,10 +90,10 @@ class IcebergSink(Datasink[Any]):
     def _gone(self, keys: list[Any]) -> Any:
         """Which rows of the table go; None: none."""
         if self._mode is SaveMode.OVERWRITE:
-            expressions = required("pyiceberg.expressions", "Iceberg tables", "pyiceberg")
+            expressions = required("pyiceberg.expressions", "Iceberg tables")
             return expressions.AlwaysTrue() if self._replaced is None else self._replaced
         if self._mode is SaveMode.UPSERT and keys:
-            util = required("pyiceberg.table.upsert_util", "Iceberg tables", "pyiceberg")
+            util = required("pyiceberg.table.upsert_util", "Iceberg tables")
             given = pa.concat_tables(keys)
             if util.has_duplicate_rows(given, self._keys):
                 raise ValueError(

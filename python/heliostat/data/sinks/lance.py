@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from heliostat.core.extras import required
 from heliostat.data import block, frames
-from heliostat.data.packages import required
 from heliostat.data.sinks.datasink import Datasink, TaskContext, WriteResult
 from heliostat.data.sinks.files import SaveMode
 
@@ -46,7 +46,7 @@ class LanceSink(Datasink[Any]):
         Raises:
             ValueError: There is a dataset already.
         """
-        lance = required("lance", "Lance datasets", "pylance")
+        lance = required("lance", "Lance datasets")
         try:
             there = lance.dataset(self._uri, storage_options=self._storage_options)
         except (ValueError, FileNotFoundError):
@@ -65,7 +65,7 @@ class LanceSink(Datasink[Any]):
 
     def write(self, blocks: Iterable[Any], ctx: TaskContext) -> Any:
         """Write the fragments of a task."""
-        lance = required("lance.fragment", "Lance datasets", "pylance")
+        lance = required("lance.fragment", "Lance datasets")
         table = frames.without_marks(block.concat(list(blocks)))
         if self._schema is not None:
             table = table.select(self._schema.names).cast(self._schema)
@@ -80,7 +80,7 @@ class LanceSink(Datasink[Any]):
 
     def on_write_complete(self, write_result: WriteResult) -> None:
         """Commit."""
-        lance = required("lance", "Lance datasets", "pylance")
+        lance = required("lance", "Lance datasets")
         returned = write_result.write_returns
         if not returned:
             return  # no row: nothing is known of the columns

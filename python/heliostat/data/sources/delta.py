@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs
 
+from heliostat.core.extras import required
 from heliostat.data import missing
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
-from heliostat.data.packages import required
 from heliostat.data.sources.datasource import Datasource, ReadTask, read_datasource
 from heliostat.data.sources.memory import spans
 
@@ -71,7 +71,7 @@ def read_delta(
 
 
 def _table(path: str, version: int | None, storage_options: Storage) -> Any:
-    deltalake = required("deltalake", "Delta tables", "deltalake")
+    deltalake = required("deltalake", "Delta tables")
     return deltalake.DeltaTable(path, version=version, storage_options=storage_options)
 
 

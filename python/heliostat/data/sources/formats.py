@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from heliostat.core.extras import required
 from heliostat.data import block, tensors
 from heliostat.data.sources.streams import opened
 
@@ -207,16 +208,16 @@ class Images(Format):
 
     def read(self, filesystem: Any, path: str) -> Iterator[Any]:
         """Yield one row."""
-        from PIL import Image, UnidentifiedImageError
+        pillow = required("PIL.Image", "Pictures")
 
         try:
-            image: Any = Image.open(io.BytesIO(self._bytes(filesystem, path)))
+            image: Any = pillow.open(io.BytesIO(self._bytes(filesystem, path)))
             if self.size is not None:
                 height, width = self.size
-                image = image.resize((width, height), Image.Resampling.BILINEAR)
+                image = image.resize((width, height), pillow.Resampling.BILINEAR)
             if self.mode is not None:
                 image = image.convert(self.mode)
             array = np.array(image)
-        except UnidentifiedImageError as error:
+        except pillow.UnidentifiedImageError as error:
             raise ValueError(f"PIL couldn't load image file at path '{path}'.") from error
         yield pa.table({"image": tensors.from_numpy(array[None])})

@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from heliostat.core.extras import required
 from heliostat.data import missing
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
-from heliostat.data.packages import iceberg_table, required
+from heliostat.data.iceberg import iceberg_table
 from heliostat.data.sources.datasource import Datasource, ReadTask, read_datasource
 from heliostat.data.sources.memory import spans
 
@@ -99,7 +100,7 @@ class _IcebergSource(Datasource):
 def _records(
     metadata: Any, io: Any, projection: Any, row_filter: Any, case_sensitive: bool, files: list[Any]
 ) -> Iterator[Any]:
-    arrow = required("pyiceberg.io.pyarrow", "Iceberg tables", "pyiceberg")
+    arrow = required("pyiceberg.io.pyarrow", "Iceberg tables")
     schema = arrow.schema_to_pyarrow(projection, include_field_ids=False)
     yield schema.empty_table()  # the columns are known where there is no row
     scan = arrow.ArrowScan(metadata, io, projection, row_filter, case_sensitive)

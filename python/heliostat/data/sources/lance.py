@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from heliostat.core.extras import required
 from heliostat.data import missing
 from heliostat.data.block import BlockMetadata
 from heliostat.data.dataset import Dataset
-from heliostat.data.packages import required
 from heliostat.data.sources.datasource import Datasource, ReadTask, read_datasource
 from heliostat.data.sources.memory import spans
 
@@ -53,7 +53,7 @@ def read_lance(
 
 
 def _dataset(uri: str, version: int | str | None, storage_options: dict[str, str] | None) -> Any:
-    lance = required("lance", "Lance datasets", "pylance")
+    lance = required("lance", "Lance datasets")
     return lance.dataset(uri, version=version, storage_options=storage_options)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import heliostat as ray
+from heliostat.core.extras import required
 from heliostat.data.dataset import Dataset, MaterializedDataset
-from heliostat.data.packages import required
 from heliostat.data.sources.memory import from_arrow, from_items, from_pandas, from_pandas_refs
 
 
 def from_dask(df: Any) -> MaterializedDataset:
     """Return a dataset of a Dask DataFrame; each partition is computed in a task."""
-    required("dask.dataframe", "Dask DataFrames", "dask[dataframe]")
+    required("dask.dataframe", "Dask DataFrames")
     compute = ray.remote(_computed)
     return from_pandas_refs([compute.remote([part]) for part in df.to_delayed()])
 
@@ -23,7 +23,7 @@ def _computed(holder: list[Any]) -> Any:
 
 def to_dask(dataset: Dataset, meta: Any = None, verify_meta: bool = True) -> Any:
     """A Dask DataFrame with a partition for each block."""
-    frames = required("dask.dataframe", "Dask DataFrames", "dask[dataframe]")
+    frames = required("dask.dataframe", "Dask DataFrames")
     refs = [[ref] for ref in dataset.to_pandas_refs()]
     if meta is None and refs:
         meta = ray.get(refs[0][0]).head(0)
@@ -36,13 +36,13 @@ def _fetched(holder: list[Any]) -> Any:
 
 def from_modin(df: Any) -> MaterializedDataset:
     """Return a dataset of a Modin DataFrame whose engine is Ray."""
-    partitions = required("modin.distributed.dataframe.pandas", "Modin DataFrames", "modin[ray]")
+    partitions = required("modin.distributed.dataframe.pandas", "Modin DataFrames")
     return from_pandas_refs(partitions.unwrap_partitions(df, axis=0))
 
 
 def to_modin(dataset: Dataset) -> Any:
     """A Modin DataFrame with a partition for each block."""
-    partitions = required("modin.distributed.dataframe.pandas", "Modin DataFrames", "modin[ray]")
+    partitions = required("modin.distributed.dataframe.pandas", "Modin DataFrames")
     return partitions.from_partitions(dataset.to_pandas_refs(), axis=0)
 
 
@@ -84,7 +84,7 @@ def from_mars(df: Any) -> MaterializedDataset:
 
 def to_mars(dataset: Dataset) -> Any:
     """A Mars DataFrame of all rows."""
-    return required("mars.dataframe", "Mars DataFrames", "pymars").DataFrame(dataset.to_pandas())
+    return required("mars.dataframe", "Mars DataFrames").DataFrame(dataset.to_pandas())
 
 
 def from_tf(dataset: Any) -> MaterializedDataset:

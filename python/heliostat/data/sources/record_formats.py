@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from heliostat.core.extras import required
 from heliostat.data import block, tfrecords, webdataset
-from heliostat.data.packages import required
 from heliostat.data.sources.formats import Format
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from heliostat.data.packages import required
+from heliostat.core.extras import required
 
 SNAPPY = "snappy"
 

@@ -17,6 +17,7 @@ from typing import Any
 import heliostat as ray
 from heliostat import cloudpickle
 from heliostat.core import auth, serving
+from heliostat.core.extras import required
 from heliostat.serve import asgi, context, logs, specs
 from heliostat.serve.context import ReplicaContext, ReplicaID, RequestContext, request_context
 from heliostat.serve.exceptions import BackPressureError, ReplicaUnavailableError
@@ -351,10 +352,9 @@ class ReplicaActor:
     async def _answer(self, exchange: Exchange) -> None:
         target = self._method("__call__")
         if self._takes_request:
-            from starlette.requests import Request
-
+            requests = required("starlette.requests", "Requests over HTTP")
             value = await self._call_http(
-                target, Request(exchange.scope, exchange.receive, exchange.send)
+                target, requests.Request(exchange.scope, exchange.receive, exchange.send)
             )
         else:
             value = await self._call_http(target)

@@ -44,4 +44,6 @@ def _encoders(_value: Any) -> dict[Any, Any]:
 def _numpy(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} has no JSON; install fastapi for its encoders")
+    raise TypeError(
+        f"{type(value).__name__} has no JSON; `pip install 'heliostat[serve]'` for FastAPI's encoders"
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import heliostat as ray
+from heliostat.core.extras import required
 from heliostat.train.backend import Backend, BackendConfig
 from heliostat.train.group.address import free_address
 
@@ -75,10 +76,7 @@ class JaxBackend(Backend):
 def _join(address: str, world_size: int, rank: int, gpus: int) -> None:
     """On every worker, before anything asks JAX for a device."""
     os.environ.setdefault("JAX_PLATFORMS", "cuda" if gpus else "cpu")
-    try:
-        import jax
-    except ImportError as error:
-        raise ImportError("JaxTrainer needs jax on every node: pip install jax") from error
+    jax = required("jax", "JaxTrainer, on every node")
     # Where jax had been imported already it does not look at the environment again.
     jax.config.update("jax_platforms", os.environ["JAX_PLATFORMS"])
     jax.distributed.initialize(

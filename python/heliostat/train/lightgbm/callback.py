@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from typing import Any
 
+from heliostat.core.extras import required
 from heliostat.train.boosting import BoostingReport
 from heliostat.train.checkpoint import Checkpoint
 
@@ -33,6 +33,6 @@ class RayTrainReportCallback(BoostingReport):
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> Any:
         """Load the ``lightgbm.Booster`` from a checkpoint that this callback has reported."""
-        lightgbm: Any = importlib.import_module("lightgbm")
+        lightgbm: Any = required("lightgbm", "LightGBM on a group of workers")
         with checkpoint.as_directory() as folder:
             return lightgbm.Booster(model_file=os.path.join(folder, filename))

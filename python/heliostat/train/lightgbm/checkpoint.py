@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+from heliostat.core.extras import required
 from heliostat.train.boosting_checkpoint import BoostingCheckpoint
 
 
@@ -15,5 +15,5 @@ class LightGBMCheckpoint(BoostingCheckpoint):
 
     @staticmethod
     def _load(path: str) -> Any:
-        lightgbm: Any = importlib.import_module("lightgbm")
+        lightgbm: Any = required("lightgbm", "LightGBM on a group of workers")
         return lightgbm.Booster(model_file=path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from heliostat.core.extras import required
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -13,7 +15,7 @@ def normalize_pandas_for_lightgbm(df: pd.DataFrame) -> pd.DataFrame:
 
     LightGBM refuses the former. Columns of other types stay as they are, and are not copied.
     """
-    import pandas as pd
+    pd = required("pandas", "LightGBM from Arrow")
     import pyarrow as pa
 
     wanted = {}

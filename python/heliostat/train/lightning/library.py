@@ -7,6 +7,8 @@ import importlib.util
 import sys
 from typing import Any
 
+from heliostat.core.extras import missing
+
 
 def _find() -> Any:
     # What the user has imported already comes first: the classes of the two packages differ.
@@ -16,7 +18,7 @@ def _find() -> Any:
     for name in names:
         if importlib.util.find_spec(name.partition(".")[0]) is not None:
             return importlib.import_module(name)
-    raise ImportError("heliostat.train.lightning needs Lightning: pip install lightning")
+    raise missing("lightning", "Trainers of Lightning")
 
 
 pl: Any = _find()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from heliostat.core.extras import required
+
 
 def is_local(filesystem: Any | None) -> bool:
     """True for None, which stands for the local disk, and for pyarrow's local filesystem."""
@@ -71,10 +73,4 @@ def _as_arrow(filesystem: Any) -> Any:
 
 
 def _pyarrow_fs(what: str) -> Any:
-    try:
-        import pyarrow.fs
-    except ImportError as error:
-        raise ImportError(
-            f"{what} needs pyarrow: pip install pyarrow. A plain local path works without it."
-        ) from error
-    return pyarrow.fs
+    return required("pyarrow.fs", f"{what} (a plain local path does without)", "train")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from heliostat.core.extras import expected
 from heliostat.train.arguments import expect
 from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig
@@ -37,6 +38,7 @@ class TorchTrainer(DataParallelTrainer):
         metadata: dict[str, Any] | None = None,
         resume_from_checkpoint: Any = None,
     ) -> None:
+        expected("torch", "TorchTrainer")
         expect("torch_config", torch_config, TorchConfig)
         super().__init__(
             train_loop_per_worker,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from typing import Any
 
+from heliostat.core.extras import required
 from heliostat.train.boosting import BoostingReport
 from heliostat.train.checkpoint import Checkpoint
 
-_xgboost: Any = importlib.import_module("xgboost")
+_xgboost: Any = required("xgboost", "XGBoost on a group of workers")
 
 
 class RayTrainReportCallback(BoostingReport, _xgboost.callback.TrainingCallback):  # type: ignore[misc]

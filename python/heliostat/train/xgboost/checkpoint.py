@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+from heliostat.core.extras import required
 from heliostat.train.boosting_checkpoint import BoostingCheckpoint
 
 
@@ -15,5 +15,5 @@ class XGBoostCheckpoint(BoostingCheckpoint):
 
     @staticmethod
     def _load(path: str) -> Any:
-        xgboost: Any = importlib.import_module("xgboost")
+        xgboost: Any = required("xgboost", "XGBoost on a group of workers")
         return xgboost.Booster(model_file=path)

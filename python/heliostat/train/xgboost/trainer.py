@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from heliostat.core.extras import expected
 from heliostat.train.boosting import BoostingTrainer
 from heliostat.train.config import RunConfig, ScalingConfig
 from heliostat.train.data_config import DataConfig
@@ -39,6 +40,7 @@ class XGBoostTrainer(BoostingTrainer):
         params: dict[str, Any] | None = None,
         num_boost_round: int | None = None,
     ) -> None:
+        expected("xgboost", "XGBoostTrainer")
         super().__init__(
             train_loop_per_worker,
             first_generation={

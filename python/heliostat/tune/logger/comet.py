@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import required
 from heliostat.tune.logger.logger import LoggerCallback
-from heliostat.tune.logger.values import NAMES, SYSTEM, numbers, required
+from heliostat.tune.logger.values import NAMES, SYSTEM, numbers
 from heliostat.tune.stopper import flattened
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class CometLoggerCallback(LoggerCallback):
         save_checkpoints: bool = False,
         **experiment_kwargs: Any,
     ) -> None:
-        self._comet: Any = required("comet_ml", type(self).__name__, "comet-ml")
+        self._comet: Any = required("comet_ml", type(self).__name__)
         self.online, self.tags = online, list(tags or [])
         self.save_checkpoints = save_checkpoints
         self.experiment_kwargs = {**dict.fromkeys(OFF, False), **experiment_kwargs}

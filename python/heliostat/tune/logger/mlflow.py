@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import required
 from heliostat.tune.logger.logger import LoggerCallback
-from heliostat.tune.logger.values import numbers, required
+from heliostat.tune.logger.values import numbers
 from heliostat.tune.stopper import flattened
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import math
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import missing
 from heliostat.tune.logger.logger import LoggerCallback
 from heliostat.tune.stopper import flattened
 
@@ -59,7 +60,7 @@ def _writer_class() -> Any:
             return importlib.import_module(module).SummaryWriter
         except ImportError:
             continue
-    raise ImportError("TensorBoard's files need tensorboardX: pip install tensorboardX")
+    raise missing("tensorboardX", "TensorBoard's files")
 
 
 def _is_number(value: Any) -> bool:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping
 from numbers import Number
-from types import ModuleType
 from typing import Any
 
 from heliostat.tune.stopper import flattened
@@ -14,18 +12,6 @@ from heliostat.tune.stopper import flattened
 # What says where a trial ran, and when.
 SYSTEM = ("date", "hostname", "node_ip", "pid")
 NAMES = ("experiment_tag", "trial_id")
-
-
-def required(module: str, who: str, package: str | None = None) -> ModuleType:
-    """The module.
-
-    Raises:
-        ImportError: It is not installed; the message says how to get it.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(f"{who} needs {module}: pip install {package or module}") from error
 
 
 def numbers(result: Mapping[str, Any]) -> dict[str, float]:

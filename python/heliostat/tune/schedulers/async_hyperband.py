@@ -6,6 +6,7 @@ import math
 import random
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import required
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class _Bracket:
         return True
 
     def _cutoff(self, values: list[float]) -> float | None:
-        import numpy as np
+        np = required("numpy", "Quantiles of trials", "tune")
 
         known = [value for value in values if not math.isnan(value)]
         if not known:

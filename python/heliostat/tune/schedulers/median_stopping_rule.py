@@ -7,6 +7,7 @@ import statistics
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import required
 from heliostat.tune.schedulers.trial_scheduler import FIFOScheduler
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class MedianStoppingRule(FIFOScheduler):
         ]
         if len(means) < self._min_samples:
             return self.CONTINUE
-        import numpy as np
+        np = required("numpy", "Quantiles of trials", "tune")
 
         # A NaN among them makes the median NaN, below which nothing is.
         if not max(value for _, value in own) < np.median(means):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from heliostat.core.extras import required
 from heliostat.tune.result import DEFAULT_METRIC
 from heliostat.tune.search.sample import Domain
 from heliostat.tune.search.searcher import UNDEFINED_METRIC_MODE, UNDEFINED_SEARCH_SPACE, Searcher
@@ -29,7 +29,6 @@ class LibrarySearcher(Searcher):
     """
 
     modules: ClassVar[tuple[str, ...]]  # what is imported
-    packages: ClassVar[str]  # what is installed
 
     def __init__(
         self,
@@ -39,12 +38,7 @@ class LibrarySearcher(Searcher):
         points_to_evaluate: list[dict[str, Any]] | None = None,
     ) -> None:
         for module in self.modules:
-            try:
-                importlib.import_module(module)
-            except ImportError as error:
-                raise ImportError(
-                    f"{type(self).__name__} needs {module}: pip install {self.packages} ({error})"
-                ) from error
+            required(module, type(self).__name__)
         if metric is None and mode is not None:
             metric = DEFAULT_METRIC
         super().__init__(metric, mode)

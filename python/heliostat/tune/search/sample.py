@@ -13,6 +13,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from heliostat.core.extras import required
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -127,7 +129,7 @@ class LogUniform(Sampler):
         _warn_of(base)
 
     def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
-        import numpy as np
+        np = required("numpy", "Search spaces", "tune")
 
         return domain._of_number(
             float(np.exp(rng.uniform(np.log(domain.lower), np.log(domain.upper))))
@@ -311,7 +313,7 @@ class _OneOf(Uniform):
     """One of the categories, each as likely."""
 
     def _draw(self, domain: Any, rng: Any, config: Any) -> Any:
-        import numpy as np
+        np = required("numpy", "Search spaces", "tune")
 
         return domain.categories[int(rng.choice(np.arange(len(domain.categories))))]
 
@@ -407,7 +409,7 @@ class _BackwardsCompatibleNumpyRng:
     """
 
     def __init__(self, generator_or_seed: Any = None) -> None:
-        import numpy as np
+        np = required("numpy", "Search spaces", "tune")
 
         if isinstance(generator_or_seed, int | np.integer):
             generator_or_seed = np.random.default_rng(int(generator_or_seed))

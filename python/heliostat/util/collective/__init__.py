@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import heliostat as ray
+from heliostat.core.extras import expected
 from heliostat.util.collective.types import Backend, ReduceOp
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def init_collective_group(
         raise ValueError(
             f"rank {rank} is not one of a group of {world_size}: 0 to {world_size - 1}."
         )
+    expected("torch", "Collective groups")
     found = _checked(backend)
     from heliostat.util.collective.group import Group
 
@@ -158,6 +160,7 @@ def create_collective_group(
         )
     if not group_name:
         raise ValueError("group_name must be a text that is not empty.")
+    expected("torch", "Collective groups")
     from heliostat.util.collective.group import declare
 
     members = {actor._actor_id.hex(): rank for actor, rank in zip(actors, ranks, strict=True)}

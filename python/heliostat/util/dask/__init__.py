@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask
-
 from heliostat.util.dask.callbacks import (
     ProgressBarCallback,
     RayDaskCallback,
+    dask,
     local_ray_callbacks,
     unpack_ray_callbacks,
 )

@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from dask.callbacks import Callback
-
 import heliostat
+from heliostat.core.extras import required
+
+dask: Any = required("dask", "Dask on the cluster")
+Callback: Any = required("dask.callbacks", "Dask on the cluster").Callback
 
 __all__ = [
     "ProgressBarCallback",

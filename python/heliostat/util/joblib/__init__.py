@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from heliostat.core.extras import required
+
 
 def register_ray() -> None:
     """Make ``"ray"`` a backend of joblib."""
-    try:
-        from joblib.parallel import register_parallel_backend
-    except ImportError as error:
-        raise ImportError("To use the ray backend you must install joblib.") from error
+    register_parallel_backend = required(
+        "joblib.parallel", "Jobs of joblib"
+    ).register_parallel_backend
     from heliostat.util.joblib.backend import RayBackend
 
     register_parallel_backend("ray", RayBackend)

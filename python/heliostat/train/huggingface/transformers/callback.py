@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from heliostat.core.extras import required
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.context import get_context
 from heliostat.train.reported import report
 
-_transformers: Any = importlib.import_module("transformers")
-_trainer_utils: Any = importlib.import_module("transformers.trainer_utils")
+_transformers: Any = required("transformers", "Reports from Transformers")
+_trainer_utils: Any = required("transformers.trainer_utils", "Reports from Transformers")
 
 
 class RayTrainReportCallback(_transformers.TrainerCallback):  # type: ignore[misc]

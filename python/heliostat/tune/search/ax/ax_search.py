@@ -27,7 +27,6 @@ class AxSearch(LibrarySearcher):
     """
 
     modules = ("ax.service.ax_client",)
-    packages = "ax-platform"
 
     def __init__(
         self,

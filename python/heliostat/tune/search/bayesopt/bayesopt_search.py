@@ -34,7 +34,6 @@ class BayesOptSearch(LibrarySearcher):
     """
 
     modules = ("bayes_opt",)
-    packages = "bayesian-optimization"
 
     def __init__(
         self,

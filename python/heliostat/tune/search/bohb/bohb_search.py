@@ -40,7 +40,6 @@ class TuneBOHB(LibrarySearcher):
     """
 
     modules = ("hpbandster.optimizers.config_generators.bohb", "ConfigSpace")
-    packages = "hpbandster ConfigSpace"
 
     def __init__(
         self,

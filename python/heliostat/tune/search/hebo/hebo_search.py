@@ -30,7 +30,6 @@ class HEBOSearch(LibrarySearcher):
     """
 
     modules = ("hebo.optimizers.hebo",)
-    packages = "HEBO"
 
     def __init__(
         self,

@@ -30,7 +30,6 @@ class HyperOptSearch(LibrarySearcher):
     """
 
     modules = ("hyperopt",)
-    packages = "hyperopt"
 
     def __init__(
         self,

@@ -29,7 +29,6 @@ class NevergradSearch(LibrarySearcher):
     """
 
     modules = ("nevergrad",)
-    packages = "nevergrad"
 
     def __init__(
         self,

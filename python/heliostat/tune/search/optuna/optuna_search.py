@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from heliostat.core.extras import required
 from heliostat.tune.search.sample import Categorical, Domain, Float, Integer
 from heliostat.tune.search.searcher import UNDEFINED_METRIC_MODE, UNDEFINED_SEARCH_SPACE, Searcher
 from heliostat.tune.search.variant_generator import flat_name, nested, unresolved
@@ -42,10 +43,7 @@ class OptunaSearch(Searcher):
         seed: int | None = None,
         evaluated_rewards: list[Any] | None = None,
     ) -> None:
-        try:
-            import optuna
-        except ImportError as error:
-            raise ImportError("OptunaSearch needs optuna: pip install optuna") from error
+        optuna = required("optuna", "OptunaSearch")
         super().__init__(metric, mode)
         if isinstance(space, Mapping) and any(True for _ in unresolved(space)):
             space = distributions(space)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import heliostat as ray
+from heliostat.core.extras import missing
 
 if TYPE_CHECKING:
     from optuna.storages import JournalStorage
@@ -29,7 +30,7 @@ def cluster_storage(name: str = "optuna") -> JournalStorage:
 
         from heliostat.tune.search.optuna.journal import HeadJournal
     except ImportError as error:
-        raise ImportError("cluster_storage needs optuna 4 or later: pip install optuna") from error
+        raise missing("optuna", "cluster_storage", why=error) from error
     if not name:
         raise ValueError(f"The name of a storage is a text that is not empty, not {name!r}.")
     if not ray.is_initialized():

@@ -30,7 +30,6 @@ class ZOOptSearch(LibrarySearcher):
     """
 
     modules = ("zoopt",)
-    packages = "zoopt"
 
     def __init__(
         self,

@@ -1,0 +1,17 @@
+"""Iceberg's tables, by their catalogs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heliostat.core.extras import required
+
+
+def iceberg_table(identifier: str, catalog_kwargs: dict[str, Any] | None) -> Any:
+    """The Iceberg table of that name in the catalog that ``load_catalog`` finds.
+
+    Raises:
+        ImportError: pyiceberg is not installed.
+    """
+    catalogs = required("pyiceberg.catalog", "Iceberg tables")
+    return catalogs.load_catalog(**(catalog_kwargs or {})).load_table(identifier)

@@ -1,0 +1,245 @@
+"""Without an optional package, what needs it says which one, and which extra brings it.
+
+Each package is made impossible to import in turn, for the driver and its workers, as where it was never
+installed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.heliostat_only("Ray's sentences are its own"),
+    pytest.mark.contract("F0.01"),
+]
+
+# Runs at the start of every Python with this folder on its path. What looks through sys.path finds nothing of
+# these names: neither an import nor a look whether it is there.
+BLOCKER = """
+import importlib.machinery, os, sys
+blocked = os.environ["BLOCKED"].split()
+found = importlib.machinery.PathFinder.find_spec
+def find_spec(name, path=None, target=None):
+    tops = (name, name.partition(".")[0])
+    return None if any(top in blocked for top in tops) else found(name, path, target)
+importlib.machinery.PathFinder.find_spec = staticmethod(find_spec)
+"""
+
+# What is missing, what is asked for all the same, the package and the extra that the error has to name.
+CASES = [
+    ("pyarrow", "import ray; ray.data.range(3)", "pyarrow", "data"),
+    ("pyarrow", "from ray.data import read_parquet", "pyarrow", "data"),
+    ("pyarrow", "from ray.data.preprocessors import StandardScaler", "pyarrow", "data"),
+    ("numpy", "import ray; ray.data.from_items([1])", "numpy", "data"),
+    ("pandas", "import ray; ray.data.range(3).to_pandas()", "pandas", "data"),
+    ("PIL", "import ray; ray.data.read_images('{tmp}/a.png').take(1)", "pillow", "images"),
+    ("fastavro", "import ray; ray.data.read_avro('{tmp}/a.avro').take(1)", "fastavro", "avro"),
+    ("google", "import ray; ray.data.range(1).write_tfrecords('{tmp}/o')", "protobuf", "tfrecord"),
+    (
+        "google_crc32c",
+        "import ray; ray.data.range(1).write_tfrecords('{tmp}/out')",
+        "google-crc32c",
+        "tfrecord",
+    ),
+    ("cramjam", "import ray; ray.data.read_text('{tmp}/a.snappy').take(1)", "cramjam", "snappy"),
+    ("deltalake", "import ray; ray.data.read_delta('{tmp}')", "deltalake", "delta"),
+    ("deltalake", "import ray; ray.data.range(1).write_delta('{tmp}')", "deltalake", "delta"),
+    (
+        "pyiceberg",
+        "import ray; ray.data.read_iceberg(table_identifier='a.b')",
+        "pyiceberg",
+        "iceberg",
+    ),
+    ("lance", "import ray; ray.data.read_lance('{tmp}')", "pylance", "lance"),
+    ("lance", "import ray; ray.data.range(1).write_lance('{tmp}/l')", "pylance", "lance"),
+    ("jax", "import ray; ray.data.range(1).iterator().iter_jax_batches()", "jax", "jax"),
+    (
+        "tensorflow",
+        "import ray; list(ray.data.range(1).iter_tf_batches())",
+        "tensorflow",
+        "tensorflow",
+    ),
+    ("torch", "import ray; list(ray.data.range(1).iter_torch_batches())", "torch", "train"),
+    ("dask", "import ray; ray.data.range(1).to_dask()", "dask[dataframe]", "dask"),
+    ("modin", "import ray; ray.data.range(1).to_modin()", "modin[ray]", "modin"),
+    ("daft", "import ray; ray.data.range(1).to_daft()", "daft", "daft"),
+    ("dask", "import ray.util.dask", "dask[dataframe]", "dask"),
+    ("joblib", "from ray.util.joblib import register_ray; register_ray()", "joblib", "joblib"),
+    (
+        "torch",
+        "import ray, ray.util.collective as c; ray.get(ray.remote(c.init_collective_group).remote(1, 0))",
+        "torch",
+        "train",
+    ),
+    (
+        "torch",
+        "from ray.train.torch import TorchTrainer; TorchTrainer(print)",
+        "torch",
+        "train",
+    ),
+    ("torch", "from ray.train.torch import TorchCheckpoint", "torch", "train"),
+    (
+        "lightning lightning_fabric pytorch_lightning",
+        "from ray.train.lightning import RayDDPStrategy",
+        "lightning",
+        "lightning",
+    ),
+    (
+        "transformers",
+        "from ray.train.huggingface.transformers import RayTrainReportCallback",
+        "transformers",
+        "transformers",
+    ),
+    (
+        "xgboost",
+        "from ray.train.xgboost import XGBoostTrainer; XGBoostTrainer(print)",
+        "xgboost",
+        "xgboost",
+    ),
+    ("xgboost", "from ray.train.xgboost import RayTrainReportCallback", "xgboost", "xgboost"),
+    (
+        "lightgbm",
+        "from ray.train.lightgbm import LightGBMTrainer; LightGBMTrainer(print)",
+        "lightgbm",
+        "lightgbm",
+    ),
+    (
+        "pyarrow",
+        "from ray import train; train.Checkpoint('s3://bucket/a').to_directory()",
+        "pyarrow",
+        "train",
+    ),
+    ("numpy", "from ray import tune; tune.uniform(0, 1).sample()", "numpy", "tune"),
+    (
+        "pandas",
+        "from ray import tune; tune.ResultGrid([], '{tmp}').get_dataframe()",
+        "pandas",
+        "tune",
+    ),
+    *(
+        (module, f"from ray.tune.search import create_searcher as c; c('{name}')", package, name)
+        for name, module, package in (
+            ("ax", "ax", "ax-platform"),
+            ("bayesopt", "bayes_opt", "bayesian-optimization"),
+            ("bohb", "hpbandster", "hpbandster"),
+            ("hebo", "hebo", "HEBO"),
+            ("hyperopt", "hyperopt", "hyperopt"),
+            ("nevergrad", "nevergrad", "nevergrad"),
+            ("optuna", "optuna", "optuna"),
+            ("zoopt", "zoopt", "zoopt"),
+        )
+    ),
+    (
+        "optuna",
+        "from ray.tune.search.optuna import cluster_storage; cluster_storage()",
+        "optuna",
+        "optuna",
+    ),
+    (
+        "tensorboardX tensorboard",
+        "from ray.tune.logger import TBXLoggerCallback; TBXLoggerCallback()",
+        "tensorboardX",
+        "tensorboard",
+    ),
+    (
+        "mlflow",
+        "from ray.air.integrations.mlflow import MLflowLoggerCallback as C; C()",
+        "mlflow",
+        "mlflow",
+    ),
+    (
+        "mlflow",
+        "from ray.air.integrations.mlflow import setup_mlflow as s; s({{}})",
+        "mlflow",
+        "mlflow",
+    ),
+    (
+        "wandb",
+        "import ray.air.integrations.wandb as w; w.WandbLoggerCallback(project='a')",
+        "wandb",
+        "wandb",
+    ),
+    ("wandb", "from ray.air.integrations.wandb import setup_wandb as s; s({{}})", "wandb", "wandb"),
+    (
+        "comet_ml",
+        "from ray.air.integrations.comet import CometLoggerCallback as C; C()",
+        "comet-ml",
+        "comet",
+    ),
+    ("aim", "from ray.tune.logger.aim import AimLoggerCallback as C; C()", "aim", "aim"),
+    (
+        "yaml",
+        "import sys; sys.argv[1:] = ['deploy', '{tmp}/a']; from heliostat.serve.scripts import cli; cli()",
+        "pyyaml",
+        "serve",
+    ),
+]
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> Any:
+    """Runs a program where a package is missing; what it wrote."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(BLOCKER)
+    files = tmp_path / "files"
+    files.mkdir()
+    for name in ("a", "a.png", "a.avro", "a.snappy"):
+        (files / name).write_bytes(b"Obj\x01 of no meaning")
+
+    def run(blocked: str, program: str) -> str:
+        path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            [sys.executable, "-c", program.format(tmp=files)],
+            env={**os.environ, "PYTHONPATH": path.rstrip(os.pathsep), "BLOCKED": blocked},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("blocked", "program", "package", "extra"), CASES, ids=[f"{c[0]}: {c[1]}" for c in CASES]
+)
+def test_the_sentence_names_the_package_and_the_extra(
+    without: Any, blocked: str, program: str, package: str, extra: str
+) -> None:
+    said = without(blocked, program)
+    assert re.search(r"(ImportError|RuntimeError)[^\n]*: ", said), said
+    assert f"the package {package} is needed" in said
+    assert f"`pip install 'heliostat[{extra}]'`" in said
+
+
+def test_every_extra_that_an_error_names_brings_the_package() -> None:
+    from heliostat.core import extras
+
+    if sys.version_info < (3, 11):
+        import tomli as tomllib
+    else:
+        import tomllib
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    named = {
+        extra: {re.split(r"[<>=\[]", needed)[0].lower() for needed in needs}
+        for extra, needs in declared.items()
+    }
+    brought_along = {"pydantic", "starlette"}  # by FastAPI
+    for package, extra in extras._PACKAGES.values():
+        bare = package.partition("[")[0].lower()
+        assert bare in named[extra] | brought_along, f"{extra} does not bring {package}"
