@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from ray import train
-from ray.train import FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
+from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
 from ray.train.torch import TorchTrainer
 
 pytest.importorskip("torch")
@@ -432,3 +433,69 @@ def test_without_replica_groups_it_says_what_to_configure(fit: Any) -> None:
         "torch_config=ray.train.torch.FaultTolerantConfig()"
         in fit(loop, 1, torch=True).return_value
     )
+
+
+def test_torchft_is_asked_for_by_name(ray_start: Any, tmp_path: Path) -> None:
+    from ray.train.v2.torch.torchft_config import TorchftConfig
+
+    if importlib.util.find_spec("torchft") is not None:
+        pytest.skip("torchft is installed here")
+    with pytest.raises(ValueError, match="must be a dict"):
+        TorchftConfig(lighthouse_kwargs=None)
+    config = TorchftConfig(lighthouse_kwargs={"min_replicas": 1}, backend="gloo")
+    assert config.backend_cls().has_replica_groups
+    trainer = TorchTrainer(
+        lambda: None,
+        torch_config=config,
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(name="run", storage_path=str(tmp_path)),
+    )
+    with pytest.raises(
+        ControllerError, match=r"^ImportError: TorchftConfig needs the package torch"
+    ):
+        trainer.fit()
+
+
+def test_torchft_replaces_a_worker_while_the_others_train(ray_start: Any, tmp_path: Path) -> None:
+    pytest.importorskip("torchft")
+    from ray.train.v2.torch.torchft_config import TorchftConfig
+
+    def loop(config: dict[str, Any]) -> int:
+        from datetime import timedelta
+
+        import torch
+        from torchft import DistributedDataParallel, Manager, Optimizer, ProcessGroupGloo
+
+        rank = train.get_context().get_world_rank()
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        manager = Manager(
+            pg=ProcessGroupGloo(timeout=timedelta(seconds=30)),
+            min_replica_size=1,
+            load_state_dict=model.load_state_dict,
+            state_dict=model.state_dict,
+            replica_id=f"group{rank}",
+        )
+        wrapped = DistributedDataParallel(manager, model)
+        stepper = Optimizer(manager, optimizer)
+        while manager.current_step() < 50:
+            stepper.zero_grad()
+            wrapped(torch.ones(2, 4)).sum().backward()
+            stepper.step()
+            if rank == 1 and manager.current_step() == 10 and once(config["folder"], "killed"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            train.report({"step": manager.current_step()})
+        manager.shutdown()
+        return manager.current_step()
+
+    result = TorchTrainer(
+        loop,
+        train_loop_config={"folder": str(tmp_path)},
+        torch_config=TorchftConfig(lighthouse_kwargs={"min_replicas": 1}, backend="gloo"),
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(
+            name="run", storage_path=str(tmp_path), failure_config=FailureConfig(max_failures=2)
+        ),
+    ).fit()
+    assert result.return_value == 50
+    assert result.metrics["step"] >= 49

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ class Replicas:
     least: int
     backend: str | None
     timeout_s: float
+    # Environment variables of the workers.
+    environment: dict[str, str] = field(default_factory=dict)
+    # Whether the coordinator decides who trains together, and not a library in the workers.
+    has_quorum: bool = True
 
 
 class Backend:

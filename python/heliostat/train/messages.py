@@ -35,6 +35,8 @@ class Reply:
     value: Any = None
     # Name (or (path, filesystem) outside of the run) of the checkpoint that was published.
     checkpoint: Any = None
+    # How many reports the other ranks have made, for one that counts on from there.
+    made: int | None = None
     # What went wrong at the call, to be raised in the training function.
     error: Exception | None = None
 

@@ -93,11 +93,20 @@ class AttemptRunner:
         self._replacer = replacer
         self._dissolved: str | None = None
         self._last_loss: RankFailure | None = None
-        self._silent: list[tuple[int, float]] = []
+        self._silent: list[tuple[int, str]] = []
 
     def silent(self, rank: int, seconds: float) -> None:
         """A worker has shown no life for so long: it counts as dead."""
-        self._silent.append((rank, seconds))
+        text = (
+            f"its process has answered nothing for {seconds:.0f} s, though it is there "
+            "(RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S). It is stopped, or holds the "
+            "interpreter's lock."
+        )
+        self._silent.append((rank, text))
+
+    def hung(self, rank: int, text: str) -> None:
+        """A worker did not come to where all others wait: its replica group is replaced."""
+        self._silent.append((rank, text))
 
     def admitted(self, groups: list[int]) -> None:
         """Replaced replica groups train again."""
@@ -158,15 +167,11 @@ class AttemptRunner:
         return result
 
     def _take_silent(self, ranks: dict[Any, int], result: AttemptResult) -> None:
-        for rank, seconds in self._silent:
+        for rank, text in self._silent:
             for ref in [ref for ref, other in ranks.items() if other == rank]:
                 del ranks[ref]
                 worker = self._group.workers[rank]
-                died = WorkerDiedError(
-                    f"its process has answered nothing for {seconds:.0f} s, though it is there "
-                    "(RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S). It is stopped, or holds the "
-                    "interpreter's lock."
-                )
+                died = WorkerDiedError(text)
                 failure = RankFailure(rank, died, "", True, worker.info)
                 if self._is_replaced(failure, worker, result, ranks, False):
                     continue

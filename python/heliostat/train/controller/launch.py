@@ -124,7 +124,7 @@ class Launcher:
         if replicas is None:
             return None
         begun = coordinator.begin_replicas.remote(
-            size // replicas.size, replicas.size, replicas.least
+            size // replicas.size, replicas.size, replicas.least, replicas.has_quorum
         )
         try:
             store = ray.get(begun)
@@ -140,6 +140,7 @@ class Launcher:
             store=store,
             backend=replicas.backend or ("nccl" if gpus else "gloo"),
             timeout_s=replicas.timeout_s,
+            environment=replicas.environment,
         )
         return replicas
 

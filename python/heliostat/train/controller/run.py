@@ -304,6 +304,9 @@ class TrainRun:
                 self._validated(**event.data)
             elif event.kind in ("missing", "excused"):
                 self._note(event.data["text"])
+            elif event.kind == "hung" and self._runner is not None:
+                for rank in event.data["ranks"]:
+                    self._runner.hung(rank, event.data["text"])
             elif event.kind == "silent" and self._runner is not None:
                 self._runner.silent(event.data["rank"], event.data["seconds"])
             elif event.kind == "publish_failed":

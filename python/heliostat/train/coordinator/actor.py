@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from heliostat.train.coordinator.attempt import COLLECTIVE, REPORT, Attempt, pick
@@ -55,6 +56,7 @@ class TrainCoordinator:
         self._callbacks = callbacks
         self._attempt: Attempt | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._looker: Watch | None = None
         self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
         self._news = asyncio.Event()
         self._resize = False
@@ -74,9 +76,8 @@ class TrainCoordinator:
         await self._publisher.clear_staging()
         for entry in self._publisher.book.entries:  # those that an earlier coordinator has left
             self._validate(entry)
-        self._watch = asyncio.ensure_future(
-            Watch(self._attempt, self._settings, self._emit, self._complete).run()
-        )
+        self._looker = Watch(self._attempt, self._settings, self._emit, self._complete)
+        self._watch = asyncio.ensure_future(self._looker.run())
         return self._publisher.latest
 
     async def end(self) -> None:
@@ -91,11 +92,16 @@ class TrainCoordinator:
             self._watch = None
         await self._publisher.settle()
 
-    async def begin_replicas(self, groups: int, size: int, least: int) -> tuple[str, int]:
+    async def begin_replicas(
+        self, groups: int, size: int, least: int, has_quorum: bool
+    ) -> tuple[str, int]:
         """The attempt has replica groups; returns the meeting point of their process groups."""
         attempt = self._attempt
         assert attempt is not None
-        self._desk = ReplicaDesk(groups, size, least, self._emit, self._let_in)
+        attempt.group_size = size
+        attempt.has_foreign_quorum = not has_quorum
+        if has_quorum:
+            self._desk = ReplicaDesk(groups, size, least, self._emit, self._let_in)
         if self._store is None:
             self._store = await asyncio.to_thread(open_store)
         return self._store[:2]
@@ -106,12 +112,17 @@ class TrainCoordinator:
         Returns whether it can be replaced: not once the steps of the run are done.
         """
         attempt, desk = self._attempt, self._desk
-        if attempt is None or desk is None or attempt.number != number or attempt.over:
+        if attempt is None or attempt.number != number or attempt.over:
             return False
-        if desk.quorum.is_finishing:
+        if desk is not None:
+            if desk.quorum.is_finishing:
+                return False
+            desk.lost(group)
+        elif attempt.has_leavers:
             return False
-        desk.lost(group)
-        for rank in desk.quorum.ranks(group):
+        for rank in range(group * attempt.group_size, (group + 1) * attempt.group_size):
+            if desk is None:
+                attempt.unaligned.add(rank)
             for kind, round_ in attempt.vacate(rank):
                 await self._complete(attempt, kind, round_)
         return True
@@ -153,8 +164,17 @@ class TrainCoordinator:
             return Reply(go_on=False)
         if self._is_outside(rank):
             return Reply()
-        index += attempt.offsets.get(rank, 0)
         meeting = attempt.meetings[REPORT]
+        if attempt.has_foreign_quorum and rank in meeting.excused:
+            attempt.unaligned.add(rank)
+        if rank in attempt.unaligned:
+            # A library lets it in, unseen here. When others wait at a report, it is at the same one,
+            # since all take the same steps; else nobody knows which it is.
+            if not attempt.align(rank):
+                return Reply()
+            attempt.offsets[rank] = attempt.next_report - index
+            entry.staged = False  # under another number
+        index += attempt.offsets.get(rank, 0)
         if rank in meeting.excused:
             meeting.excused.discard(rank)
             attempt.offsets[rank] = attempt.next_report - index
@@ -167,7 +187,7 @@ class TrainCoordinator:
         attempt = self._attempt
         if attempt is None or attempt.number != number or attempt.over:
             return Reply(go_on=False)
-        if self._is_outside(rank):
+        if self._is_outside(rank) or rank in attempt.unaligned:
             return _reply_outside(kind)
         return await self._arrive(attempt, COLLECTIVE, rank, index, (kind, data), True)
 
@@ -208,6 +228,21 @@ class TrainCoordinator:
         """Take the stack that was asked for."""
         if self._attempt is not None and self._attempt.number == number:
             self._attempt.stacks[rank] = text
+
+    async def timed_out(
+        self, number: int, rank: int, stack: str, seconds: float, replaces: bool
+    ) -> str:
+        """A collective operation of ``rank`` has timed out; returns who is missing, with all stacks.
+
+        ``replaces``: those who are missing are taken for dead, and their replica groups replaced.
+        """
+        attempt = self._attempt
+        if attempt is None or attempt.number != number or attempt.over or self._looker is None:
+            return ""
+        text, missing = await self._looker.explain_collective(rank, stack, seconds)
+        if replaces and missing:
+            self._emit("hung", {"ranks": missing, "text": text})
+        return text
 
     # ---- replica groups: the workers' side (see ``ReplicaDesk``) ----
 
@@ -286,7 +321,12 @@ class TrainCoordinator:
             attempt.blocked[rank] = (kind, index)
         if meeting.is_complete(round_):
             await self._complete(attempt, kind, round_)
-        return waiter.result() if waiter.done() else await asyncio.shield(waiter)
+        reply = waiter.result() if waiter.done() else await asyncio.shield(waiter)
+        if kind == REPORT and attempt.offsets.get(rank):
+            # From its next report on it counts as the others do, also in the names of its files.
+            attempt.offsets[rank] = 0
+            reply = replace(reply, made=index + 1)
+        return reply
 
     async def _complete(self, attempt: Attempt, kind: str, round_: Round) -> None:
         if kind == COLLECTIVE:

@@ -27,11 +27,18 @@ class Attempt:
     # Per rank: how often its control thread has called; it does so every few seconds while it lives.
     beats: dict[int, int] = field(default_factory=dict)
     stacks: dict[int, str] = field(default_factory=dict)
+    # Ranks whose collective operation has timed out, with what they were doing.
+    timed_out: dict[int, str] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     # Excused ranks that came back: what to add to their own count of reports.
     offsets: dict[int, int] = field(default_factory=dict)
     # How often a rank has been replaced within this attempt.
     incarnations: dict[int, int] = field(default_factory=dict)
+    group_size: int = 1
+    # A library in the workers decides who trains together.
+    has_foreign_quorum: bool = False
+    # Replaced workers of which nobody knows at which report they are.
+    unaligned: set[int] = field(default_factory=set)
     next_report: int = 0
     over: bool = False
 
@@ -75,8 +82,27 @@ class Attempt:
         self.commands[rank] = asyncio.Queue()
         self.blocked.pop(rank, None)
         self.beats.pop(rank, None)
+        self.timed_out.pop(rank, None)
         self.offsets.pop(rank, None)
         return [(kind, r) for kind, m in self.meetings.items() for r in m.leave(rank)]
+
+    @property
+    def has_leavers(self) -> bool:
+        """Whether some training function has returned."""
+        return any(self.meetings[REPORT].gone - self.unaligned)
+
+    def align(self, rank: int) -> bool:
+        """Have a replaced worker take part again, if others wait at the report that it makes.
+
+        Where all workers have been replaced, it begins a count of its own.
+        """
+        others = set(range(self.world_size)) - self.unaligned - self.meetings[REPORT].gone
+        round_ = self.meetings[REPORT].rounds.get(self.next_report)
+        if others and (round_ is None or not round_.arrived):
+            return False
+        self.unaligned.discard(rank)
+        self.let_in([rank])
+        return True
 
     def let_in(self, ranks: list[int]) -> None:
         """Replaced workers take part in reports and collectives again."""
@@ -113,6 +139,8 @@ def looks_blocked_in_collective(stack: str) -> bool:
     if not frames:
         return False
     inner = frames[-1].replace("\\", "/")
+    if any("/torchft/" in frame.replace("\\", "/") for frame in frames):
+        return True  # its quorum waits for all workers that live
     if "torch/nn/parallel/distributed.py" in inner:
         return "in forward" not in inner and "in _run_ddp_forward" not in inner
     return any(p in inner for p in ("torch/distributed/", "torch/autograd/", "torch/_tensor.py"))

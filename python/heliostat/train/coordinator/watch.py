@@ -116,6 +116,38 @@ class Watch:
         for done in meeting.excuse(missing):
             await self._complete(self._attempt, REPORT, done)
 
+    async def explain_collective(
+        self, rank: int, stack: str, seconds: float
+    ) -> tuple[str, list[int]]:
+        """Say who is missing in a collective operation that ``rank`` has waited in for too long.
+
+        Returns the text, with the stack of every rank, and the ranks that are missing.
+        """
+        attempt = self._attempt
+        attempt.timed_out[rank] = stack
+        gone = attempt.meetings[REPORT].gone
+        others = [r for r in range(attempt.world_size) if r not in gone and r != rank]
+        stacks = {**await self._stacks(others), **attempt.timed_out}
+        waiting = [
+            r for r in stacks if r in attempt.timed_out or looks_blocked_in_collective(stacks[r])
+        ]
+        missing = sorted(r for r in stacks if r not in waiting)
+        where = f"a collective operation within {seconds:g} s (TorchConfig(timeout_s=...))"
+        if missing:
+            text = f"{ranks_text(missing).capitalize()} did not join {where}; "
+            text += (
+                f"{ranks_text(sorted(waiting))} {'waits' if len(waiting) == 1 else 'wait'} there."
+            )
+        elif gone:
+            text = f"{ranks_text(sorted(gone)).capitalize()} left the training function without joining "
+            text += f"{where}."
+        else:
+            text = f"No rank could finish {where}: all wait, in different ones, or the network is gone."
+        for number in sorted(stacks, key=lambda r: (r in waiting, r)):
+            text += f"\nWhat rank {number} is doing:\n{stacks[number].rstrip()}"
+        self._emit("missing", {"ranks": missing, "text": text, "failed": True})
+        return text, missing
+
     async def _stacks(self, ranks: list[int]) -> dict[int, str]:
         attempt = self._attempt
         for rank in ranks:

@@ -27,6 +27,7 @@ class Seat:
     # "gloo" or "nccl".
     backend: str
     timeout_s: float
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from heliostat.train import lazy
 
 if TYPE_CHECKING:
     from heliostat.train.torch.checkpoint import TorchCheckpoint
-    from heliostat.train.torch.config import FaultTolerantConfig, TorchConfig
+    from heliostat.train.torch.config import FaultTolerantConfig, TorchConfig, TorchftConfig
     from heliostat.train.torch.deprecated import accelerate, backward, prepare_optimizer
     from heliostat.train.torch.device import get_device, get_devices
     from heliostat.train.torch.loader import prepare_data_loader
@@ -26,6 +26,7 @@ _HOME = {
     "TorchCheckpoint": "checkpoint",
     "TorchConfig": "config",
     "TorchTrainer": "trainer",
+    "TorchftConfig": "config",
     "accelerate": "deprecated",
     "backward": "deprecated",
     "enable_reproducibility": "reproducibility",
@@ -43,6 +44,7 @@ __all__ = [
     "TorchCheckpoint",
     "TorchConfig",
     "TorchTrainer",
+    "TorchftConfig",
     "accelerate",
     "backward",
     "enable_reproducibility",

@@ -140,6 +140,104 @@ class FaultTolerantBackend(Backend):
         )
 
 
+class TorchftConfig(TorchConfig):
+    """Workers in replica groups that the library torchft keeps together; each worker is a group.
+
+    The training function uses torchft itself (its ``Manager``, ``Optimizer`` and process groups). Its
+    lighthouse runs beside the coordinator, and ``TORCHFT_LIGHTHOUSE`` says where. A worker that is
+    lost is replaced while the others go on, and counts as a failure of ``FailureConfig``.
+    ``FaultTolerantConfig`` needs no such library.
+
+    Args:
+        lighthouse_kwargs: Arguments of ``torchft.coordination.LighthouseServer``, such as
+            ``{"min_replicas": 1}``. ``bind`` is a free port by default.
+        kwargs: Those of ``TorchConfig``.
+
+    Raises:
+        ImportError: torchft is not installed, when training begins.
+        ValueError: ``lighthouse_kwargs`` is no dict.
+    """
+
+    def __init__(self, lighthouse_kwargs: dict[str, Any], **kwargs: Any) -> None:
+        if not isinstance(lighthouse_kwargs, dict):
+            raise ValueError(
+                f"TorchftConfig(lighthouse_kwargs={lighthouse_kwargs!r}) must be a dict such as "
+                "{'min_replicas': 1}."
+            )
+        self.lighthouse_kwargs = lighthouse_kwargs
+        super().__init__(**kwargs)
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return TorchftBackend
+
+    @property
+    def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
+        from heliostat.train.torch.replica.inner import in_replica_group
+
+        return in_replica_group
+
+
+class Lighthouse:
+    """An actor with torchft's lighthouse, which knows the replica groups that live."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._server: Any = None
+
+    def address(self) -> str:
+        """Where managers reach it; starts it at first. Raises ImportError without torchft."""
+        if self._server is None:
+            try:
+                from torchft.coordination import (  # type: ignore[import-not-found,unused-ignore]
+                    LighthouseServer,
+                )
+            except ImportError as error:
+                raise ImportError(
+                    f"TorchftConfig needs the package torchft ({error}): pip install torchft, or "
+                    "use ray.train.torch.FaultTolerantConfig, which needs no package."
+                ) from error
+            self._server = LighthouseServer(**self._options)
+        return str(self._server.address())
+
+
+class TorchftBackend(Backend):
+    """Starts the lighthouse; torchft does the rest in the workers."""
+
+    has_replica_groups = True
+
+    def __init__(self) -> None:
+        self._lighthouse: Any = None
+        self._address = ""
+
+    def on_start(self, worker_group: WorkerGroup, backend_config: TorchftConfig) -> None:
+        if self._lighthouse is None:
+            options = {"bind": "[::]:0", **backend_config.lighthouse_kwargs}
+            self._lighthouse = ray.remote(Lighthouse).options(num_cpus=0).remote(options)
+        try:
+            self._address = ray.get(self._lighthouse.address.remote())
+        except ray.exceptions.RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, Exception) else error) from None
+        except ray.exceptions.RayError:
+            self._lighthouse = None  # it has died: the next attempt starts another
+            raise
+
+    def on_shutdown(self, worker_group: WorkerGroup, backend_config: TorchftConfig) -> None:
+        if self._lighthouse is not None:
+            ray.kill(self._lighthouse)
+            self._lighthouse = None
+
+    def replicas(self, world_size: int, backend_config: TorchftConfig) -> Replicas:
+        return Replicas(
+            size=1,
+            least=int(backend_config.lighthouse_kwargs.get("min_replicas", 1)),
+            backend=backend_config.backend,
+            timeout_s=backend_config.timeout_s,
+            environment={"TORCHFT_LIGHTHOUSE": self._address},
+            has_quorum=False,
+        )
+
+
 class TorchBackend(Backend):
     """Sets the process group up before the training function starts."""
 

@@ -18,6 +18,8 @@ from heliostat.train.group.ranks import Ranks
 _opened: list[Any] = []
 # The connections of the process group to its peers, by inode.
 _connections: set[int] = set()
+# The bound of its operations.
+_timeout_s = [0.0]
 
 
 def open_store(init_method: str, world_size: int, timeout_s: float) -> tuple[str, int]:
@@ -77,6 +79,7 @@ def join(
     else:
         os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
     timeout = timedelta(seconds=timeout_s)
+    _timeout_s[0] = timeout_s
     before = _sockets()
     common: dict[str, Any] = {"rank": rank, "world_size": world_size, "timeout": timeout}
     if init_method == "tcp":
@@ -136,10 +139,15 @@ def leave() -> None:
 @contextlib.contextmanager
 def leaving_group_on_failure() -> Iterator[None]:
     """When the training function fails, close the connections: peers that wait for us see it."""
+    from heliostat.train.torch.stuck import explained
+
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        missing = explained(error, _timeout_s[0])
         abort()
+        if missing is not None:
+            raise missing from error
         raise
 
 

@@ -35,6 +35,7 @@ _STATEFUL = (
     "lightning",
     "megatron",
     "pytorch_lightning",
+    "torchft",
     "xgboost",
 )
 

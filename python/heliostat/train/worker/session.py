@@ -148,6 +148,9 @@ class WorkerSession(Session):
         reply = self._get(
             self._coordinator.report.remote(self._number, self._rank, index, entry, blocking)
         )
+        if reply.made is not None:
+            with self._lock:
+                self._reports += reply.made - (index + 1)
         if reply.checkpoint is not None:
             self._latest = _checkpoint(self._storage, reply.checkpoint)
         self._obey(reply)

@@ -18,6 +18,7 @@ from torch.autograd import Variable
 from heliostat.train.replicas.words import Vote
 from heliostat.train.torch.replica.link import Link
 from heliostat.train.torch.replica.ring import BrokenRing, Ring
+from heliostat.train.torch.stuck import explained
 
 # Bytes of a bucket; the first that is sent is smaller, so that sending begins early (as in torch).
 _BUCKET, _FIRST_BUCKET = 25 * 1024 * 1024, 1024 * 1024
@@ -185,8 +186,10 @@ class Averager:
                 self.before_vote()
                 vote = self._ask(ring, number)
                 is_counted = self._link.complete(ring, vote)
-            except (RuntimeError, BrokenRing):
+            except (RuntimeError, BrokenRing) as error:
                 is_counted = False
+                # Who did not come is replaced; the others go on without it.
+                explained(error, self._link.seat.timeout_s, replaces=True)
             if not is_counted:
                 vote = self._link.settle(ring, number)
         self._works, self._ring = [], None

@@ -1,0 +1,45 @@
+"""What is said when a collective operation of torch has waited longer than its bound."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+
+import heliostat as ray
+from heliostat.train.context import current_session
+from heliostat.train.errors import MissingRankError
+from heliostat.train.worker.session import WorkerSession
+
+# How gloo, NCCL's watchdog and the store of torch.distributed say so.
+_SIGNS = (
+    "Timed out waiting",
+    "Watchdog caught collective operation timeout",
+    "Timed out after",
+    "wait timeout",
+)
+
+
+def is_timeout(error: BaseException) -> bool:
+    """Whether a collective operation has waited for too long."""
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)
+
+
+def explained(error: BaseException, seconds: float, *, replaces: bool = False) -> Exception | None:
+    """The error that names who is missing, with the Python stack of every rank; None for other errors.
+
+    Call it while the connections to the peers are open: their stacks say who waits.
+    """
+    if not is_timeout(error):
+        return None
+    with contextlib.suppress(Exception):  # what went wrong is worth more than its explanation
+        session = current_session("torch")
+        if isinstance(session, WorkerSession):
+            stack = "".join(traceback.format_tb(error.__traceback__))
+            me = session.assignment
+            call = session.coordinator.timed_out.remote(
+                me.attempt, me.world_rank, stack, seconds, replaces
+            )
+            text = ray.get(call)
+            if text:
+                return MissingRankError(text)
+    return None

@@ -1,0 +1,1 @@
+"""Names of ``train.torch`` where Ray has them."""
