@@ -263,3 +263,76 @@ def test_an_attribute_that_has_a_methods_name_changes_no_call(kind: str) -> None
         assert ray.get(actor.__call__.remote(5)) == 6
     ray.get(actor.change.remote())
     assert ray.get(actor.other.remote()) == "changed"
+
+
+class Plain:
+    """Of the user's."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
+
+    @ray.method(num_returns=2)
+    def pair(self) -> tuple[int, int]:
+        return self.count, self.count + 1
+
+    def up(self) -> int:
+        self.count += 1
+        return self.count
+
+
+@pytest.mark.contract("F2.01")
+def test_an_actor_class_is_of_a_type_of_its_own() -> None:
+    one, other = ray.remote(Plain), ray.remote(num_cpus=2)(Plain)
+    assert type(one).__name__ == "ActorClass(Plain)"
+    assert isinstance(one, ray.actor.ActorClass)
+    assert type(other) is not type(ray.remote(type("Else", (), {})))
+    again = pickle.loads(ray.cloudpickle.dumps(other))
+    assert type(again).__name__ == "ActorClass(Plain)"
+    assert again.__ray_metadata__.num_cpus == 2
+
+
+@pytest.mark.contract("F2.01")
+def test_the_metadata_of_an_actor_class() -> None:
+    options = {"num_cpus": 2, "max_restarts": 3, "max_task_retries": 1, "resources": {"x": 1.0}}
+    known = ray.remote(**options)(Plain).__ray_metadata__
+    assert known.class_name == "Plain"
+    assert {name: getattr(known, name) for name in options} == options
+    assert (known.num_gpus, known.memory, known.is_cross_language) == (None, None, False)
+    assert {"pair", "up"} <= set(known.method_meta.methods)
+    assert known.method_meta.num_returns["pair"] == 2
+    # The plain class, for tests without a cluster and for subclasses.
+    made = known.modified_class(4)
+    assert made.up() == 5
+    assert isinstance(made, Plain)
+    assert known.modified_class.__mro__[1] is Plain
+    assert known.modified_class.__name__ == "Plain"
+    assert ray.remote(Plain).__ray_metadata__.max_restarts == 0
+
+
+@pytest.mark.contract("F2.01", "F2.02")
+def test_a_subclass_of_the_plain_class_is_an_actor(ray_start: Any) -> None:
+    base = ray.remote(Plain).__ray_metadata__.modified_class
+
+    @ray.remote
+    class Child(base):  # type: ignore[misc, valid-type] # found at run time
+        def twice(self) -> int:
+            return 2 * self.up()
+
+    child = Child.remote(1)
+    assert ray.get(child.twice.remote()) == 4
+    assert ray.get(child.pair.remote()) == [2, 3]
+
+
+@pytest.mark.contract("F2.01")
+def test_a_completion_offers_methods_and_no_more_than_that() -> None:
+    shown = {name for name in dir(ray.remote(Plain)) if not name.startswith("_")}
+    assert shown == {"remote", "options", "bind", "pair", "up"}
+
+
+@pytest.mark.contract("F1.01", "F2.01")
+def test_the_older_way_to_give_options(ray_start: Any) -> None:
+    actor = ray.remote(Plain)._remote(args=[7], num_cpus=0)
+    assert ray.get(actor.up.remote()) == 8
+    add = ray.remote(lambda x, y=0: x + y)
+    assert ray.get(add._remote(args=(1,), kwargs={"y": 2}, num_cpus=0)) == 3
+    assert ray.get(ray.remote(lambda: 5)._remote()) == 5

@@ -44,6 +44,8 @@ def test_object_spilling_config_names_the_folder(
     ("config", "says"),
     [
         ({"a": 1}, "'a' is no knob"),
+        ({"max_io_wokers": 1}, "Did you mean 'max_io_workers'"),
+        ({"redis_db_connect_retrys": 1}, "Did you mean 'redis_db_connect_retries'"),
         ({"object_spilling_config": '{"type": "tape"}'}, "Unknown external storage type: tape"),
         ({"object_spilling_config": "{"}, "directory_path"),
         ({"object_spilling_config": '{"type": "filesystem"}'}, "directory_path is a folder"),
@@ -66,6 +68,20 @@ def test_a_knob_without_effect_is_named_with_the_reason(
     assert "min_spilling_size (spilled objects are one file each" in caplog.text
     assert "num_heartbeats_timeout (health_check_failure_threshold says" in caplog.text
     assert "max_io_workers" not in caplog.text
+
+
+@pytest.mark.contract("F0.11")
+@pytest.mark.heliostat_only("Ray's own knobs")
+def test_every_knob_of_ray_is_taken(ray_down: None, caplog: pytest.LogCaptureFixture) -> None:
+    from heliostat.core import knobs
+
+    as_it_is = {"gcs_storage": "memory", "external_storage_namespace": "default"}
+    given = dict.fromkeys(knobs.IDLE, 0) | as_it_is
+    assert {"task_retry_delay_ms", "redis_retry_max_ms", "grpc_keepalive_time_ms"} <= set(given)
+    assert knobs.check(given) == given
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "\n" not in warning
+    assert all(name in warning for name in given)
 
 
 @pytest.mark.contract("F0.11")

@@ -349,3 +349,19 @@ def test_libraries_that_report_their_use() -> None:
     assert not client_mode_should_convert()
     assert client_mode_hook(len) is len
     assert client_mode_hook(local_only_kwargs=("a",))(len) is len
+
+
+def test_an_event_loop_is_found_or_made() -> None:
+    import asyncio
+
+    from ray._common.utils import get_or_create_event_loop
+
+    async def running() -> bool:
+        return get_or_create_event_loop() is asyncio.get_running_loop()
+
+    loop = get_or_create_event_loop()
+    try:
+        assert loop.run_until_complete(running())
+    finally:
+        loop.close()
+        asyncio.set_event_loop(None)

@@ -172,7 +172,7 @@ def test_a_summary_of_memory(ray_start: Any) -> None:
 MISSING = [
     "ray._private.utils",
     "ray._private.runtime_env.context",
-    "ray._common.utils",
+    "ray._common.no_such",
     "ray.data._internal.util",
 ]
 

@@ -162,3 +162,17 @@ def test_what_a_job_config_takes() -> None:
     with pytest.raises(TypeError, match="code_search_path"):
         JobConfig(code_search_path="/x")  # type: ignore[arg-type] # wrong on purpose
     assert JobConfig(default_actor_lifetime="detached").default_actor_lifetime == "detached"
+
+
+@pytest.mark.contract("F7.01")
+def test_fields_are_set_and_checked() -> None:
+    env = ray.runtime_env.RuntimeEnv(env_vars={"A": "1"})
+    env.set("env_vars", {"A": "2"})
+    env["working_dir"] = os.getcwd()
+    assert env["env_vars"] == {"A": "2"}
+    assert env.get("nothing", 5) == 5
+    with pytest.raises(TypeError):
+        env.set("env_vars", {"A": 1})
+    with pytest.raises(TypeError):
+        env.set("pip", 3)
+    assert env.env_vars() == {"A": "2"}

@@ -66,6 +66,22 @@ def test_a_command_runs_and_is_reported(client: JobSubmissionClient) -> None:
     assert job_id in [one.submission_id for one in client.list_jobs()]
 
 
+def test_the_state_api_reads_what_the_driver_printed(client: JobSubmissionClient) -> None:
+    first = client.submit_job(entrypoint="echo one; echo two >&2")
+    ended(client, first)
+    script = (
+        "import ray; from ray.util import state; ray.init(); "
+        f"print(repr(''.join(state.get_log(submission_id='{first}')))); "
+        "state.get_log(submission_id='../../../etc/passwd'); "
+        "next(state.get_log(submission_id='raysubmit_none'))"
+    )
+    second = client.submit_job(entrypoint=f'{PYTHON} -c "{script}"')
+    ended(client, second)
+    log = client.get_job_logs(second)
+    assert "'one\\ntwo\\n'" in log
+    assert "There is no log file 'job-driver-raysubmit_none.log'" in log
+
+
 @pytest.mark.parametrize(
     ("entrypoint", "code", "says"),
     [

@@ -189,3 +189,20 @@ def test_names_of_backends(ray_start: Any) -> None:
     assert Backend("gloo") == Backend.GLOO
     with pytest.raises(ValueError, match="'mpi'"):
         Backend("mpi")
+
+
+def test_an_array_that_the_actor_was_handed_is_reduced_in_place(ranks: list[Any]) -> None:
+    def reduced(array: Any) -> Any:
+        collective.allreduce(array)
+        return array.tolist()
+
+    given = [rank.call.remote(reduced, np.full((2, 3), i + 1.0)) for i, rank in enumerate(ranks)]
+    assert ray.get(given, timeout=120) == [[[6.0] * 3] * 2] * SIZE
+
+
+@pytest.mark.heliostat_only("Ray writes into the object that all see")
+def test_an_array_of_the_object_store_is_not_written(ranks: list[Any]) -> None:
+    ref = ray.put(np.ones(1_000_000))
+    with pytest.raises(ValueError, match=r"Pass array\.copy"):
+        ray.get(ranks[0].call.remote(collective.allreduce, ref), timeout=120)
+    assert ray.get(ref).sum() == 1_000_000

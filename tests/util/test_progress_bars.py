@@ -7,6 +7,8 @@ import sys
 from typing import Any
 
 import pytest
+import ray
+from harness import wait_until
 from heliostat.core import bars
 
 pytestmark = [
@@ -77,12 +79,52 @@ def test_without_tqdm_the_work_goes_on(
 ) -> None:
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)  # importing it fails
     drawn = bars.Bars()
-    state = {"uuid": "1", "desc": "", "unit": "it", "total": 2, "x": 1, "closed": False}
+    state = {"uuid": "1", "ip": "1.2.3.4", "pid": 1, "desc": "", "unit": "it", "total": 2, "x": 1}
+    state["closed"] = False
     assert drawn.take(bars.line(state), "(f pid=1)")
     assert drawn.take(bars.line({**state, "x": 2, "closed": True}), "(f pid=1)")
     assert [record.message for record in caplog.records].count(
         "Progress bars are not shown: run `pip install 'heliostat[progress]'` for them."
     ) == 1
+
+
+def test_the_driver_can_be_asked_what_it_draws(ray_start: Any) -> None:
+    from ray.experimental import tqdm_ray
+
+    manager = tqdm_ray.instance()
+    manager.close()
+    hides = manager.num_hides
+
+    @ray.remote
+    class Worker:
+        def __init__(self) -> None:
+            self.bar = tqdm_ray.tqdm(desc="foo", total=100, position=0, flush_interval_s=0)
+            self.bar.update(42)
+
+        def say(self) -> None:
+            print("hello there")
+
+        def end(self) -> None:
+            self.bar.close()
+
+    worker = Worker.remote()
+    wait_until(lambda: manager.bar_groups, what="the bar of the actor")
+    (group,) = manager.bar_groups.values()
+    (bar,) = group.bars_by_uuid.values()
+    wait_until(lambda: bar.bar.n == 42, what="its first state")
+    assert "foo" in bar.bar.desc
+    assert bar.state["total"] == 100
+    assert not manager.in_hidden_state
+    ray.get(worker.say.remote())
+    wait_until(lambda: manager.num_hides > hides, what="that a line is written above the bar")
+    wait_until(lambda: not manager.in_hidden_state, what="that the bar is drawn again")
+    ray.get(worker.end.remote())
+    wait_until(lambda: not manager.bar_groups, what="the end of the bar")
+    own = tqdm_ray.tqdm(desc="bar", total=100, flush_interval_s=0)
+    own.update(42)
+    assert [len(group.bars_by_uuid) for group in manager.bar_groups.values()] == [1]
+    own.close()
+    assert not manager.bar_groups
 
 
 def test_counts_and_totals(monkeypatch: pytest.MonkeyPatch) -> None:

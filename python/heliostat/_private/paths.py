@@ -254,6 +254,9 @@ ROWS: dict[str, Row] = {
             "_private.test_utils": "Semaphore SignalActor async_wait_for_condition wait_for_condition"
         },
     ),
+    "_common.utils": Row(
+        "libraries that wait in event loops", {"_private.common_utils": "get_or_create_event_loop"}
+    ),
     "_common.usage": Row("a package"),
     "_common.usage.usage_lib": Row(
         "libraries that report their use", {"_private.usage.usage_lib": "*"}

@@ -26,6 +26,7 @@ from heliostat.core.options import check_actor_options, check_gpus, check_method
 from heliostat.core.remote_function import checked_pickle, inherited_env, module_name
 
 if TYPE_CHECKING:
+    from heliostat.core.actor_metadata import ActorClassMetadata
     from heliostat.core.graph import ClassNode
     from heliostat.core.plans import ActorPlan
 
@@ -77,6 +78,10 @@ class ActorClass(Generic[T]):
                 "from a non-actor base class and make the derived class an actor class "
                 "(with @ray.remote)."
             )
+        if cls is ActorClass and args:
+            # Each is of a type of its own, by which error messages and `type(A)` name it.
+            body = {"__module__": args[0].__module__, "__doc__": args[0].__doc__}
+            return super().__new__(type(f"ActorClass({args[0].__name__})", (cls,), body))
         return super().__new__(cls)
 
     def __init__(self, cls: type[T], options: Mapping[str, Any]) -> None:
@@ -87,25 +92,38 @@ class ActorClass(Generic[T]):
                 f"Can't make an actor class of the abstract class {cls.__name__} with abstract "
                 f"methods {missing}: decorate a class that defines them."
             )
-        self.__setstate__({"cls": cls, "options": dict(options)})
+        self._bind(cls, dict(options))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"cls": self.__ray_actor_class__, "options": self._default_options}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (self.__ray_actor_class__, self._default_options)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        cls = state["cls"]
+    def _bind(self, cls: type[T], options: dict[str, Any]) -> None:
         self.__ray_actor_class__ = cls
         self.__name__, self.__qualname__ = cls.__name__, cls.__qualname__
         self.__module__, self.__doc__ = cls.__module__, cls.__doc__
-        self._default_options = state["options"]
+        self._default_options = options
 
     @functools.cached_property
     def _definition(self) -> _Definition:
         return _define(self.__ray_actor_class__, self._default_options)
 
+    @functools.cached_property
+    def __ray_metadata__(self) -> ActorClassMetadata:
+        """The plain class, its name, its methods and the options, for tests and libraries that look."""
+        from heliostat.core import actor_metadata
+
+        cls = self.__ray_actor_class__
+        return actor_metadata.describe(cls, self._default_options, _METHOD_OPTIONS)
+
     def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
         """Make an actor; returns its handle at once."""
         return _create(self._definition, self._default_options, args, kwargs)
+
+    def _remote(
+        self, args: Any = (), kwargs: Mapping[str, Any] | None = None, **actor_options: Any
+    ) -> ActorHandle:
+        """The older way to give options: ``A.options(...).remote(...)`` in one."""
+        return self.options(**actor_options).remote(*(args or ()), **(kwargs or {}))
 
     def options(self, **actor_options: Any) -> ActorClassWithOptions[T]:
         """The same class with other options."""
@@ -142,6 +160,12 @@ class ActorClass(Generic[T]):
 
     def __repr__(self) -> str:
         return f"ActorClass({self.__name__})"
+
+
+def _arrived(cls: type[T], options: dict[str, Any]) -> ActorClass[T]:
+    made: ActorClass[T] = ActorClass.__new__(ActorClass, cls)
+    made._bind(cls, options)
+    return made
 
 
 class ActorClassWithOptions(Generic[T]):

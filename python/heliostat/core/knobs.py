@@ -17,6 +17,8 @@ from typing import Any
 
 from heliostat import _heliostat
 from heliostat.core import settings
+from heliostat.core.hints import did_you_mean
+from heliostat.core.knobs_of_ray import OTHERS
 
 logger = logging.getLogger("heliostat")
 
@@ -30,7 +32,7 @@ _LOCAL = "messages go over connections that stay open, without calls that time o
 ACTING = frozenset(_heliostat.knobs())
 """Names that act: they are settings, which ``docs/settings.md`` lists."""
 
-IDLE: Mapping[str, str] = {
+_IDLE: dict[str, str] = {
     # Memory of the machine.
     "min_memory_free_bytes": "only the part counts: memory_usage_threshold",
     "task_oom_retries": "what memory ended is tried again, at growing intervals, without end",
@@ -104,6 +106,12 @@ IDLE: Mapping[str, str] = {
     "testing_rpc_failure": _TEST,
 }
 
+IDLE: Mapping[str, str] = {**OTHERS, **_IDLE}
+"""Names of Ray's that do nothing here, and why."""
+
+# These act as variables.
+_VARIABLES = frozenset(("max_grpc_message_size",))
+
 _SPILLING = "object_spilling_config"
 
 
@@ -122,7 +130,8 @@ def check(given: Mapping[str, Any] | None) -> dict[str, Any]:
             _heliostat.check_settings({f"RAY_{name}": str(value)})
         if name not in ACTING and name not in IDLE:
             raise ValueError(
-                f"_system_config: {name!r} is no knob that is known here. Those that act are "
+                f"_system_config: {name!r} is no knob that is known here."
+                f"{did_you_mean(str(name), [*ACTING, *IDLE])} Those that act are "
                 f"{', '.join(sorted(ACTING))}."
             )
     _warn([name for name in given if name in IDLE], "_system_config")
@@ -131,7 +140,8 @@ def check(given: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def warn_of_variables() -> None:
     """Name the knobs that the environment sets and that do nothing here."""
-    _warn([name for name in IDLE if settings.is_given(name)], "the environment")
+    given = [name for name in IDLE if name not in _VARIABLES and settings.is_given(name)]
+    _warn(given, "the environment")
 
 
 def _warn(names: list[str], where: str) -> None:

@@ -54,6 +54,12 @@ class RemoteFunction(Generic[P, R]):
         self._settled = _heliostat.TaskOptions(options, pickled.is_generator)
         self.remote = _caller(pickled, self._settled).remote
 
+    def _remote(
+        self, args: Any = (), kwargs: Mapping[str, Any] | None = None, **task_options: Any
+    ) -> Any:
+        """The older way to give options: ``f.options(...).remote(...)`` in one."""
+        return self.options(**task_options).remote(*(args or ()), **(kwargs or {}))
+
     def options(self, **task_options: Any) -> FunctionWithOptions[P, R]:
         """The same function with other options."""
 

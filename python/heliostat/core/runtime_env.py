@@ -72,6 +72,19 @@ class RuntimeEnv(dict[str, Any]):
         """The environment variables."""
         return dict(self.get("env_vars") or {})
 
+    def __setitem__(self, name: str, value: Any) -> None:
+        check_runtime_env({**self, name: value})
+        super().__setitem__(name, value)
+
+    def get(self, name: str, default: Any = None, data_class: Any = None) -> Any:
+        """A field; with a ``data_class``, made into one."""
+        found = super().get(name, default)
+        return found if data_class is None or name not in self else data_class(**found)
+
+    def set(self, name: str, value: Any) -> None:
+        """Give a field another value; refuses what the constructor does."""
+        self[name] = value
+
     def to_dict(self) -> dict[str, Any]:
         """A plain dictionary."""
         return dict(self)

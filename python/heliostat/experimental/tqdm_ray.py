@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from heliostat import _heliostat
 from heliostat._heliostat import current, is_connected
 from heliostat.core import bars
 
@@ -125,6 +126,7 @@ class tqdm:
             "total": self._total,
             "x": self._x,
             "closed": self._closed,
+            "ip": _heliostat.session()["host"] if is_connected() else "",
             "pid": os.getpid(),
         }
         if is_connected() and not current().is_driver:
@@ -132,4 +134,4 @@ class tqdm:
             sys.stdout.write(bars.line(state) + "\n")
             sys.stdout.flush()
         else:
-            bars.bars.update(state)
+            bars.bars.process_state_update(state)

@@ -7,6 +7,7 @@ until the group ends.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import time
 from collections.abc import Sequence
@@ -176,14 +177,37 @@ def _tensor(value: Any) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value
     if isinstance(value, np.ndarray):
-        if not value.flags.writeable:
-            raise ValueError(
-                "The array is read-only, as arrays are that ray.get returns: pass array.copy()."
-            )
-        return torch.from_numpy(value)
+        return torch.from_numpy(value if value.flags.writeable else _own(value))
     raise RuntimeError(
         f"Unrecognized tensor type '{type(value)}'. Supported types are: np.ndarray, torch.Tensor."
     )
+
+
+def _own(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array that may be written, over the memory of one that may not: a small argument of a call.
+
+    It is read-only as all values of calls are, but its memory is this process's.
+    """
+    begin = array.ctypes.data
+    is_plain = array.flags.c_contiguous or array.flags.f_contiguous
+    if not is_plain or not _is_private(begin, begin + array.nbytes):
+        raise ValueError(
+            "The array is read-only, and its memory is not this process's alone: it lies in the "
+            "object store, for instance. Pass array.copy()."
+        )
+    memory = (ctypes.c_char * max(array.nbytes, 1)).from_address(begin)
+    return np.ndarray(array.shape, array.dtype, memory, 0, array.strides)
+
+
+def _is_private(begin: int, end: int) -> bool:
+    """Whether that memory is this process's own, and can be written."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            place, rights, *_ = line.split()
+            low, high = (int(part, 16) for part in place.split("-"))
+            if low <= begin and end <= high:
+                return rights.startswith("rw") and rights.endswith("p")
+    return False
 
 
 @contextlib.contextmanager

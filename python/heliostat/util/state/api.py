@@ -544,14 +544,25 @@ def get_log(
     _interval: float | None = None,
     filter_ansi_code: bool = False,
 ) -> Iterator[Any]:
-    """A log file in parts: that of an actor, a task or a process, or a file by its name on a node.
+    """A log file in parts: that of an actor, a task, a process or a submitted job's driver, or a file by its
+    name on a node.
 
     ``tail`` are its last lines, -1: all; ``follow``: what is written from now on too. ``suffix`` is
     ``out`` or ``err``. Parts are bytes with ``encoding=None``. ``ValueError``: it is not said which
     file; ``RayStateApiException``: there is none.
     """
     return logs.parts(
-        logs.which(node_id, node_ip, filename, actor_id, task_id, pid, suffix, submission_id),
+        logs.which(
+            node_id,
+            node_ip,
+            filename,
+            actor_id,
+            task_id,
+            pid,
+            suffix,
+            submission_id,
+            attempt_number,
+        ),
         follow=follow,
         tail=tail,
         interval=_interval,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,15 +46,12 @@ def _kind(name: str) -> str:
 
 def _folder() -> str:
     """The session's logs on the node where this runs."""
-    import os
-
     context = heliostat.get_runtime_context()
     return os.path.join(context.get_temp_dir(), context.get_session_name(), "logs")
 
 
 def _names(pattern: str) -> list[str]:
     import glob
-    import os
 
     folder = _folder()
     found = glob.glob(os.path.join(folder, "**", pattern), recursive=True)
@@ -63,8 +61,6 @@ def _names(pattern: str) -> list[str]:
 
 def _read(file: LogFile, offset: int, tail: int) -> tuple[bytes, int] | None:
     """A part of the file from there on, and where it ends; ``None``: there is no such file."""
-    import os
-
     folder = os.path.realpath(_folder())
     if file.name is not None:
         path = os.path.realpath(os.path.join(folder, file.name))
@@ -90,7 +86,6 @@ def _read(file: LogFile, offset: int, tail: int) -> tuple[bytes, int] | None:
 def _of_task(path: str, task_id: str) -> BinaryIO:
     """What a task has printed into a worker's file: the daemon writes down where that begins."""
     import io
-    import os
 
     try:
         with open(path + _INDEX) as index:
@@ -127,6 +122,12 @@ def _node(node_id: str | None, node_ip: str | None) -> str:
     return str(found[0])
 
 
+def _head() -> str:
+    """The node on which the drivers of submitted jobs run."""
+    found = [row["node_id"] for row in ask.rows("nodes", None).rows if row["is_head_node"]]
+    return str(found[0])
+
+
 def names(
     node_id: str | None, node_ip: str | None, pattern: str, timeout: float
 ) -> dict[str, list[str]]:
@@ -146,6 +147,7 @@ def which(
     pid: int | None,
     suffix: str,
     submission_id: str | None,
+    attempt_number: int = 0,
 ) -> LogFile:
     """The file that is meant."""
     if suffix not in ("out", "err"):
@@ -160,10 +162,12 @@ def which(
             "None of actor_id, task_id, pid, submission_id or filename is provided. At least one of "
             "them is required to fetch logs."
         )
-    if not (node_id or node_ip or actor_id or task_id):
-        raise ValueError("Give node_id or node_ip too, unless it is an actor's or a task's log.")
     if submission_id:
-        raise RayStateApiException("Jobs that were submitted have no log here.")
+        return LogFile(_head(), name=f"job-driver-{os.path.basename(submission_id)}.log")
+    if not (node_id or node_ip or actor_id or task_id):
+        raise ValueError(
+            "Give node_id or node_ip too, unless it is an actor's, a task's or a job's log."
+        )
     if filename:
         return LogFile(_node(node_id, node_ip), name=filename)
     if pid:
@@ -173,11 +177,14 @@ def which(
     rows = [row for row in ask.rows(resource, None).rows if row[key] == wanted]
     if not rows:
         raise RayStateApiException(f"There is no {key} {wanted}.")
-    process = rows[-1]["pid" if actor_id else "worker_pid"]
-    if not process or not rows[-1]["node_id"]:
+    row = rows[-1]
+    if not actor_id:  # one for each attempt
+        row = next((one for one in rows if one["attempt_number"] == attempt_number), row)
+    process = row["pid" if actor_id else "worker_pid"]
+    if not process or not row["node_id"]:
         raise RayStateApiException(f"The process of {key} {wanted} is not known (any more).")
     of_task = None if actor_id else task_id
-    return LogFile(rows[-1]["node_id"], part=f"-{process}.", suffix=suffix, task_id=of_task)
+    return LogFile(row["node_id"], part=f"-{process}.", suffix=suffix, task_id=of_task)
 
 
 def parts(
