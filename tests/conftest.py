@@ -133,7 +133,8 @@ def run_driver(start_driver: StartDriver) -> RunDriver:
         env: Mapping[str, str] | None = None,
         args: Sequence[str] = (),
         cwd: Path | None = None,
+        python: str | Path = sys.executable,
     ) -> harness.Finished:
-        return start_driver(source, env=env, args=args, cwd=cwd).finish(timeout)
+        return start_driver(source, env=env, args=args, cwd=cwd, python=python).finish(timeout)
 
     return run

@@ -168,6 +168,7 @@ def start_driver(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     name: str = "driver",
+    python: str | Path = sys.executable,
 ) -> Driver:
     """Run a script, given as text or as a path, in a new process and process group."""
     if isinstance(source, Path):
@@ -178,7 +179,7 @@ def start_driver(
     out, err = directory / f"{name}.stdout", directory / f"{name}.stderr"
     with out.open("wb") as stdout, err.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", str(script), *args],
+            [python, "-X", "faulthandler", str(script), *args],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,

@@ -7,6 +7,7 @@ that did the work. `make libraries` installs the libraries and runs this.
 from __future__ import annotations
 
 import importlib.metadata
+import os
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,45 @@ def test_prefect(run_driver: Any, tmp_path: Path) -> None:
         "DO_NOT_TRACK": "1",
     }
     assert run(run_driver, "prefect_flow", **home).value("compared") == "7"
+
+
+# Those that have an environment of their own, tests/libraries/environments, and the program of each.
+ALONE = {
+    "dagster_ray": "dagster_job",
+    "data_prep_toolkit": "data_prep_transform",
+    "datatrove": "datatrove_pipeline",
+    "deephyper": "deephyper_search",
+    "econml": "econml_effects",
+    "evotorch": "evotorch_search",
+    "ezray": "ezray_tasks",
+    "flaml": "flaml_search",
+    "hamilton": "hamilton_graph",
+    "hydra_ray_launcher": "hydra_jobs",
+    "lance_ray": "lance_tables",
+    "mlflow": "mlflow_trials",
+    "neuralforecast": "neuralforecast_search",
+    "openrlhf": "openrlhf_launcher",
+    "rayorch": "rayorch_pipeline",
+    "raylings": "raylings_solutions",
+    "sktime": "sktime_grid",
+    "smallpond": "smallpond_sql",
+    "spark_bestfit": "bestfit_distributions",
+    "stable_baselines3": "stable_baselines3_learners",
+    "statsforecast": "statsforecast_frames",
+    "torchrl": "torchrl_collector",
+    "trl": "trl_padding",
+    "wandb": "wandb_trials",
+}
+
+
+@pytest.mark.contract("F0.01")
+@pytest.mark.parametrize("environment", sorted(ALONE))
+def test_it_runs_in_an_environment_of_its_own(run_driver: Any, environment: str) -> None:
+    python = Path(os.environ["HELIOSTAT_LIBRARIES"], environment, "bin", "python")
+    finished = run_driver(PROGRAMS / f"{ALONE[environment]}.py", timeout=LIMIT_S, python=python)
+    assert finished.check().value("cluster") == "yes"
+
+
+def test_each_environment_has_its_program() -> None:
+    lists = PROGRAMS.parent / "environments"
+    assert {path.stem.removesuffix(".alone") for path in lists.glob("*.txt")} == set(ALONE)

@@ -1,34 +1,40 @@
 //! `libraries`: packages from PyPI that run on Ray, unmodified, on the Heliostat of this checkout.
 //!
-//! They live in an environment of their own, kept between checkouts, so that what they pin decides nothing
-//! elsewhere. What is large, torch above all, they take from `.venv`, which comes last on their path.
+//! Most live in one environment, kept between checkouts, so that what they pin decides nothing
+//! elsewhere; those of `tests/libraries/environments` in one each. What is large, torch above all, they
+//! take from `.venv`, which comes last on their path.
+
+use std::path::{Path, PathBuf};
 
 use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, root};
-use crate::stamp::Inputs;
+use crate::stamp::{self, Inputs};
 
 /// What is installed, and what is installed without what it requires.
 const LISTS: [(&str, &[&str]); 2] = [("requirements.txt", &[]), ("alone.txt", &["--no-deps"])];
+const ALONE: &str = ".alone";
 
 /// Installs what is missing and runs the tests; arguments go to pytest.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let venv = Venv::at(&cache()?.join("libraries"))?;
     python::install(&venv)?;
+    let lists = root().join("tests/libraries");
     for (name, options) in LISTS {
-        let list = root().join("tests/libraries").join(name);
-        let digest = Inputs::new().words(&[sh::text(&list)?]).digest();
-        crate::stamp::step(&venv.stamp(name), &digest, || {
-            let list = list.display().to_string();
-            venv.pip(&[options, &["-r", &list]].concat())
-        })?;
+        install(&venv, &lists.join(name), options)?;
     }
     let own = python::tested()?;
-    let torch = own.packages()?;
-    let path = venv.packages()?.join("zz-checkout.pth");
-    std::fs::write(&path, format!("{}\n", torch.display()))
-        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let checkout = own.packages()?;
+    borrow(&venv, &checkout)?;
+    let environments = cache()?.join("environments");
+    for list in files(&lists.join("environments"))? {
+        let stem = list.file_stem().unwrap_or_default().to_string_lossy();
+        let venv = Venv::at(&environments.join(stem.trim_end_matches(ALONE)))?;
+        borrow(&venv, &checkout)?;
+        let options: &[&str] = if stem.ends_with(ALONE) { &["--no-deps"] } else { &[] };
+        install(&venv, &list, options)?;
+    }
     let mut test = command(venv.program("python"));
-    test.env("HELIOSTAT_LIBRARIES", "1");
+    test.env("HELIOSTAT_LIBRARIES", environments);
     if python::is_in_place(&own) {
         // Of two checkouts that use the environment at once each tests its own.
         test.env("PYTHONPATH", root().join("python"));
@@ -36,4 +42,32 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     sh::run(
         test.args(["-m", "pytest", "tests/libraries", "tests/data/test_lakes.py"]).args(arguments),
     )
+}
+
+fn install(venv: &Venv, list: &Path, options: &[&str]) -> Outcome {
+    let name = list.file_name().unwrap_or_default().to_string_lossy();
+    let digest = Inputs::new().words(&[sh::text(list)?]).digest();
+    stamp::step(&venv.stamp(&name), &digest, || {
+        let list = list.display().to_string();
+        venv.pip(&[options, &["-r", &list]].concat())
+    })
+}
+
+/// Puts the packages of another environment last on the path of this one, with what they put there.
+fn borrow(venv: &Venv, packages: &Path) -> Outcome {
+    let path = venv.packages()?.join("zz-checkout.pth");
+    std::fs::write(
+        &path,
+        format!("import site; site.addsitedir({:?})\n", packages.display().to_string()),
+    )
+    .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The files of a folder, in order.
+fn files(folder: &Path) -> Outcome<Vec<PathBuf>> {
+    let entries =
+        std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    found.sort();
+    Ok(found)
 }
