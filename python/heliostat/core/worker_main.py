@@ -88,12 +88,13 @@ def _named(stream: TextIO) -> _NamedOutput:
 
 def main() -> NoReturn:
     """Serve; never returns."""
-    if setup := os.environ.pop(worker_setup.VARIABLE, None):
-        worker_setup.lead_a_session()
-        worker_setup.apply(setup)
     global _outputs
     _outputs = (_named(sys.stdout), _named(sys.stderr))
     sys.stdout, sys.stderr = _outputs
+    if setup := os.environ.pop(worker_setup.VARIABLE, None):
+        worker_setup.lead_a_session()
+        # It may put files of its own in the place of the outputs.
+        worker_setup.apply(setup)
     _listen_to_sigterm()
     if "PYTHONBREAKPOINT" not in os.environ:  # it names a debugger of the user's
         sys.breakpointhook = _on_breakpoint

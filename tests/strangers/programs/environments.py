@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -156,6 +157,43 @@ def a_hook_when_workers_begin() -> object:
             return os.environ.get("HOOKED", "not set")
 
     return ray.get([read.remote(), A.remote().read.remote()])
+
+
+@stranger(
+    "forum: a setup hook that captures what workers print",
+    ["begun", "kept: a line", 5],
+    cluster=None,
+)
+def a_hook_that_takes_the_output() -> object:
+    """The hook prints, and puts a file of its own in the place of sys.stdout; tasks print into that."""
+    path = os.path.abspath("kept.txt")
+
+    def hook() -> None:
+        print("the hook speaks")
+        Path(path).write_text("begun\n")
+
+        class Kept(io.TextIOBase):
+            def write(self, text: str) -> int:
+                with open(path, "a") as file:
+                    return file.write(f"kept: {text}" if text.strip() else text)
+
+        sys.stdout = Kept()
+
+    ray.init(
+        address="local",
+        num_cpus=1,
+        include_dashboard=False,
+        runtime_env={"worker_process_setup_hook": hook},
+    )
+
+    @ray.remote
+    def speak() -> int:
+        print("a line")
+        return 5
+
+    value = ray.get(speak.remote())
+    # Ray writes its own marks into it, too.
+    return [*(line for line in Path(path).read_text().splitlines() if " :" not in line), value]
 
 
 @stranger("forum: a runtime_env that is misspelt", ["refused", "refused", "refused"])
