@@ -21,6 +21,7 @@ name under ``ray.``                               who uses it, and for what
 ``experimental.state.common``, ``exception``      scripts of operators (deprecated paths)
 ``train._internal.session.get_session``           xgboost_ray, lightgbm_ray: does Tune run this?
 ``train._internal.data_config``, ``syncer``       data configurations and searches of programs
+``data._internal.util``                           lance_ray: checks an import, retries a read
 ``_private.test_utils``                           tests of many libraries: signals, conditions, drivers
 ``_private.usage.usage_lib``                      aviary, llmserve: report that they are used
 ``_private.client_mode_hook``                     raydp, exoflow: wrap Ray's calls
@@ -36,6 +37,7 @@ from __future__ import annotations
 # Module below `ray`: module below `heliostat`.
 PLACES = {
     "_raylet": "_private.raylet",
+    "data._internal.util": "_private.data_util",
     "experimental.state": "_private.experimental_state",
     "experimental.state.api": "_private.experimental_state.api",
     "experimental.state.common": "_private.experimental_state.common",
