@@ -61,6 +61,11 @@ class ProxyLocation(str, Enum):
     HeadOnly = "HeadOnly"
     EveryNode = "EveryNode"
 
+    @classmethod
+    def _missing_(cls, value: object) -> ProxyLocation | None:
+        # Its older name, in ``http_options={"location": "NoServer"}``.
+        return cls.Disabled if value == "NoServer" else None
+
 
 @dataclass
 class HTTPOptions:
