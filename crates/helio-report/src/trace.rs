@@ -7,8 +7,11 @@ use serde_json::{Value, json};
 use crate::Row;
 use crate::select::shown;
 
+const EXECUTION: &str = "task:execute";
+
 /// Events of the calls that have begun; `now_us` ends those that have not ended. Nodes are shown as
-/// processes and workers as their threads; times are microseconds since 1970.
+/// processes and workers as their threads; times are microseconds since 1970. Each call is there twice, as
+/// on Ray: under its own name, and within that as `task:execute`, by which programs find executions.
 #[must_use]
 pub fn chrome(tasks: &[Row], nodes: &[Row], now_us: u64) -> Vec<Value> {
     let field = |row: &Row, column: &str| row.get(column).map(shown).unwrap_or_default();
@@ -29,15 +32,17 @@ pub fn chrome(tasks: &[Row], nodes: &[Row], now_us: u64) -> Vec<Value> {
             None => format!("worker:{}", field(row, "worker_id")),
         };
         lanes.insert((process.clone(), thread.clone()), ());
-        events.push(json!({
-            "cat": "task",
-            "name": field(row, "name"),
+        let name = field(row, "name");
+        let failed = field(row, "state") == "FAILED";
+        let mut call = json!({
+            "cat": format!("task::{name}"),
+            "name": name,
             "ph": "X",
             "ts": start,
             "dur": end.unwrap_or(now_us).saturating_sub(start),
             "pid": process,
             "tid": thread,
-            "cname": if field(row, "state") == "FAILED" { "terrible" } else { "rail_response" },
+            "cname": if failed { "terrible" } else { "rail_response" },
             "args": {
                 "task_id": row.get("task_id"),
                 "attempt_number": row.get("attempt_number"),
@@ -47,7 +52,12 @@ pub fn chrome(tasks: &[Row], nodes: &[Row], now_us: u64) -> Vec<Value> {
                 "worker_id": row.get("worker_id"),
                 "node_id": row.get("node_id"),
             },
-        }));
+        });
+        events.push(call.clone());
+        call["cat"] = json!(EXECUTION);
+        call["name"] = json!(EXECUTION);
+        call["cname"] = json!(if failed { "terrible" } else { "rail_animation" });
+        events.push(call);
     }
     for ((process, thread), ()) in lanes {
         for (what, lane) in [("process_name", &process), ("thread_name", &thread)] {
@@ -77,13 +87,16 @@ mod tests {
         let events = chrome(&rows, &nodes, 100);
         let spans: Vec<(&Value, &Value, &Value)> = events
             .iter()
-            .filter(|event| event["ph"] == "X")
+            .filter(|event| event["ph"] == "X" && event["name"] != EXECUTION)
             .map(|event| (&event["name"], &event["ts"], &event["dur"]))
             .collect();
         assert_eq!(
             spans,
             [(&json!("f"), &json!(10), &json!(15)), (&json!("g"), &json!(30), &json!(70))]
         );
+        assert_eq!(events[0]["cat"], "task::f");
+        let executions = events.iter().filter(|event| event["name"] == EXECUTION);
+        assert!(executions.map(|event| &event["ts"]).eq([10, 30].map(|ts| json!(ts)).iter()));
         assert_eq!(events[0]["pid"], "Node 10.0.0.1");
         assert_eq!(events[0]["tid"], "worker:7");
         assert!(
