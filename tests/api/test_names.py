@@ -167,7 +167,7 @@ NAMES = {
         PopulationBasedTraining PopulationBasedTrainingReplay TrialScheduler create_scheduler
     """,
     "ray.tune.logger": """
-        CSVLoggerCallback JsonLoggerCallback LoggerCallback TBXLoggerCallback
+        CSVLoggerCallback JsonLoggerCallback LoggerCallback TBXLoggerCallback pretty_print
     """,
     "ray.tune.search": """
         BasicVariantGenerator ConcurrencyLimiter Searcher create_searcher grid_search

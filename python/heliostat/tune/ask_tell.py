@@ -181,7 +181,7 @@ class Study:
     def results(self) -> ResultGrid:
         """Return what was told so far, a result for each trial."""
         with self._mutex:
-            return ResultGrid(self._search.get_trials(), self._folder, self._metric, self._mode)
+            return ResultGrid.of(self._search.get_trials(), self._folder, self._metric, self._mode)
 
     def close(self) -> None:
         """Leave the study to another process; the end of this one does so, too."""

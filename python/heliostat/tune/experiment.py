@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from heliostat.tune.config import CheckpointConfig, RunConfig, SyncConfig
+from heliostat.tune.config import CheckpointConfig, RunConfig, SyncConfig, of_search
 from heliostat.tune.registry import registered
 from heliostat.tune.runner.trial import Trial
-from heliostat.tune.trainable.util import check, name_of
+from heliostat.tune.stopper import Stopper, stopper_of
+from heliostat.tune.trainable.util import check, check_checkpoints, name_of
 
 __all__ = ["Experiment", "Trial"]
 
@@ -35,7 +37,8 @@ class Experiment:
 
     Raises:
         TuneError: ``run`` is not known.
-        ValueError: ``run`` takes no config, or ``name`` cannot be the name of a folder.
+        ValueError: ``run`` takes no config, ``name`` cannot be the name of a folder, ``stop`` makes no
+            sense, or a function is to be saved after so many steps.
         DeprecationWarning: ``local_dir`` was given.
     """
 
@@ -63,9 +66,13 @@ class Experiment:
     ) -> None:
         if local_dir is not None:
             raise DeprecationWarning("`Experiment(local_dir)` is gone: pass `storage_path`.")
-        check(registered(run) if isinstance(run, str) else run)
+        trainable = registered(run) if isinstance(run, str) else run
+        check(trainable)
         if isinstance(checkpoint_config, Mapping):
             checkpoint_config = CheckpointConfig(**checkpoint_config)
+        checkpoint_config = of_search(checkpoint_config) or CheckpointConfig()
+        check_checkpoints(trainable, checkpoint_config)
+        self._stopper = stopper_of(stop, time_budget_s)
         if isinstance(sync_config, Mapping):
             sync_config = SyncConfig(**sync_config)
         self.name, self.run = name, run
@@ -95,6 +102,32 @@ class Experiment:
         return f"{self._place.folder}/{self.name}"
 
     @property
+    def local_path(self) -> str:
+        """The folder of the search."""
+        return self.path
+
+    @property
+    def stopper(self) -> Stopper:
+        """What ends trials."""
+        return self._stopper
+
+    @property
+    def checkpoint_config(self) -> CheckpointConfig:
+        """Which checkpoints are made and kept."""
+        config: CheckpointConfig = self.arguments["checkpoint_config"]
+        return config
+
+    @property
+    def public_spec(self) -> dict[str, Any]:
+        """Its "stop" (empty where that is no dict), "num_samples" and "time_budget_s"."""
+        stop = self.arguments["stop"]
+        return {
+            "stop": stop if isinstance(stop, Mapping) else {},
+            "num_samples": self.arguments["num_samples"],
+            "time_budget_s": self.arguments["time_budget_s"],
+        }
+
+    @property
     def run_identifier(self) -> str:
         """The name under which trials are shown."""
         return self.run if isinstance(self.run, str) else name_of(self.run)
@@ -104,13 +137,16 @@ class Experiment:
         """Return the experiment that a dict describes: "run", and arguments of this class.
 
         Raises:
-            TuneError: There is no "run".
-            TypeError: A name is no argument.
+            TuneError: There is no "run", or a name is no argument.
         """
         from heliostat.tune.error import TuneError
 
         if "run" not in spec:
             raise TuneError(f"The experiment {name!r} has no 'run': name its trainable there.")
+        try:
+            inspect.signature(cls).bind(name, **spec)
+        except TypeError as error:
+            raise TuneError(f"The experiment {name!r} cannot be made: {error}.") from None
         return cls(name, **spec)
 
 

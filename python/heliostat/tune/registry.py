@@ -21,12 +21,14 @@ def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
         warn: Kept for programs that pass it, without an effect.
 
     Raises:
-        TypeError: ``name`` is no string.
-        TuneError: ``trainable`` is neither function nor class.
+        TypeError: ``name`` is no string, or ``trainable`` is neither a function nor a class of trials.
         ValueError: A function takes no config.
     """
     _check_name(name)
-    check(trainable)
+    try:
+        check(trainable)
+    except TuneError as error:
+        raise TypeError(str(error)) from None
     _trainables[name] = trainable
 
 

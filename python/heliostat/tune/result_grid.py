@@ -17,25 +17,44 @@ from heliostat.tune.stopper import flattened
 if TYPE_CHECKING:
     import pandas as pd
 
+    from heliostat.tune.analysis import ExperimentAnalysis
     from heliostat.tune.config import CheckpointConfig
 
 SCOPES = ("all", "last", "avg", "last-5-avg", "last-10-avg")
 
 
 class ResultGrid:
-    """The results of a search, one for each trial, in the order of the trials."""
+    """The results of a search, one for each trial, in the order of the trials.
+
+    Args:
+        experiment_analysis: A ``tune.ExperimentAnalysis``: its trials, folder, metric and mode.
+    """
 
     def __init__(
         self,
+        experiment_analysis: ExperimentAnalysis,
+        _checkpoints: CheckpointConfig | None = None,
+    ) -> None:
+        self._trials, self._folder = experiment_analysis.trials, experiment_analysis.experiment_path
+        self._metric = experiment_analysis.default_metric
+        self._mode = experiment_analysis.default_mode
+        self._checkpoints = _checkpoints
+        self._results: list[Result | None] = [None] * len(self._trials)
+
+    @classmethod
+    def of(
+        cls,
         trials: list[Trial],
         folder: str,
         metric: str | None = None,
         mode: str | None = None,
         checkpoints: CheckpointConfig | None = None,
-    ) -> None:
-        self._trials, self._folder, self._checkpoints = trials, folder, checkpoints
-        self._metric, self._mode = metric, mode
-        self._results: list[Result | None] = [None] * len(trials)
+    ) -> ResultGrid:
+        """Of trials of a folder."""
+        from heliostat.tune.analysis import ExperimentAnalysis
+
+        made = ExperimentAnalysis(folder, trials=trials, default_metric=metric, default_mode=mode)
+        return cls(made, checkpoints)
 
     @property
     def experiment_path(self) -> str:

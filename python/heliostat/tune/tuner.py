@@ -58,9 +58,9 @@ from heliostat.tune.search import (
     create_searcher,
 )
 from heliostat.tune.search.variant_generator import unresolved
-from heliostat.tune.stopper import stopper_of
+from heliostat.tune.stopper import flattened, stopper_of
 from heliostat.tune.trainable.output import log_files
-from heliostat.tune.trainable.util import check, name_of, resources_of
+from heliostat.tune.trainable.util import check, check_checkpoints, name_of, resources_of
 
 logger = logging.getLogger("heliostat")
 
@@ -126,11 +126,13 @@ class Tuner:
 
         Raises:
             DeprecationWarning: An environment variable is set that no longer counts.
-            ValueError: An environment variable has a value that it cannot have.
+            ValueError: An environment variable has a value that it cannot have, or a function is to be
+                saved after so many steps.
             TuneError: The search itself cannot go on: a searcher, a scheduler or a callback raised, or
                 a trial did not report the metric.
         """
         self._variables = variables()
+        check_checkpoints(self._trainable, self._run.checkpoint_config)
         if not ray.is_initialized() and not core_settings.flag("TUNE_DISABLE_AUTO_INIT"):
             ray.init()
         config, run = self._tune, self._run
@@ -194,7 +196,7 @@ class Tuner:
             store.close()
         callbacks.on_experiment_end(trials=search.get_trials())
         progress.end(search.get_trials(), folder)
-        self._grid = ResultGrid(
+        self._grid = ResultGrid.of(
             search.get_trials(), folder, config.metric, config.mode, run.checkpoint_config
         )
         assert run.failure_config is not None
@@ -329,6 +331,7 @@ class Tuner:
     def _settings(self, names: Names) -> dict[str, Any]:
         return {
             "prefix": names.prefix,
+            "trainable_name": self._name,
             "param_space": pickled(self._space),
             "tune_config": {name: pickled(value) for name, value in vars(self._tune).items()},
             "run_config": {name: pickled(value) for name, value in vars(self._run).items()},
@@ -360,7 +363,8 @@ class Tuner:
             param_space: The space, where it holds values that must be made anew.
 
         Raises:
-            ValueError: There is no search in that folder, or both ways to go on after errors are asked for.
+            ValueError: There is no search in that folder, both ways to go on after errors are asked for, the
+                trainable has another name than that of the search, or the space other keys.
         """
         folder = os.path.abspath(os.path.expanduser(os.fspath(path).removeprefix("file://")))
         if not cls.can_restore(folder):
@@ -371,6 +375,9 @@ class Tuner:
         if resume_errored and restart_errored:
             raise ValueError("Pass one of resume_errored and restart_errored.")
         settings, trials = read_settings(folder), read_trials(folder)
+        former = unpickled(settings["param_space"], "param_space")
+        if _resume_config is None:
+            _check_same(trainable, settings.get("trainable_name"), param_space, former)
         resume = _resume_config or ResumeConfig(
             unfinished=ResumeType.RESUME if resume_unfinished else ResumeType.SKIP,
             errored=ResumeType.RESUME
@@ -385,13 +392,13 @@ class Tuner:
         resources = unpickled(kept, "resources_per_trial") if kept else None
         tuner = cls(
             trainable,
-            param_space=param_space or unpickled(settings["param_space"], "param_space"),
+            param_space=param_space or former,
             tune_config=TuneConfig(**_fields(settings["tune_config"])),
             run_config=RunConfig(**_fields(settings["run_config"])),
             _restored=(folder, trials, settings),
             _resources_per_trial=_resources_per_trial or resources,
         )
-        tuner._grid = ResultGrid(
+        tuner._grid = ResultGrid.of(
             trials, folder, tuner._tune.metric, tuner._tune.mode, tuner._run.checkpoint_config
         )
         return tuner
@@ -490,6 +497,24 @@ def _count(samples: int | None) -> int:
     return sys.maxsize if samples is None or samples < 0 else samples
 
 
+def _check_same(trainable: Any, name: str | None, space: Any, former: Any) -> None:
+    """Raise ``ValueError`` where a search is to go on with something else than it began with."""
+    given = trainable if isinstance(trainable, str) else name_of(trainable)
+    if name is not None and given != name:
+        raise ValueError(
+            f"The search was begun with the trainable {name!r}, and trainable={given!r} has another name: "
+            "give the same one."
+        )
+    if space is None or former is None:
+        return
+    keys, known = sorted(flattened(space)), sorted(flattened(former))
+    if keys != known:
+        raise ValueError(
+            f"The search was begun with the space of {known}, and param_space has {keys}: only values may be "
+            "given anew, such as objects that cannot be pickled."
+        )
+
+
 def _resume(trial: Trial, resume: ResumeConfig) -> None:
     """What becomes of a trial of a restored search."""
     if trial.status == TERMINATED:
@@ -503,6 +528,7 @@ def _resume(trial: Trial, resume: ResumeConfig) -> None:
             trial.status = TERMINATED
         return
     trial.status, trial.error, trial.error_text, trial.num_failures = PENDING, None, "", 0
+    trial.stopped_by = ""
     trial.checkpoint_count = len(trial.checkpoints)
     trial.restore_iteration = (
         int(trial.checkpoints[-1][1].get("training_iteration", 0)) if trial.checkpoints else 0

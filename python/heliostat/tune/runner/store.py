@@ -189,6 +189,8 @@ def read_trials(folder: str) -> list[Trial]:
             trial.config, trial.experiment_tag = pickle.loads(value[0]), value[1]
         elif kind == "checkpoints":
             trial.checkpoint_path, trial.checkpoints = value
+        elif kind == "stopped":
+            trial.stopped_by = value
         elif kind == "status":
             trial.status, trial.num_failures, trial.error_text = value
     for trial in trials.values():

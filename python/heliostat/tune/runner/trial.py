@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from heliostat.core import settings
 from heliostat.train.checkpoint import Checkpoint
@@ -43,6 +43,12 @@ class Trial:
         local_experiment_path: The folder of the search.
         num_failures: How many times it failed.
     """
+
+    PENDING: ClassVar[str] = PENDING
+    RUNNING: ClassVar[str] = RUNNING
+    PAUSED: ClassVar[str] = PAUSED
+    TERMINATED: ClassVar[str] = TERMINATED
+    ERROR: ClassVar[str] = ERROR
 
     trial_id: str
     trainable_name: str
@@ -81,6 +87,53 @@ class Trial:
     local_path = path
 
     @property
+    def local_dir(self) -> str:
+        """The folder of the search."""
+        return self.local_experiment_path
+
+    @property
+    def logdir(self) -> NoReturn:
+        """Refused (DeprecationWarning): ``local_path`` is the trial's folder."""
+        raise DeprecationWarning("Use `local_path` instead of `logdir`.")
+
+    @property
+    def custom_trial_name(self) -> str | None:
+        """The name by ``trial_name_creator``; None without one."""
+        return self.custom_name or None
+
+    @property
+    def experiment_dir_name(self) -> str:
+        """The name of the search's folder."""
+        return os.path.basename(self.local_experiment_path)
+
+    @property
+    def node_ip(self) -> str | None:
+        """The address of the node that it reported from last; None before that."""
+        return self.last_result.get("node_ip")
+
+    @property
+    def error_file(self) -> str | None:
+        """The file with the text of its last error; None if it never failed."""
+        return self._file_of_error("error.txt")
+
+    @property
+    def pickled_error_file(self) -> str | None:
+        """The file with its last error; None if it never failed, or the error cannot be pickled."""
+        return self._file_of_error("error.pkl")
+
+    def _file_of_error(self, name: str) -> str | None:
+        path = os.path.join(self.path, name)
+        return path if self.error_text and os.path.exists(path) else None
+
+    def get_error(self) -> str | None:
+        """Return the text of its last error; None if it never failed."""
+        return self.error_text or None
+
+    def has_checkpoint(self) -> bool:
+        """Return whether there is a checkpoint."""
+        return self.checkpoint_path is not None
+
+    @property
     def checkpoint(self) -> Checkpoint | None:
         """The latest checkpoint; None without one."""
         return Checkpoint(self.checkpoint_path) if self.checkpoint_path else None
@@ -110,9 +163,41 @@ class Trial:
         return self.status in (TERMINATED, ERROR)
 
     @property
-    def metric_analysis(self) -> Mapping[str, Any]:
-        """The last value of each metric that is a number."""
-        return {k: {"last": v} for k, v in self.last_result.items() if isinstance(v, int | float)}
+    def metric_analysis(self) -> dict[str, dict[str, float]]:
+        """Of each metric that is a number "max", "min", "avg", "last", "last-5-avg" and "last-10-avg".
+
+        Nested metrics are named ``a/b``. Read from the trial's file of reports each time.
+        """
+        found = {}
+        for name, values in self._history().items():
+            spans = {"avg": values, "last-5-avg": values[-5:], "last-10-avg": values[-10:]}
+            means = {span: sum(some) / len(some) for span, some in spans.items()}
+            found[name] = {"max": max(values), "min": min(values), "last": values[-1], **means}
+        return found
+
+    @property
+    def metric_n_steps(self) -> dict[str, dict[str, list[float]]]:
+        """The last five ("5") and ten ("10") values of each metric that is a number."""
+        return {
+            name: {str(count): values[-count:] for count in (5, 10)}
+            for name, values in self._history().items()
+        }
+
+    def results(self) -> list[dict[str, Any]]:
+        """Return its reports, nested metrics named ``a/b``, without the configuration."""
+        from heliostat.tune.runner.store import read_results
+        from heliostat.tune.stopper import flattened
+
+        rows = read_results(self.path)
+        return [flattened({k: v for k, v in row.items() if k != "config"}) for row in rows]
+
+    def _history(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for row in self.results():
+            for name, value in row.items():
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    found.setdefault(name, []).append(value)
+        return found
 
     def default_folder(self) -> str:
         """A folder's name that says which trial it is."""

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heliostat.tune.error import TuneError
 from heliostat.tune.search.sample import generator
-from heliostat.tune.search.variant_generator import Path, copied, grid_size, unresolved, variants
+from heliostat.tune.search.variant_generator import (
+    Path,
+    copied,
+    experiment_tag,
+    grid_size,
+    unresolved,
+    variants,
+)
 
 
 class BasicVariantGenerator:
@@ -32,6 +41,59 @@ class BasicVariantGenerator:
         self.max_concurrent = max_concurrent
         self.constant_grid_search = constant_grid_search
         self.random_state = random_state
+        self._prefix = uuid.uuid4().hex[:5]
+
+        self._added: list[tuple[Any, Iterator[Any]]] = []
+        self._number, self._total = 0, 0
+
+    # --- on its own, without a tuner ---
+
+    def add_configurations(self, experiments: Any) -> None:
+        """Take in experiments, whose trials :meth:`next_trial` makes.
+
+        Args:
+            experiments: An ``Experiment``, a dict of names and specs, or a list of them.
+        """
+        from heliostat.tune.experiment import experiments_of
+
+        for one in experiments_of(experiments):
+            space = one.arguments["config"] or {}
+            count = one.arguments["num_samples"]
+            self._added.append((one, self.configurations(space, count)))
+            total = self.count(space, count)
+            self._total = sys.maxsize if total is None else self._total + total
+
+    def next_trial(self) -> Any:
+        """Return the next trial of the experiments; None: there are no more."""
+        from heliostat.tune.runner.trial import Trial
+
+        while self._added:
+            experiment, left = self._added[0]
+            made = next(left, None)
+            if made is None:
+                self._added.pop(0)
+                continue
+            config, chosen = made
+            number, self._number = self._number, self._number + 1
+            trial = Trial(
+                f"{self._prefix}_{number:05d}",
+                experiment.run_identifier,
+                config,
+                {"/".join(map(str, path)): value for path, value in chosen.items()},
+                experiment_tag(number, chosen),
+            )
+            trial.local_experiment_path, trial.folder = experiment.path, trial.default_folder()
+            return trial
+        return None
+
+    def is_finished(self) -> bool:
+        """Return whether there are no more trials."""
+        return self._number >= self._total
+
+    @property
+    def total_samples(self) -> int:
+        """How many trials the experiments have; ``sys.maxsize``: without end."""
+        return self._total
 
     def count(self, space: Mapping[str, Any], num_samples: int) -> int | None:
         """How many configurations there are; None: without end."""

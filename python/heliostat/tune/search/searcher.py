@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import pickle
 from typing import Any
@@ -72,6 +73,39 @@ class Searcher:
         """Learn from a result that was had elsewhere."""
         raise NotImplementedError
 
+    def add_evaluated_trials(self, trials_or_analysis: Any, metric: str) -> None:
+        """Learn from trials of another search.
+
+        Args:
+            trials_or_analysis: A trial, a list of them, or an ``ExperimentAnalysis``.
+            metric: The name of what is optimized.
+
+        Raises:
+            NotImplementedError: The searcher cannot, or this is something else.
+        """
+        if type(self).add_evaluated_point is Searcher.add_evaluated_point:
+            raise NotImplementedError(f"{type(self).__name__} learns from its own trials alone.")
+        trials = getattr(trials_or_analysis, "trials", trials_or_analysis)
+        if hasattr(trials, "trial_id"):
+            trials = [trials]
+        if not isinstance(trials, list | tuple):
+            raise NotImplementedError(
+                f"trials_or_analysis={trials_or_analysis!r} must be a trial, a list of trials or an "
+                "ExperimentAnalysis."
+            )
+        for trial in trials:
+            values = [row[metric] for row in trial.results() if metric in row]
+            if not values:
+                continue
+            is_pruned = trial.status == "TERMINATED" and bool(trial.stopped_by)
+            self.add_evaluated_point(
+                parameters=trial.config,
+                value=values[-1],
+                error=trial.status == "ERROR",
+                pruned=is_pruned,
+                intermediate_values=values,
+            )
+
     def on_pause(self, trial_id: str) -> None:
         """A trial is paused at a milestone; called by ``HyperBandForBOHB``."""
 
@@ -103,6 +137,22 @@ class Searcher:
         """Read what ``save`` wrote."""
         with open(checkpoint_path, "rb") as file:
             self.set_state(pickle.load(file))
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Write the state into a file of a folder."""
+        self.save(os.path.join(checkpoint_dir, self.CKPT_FILE_TMPL.format(session_str)))
+
+    def restore_from_dir(self, checkpoint_dir: str) -> None:
+        """Read what ``save_to_dir`` wrote last.
+
+        Raises:
+            RuntimeError: The folder has none.
+        """
+        named = os.path.join(glob.escape(checkpoint_dir), self.CKPT_FILE_TMPL.format("*"))
+        found = glob.glob(named)
+        if not found:
+            raise RuntimeError(f"There is no searcher's state in {checkpoint_dir}.")
+        self.restore(max(found, key=os.path.getmtime))
 
 
 class ConcurrencyLimiter(Searcher):

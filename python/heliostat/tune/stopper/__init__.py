@@ -206,6 +206,10 @@ def stopper_of(stop: Any, time_budget_s: Any = None) -> Stopper:
     found: list[Stopper] = []
     if isinstance(stop, Stopper):
         found.append(stop)
+    elif isinstance(stop, list | tuple):
+        if not all(isinstance(one, Stopper) for one in stop):
+            raise ValueError(f"stop={stop!r} must be a list of Stoppers alone.")
+        found.extend(stop)
     elif isinstance(stop, Mapping):
         found.append(CriteriaStopper(stop))
     elif callable(stop):

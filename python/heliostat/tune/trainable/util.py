@@ -43,6 +43,18 @@ def check(trainable: Any) -> None:
         ) from error
 
 
+def check_checkpoints(trainable: Any, config: Any) -> None:
+    """Raise ``ValueError`` where a function is to be saved after so many steps, or at its end."""
+    if is_class(trainable):
+        return
+    for name in ("checkpoint_frequency", "checkpoint_at_end"):
+        if getattr(config, name):
+            raise ValueError(
+                f"`{name}` is of class trainables: a function makes checkpoints itself, with "
+                "tune.report(metrics, checkpoint=...)."
+            )
+
+
 def name_of(trainable: Any) -> str:
     """The name under which trials are shown."""
     return str(getattr(trainable, "__name__", None) or type(trainable).__name__)
