@@ -1,4 +1,7 @@
-"""The `heliostat` and `ray` commands: find the Rust binary inside the package and become it."""
+"""The `heliostat` and `ray` commands: find the Rust binary inside the package and become it.
+
+`memory` is done here: it says what `heliostat.util.state` says to programs.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,12 @@ def main() -> NoReturn:
             f"heliostat: no executable at {BINARY}. "
             "Reinstall the package, or run `make dev` in a checkout."
         )
-    environment = {**os.environ, "HELIOSTAT_PYTHON": sys.executable}
     command = os.path.basename(sys.argv[0])
+    if sys.argv[1:2] == ["memory"]:
+        from heliostat.util.state import memory
+
+        sys.exit(memory.main(sys.argv[2:], command))
+    environment = {**os.environ, "HELIOSTAT_PYTHON": sys.executable}
     os.execve(BINARY, [command, *sys.argv[1:]], environment)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import logging
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -166,6 +169,31 @@ def test_a_summary_of_memory(ray_start: Any) -> None:
     assert "--- disabled" in memory_summary(group_by="STACK_TRACE", sort_by="PID")
     with pytest.raises(ValueError, match="sort_by must be one of"):
         memory_summary(sort_by="COLOUR")
+    del ref
+
+
+@ours
+def test_the_command_says_the_same(ray_start: Any) -> None:
+    ref = ray.put(b"x" * 3_000_000)
+    program = Path(sys.executable).with_name("ray")
+
+    def memory(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(program), "memory", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+    address = ray.get_runtime_context().gcs_address
+    told = memory("--address", address, "--units", "MB", "--sort-by", "REFERENCE_TYPE")
+    (line,) = [line for line in told.stdout.splitlines() if ref.hex() in line]
+    assert "2.86 MB" in line, told
+    assert "LOCAL_REFERENCE" in line
+    assert memory("--address", address, "--stats-only").stdout.count("\n") == 1
+    groups = memory("--address", address, "--group-by", "STACK_TRACE", "--n", "1").stdout
+    assert "--- disabled" in groups
+    refused = memory("--address", address, "--units", "XB")
+    assert (refused.returncode, "invalid choice: 'XB'" in refused.stderr) == (2, True)
+    nowhere = memory("--address", "127.0.0.1:1")
+    assert nowhere.returncode == 1
+    assert "Traceback" not in nowhere.stderr
     del ref
 
 
