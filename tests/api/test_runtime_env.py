@@ -110,6 +110,28 @@ def test_a_hook_that_fails_is_the_error_of_the_task(ray_start: Any) -> None:
         ray.get(task.remote("A"))
 
 
+class NeverLoaded:
+    """Can be sent, and not be made again."""
+
+    def __reduce__(self) -> Any:
+        return int, ("this is not loaded",)
+
+
+@pytest.mark.contract("F7.07", "F7.09")
+def test_a_hook_that_cannot_be_loaded_is_the_error_of_calls(ray_start: Any) -> None:
+    inside = NeverLoaded()
+
+    def hook() -> None:
+        print(inside)
+
+    env = {"worker_process_setup_hook": hook}
+    with pytest.raises(RuntimeEnvSetupError, match="this is not loaded"):
+        ray.get(see.options(runtime_env=env).remote("A"))
+    actor = ray.remote(type("Actor", (), {})).options(runtime_env=env).remote()
+    with pytest.raises(RuntimeEnvSetupError, match="this is not loaded"):
+        ray.get(actor.__ray_ready__.remote())
+
+
 @pytest.mark.contract("F7.07", "F7.09")
 @pytest.mark.parametrize("max_restarts", [0, -1])
 def test_a_hook_that_fails_is_the_error_of_an_actors_calls(

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +60,19 @@ def test_a_deployment_says_why_it_is_not_up(folder: str, ray_fresh: Callable[...
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr
 
+    def why_of_all(name: str, code: int = 0) -> str:
+        """The same of the command that explains everything."""
+        done = subprocess.run(
+            [Path(sys.executable).with_name("heliostat"), "why", name],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=S,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
     def until(name: str, *words: str) -> None:
         deadline = time.monotonic() + S
         while any(word not in (text := why(name)) for word in words):
@@ -70,6 +84,7 @@ def test_a_deployment_says_why_it_is_not_up(folder: str, ray_fresh: Callable[...
         serve.run(here.bind(), name="small", route_prefix="/small")
         assert why("here") == why("small") == why("small#here")
         assert "HEALTHY: 1 of 1 replicas run." in why("here")
+        assert why_of_all("here") == why_of_all("small#here") == why("here")
         large = here.options(name="large", ray_actor_options={"num_cpus": 64})
         serve.run_many(
             [
@@ -83,5 +98,9 @@ def test_a_deployment_says_why_it_is_not_up(folder: str, ray_fresh: Callable[...
         until("Broken", "DEPLOY_FAILED: 0 of 1 replicas run.", "given up after 1", "no model")
         until("hanging-app", "'hanging-app' is DEPLOYING", "initialize. It has been running there")
         assert "neither an application nor a deployment 'nothing'" in why("nothing", code=1)
+        assert "no actor, submitted job, trial or deployment has that name" in why_of_all(
+            "nothing", code=1
+        )
+        assert "given up after 1" in why_of_all("broken-app")
     finally:
         serve.shutdown()
