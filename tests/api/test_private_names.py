@@ -201,7 +201,7 @@ MISSING = [
     "ray._private.utils",
     "ray._private.runtime_env.context",
     "ray._common.no_such",
-    "ray.data._internal.util",
+    "ray.data._internal.no_such",
 ]
 
 

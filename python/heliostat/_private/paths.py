@@ -158,7 +158,6 @@ ROWS: dict[str, Row] = {
     "train.v2.jax.jax_trainer": Row(_OLDER, {"train.jax": "JaxTrainer"}),
     "train.v2.lightgbm": Row("a package"),
     "train.v2.lightgbm.lightgbm_trainer": Row(_OLDER, {"train.lightgbm": "LightGBMTrainer"}),
-    "train.v2.torch": Row("a package"),
     "train.v2.torch.torch_trainer": Row(_OLDER, {"train.torch": "TorchTrainer"}),
     "train.v2.torch.train_loop_utils": Row(
         "training functions",
