@@ -382,6 +382,33 @@ def test_models_that_differ_are_named(replicas: Train) -> None:
         replicas(loop, 2, failures=0)
 
 
+def test_a_model_that_is_not_sharded_over_its_group_is_refused(replicas: Train) -> None:
+    def loop(config: dict[str, Any]) -> None:
+        import torch
+
+        train.torch.fault_tolerant(model=train.torch.prepare_model(torch.nn.Linear(2, 1)))
+
+    with pytest.raises(WorkerGroupError, match=r"model\.module\.weight is not sharded over the 2"):
+        replicas(loop, 2, workers_per_replica=2, failures=0)
+
+
+def test_a_prepared_model_is_averaged_as_well(replicas: Train) -> None:
+    def loop(config: dict[str, Any]) -> float:
+        import torch
+
+        rank = train.get_context().get_world_rank()
+        model = train.torch.prepare_model(torch.nn.Linear(1, 1, bias=False))
+        run = train.torch.fault_tolerant(model=model)
+        for _ in run.steps(2):
+            model.zero_grad()
+            (model(torch.ones(1, 1)) * (rank + 1)).sum().backward()
+        (weight,) = model.parameters()
+        assert weight.grad is not None
+        return weight.grad.item()
+
+    assert replicas(loop, 2).return_value == 1.5
+
+
 def test_what_a_loop_gets_wrong_is_said(replicas: Train) -> None:
     def loop(config: dict[str, Any]) -> list[str]:
         import torch

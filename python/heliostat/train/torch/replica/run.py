@@ -210,7 +210,8 @@ def fault_tolerant(**objects: Any) -> FaultTolerantRun:
 
     Raises:
         RuntimeError: Not called in a training function, without ``FaultTolerantConfig``, or twice.
-        ValueError: There is no model among ``objects``, or one of them has no state.
+        ValueError: There is no model among ``objects``, one of them has no state, or a parameter is
+            not sharded over the workers of its group.
     """
     session = current_session("fault_tolerant")
     if not isinstance(session, WorkerSession) or session.assignment.seat is None:
@@ -224,6 +225,7 @@ def fault_tolerant(**objects: Any) -> FaultTolerantRun:
     state.check(objects)
     if not any(isinstance(value, torch.nn.Module) for value in objects.values()):
         raise ValueError("fault_tolerant() needs the model: fault_tolerant(model=model, ...).")
+    state.check_sharding(objects, session.assignment.seat.size)
     run = FaultTolerantRun(Link(session), objects)
     _current.append(run)
     return run

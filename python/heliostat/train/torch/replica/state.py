@@ -47,6 +47,24 @@ def check(objects: dict[str, Any]) -> None:
             )
 
 
+def check_sharding(objects: dict[str, Any], size: int) -> None:
+    """Raise ValueError for a parameter that the workers of a group of ``size`` would hold each alone.
+
+    Only shards are averaged over the groups: within a group such copies would drift apart.
+    """
+    for key, model in objects.items():
+        if size == 1 or not isinstance(model, torch.nn.Module):
+            continue
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad and not hasattr(parameter, "to_local"):
+                raise ValueError(
+                    f"The parameter {key}.{name} is not sharded over the {size} workers of its replica "
+                    "group (workers_per_replica). Shard the model with "
+                    "torch.distributed.fsdp.fully_shard(model, mesh=init_device_mesh(device, "
+                    f"({size},))), or set workers_per_replica=1."
+                )
+
+
 def signature(objects: dict[str, Any]) -> tuple[tuple[str, tuple[int, ...], str], ...]:
     """Name, shape and type of each parameter of the models."""
     return tuple(
