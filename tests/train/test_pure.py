@@ -125,6 +125,7 @@ def test_a_snapshot_that_ray_wrote() -> None:
         ('File "/x/torch/autograd/graph.py", line 1, in _engine_run_backward', True),
         ('File "/x/torch/nn/parallel/distributed.py", line 1, in _sync_buffers', True),
         ('File "/x/torch/nn/parallel/distributed.py", line 1, in forward', False),
+        ('File "/x/heliostat/train/torch/replica/ring.py", line 1, in vote', True),
         ('File "/x/torch/nn/functional.py", line 1, in linear', False),
         ('File "/home/me/loop.py", line 1, in evaluate', False),
     ],

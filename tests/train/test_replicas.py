@@ -344,6 +344,27 @@ def test_a_rank_that_hangs_as_a_whole_is_replaced(
     assert replicas(loop, 3).return_value == 10
 
 
+def test_a_report_of_one_rank_only_does_not_hold_the_others_up(
+    replicas: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELIOSTAT_TRAIN_SOLO_REPORT_S", "0.5")
+
+    def loop(config: dict[str, Any]) -> int:
+        import torch
+
+        model = torch.nn.Linear(4, 1)
+        run = train.torch.fault_tolerant(model=model)
+        for step in run.steps(6):
+            model(torch.ones(2, 4)).sum().backward()
+            if train.get_context().get_world_rank() == 0:
+                train.report({"step": step})
+        return run.step
+
+    result = replicas(loop, 3, failures=0)
+    assert result.return_value == 6
+    assert result.metrics["step"] == 5
+
+
 # ---- what is refused ----
 
 

@@ -133,6 +133,10 @@ def ranks_text(ranks: list[int]) -> str:
     return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(map(str, ranks))}"
 
 
+# Where a member of a quorum waits for the others.
+_OWN_WAITS = ("train/torch/replica/ring.py", "train/torch/replica/link.py")
+
+
 def looks_blocked_in_collective(stack: str) -> bool:
     """Whether a stack's innermost call is a collective operation, or a backward pass with one."""
     frames = [line for line in stack.splitlines() if line.lstrip().startswith("File ")]
@@ -141,6 +145,8 @@ def looks_blocked_in_collective(stack: str) -> bool:
     inner = frames[-1].replace("\\", "/")
     if any("/torchft/" in frame.replace("\\", "/") for frame in frames):
         return True  # its quorum waits for all workers that live
+    if any(p in frame for frame in frames[-3:] for p in _OWN_WAITS):
+        return True
     if "torch/nn/parallel/distributed.py" in inner:
         return "in forward" not in inner and "in _run_ddp_forward" not in inner
     return any(p in inner for p in ("torch/distributed/", "torch/autograd/", "torch/_tensor.py"))
