@@ -199,7 +199,7 @@ def test_the_command_says_the_same(ray_start: Any) -> None:
 
 MISSING = [
     "ray._private.utils",
-    "ray._private.runtime_env.context",
+    "ray._private.runtime_env.agent",
     "ray._common.no_such",
     "ray.data._internal.no_such",
 ]

@@ -76,6 +76,13 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Print logs of any node: cluster, actor, task, worker, job, search.
+    #[command(disable_help_flag = true)]
+    Logs {
+        /// See `logs --help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Connect to a task that waits at a breakpoint of RAY_DEBUG=legacy.
     #[command(disable_help_flag = true)]
     Debug {

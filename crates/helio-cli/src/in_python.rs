@@ -1,4 +1,4 @@
-//! `job` and `debug`: done in Python, the first because folders are packed by the rules that `init` has too.
+//! `job`, `logs` and `debug`: done in Python, the first because folders are packed by the rules that `init` has too.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;

@@ -54,6 +54,9 @@ fn main() -> ExitCode {
         Command::Job { arguments } => {
             in_python::run("heliostat.job_submission.command", &arguments)
         }
+        Command::Logs { arguments } => {
+            in_python::run("heliostat.util.state.logs_command", &arguments)
+        }
         Command::Debug { arguments } => in_python::run("heliostat.core.debug_command", &arguments),
         Command::Start(args) => start::run(&args, &ignored),
         Command::Stop(args) => stop::run(&args),

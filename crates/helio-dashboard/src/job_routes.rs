@@ -22,6 +22,7 @@ use crate::jobs::record::Job;
 use crate::jobs::request::{Request, check_id};
 use crate::jobs::shelf::read_end;
 use crate::jobs::{NotDeleted, NotTaken};
+use crate::log_lines::Shown;
 use crate::packages::ARCHIVE_MAX;
 use crate::reply::{self, Refusal, Reply};
 
@@ -275,6 +276,9 @@ pub(crate) async fn logs(
     let read = tokio::task::spawn_blocking(move || read_end(&path, LOG_MAX)).await;
     // A job that has not begun has no log.
     let text = read.map(Result::unwrap_or_default).unwrap_or_default();
+    let mut shown = Shown::new(true);
+    let text = [shown.take(text.as_bytes()), shown.end()].concat();
+    let text = String::from_utf8_lossy(&text);
     Ok(reply::json(&json!({ "logs": text })))
 }
 
@@ -294,14 +298,14 @@ pub(crate) async fn tail(
 async fn follow(app: &App, id: &str, mut socket: WebSocket) -> Result<(), axum::Error> {
     let Some(mut status) = app.jobs.follow(id) else { return Ok(()) };
     let path = app.jobs.shelf.log(id);
-    let (mut offset, mut rest) = (0, Vec::new());
+    let (mut offset, mut rest, mut shown) = (0, Vec::new(), Shown::new(true));
     loop {
         // Asked before the file is read: what an ended job has printed is there by then.
         let is_over = status.borrow_and_update().is_terminal();
         let part = read_part(&path, offset);
         if !part.is_empty() {
             offset += part.len() as u64;
-            rest.extend(part);
+            rest.extend(shown.take(&part));
             let text = take_text(&mut rest);
             if !text.is_empty() {
                 socket.send(Message::Text(text.into())).await?;
@@ -309,6 +313,7 @@ async fn follow(app: &App, id: &str, mut socket: WebSocket) -> Result<(), axum::
             continue;
         }
         if is_over {
+            rest.extend(shown.end());
             if !rest.is_empty() {
                 socket.send(Message::Text(String::from_utf8_lossy(&rest).as_ref().into())).await?;
             }

@@ -17,7 +17,7 @@ mod gate;
 mod health;
 mod job_routes;
 mod jobs;
-mod log_files;
+mod log_lines;
 mod log_routes;
 mod login;
 mod login_page;
@@ -113,6 +113,8 @@ pub(crate) struct App {
     door: access::Door,
     used_links: Mutex<login::Used>,
     session_name: String,
+    /// The head's node, in hex.
+    node_id: String,
     address: String,
     jobs: Arc<Jobs>,
     packages: Packages,
@@ -155,7 +157,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
         token: options.token.clone(),
         session_name: options.session_name.clone(),
         control_address: options.control_address,
-        node_id: options.node_id,
+        node_id: options.node_id.clone(),
         grace: options.job_grace,
         python: options.python,
         session_dir: options.session_dir.clone(),
@@ -167,6 +169,7 @@ pub fn start(options: Options) -> io::Result<Handle> {
         door: access::Door { token: options.token, names, cookie: format!("heliostat-{port}") },
         used_links: Mutex::default(),
         session_name: options.session_name,
+        node_id: options.node_id,
         address: options.address,
         jobs: Arc::clone(&jobs),
         packages,
@@ -225,6 +228,7 @@ fn router(app: Arc<App>) -> Router {
             get(job_routes::has_package).put(job_routes::put_package),
         )
         .route("/api/v0/logs", get(log_routes::list))
+        .route("/api/v0/logs/search", get(log_routes::search))
         .route("/api/v0/logs/{media}", get(log_routes::read))
         .route("/api/v0/cluster_metadata", get(state_routes::metadata))
         .route("/api/v0/tasks/timeline", get(state_routes::timeline))

@@ -1,36 +1,47 @@
-//! Logs: `/api/v0/logs` lists files, `/api/v0/logs/file` and `/stream` read and follow one.
-//!
-//! Files are read where they lie, so this serves nodes of this machine; of a node elsewhere it says so.
+//! Logs: `/api/v0/logs` lists files, `/search` finds lines, `/file` and `/stream` read and follow a file. Each node's
+//! files are read by its own daemon.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderValue, Response, header};
 use bytes::Bytes;
+use futures_util::future::join_all;
 use futures_util::stream;
+use helio_observer::LogNode;
+use helio_observer::log_files::{READ_MAX, answer, kind};
 use helio_proto::control::NodeInfo;
+use helio_proto::logs::{LogAnswer, LogQuestion, LogRequest};
 use helio_report::{Resource, Row};
 use serde_json::{Value, json};
 
 use crate::App;
-use crate::log_files::{fits, inside, kind, last_lines, names, of_task, of_worker};
+use crate::log_lines::Shown;
 use crate::reply::{self, Refusal, Reply};
 
-/// Lines of a log unless another number is asked for.
+/// Lines of a log, or lines that are found, unless another number is asked for.
 const LINES: i64 = 1000;
-const PART: u64 = 64 << 10;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// `GET /api/v0/logs`: the files of a node by kind.
+/// `GET /api/v0/logs`: the files of a node by kind; with `detail`, a row for each file of one node or all.
 pub(crate) async fn list(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Reply {
     let fields = Fields::parse(&query.unwrap_or_default());
-    match files(&app, &fields).await {
+    let found =
+        if fields.says("detail") { rows(&app, &fields).await } else { files(&app, &fields).await };
+    match found {
+        Ok(found) => reply::enveloped(found),
+        Err(refusal) => reply::enveloped_refusal(&refusal),
+    }
+}
+
+/// `GET /api/v0/logs/search`: the lines with `text` in the files of one node or all.
+pub(crate) async fn search(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Reply {
+    let fields = Fields::parse(&query.unwrap_or_default());
+    match lines_with(&app, &fields).await {
         Ok(found) => reply::enveloped(found),
         Err(refusal) => reply::enveloped_refusal(&refusal),
     }
@@ -38,16 +49,176 @@ pub(crate) async fn list(State(app): State<Arc<App>>, RawQuery(query): RawQuery)
 
 async fn files(app: &App, fields: &Fields) -> Result<Value, Refusal> {
     if fields.get("node_id").is_none() && fields.get("node_ip").is_none() {
-        return Err(Refusal::bad("Give `node_id` or `node_ip`: logs are listed by node."));
+        return Err(Refusal::bad(
+            "Give `node_id` or `node_ip`, or `detail=1` for a row for each file of every node.",
+        ));
     }
-    let folder = folder_of(&node(app, fields).await?)?;
-    let pattern = fields.get("glob").unwrap_or("*").to_owned();
-    let listed = tokio::task::spawn_blocking(move || names(&folder)).await.unwrap_or_default();
+    let mut place = Place::of(app, &node(app, fields).await?).await?;
     let mut kinds: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for name in listed.into_iter().filter(|name| fits(&pattern, name)) {
-        kinds.entry(kind(&name)).or_default().push(name);
+    for file in place.ask(listing(fields)).await?.files {
+        kinds.entry(kind(&file.name)).or_default().push(file.name);
     }
     Ok(json!(kinds))
+}
+
+fn listing(fields: &Fields) -> LogRequest {
+    let pattern = fields.get("glob").unwrap_or("*").to_owned();
+    LogRequest { pattern, ..LogRequest::default() }
+}
+
+/// The nodes that are meant: the one that is named, else all that live.
+async fn nodes(app: &App, fields: &Fields) -> Result<Vec<NodeInfo>, Refusal> {
+    if fields.get("node_id").is_some() || fields.get("node_ip").is_some() {
+        return Ok(vec![node(app, fields).await?]);
+    }
+    let all = app.asker.nodes().await.map_err(Refusal::unavailable)?.nodes;
+    Ok(all.into_iter().filter(|node| node.alive).collect())
+}
+
+/// What each of those nodes answers, side by side; one that does not answer says so in its place.
+async fn ask_all(
+    app: &App,
+    fields: &Fields,
+    request: &LogRequest,
+) -> Result<Vec<(NodeInfo, Result<LogAnswer, String>)>, Refusal> {
+    let asked = nodes(app, fields).await?.into_iter().map(|node| async move {
+        let answer = match Place::of(app, &node).await {
+            Ok(mut place) => place.ask(request.clone()).await,
+            Err(refusal) => Err(refusal),
+        };
+        (node, answer.map_err(|refusal| refusal.text))
+    });
+    Ok(join_all(asked).await)
+}
+
+async fn rows(app: &App, fields: &Fields) -> Result<Value, Refusal> {
+    let answers = ask_all(app, fields, &listing(fields)).await?;
+    let actors = app.asker.rows(Resource::Actors).await.map_err(Refusal::unavailable)?.rows;
+    let (mut rows, mut silent) = (Vec::new(), Vec::new());
+    for (node, answer) in answers {
+        let node_id = node.address.node_id.hex();
+        match answer {
+            Err(why) => silent.push(json!({ "node_id": node_id, "why": why })),
+            Ok(answer) => rows.extend(answer.files.into_iter().map(|file| {
+                json!({
+                    "node_id": node_id,
+                    "node_ip": node.address.host,
+                    "name": file.name,
+                    "kind": kind(&file.name),
+                    "size": file.size,
+                    "modified_ms": file.modified_ms,
+                    "owner": owner(&file.name, &node_id, &actors),
+                })
+            })),
+        }
+    }
+    Ok(json!({ "files": rows, "silent": silent }))
+}
+
+/// Whose a file is, as far as its name and the actors tell.
+fn owner(name: &str, node_id: &str, actors: &[Row]) -> Value {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    if let Some(id) = file.strip_prefix("job-driver-").and_then(|rest| rest.strip_suffix(".log")) {
+        return json!({ "submission_id": id });
+    }
+    let stem = file.strip_prefix("worker-").and_then(|rest| rest.split('.').next());
+    let Some((worker_id, pid)) = stem.and_then(|stem| stem.rsplit_once('-')) else {
+        return Value::Null;
+    };
+    let Ok(pid) = pid.parse::<u64>() else { return Value::Null };
+    let actor = actors
+        .iter()
+        .find(|row| row["pid"].as_u64() == Some(pid) && row["node_id"].as_str() == Some(node_id));
+    json!({
+        "worker_id": worker_id,
+        "pid": pid,
+        "actor_id": actor.map(|row| &row["actor_id"]),
+        "actor": actor.map(|row| &row["class_name"]),
+        "actor_name": actor.map(|row| &row["name"]),
+        "job_id": actor.map(|row| &row["job_id"]),
+    })
+}
+
+async fn lines_with(app: &App, fields: &Fields) -> Result<Value, Refusal> {
+    let text =
+        fields.get("text").ok_or_else(|| Refusal::bad("Give `text`: what is looked for?"))?;
+    let max = fields.number("limit")?.unwrap_or(LINES);
+    let max = u64::try_from(max).map_err(|_| Refusal::bad("`limit` must not be negative."))?;
+    let request = LogRequest {
+        question: LogQuestion::Search,
+        text: text.to_owned(),
+        ignores_case: fields.says("ignore_case"),
+        max,
+        ..listing(fields)
+    };
+    let (mut lines, mut silent, mut is_cut) = (Vec::new(), Vec::new(), false);
+    for (node, answer) in ask_all(app, fields, &request).await? {
+        let node_id = node.address.node_id.hex();
+        match answer {
+            Err(why) => silent.push(json!({ "node_id": node_id, "why": why })),
+            Ok(answer) => {
+                is_cut |= answer.is_cut;
+                lines.extend(answer.found.into_iter().map(|line| {
+                    json!({
+                        "node_id": node_id,
+                        "node_ip": node.address.host,
+                        "file": line.name,
+                        "line": line.number,
+                        "text": line.text,
+                    })
+                }));
+            }
+        }
+    }
+    Ok(json!({ "lines": lines, "silent": silent, "is_cut": is_cut }))
+}
+
+/// Where a node's files are read.
+enum Place {
+    Daemon(LogNode),
+    /// The daemon is gone, and its folder lies on this machine.
+    Folder(PathBuf),
+}
+
+impl Place {
+    async fn of(app: &App, node: &NodeInfo) -> Result<Self, Refusal> {
+        let is_here = node.address.node_id.hex() == app.node_id;
+        let asked = match node.alive {
+            true => app.asker.logs_of((!is_here).then_some(&node.address)).await,
+            false => Err(format!(
+                "Node {} is dead, and its machine is another one.",
+                node.address.node_id
+            )),
+        };
+        asked.map(Self::Daemon).or_else(|why| {
+            let folder = PathBuf::from(&node.session_dir).join("logs");
+            let is_local = node.hostname == helio_env::machine::hostname() && folder.is_dir();
+            if is_local { Ok(Self::Folder(folder)) } else { Err(Refusal::unavailable(why)) }
+        })
+    }
+
+    async fn ask(&mut self, request: LogRequest) -> Result<LogAnswer, Refusal> {
+        let answer = match self {
+            Self::Daemon(node) => node.ask(&request).await,
+            Self::Folder(folder) => {
+                let folder = folder.clone();
+                let read = tokio::task::spawn_blocking(move || answer(&folder, &request)).await;
+                match read {
+                    Ok(answer) if answer.refused.is_empty() => Ok(answer),
+                    Ok(answer) => Err(answer.refused),
+                    Err(error) => Err(error.to_string()),
+                }
+            }
+        };
+        answer.map_err(Refusal::missing)
+    }
+
+    /// The file of a worker with that process id, and `out` or `err`.
+    async fn of_worker(&mut self, pid: u64, suffix: &str) -> Result<Option<String>, Refusal> {
+        let pattern = format!("*worker-*-{pid}.{suffix}");
+        let files = self.ask(LogRequest { pattern, ..LogRequest::default() }).await?.files;
+        Ok(files.into_iter().map(|file| file.name).next_back())
+    }
 }
 
 /// The query's fields; of one that is given twice the last counts.
@@ -60,6 +231,11 @@ impl Fields {
 
     fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty() && *value != "None")
+    }
+
+    /// Whether a field says yes.
+    fn says(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"))
     }
 
     fn number(&self, name: &str) -> Result<Option<i64>, Refusal> {
@@ -82,25 +258,11 @@ async fn node(app: &App, fields: &Fields) -> Result<NodeInfo, Refusal> {
     found.into_iter().next().ok_or_else(|| Refusal::missing(format!("There is no node {wanted}.")))
 }
 
-fn folder_of(node: &NodeInfo) -> Result<PathBuf, Refusal> {
-    let folder = PathBuf::from(&node.session_dir).join("logs");
-    if node.hostname == helio_env::machine::hostname() && folder.is_dir() {
-        return Ok(folder);
-    }
-    Err(Refusal::new(
-        StatusCode::NOT_IMPLEMENTED,
-        format!(
-            "The logs of node {} lie on {}, {}: this release serves those of the head's machine. A driver reads the \
-             others with `ray.util.state.get_log`.",
-            node.address.node_id, node.hostname, node.session_dir
-        ),
-    ))
-}
-
-/// A file, and the parts of it that are meant; `None`: all of it.
+/// A file of a node, and whose part of it is meant; empty: all of it.
 struct Meant {
-    path: PathBuf,
-    task_id: Option<String>,
+    place: Place,
+    name: String,
+    task_id: String,
 }
 
 /// `GET /api/v0/logs/{file, stream}`.
@@ -116,50 +278,50 @@ pub(crate) async fn read(
     }
     let fields = Fields::parse(&query.unwrap_or_default());
     let lines = fields.number("lines")?.unwrap_or(LINES);
-    let has_colours =
-        !fields.get("filter_ansi_code").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    let meant = which(&app, &fields).await?;
-    let gone =
-        |error: std::io::Error| Refusal::missing(format!("The log cannot be read: {error}."));
-    let body = match &meant.task_id {
-        Some(task_id) => {
-            let mut text = Vec::new();
-            for part in of_task(&meant.path, task_id).map_err(gone)? {
-                let mut file = File::open(&meant.path).map_err(gone)?;
-                file.seek(SeekFrom::Start(part.start)).map_err(gone)?;
-                file.take(part.end - part.start).read_to_end(&mut text).map_err(gone)?;
-            }
-            let text = if lines >= 0 { end_of(&text, lines as usize) } else { &text };
-            Body::from(if has_colours { Bytes::copy_from_slice(text) } else { plain(text).into() })
-        }
-        None => {
-            let from = match u64::try_from(lines) {
-                Ok(lines) => last_lines(&meant.path, lines).map_err(gone)?,
-                Err(_) => 0,
-            };
-            let follows = media == "stream";
-            let reading = Reading { path: meant.path, at: from, follows, has_colours };
-            Body::from_stream(stream::unfold(reading, Reading::next))
-        }
+    let Some(Meant { mut place, name, task_id }) = which(&app, &fields).await? else {
+        return Ok(text(Body::empty()));
     };
+    let request = LogRequest {
+        question: if lines < 0 { LogQuestion::Read } else { LogQuestion::Tail },
+        name,
+        task_id,
+        max: u64::try_from(lines).unwrap_or_default(),
+        ..LogRequest::default()
+    };
+    // Asked now, so that a file that is not there is an answer of its own.
+    let from = place.ask(request.clone()).await?.from;
+    let reading = Reading {
+        place,
+        request: LogRequest { question: LogQuestion::Read, from, max: READ_MAX, ..request },
+        follows: media == "stream",
+        shown: Some(Shown::new(!fields.says("filter_ansi_code"))),
+    };
+    Ok(text(Body::from_stream(stream::unfold(reading, Reading::next))))
+}
+
+fn text(body: Body) -> Reply {
     let mut reply = Response::new(body);
     let headers = reply.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    Ok(reply)
+    reply
 }
 
-async fn which(app: &App, fields: &Fields) -> Result<Meant, Refusal> {
+/// The log that is meant; `None`: it is a task's that has printed nothing.
+async fn which(app: &App, fields: &Fields) -> Result<Option<Meant>, Refusal> {
     let suffix = fields.get("suffix").unwrap_or("out");
     if !matches!(suffix, "out" | "err") {
         return Err(Refusal::bad(format!("`suffix` must be out or err, not {suffix:?}.")));
     }
-    let whole = |path| Meant { path, task_id: None };
+    let whole = |place, name| Some(Meant { place, name, task_id: String::new() });
     if let Some(id) = fields.get("submission_id") {
         let job =
             app.jobs.get(id).ok_or_else(|| Refusal::missing(format!("There is no job {id}.")))?;
         let path = app.jobs.shelf.log(&job.id);
         let none = || Refusal::missing(format!("Job {id} has printed nothing yet."));
-        return path.is_file().then(|| whole(path)).ok_or_else(none);
+        let parts = path.parent().zip(path.file_name()).filter(|_| path.is_file());
+        let (folder, name) = parts.ok_or_else(none)?;
+        let name = name.to_string_lossy().into_owned();
+        return Ok(whole(Place::Folder(folder.to_owned()), name));
     }
     for (resource, name) in [(Resource::Actors, "actor_id"), (Resource::Tasks, "task_id")] {
         if let Some(id) = fields.get(name) {
@@ -172,15 +334,17 @@ async fn which(app: &App, fields: &Fields) -> Result<Meant, Refusal> {
             "Give one of `filename`, `pid`, `actor_id`, `task_id` and `submission_id`: which log is meant?",
         ));
     }
-    let folder = folder_of(&node(app, fields).await?)?;
-    let path = match (file, pid) {
-        (Some(file), _) => inside(&folder, file),
-        (None, pid) => pid.and_then(|pid| of_worker(&folder, pid.try_into().ok()?, suffix)),
+    let mut place = Place::of(app, &node(app, fields).await?).await?;
+    let name = match (file, pid.map(u64::try_from)) {
+        (Some(file), _) => Some(file.to_owned()),
+        (None, Some(Ok(pid))) => place.of_worker(pid, suffix).await?,
+        (None, _) => None,
     };
-    let named =
-        file.map_or_else(|| format!("of process {}", pid.unwrap_or_default()), str::to_owned);
-    path.map(whole)
-        .ok_or_else(|| Refusal::missing(format!("There is no log file {named} on that node.")))
+    let none = || {
+        let pid = pid.unwrap_or_default();
+        Refusal::missing(format!("There is no log file of process {pid} on that node."))
+    };
+    Ok(whole(place, name.ok_or_else(none)?))
 }
 
 async fn of_row(
@@ -189,7 +353,7 @@ async fn of_row(
     name: &str,
     id: &str,
     suffix: &str,
-) -> Result<Meant, Refusal> {
+) -> Result<Option<Meant>, Refusal> {
     let told = app.asker.rows(resource).await.map_err(Refusal::unavailable)?;
     let row: Option<&Row> = told.rows.iter().rev().find(|row| row[name].as_str() == Some(id));
     let row = row.ok_or_else(|| Refusal::missing(format!("There is no {name} {id}.")))?;
@@ -202,93 +366,44 @@ async fn of_row(
         )));
     };
     let fields = Fields(HashMap::from([("node_id".to_owned(), node_id.to_owned())]));
-    let folder = folder_of(&node(app, &fields).await?)?;
-    let path = of_worker(&folder, pid, suffix);
-    let none = || Refusal::missing(format!("The process of {name} {id} has printed nothing."));
-    let task_id = (resource == Resource::Tasks).then(|| id.to_owned());
-    path.map(|path| Meant { path, task_id }).ok_or_else(none)
+    let mut place = Place::of(app, &node(app, &fields).await?).await?;
+    let task_id = if resource == Resource::Tasks { id.to_owned() } else { String::new() };
+    match place.of_worker(pid, suffix).await? {
+        Some(name) => Ok(Some(Meant { place, name, task_id })),
+        // A process has a file once it has printed something.
+        None if resource == Resource::Tasks => Ok(None),
+        None => Err(Refusal::missing(format!("The process of {name} {id} has printed nothing."))),
+    }
 }
 
 /// A file that is sent part by part.
 struct Reading {
-    path: PathBuf,
-    at: u64,
+    place: Place,
+    request: LogRequest,
     follows: bool,
-    has_colours: bool,
+    /// `None`: everything was sent.
+    shown: Option<Shown>,
 }
 
 impl Reading {
     async fn next(mut self) -> Option<(Result<Bytes, std::io::Error>, Self)> {
         loop {
-            let mut part = Vec::new();
-            let read = File::open(&self.path)
-                .and_then(|mut file| file.seek(SeekFrom::Start(self.at)).map(|_| file))
-                .and_then(|file| file.take(PART).read_to_end(&mut part));
-            match read {
-                Ok(0) if self.follows => tokio::time::sleep(LOOK_EVERY).await,
+            let mut shown = self.shown.take()?;
+            let read = self.place.ask(self.request.clone()).await.ok();
+            let Some(answer) = read.filter(|answer| self.follows || !answer.bytes.is_empty())
+            else {
                 // A file that was put aside meanwhile has ended as well.
-                Ok(0) | Err(_) => return None,
-                Ok(size) => {
-                    self.at += size as u64;
-                    let part = if self.has_colours { part } else { plain(&part) };
-                    return Some((Ok(part.into()), self));
-                }
+                return Some((Ok(shown.end().into()), self));
+            };
+            if answer.bytes.is_empty() {
+                tokio::time::sleep(LOOK_EVERY).await;
             }
-        }
-    }
-}
-
-/// The last lines of a text.
-fn end_of(text: &[u8], lines: usize) -> &[u8] {
-    let whole = text.strip_suffix(b"\n").unwrap_or(text);
-    let mut begins =
-        whole.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
-    match lines {
-        0 => &[],
-        _ => &text[begins.nth(lines - 1).unwrap_or(0)..],
-    }
-}
-
-/// The text without colours: `ESC [ … m`.
-fn plain(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.windows(2).position(|pair| pair == b"\x1b[") {
-        let codes =
-            rest[at + 2..].iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b';')).count();
-        let end = at + 2 + codes;
-        if rest.get(end) == Some(&b'm') {
-            out.extend_from_slice(&rest[..at]);
-            rest = &rest[end + 1..];
-        } else {
-            out.extend_from_slice(&rest[..end]);
-            rest = &rest[end..];
-        }
-    }
-    out.extend_from_slice(rest);
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn colours_go_and_nothing_else() {
-        assert_eq!(plain(b"a\x1b[1;31mred\x1b[0m b\x1b[2Kc\x1b["), b"ared b\x1b[2Kc\x1b[");
-        assert_eq!(plain(b""), b"");
-    }
-
-    #[test]
-    fn the_end_has_so_many_lines() {
-        for (text, lines, expect) in [
-            ("a\nb\nc\n", 2, "b\nc\n"),
-            ("a\nb", 1, "b"),
-            ("a\n", 5, "a\n"),
-            ("a\n", 0, ""),
-            ("", 1, ""),
-        ] {
-            assert_eq!(end_of(text.as_bytes(), lines), expect.as_bytes(), "{text:?} {lines}");
+            self.request.from = answer.from + answer.bytes.len() as u64;
+            let text = shown.take(&answer.bytes);
+            self.shown = Some(shown);
+            if !text.is_empty() {
+                return Some((Ok(text.into()), self));
+            }
         }
     }
 }

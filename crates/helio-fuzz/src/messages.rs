@@ -10,6 +10,7 @@ use helio_proto::error::SystemError;
 use helio_proto::group::{GroupInfo, GroupSpec};
 use helio_proto::hello::{Hello, Welcome};
 use helio_proto::inspect::{Answer, Question};
+use helio_proto::logs::{LogAnswer, LogRequest};
 use helio_proto::node::{ClientToNode, JobConfig, LeaseClass, LeaseGranted, NodeToClient};
 use helio_proto::template::Template;
 
@@ -42,6 +43,8 @@ const MESSAGES: &[Target] = &[
     reads_back::<Answer>,
     reads_back::<PackageRequest>,
     reads_back::<PackageAnswer>,
+    reads_back::<LogRequest>,
+    reads_back::<LogAnswer>,
 ];
 
 /// One message; the first byte chooses which.

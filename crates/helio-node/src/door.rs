@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::bulk::Server;
 use crate::core::Inputs;
 use crate::listen::{pause_after, serve};
+use crate::log_server;
 use crate::packages::Packages;
 
 /// Who accepts for the node.
@@ -29,6 +30,8 @@ pub(crate) struct Door {
     pub(crate) objects: Server,
     /// Serves those who bring or take packages of code.
     pub(crate) packages: Packages,
+    /// The folder of log files.
+    pub(crate) logs: Arc<PathBuf>,
 }
 
 impl Door {
@@ -54,6 +57,11 @@ impl Door {
             Some(Destination::Process) => self.to_process(arrival).await,
             Some(Destination::Objects) => self.objects.serve(arrival),
             Some(Destination::Packages) => self.packages.serve(arrival),
+            Some(Destination::Logs) => {
+                if let Some((reader, writer, _)) = self.gate.let_in(arrival) {
+                    log_server::serve(reader, writer, Arc::clone(&self.logs)).await;
+                }
+            }
             Some(Destination::Daemon) | None => {
                 if let Some((reader, writer, hello)) = self.gate.let_in(arrival) {
                     serve(reader, writer, &hello, false, self.inputs.clone()).await;

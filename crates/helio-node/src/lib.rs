@@ -20,6 +20,7 @@ mod core;
 mod door;
 mod gpus;
 mod listen;
+mod log_server;
 mod logs;
 mod memory;
 mod metrics;

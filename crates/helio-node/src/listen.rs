@@ -1,12 +1,13 @@
 //! Listeners and signals: who knocks becomes inputs of the core.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use helio_node_state::Conn;
-use helio_proto::hello::{Hello, Role};
+use helio_proto::hello::{Destination, Hello, Role};
 use helio_proto::node::ClientToNode;
 use helio_rpc::service::{Gate, Reader, Writer};
 use tokio::net::UnixListener;
@@ -14,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::core::{Input, Inputs};
-use crate::peers;
+use crate::{log_server, peers};
 
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
@@ -23,16 +24,21 @@ pub(crate) fn next_conn() -> Conn {
     Conn(CONNECTIONS.fetch_add(1, Ordering::Relaxed))
 }
 
-pub(crate) fn unix(listener: UnixListener, gate: Arc<Gate>, inputs: Inputs) {
+pub(crate) fn unix(listener: UnixListener, gate: Arc<Gate>, logs: Arc<PathBuf>, inputs: Inputs) {
     tokio::spawn(async move {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let (gate, inputs) = (Arc::clone(&gate), inputs.clone());
+                    let logs = Arc::clone(&logs);
                     tokio::spawn(async move {
-                        if let Some((reader, writer, hello)) = gate.admit(stream).await {
-                            serve(reader, writer, &hello, true, inputs).await;
+                        let Some((reader, writer, hello)) = gate.admit(stream).await else {
+                            return;
+                        };
+                        if hello.to == Destination::Logs as u32 {
+                            return log_server::serve(reader, writer, logs).await;
                         }
+                        serve(reader, writer, &hello, true, inputs).await;
                     });
                 }
                 Err(error) => pause_after(&error).await,

@@ -80,7 +80,8 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     let welcome =
         Welcome { version: VERSION, node_id, pid: std::process::id(), ..Welcome::default() };
     let gate = Arc::new(Gate::new("node", &options.token, welcome));
-    listen::unix(unix, Arc::clone(&gate), inputs.clone());
+    let logs = Arc::new(logs);
+    listen::unix(unix, Arc::clone(&gate), Arc::clone(&logs), inputs.clone());
     let hello = Hello {
         token: options.token.clone(),
         role: Role::Node,
@@ -103,6 +104,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
                 options.session_dir.join(PACKAGES_FOLDER),
                 bulk.threads(),
             ),
+            logs,
         };
         door.open(TcpListener::from_std(listener.try_clone()?)?);
     }

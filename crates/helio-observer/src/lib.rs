@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod log_files;
+mod logs;
 mod rows;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +21,7 @@ use helio_proto::node::{ClientToNode, ControlCall, NodeToClient, Register};
 use helio_rpc::service::{Error, connect_tcp, connect_unix};
 use helio_types::WorkerId;
 
+pub use logs::LogNode;
 pub use rows::Told;
 
 /// How long an answer may take.

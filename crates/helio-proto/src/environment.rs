@@ -45,6 +45,14 @@ numbers! {
         WorkingDir = 2,
         /// Modules are made importable.
         PyModules = 3,
+        /// An interpreter of conda is found or made.
+        Conda = 4,
+        /// Plugins make their fields.
+        Plugins = 5,
+        /// A container is started from an image.
+        Container = 6,
+        /// The same, named by its URI alone.
+        ImageUri = 7,
     }
 }
 number_list!(EnvStep);
@@ -82,6 +90,10 @@ impl EnvStep {
             Self::Uv => "uv",
             Self::WorkingDir => "working_dir",
             Self::PyModules => "py_modules",
+            Self::Conda => "conda",
+            Self::Plugins => "_plugins",
+            Self::Container => "container",
+            Self::ImageUri => "image_uri",
         }
     }
 }

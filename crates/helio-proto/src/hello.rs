@@ -51,13 +51,15 @@ pub enum Destination {
     Objects = 3,
     /// The node's daemon, for packages of code; the head has all of them.
     Packages = 4,
+    /// The node's daemon, for its log files.
+    Logs = 5,
 }
 
 impl Destination {
     /// The destination of that number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::Daemon, Self::Control, Self::Process, Self::Objects, Self::Packages]
+        [Self::Daemon, Self::Control, Self::Process, Self::Objects, Self::Packages, Self::Logs]
             .into_iter()
             .find(|destination| *destination as u32 == number)
     }

@@ -29,6 +29,7 @@ pub mod frame;
 pub mod group;
 pub mod hello;
 pub mod inspect;
+pub mod logs;
 pub mod node;
 pub mod peer;
 pub mod reader;

@@ -16,6 +16,7 @@ name under ``ray.``                               who uses it, and for what
 ``_private.ray_option_utils``                     daft: does ``.options()`` take ``label_selector``?
 ``_private.internal_api``                         memory reports of many programs
 ``_private.runtime_env.constants``                verl: reads the job's runtime environment
+``_private.runtime_env.plugin``, ``context``      plugins of RAY_RUNTIME_ENV_PLUGINS: their base class
 ``_raylet``                                       many: ``from ray._raylet import ObjectRefGenerator``
 ``experimental.state.api``                        verl: the state of a worker (deprecated path)
 ``experimental.state.common``, ``exception``      scripts of operators (deprecated paths)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat import _heliostat
 from heliostat.core import address as addresses
-from heliostat.core import auth, knobs, session, settings, submitted
+from heliostat.core import auth, knobs, session, settings, submitted, uv_run
 from heliostat.core import logging_config as logs
 from heliostat.core.daemon import NodeOptions
 from heliostat.core.job import JobConfig
@@ -224,6 +224,8 @@ def _job(
         check_runtime_env(runtime_env)
         job.set_runtime_env(runtime_env)
     submitted.take_over(job, runtime_env)
+    if more := uv_run.fields(job.runtime_env):
+        job.set_runtime_env({**more, **job.runtime_env})
     check_runtime_env(job.runtime_env)
     name = (
         namespace

@@ -172,7 +172,9 @@ def _by_uv(
 
 
 def find_uv() -> str | None:
-    """The node's own uv: what ``PATH`` has, or what was installed into this environment."""
+    """The node's own uv: what started this program, what ``PATH`` has, or what was installed here."""
+    if (ours := os.environ.get("UV")) and os.access(ours, os.X_OK):
+        return ours
     beside = os.path.join(os.path.dirname(sys.executable), "uv")
     if found := shutil.which("uv") or shutil.which(beside):
         return found

@@ -8,12 +8,13 @@ environment below is copied, and nothing of it is changed by what is installed a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,12 +53,28 @@ def make(folder: Path) -> Path:
     builder = venv.EnvBuilder(symlinks=True, system_site_packages=has_system_packages())
     builder.create(folder)
     python = folder / "bin" / "python"
-    lines = [f"site.addsitedir({place!r})" for place in below()]
+    _lay(folder, below())
+    return python
+
+
+def make_from(base: str, folder: Path, places: Sequence[str]) -> None:
+    """The same from another interpreter, above these folders of packages alone."""
+    import subprocess
+
+    command = [base, "-m", "venv", "--without-pip", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InstallError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
+    _lay(folder, places)
+
+
+def _lay(folder: Path, places: Sequence[str]) -> None:
+    """Have the environment find these folders of packages below its own."""
+    lines = [f"site.addsitedir({place!r})" for place in places]
     # A checkout that is on the path by a variable or by the script that was started.
     lines.append(f"sys.path += [{_PACKAGE_PATH!r}] * ({_PACKAGE_PATH!r} not in sys.path)")
     text = "".join(f"import site, sys; {line}\n" for line in lines)
     (packages_of(folder) / _BELOW).write_text(text)
-    return python
 
 
 def packages_of(folder: Path) -> Path:
@@ -151,6 +168,20 @@ def dismiss_stand_ins(folder: Path) -> None:
         told = info / "INSTALLER"
         if told.is_file() and told.read_text() == _INSTALLER:
             shutil.rmtree(info)
+
+
+def alone(session: Path) -> Path:
+    """A folder that has Heliostat, its alias and what they need, and none of the packages around them."""
+    from importlib import util
+
+    folder = session / "heliostat_alone"
+    folder.mkdir(exist_ok=True)
+    for name in ("heliostat", "ray", "cloudpickle"):
+        found = util.find_spec(name)
+        if found is not None and found.origin:
+            with contextlib.suppress(FileExistsError):
+                (folder / name).symlink_to(os.path.dirname(found.origin))
+    return folder
 
 
 def check(python: Path) -> None:

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 from heliostat.core.worker_setup import WORKING_DIR
@@ -33,6 +34,8 @@ def main() -> NoReturn:
     for tool in ("pip", "uv"):
         if spec["runtime_env"].get(tool):
             _enter(tool, spec["runtime_env"])
+    if conda := spec["runtime_env"].get("conda"):
+        _enter_conda(conda)
     if spec["needs"]:
         sys.exit(_run_elsewhere(spec["entrypoint"], spec["needs"]))
     os.execv(_SHELL, [_SHELL, "-c", spec["entrypoint"]])
@@ -70,6 +73,19 @@ def _enter(tool: str, env: Mapping[str, Any]) -> None:
     except interpreters.InstallError as error:
         sys.exit(f"runtime_env[{tool!r}] cannot be installed: {error}")
     os.environ.update(packages.enter_variables(made))
+
+
+def _enter_conda(conda: Any) -> None:
+    """Have `python` be conda's, which finds Heliostat behind what it has of its own."""
+    from heliostat.core import env_commands, interpreters
+
+    try:
+        env_commands.command("conda", env_commands.conda_config(conda), ["python"])
+    except interpreters.InstallError as error:
+        sys.exit(str(error))
+    given = os.environ.get("PYTHONPATH")
+    ours = interpreters.alone(Path(os.environ["HELIOSTAT_SESSION_DIR"]))
+    os.environ["PYTHONPATH"] = os.pathsep.join([*([given] if given else []), str(ours)])
 
 
 def _run_elsewhere(entrypoint: str, needs: Mapping[str, Any]) -> int:

@@ -91,13 +91,26 @@ def have(tool: str, wanted: Mapping[str, Any], working_dir: str | None = None) -
     """The environment with these packages, made if it is not there.
 
     ``working_dir`` is what ``${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}`` stands for in files of names.
-    Raises :class:`InstallError`. The lock on the folder outlives this program where the process becomes
-    another one.
+    Raises :class:`InstallError`.
+    """
+    # The installer reads the files itself.
+    files = _requirement_files(wanted["packages"], working_dir) if working_dir is not None else {}
+    local = [_state(name, working_dir) for name in wanted["packages"]]
+    what = [wanted, interpreters.fingerprint(), *files.items(), *local]
+    folder = have_made(tool, what, lambda folder: _make(tool, wanted, folder, working_dir))
+    return Environment(folder, folder / "bin" / "python")
+
+
+def have_made(tool: str, what: Any, make: Callable[[Path], None]) -> Path:
+    """The folder of an environment, which is made if it is not there: whole, or not at all.
+
+    ``what`` tells it from others. Raises :class:`InstallError`. The lock on the folder outlives this
+    program where the process becomes another one.
     """
     session = Path(os.environ["HELIOSTAT_SESSION_DIR"]).resolve()
     shelf = session.parent / "runtime_resources" / "packages"
     shelf.mkdir(parents=True, exist_ok=True)
-    key = _key(tool, wanted, working_dir)
+    key = hashlib.sha256(json.dumps([tool, what], sort_keys=True).encode()).hexdigest()[:20]
     folder, failure = shelf / key, _Failure(session, key)
     lock = open(shelf / f"{key}.lock", "w")  # noqa: SIM115 - held for life
     os.set_inheritable(lock.fileno(), True)
@@ -106,14 +119,12 @@ def have(tool: str, wanted: Mapping[str, Any], working_dir: str | None = None) -
         fcntl.flock(lock, fcntl.LOCK_EX)  # waits for whoever is making it
         if not (folder / "ready").exists():
             failure.tell()
-            _make_or_leave_nothing(
-                folder, failure, lambda: _make(tool, wanted, folder, working_dir)
-            )
+            _make_or_leave_nothing(folder, failure, lambda: make(folder))
             _make_room(shelf, key)
         fcntl.flock(lock, fcntl.LOCK_SH)
     os.utime(folder)
     _locks.append(lock)
-    return Environment(folder, folder / "bin" / "python")
+    return folder
 
 
 def enter_variables(env: Environment) -> dict[str, str]:
@@ -194,15 +205,6 @@ def _make(
     installers.install(tool, wanted, python, folder, env)
     interpreters.check(python)
     shutil.rmtree(scratch)
-
-
-def _key(tool: str, wanted: Mapping[str, Any], working_dir: str | None) -> str:
-    """What tells one set of packages from another, above what this process's environment has."""
-    # The installer reads the files itself.
-    files = _requirement_files(wanted["packages"], working_dir) if working_dir is not None else {}
-    local = [_state(name, working_dir) for name in wanted["packages"]]
-    parts = [tool, wanted, interpreters.fingerprint(), *files.items(), *local]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 
 def _state(name: str, working_dir: str | None) -> list[tuple[str, int, int]]:

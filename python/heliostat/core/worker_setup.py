@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 VARIABLE = "HELIOSTAT_WORKER_SETUP"
 
@@ -38,13 +38,22 @@ _HERE = f"<{WORKING_DIR}>"
 # it is.
 FIELDS = ("_logging", "pip", "uv", "py_executable", "py_modules", "worker_process_setup_hook")
 
+# The same that `env_commands` knows.
+_AROUND = ("conda", "plugins", "nsight", "_nsight", "rocprof_sys", "container", "image_uri")
+
+# Those that make a worker another program than a copy of the zygote.
+OTHER_PROGRAM = ("py_executable", "pip", "uv", *_AROUND)
+
 # Set where a worker becomes one of another interpreter: the version of Python that the node's have.
 NODE_PYTHON = "HELIOSTAT_NODE_PYTHON"
 
 
 def packed(env: Mapping[str, Any]) -> str:
     """What the worker is to do, as text; empty for nothing."""
-    found = {name: env[name] for name in FIELDS if env.get(name)}
+    found = {name: env[name] for name in (*FIELDS, *_AROUND) if name != "plugins" and env.get(name)}
+    if names := env.get("_plugins"):
+        document = {name: value for name, value in env.items() if not name.startswith("_")}
+        found["plugins"] = {"_plugins": names, "document": document}
     for tool in ("pip", "uv"):
         if tool not in found or not env.get("working_dir"):
             continue
@@ -83,10 +92,11 @@ def _time_is_up(number: int, frame: object) -> None:
 
 
 def change_python(worker: Sequence[str]) -> None:
-    """Become the worker of another interpreter, if the environment asks for one; else return.
+    """Become the worker that the environment asks for, if it asks for another interpreter or command; else
+    return.
 
-    That is what ``py_executable`` names, and then the one of the environment's packages, which are
-    installed above what that has.
+    That is what ``py_executable`` names; then the interpreter of the environment's packages, which are
+    installed above what that has; then what is around: a profiler, a container, what plugins say.
 
     ``worker``: the script that is a worker, and its arguments. The process keeps its id, its folder and
     its environment.
@@ -95,13 +105,46 @@ def change_python(worker: Sequence[str]) -> None:
     if wanted := setup.pop("py_executable", None):
         import shlex  # few workers change their Python: the zygote does without
 
-        _become(shlex.split(wanted), worker, setup, f"runtime_env['py_executable'] = {wanted!r}")
+        command = shlex.split(wanted)
+        if command[:1] and os.path.basename(command[0]) == "uv":
+            command = _of_uv_run(command)
+        what = f"runtime_env['py_executable'] = {wanted!r}"
+        _become([*command, *worker], setup, what)
     for tool in ("pip", "uv"):
         if wanted := setup.pop(tool, None):
             lead_a_session()
             python = _with_packages(tool, wanted)
-            flags = subprocess_flags()
-            _become([python, *flags], worker, setup, f"the interpreter of runtime_env[{tool!r}]")
+            command = [python, *interpreter_flags(), *worker]
+            _become(command, setup, f"the interpreter of runtime_env[{tool!r}]")
+    if any(field in setup for field in _AROUND):
+        _become_around(worker, setup)
+
+
+def _of_uv_run(command: list[str]) -> list[str]:
+    from heliostat.core import interpreters, uv_run
+
+    if not uv_run.is_command(command):
+        return command
+    lead_a_session()
+    try:
+        return uv_run.interpreter(command)
+    except interpreters.InstallError as error:
+        _cannot_be_made(f"runtime_env['py_executable']: {error}")
+
+
+def _become_around(worker: Sequence[str], setup: dict[str, Any]) -> None:
+    from heliostat.core import env_commands, interpreters
+
+    lead_a_session()
+    command = [*env_commands.python_of_this_process(), *worker]
+    wanted = [(field, setup.pop(field)) for field in env_commands.FIELDS if field in setup]
+    _hand_on(setup)  # what a container's process is to find is part of its command
+    try:
+        for field, value in wanted:
+            command = env_commands.command(field, value, command)
+    except (interpreters.InstallError, OSError) as error:
+        _cannot_be_made(str(error))
+    _become(command, setup, f"runtime_env[{wanted[-1][0]!r}]: {command[0]}")
 
 
 def _with_packages(tool: str, wanted: Mapping[str, Any]) -> str:
@@ -115,13 +158,18 @@ def _with_packages(tool: str, wanted: Mapping[str, Any]) -> str:
     except interpreters.InstallError as error:
         # The last lines of a worker that did not start are what its caller reads: let them be the
         # installer's.
-        print(f"runtime_env[{tool!r}] cannot be installed: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        sys.exit(_CANNOT_BE_MADE)
+        _cannot_be_made(f"runtime_env[{tool!r}] cannot be installed: {error}")
     os.environ.update(packages.enter_variables(made))
     return str(made.python)
 
 
-def subprocess_flags() -> list[str]:
+def _cannot_be_made(why: str) -> NoReturn:
+    sys.stderr.write(f"{why}\n")
+    sys.stderr.flush()
+    sys.exit(_CANNOT_BE_MADE)
+
+
+def interpreter_flags() -> list[str]:
     """The options that this interpreter was started with, such as ``-X utf8``."""
     import subprocess
 
@@ -135,19 +183,22 @@ def lead_a_session() -> None:
         os.setsid()
 
 
-def _become(
-    command: Sequence[str], worker: Sequence[str], setup: Mapping[str, Any], what: str
-) -> None:
+def _hand_on(setup: Mapping[str, Any]) -> None:
+    """Have the process that follows this one find what is left to be done."""
     if setup:
         os.environ[VARIABLE] = json.dumps(setup, sort_keys=True, separators=(",", ":"))
     else:
         os.environ.pop(VARIABLE, None)
     os.environ[NODE_PYTHON] = _python()
+
+
+def _become(command: Sequence[str], setup: Mapping[str, Any], what: str) -> None:
+    _hand_on(setup)
     signal.setitimer(signal.ITIMER_REAL, 0)  # would outlive this program, and what it is to do not
     for number in (signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)  # what is ignored stays so in another program
     try:
-        os.execvp(command[0], [*command, *worker])
+        os.execvp(command[0], list(command))
     except OSError as error:
         sys.exit(f"{what} cannot be started: {error}")
 

@@ -233,7 +233,7 @@ def _work() -> None:
             cwd = worker_setup.enter(cwd)
     elif cwd:
         os.chdir(cwd)
-    if any(f'"{field}"' in setup for field in ("py_executable", "pip", "uv")):
+    if setup and any(f'"{field}"' in setup for field in worker_setup.OTHER_PROGRAM):
         worker_setup.change_python([os.path.abspath(__file__), "worker", _TITLE_ROOM])
     os.environ.pop(_CWD, None)
     from heliostat.core import worker_main

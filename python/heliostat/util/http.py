@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -81,13 +82,7 @@ class Server:
         Raises ``ConnectionError`` when nothing answers within ``timeout`` seconds, and
         ``AuthenticationError`` when the token is missing or wrong.
         """
-        link = (
-            http.client.HTTPConnection(self._name, self._port, timeout=timeout)
-            if self._tls is None
-            else http.client.HTTPSConnection(
-                self._name, self._port, timeout=timeout, context=self._tls
-            )
-        )
+        link = self._link(timeout)
         try:
             link.request(method, self.prefix + path, body, {**self.headers, **(headers or {})})
             got = link.getresponse()
@@ -103,6 +98,35 @@ class Server:
 
             raise AuthenticationError(answer.text)
         return answer
+
+    @contextlib.contextmanager
+    def streamed(self, path: str, timeout: float | None) -> Iterator[http.client.HTTPResponse]:
+        """One request whose answer is read as it comes; ``timeout``: how long it may be silent.
+
+        Raises as :meth:`ask` does.
+        """
+        link = self._link(timeout)
+        try:
+            link.request("GET", self.prefix + path, None, self.headers)
+            answer = link.getresponse()
+            if answer.status in (401, 403):
+                from heliostat.core.errors import AuthenticationError
+
+                raise AuthenticationError(answer.read().decode(errors="replace"))
+            yield answer
+        except (OSError, http.client.HTTPException) as error:
+            raise ConnectionError(
+                f"Failed to connect to Ray at address: {self.url}. ({error})"
+            ) from error
+        finally:
+            link.close()
+
+    def _link(self, timeout: float | None) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._name, self._port, timeout=timeout)
+        return http.client.HTTPSConnection(
+            self._name, self._port, timeout=timeout, context=self._tls
+        )
 
 
 def server_url(address: str | None) -> str:

@@ -85,7 +85,7 @@ impl Surroundings {
         ];
         variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
         let is_plain = request.needs.is_empty()
-            && ["pip", "uv"].iter().all(|tool| !env.contains_key(*tool))
+            && ["pip", "uv", "conda"].iter().all(|tool| !env.contains_key(*tool))
             && !fetches(&env);
         let mut entrypoint = request.entrypoint.clone();
         if !is_plain {

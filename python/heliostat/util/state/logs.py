@@ -12,6 +12,7 @@ import heliostat
 from heliostat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from heliostat.util.state import ask
 from heliostat.util.state.exception import RayStateApiException
+from heliostat.util.state.log_lines import Shown
 
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
 _PART = 1 << 20
@@ -196,10 +197,10 @@ def parts(
     decode: tuple[str, str] | None,
     without_colours: bool,
 ) -> Iterator[Any]:
-    """The file, part by part."""
+    """The file, part by part, with the last state of each progress bar."""
     import time
 
-    offset = -1 if tail >= 0 else 0
+    offset, shown = -1 if tail >= 0 else 0, Shown()
     while True:
         found = _on(file.node_id, _read, file, offset, tail)
         if found is None:
@@ -207,12 +208,14 @@ def parts(
                 f"There is no log file {file.name or f'of {file.part}{file.suffix}'!r} on that node."
             )
         data, end = found
-        if data:
+        is_over = not data and not follow
+        text = shown.end() if is_over else shown.take(data)
+        if text:
             if without_colours:
-                data = _COLOURS.sub(b"", data)
-            yield data if decode is None else data.decode(*decode)
-        elif not follow:
+                text = _COLOURS.sub(b"", text)
+            yield text if decode is None else text.decode(*decode)
+        if is_over:
             return
-        else:
+        if not data:
             time.sleep(interval or _FOLLOW_S)
         offset = end

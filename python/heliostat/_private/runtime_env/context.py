@@ -1,0 +1,14 @@
+"""``ray._private.runtime_env.context``: what a plugin may change of a worker."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from heliostat._private import missing
+from heliostat.core.env_plugins import RuntimeEnvContext
+
+__all__ = ["RuntimeEnvContext"]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise AttributeError(missing(f"ray._private.runtime_env.context.{name}"))
