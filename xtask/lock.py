@@ -2,6 +2,7 @@
 
     python xtask/lock.py write [OPTION …]   with uv; options such as --upgrade go to `uv pip compile`
     python xtask/lock.py check              print what is stale or wrong, a line each; asks no index
+    python xtask/lock.py asks SET           print what pyproject.toml asks for, without versions of the lock
 
 A file has every package of one task's environment with its version and the digests of its files, for
 Linux and every Python that is supported. `docs/decisions/0044-a-lock-for-what-tasks-install.md` says why.
@@ -34,9 +35,33 @@ class Set(NamedTuple):
     groups: tuple[str, ...] = ()
     # Left out although something requires it.
     without: tuple[str, ...] = ()
+    # In an environment of its own, where what its packages pin decides nothing for the others.
+    alone: bool = False
 
 
 EXTRAS = ("data", "serve", "train", "tune")
+# What `make test` has not, for its size or what it pins. No comet and no aim: their tests have stand-ins.
+LIBRARIES = (
+    "ax",
+    "bayesopt",
+    "bohb",
+    "daft",
+    "delta",
+    "hebo",
+    "hyperopt",
+    "iceberg",
+    "jax",
+    "lance",
+    "lightning",
+    "mlflow",
+    "msgpack",
+    "nevergrad",
+    "optuna",
+    "tensorboard",
+    "tensorflow",
+    "wandb",
+    "zoopt",
+)
 # PyTorch's compiler for GPUs, and those libraries of CUDA that it loads when they are asked for.
 FOR_GPUS = (
     "cuda-bindings",
@@ -52,6 +77,7 @@ SETS = (
     Set("demo", groups=("demo",), without=FOR_GPUS),
     Set("dev", groups=("dev",)),
     Set("docs", groups=("docs",)),
+    Set("extras", (*EXTRAS, *LIBRARIES), ("dev", "extras"), alone=True),
     Set("lock", groups=("lock",)),
     Set("setup", EXTRAS),
     Set("test", EXTRAS, ("dev", "docs", "test")),
@@ -84,8 +110,9 @@ def write(options: list[str]) -> None:
     pyproject = load_toml(ROOT / "pyproject.toml")
     WORK.mkdir(parents=True, exist_ok=True)
     whole = WORK / "all.txt"
-    whole.write_text("".join(f"{line}\n" for line in sorted(set(pins()))))
-    lines = sorted({line for kind in SETS for line in asked(pyproject, kind)})
+    listed(whole, sorted({line for kind in SETS if not kind.alone for line in pins(kind)}))
+    together = [kind for kind in SETS if not kind.alone]
+    lines = sorted({line for kind in together for line in asked(pyproject, kind)})
     wanted = listed(WORK / "all.in", lines)
     uv(wanted, "--output-file", whole, *options)
     (ROOT / FOLDER).mkdir(exist_ok=True)
@@ -94,7 +121,11 @@ def write(options: list[str]) -> None:
         locked = WORK / f"pylock.{kind.name}.toml"
         locked.unlink(missing_ok=True)
         wanted = listed(WORK / f"{kind.name}.in", requirements)
-        uv(wanted, "--constraints", whole, "--output-file", locked)
+        versions = whole
+        if kind.alone:
+            versions = listed(WORK / f"{kind.name}.txt", list(pins(kind)))
+            uv(wanted, "--output-file", versions, *options)
+        uv(wanted, "--constraints", versions, "--output-file", locked)
         packages = load_toml(locked)["packages"]
         path(kind).write_text("\n".join([*head(requirements), *body(packages, kind), ""]))
 
@@ -104,13 +135,12 @@ def listed(file: Path, requirements: list[str]) -> Path:
     return file
 
 
-def pins() -> Iterator[str]:
+def pins(kind: Set) -> Iterator[str]:
     """What is locked today, which stays unless an option says otherwise."""
-    for kind in SETS:
-        if path(kind).exists():
-            for line in path(kind).read_text().splitlines():
-                if "==" in line and not line.startswith("#"):
-                    yield line.removesuffix("\\").strip()
+    if path(kind).exists():
+        for line in path(kind).read_text().splitlines():
+            if "==" in line and not line.startswith("#"):
+                yield line.removesuffix("\\").strip()
 
 
 def path(kind: Set) -> Path:
@@ -207,5 +237,8 @@ if __name__ == "__main__":
             write(options)
         case ["check"]:
             check()
+        case ["asks", name]:
+            (kind,) = (kind for kind in SETS if kind.name == name)
+            print("\n".join(asked(load_toml(ROOT / "pyproject.toml"), kind)))
         case _:
             sys.exit(__doc__)

@@ -41,7 +41,7 @@ def test_a_new_requirement_is_told_for_each_set_that_has_it(lock: Any) -> None:
     told = list(lock.problems(changed, texts(lock)))
     assert told == [
         f"requirements/{name}.txt is older than pyproject.toml: run `make lock`"
-        for name in ("setup", "test")
+        for name in ("extras", "setup", "test")
     ]
 
 

@@ -13,6 +13,7 @@ mod columns;
 mod fuzz;
 mod libraries;
 mod python;
+mod releases;
 mod rows;
 mod scale;
 mod sh;
@@ -32,6 +33,9 @@ usage: cargo xtask <task>
   demo    the main example, on real input
   test    lint, cargo test, pytest
   lock    which releases the tasks install: requirements/, from pyproject.toml; arguments, such as --upgrade, go to uv
+  test-extras  the tests that need a library which .venv has not: all extras, and Chromium; arguments go to pytest
+  newest  the tests with the newest releases that pyproject.toml allows, and random programs; arguments go to pytest
+  oldest  the same with the oldest
   docs    the site of docs/, in target/site
   lint    rustfmt, clippy, ruff, mypy, tidy; cargo deny where it is installed
   settings  writes docs/settings.md from the table in crates/helio-config
@@ -67,6 +71,9 @@ fn main() -> ExitCode {
         "settings" => write(tidy::settings::PAGE, &helio_config::page::page()),
         "rows" => write(rows::MODULE, &rows::module()),
         "tidy" => tidy::run(),
+        "test-extras" => releases::extras(rest),
+        "newest" => releases::with(releases::Releases::Newest, rest),
+        "oldest" => releases::with(releases::Releases::Oldest, rest),
         "gpu-check" => return check::gpu(rest),
         "bench" => bench::run(rest),
         "differential" => bench::differential(rest),

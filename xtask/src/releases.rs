@@ -1,0 +1,87 @@
+//! `test-extras`, `newest` and `oldest`: tests with other packages than `.venv` has, in environments of their own.
+//!
+//! Each environment is kept between checkouts and has the Heliostat of this one.
+
+use std::process::Command;
+
+use crate::python::{self, Venv};
+use crate::sh::{self, Outcome, cache, command, have, root};
+
+/// The tests that `make test` skips where their package is not installed.
+const OF_EXTRAS: [&str; 10] = [
+    "tests/dashboard/test_page.py",
+    "tests/data/test_jax_batches.py",
+    "tests/data/test_lakes.py",
+    "tests/data/test_record_files.py",
+    "tests/data/test_tf_batches.py",
+    "tests/train/test_legacy.py",
+    "tests/tune/test_hyperband.py",
+    "tests/tune/test_libraries.py",
+    "tests/tune/test_loggers.py",
+    "tests/tune/test_tracking.py",
+];
+/// The browser, as distributions name it; Debian's package is `chromium`.
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// Installs the libraries of all extras and runs the tests that need one; arguments go to pytest.
+pub(crate) fn extras(arguments: &[String]) -> Outcome {
+    let venv = environment("extras")?;
+    venv.locked("extras")?;
+    python::install(&venv)?;
+    let mut test = pytest(&venv);
+    if std::env::var_os("HELIOSTAT_BROWSER").is_none() {
+        let found = BROWSERS.iter().find(|name| have(name, &["--version"]));
+        let browser = found.ok_or("no Chromium is installed: `apt-get install chromium`")?;
+        let path = sh::read(command("sh").args(["-c", &format!("command -v {browser}")]))?;
+        test.env("HELIOSTAT_BROWSER", path.trim());
+    }
+    sh::run(test.args(OF_EXTRAS).args(arguments))
+}
+
+/// Which releases an environment gets, of those that pyproject.toml allows.
+#[derive(Clone, Copy)]
+pub(crate) enum Releases {
+    Newest,
+    Oldest,
+}
+
+/// Runs all tests of Python and some random programs with these releases; arguments go to pytest, which then
+/// runs alone.
+pub(crate) fn with(releases: Releases, arguments: &[String]) -> Outcome {
+    let (name, resolution) = match releases {
+        Releases::Newest => ("newest", "highest"),
+        Releases::Oldest => ("oldest", "lowest-direct"),
+    };
+    let venv = environment(name)?;
+    venv.locked("lock")?; // uv, which pip cannot do this without
+    let python = venv.program("python");
+    let asked = sh::read(command(&python).args(["xtask/lock.py", "asks", "test"]))?;
+    let list = root().join("target").join(format!("{name}.in"));
+    std::fs::write(&list, asked).map_err(|error| format!("{}: {error}", list.display()))?;
+    let mut install = command(venv.program("uv"));
+    install.args(["pip", "install", "--upgrade", "--resolution", resolution, "--python"]);
+    sh::run(install.arg(&python).arg("--requirement").arg(&list))?;
+    python::install(&venv)?;
+    sh::run(command(venv.program("uv")).args(["pip", "list", "--python"]).arg(&python))?;
+    if !arguments.is_empty() {
+        return sh::run(pytest(&venv).args(arguments));
+    }
+    let tests = sh::run(pytest(&venv).args(["--dist", "loadfile", "--numprocesses", "auto"]));
+    let mut programs = command(&python);
+    programs.env("PYTHONPATH", root().join("tests")).args(["-m", "programs", "--minutes", "5"]);
+    tests.and(sh::run(&mut programs))
+}
+
+fn environment(name: &str) -> Outcome<Venv> {
+    Venv::at(&cache()?.join(name))
+}
+
+fn pytest(venv: &Venv) -> Command {
+    let mut test = command(venv.program("python"));
+    if python::is_in_place(venv) {
+        // Of two checkouts that use the environment at once each tests its own.
+        test.env("PYTHONPATH", root().join("python"));
+    }
+    test.args(["-m", "pytest"]);
+    test
+}
