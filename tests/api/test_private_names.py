@@ -258,3 +258,29 @@ def test_ordinary_names_after_import_ray(run_driver: Any) -> None:
     ).check()
     assert done.value("parts") == "_private experimental util"
     assert done.value("name") == "Logger"
+
+
+@ours
+def test_what_sources_of_other_packages_take_from_data() -> None:
+    from ray.data._internal.util import _check_import, call_with_retry
+
+    _check_import(object(), module="json", package="json")
+    with pytest.raises(ImportError, match="pip install pylance"):
+        _check_import(object(), module="not_there_at_all", package="pylance")
+    calls: list[int] = []
+
+    def third(word: str) -> str:
+        calls.append(1)
+        if len(calls) < 3:
+            raise OSError("AWS Error SLOW_DOWN")
+        return word
+
+    options = {"match": ["AWS Error"], "max_backoff_s": 0}
+    assert call_with_retry(third, "read", word="done", **options) == "done"
+    assert len(calls) == 3
+    with pytest.raises(ZeroDivisionError):
+        call_with_retry(lambda: 1 / 0, "divide", **options)
+    calls.clear()
+    with pytest.raises(OSError, match="SLOW_DOWN"):
+        call_with_retry(third, "read", max_attempts=2, word="", **options)
+    assert len(calls) == 2

@@ -196,6 +196,18 @@ def a_timeline() -> object:
         return [len(events) > 0, isinstance(json.load(file), list)]
 
 
+@stranger("raylings: Dump an execution timeline", [True, True])
+def executions_on_the_timeline() -> object:
+    """Events of executions are found by task:execute, those of a function by task::NAME."""
+    ray.get([named_task.remote(i) for i in range(3)])
+    events = until(lambda: [e for e in ray.timeline() if "named_task" in e.get("cat", "")])
+    every = ray.timeline()
+    return [
+        all(e["cat"].startswith("task::") for e in events),
+        any(e["name"] == "task:execute" and e["ph"] == "X" for e in every),
+    ]
+
+
 @stranger("docs: Application metrics", [["Counter", "Gauge", "Histogram"], "ValueError"])
 def metrics_of_ones_own() -> object:
     """Counter, Gauge and Histogram in an actor; an unknown tag is refused."""

@@ -85,6 +85,25 @@ def models_that_call_models() -> object:
     return found
 
 
+@stranger("raylings: Serve without a port", ["plain", False], cluster={"num_cpus": 3})
+def without_an_http_server() -> object:
+    """http_options={"location": "NoServer"}: handles work, and no HTTP server runs."""
+
+    @serve.deployment
+    def plain() -> str:
+        return "plain"
+
+    serve.start(http_options={"location": "NoServer"})
+    handle = serve.run(plain.bind(), name="quiet", route_prefix=None)
+    word = handle.remote().result(timeout_s=60)
+    serve.delete("quiet")
+    try:
+        fetch("/")
+    except urllib.error.URLError:
+        return [word, False]
+    return [word, True]
+
+
 @stranger("docs: Handles, passing responses on", [20])
 def a_response_as_an_argument() -> object:
     """A response that is not there yet goes into another call."""
