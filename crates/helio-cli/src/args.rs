@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Start(Start),
     /// Stop the daemons of this machine.
     Stop(Stop),
+    /// Started alike on every machine of a job: makes a cluster of them, runs a command on the head, and ends it all.
+    SymmetricRun(SymmetricRun),
     /// Drain a node: running work ends, actors and objects move to other nodes, then the node leaves.
     DrainNode(DrainNode),
     /// Show the cluster's nodes, resources and demands.
@@ -149,7 +151,7 @@ pub(crate) struct Offer {
 }
 
 /// `start`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct Start {
     /// Start the head of a new cluster.
     #[arg(long)]
@@ -187,6 +189,9 @@ pub(crate) struct Start {
     pub(crate) dashboard: Dashboard,
     #[command(flatten)]
     pub(crate) offer: Offer,
+    /// The daemon ends with the process that starts it, and takes up no earlier cluster: for `symmetric-run`.
+    #[arg(skip)]
+    pub(crate) ends_with_starter: bool,
 }
 
 impl Start {
@@ -198,6 +203,38 @@ impl Start {
             self.node_manager_port.or(self.object_manager_port).unwrap_or(0)
         }
     }
+}
+
+/// `symmetric-run`.
+#[derive(Args, Debug)]
+pub(crate) struct SymmetricRun {
+    /// Address of the head: the machine that HOST names starts it at PORT, all others join it there.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) address: String,
+    /// The number of nodes, the head among them, that the command waits for [default: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) min_nodes: Option<u32>,
+    #[command(flatten)]
+    pub(crate) dashboard: Dashboard,
+    #[command(flatten)]
+    pub(crate) offer: Offer,
+    /// Labels in a file, a `key: value` a line.
+    #[arg(long, value_name = "FILE", conflicts_with = "labels")]
+    pub(crate) labels_file: Option<PathBuf>,
+    /// The one TCP port of each node but the head [default: any free port].
+    #[arg(long, value_name = "PORT")]
+    pub(crate) node_manager_port: Option<u16>,
+    #[arg(long, hide = true)]
+    pub(crate) head: bool,
+    #[arg(long, hide = true)]
+    pub(crate) port: Option<u16>,
+    #[arg(long, hide = true)]
+    pub(crate) node_ip_address: Option<String>,
+    #[arg(long, hide = true)]
+    pub(crate) block: bool,
+    /// The command that runs on the head, and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// The head's HTTP server; for `start`.
@@ -378,6 +415,9 @@ pub(crate) struct Node {
     /// The cluster ends with the driver that registers as its owner.
     #[arg(long)]
     pub(crate) owner_driver: bool,
+    /// The daemon ends in order when the process that started it dies.
+    #[arg(long)]
+    pub(crate) ends_with_starter: bool,
     /// The session's name; one that exists and whose daemon is gone is taken up again.
     #[arg(long, value_name = "NAME")]
     pub(crate) session_name: Option<String>,
@@ -463,7 +503,7 @@ impl Ignored {
 pub(crate) fn parse() -> (Command, Ignored) {
     let matches = command().get_matches();
     let ignored = match matches.subcommand() {
-        Some(("start", matches)) => Ignored::of(matches),
+        Some(("start" | "symmetric-run", matches)) => Ignored::of(matches),
         _ => Ignored::default(),
     };
     match Cli::from_arg_matches(&matches) {
@@ -476,15 +516,19 @@ fn command() -> clap::Command {
     let name = names::command();
     let version =
         Arg::new("version").long("version").action(ArgAction::Version).help("Print the version");
-    Cli::command().name(name).bin_name(name).version(VERSION).arg(version).mut_subcommand(
-        "start",
-        |start| {
-            IGNORED.iter().fold(start, |start, (name, takes_value)| {
-                let action = if *takes_value { ArgAction::Set } else { ArgAction::SetTrue };
-                start.arg(Arg::new(*name).long(*name).action(action).hide(true))
-            })
-        },
-    )
+    let with_ignored = |start: clap::Command| {
+        IGNORED.iter().fold(start, |start, (name, takes_value)| {
+            let action = if *takes_value { ArgAction::Set } else { ArgAction::SetTrue };
+            start.arg(Arg::new(*name).long(*name).action(action).hide(true))
+        })
+    };
+    Cli::command()
+        .name(name)
+        .bin_name(name)
+        .version(VERSION)
+        .arg(version)
+        .mut_subcommand("start", with_ignored)
+        .mut_subcommand("symmetric-run", with_ignored)
 }
 
 /// The release of Ray whose API this is, then our own; clap puts the command's name in front.

@@ -78,6 +78,12 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     if let Some(why) = helio_env::settings::refusal() {
         return Err(why);
     }
+    if args.ends_with_starter {
+        let term = Some(Signal::TERM);
+        rustix::process::set_parent_process_death_signal(term).map_err(|error| {
+            format!("the end of the starting process cannot be followed: {error}")
+        })?;
+    }
     let resources =
         args.offer.resources.as_deref().map(values::resources).transpose()?.unwrap_or_default();
     let mut labels =
@@ -415,12 +421,16 @@ fn keep_token(session_dir: &Path, token: &str) -> std::io::Result<()> {
 
 /// The address that this machine sends from; no packet is sent to find out.
 pub(crate) fn own_ip() -> IpAddr {
-    let routed = |from: IpAddr, to: &str| {
-        let socket = std::net::UdpSocket::bind((from, 0)).ok()?;
-        socket.connect((to, 53)).ok()?;
-        Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
-    };
-    routed(Ipv4Addr::UNSPECIFIED.into(), "8.8.8.8")
-        .or_else(|| routed(Ipv6Addr::UNSPECIFIED.into(), "2001:4860:4860::8888"))
+    ip_towards(Ipv4Addr::new(8, 8, 8, 8).into())
+        .or_else(|| ip_towards(Ipv6Addr::new(0x2001, 0x4860, 0x4860, 0, 0, 0, 0, 0x8888).into()))
         .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// The IP that this machine's packets to that one carry; nothing is sent.
+pub(crate) fn ip_towards(to: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr =
+        if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((to, 53)).ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
 }

@@ -30,6 +30,7 @@ mod start;
 mod state;
 mod status;
 mod stop;
+mod symmetric_run;
 mod values;
 mod why;
 mod why_deployment;
@@ -60,6 +61,10 @@ fn main() -> ExitCode {
         Command::Debug { arguments } => in_python::run("heliostat.core.debug_command", &arguments),
         Command::Start(args) => start::run(&args, &ignored),
         Command::Stop(args) => stop::run(&args),
+        Command::SymmetricRun(args) => match symmetric_run::run(args, &ignored) {
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
+        },
         Command::DrainNode(args) => drain::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(&args),

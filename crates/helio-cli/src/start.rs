@@ -1,6 +1,7 @@
 //! `start`: runs the daemon in the background and says what to do next.
 
 use std::fs;
+use std::net::ToSocketAddrs as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use helio_config::session::{CONTROL_PORT, LOG_FILE, START_S_MAX};
 use helio_config::table::JOIN_WAIT_S;
 use helio_observer::Asker;
-use helio_proto::control::ListNodes;
+use helio_proto::control::{ControlResponse, ListNodes, NodeInfo};
 use helio_types::OPEN_TOKEN;
 use helio_types::address::{host_port, split_host_port};
 use serde_json::Value;
@@ -27,6 +28,22 @@ const LOG_TAIL: usize = 4000;
 const END_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
+    let prepared = prepare(args, ignored)?;
+    observer::block_on(async {
+        let (child, ready) = launch(args, &prepared).await?;
+        announce(args, &ready, &folder::temp_dir(args.offer.temp_dir.as_deref()));
+        if args.block { block(child, &ready).await } else { Ok(()) }
+    })?
+}
+
+/// A daemon that may be started now.
+pub(crate) struct Prepared {
+    arguments: Vec<String>,
+    host: String,
+}
+
+/// Whatever comes before the start of the daemon: refusals, warnings, and the wait for a head that is not there yet.
+pub(crate) fn prepare(args: &Start, ignored: &Ignored) -> Result<Prepared, String> {
     check(args, ignored)?;
     for name in ignored.unmet() {
         eprintln!("Note: `--{name}` has no effect in this release.");
@@ -41,7 +58,7 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
     for sentence in helio_env::settings::warnings() {
         eprintln!("Warning: {sentence}");
     }
-    let host = args.node_ip_address.clone().unwrap_or_else(|| daemon::own_ip().to_string());
+    let host = args.node_ip_address.clone().unwrap_or_else(|| own_host(args.address.as_deref()));
     if locate::token().is_ok_and(|token| token == OPEN_TOKEN) {
         eprintln!("Warning: {}", open_ports(&host));
     }
@@ -59,27 +76,36 @@ pub(crate) fn run(args: &Start, ignored: &Ignored) -> Result<(), String> {
     if args.head {
         let port = args.port.unwrap_or(CONTROL_PORT);
         refuse_second(&sessions, &host, port)?;
-        if let Some(name) = crashed(&sessions, port) {
+        if let Some(name) = crashed(&sessions, port).filter(|_| !args.ends_with_starter) {
             output::line(&format!(
                 "The cluster's state of before its daemon died is taken up again: {name}"
             ));
             arguments.extend(["--session-name".to_owned(), name]);
         }
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    runtime.block_on(async {
-        let (child, ready) =
-            spawn(&arguments).await.map_err(|error| explain(&error, args, &host))?;
-        let socket = PathBuf::from(ready["node_socket"].as_str().unwrap_or_default());
-        let token = locate::token()?;
-        Asker::new(&socket, &token)
-            .ask(ListNodes {})
-            .await
-            .map_err(|error| format!("The daemon runs, but is not in the cluster: {error}"))?;
-        announce(args, &ready, &temp_dir);
-        if args.block { block(child, &ready).await } else { Ok(()) }
-    })
+    arguments.extend(args.ends_with_starter.then(|| "--ends-with-starter".to_owned()));
+    Ok(Prepared { arguments, host })
+}
+
+/// Starts the daemon, and waits until its node is in the cluster. Returns its process and the line that it said when it
+/// was ready.
+pub(crate) async fn launch(args: &Start, prepared: &Prepared) -> Result<(Child, Value), String> {
+    let (child, ready) =
+        spawn(&prepared.arguments).await.map_err(|error| explain(&error, args, &prepared.host))?;
+    nodes(&ready)
+        .await
+        .map_err(|error| format!("The daemon runs, but is not in the cluster: {error}"))?;
+    Ok((child, ready))
+}
+
+/// The nodes of the cluster, as the daemon that said this line knows them.
+pub(crate) async fn nodes(ready: &Value) -> Result<Vec<NodeInfo>, String> {
+    let socket = PathBuf::from(ready["node_socket"].as_str().unwrap_or_default());
+    match Asker::new(&socket, &locate::token()?).ask(ListNodes {}).await {
+        Ok(ControlResponse::Nodes(nodes)) => Ok(nodes.nodes),
+        Ok(_) => Err("the head answers something else".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// What makes no sense is told before anything is started.
@@ -184,6 +210,16 @@ fn resolve(address: &str) -> Result<String, String> {
         return Ok(found.text("control_address").to_owned());
     }
     values::address(address).map(|(host, port)| host_port(&host, port))
+}
+
+/// The IP by which other machines reach this one: that of the way to the head, where there is one.
+fn own_host(head: Option<&str>) -> String {
+    let towards = head.and_then(|address| values::address(address).ok());
+    let towards = towards.and_then(|(host, port)| {
+        (host.as_str(), port).to_socket_addrs().ok()?.find_map(|to| daemon::ip_towards(to.ip()))
+    });
+    // A head on this machine is reached by the loopback interface, by which no other machine comes.
+    towards.filter(|ip| !ip.is_loopback()).unwrap_or_else(daemon::own_ip).to_string()
 }
 
 fn refuse_second(sessions: &[Found], host: &str, port: u16) -> Result<(), String> {
@@ -370,7 +406,7 @@ fn next_steps(args: &Start, address: &str, webui: &str) -> String {
 }
 
 /// Stays with the daemon, hands signals on, and says so when it dies.
-async fn block(mut child: Child, ready: &Value) -> Result<(), String> {
+pub(crate) async fn block(mut child: Child, ready: &Value) -> Result<(), String> {
     let failed = |error: std::io::Error| error.to_string();
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -393,7 +429,8 @@ async fn block(mut child: Child, ready: &Value) -> Result<(), String> {
     ))
 }
 
-async fn end(mut child: Child) -> Result<(), String> {
+/// Has the daemon end in order, and kills it when it takes too long.
+pub(crate) async fn end(mut child: Child) -> Result<(), String> {
     let pid =
         child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {

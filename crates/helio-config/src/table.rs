@@ -92,6 +92,8 @@ settings! {
     CLUSTER "Clusters and sessions" {
         /// The cluster that `init()` and the commands connect to; "auto" is the one that runs here, "local" a new one.
         ADDRESS = Both "ADDRESS" text("") "host:port, auto or local", ALL;
+        /// How long `symmetric-run` waits for the head, and the head for the other nodes.
+        SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT = Ray "SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT" count(30, 1, 86_400) "s", "commands";
         /// The namespace of a driver that names none.
         NAMESPACE = Both "NAMESPACE" text("") "", DRIVER;
         /// The head's HTTP server that `ray job` and `JobSubmissionClient` talk to; wins over ADDRESS there.

@@ -5,13 +5,23 @@ use std::path::Path;
 
 use helio_types::devices::{AMD_GPU, DEVICE_KINDS, DeviceKind, INTEL_GPU};
 
-/// How many CPUs this process may use (affinity and control groups count).
+/// How many CPUs this process may use: affinity and control groups count, and within a job of Slurm what the job was
+/// given on this machine, which Slurm says also where it binds nothing.
 #[must_use]
 pub fn cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    let usable = std::thread::available_parallelism().map_or(1, usize::from);
+    let given = slurm("SLURM_CPUS_ON_NODE").and_then(|text| text.parse().ok());
+    given.map_or(usable, |given: usize| given.clamp(1, usable))
 }
 
-/// The memory that this process may use, in bytes: the machine's, or its control group's bound.
+/// A variable of Slurm's, within a job of it.
+fn slurm(name: &str) -> Option<String> {
+    std::env::var_os("SLURM_JOB_ID")?;
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The memory that this process may use, in bytes: the machine's, or the least bound of its control groups, or what
+/// a job of Slurm was given on this machine.
 #[must_use]
 pub fn memory() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -19,10 +29,33 @@ pub fn memory() -> u64 {
     let kib: Option<u64> =
         total.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse().ok());
     let machine = kib.map_or(4 << 30, |kib| kib << 10);
-    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .iter()
-        .find_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
-    group.map_or(machine, |bound: u64| bound.min(machine))
+    let own_groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = group_memory(Path::new("/sys/fs/cgroup"), &own_groups);
+    let job = slurm("SLURM_MEM_PER_NODE").and_then(|mib| mib.parse::<u64>().ok());
+    let job = job.filter(|mib| *mib > 0).map(|mib| mib << 20);
+    [group, job].into_iter().flatten().fold(machine, u64::min)
+}
+
+/// The least bound on the memory of the groups that a process is in, which `/proc/self/cgroup` names: each group is
+/// bound by all those around it. In a container the names may be those of the host, and only the root is there.
+fn group_memory(root: &Path, own_groups: &str) -> Option<u64> {
+    let bounds = own_groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (parts.next()?, Path::new(parts.next()?));
+        let (folder, file) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            named if named.split(',').any(|name| name == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => return None,
+        };
+        let bound = |group: &Path| -> Option<u64> {
+            let path = folder.join(group.strip_prefix("/").ok()?).join(file);
+            fs::read_to_string(path).ok()?.trim().parse().ok()
+        };
+        group.ancestors().filter_map(bound).min()
+    });
+    bounds.min()
 }
 
 /// The machine's name.
@@ -44,7 +77,14 @@ pub fn device_kind(resource: &str) -> Option<DeviceKind> {
 /// sees all.
 #[must_use]
 pub fn visible(kind: &DeviceKind) -> Option<Vec<String>> {
-    std::env::var(kind.variable).ok().map(|value| kind.names(&value))
+    visible_list(kind).map(|value| kind.names(&value))
+}
+
+/// The variable of that kind of device. Where it is not set within a job of Slurm, the GPUs that Slurm gave.
+fn visible_list(kind: &DeviceKind) -> Option<String> {
+    let set = std::env::var(kind.variable).ok();
+    let given = || slurm("SLURM_STEP_GPUS").or_else(|| slurm("SLURM_JOB_GPUS"));
+    set.or_else(|| given().filter(|_| kind.resource == "GPU"))
 }
 
 /// Whose GPUs there are, and how many.
@@ -62,10 +102,10 @@ fn gpu_kind(root: &Path) -> (DeviceKind, usize) {
 #[must_use]
 pub fn gpus() -> Vec<u32> {
     let (kind, present) = gpu_kind(Path::new("/"));
-    match std::env::var(kind.variable) {
+    match visible_list(&kind) {
         // CUDA ignores everything from the first wrong entry on; entries that name a device by its
         // unique id are counted by their position.
-        Ok(list) => list
+        Some(list) => list
             .split(',')
             .map(str::trim)
             .take_while(|entry| !entry.is_empty() && *entry != "-1" && *entry != "NoDevFiles")
@@ -73,7 +113,7 @@ pub fn gpus() -> Vec<u32> {
             .map(|(position, entry)| entry.parse().unwrap_or(position as u32))
             .take(present)
             .collect(),
-        Err(_) => (0..present as u32).collect(),
+        None => (0..present as u32).collect(),
     }
 }
 
@@ -138,6 +178,29 @@ mod tests {
             make(&format!("dev/{name}"));
         }
         assert_eq!(super::present(&root), 2);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn the_memory_is_what_the_tightest_group_leaves() {
+        let root = std::env::temp_dir().join(format!("heliostat-groups-{}", std::process::id()));
+        let bound = |group: &str, file: &str, text: &str| {
+            let folder = root.join(group);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(file), text).unwrap();
+        };
+        let found = |own: &str| super::group_memory(&root, own);
+        assert_eq!(found("0::/slurm/job_1/step_0\n"), None, "no group has a bound");
+        bound("slurm/job_1/step_0", "memory.max", "max\n");
+        bound("slurm/job_1", "memory.max", "3000\n");
+        bound("slurm", "memory.max", "9000\n");
+        assert_eq!(found("0::/slurm/job_1/step_0\n"), Some(3000));
+        assert_eq!(found("0::/slurm\n"), Some(9000));
+        bound("", "memory.max", "2000\n");
+        assert_eq!(found("0::/\n"), Some(2000));
+        assert_eq!(found("0::/of/the/host\n"), Some(2000), "a container sees only the root");
+        bound("memory/docker", "memory.limit_in_bytes", "1000\n");
+        assert_eq!(found("5:cpu,cpuacct:/docker\n4:memory:/docker\n0::/\n"), Some(1000));
         fs::remove_dir_all(&root).unwrap();
     }
 
