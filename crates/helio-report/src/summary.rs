@@ -36,7 +36,7 @@ pub struct More {
     pub kind: &'static str,
     /// As `state` has it.
     pub state: &'static str,
-    /// How many.
+    /// Number of rows counted here.
     pub count: u64,
 }
 
