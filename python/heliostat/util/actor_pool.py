@@ -83,10 +83,8 @@ class ActorPool:
                 raise TimeoutError("Timed out waiting for result")
         del self._by_index[self._next_return]
         self._next_return += 1
-        self._free(ref)
-        if late:
-            raise TimeoutError("Timed out waiting for result. The task is ignored.")
-        return heliostat.get(ref)
+        _, actor = self._take(ref)
+        return self._result(ref, actor, late)
 
     def get_next_unordered(
         self, timeout: float | None = None, ignore_if_timedout: bool = False
@@ -98,21 +96,37 @@ class ActorPool:
         if not ready and not ignore_if_timedout:
             raise TimeoutError("Timed out waiting for result")
         ref = ready[0] if ready else next(iter(self._running))
-        index = self._free(ref)
+        index, actor = self._take(ref)
         del self._by_index[index]
         self._next_return = max(self._next_return, index + 1)
-        if not ready:
-            raise TimeoutError("Timed out waiting for result. The task is ignored.")
-        return heliostat.get(ref)
+        return self._result(ref, actor, late=not ready)
 
-    def _free(self, ref: Any) -> int:
-        index, actor = self._running.pop(tuple(ref) if isinstance(ref, list) else ref)
+    def _take(self, ref: Any) -> tuple[int, Any]:
+        """The place of a call among all, and its actor; the call runs no longer for the pool."""
+        return self._running.pop(tuple(ref) if isinstance(ref, list) else ref)
+
+    def _result(self, ref: Any, actor: Any, late: bool) -> Any:
+        """The result of a call, whose actor is free again; one that has died leaves the pool."""
+        if late:
+            self._return(actor)
+            raise TimeoutError("Timed out waiting for result. The task is ignored.")
+        try:
+            value = heliostat.get(ref)
+        except heliostat.exceptions.ActorDiedError:
+            self._next_waiting()
+            raise
+        except BaseException:
+            self._return(actor)
+            raise
         self._return(actor)
-        return index
+        return value
 
     def _return(self, actor: Any) -> None:
         self._idle.append(actor)
-        if self._waiting:
+        self._next_waiting()
+
+    def _next_waiting(self) -> None:
+        if self._waiting and self._idle:
             self.submit(*self._waiting.pop(0))
 
     def has_free(self) -> bool:
