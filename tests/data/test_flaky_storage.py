@@ -1,4 +1,4 @@
-"""Storage whose errors pass, and errors of filesystems, which keep their class (F7.60)."""
+"""Storage whose errors pass, and errors of filesystems, which keep their class (F10.24)."""
 
 from __future__ import annotations
 
