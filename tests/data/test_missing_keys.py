@@ -1,4 +1,4 @@
-"""Keys that a dataset does not have: one class of error, the nearest names, before rows move (F10.12, F10.14)."""
+"""Keys that a dataset lacks: one class of error, the nearest names, before rows move (F10.12, F10.14)."""
 
 from __future__ import annotations
 
