@@ -206,6 +206,7 @@ fn what_a_process_said_last_is_told_after_its_end() {
         world.say(other, words(most + 1));
         world.feed(Event::ClientClosed { conn: other });
     }
-    let kept = rows_of_the_ended(&mut world, one, Topic::Tasks);
+    let mut kept = rows_of_the_ended(&mut world, one, Topic::Tasks);
+    assert_eq!(kept.pop(), Some(0), "the forgotten reports come last, as counts without rows");
     assert_eq!(kept, vec![most; LAST_WORDS_ROWS_MAX / most]);
 }
