@@ -12,6 +12,7 @@ use helio_observer::Asker;
 use helio_proto::control::{ControlResponse, ListNodes, NodeInfo};
 use helio_types::OPEN_TOKEN;
 use helio_types::address::{host_port, split_host_port};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -431,14 +432,18 @@ pub(crate) async fn block(mut child: Child, ready: &Value) -> Result<(), String>
 
 /// Has the daemon end in order, and kills it when it takes too long.
 pub(crate) async fn end(mut child: Child) -> Result<(), String> {
-    let pid =
-        child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
-    if let Some(pid) = pid {
-        // The child is not reaped yet, so the number is its own.
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-    }
+    send(&child, Signal::TERM);
     if tokio::time::timeout(END_MAX, child.wait()).await.is_err() {
         child.kill().await.map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// Sends a signal to a process of this one's that it has not waited for yet, so that the number is still its own.
+pub(crate) fn send(child: &Child, signal: Signal) {
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // One that has just ended is what was wanted.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
 }

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use helio_config::table::SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT;
 use helio_types::address::host_port;
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use serde_json::Value;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Ignored, Start, SymmetricRun};
@@ -187,18 +187,10 @@ async fn attend(command: &[std::ffi::OsString], address: &str) -> Result<ExitSta
     loop {
         tokio::select! {
             status = child.wait() => return status.map_err(failed),
-            _ = terminate.recv() => hand_on(&child, Signal::TERM),
+            _ = terminate.recv() => start::send(&child, Signal::TERM),
             // A terminal sends it to the command as well.
             _ = interrupt.recv() => {}
         }
-    }
-}
-
-fn hand_on(child: &Child, signal: Signal) {
-    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        // It is not reaped yet, so the number is its own.
-        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 

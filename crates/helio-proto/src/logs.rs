@@ -4,7 +4,7 @@
 use crate::wire::{messages, numbers};
 
 numbers! {
-    /// What is asked.
+    /// The kinds of questions about log files.
     pub enum LogQuestion {
         /// Which files there are with names that fit `pattern` (`*`, `?`).
         #[default]
@@ -19,7 +19,7 @@ numbers! {
 }
 
 messages! {
-    /// A question.
+    /// One question about the node's log files.
     pub struct LogRequest {
         1 question: LogQuestion,
         2 name: String,

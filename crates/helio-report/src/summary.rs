@@ -89,8 +89,8 @@ pub fn actors(rows: &[Row]) -> Value {
     json!({"summary": summary, "total_actors": rows.len(), "summary_by": "class"})
 }
 
-/// How many references there are, and to how much. There are `total`; where there are rows of fewer, the answer says
-/// so.
+/// The number of references to objects and their sizes, by call site. Where `rows` has fewer than `total` references, the
+/// answer says that it is partial.
 #[must_use]
 pub fn objects(rows: &[Row], total: u64) -> Value {
     let mb = |rows: &[&Row]| {
