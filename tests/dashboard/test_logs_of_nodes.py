@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import ray
 import web
 from harness import IS_HELIOSTAT, wait_until
 
@@ -127,7 +128,7 @@ def test_what_a_job_printed(two: Two) -> None:
 
 def test_files_are_listed_with_size_time_and_owner(two: Two) -> None:
     text = two.logs()
-    assert text.count("Node 127.0.0.1 (") == 2
+    assert text.count(f"Node {ray.util.get_node_ip_address()} (") == 2
     (line,) = (line for line in text.splitlines() if f"-{two.said['pid']}.out" in line)
     assert "actor Printer 'the_printer'" in line
     assert two.said["actor_id"] in line
@@ -155,7 +156,7 @@ def test_a_search_looks_through_all_files(two: Two) -> None:
         file.write("filler\n" * 100_000 + "the NEEDLE at the end\n")
     lines = path.read_bytes().count(b"\n")
     assert two.logs("search", "NEEDLE") == (
-        f"127.0.0.1 {path.name}:{lines}: the NEEDLE at the end\n"
+        f"{ray.util.get_node_ip_address()} {path.name}:{lines}: the NEEDLE at the end\n"
     )
     assert two.logs("search", "needle", check=False) == ""
     assert "NEEDLE" in two.logs("search", "needle", "--ignore-case", "worker-*")

@@ -122,7 +122,8 @@ CASES = [
     ("numpy", "from ray import tune; tune.uniform(0, 1).sample()", "numpy", "tune"),
     (
         "pandas",
-        "from ray import tune; tune.ResultGrid([], '{tmp}').get_dataframe()",
+        "from ray import tune; "
+        "tune.ResultGrid(tune.ExperimentAnalysis('{tmp}', trials=[])).get_dataframe()",
         "pandas",
         "tune",
     ),
