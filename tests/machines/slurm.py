@@ -1,4 +1,4 @@
-"""Slurm over machines of namespaces: the real one where it is installed, and a stand-in that only starts `srun`'s command.
+"""Slurm over machines of namespaces: the real one, or a stand-in that only starts the command of `srun`.
 
 Both run a job's script on the first machine, as `sbatch` does, and its `srun` on all of them.
 """

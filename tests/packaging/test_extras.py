@@ -122,8 +122,7 @@ CASES = [
     ("numpy", "from ray import tune; tune.uniform(0, 1).sample()", "numpy", "tune"),
     (
         "pandas",
-        "from ray import tune; "
-        "tune.ResultGrid(tune.ExperimentAnalysis('{tmp}', trials=[])).get_dataframe()",
+        "from ray.tune import *; ResultGrid(ExperimentAnalysis('{tmp}', trials=[])).get_dataframe()",
         "pandas",
         "tune",
     ),
