@@ -365,3 +365,29 @@ def test_an_event_loop_is_found_or_made() -> None:
     finally:
         loop.close()
         asyncio.set_event_loop(None)
+
+
+USES = """
+import ray, ray.tune.stopper.trial_plateau, ray.util.collective.collective
+from ray.tune.stopper import trial_plateau
+from ray.util import collective
+
+@ray.remote
+def by_name():
+    return trial_plateau.TrialPlateauStopper.__name__
+
+@ray.remote
+def of_a_package():  # its words name `ray.util.collective.collective` too
+    return collective.is_group_initialized("none")
+
+ray.init(num_cpus=1)
+print(ray.get([by_name.remote(), of_a_package.remote()], timeout=60))
+"""
+
+
+def test_a_function_that_uses_a_path_travels() -> None:
+    """A worker that imported nothing of Ray's before finds the module of a function's global."""
+    done = subprocess.run(
+        [sys.executable, "-c", USES], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout == "['TrialPlateauStopper', False]\n"

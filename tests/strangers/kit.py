@@ -131,6 +131,9 @@ class _Cluster:
 
     options: Mapping[str, Any] | None = None
 
+    def __init__(self, started: Callable[[], object]) -> None:
+        self.started = started
+
     def want(self, options: Mapping[str, Any] | None) -> None:
         import ray
 
@@ -140,6 +143,8 @@ class _Cluster:
         if options is not None:
             ray.init(**{"include_dashboard": False, "address": "local", **options})
             self.options = options
+            if options == SHARED:
+                self.started()
 
     def stop(self) -> None:
         import ray
@@ -169,15 +174,15 @@ def _outcome(program: Program, cluster: _Cluster) -> dict[str, Any]:
     return {"wrong": wrong, "seconds": round(time.monotonic() - began, 2)}
 
 
-def main() -> None:
+def main(started: Callable[[], object] = lambda: None) -> None:
     """Runs the file's programs: ``python FILE [RESULTS [NAME,…]]``, a line of JSON each in RESULTS.
 
-    Those that share the file's cluster come first, so that it is started once.
+    Those that share the file's cluster come first, so that it is started once; ``started`` is called then.
     """
     results = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     names = set(sys.argv[2].split(",")) if len(sys.argv) > 2 else set()
     del sys.argv[1:]
-    cluster = _Cluster()
+    cluster = _Cluster(started)
     for program in sorted(_programs, key=lambda one: one.cluster != SHARED):
         if names and program.name not in names:
             continue

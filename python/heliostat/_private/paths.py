@@ -267,7 +267,8 @@ def made(path: str) -> ModuleType:
     """Make the module of a row: names are looked up when they are first used."""
     places = _places(ROWS[path])
     name = f"ray.{path}"
-    module = ModuleType(f"heliostat.{path}", f"Ray's path to public names, for {ROWS[path].why}.")
+    # Its name is the one under `ray`: a worker finds the module of a function by it, and by that one alone.
+    module = ModuleType(name, f"Ray's path to public names, for {ROWS[path].why}.")
 
     def find(wanted: str) -> Any:
         place = places.get(wanted)

@@ -8,13 +8,16 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from harness import free_port
 from pydantic import BaseModel
 from ray import serve
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from strangers.kit import main, raised, stranger, until
 
-BASE = "http://127.0.0.1:8000"
+# The usual port, 8000, may be another program's on this machine.
+PORT = free_port()
+BASE = f"http://127.0.0.1:{PORT}"
 
 
 def fetch(path: str, data: object = None, method: str | None = None) -> tuple[int, Any]:
@@ -459,4 +462,4 @@ def one_application_fails() -> object:
 
 
 if __name__ == "__main__":
-    main()
+    main(started=lambda: serve.start(http_options={"port": PORT}))
