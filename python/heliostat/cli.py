@@ -1,7 +1,4 @@
-"""The `heliostat` and `ray` commands: find the Rust binary inside the package and become it.
-
-`memory` is done here: it says what `heliostat.util.state` says to programs.
-"""
+"""The `heliostat` and `ray` commands: find the Rust binary inside the package and become it."""
 
 from __future__ import annotations
 
@@ -21,10 +18,6 @@ def main() -> NoReturn:
             "Reinstall the package, or run `make dev` in a checkout."
         )
     command = os.path.basename(sys.argv[0])
-    if sys.argv[1:2] == ["memory"]:
-        from heliostat.util.state import memory
-
-        sys.exit(memory.main(sys.argv[2:], command))
     environment = {**os.environ, "HELIOSTAT_PYTHON": sys.executable}
     os.execve(BINARY, [command, *sys.argv[1:]], environment)
 

@@ -84,6 +84,24 @@ def test_every_knob_of_ray_is_taken(ray_down: None, caplog: pytest.LogCaptureFix
     assert all(name in warning for name in given)
 
 
+@pytest.mark.contract("F0.11", "F7.02")
+@pytest.mark.heliostat_only("Ray's workers are nice by 15 without being asked")
+@pytest.mark.parametrize("by", ["environment", "_system_config", "runtime_env"])
+def test_workers_are_as_nice_as_is_said(
+    ray_fresh: Any, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    options: dict[str, Any] = {}
+    if by == "environment":
+        monkeypatch.setenv("RAY_worker_niceness", "7")
+    elif by == "_system_config":
+        options = {"_system_config": {"worker_niceness": 7}}
+    else:
+        options = {"runtime_env": {"env_vars": {"RAY_worker_niceness": "7"}}}
+    ray_fresh(num_cpus=1, **options)
+    before = os.nice(0)
+    assert ray.get(ray.remote(os.nice).remote(0)) == min(before + 7, 19)
+
+
 @pytest.mark.contract("F0.11")
 @pytest.mark.heliostat_only("Ray's node takes them, and works or not")
 @pytest.mark.parametrize(

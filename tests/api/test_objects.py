@@ -10,6 +10,7 @@ import threading
 import time
 from collections import namedtuple
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -585,3 +586,51 @@ def test_more_objects_than_the_store_holds(ray_fresh: Any) -> None:
         del value
     refs.clear()
     wait_until(lambda: ray.get(ray.put(b"alive")) == b"alive")
+
+
+ALIGNED: dict[str, Any] = {
+    "small": lambda: np.arange(10.0),
+    "one byte": lambda: np.zeros(1, np.uint8),
+    "large": lambda: np.zeros(100_000),
+    "several": lambda: (
+        np.zeros(3, np.uint8),
+        np.arange(33.0),
+        np.zeros(200_001, np.uint8),
+        np.ones(5),
+    ),
+    "nested": lambda: {
+        "a": [np.zeros(777, np.uint8), {"b": np.ones((9, 9))}],
+        "c": np.ones(7, ">f4"),
+    },
+    "nested large": lambda: [np.zeros(77_777, np.uint8), {"b": np.ones(99_999)}],
+    "in an object": lambda: SimpleNamespace(x=np.ones(5), y=[np.zeros(3, np.int8)]),
+    "with a reference": lambda: [ray.put(1), np.ones(5)],
+}
+
+
+def arrays_of(value: Any) -> list[Any]:
+    if isinstance(value, np.ndarray):
+        return [value]
+    if isinstance(value, SimpleNamespace):
+        value = vars(value)
+    if not isinstance(value, dict | list | tuple):
+        return []
+    parts = value.values() if isinstance(value, dict) else value
+    return [array for part in parts for array in arrays_of(part)]
+
+
+def offsets(*values: Any, **named: Any) -> set[int]:
+    return {array.ctypes.data % 64 for array in arrays_of([*values, *named.values()])}
+
+
+@pytest.mark.contract("F3.04")
+@pytest.mark.parametrize("kind", ALIGNED)
+def test_arrays_begin_at_a_cache_line(ray_start: Any, kind: str) -> None:
+    value = ALIGNED[kind]()
+    see = ray.remote(lambda *values, **named: offsets(*values, **named))
+    back = ray.remote(lambda value: value)
+    assert offsets(ray.get(ray.put(value))) == {0}
+    assert offsets(ray.get(back.remote(value))) == {0}
+    assert ray.get(see.remote(value)) == {0}
+    assert ray.get(see.remote("x", b"yz", value, named=value)) == {0}
+    assert ray.get(see.remote(ray.put(value))) == {0}

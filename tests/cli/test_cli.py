@@ -324,3 +324,14 @@ def test_stop_ends_actors_and_drivers_get_to_know(shell: Shell, start_driver: An
     shell.run("stop").ok()
     wait_until(lambda: not shell.processes(), within=60)
     wait_until(lambda: driver.process.poll() is not None, within=60)
+
+
+@pytest.mark.contract("F6.01")
+def test_the_address_may_be_a_hosts_name(shell: Shell, run_driver: Any) -> None:
+    shell.start_head("--node-ip-address=localhost").ok().says("127.0.0.1")
+    done = run_driver(AUTO, env=shell.env)
+    assert done.rc == 0, done.report()
+    if shell.run("--version").output.count("heliostat"):
+        address = f"--address=localhost:{shell.port}"
+        other = shell.run("start", address, "--node-ip-address=no such host").failed()
+        other.says("--node-ip-address", "no such host")

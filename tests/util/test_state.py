@@ -351,7 +351,157 @@ def test_workers_are_listed_with_their_ends() -> None:
         found = state.get_worker(worker.worker_id)
         return found if found is not None and not found.is_alive else None
 
-    assert wait_until(ended).exit_type == "INTENDED_USER_EXIT"
+    assert wait_until(ended).exit_type == "INTENDED_SYSTEM_EXIT"
+
+
+@ray.remote(num_cpus=0)
+class Ending:
+    def pid(self) -> int:
+        return os.getpid()
+
+    def leave(self) -> None:
+        ray.actor.exit_actor()
+
+    def exit(self, code: int) -> None:
+        os._exit(code)
+
+
+ENDS: dict[str, tuple[str, str]] = {
+    "ray.kill": ("INTENDED_SYSTEM_EXIT", "ray.kill"),
+    "out of scope": ("INTENDED_SYSTEM_EXIT", "out of scope"),
+    "exit_actor": ("INTENDED_USER_EXIT", "exit_actor"),
+    "exit code": ("SYSTEM_ERROR", "3"),
+    "signal": ("SYSTEM_ERROR", "SIGKILL"),
+}
+
+
+@pytest.mark.parametrize("by", ENDS)
+def test_the_end_of_a_process_is_told_with_its_times(by: str) -> None:
+    before = time.time() * 1000
+    actor = Ending.remote()
+    pid = ray.get(actor.pid.remote())
+    (alive,) = [row for row in state.list_workers(limit=1000, detail=True) if row.pid == pid]
+    assert before - 60_000 < alive.start_time_ms <= time.time() * 1000
+    assert alive.end_time_ms is None
+    if by == "ray.kill":
+        ray.kill(actor)
+    elif by == "out of scope":
+        del actor
+    elif by == "exit_actor":
+        actor.leave.remote()
+    elif by == "exit code":
+        actor.exit.remote(3)
+    else:
+        os.kill(pid, signal.SIGKILL)
+
+    def ended() -> Any:
+        found = state.get_worker(alive.worker_id)
+        return found if found is not None and not found.is_alive else None
+
+    row = wait_until(ended)
+    exit_type, detail = ENDS[by]
+    assert (row.exit_type, detail in row.exit_detail) == (exit_type, True), row.exit_detail
+    assert row.start_time_ms == alive.start_time_ms
+    assert row.start_time_ms <= row.end_time_ms <= time.time() * 1000 + 1
+    assert row.worker_launch_time_ms <= row.worker_launched_time_ms
+
+
+def test_each_attempt_of_a_task_is_a_row(tmp_path: Path) -> None:
+    @ray.remote(max_retries=2, retry_exceptions=[ValueError], num_cpus=0)
+    def flaky(folder: str) -> int:
+        number = len(os.listdir(folder))
+        Path(folder, str(number)).touch()
+        print("this is attempt", number)
+        if number == 0:
+            raise ValueError("the first")
+        if number == 1:
+            os._exit(9)
+        return number
+
+    ref = flaky.options(name="in attempts").remote(str(tmp_path))
+    assert ray.get(ref) == 2
+
+    def rows() -> Any:
+        found = state.list_tasks(filters=[("name", "=", "in attempts")], detail=True)
+        return found if len(found) == 3 else None
+
+    found = sorted(wait_until(rows), key=lambda row: row.attempt_number)
+    told = [(row.attempt_number, row.state, row.error_type) for row in found]
+    assert told == [
+        (0, "FAILED", "TASK_EXECUTION_EXCEPTION"),
+        (1, "FAILED", "WORKER_DIED"),
+        (2, "FINISHED", None),
+    ]
+    assert "the first" in found[0].error_message
+    assert found[0].end_time_ms <= found[1].end_time_ms <= found[2].end_time_ms
+    assert found[1].worker_id != found[2].worker_id
+    several = state.get_task(ref)
+    assert isinstance(several, list)
+    assert {row.attempt_number for row in several} == {0, 1, 2}
+    counts = state.summarize_tasks()["cluster"]["summary"]["in attempts"]["state_counts"]
+    assert counts == {"FAILED": 2, "FINISHED": 1}
+
+
+def test_each_attempt_of_a_method_is_a_row() -> None:
+    @ray.remote(max_restarts=1, max_task_retries=1, num_cpus=0)
+    class Dying:
+        def die_once(self) -> int:
+            if not ray.get_runtime_context().was_current_actor_reconstructed:
+                os._exit(1)
+            return 7
+
+    actor = Dying.remote()
+    ref = actor.die_once.options(name="method in attempts").remote()
+    assert ray.get(ref) == 7
+    found = state.get_task(ref)
+    assert isinstance(found, list)
+    told = sorted((row.attempt_number, row.state, row.error_type) for row in found)
+    assert told == [(0, "FAILED", "ACTOR_DIED"), (1, "FINISHED", None)]
+
+
+def test_references_say_where_they_were_made(run_driver: Any, tmp_path: Path) -> None:
+    script = tmp_path / "their_script.py"
+    script.write_text(
+        """
+import ray, subprocess, sys, os
+from ray.util import state
+ray.init("local", num_cpus=1, include_dashboard=False)
+
+def put():
+    return ray.put(b"x" * 2_000_000)
+
+ref = put()
+made = ray.remote(lambda: 1).remote()
+ray.get(made)
+(row,) = [row for row in state.list_objects() if row.object_id == ref.hex()]
+print("put=" + row.call_site)
+(row,) = [row for row in state.list_objects() if row.object_id == made.hex()]
+print("made=" + row.call_site)
+print("enabled=%s" % state.summarize_objects()["cluster"]["callsite_enabled"])
+command = [os.path.join(os.path.dirname(sys.executable), "ray"), "memory"]
+def memory(*words):
+    done = subprocess.run([*command, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done
+    return done.stdout
+text = memory("--group-by", "STACK_TRACE", "--units", "MB")
+(line,) = [line for line in text.splitlines() if ref.hex() in line]
+print("line=" + " ".join(line.split()))
+print("group=%s" % any(line.startswith("--- (put object)") and ":put:" in line for line in text.splitlines()))
+print("total=" + memory("--stats-only", "--units", "MB").strip())
+rows = memory("--sort-by", "PID", "--n", "1", "--address", ray.get_runtime_context().gcs_address)
+print("rows=%d" % sum("LOCAL_REFERENCE" in line for line in rows.splitlines()))
+"""
+    )
+    done = run_driver(script, env={"RAY_record_ref_creation_sites": "1"}, timeout=120).check()
+    assert done.value("put").startswith("(put object)")
+    assert "their_script.py:put:7" in done.value("put")
+    assert "their_script.py:<module>:10" in done.value("made")
+    assert done.value("enabled") == "True"
+    assert "1.91 MB LOCAL_REFERENCE" in done.value("line")
+    assert "their_script.py:put:7" in done.value("line")
+    assert done.value("group") == "True"
+    assert done.value("total").startswith("Together: ")
+    assert done.value("rows") == "1"
 
 
 def test_summaries_count_by_name_and_state() -> None:

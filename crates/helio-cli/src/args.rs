@@ -39,7 +39,7 @@ pub(crate) enum Command {
     DrainNode(DrainNode),
     /// Show the cluster's nodes, resources and demands.
     Status(Status),
-    /// Say what a task, an object, an actor or a placement group waits for, or how it ended.
+    /// Say what a task, an object, an actor, a placement group, a trial or a deployment waits for, or how it ended.
     Why(Why),
     /// List tasks, objects, workers, actors, nodes, jobs or placement-groups.
     List(List),
@@ -82,6 +82,13 @@ pub(crate) enum Command {
     #[command(disable_help_flag = true)]
     Logs {
         /// See `logs --help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Print which process holds references to which objects, and how large they are.
+    #[command(disable_help_flag = true)]
+    Memory {
+        /// See `memory --help`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -307,7 +314,7 @@ pub(crate) struct Status {
 /// `why`.
 #[derive(Args, Debug)]
 pub(crate) struct Why {
-    /// The id, in hex, or the name of an actor.
+    /// The id, in hex, or the name of an actor, a trial, an application or a deployment.
     pub(crate) id: String,
     /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
     #[arg(long, value_name = "IP:PORT")]

@@ -1,4 +1,4 @@
-//! `job`, `logs` and `debug`: done in Python, the first because folders are packed by the rules that `init` has too.
+//! `job`, `logs`, `memory` and `debug`: done in Python, where programs are told the same.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;

@@ -59,7 +59,10 @@ pub(crate) fn prepare(args: &Start, ignored: &Ignored) -> Result<Prepared, Strin
     for sentence in helio_env::settings::warnings() {
         eprintln!("Warning: {sentence}");
     }
-    let host = args.node_ip_address.clone().unwrap_or_else(|| own_host(args.address.as_deref()));
+    let host = match &args.node_ip_address {
+        Some(given) => values::ip_of(given).map_err(|why| format!("`--node-ip-address`: {why}"))?,
+        None => own_host(args.address.as_deref()),
+    };
     if locate::token().is_ok_and(|token| token == OPEN_TOKEN) {
         eprintln!("Warning: {}", open_ports(&host));
     }

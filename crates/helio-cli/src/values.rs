@@ -1,12 +1,24 @@
 //! Values of flags: resources and labels.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, ToSocketAddrs as _};
 
 use helio_types::address::split_host_port;
 use serde_json::Value;
 
 /// The least size of the object store, in bytes; Ray's.
 const STORE_BYTES_MIN: u64 = 75 << 20;
+
+/// The IP address that is given, or that a host's name stands for; of several one of version 4.
+pub(crate) fn ip_of(host: &str) -> Result<String, String> {
+    if host.parse::<IpAddr>().is_ok() {
+        return Ok(host.to_owned());
+    }
+    let found = (host, 0).to_socket_addrs().map_err(|error| format!("{host:?}: {error}"))?;
+    let mut all: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+    all.sort_by_key(IpAddr::is_ipv6);
+    all.first().map(ToString::to_string).ok_or_else(|| format!("{host:?} has no address"))
+}
 
 /// Reads `--resources`.
 pub(crate) fn resources(text: &str) -> Result<BTreeMap<String, f64>, String> {
@@ -148,6 +160,14 @@ pub(crate) fn address(text: &str) -> Result<(String, u16), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_its_address() {
+        assert_eq!(ip_of("localhost").unwrap(), "127.0.0.1");
+        assert_eq!(ip_of("10.0.0.7").unwrap(), "10.0.0.7");
+        assert_eq!(ip_of("::1").unwrap(), "::1");
+        assert!(ip_of("no such host").unwrap_err().contains("no such host"));
+    }
 
     #[test]
     fn resources_are_read_or_explained() {

@@ -187,6 +187,9 @@ settings! {
         ALLOW_OUT_OF_BAND_OBJECT_REF_SERIALIZATION = Knob "allow_out_of_band_object_ref_serialization" flag(true) "", PROCESS;
         /// The size beyond which a pickled function is refused.
         FUNCTION_SIZE_ERROR_THRESHOLD = Exact "FUNCTION_SIZE_ERROR_THRESHOLD" count(100_000_000, 1, i64::MAX) "bytes", DRIVER;
+        /// How much worker processes yield to others for the CPU, 0 to 19, as `nice` counts it; also in `env_vars` of
+        /// a runtime environment.
+        WORKER_NICENESS = Knob "worker_niceness" whole(0, 0, 19) "", PROCESS;
         /// Modules that workers import before their first call.
         PRELOAD_PYTHON_MODULES = Knob "preload_python_modules" text("") "names, separated by commas", DRIVER;
         /// 0: no warning when a coroutine of an actor calls the blocking `get` or `wait`.

@@ -359,6 +359,11 @@ impl Actors {
         Stop::Done
     }
 
+    /// Why the actor was told to end, if it was.
+    pub(crate) fn told_to_end(&self, key: ActorKey) -> Option<&DeathCause> {
+        self.all.get(&key)?.cause.as_ref()
+    }
+
     /// The actor's process has ended, or it will get none. Returns the resources that it held, and the
     /// strategy by which it had them.
     pub(crate) fn on_gone(&mut self, key: ActorKey, cause: DeathCause) -> Option<Gone> {

@@ -8,6 +8,7 @@ use helio_types::{JobId, NodeId, WorkerId};
 
 use crate::context::Violation;
 use crate::event::Conn;
+use crate::exits::Life;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
@@ -34,6 +35,8 @@ pub(crate) struct Client {
     register: Register,
     /// The client broke the protocol; its further messages are ignored.
     is_closing: bool,
+    /// Since when it is connected, in the machine's time.
+    since: u64,
 }
 
 impl Client {
@@ -43,6 +46,10 @@ impl Client {
 
     pub(crate) fn worker_id(&self) -> WorkerId {
         self.worker_id
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        Life { serving: Some(self.since), ..Life::default() }
     }
 
     /// The job of a driver or worker.
@@ -144,6 +151,7 @@ impl Clients {
         role: Role,
         node_id: NodeId,
         is_local: bool,
+        now: u64,
     ) {
         let client = Client {
             kind: Kind::New,
@@ -154,6 +162,7 @@ impl Clients {
             job_id: JobId::NIL,
             register: Register::default(),
             is_closing: false,
+            since: now,
         };
         self.all.insert(conn, client);
     }
@@ -288,7 +297,7 @@ mod tests {
 
     fn clients(role: Role, is_local: bool) -> Clients {
         let mut clients = Clients::default();
-        clients.on_client_opened(Conn(1), role, NodeId([1; 28]), is_local);
+        clients.on_client_opened(Conn(1), role, NodeId([1; 28]), is_local, 0);
         clients
     }
 
@@ -309,7 +318,7 @@ mod tests {
         let (mut clients, id) = (clients(Role::Worker, true), WorkerId([1; 28]));
         let register = Register::default();
         clients.register(Conn(1), Kind::Worker, id, JobId::NIL, register.clone());
-        clients.on_client_opened(Conn(2), Role::Worker, NodeId([1; 28]), true);
+        clients.on_client_opened(Conn(2), Role::Worker, NodeId([1; 28]), true, 0);
         assert!(clients.check_id(Kind::Worker, id).is_err());
         assert_eq!(clients.check_id(Kind::Remote, id), Ok(()));
         assert!(clients.on_client_closed(Conn(1)).is_some());

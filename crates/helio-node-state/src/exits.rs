@@ -9,11 +9,19 @@ use helio_types::{DeathCause, DeathKind, NodeId, WorkerId};
 use crate::event::Exit;
 use crate::limits::DEATHS_MAX;
 
+/// When a process was begun, and when it said that it serves, in the machine's time; `None`: not known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Life {
+    pub(crate) begun: Option<u64>,
+    pub(crate) serving: Option<u64>,
+}
+
 /// The end of a process.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) cause: DeathCause,
     pub(crate) is_driver: bool,
+    pub(crate) life: Life,
     /// When it was noticed, in milliseconds.
     pub(crate) at: u64,
 }
@@ -118,11 +126,11 @@ mod tests {
         let mut exits = Exits::default();
         for n in 0..=DEATHS_MAX {
             let cause = DeathCause::new(DeathKind::Exited, n.to_string());
-            exits.add(id(n), End { cause, is_driver: false, at: 0 });
+            exits.add(id(n), End { cause, is_driver: false, life: Life::default(), at: 0 });
         }
         assert_eq!(exits.get(id(0)), None);
         assert_eq!(exits.get(id(1)).map(|cause| &*cause.message), Some("1"));
-        assert_eq!(exits.all().next().map(|(worker_id, _)| worker_id), Some(id(DEATHS_MAX)));
+        assert_eq!(exits.all().next().map(|(worker_id, ..)| worker_id), Some(id(DEATHS_MAX)));
         assert_eq!(exits.all().count(), DEATHS_MAX);
     }
 }

@@ -200,7 +200,7 @@ mod tests {
         assert!(replies(&mut ctx).is_empty());
         assert_eq!(ctx.deadline(), Some(LIVENESS_MS));
         let cause = DeathCause::new(DeathKind::Signaled, "It was killed.");
-        exits.add(worker_id, End { cause, is_driver: false, at: 0 });
+        exits.add(worker_id, End { cause, is_driver: false, life: Default::default(), at: 0 });
         liveness.answer(&exits, &mut ctx);
         assert_eq!(replies(&mut ctx), [true]);
         assert_eq!(liveness.len(), 0);

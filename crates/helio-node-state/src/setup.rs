@@ -47,6 +47,8 @@ pub struct Setup {
     pub control_address: String,
     /// The daemon's process.
     pub pid: u32,
+    /// Milliseconds since 1970 when the machine's time was 0, for those who ask when something was.
+    pub epoch_ms: u64,
     /// Whether the control service lives here.
     pub is_head: bool,
     /// Whether the daemon ends with the driver that registers with `owns_cluster`.

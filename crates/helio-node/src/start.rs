@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use helio_config::session::{NODE_SOCKET, PACKAGES_FOLDER};
 use helio_config::table::PACKAGE_PATH;
-use helio_env::clock::Clock;
+use helio_env::clock::{Clock, unix_ms};
 use helio_env::{machine, process, random};
 use helio_node_state::Setup;
 use helio_node_state::limits::BULK_MIN;
@@ -67,7 +67,9 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     process::become_subreaper()?;
 
     let address = NodeAddress { node_id, host: host.clone(), port: u32::from(port) };
-    let setup = setup(&options, address, metrics_port);
+    let clock = Clock::start();
+    let epoch_ms = unix_ms().saturating_sub(clock.now_ms());
+    let setup = setup(&options, address, metrics_port, epoch_ms);
     let size = setup.store_size;
     let arena = Arena::create(size).map_err(|source| Error::Store { size, source })?;
     let arena =
@@ -126,7 +128,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     );
     let daemon = Daemon::new(
         setup,
-        Clock::start(),
+        clock,
         arena,
         disk,
         zygote,
@@ -144,7 +146,7 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     Ok((daemon, Ready { node_id, port, node_socket: socket_path }))
 }
 
-fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
+fn setup(options: &Options, address: NodeAddress, metrics_port: u16, epoch_ms: u64) -> Setup {
     let memory = machine::memory();
     let store_size = options
         .object_store_memory
@@ -203,6 +205,7 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16) -> Setup {
         temp_dir: options.temp_dir.display().to_string(),
         control_address: options.control_address.clone(),
         pid: std::process::id(),
+        epoch_ms,
         is_head: options.is_head,
         has_owner: options.owner_driver,
         // The machine's own CPUs bound how many can start at once, whatever is offered.

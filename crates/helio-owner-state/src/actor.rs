@@ -616,6 +616,7 @@ impl Owner {
             let cancelled = self.tasks.get(&task).is_none_or(|task| task.cancelled);
             if !cancelled && self.take_retry(task) {
                 let Some(call) = self.tasks.get_mut(&task) else { continue };
+                self.history.add_attempt(call, ("ACTOR_DIED", &cause.message), now);
                 call.attempt += 1;
                 call.yielded = 0;
                 call.state = State::Queued;

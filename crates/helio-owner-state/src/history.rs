@@ -66,6 +66,16 @@ impl History {
         } else {
             self.finished += 1;
         }
+        self.keep(task, error, now);
+    }
+
+    /// An attempt of a call has failed, and another one follows.
+    pub(crate) fn add_attempt(&mut self, task: &Task, error: (&'static str, &str), now: u64) {
+        let (kind, text) = error;
+        self.keep(task, Some(Box::new((kind, cut(text, ERROR_TEXT_MAX).to_owned()))), now);
+    }
+
+    fn keep(&mut self, task: &Task, error: Option<Box<(&'static str, String)>>, now: u64) {
         if task.spec.template.is_unlisted {
             return;
         }

@@ -413,7 +413,7 @@ impl Owner {
                 "" => "it raised an exception that its options retry".to_owned(),
                 line => format!("it raised {line}"),
             };
-            self.retry(id, &failure, now, out);
+            self.retry(id, ("TASK_EXECUTION_EXCEPTION", &failure), now, out);
         } else if failed && cancelled {
             self.free_unread(id, returns, out);
             self.fail(id, &cancelled_error(id, &spec.template.name), now, out);
@@ -565,11 +565,19 @@ impl Owner {
         }
     }
 
-    /// Sends the call on its way once more.
-    pub(crate) fn retry(&mut self, id: TaskId, failure: &str, now: u64, out: &mut Vec<Action>) {
+    /// Sends the call on its way once more. `failure`: why the attempt before failed, by its name in Ray's state
+    /// API and in words.
+    pub(crate) fn retry(
+        &mut self,
+        id: TaskId,
+        failure: (&'static str, &str),
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
         // An argument may have been lost with the worker: wait for it again if so.
         let Some(task) = self.tasks.remove(&id) else { return };
-        let mut past = Past { failure: Some(failure.into()), ..task.past };
+        self.history.add_attempt(&task, failure, now);
+        let mut past = Past { failure: Some(failure.1.into()), ..task.past };
         // A method's call had ended, for when its actor does the calls go back to the queue. Calls that were made
         // after it may be at the actor already and wait for its result.
         if matches!(task.spec.target, Target::Actor(_)) && !past.is_remade {
@@ -601,11 +609,12 @@ impl Owner {
             };
             self.fail(id, &Stored::Error(Arc::new(error.to_payload())), now, out);
         } else if !started {
-            self.retry(id, &format!("the worker to which it was sent ended: {cause}"), now, out);
+            let text = format!("the worker to which it was sent ended: {cause}");
+            self.retry(id, (name_of_loss(cause.kind), &text), now, out);
         } else if is_oom && task.retries_left != 0 && !cause.is_final {
             self.retry_later(id, cause, now);
         } else if !is_oom && self.take_retry(id) {
-            self.retry(id, &cause.message, now, out);
+            self.retry(id, (name_of_loss(cause.kind), &cause.message), now, out);
         } else {
             let kind = match cause.kind {
                 DeathKind::OutOfMemory => ErrorKind::OutOfMemory,
@@ -719,5 +728,14 @@ impl Owner {
             object.value = Stored::Pending;
             object.ties.made_again = now;
         }
+    }
+}
+
+/// What the loss of a worker is called in Ray's state API.
+fn name_of_loss(kind: DeathKind) -> &'static str {
+    match kind {
+        DeathKind::NodeDied => "NODE_DIED",
+        DeathKind::OutOfMemory => "OUT_OF_MEMORY",
+        _ => "WORKER_DIED",
     }
 }

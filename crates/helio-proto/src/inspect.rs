@@ -152,6 +152,8 @@ messages! {
         13 nodes: Vec<NodeId>,
         /// A daemon speaks: it has the value on disk.
         14 is_on_disk: bool,
+        /// Where in the user's code it was made; empty: that was not recorded.
+        15 call_site: String,
     }
     /// A process of a node.
     pub struct WorkerRow {
@@ -170,6 +172,9 @@ messages! {
         10 runtime_env: String,
         /// How long ago it ended, in milliseconds, when the answer was made; 0: it has not, or nobody knows.
         20 ended_ago_ms: u64,
+        /// When it was begun, and when it said that it serves, in milliseconds since 1970; 0: not known, or not yet.
+        21 begun_ms: u64,
+        22 serving_ms: u64,
     }
     /// A measurement and all its series.
     pub struct Metric {

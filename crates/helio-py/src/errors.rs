@@ -3,14 +3,13 @@
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::error::{SystemError, came_through, was_told};
 use helio_types::DeathCause;
-use helio_worker::{Error, Payload};
+use helio_worker::{Error, Payload, sites};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyModule};
 
 use crate::codec::{self, Source};
-use crate::sites;
 
 fn exceptions(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();

@@ -16,7 +16,7 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 use crate::codec::refs;
 use crate::ids::{self, JobID, TaskID};
 use crate::session::Session;
-use crate::{errors, session, sites};
+use crate::{errors, session};
 
 /// A reference to an object, which may not be there yet.
 #[pyclass(frozen, freelist = 1024, weakref, module = "heliostat._heliostat")]
@@ -227,7 +227,7 @@ impl ObjectRef {
 
     /// Where it was made, if `RAY_record_ref_creation_sites=1` has that recorded.
     fn call_site(&self) -> String {
-        sites::of(&self.id)
+        helio_worker::sites::of(&self.id)
     }
 
     fn redis_shard_hash(&self) -> u64 {

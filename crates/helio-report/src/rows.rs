@@ -39,6 +39,11 @@ fn resources(set: &ResourceSet) -> Value {
     Value::Object(all.collect())
 }
 
+/// A time in milliseconds.
+fn time(ms: u64) -> Value {
+    if ms == 0 { Value::Null } else { json!(ms) }
+}
+
 fn ms(us: u64) -> Value {
     if us == 0 { Value::Null } else { json!(us / 1000) }
 }
@@ -160,7 +165,8 @@ fn outcome<'a>(answer: &Answer, task: &'a TaskRow) -> (TaskPhase, &'a str, &'a s
 /// who runs it; then a maker that has not seen the end.
 #[derive(Default)]
 struct Tellers<'a> {
-    best: BTreeMap<TaskId, (u8, WorkerId)>,
+    /// Of each attempt.
+    best: BTreeMap<(TaskId, u32), (u8, WorkerId)>,
     /// What makers that have not seen the end know: who made the call, and when.
     makers: BTreeMap<TaskId, (&'a Answer, &'a TaskRow)>,
 }
@@ -177,7 +183,7 @@ impl<'a> Tellers<'a> {
         for answer in answers {
             for task in &answer.tasks {
                 let rank = Self::rank(answer, task);
-                let known = all.best.entry(task.task_id).or_insert(rank);
+                let known = all.best.entry((task.task_id, task.attempt)).or_insert(rank);
                 *known = rank.max(*known);
                 if !task.is_hearsay {
                     all.makers.insert(task.task_id, (answer, task));
@@ -200,7 +206,8 @@ impl<'a> Tellers<'a> {
     }
 
     fn are_best(&self, answer: &Answer, task: &TaskRow) -> bool {
-        self.best.get(&task.task_id).is_none_or(|best| *best == Self::rank(answer, task))
+        let best = self.best.get(&(task.task_id, task.attempt));
+        best.is_none_or(|best| *best == Self::rank(answer, task))
     }
 
     /// The job and the parent of a call, and when it was made, in milliseconds since 1970. Hearsay has none of
@@ -307,7 +314,7 @@ pub fn objects(answers: &[Answer]) -> impl Iterator<Item = Row> + '_ {
             "task_status": status,
             "attempt_number": object.attempt + 1,
             "reference_type": reference,
-            "call_site": "disabled",
+            "call_site": if object.call_site.is_empty() { "disabled" } else { &object.call_site },
             "type": if answer.is_driver { "DRIVER" } else { "WORKER" },
             "pid": answer.pid,
             "ip": answer.host,
@@ -333,6 +340,9 @@ pub fn workers(answers: &[Answer], now_ms: u64) -> Vec<Row> {
             "pid": worker.pid,
             "exit_detail": text(&worker.exit_detail),
             "end_time_ms": (worker.ended_ago_ms > 0).then(|| now_ms.saturating_sub(worker.ended_ago_ms)),
+            "worker_launch_time_ms": time(worker.begun_ms),
+            "worker_launched_time_ms": time(worker.serving_ms),
+            "start_time_ms": time(worker.serving_ms),
             "job_id": hex!(worker.job_id),
             "usage": text(&worker.usage),
             "runtime_env": text(&worker.runtime_env),

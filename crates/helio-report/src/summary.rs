@@ -120,7 +120,7 @@ pub fn objects(rows: &[Row], total: u64) -> Value {
         "summary": summary,
         "total_objects": total.max(rows.len() as u64),
         "total_size_mb": mb(&all),
-        "callsite_enabled": false,
+        "callsite_enabled": rows.iter().any(|row| field(row, "call_site") != "disabled"),
         "summary_by": "callsite",
     });
     if total > rows.len() as u64 {

@@ -90,6 +90,19 @@ impl DeathCause {
         is_exit && self.code == 0 && !task.is_nil() && self.by == task
     }
 
+    /// How the process ended, in the words of Ray's state API.
+    #[must_use]
+    pub fn exit_type(&self) -> &'static str {
+        match self.kind {
+            DeathKind::Intended | DeathKind::GroupRemoved => "INTENDED_SYSTEM_EXIT",
+            DeathKind::UserExit => "INTENDED_USER_EXIT",
+            DeathKind::Exited if self.code == 0 => "INTENDED_USER_EXIT",
+            DeathKind::InitFailed => "USER_ERROR",
+            DeathKind::OutOfMemory => "NODE_OUT_OF_MEMORY",
+            _ => "SYSTEM_ERROR",
+        }
+    }
+
     /// Whether the end was asked for, so that nothing should be restarted or retried.
     #[must_use]
     pub fn is_intended(&self) -> bool {

@@ -10,9 +10,9 @@ use helio_proto::inspect::{
 use helio_proto::tally::Tally;
 
 use crate::api::{Error, Interrupt};
-use crate::metrics;
 use crate::runtime::Runtime;
 use crate::state::State;
+use crate::{metrics, sites};
 
 /// How long the daemons may take to answer, the other nodes' among them.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -41,6 +41,7 @@ impl State {
                 let (mut rows, total) = owner.object_rows(limit);
                 for row in &mut rows {
                     row.is_pinned = self.process.is_pinned(row.object_id);
+                    row.call_site = sites::of(&row.object_id);
                 }
                 (answer.objects, answer.total) = (rows, total as u64);
             }

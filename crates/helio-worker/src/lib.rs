@@ -11,7 +11,7 @@
 //! takes the GIL (GIL-1).
 //!
 //! Reading order: `api`, `runtime`, `duty`, `polling`, `state`, `actions`, `conn`, `connect`, `memory`, `values`,
-//! `submit`, `execute`, `event_loop`, `driver`, `terminal`, `why`, `inspect`, `metrics`.
+//! `submit`, `execute`, `event_loop`, `driver`, `terminal`, `why`, `inspect`, `metrics`, `sites`.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -30,6 +30,7 @@ pub mod metrics;
 pub mod packages;
 mod polling;
 mod runtime;
+pub mod sites;
 mod state;
 mod submit;
 mod sync;

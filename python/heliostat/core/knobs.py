@@ -77,7 +77,6 @@ _IDLE: dict[str, str] = {
     "enable_worker_prestart": _GROWS,
     "worker_maximum_startup_concurrency": _GROWS,
     "maximum_startup_concurrency": _GROWS,
-    "worker_niceness": "workers run at the priority of their daemon",
     "worker_lease_timeout_milliseconds": "a worker is kept while its calls keep coming",
     "worker_cap_enabled": _GROWS,
     "scheduler_spread_threshold": "a call runs here while there is room, else elsewhere",

@@ -14,7 +14,7 @@ import traceback
 from typing import Any, NoReturn, TextIO
 
 from heliostat import _heliostat
-from heliostat.core import worker_children, worker_setup
+from heliostat.core import settings, worker_children, worker_setup
 
 # Starts a line that says whose the lines after it are; the daemon takes it out.
 _NAME_MARK = "\x01:name:"
@@ -88,6 +88,8 @@ def _named(stream: TextIO) -> _NamedOutput:
 
 def main() -> NoReturn:
     """Serve; never returns."""
+    if niceness := settings.whole("worker_niceness"):
+        os.nice(niceness)
     global _outputs
     _outputs = (_named(sys.stdout), _named(sys.stderr))
     sys.stdout, sys.stderr = _outputs

@@ -204,7 +204,7 @@ impl Node {
             format!("The driver process (pid {pid}) has ended."),
         );
         cause.pid = pid;
-        self.remember_exit(client.worker_id(), cause.clone(), true);
+        self.remember_exit(client.worker_id(), cause.clone(), true, client.life());
         self.ctx.tell_control(ClientGone { worker_id: client.worker_id(), is_driver: true, cause });
         if client.kind() == Kind::Driver {
             self.end_job(client.job_id());

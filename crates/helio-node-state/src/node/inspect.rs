@@ -12,6 +12,7 @@ use helio_types::{ObjectId, Quantity};
 use super::Node;
 use crate::clients::Kind;
 use crate::event::Conn;
+use crate::exits::Life;
 use crate::inspections::{Inquiry, Requester};
 use crate::leases::Lease;
 use crate::limits::INSPECTION_MS_MAX;
@@ -99,7 +100,7 @@ impl Node {
             is_alive: true,
             is_driver: true,
             job_id: client.job_id(),
-            ..WorkerRow::default()
+            ..self.lived(client.life())
         });
         let workers = self.pool.iter().map(|(worker_id, worker)| {
             let assigned = match worker.usage() {
@@ -115,7 +116,7 @@ impl Node {
                 usage: worker.usage().name().to_owned(),
                 runtime_env: worker.runtime_env().document.clone(),
                 resources: assigned.map(|assigned| assigned.resources.clone()).unwrap_or_default(),
-                ..WorkerRow::default()
+                ..self.lived(worker.life())
             }
         });
         let now = self.ctx.now();
@@ -124,16 +125,27 @@ impl Node {
             pid: end.cause.pid,
             is_driver: end.is_driver,
             // Nobody but its user knows whether a driver was to end.
-            exit_type: match end.is_driver || end.cause.is_intended() {
+            exit_type: match end.is_driver {
                 true => "INTENDED_USER_EXIT",
-                false => "SYSTEM_ERROR",
+                false => end.cause.exit_type(),
             }
             .to_owned(),
             exit_detail: end.cause.message.clone(),
             ended_ago_ms: now.saturating_sub(end.at).max(1),
-            ..WorkerRow::default()
+            ..self.lived(end.life)
         });
         drivers.chain(workers).chain(dead).collect()
+    }
+
+    /// A row with the times of a process.
+    fn lived(&self, life: Life) -> WorkerRow {
+        let epoch_ms = self.ctx.setup().epoch_ms;
+        let wall = |at: Option<u64>| at.map_or(0, |at| epoch_ms.saturating_add(at));
+        WorkerRow {
+            begun_ms: wall(life.begun),
+            serving_ms: wall(life.serving),
+            ..WorkerRow::default()
+        }
     }
 
     fn measurements(&self) -> Vec<Metric> {

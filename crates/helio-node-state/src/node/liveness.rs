@@ -5,7 +5,7 @@ use helio_types::{DeathCause, WorkerId};
 
 use super::Node;
 use crate::event::Conn;
-use crate::exits::End;
+use crate::exits::{self, End};
 use crate::liveness::{Life, Requester};
 
 impl Node {
@@ -36,8 +36,9 @@ impl Node {
         worker_id: WorkerId,
         cause: DeathCause,
         is_driver: bool,
+        life: exits::Life,
     ) {
-        self.exits.add(worker_id, End { cause, is_driver, at: self.ctx.now() });
+        self.exits.add(worker_id, End { cause, is_driver, life, at: self.ctx.now() });
         self.liveness.answer(&self.exits, &mut self.ctx);
     }
 }

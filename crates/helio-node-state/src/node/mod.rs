@@ -145,7 +145,7 @@ impl Node {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::ClientOpened { conn, role, node_id, is_local } => {
-                self.clients.on_client_opened(conn, role, node_id, is_local)
+                self.clients.on_client_opened(conn, role, node_id, is_local, self.ctx.now())
             }
             Event::ClientSaid { conn, message } => self.on_client_said(conn, message),
             Event::ClientClosed { conn } => self.on_client_closed(conn),

@@ -65,7 +65,7 @@ impl Node {
     }
 
     pub(super) fn on_worker_registered(&mut self, conn: Conn, worker_id: WorkerId) {
-        if self.pool.on_registered(worker_id, conn, self.clients.pid(conn)) {
+        if self.pool.on_registered(worker_id, conn, self.clients.pid(conn), self.ctx.now()) {
             self.send_registered(conn, String::new());
             self.on_worker_free(worker_id);
         }
@@ -201,11 +201,18 @@ impl Node {
 
     /// Both the worker's process and its connection have ended.
     fn on_worker_gone(&mut self, worker_id: WorkerId, cause: DeathCause) {
-        let Some(Gone { key, usage, is_blocked }) = self.pool.remove(worker_id, &mut self.ctx)
+        let Some(Gone { key, usage, is_blocked, life }) =
+            self.pool.remove(worker_id, &mut self.ctx)
         else {
             return;
         };
-        self.remember_exit(worker_id, cause.clone(), false);
+        // An actor was told to end, and its process says no more than that it did.
+        let told = match usage {
+            Use::Actor(key) => self.actors.told_to_end(key).cloned(),
+            _ => None,
+        };
+        let known = told.map(|told| DeathCause { pid: cause.pid, ..told });
+        self.remember_exit(worker_id, known.unwrap_or_else(|| cause.clone()), false, life);
         self.ctx.tell_control(ClientGone { worker_id, is_driver: false, cause: cause.clone() });
         match usage {
             Use::Starting => self.on_start_failed(&key, &cause),

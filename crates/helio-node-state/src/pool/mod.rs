@@ -24,7 +24,7 @@ use helio_types::{DeathCause, DeathKind, JobId, LeaseId, WorkerId};
 
 use crate::context::Context;
 use crate::event::{Action, Conn, Exit, Spawn};
-use crate::exits;
+use crate::exits::{self, Life};
 use crate::keys::{ActorKey, Demand, PoolKey};
 use crate::limits::{
     LAST_WORDS_MS_MAX, WORKER_AHEAD_MS_MAX, WORKER_DRAIN_MS_MAX, WORKER_EXIT_MS_MAX,
@@ -88,6 +88,7 @@ pub(crate) struct Worker {
     cause: Option<DeathCause>,
     /// Its process has ended for this cause; its connection has not ended yet.
     exited: Option<DeathCause>,
+    life: Life,
 }
 
 impl Worker {
@@ -105,6 +106,11 @@ impl Worker {
 
     pub(crate) fn usage(&self) -> Use {
         self.usage
+    }
+
+    /// When it was begun, and when it said that it serves.
+    pub(crate) fn life(&self) -> Life {
+        self.life
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
@@ -152,6 +158,7 @@ pub(crate) struct Gone {
     pub(crate) key: PoolKey,
     pub(crate) usage: Use,
     pub(crate) is_blocked: bool,
+    pub(crate) life: Life,
 }
 
 /// The answer to a worker that was asked to end and is needed still.
@@ -431,6 +438,7 @@ impl Pool {
             lingers: false,
             cause: None,
             exited: None,
+            life: Life { begun: Some(ctx.now()), ..Life::default() },
         };
         self.workers.insert(worker_id, worker);
         if let Some(max) = start_ms_max(&key.1) {
@@ -460,9 +468,16 @@ impl Pool {
     }
 
     /// The worker has registered. Returns whether it is known.
-    pub(crate) fn on_registered(&mut self, worker_id: WorkerId, conn: Conn, pid: u32) -> bool {
+    pub(crate) fn on_registered(
+        &mut self,
+        worker_id: WorkerId,
+        conn: Conn,
+        pid: u32,
+        now: u64,
+    ) -> bool {
         let Some(worker) = self.workers.get_mut(&worker_id) else { return false };
         worker.conn = Some(conn);
+        worker.life.serving = Some(now);
         if worker.pid == 0 {
             worker.pid = pid;
         }
@@ -754,12 +769,12 @@ impl Pool {
 
     /// Forgets a worker: its process and its connection have ended.
     pub(crate) fn remove(&mut self, worker_id: WorkerId, ctx: &mut Context) -> Option<Gone> {
-        let Worker { key, usage, is_blocked, .. } = self.workers.remove(&worker_id)?;
+        let Worker { key, usage, is_blocked, life, .. } = self.workers.remove(&worker_id)?;
         if let Use::Idle { since } = usage {
             self.idle.remove(&(since, worker_id));
         }
         ctx.push(Action::Forget { worker_id });
-        Some(Gone { key, usage, is_blocked })
+        Some(Gone { key, usage, is_blocked, life })
     }
 }
 

@@ -28,7 +28,7 @@ fn started(pool: &mut Pool, ctx: &mut Context, is_preloaded: bool) -> WorkerId {
         Some(Action::Spawn(spawn)) => spawn.worker_id,
         other => panic!("{other:?}"),
     };
-    assert!(pool.on_registered(worker_id, Conn(pool.len() as u64), 7));
+    assert!(pool.on_registered(worker_id, Conn(pool.len() as u64), 7, 0));
     worker_id
 }
 

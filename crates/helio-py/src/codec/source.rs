@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use helio_worker::Bytes;
 
+use super::ALIGNMENT;
+
 /// The runtime's bytes, or a copy of our own.
 #[derive(Clone)]
 pub(crate) enum Source {
@@ -33,8 +35,8 @@ impl Source {
 
     /// The same bytes where numpy can use them: what came inside a frame may begin anywhere.
     pub(crate) fn aligned(self) -> Self {
-        // No element type needs more; the store's extents and the allocator's blocks have it anyway.
-        if self.as_ptr().align_offset(16) == 0 { self } else { Self::copied(&self) }
+        // As large as a cache line, which vector instructions and libraries over `ctypes.data` may count on.
+        if self.as_ptr().align_offset(ALIGNMENT) == 0 { self } else { Self::copied(&self) }
     }
 }
 
