@@ -478,7 +478,8 @@ print("put=" + row.call_site)
 (row,) = [row for row in state.list_objects() if row.object_id == made.hex()]
 print("made=" + row.call_site)
 print("enabled=%s" % state.summarize_objects()["cluster"]["callsite_enabled"])
-command = [os.path.join(os.path.dirname(sys.executable), "ray"), "memory"]
+address = ray.get_runtime_context().gcs_address  # other clusters may run beside this one
+command = [os.path.join(os.path.dirname(sys.executable), "ray"), "memory", "--address", address]
 def memory(*words):
     done = subprocess.run([*command, *words], capture_output=True, text=True)
     assert done.returncode == 0, done
@@ -488,7 +489,7 @@ text = memory("--group-by", "STACK_TRACE", "--units", "MB")
 print("line=" + " ".join(line.split()))
 print("group=%s" % any(line.startswith("--- (put object)") and ":put:" in line for line in text.splitlines()))
 print("total=" + memory("--stats-only", "--units", "MB").strip())
-rows = memory("--sort-by", "PID", "--n", "1", "--address", ray.get_runtime_context().gcs_address)
+rows = memory("--sort-by", "PID", "--n", "1")
 print("rows=%d" % sum("LOCAL_REFERENCE" in line for line in rows.splitlines()))
 """
     )
