@@ -174,7 +174,9 @@ def test_what_a_program_finds_by_the_titles() -> None:
 
     @ray.remote
     def find() -> list[str]:
-        names = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+        names = subprocess.run(
+            ["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True
+        )
         return [line.strip() for line in names.stdout.splitlines() if line.startswith("ray::")]
 
     if not Path("/usr/bin/ps").exists() and not Path("/bin/ps").exists():

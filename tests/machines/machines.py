@@ -238,8 +238,8 @@ class Machine:
 
     def processes(self) -> list[str]:
         """The command lines of what runs on the machine."""
-        listed = self.run("ps", "-eo", "pid,args", "--no-headers").stdout.splitlines()
-        own = ("ps -eo", "sleep 1000", "mount --bind")
+        listed = self.run("ps", "-ww", "-eo", "pid,args", "--no-headers").stdout.splitlines()
+        own = ("ps -ww", "sleep 1000", "mount --bind")
         return [line for line in listed if not any(word in line for word in own)]
 
     def logs(self) -> str:

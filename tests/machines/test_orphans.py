@@ -45,7 +45,7 @@ HOLD = """
 
 def workers(machine: Machine) -> dict[int, str]:
     """The states of the machine's Python processes, by their numbers: those that fork and those that work."""
-    listed = machine.run("ps", "-eo", "pid,stat,args", "--no-headers").stdout.splitlines()
+    listed = machine.run("ps", "-ww", "-eo", "pid,stat,args", "--no-headers").stdout.splitlines()
     found = [line.split(maxsplit=2) for line in listed]
     return {
         int(pid): stat
@@ -55,7 +55,7 @@ def workers(machine: Machine) -> dict[int, str]:
 
 
 def daemon(machine: Machine) -> int:
-    listed = machine.run("ps", "-eo", "pid,args", "--no-headers").stdout.splitlines()
+    listed = machine.run("ps", "-ww", "-eo", "pid,args", "--no-headers").stdout.splitlines()
     found = [line.split(maxsplit=1) for line in listed if "heliostat node " in line]
     assert len(found) == 1, listed
     return int(found[0][0])

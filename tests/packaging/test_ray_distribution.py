@@ -117,6 +117,7 @@ def test_what_requires_ray_is_satisfied(
     environment: Environment, wheels: list[Path], tmp_path: Path
 ) -> None:
     environment.install(wheels[1])
+    environment.pip("install", "--quiet", "uv")  # what the extra `default` brings
     environment.install(made_up(tmp_path, "library", "1.0", "ray[default]>=2.40,<3"))
     distribution, package = environment.says(VERSION).split()
     assert distribution.split("+")[0] == package

@@ -12,9 +12,11 @@ from heliostat._heliostat import _serve_piece as encode_piece
 from heliostat._heliostat import _serve_taken as encode_taken
 from heliostat._heliostat import _ServeReader as FrameReader
 from heliostat._heliostat import kv_del, kv_get, kv_put, session, session_epoch
+from heliostat.core.session import begins_none
 
 __all__ = [
     "FrameReader",
+    "begins_none",
     "encode_break",
     "encode_head",
     "encode_piece",

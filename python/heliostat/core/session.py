@@ -7,6 +7,7 @@ runtime before any user code runs, and nothing here touches it.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import importlib
 import logging
@@ -14,7 +15,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,7 @@ class Session:
 
 _lock = threading.RLock()
 _session: Session | None = None
+_thread = threading.local()
 
 
 def current() -> Session | None:
@@ -225,7 +227,7 @@ def _begin_by_itself() -> None:
     with _lock:
         if _heliostat.is_connected():
             return
-        if not begins_by_itself():
+        if not begins_by_itself() or getattr(_thread, "begins_none", False):
             raise not_started()
         from heliostat.core.init import init
 
@@ -241,6 +243,16 @@ def ensure() -> None:
     """Begin a session unless there is one."""
     if not _heliostat.is_connected():
         _begin_by_itself()
+
+
+@contextlib.contextmanager
+def begins_none() -> Iterator[None]:
+    """This thread begins no session: for threads of ours, which may run on while the program ends its own."""
+    _thread.begins_none = True
+    try:
+        yield
+    finally:
+        _thread.begins_none = False
 
 
 def require() -> None:

@@ -27,6 +27,7 @@ from heliostat.serve.context import RequestContext
 from heliostat.serve.exceptions import (
     BackPressureError,
     DeploymentUnavailableError,
+    RayServeException,
     ReplicaUnavailableError,
     RequestCancelledError,
 )
@@ -266,8 +267,9 @@ class Router:
                 return
             self.told = number
         try:
-            controller = ray.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
-            controller.queue.remote(self.deployment, self.name, number)
+            with serving.begins_none():
+                controller = ray.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
+                controller.queue.remote(self.deployment, self.name, number)
         except Exception:
             self.told = -1  # whoever comes after the controller is told
 
@@ -312,8 +314,9 @@ class Router:
             return
         version = -1 if self.targets is None else self.targets.version
         try:
-            controller = ray.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
-            answer = controller.listen.remote(self.deployment, self.name, version)
+            with serving.begins_none():
+                controller = ray.get_actor(specs.CONTROLLER_NAME, namespace=specs.NAMESPACE)
+                answer = controller.listen.remote(self.deployment, self.name, version)
         except Exception:
             self._listen_later()
         else:
@@ -368,12 +371,21 @@ _lock = threading.Lock()
 
 
 def router_of(deployment: DeploymentID) -> Router:
-    """This process's router for a deployment."""
+    """This process's router for a deployment.
+
+    Raises:
+        RayServeException: There is no session.
+    """
     found = _routers.get(deployment)
     if found is None or found.epoch != serving.session_epoch():
         with _lock:
             found = _routers.get(deployment)
             if found is None or found.epoch != serving.session_epoch():
+                if not ray.is_initialized():
+                    raise RayServeException(
+                        f"No session is there that {deployment} could answer in: it ended with "
+                        "`ray.shutdown()`. Run the application again, and use the handle that it gives."
+                    )
                 found = _routers[deployment] = Router(deployment)
     return found
 
