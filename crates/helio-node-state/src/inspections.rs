@@ -188,6 +188,7 @@ impl Inspections {
 mod tests {
     use super::*;
     use crate::setup::Setup;
+    use helio_proto::inspect::TaskRow;
     use helio_proto::node::NodeToClient;
 
     fn inquiry<'a>(question: &'a Question, clients: &[u64]) -> Inquiry<'a> {
@@ -252,7 +253,8 @@ mod tests {
     #[test]
     fn last_words_are_told_to_those_who_ask_for_tasks() {
         let (mut all, mut ctx) = (Inspections::default(), Context::new(Setup::default(), 0));
-        all.on_last_words(Answer { pid: 77, ..Answer::default() });
+        let tasks = vec![TaskRow::default()];
+        all.on_last_words(Answer { pid: 77, tasks, ..Answer::default() });
         for topic in [Topic::Tasks, Topic::Workers] {
             let question = Question { topic, ..Question::default() };
             all.on_inquiry(inquiry(&question, &[]), &mut ctx);

@@ -3,11 +3,15 @@
 //! A process that is about to end reports its calls once; answers about calls contain them from then on. A
 //! process that was killed reported nothing. **LIMIT-1** [`LAST_WORDS_MAX`] processes and
 //! [`LAST_WORDS_ROWS_MAX`] rows; of older reports the calls are counted.
+//!
+//! Workers report calls of others as well, by hearsay: the process that made them may have been killed. Where it
+//! was not, its own report counts, so hearsay is kept only of calls whose end it had not seen.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use helio_proto::inspect::{Answer, LAST_ROWS_MAX};
+use helio_proto::inspect::{Answer, LAST_ROWS_MAX, TaskRow};
 use helio_proto::tally::Tally;
+use helio_types::TaskId;
 
 use crate::limits::{LAST_WORDS_MAX, LAST_WORDS_ROWS_MAX};
 
@@ -32,13 +36,16 @@ impl LastWords {
         answer.total = answer.tasks.len() as u64 + counts.sum();
         answer.is_over = true;
         // Who speaks twice says what it said before once more.
-        if let Some(at) = self.all.iter().position(|one| one.worker_id == answer.worker_id)
-            && let Some(before) = self.all.remove(at)
-        {
-            self.rows -= before.tasks.len();
+        self.all.retain(|one| one.worker_id != answer.worker_id);
+        for maker in &self.all {
+            drop_hearsay(&mut answer, maker);
         }
-        self.rows += answer.tasks.len();
+        for heard in &mut self.all {
+            drop_hearsay(heard, &answer);
+        }
         self.all.push_back(answer);
+        self.all.retain(|one| one.total > 0);
+        self.rows = self.all.iter().map(|one| one.tasks.len()).sum();
         while self.all.len() > LAST_WORDS_MAX || self.rows > LAST_WORDS_ROWS_MAX {
             let Some(oldest) = self.all.pop_front() else { return };
             self.rows -= oldest.tasks.len();
@@ -59,11 +66,25 @@ impl LastWords {
     }
 }
 
+/// Leaves out of `heard` the calls that `maker` has told of itself, but for those whose end it had not seen.
+fn drop_hearsay(heard: &mut Answer, maker: &Answer) {
+    let is_of_maker = |row: &TaskRow| row.is_hearsay && row.maker == maker.worker_id;
+    if !heard.tasks.iter().any(is_of_maker) {
+        return;
+    }
+    let is_open = |row: &&TaskRow| !row.is_hearsay && !row.phase.is_over();
+    let open: BTreeSet<TaskId> =
+        maker.tasks.iter().filter(is_open).map(|row| row.task_id).collect();
+    let before = heard.tasks.len();
+    heard.tasks.retain(|row| !is_of_maker(row) || open.contains(&row.task_id));
+    heard.total -= (before - heard.tasks.len()) as u64;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use helio_proto::inspect::TaskRow;
-    use helio_types::WorkerId;
+    use helio_proto::inspect::TaskPhase;
+    use helio_types::{ActorId, WorkerId};
 
     fn report(pid: u32, rows: usize) -> Answer {
         let mut bytes = [0; 28];
@@ -83,6 +104,38 @@ mod tests {
     }
 
     #[test]
+    fn hearsay_counts_only_where_the_maker_did_not_see_the_end() {
+        let call = |number: u64, phase: TaskPhase, maker: Option<WorkerId>| TaskRow {
+            task_id: TaskId::new(number, ActorId::default()),
+            phase,
+            is_hearsay: maker.is_some(),
+            maker: maker.unwrap_or_default(),
+            ..TaskRow::default()
+        };
+        use TaskPhase::{Finished, Sent};
+        let says = |pid: u32, tasks: Vec<TaskRow>| Answer { tasks, ..report(pid, 0) };
+        let (maker, killed) = (report(1, 0).worker_id, report(3, 0).worker_id);
+        let own = says(1, vec![call(1, Finished, None), call(2, Sent, None)]);
+        let heard = says(
+            2,
+            vec![
+                call(1, Finished, Some(maker)),
+                call(2, Finished, Some(maker)),
+                call(3, Finished, Some(maker)), // its maker has counted it
+                call(4, Finished, Some(killed)),
+            ],
+        );
+        for reports in [[own.clone(), heard.clone()], [heard, own]] {
+            let mut words = LastWords::default();
+            reports.into_iter().for_each(|report| words.add(report));
+            let of_worker = words.answers().find(|answer| answer.pid == 2).unwrap();
+            let left: Vec<TaskId> = of_worker.tasks.iter().map(|row| row.task_id).collect();
+            assert_eq!(left, [2, 4].map(|number| TaskId::new(number, ActorId::default())));
+            assert_eq!(of_worker.total, 2);
+        }
+    }
+
+    #[test]
     fn the_latest_comes_first_and_each_has_a_bounded_number_of_rows() {
         let mut words = LastWords::default();
         words.add(report(1, 1));
@@ -99,10 +152,11 @@ mod tests {
     fn the_oldest_are_forgotten() {
         let mut words = LastWords::default();
         for pid in 0..=LAST_WORDS_MAX as u32 {
-            words.add(report(pid, 0));
+            words.add(report(pid, 1));
         }
-        assert_eq!(words.answers().count(), LAST_WORDS_MAX);
-        assert!(words.answers().all(|answer| answer.pid > 0));
+        let whole = words.answers().filter(|answer| !answer.tasks.is_empty());
+        assert_eq!(whole.count(), LAST_WORDS_MAX);
+        let mut words = LastWords::default();
         for pid in 0..=(LAST_WORDS_ROWS_MAX / LAST_ROWS_MAX as usize) as u32 {
             words.add(report(pid, LAST_ROWS_MAX as usize));
         }

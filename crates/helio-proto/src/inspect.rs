@@ -126,6 +126,8 @@ messages! {
         /// Told by the process that runs or ran it, since the one that made it is gone. Who made it in which
         /// call, and when, is not known.
         16 is_hearsay: bool,
+        /// Of hearsay: the process that made the call.
+        17 maker: WorkerId,
     }
     /// A reference to an object.
     pub struct ObjectRow {

@@ -36,9 +36,11 @@ impl Tally {
             count;
     }
 
-    /// Counts a call of which there will be no row.
+    /// Counts a call of which there will be no row. Hearsay is not counted: the process that made the call counts it.
     pub fn add_row(&mut self, row: &TaskRow) {
-        self.add(&row.name, row.actor_id, row.phase, 1);
+        if !row.is_hearsay {
+            self.add(&row.name, row.actor_id, row.phase, 1);
+        }
     }
 
     /// Adds what another process has counted.

@@ -169,6 +169,8 @@ struct Tellers<'a> {
     best: BTreeMap<(TaskId, u32), (u8, WorkerId)>,
     /// What makers that have not seen the end know: who made the call, and when.
     makers: BTreeMap<TaskId, (&'a Answer, &'a TaskRow)>,
+    /// The processes that told of their calls: in rows, and in counts of calls without rows.
+    told: BTreeSet<WorkerId>,
 }
 
 impl<'a> Tellers<'a> {
@@ -181,6 +183,7 @@ impl<'a> Tellers<'a> {
             return all;
         }
         for answer in answers {
+            all.told.insert(answer.worker_id);
             for task in &answer.tasks {
                 let rank = Self::rank(answer, task);
                 let known = all.best.entry((task.task_id, task.attempt)).or_insert(rank);
@@ -206,6 +209,13 @@ impl<'a> Tellers<'a> {
     }
 
     fn are_best(&self, answer: &Answer, task: &TaskRow) -> bool {
+        // The maker has counted what it gave no row.
+        if task.is_hearsay
+            && self.told.contains(&task.maker)
+            && !self.makers.contains_key(&task.task_id)
+        {
+            return false;
+        }
         let best = self.best.get(&(task.task_id, task.attempt));
         best.is_none_or(|best| *best == Self::rank(answer, task))
     }
@@ -727,6 +737,34 @@ mod tests {
         };
         assert!(maker_of("06").is_null());
         assert_eq!(maker_of("01"), json!(driver_task(JobId::default())), "its maker has said it");
+    }
+
+    #[test]
+    fn a_call_that_its_maker_has_counted_has_no_row_by_hearsay() {
+        let heard = |number: u64, maker: u8| TaskRow {
+            task_id: TaskId::new(number, ActorId::default()),
+            phase: TaskPhase::Finished,
+            is_hearsay: true,
+            maker: WorkerId([maker; 28]),
+            ..TaskRow::default()
+        };
+        let says = |teller: u8, tasks: Vec<TaskRow>| Answer {
+            worker_id: WorkerId([teller; 28]),
+            is_over: true,
+            tasks,
+            ..Answer::default()
+        };
+        let own = TaskRow { is_hearsay: false, ..heard(2, 0) };
+        let count = TaskCount { count: 1, phase: TaskPhase::Finished, ..TaskCount::default() };
+        let spoke = Answer { more: vec![count], ..says(1, vec![own]) };
+        let killed = 3;
+        let worker = says(2, vec![heard(1, 1), heard(2, 1), heard(3, killed)]);
+        let answers = [spoke, worker];
+        let ids: Vec<String> = tasks(&answers, &[], &[])
+            .map(|row| row["task_id"].as_str().unwrap()[..2].to_owned())
+            .collect();
+        assert_eq!(ids, ["02", "03"]);
+        assert_eq!(more(&answers, &[]).iter().map(|one| one.count).sum::<u64>(), 1);
     }
 
     #[test]

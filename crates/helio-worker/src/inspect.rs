@@ -74,10 +74,10 @@ impl State {
         limit: usize,
     ) {
         rows.extend(of_others);
-        answer.total = rows.len() as u64 + counts.sum();
         for row in rows.drain(limit.min(rows.len())..) {
             counts.add_row(&row);
         }
+        answer.total = rows.len() as u64 + counts.sum();
         (answer.tasks, answer.more) = (rows, counts.counts());
     }
 

@@ -60,6 +60,7 @@ impl<P: Clone> Executor<P> {
             worker_id: me.worker_id,
             started_us: wall(begun.at),
             is_hearsay: true,
+            maker: begun.caller.worker_id,
             ..TaskRow::default()
         };
         let runs = self.inbox.running.iter().filter(is_told).map(|one| row(one, TaskPhase::Sent));
