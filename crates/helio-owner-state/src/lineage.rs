@@ -262,6 +262,11 @@ impl Owner {
         let mut wanted = vec![id];
         let mut again = Vec::new();
         while let Some(id) = wanted.pop() {
+            let is_here = self.objects.get(&id).is_some_and(crate::Object::is_ready)
+                && !self.is_without_bytes(id);
+            if is_here {
+                continue;
+            }
             if self.tasks.contains_key(&id.task()) {
                 self.await_attempt(id, now);
                 self.end_alone(id, now, out);

@@ -22,7 +22,7 @@ use helio_config::control::{
     DEAD_NODES_MAX, LIST_ROWS_MAX, LOOK_AGAIN_MS, NODES_MAX, RECONNECT_MS_MAX,
     VIEW_INTERVAL_MS_MIN, WATCHED_MAX,
 };
-use helio_proto::cluster::ClusterView;
+use helio_proto::cluster::{ClusterView, Drain};
 use helio_proto::control::{NodeInfo, Strategy};
 use helio_proto::{decode, encode};
 use helio_scheduler::{Choice, NodeIndex, NodeView, Placement, Wanted};
@@ -57,6 +57,8 @@ struct Node {
     is_adjusted: bool,
     /// The version that the node gave its newest status.
     reported_version: u64,
+    /// The order to leave that it was given: it may be lost with a connection.
+    drain: Option<Drain>,
     /// Since when it has no connection.
     lost_ms: Option<u64>,
     /// What is reserved and is not in `info.available` yet, and since when.
@@ -238,7 +240,8 @@ impl Nodes {
         node.reported_version = info.version;
         node.reported = encode(&info).into_boxed_slice();
         node.is_adjusted = false;
-        node.info = NodeInfo { alive: true, version, cause: String::new(), ..info };
+        let is_draining = info.is_draining || node.drain.is_some();
+        node.info = NodeInfo { alive: true, version, cause: String::new(), is_draining, ..info };
         self.heartbeats.begin(node_id, now_ms + if is_new { first_silence_ms } else { 0 });
         node.lost_ms = None;
         node.reservations.clear();
@@ -277,16 +280,27 @@ impl Nodes {
     }
 
     /// The node takes no new work from now on; its address, unless it is not alive.
-    pub(crate) fn drain(&mut self, node_id: NodeId, now_ms: u64) -> Option<NodeAddress> {
+    pub(crate) fn drain(
+        &mut self,
+        node_id: NodeId,
+        order: Drain,
+        now_ms: u64,
+    ) -> Option<NodeAddress> {
         let version = self.next_version(now_ms);
         let node = self.nodes.get_mut(&node_id).filter(|node| node.info.alive)?;
         (node.info.is_draining, node.info.version) = (true, version);
+        node.drain = Some(order);
         node.is_adjusted = true;
         let address = node.info.address.clone();
         self.unsettled.insert(node_id);
         self.members.insert(node_id);
         self.refresh_view(node_id);
         Some(address)
+    }
+
+    /// The order to leave that the node was given.
+    pub(crate) fn drain_order(&self, node_id: NodeId) -> Option<&Drain> {
+        self.nodes.get(&node_id)?.drain.as_ref()
     }
 
     pub(crate) fn is_draining(&self, node_id: NodeId) -> bool {

@@ -295,6 +295,11 @@ impl Control {
         if is_ending == Some(true) {
             self.stop_process(one.actor_id, "its last handle is gone", true);
         }
+        // A service that has started anew does not know that the actor was to move: the end of its process, which was
+        // told to end before, would be its own.
+        if self.nodes.is_draining(node_id) {
+            self.move_actor(one.actor_id);
+        }
     }
 
     fn reconcile_absent(&mut self, node_id: NodeId, actor_id: ActorId) {

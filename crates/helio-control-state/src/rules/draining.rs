@@ -15,7 +15,8 @@ impl Control {
                 "the head cannot be drained: it is the cluster's control service that would leave";
             return Failure::new(FailureKind::Invalid, text).into();
         }
-        if self.nodes.drain(node_id, self.out.now_ms()).is_none() {
+        let order = Drain { reason, grace_ms };
+        if self.nodes.drain(node_id, order.clone(), self.out.now_ms()).is_none() {
             let text = format!("no node of the id {node_id} is alive");
             return Failure::new(FailureKind::NotFound, text).into();
         }
@@ -23,8 +24,15 @@ impl Control {
         for actor_id in self.actors.on_node(node_id) {
             self.move_actor(actor_id);
         }
-        self.out.send(node_id, Drain { reason, grace_ms });
+        self.out.send(node_id, order);
         Empty {}.into()
+    }
+
+    /// A node that registers again has not heard that it is to leave: the order was lost with its connection.
+    pub(crate) fn drain_again(&mut self, node_id: NodeId) {
+        if let Some(order) = self.nodes.drain_order(node_id).cloned() {
+            self.out.send(node_id, order);
+        }
     }
 
     pub(crate) fn on_leaving(&mut self, node_id: NodeId, leaving: NodeLeaving) {

@@ -29,12 +29,15 @@ impl Control {
         }
         let RegisterNode { info, actors, clients, clients_known, bundles, .. } = register;
         let (now_ms, first_silence_ms) = (self.now_ms(), self.health.first_silence_ms);
-        let address = info.address.clone();
+        let (address, has_heard) = (info.address.clone(), info.is_draining);
         let is_new = self.nodes.register(node_id, info, now_ms, first_silence_ms);
         self.publish_members();
         if is_new {
             let (host, port) = (address.host, address.port);
             self.out.log(Note::NodeJoined { node_id, host, port });
+        }
+        if !has_heard {
+            self.drain_again(node_id);
         }
         self.reconcile_bundles(node_id, &bundles);
         self.reconcile_actors(node_id, &actors);

@@ -1,10 +1,13 @@
 //! The life of actors.
 
-use super::desk::{Desk, actor, job, node, spec, worker};
-use helio_proto::cluster::{ActorEnded, ControlToNode, StatusUnchanged};
+use super::desk::{Desk, actor, info, job, node, spec, worker};
+use helio_control_state::Event;
+use helio_proto::cluster::{
+    ActorEnded, ControlToNode, RegisterNode, RunningActor, StatusUnchanged,
+};
 use helio_proto::control::{
     ActorPhase, ActorSpec, ControlResponse, DrainNode, FailureKind, GetNamedActor, KillActor,
-    ListNamedActors, ListNodes, Strategy, StrategyKind,
+    ListNamedActors, ListNodes, NodeInfo, Strategy, StrategyKind,
 };
 use helio_types::{DeathCause, DeathKind, ResourceSet, WorkerAddress};
 
@@ -141,6 +144,55 @@ fn an_actor_of_a_drained_node_moves_and_keeps_its_restarts() {
     desk.started(4, 1, 3);
     desk.ended(4, 1, 3, DeathKind::Signaled);
     assert_eq!(desk.info(1).phase, ActorPhase::Dead);
+}
+
+/// A control service that starts anew learns from a drained node that it is to leave, and does not take the end of
+/// an actor that was told to move for one that costs a restart.
+#[test]
+fn an_actor_moves_off_a_drained_node_also_when_the_control_service_restarts_meanwhile() {
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    desk.create(ActorSpec { max_restarts: 1, ..spec(1, 1) });
+    desk.started(2, 1, 0);
+    desk.register(3, CPUS);
+    desk.ask(1, 1, DrainNode { node_id: node(2), ..DrainNode::default() });
+    assert_eq!(desk.stops(), [(2, 1, true)]);
+    desk.restart();
+    desk.register(1, &[]);
+    desk.register(3, CPUS);
+    let address =
+        WorkerAddress { worker_id: worker(101), node_id: node(2), ..WorkerAddress::default() };
+    let running = RunningActor { actor_id: actor(1), incarnation: 0, address, pid: 9 };
+    let draining = NodeInfo { is_draining: true, ..info(2, CPUS, CPUS) };
+    desk.say(2, RegisterNode { info: draining, actors: vec![running], ..RegisterNode::default() });
+    desk.launches();
+    desk.ended(2, 1, 0, DeathKind::Intended);
+    assert_eq!(desk.launches(), [(3, 1, 1)]);
+    desk.started(3, 1, 1);
+    assert_eq!((desk.info(1).restarts, desk.info(1).moves), (1, 1));
+    desk.ended(3, 1, 1, DeathKind::Signaled);
+    assert_eq!(desk.launches(), [(3, 1, 2)], "its restart is left to it");
+}
+
+/// The order to leave is lost with the connection of a node, which says when it comes again that it has not heard it.
+#[test]
+fn a_drained_node_that_connects_again_is_told_again_to_leave() {
+    let orders = |desk: &mut Desk| {
+        desk.take(|to, message| matches!(message, ControlToNode::Drain(_)).then_some(to))
+    };
+    let mut desk = Desk::with_driver(0.0);
+    desk.register(2, CPUS);
+    desk.ask(1, 1, DrainNode { node_id: node(2), ..DrainNode::default() });
+    assert_eq!(orders(&mut desk), [node(2)]);
+    desk.apply(Event::Disconnected { node_id: node(2) });
+    desk.register(2, CPUS);
+    assert_eq!(orders(&mut desk), [node(2)]);
+    desk.create(spec(1, 1));
+    assert_eq!(desk.launches(), [], "it takes no new work");
+    desk.apply(Event::Disconnected { node_id: node(2) });
+    let draining = NodeInfo { is_draining: true, ..info(2, CPUS, CPUS) };
+    desk.say(2, RegisterNode { info: draining, ..RegisterNode::default() });
+    assert_eq!(orders(&mut desk), [], "it knows");
 }
 
 #[test]

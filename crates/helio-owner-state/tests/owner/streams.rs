@@ -140,3 +140,18 @@ fn a_lost_item_of_a_running_generator_without_retries_is_given_up_at_once() {
     play.linger(&["return 5"]);
     play.is_empty();
 }
+
+/// An item of a generator that still runs, and may not run once more, is an argument of a call that does.
+#[test]
+fn an_item_that_is_there_serves_the_call_that_is_made_again() {
+    let mut play = Play::new();
+    begin(&mut play);
+    play.check(item(0, stored_on(3)), &[]);
+    play.check(Event::StreamRead { task: task(1), index: 0 }, &[]);
+    play.submit(call(2, 2, &[object(1, 2)]), &["ask for lease 2"]);
+    play.granted(2, 6, 4, &["w4: begin lease", "w4: run t2"]);
+    play.check(from(4, super::reply(2, vec![stored_on(4)])), &[]);
+    let lost = Event::LocationLost { id: object(2, 1), node: node(4).node_id };
+    play.check(lost, &["w4: run t2 again"]);
+    assert!(play.value(object(1, 2)).contains("Stores"));
+}
