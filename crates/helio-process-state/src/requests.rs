@@ -77,7 +77,8 @@ impl Requests {
 
     pub(crate) fn insert(&mut self, request: u64, pending: Pending) {
         self.explanations += usize::from(matches!(pending, Pending::Explanation(_)));
-        self.pending.insert(request, pending);
+        let before = self.pending.insert(request, pending);
+        assert!(before.is_none(), "a request's answer would go to another one");
     }
 
     /// A new request.

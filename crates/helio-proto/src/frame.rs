@@ -30,7 +30,12 @@ pub fn put(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     body(out);
-    let length = (out.len() - start - 4) as u32;
+    let length = out.len() - start - 4;
+    assert!(
+        length <= u32::MAX as usize,
+        "a frame of {length} bytes would be announced as a shorter one"
+    );
+    let length = length as u32;
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 

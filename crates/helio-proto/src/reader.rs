@@ -84,6 +84,8 @@ impl<'a> Reader<'a> {
 
 /// Appends a `u32` length and the bytes.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    let length = bytes.len();
+    assert!(length <= u32::MAX as usize, "{length} bytes would be read back as fewer");
+    out.extend_from_slice(&(length as u32).to_le_bytes());
     out.extend_from_slice(bytes);
 }

@@ -93,7 +93,7 @@ impl Arena {
     /// With a file on disk, whose bytes have the offsets from `start` on. It is made when it is needed.
     #[must_use]
     pub fn with_overflow(mut self, path: PathBuf, start: u64) -> Self {
-        debug_assert!(start >= self.size(), "the offsets of the two do not meet");
+        assert!(start >= self.size(), "a range of the file would be taken for one of the memory");
         self.overflow = Some(Overflow::new(path, start));
         self
     }
@@ -111,7 +111,11 @@ impl Arena {
     pub fn reserve(&self, offset: u64, length: u64) -> io::Result<()> {
         match self.overflow(offset) {
             Some(overflow) => overflow.reserve(offset, length),
-            None => Ok(()),
+            None => {
+                let end = offset.saturating_add(length);
+                assert!(end <= self.size(), "nothing keeps room for {offset}+{length}");
+                Ok(())
+            }
         }
     }
 

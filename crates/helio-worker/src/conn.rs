@@ -181,6 +181,7 @@ impl Conn {
 
     /// Puts the input back.
     pub(crate) fn put_input(&mut self, input: Received) {
+        assert!(self.input.bytes.is_empty(), "what was read meanwhile would be lost");
         self.input = input;
     }
 

@@ -214,7 +214,8 @@ impl State {
         greeting: Greeting,
     ) -> io::Result<()> {
         socket.set_nonblocking()?;
-        self.conns.insert(link, Conn::new(socket, greeting));
+        let before = self.conns.insert(link, Conn::new(socket, greeting));
+        assert!(before.is_none(), "a link's socket would be closed under it");
         let watched = self.watch(link);
         if watched.is_err() {
             self.conns.remove(&link);

@@ -62,6 +62,7 @@ impl Control {
         self.queue.remove(actor_id);
         let why = format!("it is being made on node {}", self.nodes.host(node_id));
         let launched = self.actors.update(actor_id, |actor| {
+            assert!(actor.is_waiting(), "{actor_id} would live twice");
             actor.state = State::Starting { node_id };
             actor.home = node_id;
             actor.attempt += 1;

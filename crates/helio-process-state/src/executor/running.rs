@@ -36,7 +36,8 @@ pub(crate) struct Running {
 
 impl Running {
     pub(super) fn add(&mut self, begun: Begun) {
-        self.numbers.insert(begun.task, self.first + self.places.len() as u64);
+        let before = self.numbers.insert(begun.task, self.first + self.places.len() as u64);
+        assert!(before.is_none(), "a call that runs would be lost behind its next attempt");
         self.places.push_back(Some(begun));
     }
 

@@ -32,6 +32,7 @@ impl Output {
 
     /// The shell has written the next `n` bytes.
     pub fn advance(&mut self, n: usize) {
+        assert!(n <= self.unwritten(), "frames that were not written would be dropped");
         self.written += n;
         if self.written < self.bytes.len() {
             return;
