@@ -16,11 +16,16 @@ pub enum Part {
     Op(usize, usize),
 }
 
+/// What is drawn from a seed grows from edition to edition; a case of an older one stays what it was.
+pub const EDITION: u32 = 2;
+
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Case {
     /// Decides the cluster, the programs and the faults.
     pub seed: u64,
+    /// What the seed may draw: [`EDITION`], or an older one.
+    pub edition: u32,
     /// Decides, with the seed, how long everything takes and whom faults meet.
     pub schedule: u64,
     /// What is left out.
@@ -36,7 +41,7 @@ impl Case {
     /// The whole run of a seed.
     #[must_use]
     pub fn of(seed: u64) -> Self {
-        Self { seed, ..Self::default() }
+        Self { seed, edition: EDITION, ..Self::default() }
     }
 
     /// Leaves out of a plan and of programs what this case is without.
@@ -54,6 +59,9 @@ impl Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--seed {}", self.seed)?;
+        if self.edition != EDITION {
+            write!(f, " --edition {}", self.edition)?;
+        }
         if self.schedule > 0 {
             write!(f, " --schedule {}", self.schedule)?;
         }

@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 
 use helio_control_state::{Action, Control, Event, Note};
-use helio_proto::cluster::{ControlToNode, NodeToControl};
+use helio_proto::cluster::{ControlToNode, FromClient, NodeToControl};
+use helio_proto::control::DrainNode;
+use helio_proto::node::ControlCall;
 use helio_proto::{decode, encode};
 use helio_types::NodeId;
 
 use crate::core::{Core, Event as Next};
+use crate::evidence::Evidence;
 use crate::net::{End, What};
 
 pub(crate) struct ControlHost {
@@ -18,6 +21,7 @@ pub(crate) struct ControlHost {
     open: BTreeMap<NodeId, u64>,
     /// When the last tick was.
     ticked: u64,
+    evidence: Evidence,
 }
 
 impl ControlHost {
@@ -27,7 +31,8 @@ impl ControlHost {
             core.durable.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         let (control, actions) = Control::recover("session", entries, &[], core.control_now());
         core.control = Some(life);
-        let mut host = Self { life, control, open: BTreeMap::new(), ticked: core.now };
+        let (open, evidence) = (BTreeMap::new(), Evidence::new(core.now));
+        let mut host = Self { life, control, open, ticked: core.now, evidence };
         host.execute_actions(core, actions);
         let wait = host.control.next_tick();
         core.after(wait, Next::ControlTick { life });
@@ -88,10 +93,27 @@ impl ControlHost {
                     }
                     if let ControlToNode::LaunchActor(launch) = &message {
                         let actor = launch.spec.actor_id;
-                        core.facts.history.actor_placed(actor, node_id);
+                        let placed =
+                            core.facts.history.actor_placed(actor, node_id, launch.incarnation);
+                        if let Err(text) = placed {
+                            core.violation(text);
+                        }
                     }
                     if let Some(link) = self.open.get(&node_id) {
                         core.send(*link, self.me(), encode(&message));
+                    }
+                    if core.is_dead(self.me()) {
+                        continue;
+                    }
+                    if let Err(text) = self.evidence.sent(node_id, &message) {
+                        core.violation(text);
+                    }
+                    if matches!(message, ControlToNode::Drain(_))
+                        && let Some(node) = core.daemon(node_id)
+                    {
+                        core.facts.count("nodes told to leave");
+                        core.daemons[node].is_draining = true;
+                        core.facts.history.node_drained(node_id);
                     }
                 }
                 Action::Disconnect { node_id } => {
@@ -102,12 +124,57 @@ impl ControlHost {
                 Action::Log(note) => {
                     core.note(|| format!("control: {note:?}"));
                     if let Note::NodeGone { node_id, .. } = note {
-                        core.declared_dead.push(node_id);
+                        let head = core.daemons[core.head].address.node_id;
+                        let now = core.now;
+                        match self.evidence.declared_dead(node_id, head, now) {
+                            Ok(is_silent) => core.declared_dead.push((node_id, is_silent)),
+                            Err(text) => {
+                                core.violation(format!("node {node_id} is declared dead: {text}"));
+                            }
+                        }
                     }
                 }
                 Action::End { reason } => core.note(|| format!("control ends: {reason}")),
             }
         }
+        self.judge_places(core);
+    }
+
+    fn judge_places(&mut self, core: &mut Core) {
+        if !self.evidence.is_asking() {
+            return;
+        }
+        let unused: BTreeMap<NodeId, f64> = core
+            .daemons
+            .iter()
+            .filter(|daemon| daemon.is_alive && !daemon.is_draining)
+            .map(|daemon| (daemon.address.node_id, daemon.room))
+            .filter(|(node_id, _)| !core.facts.nodes_with_bundles.contains(node_id))
+            .collect();
+        for text in self.evidence.judge_places(&core.facts.groups, &unused) {
+            core.violation(text);
+        }
+        core.facts.nodes_with_bundles.extend(self.evidence.take_asked());
+    }
+
+    /// A client of the head's node asks for the end of a node, which waits for what runs there. Whether it could
+    /// ask.
+    pub(crate) fn asked_to_drain(
+        &mut self,
+        core: &mut Core,
+        head: NodeId,
+        node_id: NodeId,
+    ) -> bool {
+        let is_in = |node| self.open.contains_key(&node) && self.evidence.knows(node);
+        if !is_in(head) || !is_in(node_id) {
+            return false;
+        }
+        let reason = "it is not needed any more".to_owned();
+        let request = DrainNode { node_id, reason, grace_ms: 0 }.into();
+        let call = ControlCall { request, ..ControlCall::default() };
+        let message = FromClient { call, ..FromClient::default() }.into();
+        self.apply(core, Event::Node { node_id: head, message });
+        true
     }
 
     pub(crate) fn arrived(&mut self, core: &mut Core, link: u64, what: What) {
@@ -121,13 +188,17 @@ impl ControlHost {
                 }
             }
             What::Bytes(bytes) if is_newest => match decode::<NodeToControl>(&bytes) {
-                Ok(message) => self.apply(core, Event::Node { node_id, message }),
+                Ok(message) => {
+                    self.evidence.heard(node_id, &message, core.now);
+                    self.apply(core, Event::Node { node_id, message });
+                }
                 Err(_) => core.violation("a node's message cannot be read".to_owned()),
             },
             What::Closed => {
                 core.close(link, self.me());
                 if is_newest {
                     self.open.remove(&node_id);
+                    self.evidence.disconnected(node_id, core.now);
                     self.apply(core, Event::Disconnected { node_id });
                 }
             }

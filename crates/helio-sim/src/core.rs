@@ -2,14 +2,14 @@
 //! contents of the object stores, and the facts that the checkers go by.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use helio_node_state::Exit;
-use helio_types::{NodeAddress, NodeId, ObjectId, WorkerId};
+use helio_types::{NodeAddress, NodeId, ObjectId, TaskId, WorkerId};
 
 use crate::facts::Facts;
 use crate::net::{Arrival, End, Kind, Net, What};
-use crate::plan::Plan;
+use crate::plan::{Plan, Target};
 use crate::rng::Rng;
 use crate::trace::Trace;
 
@@ -107,6 +107,12 @@ pub(crate) struct Person {
 pub(crate) struct Daemon {
     pub(crate) address: NodeAddress,
     pub(crate) is_alive: bool,
+    /// It was told to leave.
+    pub(crate) is_draining: bool,
+    pub(crate) cpus: u32,
+    /// How much it has of what bundles are made of.
+    pub(crate) room: f64,
+    pub(crate) is_in_head_zone: bool,
     /// Its memory file.
     pub(crate) arena: Vec<u8>,
     /// How far its clock is ahead, in milliseconds.
@@ -127,8 +133,15 @@ pub(crate) struct Core {
     pub(crate) people: Vec<Person>,
     pub(crate) daemons: Vec<Daemon>,
     by_id: BTreeMap<WorkerId, usize>,
+    /// The tasks that run on each node and have not waited yet, by process, with what they take of its CPUs, in
+    /// hundredths.
+    running: BTreeMap<usize, BTreeMap<(usize, TaskId), u32>>,
+    /// Processes that have waited: their CPU was lent, and is taken back whether or not there is room.
+    have_waited: BTreeSet<usize>,
     /// Which life of the control service runs, if one does.
     pub(crate) control: Option<u32>,
+    /// The node that is the head, or was the last one.
+    pub(crate) head: usize,
     pub(crate) durable: BTreeMap<Vec<u8>, Vec<u8>>,
     /// How far the clock of the control service's machine is ahead, in milliseconds.
     control_skew_ms: u64,
@@ -136,8 +149,8 @@ pub(crate) struct Core {
     tear: Option<(End, u32)>,
     /// That part has sent so many, and dies before anything else happens.
     pub(crate) torn: Option<End>,
-    /// Nodes that the control service has just declared dead.
-    pub(crate) declared_dead: Vec<NodeId>,
+    /// Nodes that the control service has just declared dead, and whether it is for their silence.
+    pub(crate) declared_dead: Vec<(NodeId, bool)>,
 }
 
 impl Core {
@@ -155,7 +168,10 @@ impl Core {
             people: Vec::new(),
             daemons: Vec::new(),
             by_id: BTreeMap::new(),
+            running: BTreeMap::new(),
+            have_waited: BTreeSet::new(),
             control: None,
+            head: 0,
             durable: BTreeMap::new(),
             control_skew_ms: 0,
             tear: None,
@@ -249,11 +265,57 @@ impl Core {
         let pid = self.people.len();
         self.people.push(Person { id, node, is_driver, is_alive: true });
         self.by_id.insert(id, pid);
+        self.facts.history.process_began(id, self.daemons[node].address.node_id);
         pid
     }
 
     pub(crate) fn person(&self, id: WorkerId) -> Option<usize> {
         self.by_id.get(&id).copied()
+    }
+
+    /// A task begins in a process. What runs on its node in processes that have not waited yet fits its CPUs.
+    pub(crate) fn task_begins(&mut self, pid: usize, task: TaskId) {
+        let (node, takes) = (self.people[pid].node, self.facts.history.takes_cpu(task));
+        let owner = self.facts.history.owner(task.object(1));
+        let home = owner.and_then(|owner| self.person(owner)).map(|owner| self.people[owner].node);
+        let is_right = match self.facts.history.target(task) {
+            Target::Here => home.is_none_or(|home| home == node),
+            Target::Zone => self.daemons[node].is_in_head_zone,
+            Target::Anywhere | Target::Spread | Target::RatherHere => true,
+        };
+        if !is_right {
+            let wanted = self.facts.history.target(task);
+            self.violation(format!("a task that is to run {wanted:?} begins on node {node}"));
+        }
+        let here = self.running.entry(node).or_default();
+        let takes = if self.have_waited.contains(&pid) { 0 } else { takes };
+        here.insert((pid, task), takes);
+        let (taken, has) = (here.values().sum::<u32>(), 100 * self.daemons[node].cpus);
+        if taken > has {
+            self.violation(format!(
+                "tasks that take {taken} hundredths of a CPU run on node {node}, which has {has}"
+            ));
+        }
+    }
+
+    /// A process waits.
+    pub(crate) fn process_waits(&mut self, pid: usize) {
+        self.have_waited.insert(pid);
+        self.tasks_gone(pid);
+    }
+
+    /// A task ends.
+    pub(crate) fn task_ends(&mut self, pid: usize, task: TaskId) {
+        if let Some(here) = self.running.get_mut(&self.people[pid].node) {
+            here.remove(&(pid, task));
+        }
+    }
+
+    /// A process is gone, and what it ran.
+    pub(crate) fn tasks_gone(&mut self, pid: usize) {
+        if let Some(here) = self.running.get_mut(&self.people[pid].node) {
+            here.retain(|(other, _), _| *other != pid);
+        }
     }
 
     pub(crate) fn daemon(&self, id: NodeId) -> Option<usize> {
@@ -264,6 +326,31 @@ impl Core {
         if let Some(Arrival { at, link, side, what }) = arrival {
             self.at(at, Event::Arrive { link, side, what });
         }
+    }
+
+    /// The messages for that part that lie in a connection within a machine: they arrive no more.
+    pub(crate) fn take_arrivals(&mut self, link: u64, at: End) -> Vec<Vec<u8>> {
+        let is_local = self.net.get(link).is_some_and(|found| match found.ends {
+            [End::Process(a), End::Process(b)] => self.people[a].node == self.people[b].node,
+            _ => false,
+        });
+        if !is_local || self.plan.edition < 2 {
+            return Vec::new();
+        }
+        let wanted = self.net.side(link, at);
+        let (mut taken, mut left) = (Vec::new(), Vec::new());
+        for Reverse(entry) in std::mem::take(&mut self.queue).into_sorted_vec().into_iter().rev() {
+            match entry.event {
+                Event::Arrive { link: of, side, what: What::Bytes(bytes) }
+                    if of == link && side == wanted =>
+                {
+                    taken.push(bytes);
+                }
+                event => left.push(Reverse(Entry { event, ..entry })),
+            }
+        }
+        self.queue = left.into();
+        taken
     }
 
     /// A new link; `None` when nobody is there to accept it.

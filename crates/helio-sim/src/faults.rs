@@ -36,7 +36,7 @@ impl World {
             Fault::HangNode { for_us } => self.hang_node(for_us),
             Fault::Partition { for_us, way } => {
                 let is_apart: Vec<bool> = (0..self.nodes.len())
-                    .map(|node| node != self.head && self.core.rng.one_in(2))
+                    .map(|node| node != self.core.head && self.core.rng.one_in(2))
                     .collect();
                 let cut_off: Vec<usize> =
                     (0..is_apart.len()).filter(|node| is_apart[*node]).collect();
@@ -68,25 +68,51 @@ impl World {
                 if let Some(host) = &mut self.nodes[node] {
                     host.disk_is_full = true;
                 }
+                let node_id = self.core.daemons[node].address.node_id;
+                self.core.facts.history.node_full(node_id);
                 self.core.facts.count("faults: disk");
-                self.core.facts.disks_full += 1;
                 self.core.after(for_us, Event::DiskHasRoom { node });
+            }
+            Fault::Drain => self.drain_some(),
+            Fault::Join => {
+                let cpus = self.core.plan.cpus[0];
+                self.core.facts.count("faults: machine that joins");
+                self.core.after(1, Event::NodeStart { cpus });
+            }
+            Fault::Suspend { for_us } => {
+                self.core.facts.count("faults: all machines suspended");
+                self.hold(Scope::Everything, for_us);
             }
             Fault::Memory => {
                 let Some(node) = self.some_node(false) else { return };
                 let memory =
                     MemoryUse { used: 99, total: 100, threshold: 0.9, ..MemoryUse::default() };
                 self.core.facts.count("faults: memory");
-                self.core.facts.memory_short += 1;
                 self.at_node(node, |host, core| host.memory_read(core, memory));
             }
+        }
+    }
+
+    /// Somebody asks the control service, by the head's daemon, to have a node leave.
+    fn drain_some(&mut self) {
+        let Some(node) = self.some_node(true) else { return };
+        if self.core.daemons[node].is_draining {
+            return;
+        }
+        let (node_id, head) = (
+            self.core.daemons[node].address.node_id,
+            self.core.daemons[self.core.head].address.node_id,
+        );
+        let Some(control) = &mut self.control else { return };
+        if control.asked_to_drain(&mut self.core, head, node_id) {
+            self.core.facts.count("faults: drained node");
         }
     }
 
     /// A node that lives; with `is_spared` never the head.
     fn some_node(&mut self, is_spared: bool) -> Option<usize> {
         let alive: Vec<usize> = (0..self.nodes.len())
-            .filter(|node| self.nodes[*node].is_some() && !(is_spared && *node == self.head))
+            .filter(|node| self.nodes[*node].is_some() && !(is_spared && *node == self.core.head))
             .collect();
         self.core.rng.pick(&alive).copied()
     }
@@ -110,11 +136,6 @@ impl World {
     }
 
     fn kill(&mut self, pid: usize) {
-        let facts = &mut self.core.facts;
-        match self.processes[pid].is_driver {
-            true => facts.drivers_killed += 1,
-            false => facts.workers_killed += 1,
-        }
         self.end_process(pid, Exit::Signal(9));
     }
 
@@ -138,7 +159,7 @@ impl World {
         }
     }
 
-    fn restart_control(&mut self, what: &'static str, away_us: u64) {
+    pub(crate) fn restart_control(&mut self, what: &'static str, away_us: u64) {
         let Some(control) = self.control.take() else { return };
         self.core.facts.count(what);
         self.core.facts.control_restarts += 1;
@@ -162,10 +183,12 @@ impl World {
         let Some(node) = self.some_node(false) else { return };
         self.core.facts.count("faults: hanging node");
         let mut still = vec![End::Node(node)];
-        if node == self.head {
+        if node == self.core.head {
             still.extend(self.core.control.map(End::Control));
             // The others find the control service silent, and it finds that it did not run.
         }
+        let node_id = self.core.daemons[node].address.node_id;
+        self.core.facts.history.node_hung(node_id);
         self.silence(&[node], for_us);
         self.hold(Scope::Still(still), for_us);
     }
@@ -190,7 +213,15 @@ impl World {
 
     /// The control service has declared a node dead. One that stood still or was cut off just then lives on:
     /// where its connection had broken before, that takes a shorter silence than [`SILENCE_US_MIN`].
-    pub(crate) fn declared_dead(&mut self, node_id: NodeId) {
+    pub(crate) fn declared_dead(&mut self, node_id: NodeId, is_silent: bool) {
+        let Some(node) = self.core.daemon(node_id) else { return };
+        // A daemon that is cut off and can act has stopped its workers by then: what they do counts no more.
+        let has_workers = self.nodes[node].as_ref().is_some_and(|host| !host.workers.is_empty());
+        let can_act = self.holds.parts(node) && !self.core.facts.history.was_hung(node_id);
+        if is_silent && has_workers && can_act && !self.suspended.contains_key(&node) {
+            let text = format!("node {node} is declared dead, and has not stopped its workers");
+            self.core.violation(text);
+        }
         if let Some(node) = self.core.daemon(node_id)
             && self.holds.parts(node)
         {
@@ -200,7 +231,7 @@ impl World {
 
     /// The head's machine is gone; its durable records are not.
     fn lose_head(&mut self, away_us: u64) {
-        if self.nodes[self.head].is_none() {
+        if self.nodes[self.core.head].is_none() {
             return;
         }
         self.core.facts.count("faults: head");
@@ -209,13 +240,13 @@ impl World {
             self.core.close_all(End::Control(control.life));
         }
         self.core.facts.control_restarts += 1;
-        self.kill_node(self.head);
+        self.kill_node(self.core.head);
         self.core.after(away_us, Event::HeadStart);
     }
 
     /// Another machine takes the lost head's place.
     pub(crate) fn start_head(&mut self) {
-        self.head = self.nodes.len();
+        self.core.head = self.nodes.len();
         let cpus = self.core.plan.cpus[0];
         let host = NodeHost::start(&mut self.core, true, cpus);
         self.nodes.push(Some(host));
@@ -239,16 +270,27 @@ impl World {
         match kind {
             Kind::Local | Kind::Remote | Kind::Peer => {
                 facts.count("faults: link of a process");
-                facts.links_cut += 1;
             }
             Kind::Control | Kind::Daemon => {
                 facts.count("faults: link of a daemon");
-                facts.daemon_links_cut += 1;
+                let ends = self.core.net.get(link).map(|link| link.ends);
+                for end in ends.into_iter().flatten() {
+                    if let End::Node(node) = end {
+                        facts.nodes_cut.insert(node);
+                    }
+                }
             }
         }
         if let Some([End::Process(a), End::Process(b)]) = self.core.net.get(link).map(|l| l.ends) {
             let (one, other) = (self.core.people[a].id, self.core.people[b].id);
             self.core.facts.history.link_cut(one, other);
+        }
+        if let Some([End::Process(from), End::Node(to)]) =
+            self.core.net.get(link).map(|link| link.ends)
+        {
+            let (process, node) =
+                (self.core.people[from].id, self.core.daemons[to].address.node_id);
+            self.core.facts.history.daemon_cut(process, node);
         }
         if let Some(End::Node(node)) = self.core.net.get(link).map(|link| link.ends[0])
             && kind == Kind::Control

@@ -13,6 +13,8 @@ use crate::plan::Way;
 pub(crate) enum Scope {
     /// Those for these parts, which stand still.
     Still(Vec<End>),
+    /// All there are: every machine stands still.
+    Everything,
     /// Those for the workers of a node that is cut off.
     Workers(usize),
     /// What crosses from one group of nodes to another. The head's group is the one of `false`.
@@ -59,6 +61,8 @@ impl Holds {
         self.holds.iter().any(|hold| match &hold.scope {
             Scope::Still(ends) => ends.contains(&End::Node(node)),
             Scope::Workers(_) => false,
+            // Nobody misses anybody while nobody looks.
+            Scope::Everything => false,
             Scope::Across { is_apart, .. } => is_apart.get(node).copied().unwrap_or(false),
         })
     }
@@ -77,6 +81,7 @@ impl Holds {
                 };
                 target.is_some_and(|end| ends.contains(&end))
             }
+            Scope::Everything => target(core, &event).is_some(),
             Scope::Workers(node) => target(core, &event).is_some_and(|end| match end {
                 End::Process(pid) => core.people[pid].node == *node && !core.people[pid].is_driver,
                 End::Control(_) | End::Node(_) => false,

@@ -20,13 +20,15 @@
 //! a test runs seeds twice and compares the traces.
 //!
 //! Reading order: [`case`], [`plan`], [`net`], `core`, `world`, `node`, `control`, `process`, `program`, [`facts`],
-//! [`history`], `rest`, [`shrink`].
+//! [`history`], [`judge`], [`evidence`], `rest`, [`shrink`].
 
 #![forbid(unsafe_code)]
 
 pub mod case;
+pub mod evidence;
 pub mod facts;
 pub mod history;
+pub mod judge;
 pub mod net;
 pub mod plan;
 pub mod rng;
@@ -93,9 +95,9 @@ pub fn run_with(seed: u64, lines_max: usize, change: impl FnOnce(&mut Plan)) -> 
 }
 
 /// The plan of a seed, changed, the programs of its drivers, and the chance that decides the rest.
-fn draw(seed: u64, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<Vec<Op>>, Rng) {
+fn draw(seed: u64, edition: u32, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<Vec<Op>>, Rng) {
     let mut rng = Rng::new(seed);
-    let mut plan = Plan::draw(&mut rng);
+    let mut plan = Plan::draw(&mut rng, edition);
     change(&mut plan);
     let scripts = (0..plan.n_drivers)
         .map(|driver| Author::write(&mut Rng::new(mix(seed) ^ driver as u64), &plan, driver))
@@ -105,7 +107,7 @@ fn draw(seed: u64, change: impl FnOnce(&mut Plan)) -> (Plan, Vec<Vec<Op>>, Rng) 
 
 /// All that could be left out of a case.
 fn parts(case: &Case) -> Vec<Part> {
-    let (plan, scripts, _) = draw(case.seed, |_| {});
+    let (plan, scripts, _) = draw(case.seed, case.edition, |_| {});
     let faults = (0..plan.faults.len()).map(Part::Fault);
     let of_driver =
         |(driver, script): (usize, &Vec<Op>)| (0..script.len()).map(move |n| Part::Op(driver, n));
@@ -113,7 +115,7 @@ fn parts(case: &Case) -> Vec<Part> {
 }
 
 fn run_changed(case: &Case, lines_max: usize, change: impl FnOnce(&mut Plan)) -> Report {
-    let (mut plan, mut scripts, mut rng) = draw(case.seed, change);
+    let (mut plan, mut scripts, mut rng) = draw(case.seed, case.edition, change);
     case.reduce(&mut plan, &mut scripts);
     if case.schedule > 0 {
         rng = Rng::new(mix(case.seed) ^ case.schedule);

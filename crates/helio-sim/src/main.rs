@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Parser;
-use helio_sim::case::{Case, Without};
+use helio_sim::case::{Case, EDITION, Without};
 use helio_sim::shrink::shrink;
 
 /// Runs simulated clusters; a failure prints its seed.
@@ -13,6 +13,9 @@ struct Options {
     /// Run this one seed.
     #[arg(long)]
     seed: Option<u64>,
+    /// As it was drawn in that edition.
+    #[arg(long, default_value_t = EDITION)]
+    edition: u32,
     /// Print what happens in it.
     #[arg(long)]
     trace: bool,
@@ -42,7 +45,8 @@ struct Options {
 fn main() -> ExitCode {
     let options = Options::parse();
     if let Some(seed) = options.seed {
-        let case = Case { seed, schedule: options.schedule, without: options.without };
+        let (edition, schedule) = (options.edition, options.schedule);
+        let case = Case { seed, edition, schedule, without: options.without };
         if options.shrink {
             return small(&case, options.shrink_runs);
         }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helio_config::control::{HEARTBEAT_MS, RECONNECT_MS_MAX};
 use helio_node_state::{Action, Conn, DiskError, Event, Exit, MemoryUse, Node, Setup};
-use helio_proto::cluster::{ControlToNode, NodeToControl, NodeToNode, PullChunk};
+use helio_proto::cluster::{ControlToNode, NodeLeaving, NodeToControl, NodeToNode, PullChunk};
+use helio_proto::control::Label;
 use helio_proto::hello::Role;
 use helio_proto::node::{ClientToNode, NodeToClient, overflow_start};
 use helio_proto::{decode, encode};
@@ -21,6 +22,14 @@ const CHUNK: u64 = 512;
 const BULK_MIN: u64 = 700;
 /// How much may be laid on disk for readers.
 const OVERFLOW: u64 = 4 << 20;
+
+/// The label that every node has, and its value at the head.
+pub(crate) const ZONE: &str = "zone";
+pub(crate) const HEAD_ZONE: &str = "a";
+
+fn zone(index: usize, is_head: bool) -> &'static str {
+    if is_head || index.is_multiple_of(3) { HEAD_ZONE } else { "b" }
+}
 
 #[derive(Debug)]
 struct Serving {
@@ -48,10 +57,16 @@ pub(crate) struct NodeHost {
     /// Worker processes that were asked for and have not been seen to end.
     pub(crate) workers: BTreeSet<WorkerId>,
     pub(crate) is_down: bool,
+    /// It was told to leave.
+    pub(crate) is_to_leave: bool,
+    /// It has handed over what it had, and ends.
+    pub(crate) has_left: bool,
     /// It ends, and starts anew as another node.
     pub(crate) is_to_rejoin: bool,
     /// Its workers are to stand still, or to go on.
     pub(crate) suspends: Option<bool>,
+    /// What it ends now ends for want of memory.
+    is_starving: bool,
     /// Objects on disk.
     pub(crate) disk: BTreeMap<ObjectId, Vec<u8>>,
     /// Nothing more fits on its disk.
@@ -80,6 +95,7 @@ impl NodeHost {
             room_ms_max: 5_000,
             arguments_max: core.plan.store_size / 10 * 7,
             bulk_min: BULK_MIN,
+            labels: vec![Label { key: ZONE.to_owned(), value: zone(index, is_head).to_owned() }],
             session_name: "session".to_owned(),
             is_head,
             starts_max: core.plan.starts_max,
@@ -90,6 +106,10 @@ impl NodeHost {
         core.daemons.push(Daemon {
             address,
             is_alive: true,
+            is_draining: false,
+            cpus,
+            room: core.plan.room(is_head),
+            is_in_head_zone: zone(index, is_head) == HEAD_ZONE,
             skew_ms,
             arena: vec![0; (overflow_start(core.plan.store_size) + OVERFLOW) as usize],
         });
@@ -107,8 +127,11 @@ impl NodeHost {
             tick_at: None,
             workers: BTreeSet::new(),
             is_down: false,
+            is_to_leave: false,
+            has_left: false,
             is_to_rejoin: false,
             suspends: None,
+            is_starving: false,
             disk: BTreeMap::new(),
             disk_is_full: false,
         };
@@ -230,6 +253,9 @@ impl NodeHost {
             Action::Unload => {}
             Action::Spawn(spawn) => self.spawn(core, spawn.worker_id),
             Action::Kill { worker_id } => {
+                if self.is_starving {
+                    core.facts.history.process_starved(worker_id);
+                }
                 let delay = core.rng.range(1, 500);
                 core.after(delay, Next::Killed { node: self.index, worker: worker_id });
             }
@@ -249,7 +275,14 @@ impl NodeHost {
                 self.suspends = Some(true);
             }
             Action::Resume => self.suspends = Some(false),
-            Action::Leave { .. } => self.is_down = true,
+            Action::Leave { reason, heir } => {
+                core.note(|| format!("node {} leaves: {reason}, heir {}", self.index, heir.host));
+                if let Some(control) = self.control {
+                    let leaving = NodeToControl::Leaving(NodeLeaving { reason, heir });
+                    core.send(control, self.me(), encode(&leaving));
+                }
+                self.has_left = true;
+            }
             Action::ShutDown { reason } => {
                 core.note(|| format!("node {} shuts down: {reason}", self.index));
                 self.is_down = true;
@@ -264,7 +297,9 @@ impl NodeHost {
 
     /// The machine's memory is used so.
     pub(crate) fn memory_read(&mut self, core: &mut Core, memory: MemoryUse) {
+        self.is_starving = true;
         self.apply(core, Event::MemoryRead(memory));
+        self.is_starving = false;
     }
 
     pub(crate) fn loaded(&mut self, core: &mut Core, is_ready: bool) {
@@ -429,7 +464,10 @@ impl NodeHost {
             (Kind::Control, What::Bytes(bytes)) => {
                 if self.control == Some(link) {
                     match decode::<ControlToNode>(&bytes) {
-                        Ok(message) => self.apply(core, Event::ControlSaid(message)),
+                        Ok(message) => {
+                            self.is_to_leave |= matches!(message, ControlToNode::Drain(_));
+                            self.apply(core, Event::ControlSaid(message));
+                        }
                         Err(_) => core.violation(
                             "a message of the control service cannot be read".to_owned(),
                         ),

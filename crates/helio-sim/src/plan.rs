@@ -74,6 +74,15 @@ pub enum Fault {
     },
     /// A node's machine is short of memory, and its monitor ends a worker.
     Memory,
+    /// A node is told to hand over what it has, and to leave; never the head.
+    Drain,
+    /// A machine joins.
+    Join,
+    /// All machines stand still at once for so many microseconds, as under a debugger of virtual machines.
+    Suspend {
+        /// How long they stand still.
+        for_us: u64,
+    },
 }
 
 /// Which direction of a partition is blocked.
@@ -87,9 +96,27 @@ pub enum Way {
     In,
 }
 
+/// Where a task is to run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Target {
+    /// Anywhere.
+    #[default]
+    Anywhere,
+    /// Anywhere, each on another node.
+    Spread,
+    /// On nodes of the head's zone.
+    Zone,
+    /// On the node of its caller and nowhere else.
+    Here,
+    /// There if that may be.
+    RatherHere,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// What may be drawn.
+    pub edition: u32,
     /// CPUs of each node; the first is the head.
     pub cpus: Vec<u32>,
     /// How many workers a node may start at a time.
@@ -130,12 +157,13 @@ pub(crate) const REST_VIEWS_MAX: u64 = 24;
 impl Plan {
     /// The plan of a seed.
     #[must_use]
-    pub fn draw(rng: &mut Rng) -> Self {
-        let n_nodes = rng.range(1, 3);
+    pub fn draw(rng: &mut Rng, edition: u32) -> Self {
+        let n_nodes = if edition > 1 && rng.one_in(10) { rng.range(4, 8) } else { rng.range(1, 3) };
         let cpus: Vec<u32> = (0..n_nodes).map(|_| rng.range(1, 4) as u32).collect();
         let delay_us_max = *rng.pick(&[60, 400, 3_000, 30_000, 200_000]).unwrap_or(&400);
         let n_drivers = if rng.one_in(12) { rng.range(3, 8) } else { rng.range(1, 2) } as usize;
         let mut plan = Self {
+            edition,
             cpus,
             starts_max: rng.range(1, 4) as usize,
             idle_max: rng.range(0, 6) as usize,
@@ -153,7 +181,21 @@ impl Plan {
         if !rng.one_in(3) {
             plan.draw_faults(rng);
         }
+        // What waits for a bundle on a drained node waits until that leaves, which it may do for long.
+        plan.has_groups &= !plan.faults.iter().any(|(_, fault)| *fault == Fault::Drain);
+        if edition > 1 && rng.one_in(12) {
+            plan.lose_nodes(rng);
+        }
         plan
+    }
+
+    /// Nodes die one after the other while calls wait for what lies on them, and nothing else happens.
+    fn lose_nodes(&mut self, rng: &mut Rng) {
+        self.cpus = vec![1, 3, 3, 3];
+        let start = rng.range(10_000, 600_000);
+        self.faults = (1..4).map(|n| (n * 90_000 + start, Fault::Node)).collect();
+        (self.has_kills, self.has_groups, self.n_ops) = (false, false, 60);
+        self.start_failures = 0;
     }
 
     /// Whether what lies on a node that is not the head may be lost.
@@ -167,6 +209,8 @@ impl Plan {
             | Fault::HangProcess { .. }
             | Fault::ProcessTorn { .. }
             | Fault::DiskFull { .. }
+            | Fault::Join
+            | Fault::Suspend { .. }
             | Fault::Memory => true,
             Fault::HangNode { for_us } | Fault::Partition { for_us, .. } => {
                 *for_us < SILENCE_US_MIN
@@ -177,6 +221,7 @@ impl Plan {
             | Fault::ControlLink
             | Fault::Head { .. }
             | Fault::ControlTorn { .. }
+            | Fault::Drain
             | Fault::NodeTorn { .. } => false,
         };
         !self.faults.iter().all(|(_, fault)| harmless(fault))
@@ -200,11 +245,12 @@ impl Plan {
     fn draw_faults(&mut self, rng: &mut Rng) {
         let n_faults = rng.range(1, 5);
         // Some runs know one kind of fault only, so that what it causes is not masked by another.
-        let only = rng.one_in(2).then(|| rng.below(FAULT_KINDS));
+        let kinds = if self.edition > 1 { FAULT_KINDS } else { FAULT_KINDS_BEFORE };
+        let only = rng.one_in(2).then(|| rng.below(kinds));
         let latest = if rng.one_in(3) { 2_000_000 } else { 300_000 + self.delay_us_max * 20 };
         for _ in 0..n_faults {
             let at = rng.range(5_000, latest);
-            let fault = match only.unwrap_or_else(|| rng.below(FAULT_KINDS)) {
+            let fault = match only.unwrap_or_else(|| rng.below(kinds)) {
                 0 => Fault::Worker,
                 1 => Fault::Driver,
                 2 => Fault::Node,
@@ -224,7 +270,10 @@ impl Plan {
                 13 => Fault::NodeTorn { after: rng.below(6) as u32 },
                 14 => Fault::ProcessTorn { after: rng.below(6) as u32 },
                 15 => Fault::DiskFull { for_us: rng.range(10_000, 3_000_000) },
-                _ => Fault::Memory,
+                16 => Fault::Memory,
+                17 | 18 => Fault::Drain,
+                19 => Fault::Join,
+                _ => Fault::Suspend { for_us: hang(rng) },
             };
             self.faults.push((at, fault));
         }
@@ -235,8 +284,9 @@ impl Plan {
     }
 }
 
-/// How many kinds of faults [`Plan::draw`] chooses from.
-const FAULT_KINDS: u64 = 17;
+/// How many kinds of faults [`Plan::draw`] chooses from, now and in the first edition.
+const FAULT_KINDS: u64 = 21;
+const FAULT_KINDS_BEFORE: u64 = 17;
 
 /// A node that is not heard for less than this is never taken for dead, in microseconds: what the control
 /// service allows, less the time from one heartbeat to the next and what a message takes.

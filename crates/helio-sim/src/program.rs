@@ -5,7 +5,7 @@ use helio_proto::group::GroupStrategy;
 use helio_proto::peer::STREAMING;
 use helio_types::{ActorId, PlacementGroupId};
 
-use crate::plan::Plan;
+use crate::plan::{Plan, Target};
 use crate::rng::Rng;
 use crate::value::Body;
 
@@ -114,6 +114,8 @@ pub(crate) struct Plea {
     pub(crate) to: Vec<Slot>,
     /// The placement group that it runs in.
     pub(crate) place: Option<InGroup>,
+    /// Where it runs if it runs in none.
+    pub(crate) target: Target,
 }
 
 /// A place in a placement group that a slot holds.
@@ -198,6 +200,9 @@ pub(crate) enum Op {
         key: u64,
         value: u64,
     },
+    KvDel {
+        key: u64,
+    },
     KvGet {
         key: u64,
     },
@@ -227,6 +232,9 @@ pub(crate) enum Op {
         fails: bool,
     },
 }
+
+/// The count of a call that raises each time, and is tried again each time.
+pub(crate) const AGAIN: u32 = 100;
 
 /// Slots of a call: what came inside its arguments, what it puts, and what its children return.
 const PUT: Slot = 50;
@@ -269,7 +277,10 @@ pub(crate) fn script(body: &Body, is_retry: bool, returns: u32) -> Vec<Op> {
         }
         Read => vec![short, Op::Get { slots: plain, open: true }, done(false, vec![])],
         Flaky if is_retry => vec![short, done(false, vec![])],
-        Raise | Flaky => vec![short, Op::Raise { retryable: Job::of(body.kind) == Flaky }],
+        Raise | Flaky => {
+            let retryable = Job::of(body.kind) == Flaky || body.count == AGAIN;
+            vec![short, Op::Raise { retryable }]
+        }
         Stream => {
             let mut ops = Vec::new();
             for index in 0..body.count {
@@ -321,6 +332,7 @@ fn child(rng: &mut Rng, body: &Body, plain: &[Slot], to: Slot) -> Plea {
         backpressure: 0,
         to: vec![to],
         place: None,
+        target: Target::Anywhere,
     }
 }
 
@@ -426,16 +438,19 @@ impl<'a> Author<'a> {
                 inner.extend(self.rng.pick(&self.actors.clone()).copied());
             }
             let to: Vec<Slot> = (0..n).map(|_| self.slot()).collect();
+            let raises_again = job == Raise && self.plan.edition > 1;
             let plea = Plea {
                 job,
                 salt: self.rng.draw(),
                 deps: self.some(&refs, 2),
                 inner,
-                count: self.rng.range(1, 4) as u32,
+                count: if raises_again { AGAIN } else { self.rng.range(1, 4) as u32 },
                 depth: 2,
                 // Nothing ends a method that always ends its process and is always tried again.
                 retries: if job == Crash {
                     0
+                } else if raises_again {
+                    *self.rng.pick(&[1, 3]).unwrap_or(&1)
                 } else if job == Flaky {
                     // Without a retry it raises or not, as it happens: a call that is sent again because
                     // its worker died before it began is a later attempt.
@@ -449,10 +464,19 @@ impl<'a> Author<'a> {
                 backpressure: 0,
                 to: to.clone(),
                 place: None,
+                target: self.target(actor.is_none()),
             };
             self.ops.push(Op::Submit(Box::new(plea)));
             self.refs.extend(to);
         }
+    }
+
+    fn target(&mut self, is_task: bool) -> Target {
+        if self.plan.edition < 2 || !is_task || !self.rng.one_in(4) {
+            return Target::Anywhere;
+        }
+        let all = [Target::Spread, Target::Zone, Target::Here, Target::RatherHere];
+        self.rng.pick(&all).copied().unwrap_or_default()
     }
 
     fn actor(&mut self) {
@@ -529,7 +553,7 @@ impl<'a> Author<'a> {
             self.submit(None);
             for op in &mut self.ops[before..] {
                 if let Op::Submit(plea) = op {
-                    plea.place = place;
+                    (plea.place, plea.target) = (place, Target::Anywhere);
                     // Four actors and a call fit any bundle: a call that waits for the end of an actor
                     // that lives as long as the program would be the program's fault.
                     plea.cpu = if plea.cpu == 0 { 0 } else { 50 };
@@ -583,6 +607,7 @@ impl<'a> Author<'a> {
             backpressure: if actor.is_none() && self.rng.one_in(2) { 2 } else { 0 },
             to: vec![to],
             place: None,
+            target: Target::Anywhere,
         };
         self.ops.push(Op::Submit(Box::new(plea)));
         self.streams.push(to);
@@ -603,9 +628,16 @@ impl<'a> Author<'a> {
 
     fn rare(&mut self) {
         let key = self.rng.below(3) + 100 * self.driver as u64;
-        match self.rng.below(7) {
+        // What the first edition does not know comes last.
+        match self.rng.below(if self.plan.edition > 1 { 9 } else { 7 }) {
             0 | 1 => self.ops.push(Op::KvPut { key, value: self.rng.draw() }),
             2 => self.ops.push(Op::KvGet { key }),
+            7 => self.ops.push(Op::KvDel { key }),
+            8 => {
+                for _ in 0..2 {
+                    self.ops.push(Op::KvPut { key, value: self.rng.draw() });
+                }
+            }
             3 => {
                 if let Some(name) = self.rng.pick(&self.names).cloned() {
                     let to = self.slot();
@@ -643,6 +675,12 @@ impl<'a> Author<'a> {
             if !self.rng.one_in(4) {
                 self.ops.push(Op::Get { slots: vec![slot], open: false });
             }
+        }
+        if self.plan.edition > 1 {
+            // What came inside other values is there, too.
+            let opened: Vec<Slot> = (OPENED + 1..OPENED + 13).collect();
+            let at_a_time = opened.chunks(READ_MAX).map(<[Slot]>::to_vec);
+            self.ops.extend(at_a_time.map(|slots| Op::Get { slots, open: false }));
         }
         self.ops.push(Op::DropAll);
         self.ops

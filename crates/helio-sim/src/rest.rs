@@ -1,9 +1,13 @@
 //! What is left when all is done: nothing.
 
 use crate::core::Event;
+use crate::plan::Target;
 use crate::plan::{REST_US, REST_VIEWS_MAX, RUN_US_MAX, SETTLE_US};
 use crate::program::{Job, Op, Plea};
 use crate::world::World;
+
+/// How long the control service is away when it is restarted at rest.
+const RESTART_US: u64 = 200_000;
 
 impl World {
     /// The whole run.
@@ -98,6 +102,15 @@ impl World {
             }
         }
         found.extend(self.check_bundles());
+        for host in self.nodes.iter().flatten() {
+            // One that owns what a detached actor keeps stays, and an order that a node has not heard is not durable.
+            let must_leave = host.is_to_leave || self.core.facts.control_restarts == 0;
+            if self.core.daemons[host.index].is_draining && must_leave && !has_keeper {
+                let census = host.node.census();
+                found
+                    .push(format!("node {} is drained and does not leave: {census:?}", host.index));
+            }
+        }
         for text in found {
             self.core.violation(text);
         }
@@ -124,7 +137,7 @@ impl World {
         let detached = self.core.facts.detached.clone();
         for ((name, actor), to) in detached.into_iter().zip(1..) {
             script.push(Op::Named { name, to });
-            if !self.core.facts.may_have_ended(actor) {
+            if !self.core.facts.history.actor_may_be_over(actor) {
                 let plea = Plea {
                     job: Job::Leaf,
                     salt: u64::from(to),
@@ -139,6 +152,7 @@ impl World {
                     backpressure: 0,
                     to: vec![1000 + to],
                     place: None,
+                    target: Target::Anywhere,
                 };
                 script.push(Op::Submit(Box::new(plea)));
                 script.push(Op::Get { slots: vec![1000 + to], open: false });
@@ -158,6 +172,12 @@ impl World {
             script.push(Op::RemoveGroupById(group_id));
         }
         script.push(Op::DropAll);
+        if self.core.plan.edition > 1 && self.core.rng.one_in(2) {
+            // Whatever was acknowledged is there after a restart, also where nothing else has ever broken.
+            self.restart_control("restarts at rest", RESTART_US);
+            let until = self.core.now + SETTLE_US;
+            self.run_until(until, Self::is_whole);
+        }
         self.start_driver(script);
         let until = self.core.now + RUN_US_MAX;
         if !self.run_until(until, Self::programs_done) {

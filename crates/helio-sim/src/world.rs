@@ -20,13 +20,11 @@ pub(crate) struct World {
     /// How many lives the control service has had.
     pub(crate) lives: u32,
     pub(crate) nodes: Vec<Option<NodeHost>>,
-    /// The node that is the head, or was the last one.
-    pub(crate) head: usize,
     /// What each driver is to do.
     scripts: Vec<Vec<Op>>,
     pub(crate) holds: Holds,
     /// Nodes whose workers stand still, each with its hold.
-    suspended: BTreeMap<usize, u64>,
+    pub(crate) suspended: BTreeMap<usize, u64>,
     pub(crate) processes: Vec<Process>,
     /// Workers that were killed before they were made.
     stillborn: BTreeSet<WorkerId>,
@@ -35,6 +33,9 @@ pub(crate) struct World {
     /// Events until those that wait are asked why the next time.
     ask_in: u32,
 }
+
+/// The longest of 200,000 runs had a tenth of that.
+const STEPS_MAX: u64 = 300_000;
 
 /// How many events there are from one such question to the next.
 const ASK_EVERY: u32 = 97;
@@ -60,7 +61,6 @@ impl World {
             control: None,
             lives: 0,
             nodes,
-            head: 0,
             scripts,
             holds: Holds::default(),
             suspended: BTreeMap::new(),
@@ -75,6 +75,11 @@ impl World {
     pub(crate) fn run_until(&mut self, until: u64, done: impl Fn(&Self) -> bool) -> bool {
         while !done(self) {
             if !self.core.facts.violations.is_empty() {
+                return false;
+            }
+            if self.core.trace.steps > STEPS_MAX {
+                let text = format!("LIMIT-1: more than {STEPS_MAX} things happened");
+                self.core.violation(text);
                 return false;
             }
             match self.core.next(until) {
@@ -110,10 +115,11 @@ impl World {
     }
 
     fn take(&mut self, event: Event) {
-        let Some(event) = self.holds.keep(&self.core, self.head, event) else { return };
+        let head = self.core.head;
+        let Some(event) = self.holds.keep(&self.core, head, event) else { return };
         self.happen(event);
-        for node_id in std::mem::take(&mut self.core.declared_dead) {
-            self.declared_dead(node_id);
+        for (node_id, is_silent) in std::mem::take(&mut self.core.declared_dead) {
+            self.declared_dead(node_id, is_silent);
         }
         if let Some(end) = self.core.torn.take() {
             self.die(end);
@@ -133,7 +139,8 @@ impl World {
                 }
             }
             // It starts with its machine, and only once.
-            Event::ControlStart if self.control.is_some() || self.nodes[self.head].is_none() => {}
+            Event::ControlStart
+                if self.control.is_some() || self.nodes[self.core.head].is_none() => {}
             Event::ControlStart => {
                 self.lives += 1;
                 self.control = Some(ControlHost::start(self.lives, &mut self.core));
@@ -188,6 +195,7 @@ impl World {
             }
             Event::HeadStart => self.start_head(),
             Event::NodeStart { cpus } => {
+                self.core.facts.count("nodes that joined later");
                 let host = NodeHost::start(&mut self.core, false, cpus);
                 self.nodes.push(Some(host));
             }
@@ -223,7 +231,7 @@ impl World {
     pub(crate) fn at_node(&mut self, node: usize, act: impl FnOnce(&mut NodeHost, &mut Core)) {
         let Some(host) = self.nodes.get_mut(node).and_then(Option::as_mut) else { return };
         act(host, &mut self.core);
-        let (is_down, is_to_rejoin) = (host.is_down, host.is_to_rejoin);
+        let (is_down, is_to_rejoin, has_left) = (host.is_down, host.is_to_rejoin, host.has_left);
         match host.suspends.take() {
             Some(true) => {
                 let hold = self.holds.begin(Scope::Workers(node));
@@ -231,6 +239,10 @@ impl World {
             }
             Some(false) => self.resume(node),
             None => {}
+        }
+        if has_left {
+            self.core.facts.count("nodes that left");
+            return self.end_node(node);
         }
         if is_down {
             if !self.core.facts.was_away(node) {
@@ -268,10 +280,10 @@ impl World {
     pub(crate) fn start_driver(&mut self, script: Vec<Op>) {
         let alive: Vec<usize> =
             (0..self.nodes.len()).filter(|node| self.nodes[*node].is_some()).collect();
-        let node = if self.nodes[self.head].is_none() || self.core.rng.one_in(3) {
-            self.core.rng.pick(&alive).copied().unwrap_or(self.head)
+        let node = if self.nodes[self.core.head].is_none() || self.core.rng.one_in(3) {
+            self.core.rng.pick(&alive).copied().unwrap_or(self.core.head)
         } else {
-            self.head
+            self.core.head
         };
         let id = WorkerId(self.core.rng.bytes());
         let pid = self.core.add_person(id, node, true);
@@ -284,7 +296,7 @@ impl World {
     fn spawned(&mut self, node: usize, worker: WorkerId) {
         let failures = self.core.plan.start_failures;
         if failures > 0 && self.core.rng.one_in(failures) {
-            self.core.facts.starts_failed += 1;
+            self.core.facts.history.start_failed(self.core.daemons[node].address.node_id);
             return self.at_node(node, |host, core| host.spawned(core, worker, None));
         }
         if self.nodes[node].is_none() {
@@ -319,9 +331,16 @@ impl World {
             return;
         };
         self.core.trace.step(self.core.now, 700, &[], || format!("p{pid} is gone: {exit:?}"));
-        let was_idle = process.dies == Some(crate::process::ASKED_TO_END)
-            && !process.is_driver
-            && process.actor.is_none();
+        let is_torn = self.core.is_dead(End::Process(pid));
+        let was_idle = process.is_spared
+            || !is_torn
+                && process.dies == Some(crate::process::ASKED_TO_END)
+                && !process.is_driver
+                && process.actor.is_none();
+        if process.is_driver {
+            let job_id = process.job().job_id;
+            self.core.facts.history.job_ended(job_id);
+        }
         process.end(&mut self.core);
         let (node, worker) = (process.node, process.id);
         self.core.facts.history.process_ended(worker, was_idle);
@@ -341,13 +360,17 @@ impl World {
     }
 
     pub(crate) fn kill_node(&mut self, node: usize) {
-        if self.nodes[node].take().is_none() {
-            return;
+        if self.nodes[node].is_some() {
+            let node_id = self.core.daemons[node].address.node_id;
+            self.core.facts.history.node_lost(node_id);
+            self.end_node(node);
         }
+    }
+
+    /// A daemon is gone, and all that lives with it.
+    fn end_node(&mut self, node: usize) {
+        let has_left = self.nodes[node].take().is_some_and(|host| host.has_left);
         self.resume(node);
-        self.core.facts.nodes_killed += 1;
-        let node_id = self.core.daemons[node].address.node_id;
-        self.core.facts.history.node_lost(node_id);
         self.core.daemons[node].is_alive = false;
         self.core.close_all(End::Node(node));
         let here: Vec<usize> = self
@@ -357,13 +380,15 @@ impl World {
             .map(|process| process.pid)
             .collect();
         for pid in here {
+            // Whoever waited for what runs before it left ends nothing that anybody needs, but drivers.
+            self.processes[pid].is_spared |= has_left && !self.processes[pid].is_driver;
             self.end_process(pid, Exit::Signal(9));
         }
     }
 
     /// The control service and a head are there, and nothing is kept back.
     pub(crate) fn is_whole(&self) -> bool {
-        self.control.is_some() && self.nodes[self.head].is_some() && self.holds.is_empty()
+        self.control.is_some() && self.nodes[self.core.head].is_some() && self.holds.is_empty()
     }
 
     pub(crate) fn programs_done(&self) -> bool {

@@ -6,7 +6,8 @@ use helio_sim::case::Case;
 /// Runs a case; nothing may be wrong with it.
 #[track_caller]
 fn check(seed: u64, without: &str) -> Report {
-    let case = Case { without: without.parse().expect("a list of parts"), ..Case::of(seed) };
+    let without = without.parse().expect("a list of parts");
+    let case = Case { without, edition: 1, ..Case::of(seed) };
     let report = helio_sim::run_case(&case, 0);
     assert!(report.violations.is_empty(), "{case:?}: {:?}", report.violations);
     report

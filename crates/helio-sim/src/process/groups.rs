@@ -8,6 +8,7 @@ use helio_types::{PlacementGroupId, ResourceSet};
 use super::Process;
 use super::user::{Frame, Held, Step};
 use crate::core::Core;
+use crate::evidence::GroupPromise;
 use crate::program::{GroupWish, Slot};
 use crate::rng::hash;
 use crate::value::{Expect, Val};
@@ -40,6 +41,13 @@ impl Process {
         if wish.detached {
             core.facts.groups_left.insert(group_id);
         }
+        core.facts.history.group_made(group_id, self.id);
+        let promise = GroupPromise {
+            strategy: wish.strategy,
+            bundles: wish.bundles.clone(),
+            is_everywhere: wish.resource == "room",
+        };
+        core.facts.groups.insert(group_id, promise);
         core.note(|| format!("p{} makes group {group_id} {wish:?}", self.pid));
         self.apply(core, Event::Tell(Box::new(ControlRequest::CreateGroup(spec))));
         frame.slots.insert(wish.to, Held::Group { id: group_id });
@@ -57,7 +65,6 @@ impl Process {
     pub(super) fn remove_group(&mut self, core: &mut Core, frame: &Frame, slot: Slot) -> Step {
         if let Some(Held::Group { id }) = frame.slots.get(&slot) {
             let group_id = *id;
-            core.facts.groups_removed += 1;
             core.facts.history.group_removed(group_id);
             let remove = ControlRequest::RemoveGroup(RemoveGroup { group_id });
             self.apply(core, Event::Tell(Box::new(remove)));
@@ -70,7 +77,6 @@ impl Process {
         core: &mut Core,
         group_id: PlacementGroupId,
     ) -> Step {
-        core.facts.groups_removed += 1;
         core.facts.history.group_removed(group_id);
         let remove = ControlRequest::RemoveGroup(RemoveGroup { group_id });
         self.apply(core, Event::Tell(Box::new(remove)));

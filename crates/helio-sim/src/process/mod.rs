@@ -24,6 +24,7 @@ use helio_types::{ActorId, JobId, ObjectId, PlacementGroupId, TaskId, WorkerAddr
 
 use crate::core::{Core, Event as Next};
 use crate::net::{End, Kind, What};
+use crate::plan::Target;
 pub(crate) use user::{ActorState, Frame as Code};
 
 /// Keeps a range of the object store from being reused; tells when it is dropped.
@@ -69,8 +70,9 @@ impl Memory for Arena {
 type Machine = helio_process_state::Process<Arena>;
 pub(crate) type Payload = helio_process_state::Payload<Rc<Pin>>;
 
-/// The job, hundredths of a CPU, and the place in a placement group, if there is one.
-type ClassKey = (JobId, u32, Option<(PlacementGroupId, i64)>);
+/// The job, hundredths of a CPU, the place in a placement group, if there is one, or where else it runs, and whether
+/// its worker runs no other.
+type ClassKey = (JobId, u32, Option<(PlacementGroupId, i64)>, Target, bool);
 
 /// See the module.
 pub(crate) struct Process {
@@ -79,6 +81,8 @@ pub(crate) struct Process {
     pub(crate) id: WorkerId,
     pub(crate) is_driver: bool,
     pub(crate) is_alive: bool,
+    /// Its end is nobody's loss.
+    pub(crate) is_spared: bool,
     /// Present once the daemon has answered the registration.
     machine: Option<Machine>,
     /// The network's link to the daemon.
@@ -104,6 +108,8 @@ pub(crate) struct Process {
     cancelled: BTreeSet<TaskId>,
     /// It is to end as soon as nothing runs.
     exits: bool,
+    /// It has run its last task, and ends when nobody needs what it owns.
+    lingers: bool,
     /// It ends now.
     pub(crate) dies: Option<&'static str>,
     orders: BTreeMap<(ActorId, &'static str), u64>,
@@ -132,6 +138,7 @@ impl Process {
             id: person.id,
             is_driver: person.is_driver,
             is_alive: true,
+            is_spared: false,
             machine: None,
             node_link,
             outer: BTreeMap::new(),
@@ -147,6 +154,7 @@ impl Process {
             actor: None,
             cancelled: BTreeSet::new(),
             exits: false,
+            lingers: false,
             dies: None,
             orders: BTreeMap::new(),
             threads: 0,
@@ -255,15 +263,15 @@ impl Process {
                 }
                 self.close(core, link);
             }
-            // What a process sent before it died is behind the news of its end no longer than any other
-            // message: both orders occur.
-            Action::Drain { link } => self.apply(core, Event::Drained { link }),
+            Action::Drain { link } => {
+                self.read_out(core, link);
+                self.apply(core, Event::Drained { link });
+            }
             Action::CollectReleased => self.return_pins(core),
             Action::Interrupt(task) => {
                 self.cancelled.insert(task);
             }
             Action::ForceExit { reason } if reason == "a task was cancelled by force" => {
-                core.facts.workers_killed += 1;
                 self.dies = Some("a task was cancelled by force");
             }
             Action::ForceExit { reason } => {
@@ -303,7 +311,11 @@ impl Process {
                 self.apply(core, Event::Greeted { link });
             }
             None => {
-                core.facts.history.unreached(self.id);
+                if let (Peer::Process(to), Some(machine)) = (to, &mut self.machine)
+                    && let Some(output) = machine.links().output(link)
+                {
+                    observe::missed(core, to.worker_id, output.pending());
+                }
                 let own_node = self.machine.as_ref().map(|machine| machine.address().node_id);
                 // On another machine the daemon answers for a process that is dead, and closes.
                 let is_elsewhere = matches!(to, Peer::Process(at) if Some(at.node_id) != own_node);
@@ -314,6 +326,14 @@ impl Process {
                 };
                 self.apply(core, event);
             }
+        }
+    }
+
+    /// What a process of this machine sent before it ended lies in the connection.
+    fn read_out(&mut self, core: &mut Core, link: u64) {
+        let Some(outer) = self.outer.get(&link).copied() else { return };
+        for bytes in core.take_arrivals(outer, self.me()) {
+            self.apply(core, Event::Frame { link, bytes: &bytes });
         }
     }
 
@@ -408,7 +428,11 @@ impl Process {
                 let machine = self.machine.as_mut();
                 let peer = machine.and_then(|machine| machine.links().peer(inner).cloned());
                 if !matches!(peer, Some(Peer::Process(_))) {
-                    observe::received(core, &bytes);
+                    let from = core.net.get(link).and_then(|line| match line.ends[1] {
+                        End::Node(node) => Some(core.daemons[node].address.node_id),
+                        End::Process(_) | End::Control(_) => None,
+                    });
+                    observe::received(core, (self.id, from.unwrap_or_default()), &bytes);
                 }
                 self.apply(core, Event::Frame { link: inner, bytes: &bytes });
             }
@@ -448,7 +472,7 @@ impl Process {
         id
     }
 
-    fn job(&self) -> JobConfig {
+    pub(crate) fn job(&self) -> JobConfig {
         self.machine.as_ref().map(|machine| machine.job().clone()).unwrap_or_default()
     }
 
@@ -456,10 +480,8 @@ impl Process {
     pub(crate) fn end(&mut self, core: &mut Core) {
         self.is_alive = false;
         core.people[self.pid].is_alive = false;
+        core.tasks_gone(self.pid);
         core.close_all(self.me());
-        if self.owner().is_some_and(|owner| owner.census().0 > 0) {
-            core.facts.owners_ended += 1;
-        }
         self.machine = None;
         self.code.clear();
         self.actor = None;

@@ -1,15 +1,25 @@
 //! What a run has reached, read off the messages that a process receives and sends.
 
-use helio_proto::decode;
-use helio_proto::node::{ClientToNode, NodeToClient};
+use helio_proto::control::{ControlRequest, FailureKind};
+use helio_proto::node::{ClientToNode, ControlCall, NodeToClient};
 use helio_proto::peer::{Frame, STREAMING};
-use helio_types::WorkerId;
+use helio_proto::{decode, frame};
+use helio_types::{NodeId, WorkerId};
 
 use crate::core::Core;
 
 /// A daemon's message has arrived.
-pub(super) fn received(core: &mut Core, bytes: &[u8]) {
+pub(super) fn received(core: &mut Core, (by, from): (WorkerId, NodeId), bytes: &[u8]) {
     let Ok(message) = decode::<NodeToClient>(bytes) else { return };
+    match &message {
+        NodeToClient::LesseeGone(gone) => core.facts.history.told_gone(by, gone.worker_id),
+        NodeToClient::LeaseRefused(refused) if refused.failure.kind == FailureKind::System => {
+            if let Err(text) = core.facts.history.refused(by, from) {
+                core.violation(text);
+            }
+        }
+        _ => {}
+    }
     let what = match message {
         NodeToClient::LeaseSpillback(_) => "spills",
         NodeToClient::RevokeLease(_) => "revocations",
@@ -23,12 +33,23 @@ pub(super) fn received(core: &mut Core, bytes: &[u8]) {
     core.facts.count(what);
 }
 
+/// What the process was about to send to one that is not there any more.
+pub(super) fn missed(core: &mut Core, to: WorkerId, bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Ok(Some((start, end))) = frame::split(rest, frame::FRAME_MAX) {
+        if let Ok(Frame::Call { task, .. }) = Frame::get(&rest[start..end]) {
+            core.facts.history.missed(task, to);
+        }
+        rest = &rest[end..];
+    }
+}
+
 /// The process has sent a message to a process or, `to` being `None`, to a daemon.
 pub(super) fn sent(core: &mut Core, (from, to): (WorkerId, Option<WorkerId>), bytes: &[u8]) {
     let what = if let Some(to) = to {
         let frame = Frame::get(bytes);
         if let Ok(Frame::Call { task, .. }) = &frame {
-            core.facts.history.sent(*task, from, to);
+            core.facts.history.sent(*task, to);
         }
         match frame {
             Ok(Frame::LocationLost { .. }) => "arguments recovered",
@@ -39,7 +60,16 @@ pub(super) fn sent(core: &mut Core, (from, to): (WorkerId, Option<WorkerId>), by
             _ => return,
         }
     } else {
-        match decode::<ClientToNode>(bytes) {
+        let message = decode::<ClientToNode>(bytes);
+        match &message {
+            Ok(ClientToNode::SealObject(seal)) => core.facts.history.written(seal.object_id, from),
+            Ok(ClientToNode::Control(ControlCall {
+                request: ControlRequest::KillActor(kill),
+                ..
+            })) if kill.out_of_scope => core.facts.history.actor_let_go(kill.actor_id),
+            _ => {}
+        }
+        match message {
             Ok(ClientToNode::Stays(_)) => "workers that stayed",
             Ok(ClientToNode::Blocked(_)) => "blocks",
             _ => return,

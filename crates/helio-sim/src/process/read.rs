@@ -2,13 +2,14 @@
 
 use helio_owner_state::{Event, Owner};
 use helio_process_state::{Answer, Bytes, Event as ProcessEvent};
-use helio_proto::control::{ControlRequest, ControlResponse, GetNamedActor, KvGet, KvPut};
-use helio_proto::error::{ErrorKind, SystemError, came_through};
+use helio_proto::control::{ControlRequest, ControlResponse, GetNamedActor, KvDel, KvGet, KvPut};
+use helio_proto::error::{SystemError, came_through};
 use helio_types::ObjectId;
 
 use super::user::{Frame, Held, Step, Wait};
 use super::{Payload, Process};
 use crate::core::Core;
+use crate::judge::Reading;
 use crate::program::Slot;
 use crate::value::{Body, Expect, RAISED, Val, short};
 
@@ -33,15 +34,29 @@ impl Process {
 
     /// **OWN-1** An error in place of a value is one that the program asked for, or that something done
     /// to the cluster explains.
-    fn check_error(&self, core: &mut Core, bytes: &[u8], expect: Expect, what: &str) {
+    fn check_error(
+        &self,
+        core: &mut Core,
+        bytes: &[u8],
+        expect: Expect,
+        (what, object): (&str, Option<ObjectId>),
+    ) {
         core.facts.count("errors");
-        let mut bytes = bytes;
+        let (mut bytes, mut object) = (bytes, object);
         while let Some((_, inner)) = came_through(bytes) {
-            bytes = inner;
+            (bytes, object) = (inner, None);
         }
         if bytes.first() == Some(&RAISED) {
             if !expect.raises {
                 core.violation(format!("{what} raises what nobody raised"));
+            }
+            let task = object.map(|object| object.task());
+            if let Some((tries, most)) = task.and_then(|task| core.facts.history.raised_after(task))
+                && tries < most
+            {
+                core.violation(format!(
+                    "{what} raises after {tries} tries, and had to be tried {most} times"
+                ));
             }
             return;
         }
@@ -50,16 +65,10 @@ impl Process {
         };
         let kind = error.kind;
         core.note(|| format!("p{} reads {what}: {kind:?} {}", self.pid, error.message));
-        if !core.facts.explains(&error, self.id) {
+        if let Err(broken) = core.facts.judge(&error, Reading { by: self.id, object }) {
             core.violation(format!(
-                "OWN-1: p{} reads {what}: {kind:?} without a cause: {} (task {:?}, object {:?}, actor {:?})",
+                "OWN-1: p{} reads {what}: {kind:?}, but {broken}: {} (task {:?}, object {:?}, actor {:?})",
                 self.pid, error.message, error.task, error.object, error.actor
-            ));
-        }
-        if kind == ErrorKind::ReconstructionFailed && core.facts.must_be_made_again(error.object) {
-            core.violation(format!(
-                "OWN-1: p{} reads {what}, which a call may make again: {}",
-                self.pid, error.message
             ));
         }
     }
@@ -102,7 +111,7 @@ impl Process {
         for (payload, expect) in payloads.iter().zip(&body.deps) {
             let (bytes, is_error) = self.bytes(core, payload);
             if is_error {
-                self.check_error(core, &bytes, *expect, "an argument");
+                self.check_error(core, &bytes, *expect, ("an argument", None));
                 return Some(bytes);
             }
             self.check_value(core, &bytes, *expect, "an argument");
@@ -163,7 +172,7 @@ impl Process {
             (_, false) => None,
         });
         if let Some((id, expect, bytes)) = raised {
-            self.check_error(core, &bytes, expect, &short(id));
+            self.check_error(core, &bytes, expect, (&short(id), Some(id)));
             return self.raise(frame, bytes);
         }
         if payloads.len() < wanted.len() {
@@ -196,6 +205,7 @@ impl Process {
             self.owner().and_then(|owner| owner.stream(&task)).map(|s| (s.arrived, s.total));
         let Some((arrived, total)) = state else { return Step::Next };
         if next < arrived {
+            core.facts.history.items_taken(task, next + 1);
             self.tell_owner(core, Event::StreamRead { task, index: next });
             let item = Owner::stream_item(task, next);
             // An item after the last can only be the error with which the generator ended.
@@ -261,7 +271,7 @@ impl Process {
         value: u64,
     ) -> Step {
         let key = key.to_le_bytes().to_vec();
-        core.facts.kv_sent.insert(key.clone(), value);
+        core.facts.kv_sent.insert(key.clone(), Some(value));
         let put = KvPut {
             namespace: "sim".to_owned(),
             key: key.clone(),
@@ -271,11 +281,29 @@ impl Process {
         match self.control(core, frame, put) {
             None => Step::Stay,
             Some(ControlResponse::KvValue(_)) => {
-                core.facts.kv.insert(key, value);
+                core.facts.kv.insert(key, Some(value));
                 Step::Next
             }
             Some(other) => {
                 core.violation(format!("a put to the key-value table was answered with {other:?}"));
+                Step::Next
+            }
+        }
+    }
+
+    pub(super) fn kv_del(&mut self, core: &mut Core, frame: &mut Frame, key: u64) -> Step {
+        let key = key.to_le_bytes().to_vec();
+        core.facts.kv_sent.insert(key.clone(), None);
+        let del = KvDel { namespace: "sim".to_owned(), key: key.clone() };
+        match self.control(core, frame, del) {
+            None => Step::Stay,
+            Some(ControlResponse::KvValue(_)) => {
+                core.facts.count("keys deleted");
+                core.facts.kv.insert(key, None);
+                Step::Next
+            }
+            Some(other) => {
+                core.violation(format!("a key's deletion was answered with {other:?}"));
                 Step::Next
             }
         }
@@ -290,8 +318,11 @@ impl Process {
             ControlResponse::KvValue(value) if value.found => Some(value.value),
             _ => None,
         };
-        let wanted = core.facts.kv.get(&key).map(|value| value.to_le_bytes().to_vec());
-        let sent = core.facts.kv_sent.get(&key).map(|value| value.to_le_bytes().to_vec());
+        let bytes = |value: Option<&Option<u64>>| {
+            value.copied().flatten().map(|value| value.to_le_bytes().to_vec())
+        };
+        let (wanted, sent) = (core.facts.kv.get(&key), core.facts.kv_sent.get(&key));
+        let (wanted, sent) = (bytes(wanted), bytes(sent));
         if found != wanted && found != sent {
             core.violation(format!(
                 "STATE-2: an acknowledged write is lost: {found:?} instead of {wanted:?}"
@@ -316,7 +347,7 @@ impl Process {
                 self.tell_owner(core, Event::KnowActor { actor: found.actor_id, handle: None });
                 frame.slots.insert(to, Held::Actor { id: found.actor_id, handle: None });
             }
-            _ if wanted.is_some_and(|actor| !core.facts.may_have_ended(actor)) => {
+            _ if wanted.is_some_and(|actor| !core.facts.history.actor_may_be_over(actor)) => {
                 core.violation(format!("STATE-2: the acknowledged detached actor {name} is lost"));
             }
             _ => {}

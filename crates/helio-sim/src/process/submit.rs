@@ -7,7 +7,9 @@ use helio_owner_state::{
     CallArgs, Event, Outcome, Outgoing, OutgoingValue, Retry, Target, TaskSpec,
 };
 use helio_process_state::{Answer, Event as ProcessEvent};
-use helio_proto::control::{ActorSpec, ControlResponse, FailureKind, Strategy, StrategyKind};
+use helio_proto::control::{
+    ActorSpec, ControlResponse, FailureKind, Label, Strategy, StrategyKind,
+};
 use helio_proto::encode;
 use helio_proto::node::{LeaseClass, SealObject};
 use helio_proto::peer::STREAMING;
@@ -17,7 +19,9 @@ use helio_types::{ActorId, NodeAddress, ObjectId, ResourceSet, TaskId};
 use super::Process;
 use super::user::{Frame, Held, Kind, Step, Wait};
 use crate::core::Core;
-use crate::program::{InGroup, Job, Plea, Slot, Wish, returns};
+use crate::node::{HEAD_ZONE, ZONE};
+use crate::plan::Target as Where;
+use crate::program::{AGAIN, InGroup, Job, Plea, Slot, Wish, returns};
 use crate::rng::hash;
 use crate::value::{Body, Expect, Inner, Val};
 
@@ -50,6 +54,11 @@ fn has_groups(actor: ActorId) -> bool {
 /// The concurrency group of an actor's call of that salt.
 pub(super) fn group(actor: ActorId, salt: u64) -> &'static str {
     if has_groups(actor) && salt.is_multiple_of(3) { "group" } else { "" }
+}
+
+/// Whether a worker that runs a task of that salt runs no other one: the task has `max_calls=1`.
+fn is_last_call(core: &Core, salt: u64) -> bool {
+    core.plan.edition > 1 && salt.is_multiple_of(13)
 }
 
 /// How long the user waits before a value for which there was no room is written again.
@@ -91,7 +100,7 @@ impl Process {
             }
             Err(failure) if failure.kind == FailureKind::AlreadyExists => {}
             // The user tries again, as long as it takes.
-            Err(_) if core.facts.disks_full > 0 => {
+            Err(_) if core.facts.history.was_full_at(self.id) => {
                 core.facts.count("refused for a full disk");
                 frame.writing = Some((id, bytes));
                 self.pause(core, frame, core.now + WRITE_AGAIN_US);
@@ -178,23 +187,47 @@ impl Process {
         made.clone()
     }
 
-    fn class(&mut self, frame: &Frame, plea: &Plea) -> Arc<LeaseClass> {
+    fn targeted(&self, target: Where) -> Strategy {
+        let node_id = self.machine.as_ref().map(|machine| machine.address().node_id);
+        let kind = match target {
+            Where::Anywhere | Where::Zone => StrategyKind::Default,
+            Where::Spread => StrategyKind::Spread,
+            Where::Here | Where::RatherHere => StrategyKind::NodeAffinity,
+        };
+        let zone = Label { key: ZONE.to_owned(), value: HEAD_ZONE.to_owned() };
+        Strategy {
+            kind,
+            node_id: node_id.filter(|_| kind == StrategyKind::NodeAffinity).unwrap_or_default(),
+            soft: target == Where::RatherHere,
+            labels: if target == Where::Zone { vec![zone] } else { Vec::new() },
+            ..Strategy::default()
+        }
+    }
+
+    fn class(&mut self, frame: &Frame, plea: &Plea, is_last: bool) -> Arc<LeaseClass> {
         let job_id = self.job().job_id;
-        let strategy = strategy(frame, plea.place);
+        let strategy = match plea.place {
+            Some(_) => strategy(frame, plea.place),
+            None => self.targeted(plea.target),
+        };
         let place = plea.place.map(|place| (strategy.placement_group, place.bundle));
-        let made = self.classes.entry((job_id, plea.cpu, place)).or_insert_with(|| {
-            // What runs in a group takes of what its bundles are made of.
-            let resource = plea.place.map_or("CPU", |place| place.resource);
-            let amount = f64::from(plea.cpu) / 100.0;
-            let resources = ResourceSet::from_units([(resource, amount)]);
-            Arc::new(LeaseClass {
-                job_id,
-                resources,
-                strategy,
-                name: "f".to_owned(),
-                ..LeaseClass::default()
-            })
-        });
+        let made = self
+            .classes
+            .entry((job_id, plea.cpu, place, plea.target, is_last))
+            .or_insert_with(|| {
+                // What runs in a group takes of what its bundles are made of.
+                let resource = plea.place.map_or("CPU", |place| place.resource);
+                let amount = f64::from(plea.cpu) / 100.0;
+                let resources = ResourceSet::from_units([(resource, amount)]);
+                Arc::new(LeaseClass {
+                    job_id,
+                    resources,
+                    strategy,
+                    exclusive: is_last,
+                    name: "f".to_owned(),
+                    ..LeaseClass::default()
+                })
+            });
         made.clone()
     }
 
@@ -274,10 +307,11 @@ impl Process {
     ) {
         let n = returns(plea);
         // Exceptions are retried only where the options say so; an actor's process never stands for one.
-        let retry = Retry { max: plea.retries, on_error: plea.job == Job::Flaky };
+        let raises_again = plea.job == Job::Raise && plea.count == AGAIN;
+        let retry = Retry { max: plea.retries, on_error: plea.job == Job::Flaky || raises_again };
         let template = self.template(plea, actor);
         let target = match actor {
-            None => Target::Class(self.class(frame, plea)),
+            None => Target::Class(self.class(frame, plea, is_last_call(core, plea.salt))),
             Some(actor) => Target::Actor(actor),
         };
         let handle = actor.and_then(|actor| self.owner()?.actor(&actor)?.handle());
@@ -287,8 +321,14 @@ impl Process {
             Some(actor) => machine.new_method_call(actor),
         };
         core.facts.count(if actor.is_some() { "method calls" } else { "tasks" });
-        core.facts.submitted.insert(id, plea.retries);
-        core.facts.history.submitted(id, self.id, frame.task());
+        let group = strategy(frame, plea.place).placement_group;
+        core.facts.history.submitted(id, self.id, frame.task(), plea.retries, (group, plea.cpu));
+        if raises_again {
+            core.facts.history.raises_again(id);
+        }
+        if plea.place.is_none() && actor.is_none() {
+            core.facts.history.targeted(id, plea.target);
+        }
         core.note(|| {
             format!(
                 "p{} submits {id:?} {:?} retries {} args {args:?}",
@@ -330,15 +370,13 @@ impl Process {
             backpressure: 0,
             to: vec![],
             place: None,
+            target: Default::default(),
         };
         let (body, deps, raises) = self.arguments(frame, &plea, 0);
         let contained = body.inner.iter().map(|inner| inner.reference.id).collect();
         let Some(machine) = &mut self.machine else { return Step::Next };
         let actor = machine.new_actor();
-        if raises || wish.fails {
-            core.facts.actors_ended.insert(actor);
-        }
-        let Some(machine) = &mut self.machine else { return Step::Next };
+        let may_fail = raises || wish.fails;
         let is_detached = wish.name.is_some();
         let request = machine.mint_request();
         let needs = match wish.place {
@@ -379,7 +417,10 @@ impl Process {
         let args = CallArgs { body: body.encode(), stored_body: None, deps, contained };
         core.facts.count("actors");
         let group = spec.strategy.placement_group;
-        core.facts.history.actor_made(actor, self.id, group);
+        core.facts.history.actor_made(actor, self.id, wish.max_restarts, group);
+        if may_fail {
+            core.facts.history.actor_over(actor);
+        }
         core.note(|| {
             format!(
                 "p{} makes actor {actor} restarts {} {:?}",
@@ -440,7 +481,10 @@ impl Process {
         if let Some(Held::Actor { id, .. }) = frame.slots.get(&slot) {
             let actor = *id;
             core.facts.count("kills");
-            core.facts.actors_ended.insert(actor);
+            match no_restart {
+                true => core.facts.history.actor_over(actor),
+                false => core.facts.history.actor_hit(actor),
+            }
             self.tell_owner(core, Event::KillActor { actor, no_restart });
         }
         Step::Next
@@ -455,7 +499,6 @@ impl Process {
     ) -> Step {
         if let Some(Held::Ref { id, .. }) = frame.slots.get(&slot) {
             core.facts.count("cancels");
-            core.facts.cancels += 1;
             core.facts.history.cancelled(id.task());
             self.tell_owner(core, Event::Cancel { object: *id, force, recursive: true });
         }
@@ -506,8 +549,10 @@ impl Process {
                 None => return Step::Stay,
             }
         }
+        let is_last = self.actor.is_none() && is_last_call(core, frame.body.salt);
         Step::End(Box::new(Outcome {
             returns: std::mem::take(&mut frame.made),
+            leaving: is_last,
             ..Outcome::default()
         }))
     }
@@ -537,6 +582,12 @@ impl Process {
             self.machine.as_ref().is_none_or(|machine| machine.may_yield(task, index, bound))
         };
         let goes_on = backpressure == 0 || may_yield(backpressure);
+        let unread = core.facts.history.items_unread(task, index + 1);
+        if goes_on && backpressure > 0 && unread >= backpressure {
+            core.violation(format!(
+                "{task:?} goes on with {unread} unread items, and may have {backpressure}"
+            ));
+        }
         if goes_on { Step::Next } else { Step::Stay }
     }
 }

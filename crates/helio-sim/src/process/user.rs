@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use helio_owner_state::{Event, Outcome, Outgoing, OutgoingValue};
+use helio_owner_state::{Event, Outcome, Outgoing, OutgoingValue, Owner};
 use helio_process_state::{Event as ProcessEvent, Work};
 use helio_proto::control::KillActor;
 use helio_proto::error::{ErrorKind, SystemError};
-use helio_proto::node::ActorReady;
-use helio_types::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerId};
+use helio_proto::node::{ActorReady, Leaving};
+use helio_types::{ActorId, DeathCause, DeathKind, ObjectId, PlacementGroupId, TaskId, WorkerId};
 
 use super::submit::{PLACES, group};
 use super::{Payload, Process};
@@ -178,8 +178,14 @@ impl Process {
                 break;
             }
         }
+        let is_free = self.owner().is_none_or(|owner| !owner.is_needed());
+        if self.lingers && is_free && self.dies.is_none() {
+            self.dies = Some(super::ASKED_TO_END);
+        }
         let has_work = self.machine.as_ref().is_some_and(|machine| machine.has_work());
-        if self.exits && self.code.is_empty() && !has_work && self.dies.is_none() {
+        // What came behind the order to end is not begun.
+        let waits = has_work && core.plan.edition < 2;
+        if self.exits && self.code.is_empty() && !waits && self.dies.is_none() {
             self.dies = Some(super::ASKED_TO_END);
         }
     }
@@ -187,7 +193,8 @@ impl Process {
     /// Whether no user code runs any more: the process is to end, or died between two actions. A worker
     /// has answered a task before it begins the next one, so one that died in the answer begins none.
     fn is_over(&self, core: &Core) -> bool {
-        self.dies.is_some() || core.is_dead(End::Process(self.pid))
+        let is_judged = !core.facts.violations.is_empty();
+        self.dies.is_some() || core.is_dead(End::Process(self.pid)) || is_judged
     }
 
     /// Goes on with a frame; `false` when it is over.
@@ -262,6 +269,7 @@ impl Process {
         let waited = core.now.saturating_sub(frame.since);
         if waited >= BLOCKED_AFTER_US && !self.is_driver && !frame.is_blocked {
             frame.is_blocked = true;
+            core.process_waits(self.pid);
             self.threads += 1;
             frame.thread = self.threads;
             self.apply(core, ProcessEvent::Blocked { thread: frame.thread, awaited: None });
@@ -293,7 +301,13 @@ impl Process {
         }
         if let (Kind::Call { task, .. }, Some(outcome)) = (&frame.kind, outcome) {
             self.cancelled.remove(task);
+            core.facts.history.call_ended(*task, self.id);
+            core.task_ends(self.pid, *task);
+            let is_last = outcome.leaving;
             self.apply(core, ProcessEvent::Finished { task: *task, outcome });
+            if is_last {
+                self.linger(core);
+            }
         }
         self.check_pins(core, frame);
         for held in std::mem::take(&mut frame.slots).into_values() {
@@ -305,12 +319,22 @@ impl Process {
         }
     }
 
+    /// The worker has run as many calls as it may (`max_calls`): it tells its daemon, and takes no more.
+    fn linger(&mut self, core: &mut Core) {
+        let is_needed = self.owner().is_some_and(Owner::is_needed);
+        let cause = DeathCause::new(DeathKind::Intended, "it has run its last task");
+        self.lingers = true;
+        core.facts.count("workers that ran their last task");
+        self.apply(core, ProcessEvent::TellNode(Box::new(Leaving { cause, is_needed }.into())));
+    }
+
     pub(super) fn let_go(&mut self, core: &mut Core, held: Held) {
         let id = match held {
             Held::Ref { id, .. } => Some(id),
             Held::Actor { handle, .. } => handle,
             Held::Group { .. } => None,
             Held::Stream { id, .. } => {
+                core.facts.history.stream_left(id.task());
                 self.tell_owner(core, Event::StreamDropped { task: id.task() });
                 Some(id)
             }
@@ -322,7 +346,7 @@ impl Process {
 
     /// Takes the next thing that came in, if one can be begun.
     fn begin_next(&mut self, core: &mut Core) -> bool {
-        if self.exits {
+        if self.exits || self.lingers {
             return false;
         }
         let Some(machine) = &mut self.machine else { return false };
@@ -352,13 +376,26 @@ impl Process {
                     order: BTreeMap::new(),
                 };
                 self.actor = Some(state);
+                core.facts.history.actor_constructs(spec.actor_id, self.id);
                 let kind = Kind::Construct { actor: spec.actor_id };
                 (kind, false, 0, construct.body, construct.deps)
             }
             Work::Call(call) => {
                 let task = call.task;
-                if let Err(text) = core.facts.begins(task) {
+                if let Err(text) = core.facts.begins(task, self.id) {
                     core.violation(text);
+                }
+                let history = &core.facts.history;
+                if call.lease.is_some() && history.knows_gone(self.id, call.caller) {
+                    core.violation(format!(
+                        "{task:?} is begun for a caller that is known to be gone"
+                    ));
+                } else if call.lease.is_none() && history.is_outlived(task.actor(), self.id) {
+                    let text = format!("p{} goes on as an actor that lives elsewhere", self.pid);
+                    core.violation(text);
+                }
+                if call.lease.is_some() {
+                    core.task_begins(self.pid, task);
                 }
                 let backpressure = call.template.backpressure;
                 let returns = call.returns;
@@ -424,12 +461,15 @@ impl Process {
         };
         let group = group(frame.task().actor(), frame.body.salt);
         let last = actor.order.entry((*caller, group)).or_default();
-        if !is_retry && frame.body.order > 0 && frame.body.order <= *last {
+        let is_new = !is_retry || core.facts.history.keeps_its_place(frame.task(), self.id);
+        if is_new && frame.body.order > 0 && frame.body.order <= *last {
             let text =
                 format!("calls of one caller out of order: {} after {last}", frame.body.order);
             core.violation(text);
         }
-        *last = frame.body.order.max(*last);
+        if is_new {
+            *last = frame.body.order.max(*last);
+        }
     }
 
     /// A reference that came inside a value or an argument is held from now on.
@@ -486,6 +526,7 @@ impl Process {
                 Step::Next
             }
             Op::KvPut { key, value } => self.kv_put(core, frame, key, value),
+            Op::KvDel { key } => self.kv_del(core, frame, key),
             Op::KvGet { key } => self.kv_get(core, frame, key),
             Op::Named { name, to } => self.named(core, frame, &name, to),
             Op::Recall(first) => self.recall(core, frame, first),
@@ -517,8 +558,7 @@ impl Process {
                 Step::End(Box::new(failed(raised(frame.body.salt), returns, retryable)))
             }
             Op::Crash => {
-                core.facts.workers_killed += 1;
-                core.facts.actors_ended.insert(frame.task().actor());
+                core.facts.history.actor_hit(frame.task().actor());
                 self.dies = Some("its code ended the process");
                 Step::Stay
             }
@@ -533,7 +573,7 @@ impl Process {
         }
         let error = if fails { raised(frame.body.salt) } else { Vec::new() };
         if fails {
-            core.facts.actors_ended.insert(actor);
+            core.facts.history.actor_over(actor);
         }
         let message = "the constructor raised".to_owned();
         let ready = ActorReady { actor_id: actor, error, message };

@@ -1,0 +1,231 @@
+//! What the control service decides, held against what it was told: which nodes it declares dead, and where it puts
+//! the bundles of placement groups.
+//!
+//! | a node is declared dead | the evidence |
+//! |---|---|
+//! | it left | it said so |
+//! | its connection broke | so long ago that it could have come back |
+//! | it did not come back after a restart | that was so long ago |
+//! | it was silent | for as long as heartbeats may be missed; and another node did not reach it, or there is none to ask and it was silent for twice as long, or nothing could speak for it for all the patience there is |
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use helio_config::control::{
+    HEADLESS_MARGIN_MS, HEADLESS_MS_MAX, HEARTBEAT_MS, HEARTBEATS_MISSED_MAX, RECONNECT_MS_MAX,
+    RECOVERY_MS_MAX, alone_ms,
+};
+use helio_proto::cluster::{ControlToNode, NodeToControl};
+use helio_proto::group::GroupStrategy;
+use helio_types::{ActorId, NodeId, PlacementGroupId};
+
+/// Clocks tell whole milliseconds.
+const TICK_US: u64 = 1_000;
+
+/// What a program wants of a placement group.
+#[derive(Clone, Debug)]
+pub struct GroupPromise {
+    /// How its bundles are to lie.
+    pub strategy: GroupStrategy,
+    /// How much each bundle has.
+    pub bundles: Vec<u32>,
+    /// What every node has some of.
+    pub is_everywhere: bool,
+}
+
+/// What one life of the control service was told and has decided; times in microseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    began: u64,
+    /// The nodes that have registered, and when each was heard last.
+    heard: BTreeMap<NodeId, u64>,
+    /// Nodes whose connection broke, and when.
+    lost: BTreeMap<NodeId, u64>,
+    leaving: BTreeSet<NodeId>,
+    /// Nodes that take no new work.
+    drained: BTreeSet<NodeId>,
+    /// The lives of actors that nodes were asked for.
+    launched: BTreeSet<(ActorId, u32, NodeId)>,
+    /// The last that a node said of another one: it does not reach it.
+    unreached: BTreeMap<NodeId, BTreeSet<NodeId>>,
+    /// Where the bundles of each group are to be.
+    places: BTreeMap<PlacementGroupId, BTreeMap<u32, NodeId>>,
+    /// Nodes that were asked for bundles.
+    asked: BTreeSet<NodeId>,
+    /// Bundles for which a node was asked since the last judgement.
+    fresh: BTreeMap<PlacementGroupId, BTreeMap<u32, NodeId>>,
+}
+
+impl Evidence {
+    pub(crate) fn new(now: u64) -> Self {
+        Self { began: now, ..Self::default() }
+    }
+
+    /// A node's message arrived.
+    pub(crate) fn heard(&mut self, node: NodeId, message: &NodeToControl, now: u64) {
+        match message {
+            NodeToControl::Register(register) => {
+                if register.info.is_draining {
+                    self.drained.insert(node);
+                }
+                let running = register.actors.iter();
+                self.launched.extend(running.map(|one| (one.actor_id, one.incarnation, node)));
+                self.heard.insert(node, now);
+                self.lost.remove(&node);
+            }
+            NodeToControl::Leaving(_) => drop(self.leaving.insert(node)),
+            NodeToControl::Probed(probed) if probed.is_reached => {
+                self.unreached.remove(&probed.node_id);
+            }
+            NodeToControl::Probed(probed) => {
+                self.unreached.entry(probed.node_id).or_default().insert(node);
+            }
+            _ => {}
+        }
+        if let Some(heard) = self.heard.get_mut(&node) {
+            *heard = now;
+            self.unreached.remove(&node);
+        }
+    }
+
+    /// A node's connection broke.
+    pub(crate) fn disconnected(&mut self, node: NodeId, now: u64) {
+        self.lost.insert(node, now);
+    }
+
+    /// The control service declares a node dead; whether it is for its silence.
+    ///
+    /// # Errors
+    /// Without the evidence that it needs.
+    pub(crate) fn declared_dead(
+        &mut self,
+        node: NodeId,
+        head: NodeId,
+        now: u64,
+    ) -> Result<bool, String> {
+        let since = |at: u64| now.saturating_sub(at) + TICK_US;
+        let heard = self.heard.remove(&node);
+        let (lost, is_leaving) = (self.lost.remove(&node), self.leaving.remove(&node));
+        for places in self.places.values_mut() {
+            places.retain(|_, at| *at != node);
+        }
+        let is_over = |at: u64, ms: u64| since(at) >= ms * 1_000;
+        let is_absent = heard.is_none() && is_over(self.began, RECOVERY_MS_MAX);
+        if is_leaving || is_absent || lost.is_some_and(|at| is_over(at, RECONNECT_MS_MAX)) {
+            return Ok(false);
+        }
+        let Some(heard) = heard else { return Err("it never registered".to_owned()) };
+        let silence_ms_max = HEARTBEATS_MISSED_MAX * HEARTBEAT_MS;
+        let others = self.heard.keys().filter(|other| **other != head).count();
+        let is_confirmed = node == head || self.unreached.contains_key(&node);
+        let needed_ms = match is_confirmed {
+            true => silence_ms_max,
+            false if others == 0 => alone_ms(silence_ms_max),
+            false => HEADLESS_MS_MAX + HEADLESS_MARGIN_MS,
+        };
+        if is_over(heard, needed_ms) {
+            return Ok(true);
+        }
+        let witnesses = self.unreached.get(&node).map_or(0, BTreeSet::len);
+        Err(format!(
+            "it was silent for {} ms, {witnesses} nodes did not reach it either, and that takes {needed_ms} ms",
+            now.saturating_sub(heard) / 1_000
+        ))
+    }
+
+    /// Whether the node has registered.
+    pub(crate) fn knows(&self, node: NodeId) -> bool {
+        self.heard.contains_key(&node)
+    }
+
+    /// The control service has sent a message.
+    ///
+    /// # Errors
+    /// When it asks a node for something new that takes no new work.
+    pub(crate) fn sent(&mut self, node: NodeId, message: &ControlToNode) -> Result<(), String> {
+        match message {
+            ControlToNode::Drain(_) => drop(self.drained.insert(node)),
+            ControlToNode::LaunchActor(launch) => {
+                let actor = launch.spec.actor_id;
+                let is_new = self.launched.insert((actor, launch.incarnation, node));
+                if is_new && self.drained.contains(&node) {
+                    return Err(format!("{actor} is sent to node {node}, which is drained"));
+                }
+            }
+            ControlToNode::ReserveBundles(order) => {
+                self.asked.insert(node);
+                for one in &order.bundles {
+                    self.places.entry(order.group_id).or_default().insert(one.bundle, node);
+                    self.fresh.entry(order.group_id).or_default().insert(one.bundle, node);
+                }
+            }
+            ControlToNode::ReturnBundles(order) => {
+                if let Some(places) = self.places.get_mut(&order.group_id) {
+                    places.retain(|number, at| *at != node || !order.bundles.contains(number));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether nodes were asked for bundles since the last judgement.
+    pub(crate) fn is_asking(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
+    /// The nodes that were asked for bundles since the last call.
+    pub(crate) fn take_asked(&mut self) -> BTreeSet<NodeId> {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// All that follows from an event is done: what is wrong with the places of the groups for which nodes were
+    /// asked. `unused`: the nodes that never had a bundle, and how much each has of what bundles are made of.
+    pub(crate) fn judge_places(
+        &mut self,
+        promises: &BTreeMap<PlacementGroupId, GroupPromise>,
+        unused: &BTreeMap<NodeId, f64>,
+    ) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (group, fresh) in std::mem::take(&mut self.fresh) {
+            let (Some(promise), Some(places)) = (promises.get(&group), self.places.get(&group))
+            else {
+                continue;
+            };
+            let nodes: BTreeSet<&NodeId> = places.values().collect();
+            let amount = |number: &u32| f64::from(promise.bundles[*number as usize]);
+            let unused = || {
+                let open = unused.iter().filter(|(node, _)| {
+                    promise.is_everywhere && self.heard.contains_key(*node) && !nodes.contains(node)
+                });
+                open.map(|(_, room)| *room)
+            };
+            let is_whole = places.len() == fresh.len();
+            let text = match promise.strategy {
+                GroupStrategy::StrictSpread if nodes.len() < places.len() => {
+                    "STRICT_SPREAD puts two bundles onto one node"
+                }
+                GroupStrategy::StrictPack if nodes.len() > 1 => {
+                    "STRICT_PACK puts bundles onto several nodes"
+                }
+                GroupStrategy::Spread
+                    if is_whole
+                        && nodes.len() < places.len()
+                        && unused()
+                            .any(|room| fresh.keys().all(|number| amount(number) <= room)) =>
+                {
+                    "SPREAD puts two bundles onto one node while another one is empty"
+                }
+                GroupStrategy::Pack
+                    if is_whole
+                        && nodes.len() > 1
+                        && unused().any(|room| fresh.keys().map(amount).sum::<f64>() <= room) =>
+                {
+                    "PACK puts bundles onto several nodes while an empty one could hold them all"
+                }
+                _ => continue,
+            };
+            wrong.push(format!("{text}: group {group} of {:?} is at {places:?}", promise.bundles));
+        }
+        wrong
+    }
+}
