@@ -12,6 +12,7 @@ mod check;
 mod columns;
 mod fuzz;
 mod libraries;
+mod mutants;
 mod python;
 mod releases;
 mod rows;
@@ -46,6 +47,7 @@ usage: cargo xtask <task>
   differential  the same snippets on Ray and here; arguments go to tests/differential/compare.py
   libraries  packages from PyPI that run on Ray, each with its quick start; arguments go to pytest
   simulate  many histories of the simulator: --seeds N, --minutes M, --jobs J, --first SEED
+  mutants  bugs planted in the machines, and the first seed that shows each: docs/internals/mutants.md
   fuzz    the decoders under a coverage-guided fuzzer: [TARGET …] --runs N, --keep
   scale   thousands of nodes and a million actors in simulated time: docs/scale.md; --measure: its constants";
 
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         "differential" => bench::differential(rest),
         "libraries" => libraries::run(rest),
         "simulate" => simulate::run(rest),
+        "mutants" => mutants::run(rest),
         "fuzz" => fuzz::run(rest),
         "scale" => scale::run(rest),
         _ => Err(USAGE.to_owned()),

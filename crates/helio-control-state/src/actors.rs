@@ -23,7 +23,7 @@ use helio_config::control::{ACTORS_MAX, DEAD_ACTORS_MAX, LIST_ROWS_MAX};
 use helio_proto::control::{
     ActorInfo, ActorPhase, ActorSpec, Actors as Rows, ListNamedActors, NamedActor,
 };
-use helio_types::{ActorId, DeathCause, DeathKind, JobId, NodeId, WorkerAddress, WorkerId};
+use helio_types::{ActorId, DeathCause, DeathKind, JobId, NodeId, WorkerAddress, WorkerId, mutant};
 
 use crate::specs::{self, OwnSpec, Specs};
 
@@ -146,7 +146,12 @@ impl Actor {
     /// Whether another restart is left to it, or it moves.
     fn has_restarts(&self) -> bool {
         let n_restarts = i64::from(self.incarnation - self.moves);
-        let is_left = self.spec.max_restarts < 0 || n_restarts < self.spec.max_restarts;
+        let most = match self.spec.max_restarts {
+            1 if mutant!("one-restart-refused") => 0,
+            most if most > 0 && mutant!("one-restart-too-many") => most + 1,
+            most => most,
+        };
+        let is_left = most < 0 || n_restarts < most;
         is_left || self.is_moving && self.is_restartable()
     }
 
@@ -156,7 +161,10 @@ impl Actor {
                 cause.kind,
                 DeathKind::InitFailed | DeathKind::StartFailed | DeathKind::EnvFailed
             );
-        let is_to_live = self.is_reviving || self.is_moving || !final_end;
+        let is_to_live = self.is_reviving
+            || self.is_moving
+            || !final_end
+            || mutant!("failed-constructor-tried-again");
         self.has_restarts() && !self.is_ending && is_to_live
     }
 

@@ -1,5 +1,6 @@
 //! The key-value table.
 
+use helio_types::mutant;
 use std::collections::BTreeMap;
 
 use helio_config::control::{KV_BYTES_MAX, KV_KEYS_MAX, LIST_ROWS_MAX};
@@ -51,7 +52,9 @@ impl KeyValues {
                 );
                 return (None, Failure::new(FailureKind::System, full).into());
             }
-            change = Some(durable::key_value(&slot.0, &slot.1, Some(value.clone())));
+            if !found || !mutant!("overwritten-key-not-persisted") {
+                change = Some(durable::key_value(&slot.0, &slot.1, Some(value.clone())));
+            }
             self.insert(slot.0, slot.1, value);
         }
         (change, KvValue { found, value: Vec::new() }.into())
@@ -67,7 +70,8 @@ impl KeyValues {
         let KvDel { namespace, key } = del;
         let change = durable::key_value(&namespace, &key, None);
         let found = self.remove(namespace, key);
-        (found.then_some(change), KvValue { found, value: Vec::new() }.into())
+        let is_news = found && !mutant!("deleted-key-stays-durable");
+        (is_news.then_some(change), KvValue { found, value: Vec::new() }.into())
     }
 
     pub(crate) fn keys(&self, keys: &KvKeys) -> ControlResponse {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use helio_types::{NodeAddress, NodeId, ObjectId};
+use helio_types::{NodeAddress, NodeId, ObjectId, mutant};
 
 /// How many objects the heir is asked for at a time (**LIMIT-1**).
 const HANDOVERS_MAX: usize = 8;
@@ -93,7 +93,7 @@ impl Drain {
             .copied()
             .collect();
         order.asked.retain(|id| open.contains(id));
-        let is_done = open.is_empty();
+        let is_done = open.is_empty() || mutant!("drained-objects-not-handed-over");
         let room = HANDOVERS_MAX - order.asked.len();
         let fresh = open.into_iter().filter(|id| !order.asked.contains(id));
         let fresh: Vec<ObjectId> = fresh.take(room).collect();
@@ -126,7 +126,8 @@ impl Drain {
     pub(crate) fn leave(&mut self) -> Option<(String, Option<NodeAddress>)> {
         let order = self.order.as_mut().filter(|order| !order.is_over)?;
         order.is_over = true;
-        let heir = order.heir.clone().filter(|_| !order.taken.is_empty());
+        let is_named = !order.taken.is_empty() && !mutant!("heir-not-named");
+        let heir = order.heir.clone().filter(|_| is_named);
         Some((order.reason.clone(), heir))
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use helio_proto::control::Strategy;
 use helio_scheduler::{InGroup, lent_by_bundle, taken};
 use helio_types::resources::UNIT;
-use helio_types::{Assigned, Devices, PlacementGroupId, Quantity, ResourceSet};
+use helio_types::{Assigned, Devices, PlacementGroupId, Quantity, ResourceSet, mutant};
 
 /// The node's resources. Quantities other than CPU never go below zero; CPU does while a worker that
 /// was blocked and whose CPU was lent on runs again.
@@ -75,7 +75,9 @@ impl Ledger {
                 }
             }
         }
-        self.available.subtract(&takes);
+        if !mutant!("room-given-twice") {
+            self.available.subtract(&takes);
+        }
         Some(assigned)
     }
 
@@ -231,12 +233,17 @@ impl Ledger {
             resources.set("CPU", Quantity(0));
         }
         self.available.add(&taken(&resources, strategy));
+        if mutant!("lease-given-back-twice") {
+            self.available.add(&taken(&resources, strategy));
+        }
         self.give_back_devices(assigned, strategy);
     }
 
     /// Lends the CPU of a worker that waits.
     pub(crate) fn lend_cpu(&mut self, assigned: &Assigned, strategy: &Strategy) {
-        self.available.add(&cpu_of(assigned, strategy));
+        if !mutant!("waiting-workers-cpu-not-lent") {
+            self.available.add(&cpu_of(assigned, strategy));
+        }
     }
 
     /// Takes it back, even below zero: the worker runs again whether or not there is room.

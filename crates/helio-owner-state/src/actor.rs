@@ -17,7 +17,9 @@ use helio_proto::control::{
 };
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::template::Template;
-use helio_types::{ActorId, DeathCause, DeathKind, IdMap, NodeId, ObjectId, TaskId, WorkerAddress};
+use helio_types::{
+    ActorId, DeathCause, DeathKind, IdMap, NodeId, ObjectId, TaskId, WorkerAddress, mutant,
+};
 
 use crate::Owner;
 use crate::event::Action;
@@ -438,7 +440,9 @@ impl Owner {
         for task in queue {
             if let Some(call) = self.tasks.get(&task)
                 && call.state == State::Queued
-                && (kind == ErrorKind::ActorDied || call.spec.retry.max == 0)
+                && (kind == ErrorKind::ActorDied
+                    || call.spec.retry.max == 0
+                    || mutant!("method-does-not-wait-for-a-restart"))
             {
                 self.fail(task, &value, now, out);
             }
@@ -479,6 +483,8 @@ impl Owner {
                     // Its arguments were lost meanwhile.
                     self.dequeue(id, place);
                     self.actors.entry(id).or_default().lacking.insert(task);
+                } else if mutant!("method-overtakes") {
+                    place += 1;
                 } else if has_groups {
                     blocked.push(template);
                     place += 1;
@@ -614,7 +620,7 @@ impl Owner {
         let mut failed = Vec::new();
         for task in sent {
             let cancelled = self.tasks.get(&task).is_none_or(|task| task.cancelled);
-            if !cancelled && self.take_retry(task) {
+            if !cancelled && !mutant!("method-not-retried") && self.take_retry(task) {
                 let Some(call) = self.tasks.get_mut(&task) else { continue };
                 self.history.add_attempt(call, ("ACTOR_DIED", &cause.message), now);
                 call.attempt += 1;
@@ -636,6 +642,9 @@ impl Owner {
                 actor.queue.iter().take_while(|id| remade_place(tasks, id).is_some()).count();
             remade.extend(actor.queue.drain(..waiting));
             remade.sort_by_key(|id| remade_place(tasks, id));
+            if mutant!("retried-methods-come-last") {
+                std::mem::swap(&mut again, &mut actor.queue);
+            }
             again.append(&mut actor.queue);
             actor.queue = remade.into_iter().chain(again).collect();
         }

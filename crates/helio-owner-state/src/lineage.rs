@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use helio_proto::error::ErrorKind;
 use helio_types::id::PUT_INDEX_BASE;
-use helio_types::{IdMap, ObjectId, TaskId};
+use helio_types::{IdMap, ObjectId, TaskId, mutant};
 
 use helio_config::process::LINEAGE_BYTES_MAX;
 
@@ -264,7 +264,7 @@ impl Owner {
         while let Some(id) = wanted.pop() {
             let is_here = self.objects.get(&id).is_some_and(crate::Object::is_ready)
                 && !self.is_without_bytes(id);
-            if is_here {
+            if is_here && !mutant!("argument-at-hand-given-up") {
                 continue;
             }
             if self.tasks.contains_key(&id.task()) {
@@ -292,7 +292,9 @@ impl Owner {
                             object.ties.made_again = now;
                         }
                     }
-                    wanted.extend(lineage.held());
+                    if !mutant!("lost-argument-not-made-again") {
+                        wanted.extend(lineage.held());
+                    }
                     again.push(lineage);
                 }
                 Err(text) => {
@@ -383,7 +385,8 @@ impl Owner {
         let Some(mut lineage) = self.lineages.remove(id.task(), out) else {
             return Err(lost.to_owned());
         };
-        lineage.retries_left -= i32::from(lineage.retries_left > 0);
+        let counts = lineage.retries_left > 0 && !mutant!("making-again-not-counted");
+        lineage.retries_left -= i32::from(counts);
         Ok(lineage)
     }
 }

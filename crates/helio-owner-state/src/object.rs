@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use helio_proto::error::{ErrorKind, SystemError};
 use helio_proto::peer::{Frame, Reference, Returned, Value};
-use helio_types::{NodeAddress, NodeId, ObjectId, WorkerAddress, WorkerId};
+use helio_types::{NodeAddress, NodeId, ObjectId, WorkerAddress, WorkerId, mutant};
 
 use crate::Owner;
 use crate::actor::actor_of_handle;
@@ -504,6 +504,9 @@ impl Owner {
         let Some(object) = self.objects.get_mut(&id).filter(|object| object.owner.is_none()) else {
             return;
         };
+        if mutant!("borrow-not-counted") {
+            return;
+        }
         match object.ties.borrowers.iter_mut().find(|(borrower, _)| *borrower == peer) {
             Some((_, latest)) => *latest = number.max(*latest),
             None => object.ties.borrowers.push((peer, number)),
@@ -550,6 +553,9 @@ impl Owner {
 
     /// An owner is dead: what we had not read of it is lost.
     pub(crate) fn owner_gone(&mut self, peer: WorkerId, now: u64, out: &mut Vec<Action>) {
+        if mutant!("owners-death-ignored") {
+            return;
+        }
         let mut lost: Vec<ObjectId> = self
             .objects
             .iter()
@@ -685,7 +691,7 @@ impl Owner {
             let has_heir = locations.iter().any(|at| at.node_id == heir.node_id);
             if is_copy || has_heir {
                 locations.remove(place);
-            } else {
+            } else if !mutant!("heir-ignored") {
                 locations[place] = heir.clone();
             }
             if let Some(ties) = object.ties.present() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use helio_proto::error::ErrorKind;
 use helio_proto::peer::{Frame, Returned, Value};
-use helio_types::{ObjectId, TaskId, WorkerAddress};
+use helio_types::{ObjectId, TaskId, WorkerAddress, mutant};
 
 use crate::Owner;
 use crate::event::Action;
@@ -115,6 +115,7 @@ impl Owner {
     pub(crate) fn tell_read(&self, task: TaskId, read: u32, out: &mut Vec<Action>) {
         if let Some((to, spec)) = self.running_at(&task)
             && spec.template.backpressure > 0
+            && !mutant!("generator-not-told-of-its-reader")
         {
             out.push(Action::Send { to, frame: Frame::Consumed { task, count: read } });
         }

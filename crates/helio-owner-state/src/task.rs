@@ -17,6 +17,7 @@ use helio_proto::reader::put_bytes;
 use helio_proto::template::Template;
 use helio_types::{
     ActorId, DeathCause, DeathKind, NodeAddress, NodeId, ObjectId, TaskId, WorkerAddress, WorkerId,
+    mutant,
 };
 
 use crate::Owner;
@@ -404,7 +405,8 @@ impl Owner {
                 return;
             }
         }
-        if failed && retryable && !cancelled && self.take_retry(id) {
+        let may_retry = retryable && !cancelled && !mutant!("raised-call-not-retried");
+        if failed && may_retry && self.take_retry(id) {
             let line = returns.first().map_or_else(String::new, |one| match &one.value {
                 Value::Error(bytes) => helio_proto::error::line(bytes),
                 _ => String::new(),
@@ -484,7 +486,8 @@ impl Owner {
         let is_stored = past.items > 0 || returns.iter().any(stored);
         if is_stored {
             let live = self.count_live(&spec, past.items, &returns);
-            if task.may_run_again() && live > 0 {
+            let is_forgotten = mutant!("lineage-with-an-end-forgotten") && task.retries_left > 0;
+            if task.may_run_again() && live > 0 && !is_forgotten {
                 self.remember(spec.clone(), task.retries_left, live, past, out);
             } else {
                 let why = match spec.retry.max {
@@ -559,7 +562,8 @@ impl Owner {
         match task.retries_left {
             0 => false,
             n => {
-                task.retries_left = if n > 0 { n - 1 } else { n };
+                let counts = n > 0 && !mutant!("retry-not-counted");
+                task.retries_left = if counts { n - 1 } else { n };
                 true
             }
         }
@@ -608,12 +612,12 @@ impl Owner {
                 ..SystemError::new(ErrorKind::TaskGroupRemoved, cause.message.clone())
             };
             self.fail(id, &Stored::Error(Arc::new(error.to_payload())), now, out);
-        } else if !started {
+        } else if !started && !mutant!("unbegun-call-counts") {
             let text = format!("the worker to which it was sent ended: {cause}");
             self.retry(id, (name_of_loss(cause.kind), &text), now, out);
         } else if is_oom && task.retries_left != 0 && !cause.is_final {
             self.retry_later(id, cause, now);
-        } else if !is_oom && self.take_retry(id) {
+        } else if !is_oom && !mutant!("task-not-retried") && self.take_retry(id) {
             self.retry(id, (name_of_loss(cause.kind), &cause.message), now, out);
         } else {
             let kind = match cause.kind {
@@ -667,7 +671,7 @@ impl Owner {
         value: Outgoing,
     ) -> Returned {
         let contained = value.contained.iter().map(|id| self.reference(*id)).collect();
-        if !value.contained.is_empty() {
+        if !value.contained.is_empty() && !mutant!("returned-reference-not-held") {
             for id in &value.contained {
                 self.hold(*id);
             }

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::control::{Label, Strategy};
 use helio_proto::group::{Bundle, GroupSpec, GroupStrategy};
-use helio_types::{NodeId, Quantity, ResourceSet};
+use helio_types::{NodeId, Quantity, ResourceSet, mutant};
 
 use crate::explain::{scarcity, why};
 use crate::labels::{Selector, all_match, parse_all};
@@ -204,6 +204,12 @@ fn assign<'a>(
         }
     }
     let outcome = match wanted.spec.strategy {
+        GroupStrategy::StrictSpread if mutant!("strict-spread-packed") => {
+            packed(&mut board, wanted)
+        }
+        GroupStrategy::StrictPack if mutant!("strict-pack-spread") => spread(&mut board, wanted),
+        GroupStrategy::Spread if mutant!("spread-packed") => packed(&mut board, wanted),
+        GroupStrategy::Pack if mutant!("pack-spread") => spread(&mut board, wanted),
         GroupStrategy::StrictPack => on_one(&mut board, wanted),
         GroupStrategy::Pack => packed(&mut board, wanted),
         GroupStrategy::Spread => spread(&mut board, wanted),

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_proto::control::{Label, Strategy, StrategyKind};
-use helio_types::{NodeId, Quantity, ResourceSet};
+use helio_types::{NodeId, Quantity, ResourceSet, mutant};
 
 use crate::classes::Classes;
 use crate::explain::why_infeasible;
@@ -248,7 +248,7 @@ impl NodeIndex {
         locality: &[NodeId],
     ) -> Choice {
         let kind = strategy.kind;
-        if kind == StrategyKind::NodeAffinity {
+        if kind == StrategyKind::NodeAffinity && !mutant!("affinity-ignored") {
             self.visited += 1;
             let target = self.get(strategy.node_id);
             match target.filter(|node| feasible_target(node, need, labels)) {

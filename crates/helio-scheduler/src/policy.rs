@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use helio_proto::control::{Label, Strategy, StrategyKind};
-use helio_types::{NodeId, Quantity, ResourceSet};
+use helio_types::{NodeId, Quantity, ResourceSet, mutant};
 
 use crate::explain::why_infeasible;
 use crate::labels::{all_match, parse_all};
@@ -71,7 +71,7 @@ fn by_labels(
     locality: &[NodeId],
 ) -> Choice {
     let kind = strategy.kind;
-    if kind == StrategyKind::NodeAffinity {
+    if kind == StrategyKind::NodeAffinity && !mutant!("affinity-ignored") {
         let is_target = |node: &&NodeView| {
             node.address.node_id == strategy.node_id && feasible_target(node, need, labels)
         };

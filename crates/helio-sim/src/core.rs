@@ -125,6 +125,8 @@ pub(crate) struct Core {
     pub(crate) now: u64,
     queue: BinaryHeap<Reverse<Entry>>,
     count: u64,
+    /// How many events have been taken off the queue.
+    pub(crate) taken: u64,
     pub(crate) rng: Rng,
     pub(crate) net: Net,
     pub(crate) trace: Trace,
@@ -160,6 +162,7 @@ impl Core {
             now: 0,
             queue: BinaryHeap::new(),
             count: 0,
+            taken: 0,
             rng,
             net,
             trace,
@@ -258,6 +261,7 @@ impl Core {
         }
         let Reverse(entry) = self.queue.pop()?;
         self.now = entry.at;
+        self.taken += 1;
         Some(entry.event)
     }
 

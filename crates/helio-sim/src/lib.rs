@@ -20,7 +20,7 @@
 //! a test runs seeds twice and compares the traces.
 //!
 //! Reading order: [`case`], [`plan`], [`net`], `core`, `world`, `node`, `control`, `process`, `program`, [`facts`],
-//! [`history`], [`judge`], [`evidence`], `rest`, [`shrink`].
+//! [`history`], [`judge`], [`evidence`], `rest`, [`shrink`], [`mutants`].
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +29,7 @@ pub mod evidence;
 pub mod facts;
 pub mod history;
 pub mod judge;
+pub mod mutants;
 pub mod net;
 pub mod plan;
 pub mod rng;

@@ -2,7 +2,7 @@
 //! nothing here does I/O.
 //!
 //! Reading order: [`id`], [`resources`], [`devices`], [`address`], [`cause`], [`hash`], [`recent`],
-//! [`token`].
+//! [`token`], [`mutants`].
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,7 @@ pub mod cause;
 pub mod devices;
 pub mod hash;
 pub mod id;
+pub mod mutants;
 pub mod recent;
 pub mod resources;
 pub mod token;

@@ -11,6 +11,7 @@ mod layers;
 mod lock;
 mod machines;
 mod modules;
+mod mutants;
 mod package;
 pub(crate) mod settings;
 mod words;
@@ -38,6 +39,7 @@ pub(crate) fn run() -> Outcome {
     problems.extend(layers::check(&sources));
     problems.extend(invariants::check(&sources));
     problems.extend(machines::check(&sources));
+    problems.extend(mutants::check(&sources));
     problems.extend(settings::check(&sources));
     problems.extend(modules::run()?);
     problems.extend(lock::run()?);

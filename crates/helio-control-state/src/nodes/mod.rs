@@ -26,7 +26,7 @@ use helio_proto::cluster::{ClusterView, Drain};
 use helio_proto::control::{NodeInfo, Strategy};
 use helio_proto::{decode, encode};
 use helio_scheduler::{Choice, NodeIndex, NodeView, Placement, Wanted};
-use helio_types::{ActorId, NodeAddress, NodeId, PlacementGroupId, ResourceSet};
+use helio_types::{ActorId, NodeAddress, NodeId, PlacementGroupId, ResourceSet, mutant};
 
 mod news;
 
@@ -202,7 +202,9 @@ impl Nodes {
     /// Why a node may not register; empty when it may.
     pub(crate) fn refusal(&self, node_id: NodeId, info: &NodeInfo) -> String {
         match self.nodes.get(&node_id) {
-            Some(node) if !node.info.alive => self.sentence(node_id),
+            Some(node) if !node.info.alive && !mutant!("dead-node-registers-again") => {
+                self.sentence(node_id)
+            }
             None if self.index.len() >= NODES_MAX => {
                 format!("the cluster has {NODES_MAX} nodes, the most it can have")
             }

@@ -7,7 +7,7 @@ use helio_proto::control::{ActorLaunch, ActorSpec, KillActor};
 use helio_scheduler::{InGroup, taken};
 use helio_types::{
     ActorId, Assigned, DeathCause, DeathKind, JobId, NodeId, PlacementGroupId, ResourceSet,
-    WorkerId,
+    WorkerId, mutant,
 };
 
 use crate::actors::{Actor, State};
@@ -21,7 +21,9 @@ impl Control {
     pub(crate) fn add_actor(&mut self, spec: ActorSpec) {
         let actor_id = spec.actor_id;
         self.subscriptions.now_known(actor_id);
-        self.out.persist(durable::actor(&spec));
+        if !mutant!("actor-not-persisted") {
+            self.out.persist(durable::actor(&spec));
+        }
         self.actors.insert(spec, State::Waiting { since_ms: self.now_ms() });
         self.persist_incarnation(actor_id);
         self.join_group(actor_id);
@@ -30,7 +32,9 @@ impl Control {
     pub(crate) fn on_actor_started(&mut self, node_id: NodeId, started: ActorStarted) {
         let ActorStarted { actor_id, incarnation, address, pid } = started;
         let is_expected = self.actors.get(actor_id).is_some_and(|actor| {
-            actor.incarnation == incarnation && actor.state == State::Starting { node_id }
+            let is_this =
+                actor.incarnation == incarnation || mutant!("old-life-taken-for-the-new-one");
+            is_this && actor.state == State::Starting { node_id }
         });
         if !is_expected {
             self.stop_stray(node_id, actor_id, incarnation);
@@ -110,7 +114,9 @@ impl Control {
     }
 
     fn persist_incarnation(&mut self, actor_id: ActorId) {
-        if let Some(entry) = self.actors.get(actor_id).map(durable::incarnation) {
+        if let Some(entry) = self.actors.get(actor_id).map(durable::incarnation)
+            && !mutant!("incarnation-not-persisted")
+        {
             self.out.persist(entry);
         }
     }
@@ -127,7 +133,9 @@ impl Control {
         if let Some(place) = place {
             self.groups.remove_user(place.group_id, actor_id);
         }
-        self.persist_all(durable::no_actor(actor_id));
+        if !mutant!("dead-actor-stays-durable") {
+            self.persist_all(durable::no_actor(actor_id));
+        }
         self.publish_actor(actor_id);
         if self.groups.remove_creator(actor_id) {
             self.follow_ups.group_creators.push_back(actor_id);
@@ -158,7 +166,7 @@ impl Control {
                 State::Alive { .. } => self.stop_process(actor_id, &cause.message, true),
                 State::Waiting { .. } | State::Dead => self.end_actor(actor_id, cause),
             }
-        } else if request.no_restart {
+        } else if request.no_restart && !mutant!("killed-actor-restarted") {
             let cause = DeathCause::new(DeathKind::Intended, "it was killed by `ray.kill`");
             self.kill_actor(actor_id, cause);
         } else if actor.node_id().is_some() {
@@ -172,7 +180,8 @@ impl Control {
     pub(crate) fn move_actor(&mut self, actor_id: ActorId) {
         let Some(actor) = self.actors.get(actor_id) else { return };
         let is_alive = matches!(actor.state, State::Alive { .. });
-        if is_alive && !actor.is_ending && actor.is_restartable() {
+        let may_move = actor.is_restartable() && !mutant!("actor-stays-on-a-drained-node");
+        if is_alive && !actor.is_ending && may_move {
             self.actors.update(actor_id, |actor| actor.is_moving = true);
             self.stop_process(actor_id, "its node is drained", true);
         }
@@ -188,6 +197,9 @@ impl Control {
     /// A node runs an actor that should not be there.
     fn stop_stray(&mut self, node_id: NodeId, actor_id: ActorId, incarnation: u32) {
         let known = self.actors.get(actor_id);
+        if mutant!("stray-life-goes-on") {
+            return;
+        }
         if known.is_some_and(|actor| {
             actor.incarnation == incarnation && actor.node_id() == Some(node_id)
         }) {
@@ -297,7 +309,7 @@ impl Control {
         }
         // A service that has started anew does not know that the actor was to move: the end of its process, which was
         // told to end before, would be its own.
-        if self.nodes.is_draining(node_id) {
+        if self.nodes.is_draining(node_id) && !mutant!("restart-forgets-who-moves") {
             self.move_actor(one.actor_id);
         }
     }

@@ -2,7 +2,7 @@
 
 use helio_proto::control::{ControlResponse, Empty, Failure, FailureKind};
 use helio_proto::group::{GroupNews, GroupSpec};
-use helio_types::{ActorId, JobId, PlacementGroupId};
+use helio_types::{ActorId, JobId, PlacementGroupId, mutant};
 
 use crate::durable;
 use crate::groups::{Group, gone};
@@ -21,7 +21,9 @@ impl Control {
         if !self.group_outlives(&spec) {
             return Failure::new(FailureKind::System, "its job is over".to_owned()).into();
         }
-        self.out.persist(durable::group(&spec));
+        if !mutant!("group-not-persisted") {
+            self.out.persist(durable::group(&spec));
+        }
         self.groups.insert(spec, self.out.now_ms());
         self.enqueue_group(group_id);
         Empty {}.into()
@@ -41,7 +43,9 @@ impl Control {
         self.groups.dequeue(group_id);
         self.return_bundles(group_id);
         let (waiters, askers) = self.groups.remove(group_id);
-        self.persist_all(durable::no_group(group_id));
+        if !mutant!("removed-group-stays-durable") {
+            self.persist_all(durable::no_group(group_id));
+        }
         for node_id in askers {
             self.out.send(node_id, GroupNews { group_id, removed: true, why: String::new() });
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use helio_proto::group::{
     BundlesHeld, CommitBundles, HeldBundle, NumberedBundle, ReserveBundles, ReturnBundles,
 };
-use helio_types::{NodeId, PlacementGroupId, ResourceSet};
+use helio_types::{NodeId, PlacementGroupId, ResourceSet, mutant};
 
 use crate::durable;
 use crate::groups::{Answer, Group};
@@ -133,6 +133,9 @@ impl Control {
     /// The group is over: every node that holds bundles of it gives them back.
     pub(crate) fn return_bundles(&mut self, group_id: PlacementGroupId) {
         for (node_id, bundles) in self.groups.take_held(group_id) {
+            if mutant!("bundles-not-given-back") {
+                continue;
+            }
             let bundles = bundles.into_iter().collect();
             self.out.send(node_id, ReturnBundles { group_id, bundles, removed: true });
             self.settle_group(node_id, group_id);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use helio_proto::cluster::{Heard, NodeAccepted, Probe, RegisterNode};
 use helio_proto::control::NodeInfo;
-use helio_types::{DeathCause, DeathKind, NodeId, WorkerId};
+use helio_types::{DeathCause, DeathKind, NodeId, WorkerId, mutant};
 
 use crate::event::Note;
 use crate::machine::Control;
@@ -36,7 +36,7 @@ impl Control {
             let (host, port) = (address.host, address.port);
             self.out.log(Note::NodeJoined { node_id, host, port });
         }
-        if !has_heard {
+        if !has_heard && !mutant!("lost-order-to-leave-not-repeated") {
             self.drain_again(node_id);
         }
         self.reconcile_bundles(node_id, &bundles);

@@ -2,7 +2,7 @@
 
 use helio_proto::cluster::{Drain, DropObject, Inherit, Inherited, NodeToNode};
 use helio_proto::node::{FreeObject, NodeDied};
-use helio_types::{NodeId, ObjectId};
+use helio_types::{NodeId, ObjectId, mutant};
 
 use super::Node;
 use crate::event::Action;
@@ -35,7 +35,7 @@ impl Node {
     pub(super) fn look_at_drain(&mut self) {
         let Some(is_over) = self.drain.is_due(self.ctx.now()) else { return };
         let is_busy = self.leases.len() + self.actors.len() + self.pool.len() > 0;
-        if is_busy && !is_over {
+        if is_busy && !is_over && !mutant!("drained-node-leaves-at-once") {
             return;
         }
         if self.drain.heir().is_none() {

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helio_types::id::PUT_INDEX_BASE;
-use helio_types::{JobId, ObjectId, WorkerId};
+use helio_types::{JobId, ObjectId, WorkerId, mutant};
 
 use super::allocator::{Allocator, Extent};
 use super::disk_file::DiskFile;
@@ -358,7 +358,7 @@ impl Objects {
         self.forget_place(object_id);
         self.clock += 1;
         let object = self.sealed.get_mut(&object_id)?;
-        object.pins += 1;
+        object.pins += u32::from(!mutant!("pin-forgotten"));
         object.used = self.clock;
         Some((offset, object.size))
     }
@@ -373,7 +373,7 @@ impl Objects {
     /// The owner lets go of the object.
     pub(super) fn free(&mut self, object_id: ObjectId) {
         if let Some(object) = self.sealed.get_mut(&object_id) {
-            object.is_freed = true;
+            object.is_freed = !mutant!("free-ignored");
             self.settle(object_id);
         }
         let all = (object_id, Conn(0))..=(object_id, Conn(u64::MAX));
@@ -390,7 +390,7 @@ impl Objects {
         }
         let (extent, used) = (object.extent, object.used);
         if object.is_freed {
-            if object.file == File::Written {
+            if object.file == File::Written && !mutant!("file-not-removed") {
                 self.removals.push(object_id);
             }
             self.remove(object_id);
@@ -453,7 +453,11 @@ impl Objects {
             let (_, object_id) = self.spillable.pop_first()?;
             let Some(object) = self.sealed.get_mut(&object_id) else { continue };
             let Some(extent) = object.extent else { continue };
-            object.file = File::Writing;
+            object.file = if mutant!("file-counts-before-it-is-whole") {
+                File::Written
+            } else {
+                File::Writing
+            };
             return Some((object_id, extent, object.size));
         }
     }

@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use helio_proto::control::{Failure, FailureKind};
 use helio_proto::node::{ObjectRefused, RoomWanted};
-use helio_types::ObjectId;
+use helio_types::{ObjectId, mutant};
 
 use super::Store;
 use super::allocator::Extent;
@@ -217,7 +217,8 @@ impl Store {
         outcome: Result<(), DiskError>,
         env: &mut Env<'_>,
     ) {
-        let Some(length) = self.objects.end_spill(object_id, outcome.is_ok()) else { return };
+        let is_written = outcome.is_ok() || mutant!("failed-write-taken-for-done");
+        let Some(length) = self.objects.end_spill(object_id, is_written) else { return };
         self.room.on_spill_ended(length);
         if let Err(error) = outcome {
             self.room.on_disk_error(error, env.ctx.now());

@@ -1,7 +1,9 @@
 //! Leases that end because their worker, its node or the connection is gone, and the calls on them.
 
 use helio_proto::peer::Frame;
-use helio_types::{DeathCause, DeathKind, LeaseId, NodeAddress, NodeId, WorkerAddress, WorkerId};
+use helio_types::{
+    DeathCause, DeathKind, LeaseId, NodeAddress, NodeId, WorkerAddress, WorkerId, mutant,
+};
 
 use crate::Owner;
 use crate::event::Action;
@@ -70,6 +72,7 @@ impl Owner {
         class.idle.retain(|other| *other != request);
         for (place, task) in lease.sent.into_iter().enumerate() {
             let has_begun = match begun {
+                _ if mutant!("begun-call-does-not-count") => false,
                 Begun::None => false,
                 Begun::First => place == 0,
                 Begun::All => true,

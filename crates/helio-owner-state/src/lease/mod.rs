@@ -20,6 +20,7 @@ use helio_proto::node::{LeaseClass, LeaseGranted};
 use helio_proto::peer::Frame;
 use helio_types::{
     DeathCause, DeathKind, IdMap, LeaseId, NodeAddress, NodeId, TaskId, WorkerAddress, WorkerId,
+    mutant,
 };
 
 use crate::Owner;
@@ -392,7 +393,7 @@ impl Owner {
             if task.cancelled {
                 // The news of that reached its worker too late.
                 cancelled.push((id, cancelled_error(id, &task.spec.template.name)));
-            } else {
+            } else if !mutant!("handed-back-call-forgotten") {
                 self.leases.classes[index].queue.push_front(id);
             }
             if !touched.contains(&(request, index)) {
@@ -445,7 +446,7 @@ impl Owner {
         for request in stalled {
             self.take_back(request, now, out);
         }
-        for request in idle {
+        for request in idle.into_iter().filter(|_| !mutant!("idle-lease-kept")) {
             self.give_back(request, false, now, out);
         }
         let cause = DeathCause::new(DeathKind::Unknown, "the connection to its process broke");

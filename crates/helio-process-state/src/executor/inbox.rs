@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use helio_proto::peer::Reference;
 use helio_proto::template::Template;
-use helio_types::{ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{ObjectId, TaskId, WorkerAddress, WorkerId, mutant};
 
 use super::running::{Begun, Running};
 use super::work::{Call, Construct, Lease, Work};
@@ -117,6 +117,9 @@ impl<P: Clone> Inbox<P> {
     /// was sent before it.
     fn next_place(&self) -> Option<usize> {
         let first = self.queue.front()?;
+        if mutant!("last-call-first") && self.queue.back().is_some_and(Waiting::is_complete) {
+            return Some(self.queue.len() - 1);
+        }
         if first.is_complete() {
             return (self.lacking.is_empty() || !first.is_end()).then_some(0);
         }
@@ -183,6 +186,9 @@ impl<P: Clone> Inbox<P> {
             match self.queue.back() {
                 Some(Waiting { item: Item::Call { task, caller, lease: Some(_), .. }, .. }) => {
                     back.push((*task, caller.clone()));
+                    if mutant!("handed-back-call-begins-too") {
+                        break;
+                    }
                     self.queue.pop_back();
                 }
                 _ => break,
@@ -285,7 +291,9 @@ impl<P: Clone> Inbox<P> {
     pub(crate) fn caller_gone(&mut self, caller: &WorkerAddress) -> Vec<TaskId> {
         let mut dropped = Vec::new();
         let mut is_kept = |waiting: &Waiting<P>| match &waiting.item {
-            Item::Call { task, caller: other, .. } if other.worker_id == caller.worker_id => {
+            Item::Call { task, caller: other, .. }
+                if other.worker_id == caller.worker_id && !mutant!("dead-callers-call-begins") =>
+            {
                 dropped.push(*task);
                 false
             }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use helio_proto::control::ActorSpec;
 use helio_proto::peer::Reference;
 use helio_proto::template::Template;
-use helio_types::{ActorId, IdMap, ObjectId, TaskId, WorkerAddress, WorkerId};
+use helio_types::{ActorId, IdMap, ObjectId, TaskId, WorkerAddress, WorkerId, mutant};
 
 use crate::value::{Bytes, Payload};
 pub(crate) use explain::Awaited;
@@ -207,7 +207,9 @@ impl<P: Clone> Executor<P> {
     pub(crate) fn may_yield(&self, task: TaskId, index: u32, bound: u32) -> bool {
         let made = index + 1;
         let read = self.consumed.get(&task).copied().unwrap_or(0).min(made);
-        self.caller_of(task).is_none() || made - read < bound
+        self.caller_of(task).is_none()
+            || made - read < bound
+            || mutant!("generator-ignores-its-bound")
     }
 }
 

@@ -1,0 +1,206 @@
+//! Bugs that are planted on purpose in the machines ([`helio_types::mutant`]), and the hunt for them.
+//!
+//! A judge that lets one pass accepts a runtime that does less than it promised. `cargo xtask mutants` plants one
+//! after the other, runs seeds until one fails, and writes `docs/internals/mutants.md`.
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant {
+    /// What `mutant!` calls it.
+    pub name: &'static str,
+    /// What it is a bug in.
+    pub area: &'static str,
+    /// What the machines do wrong with it.
+    pub breaks: &'static str,
+}
+
+const fn row(area: &'static str, name: &'static str, breaks: &'static str) -> Mutant {
+    Mutant { name, area, breaks }
+}
+
+/// All of them, by area.
+pub const MUTANTS: &[Mutant] = &[
+    row("retries", "task-not-retried", "a task whose worker died fails, though retries are left"),
+    row(
+        "retries",
+        "method-not-retried",
+        "a method whose actor died fails, though retries are left",
+    ),
+    row("retries", "raised-call-not-retried", "an exception that the options retry is the result"),
+    row("retries", "retry-not-counted", "a call is tried again for ever"),
+    row(
+        "retries",
+        "begun-call-does-not-count",
+        "a call that may have begun is sent again for nothing",
+    ),
+    row("retries", "unbegun-call-counts", "a call that cannot have begun costs a retry"),
+    row(
+        "lineage",
+        "lineage-with-an-end-forgotten",
+        "what a call with 1 or 3 retries made is not made again",
+    ),
+    row(
+        "lineage",
+        "making-again-not-counted",
+        "a lost object is made again more often than its retries say",
+    ),
+    row(
+        "lineage",
+        "lost-argument-not-made-again",
+        "a call is made again without the arguments that were lost with its result",
+    ),
+    row(
+        "lineage",
+        "argument-at-hand-given-up",
+        "an item that is there is given up when a call that took it is made again",
+    ),
+    row("restarts", "one-restart-refused", "`max_restarts=1` is not honoured"),
+    row(
+        "restarts",
+        "one-restart-too-many",
+        "an actor is restarted once more than `max_restarts` says",
+    ),
+    row(
+        "restarts",
+        "failed-constructor-tried-again",
+        "an actor whose constructor raised is restarted",
+    ),
+    row("restarts", "killed-actor-restarted", "`kill(no_restart=True)` restarts"),
+    row(
+        "restarts",
+        "method-does-not-wait-for-a-restart",
+        "a method with retries fails while its actor restarts",
+    ),
+    row("pins", "pin-forgotten", "an object that is read can be moved"),
+    row("pins", "free-ignored", "an object that its owner freed stays"),
+    row("pins", "borrow-not-counted", "an object is freed that somebody else holds"),
+    row(
+        "pins",
+        "borrow-gate-open",
+        "a reference is let go of before its owner knows of the next holder",
+    ),
+    row(
+        "pins",
+        "returned-reference-not-held",
+        "a reference inside a result is let go of on the way",
+    ),
+    row("pins", "owners-death-ignored", "readers of an owner that died are not told"),
+    row("leases", "lease-given-back-twice", "what a lease took is given back twice"),
+    row("leases", "idle-lease-kept", "an idle worker is never given back"),
+    row("leases", "room-given-twice", "what is lent counts as free"),
+    row("leases", "waiting-workers-cpu-not-lent", "a worker that waits keeps its CPU"),
+    row("order", "method-overtakes", "a method passes one that waits for its argument"),
+    row(
+        "order",
+        "retried-methods-come-last",
+        "methods that are tried again come behind those made later",
+    ),
+    row("order", "last-call-first", "a worker begins with the newest call"),
+    row("persistence", "overwritten-key-not-persisted", "the second value of a key is not durable"),
+    row("persistence", "deleted-key-stays-durable", "a deleted key is back after a restart"),
+    row("persistence", "actor-not-persisted", "an actor is not durable"),
+    row("persistence", "incarnation-not-persisted", "an actor's restarts are not durable"),
+    row("persistence", "dead-actor-stays-durable", "the record of a dead actor stays"),
+    row("persistence", "group-not-persisted", "a placement group is not durable"),
+    row(
+        "persistence",
+        "removed-group-stays-durable",
+        "the record of a removed placement group stays",
+    ),
+    row(
+        "back-pressure",
+        "generator-ignores-its-bound",
+        "a generator yields whether or not somebody reads",
+    ),
+    row(
+        "back-pressure",
+        "generator-not-told-of-its-reader",
+        "a generator waits for a reader that has read",
+    ),
+    row("placement", "strict-spread-packed", "STRICT_SPREAD puts bundles onto one node"),
+    row("placement", "strict-pack-spread", "STRICT_PACK puts bundles onto several nodes"),
+    row("placement", "spread-packed", "SPREAD puts bundles onto one node while another is empty"),
+    row(
+        "placement",
+        "pack-spread",
+        "PACK puts bundles onto several nodes while one could hold them",
+    ),
+    row("placement", "affinity-ignored", "a task that is bound to a node runs on another"),
+    row("placement", "label-selector-ignored", "a task runs on a node without the label"),
+    row("placement", "bundles-not-given-back", "the bundles of a removed group stay"),
+    row("fencing", "dead-after-half-the-silence", "a node is declared dead after half the silence"),
+    row("fencing", "no-witness-needed", "a node is declared dead that only the head misses"),
+    row("fencing", "cut-off-node-goes-on", "a node that is cut off does not stop its workers"),
+    row("fencing", "dead-node-registers-again", "a node that was declared dead goes on"),
+    row(
+        "fencing",
+        "stray-life-goes-on",
+        "an actor lives on where the control service does not want it",
+    ),
+    row(
+        "fencing",
+        "old-life-taken-for-the-new-one",
+        "news of an actor's old process count for the new one",
+    ),
+    row("fencing", "dead-callers-call-begins", "a call begins whose caller is known to be dead"),
+    row("drains", "drained-node-leaves-at-once", "a drained node does not wait for what runs"),
+    row("drains", "drained-objects-not-handed-over", "a drained node leaves with its objects"),
+    row(
+        "drains",
+        "restart-forgets-who-moves",
+        "an actor that moves while the control service restarts is dead",
+    ),
+    row(
+        "drains",
+        "lost-order-to-leave-not-repeated",
+        "a node whose connection broke never hears that it is to leave",
+    ),
+    row("drains", "heir-not-named", "nobody learns who has a drained node's objects"),
+    row("drains", "heir-ignored", "owners do not look for objects where they went"),
+    row("drains", "drained-node-gets-work", "what is drained takes new work"),
+    row("drains", "actor-stays-on-a-drained-node", "a drained node keeps an actor that could move"),
+    row(
+        "spilling",
+        "file-counts-before-it-is-whole",
+        "memory is given away before its file is whole",
+    ),
+    row("spilling", "failed-write-taken-for-done", "a write that the disk refused counts as done"),
+    row("spilling", "file-not-removed", "the file of a freed object stays"),
+    row("hand-over", "handed-back-call-forgotten", "a call that its worker handed back is lost"),
+    row(
+        "hand-over",
+        "handed-back-call-begins-too",
+        "a call that was handed back begins all the same",
+    ),
+];
+
+/// What became of the hunt for one mutant.
+#[derive(Debug)]
+pub struct Found {
+    /// The first seed that fails.
+    pub seed: u64,
+    /// What the judge says of it.
+    pub says: String,
+}
+
+/// Runs seeds with the mutant until one fails.
+#[cfg(feature = "mutants")]
+#[must_use]
+pub fn hunt(mutant: &Mutant, seeds: std::ops::Range<u64>) -> Option<Found> {
+    helio_types::mutants::plant(mutant.name);
+    let found = seeds.into_iter().find_map(|seed| {
+        // A machine that ends at one of its own assertions has found it, too.
+        let says = match std::panic::catch_unwind(|| crate::run(seed, 0)) {
+            Ok(report) => report.violations.into_iter().next()?,
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text =
+                    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                format!("an assertion: {}", text.unwrap_or_default())
+            }
+        };
+        Some(Found { seed, says })
+    });
+    helio_types::mutants::plant("");
+    found
+}
