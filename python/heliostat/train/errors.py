@@ -46,6 +46,14 @@ class MissingRankError(Exception):
     """Some ranks never joined a call that all ranks have to make. The text names them."""
 
 
+class CheckpointMismatchError(ValueError):
+    """A checkpoint has another model than the one it is loaded into. The text names the first tensor."""
+
+
+class DamagedCheckpointError(RuntimeError):
+    """Files of a checkpoint are missing, or are not as they were written. The text names the first."""
+
+
 class WorkerStartError(Exception):
     """The workers could not be started. The text says which resource is missing where."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from heliostat.train.memory.versions import MemoryOffer
     from heliostat.train.replicas.words import Seat
     from heliostat.train.validation import ValidationConfig, ValidationTaskConfig
 
@@ -24,6 +25,12 @@ class ReportEntry:
     external: tuple[str, Any] | None = None
     # How the checkpoint shall be validated.
     validation: ValidationTaskConfig | None = None
+    # Why this rank could not store its files: without them there is no checkpoint, and training goes on.
+    failed: str = ""
+    # Training goes on, too, when the checkpoint cannot be published.
+    may_fail: bool = False
+    # Steps that the run has made, where that is known; the same on every rank.
+    step: int | None = None
 
 
 @dataclass
@@ -35,6 +42,8 @@ class Reply:
     value: Any = None
     # Name (or (path, filesystem) outside of the run) of the checkpoint that was published.
     checkpoint: Any = None
+    # Why the checkpoint was not stored, where training goes on without it.
+    failed: str = ""
     # How many reports the other ranks have made, for one that counts on from there.
     made: int | None = None
     # What went wrong at the call, to be raised in the training function.
@@ -95,6 +104,11 @@ class Assignment:
     shards: dict[str, Any] = field(default_factory=dict)
     # What it is among the replica groups, where there are any.
     seat: Seat | None = None
+    # Every so many steps the state goes to these keepers: that of this node, and that of another one.
+    memory_every: int | None = None
+    keepers: list[Any] = field(default_factory=list)
+    # State that can be taken from memory.
+    memory: MemoryOffer | None = None
 
 
 @dataclass

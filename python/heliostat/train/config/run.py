@@ -70,10 +70,14 @@ class CheckpointConfig:
             goes on, since a restart begins from it.
         checkpoint_score_attribute: The metric that ranks them. Default None: the latest are best.
         checkpoint_score_order: "max" (default) or "min".
+        memory_every_n_steps: After every so many steps of ``ray.train.torch.resumable`` a copy of the
+            sharded state goes into the object stores of the worker's node and of another one, beside
+            the next step. A restart begins from there, and from a checkpoint only where the copies are
+            gone, too. Default None: no copies.
         checkpoint_frequency, checkpoint_at_end: Refused (DeprecationWarning).
 
     Raises:
-        ValueError: ``num_to_keep`` below 1, or another order.
+        ValueError: ``num_to_keep`` or ``memory_every_n_steps`` below 1, or another order.
     """
 
     num_to_keep: int | None = None
@@ -81,6 +85,7 @@ class CheckpointConfig:
     checkpoint_score_order: str = "max"
     checkpoint_frequency: int | str | None = DEPRECATED
     checkpoint_at_end: bool | str | None = DEPRECATED
+    memory_every_n_steps: int | None = None
 
     def __post_init__(self) -> None:
         self._refuse_old()
@@ -92,6 +97,14 @@ class CheckpointConfig:
                     "to keep every checkpoint."
                 )
             self.num_to_keep = keep
+        if self.memory_every_n_steps is not None:
+            every = whole(self.memory_every_n_steps)
+            if every is None or every < 1:
+                raise ValueError(
+                    f"memory_every_n_steps={self.memory_every_n_steps!r} must be a whole number from 1 "
+                    "up, or None to keep no copies in memory."
+                )
+            self.memory_every_n_steps = every
         score: Any = self.checkpoint_score_attribute
         if score is not None and not isinstance(score, str):
             raise ValueError(

@@ -13,6 +13,8 @@ from heliostat.train.controller.spec import RunSpec
 from heliostat.train.data_config import made
 from heliostat.train.errors import ControllerError
 from heliostat.train.group.worker_group import WorkerGroup
+from heliostat.train.memory.keepers import Keepers
+from heliostat.train.memory.versions import MemoryOffer
 from heliostat.train.messages import Assignment, Job
 from heliostat.train.replicas.words import Seat
 
@@ -32,7 +34,9 @@ class CoordinatorLost(Exception):
 class Launcher:
     """Prepares the backend and the datasets, then sends each worker what it is."""
 
-    def __init__(self, spec: RunSpec, backend: Backend, group: WorkerGroup) -> None:
+    def __init__(
+        self, spec: RunSpec, backend: Backend, group: WorkerGroup, keepers: Keepers
+    ) -> None:
         self._spec = spec
         self._backend = backend
         self._group = group
@@ -40,6 +44,9 @@ class Launcher:
         self._job: Any = None
         self._coordinator: Any = None
         self._first_seat: Seat | None = None
+        self._keepers = keepers
+        # State that the workers can take from memory.
+        self.memory: MemoryOffer | None = None
 
     @staticmethod
     def store(job: Job) -> Any:
@@ -82,6 +89,12 @@ class Launcher:
                 worker_handles=[w.actor for w in group.workers],
                 worker_node_ids=[w.info.node_id for w in group.workers],
             )
+        options = spec.run_config.checkpoint_config
+        every = options.memory_every_n_steps if options is not None else None
+        keepers: dict[str, list[Any]] = {}
+        if every is not None:
+            self.memory = self._keepers.offer()
+            keepers = self._keepers.open([w.info.node_id for w in group.workers])
         self._assignments = [
             Assignment(
                 attempt=number,
@@ -98,8 +111,11 @@ class Launcher:
                 log_level=getattr(spec.run_config.logging_config, "log_level", "INFO"),
                 shards=shard,
                 seat=self._seat(ranks.world_rank),
+                memory_every=every,
+                keepers=keepers.get(worker.info.node_id, []),
+                memory=self.memory,
             )
-            for ranks, shard in zip(group.ranks, shards, strict=True)
+            for ranks, shard, worker in zip(group.ranks, shards, group.workers, strict=True)
         ]
         self._job, self._coordinator = job, coordinator
         return [self.start(rank, 0) for rank in range(len(group))]

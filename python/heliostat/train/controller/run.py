@@ -34,6 +34,7 @@ from heliostat.train.errors import (
     WorkerStartError,
 )
 from heliostat.train.group.worker_group import Worker, WorkerGroup
+from heliostat.train.memory.keepers import Keepers
 from heliostat.train.messages import Event, ReportedRow
 from heliostat.train.result import Result
 from heliostat.train.view import open_view
@@ -77,6 +78,7 @@ class TrainRun:
         )
         self._results = ResultBuilder(spec, self.record)
         self._book: CheckpointBook = spec.book
+        self._keepers = Keepers()
         self._coordinator: Any = None
         self._job: Any = None
         self._values: dict[int, Any] = {}
@@ -148,13 +150,18 @@ class TrainRun:
     def _run_group(self, number: int, size: int) -> AttemptResult:
         spec, attempt = self._spec, self.record.attempt
         begun = self._coordinator.begin.remote(number, size)
-        launcher = Launcher(spec, self._backend, self._group)
+        launcher = Launcher(spec, self._backend, self._group, self._keepers)
         latest = launcher.prepare(begun)
         replicas = launcher.open_replicas(self._coordinator)
         replacer = self._replacer_for(number, replicas, launcher) if replicas else None
         refs = launcher.run(number, latest, self._job, self._coordinator)
         attempt.started_at = time.time()
         attempt.from_checkpoint = latest
+        if launcher.memory is not None:
+            step = launcher.memory.version.step
+            self._note(
+                f"the state after {step} steps is in peers' memory: the workers take it from there"
+            )
         attempt.workers = [
             WorkerSpan(i, w.info.node_ip, w.info.hostname, w.info.pid, time.time(), not w.fresh)
             for i, w in enumerate(self._group.workers)
@@ -302,7 +309,7 @@ class TrainRun:
                 self.record.deleted.update(event.data["names"])
             elif event.kind == "validated":
                 self._validated(**event.data)
-            elif event.kind in ("missing", "excused"):
+            elif event.kind in ("missing", "excused", "note"):
                 self._note(event.data["text"])
             elif event.kind == "hung" and self._runner is not None:
                 for rank in event.data["ranks"]:
@@ -377,6 +384,7 @@ class TrainRun:
             with contextlib.suppress(Exception):
                 self._backend.on_shutdown(self._group, self._spec.backend_config)
         self._group.stop()
+        self._keepers.close()
         if self._coordinator is not None:
             with contextlib.suppress(Exception):
                 ray.kill(self._coordinator)

@@ -16,11 +16,14 @@ from typing import Any
 
 from heliostat.train.coordinator.attempt import COLLECTIVE, REPORT, Attempt, pick
 from heliostat.train.coordinator.checkpoint_book import CheckpointBook, Entry
+from heliostat.train.coordinator.entries import differing_steps, failed, nans
 from heliostat.train.coordinator.publish import Publisher, new_name
 from heliostat.train.coordinator.rendezvous import Round
 from heliostat.train.coordinator.replicas import ReplicaDesk, open_store
 from heliostat.train.coordinator.validations import Validations
 from heliostat.train.coordinator.watch import Watch
+from heliostat.train.memory.versions import Progress as MemoryProgress
+from heliostat.train.memory.versions import Version
 from heliostat.train.messages import Event, Reply, ReportedRow, ReportEntry
 from heliostat.train.replicas.words import Arrival, Join, Progress
 from heliostat.train.reported import ReportedCheckpointStatus as Status
@@ -61,6 +64,8 @@ class TrainCoordinator:
         self._news = asyncio.Event()
         self._resize = False
         self._desk: ReplicaDesk | None = None
+        self._memory = MemoryProgress()
+        self._noted: set[str] = set()
         self._store: tuple[str, int, Any] | None = None
 
     # ---- the driver's side ----
@@ -72,6 +77,7 @@ class TrainCoordinator:
             # Uploads to a store without renaming that were cut off lie there under these names.
             self._publisher.discard(self._attempt.names.values())
         self._attempt = Attempt(number, world_size)
+        self._memory = MemoryProgress()
         self._resize = False
         await self._publisher.clear_staging()
         for entry in self._publisher.book.entries:  # those that an earlier coordinator has left
@@ -199,6 +205,19 @@ class TrainCoordinator:
         name = attempt.names.setdefault(index, dir_name or new_name())
         await self._publisher.claim(name)
         return name
+
+    async def memory_kept(
+        self, number: int, rank: int, world_size: int, version: Version
+    ) -> Version | None:
+        """The part of ``rank`` is in peers' memory; returns the latest version that is there whole."""
+        if self._attempt is None or self._attempt.number != number:
+            return None
+        return self._memory.kept(version, rank, world_size)
+
+    async def note(self, number: int, text: str) -> None:
+        """Have the user read a sentence, once."""
+        if self._attempt is not None and self._attempt.number == number:
+            self._note(text)
 
     async def leave(self, number: int, rank: int) -> None:
         """The training function of ``rank`` has returned."""
@@ -337,17 +356,30 @@ class TrainCoordinator:
         attempt.next_report = max(attempt.next_report, round_.index + 1)
         entries: dict[int, ReportEntry] = round_.arrived
         reply = Reply()
+        if text := differing_steps(entries):
+            attempt.settle(REPORT, round_, Reply(error=ValueError(text)))
+            return
+        if text := nans(entries):
+            self._note(text)
         book = self._publisher.book
         row = ReportedRow(book.reports, time.time(), pick(entries).metrics)
         book.reports += 1
-        if any(e.staged or e.external for e in entries.values()):
+        reply.failed = failed(entries)
+        if reply.failed:
+            name = attempt.names.pop(round_.index, None)
+            await self._publisher.abandon(f"{attempt.number}-{round_.index}", name)
+            self._emit("publish_failed", {"error": reply.failed})
+        elif any(e.staged or e.external for e in entries.values()):
             start = time.perf_counter()
             stage = f"{attempt.number}-{round_.index}"
             name = attempt.names.pop(round_.index, None)
             try:
                 reply.checkpoint = await self._publisher.publish(stage, entries, name, row.index)
             except Exception as error:  # whatever the storage raises is the report's answer
-                reply.error = error
+                if any(e.may_fail for e in entries.values()):
+                    reply.failed = str(error) or repr(error)
+                else:
+                    reply.error = error
                 if name is not None:
                     attempt.names[round_.index] = name
                 self._emit("publish_failed", {"error": repr(error)})
@@ -376,6 +408,11 @@ class TrainCoordinator:
         self._emit("validated", {"checkpoint": name, "metrics": metrics, "text": text})
         self._publisher.prune_soon(self._emit)
 
+    def _note(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            self._emit("note", {"text": text})
+
     def _emit(self, kind: str, data: dict[str, Any]) -> None:
         self._events.append(Event(kind, time.time(), data))
         self._news.set()
@@ -400,6 +437,8 @@ def _collective_reply(round_: Round) -> Reply:
         calls = ", ".join(f"{kind}() on ranks {ranks}" for kind, ranks in kinds.items())
         return Reply(error=RuntimeError(f"The ranks call different collectives: {calls}."))
     kind, data = pick(round_.arrived)
+    if kind == "gather":
+        return Reply(value={rank: brought for rank, (_, brought) in round_.arrived.items()})
     if kind != "barrier" and 0 not in round_.arrived:
         return Reply(error=RuntimeError("Rank 0 has left its training function already."))
     return Reply(value=data)

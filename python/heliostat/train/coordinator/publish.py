@@ -91,6 +91,12 @@ class Publisher:
         path = name if os.path.isabs(name) else self._storage.join(name)
         return Checkpoint(path, self._storage.filesystem)
 
+    async def abandon(self, stage: str, name: str | None) -> None:
+        """There will be no checkpoint of what was brought for ``stage``, or has its final ``name``."""
+        if name is not None:
+            self.discard([name])
+        await self._do(self._storage.abandon, stage)
+
     def discard(self, names: Iterable[str]) -> None:
         """Have folders removed that no checkpoint became of."""
         kept = {entry.name for entry in self.book.entries}

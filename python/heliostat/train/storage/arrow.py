@@ -60,6 +60,9 @@ class ArrowStorage(Storage):
     def publish(self, stage: str, final: str) -> None:
         """Nothing to move: the snapshot makes it visible."""
 
+    def abandon(self, stage: str) -> None:
+        """What lies under its final name is removed by that name."""
+
     def delete(self, name: str) -> None:
         import pyarrow.fs
 

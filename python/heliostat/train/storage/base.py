@@ -78,6 +78,10 @@ class Storage(ABC):
         """Give the staged files their final name."""
 
     @abstractmethod
+    def abandon(self, stage: str) -> None:
+        """Remove what was brought for ``stage``, which will not be published."""
+
+    @abstractmethod
     def delete(self, name: str) -> None:
         """Remove a folder of the run, if it is there."""
 

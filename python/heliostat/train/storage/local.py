@@ -131,6 +131,9 @@ class LocalStorage(Storage):
             finally:
                 os.close(folder)
 
+    def abandon(self, stage: str) -> None:
+        shutil.rmtree(self.join(_STAGING, stage), ignore_errors=True)
+
     def delete(self, name: str) -> None:
         # Out of sight in one step, then file by file.
         trash = _partial_name(self.join(_STAGING, f"{name}.deleted"))

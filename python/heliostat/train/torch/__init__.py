@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from heliostat.train.torch.model import prepare_model
     from heliostat.train.torch.replica.run import FaultTolerantRun, fault_tolerant
     from heliostat.train.torch.reproducibility import enable_reproducibility
+    from heliostat.train.torch.resume.load import load_checkpoint
+    from heliostat.train.torch.resume.run import ResumableRun, resumable
     from heliostat.train.torch.trainer import TorchTrainer
 
 _HOME = {
     "FaultTolerantConfig": "config",
     "FaultTolerantRun": "replica.run",
+    "ResumableRun": "resume.run",
     "TorchCheckpoint": "checkpoint",
     "TorchConfig": "config",
     "TorchTrainer": "trainer",
@@ -33,14 +36,17 @@ _HOME = {
     "fault_tolerant": "replica.run",
     "get_device": "device",
     "get_devices": "device",
+    "load_checkpoint": "resume.load",
     "prepare_data_loader": "loader",
     "prepare_model": "model",
     "prepare_optimizer": "deprecated",
+    "resumable": "resume.run",
 }
 
 __all__ = [
     "FaultTolerantConfig",
     "FaultTolerantRun",
+    "ResumableRun",
     "TorchCheckpoint",
     "TorchConfig",
     "TorchTrainer",
@@ -51,9 +57,11 @@ __all__ = [
     "fault_tolerant",
     "get_device",
     "get_devices",
+    "load_checkpoint",
     "prepare_data_loader",
     "prepare_model",
     "prepare_optimizer",
+    "resumable",
 ]
 
 __getattr__, __dir__ = lazy.names(__name__, _HOME)

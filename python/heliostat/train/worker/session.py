@@ -6,12 +6,14 @@ import contextlib
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import heliostat as ray
 from heliostat.train.checkpoint import Checkpoint
 from heliostat.train.context import Session, TrainContext, the_dataset
 from heliostat.train.errors import AttemptEnded
+from heliostat.train.memory.versions import Version
 from heliostat.train.messages import Assignment, Reply, ReportEntry
 from heliostat.train.metrics import checked
 from heliostat.train.reported import CheckpointUploadMode, ReportedCheckpoint
@@ -44,6 +46,9 @@ class WorkerSession(Session):
         self._collectives = 0
         self._lock = threading.Lock()
         self._uploads = Uploads()
+        # Why the latest checkpoint that may fail did so.
+        self._not_stored = ""
+        self._at_end: list[Callable[[], None]] = []
         self.context = TrainContext(
             world_rank=assignment.world_rank,
             world_size=assignment.world_size,
@@ -73,10 +78,19 @@ class WorkerSession(Session):
         delete: bool | None = None,
         upload_fn: Any = None,
         validation: bool | ValidationTaskConfig = False,
+        written: Callable[[], Checkpoint] | None = None,
+        step: int | None = None,
         **_: Any,
     ) -> None:
-        """See ``heliostat.train.report``."""
-        entry = ReportEntry(checked(metrics), dir_name=dir_name)
+        """See ``heliostat.train.report``.
+
+        Args:
+            written: Waits for the checkpoint's files, in a thread, and returns it. Training goes on
+                where that fails.
+            step: The step that is reported, the same on every rank.
+        """
+        entry = ReportEntry(checked(metrics), dir_name=dir_name, step=step)
+        entry.may_fail = written is not None
         if validation:
             if self._validation is None:
                 raise ValueError(
@@ -86,6 +100,10 @@ class WorkerSession(Session):
             entry.validation = self._validation.task(validation)
         with self._lock:
             index, self._reports = self._reports, self._reports + 1
+        if written is not None:
+            self._uploads.raise_failure()
+            self._uploads.submit(lambda: self._store_and_call(index, entry, written))
+            return
         asynchronous = mode is CheckpointUploadMode.ASYNC and checkpoint is not None
         if asynchronous or self._uploads.busy:
             # Also a report that follows uploads which are still under way: the order is kept.
@@ -105,6 +123,26 @@ class WorkerSession(Session):
             self._call(index, entry, True)
             return
         self._upload_and_call(index, entry, checkpoint, upload_fn, bool(delete), True)
+
+    def _store_and_call(
+        self, index: int, entry: ReportEntry, written: Callable[[], Checkpoint]
+    ) -> None:
+        """What a report of sharded state does in the thread of uploads."""
+        checkpoint: Checkpoint | None = None
+        try:
+            checkpoint = written()
+            final = ""
+            if self._storage.filesystem is not None:
+                final = self._get(
+                    self._coordinator.checkpoint_name.remote(self._number, index, entry.dir_name)
+                )
+            self._bring(checkpoint, f"{self._number}-{index}", final, True)
+            entry.staged = True
+        except Exception as error:  # the others hear of it; the next checkpoint may do better
+            entry.failed = str(error) or repr(error)
+            if checkpoint is not None:
+                shutil.rmtree(checkpoint.path, ignore_errors=True)
+        self._call(index, entry, False)
 
     def _upload_and_call(
         self,
@@ -151,6 +189,8 @@ class WorkerSession(Session):
         if reply.made is not None:
             with self._lock:
                 self._reports += reply.made - (index + 1)
+        if entry.may_fail:
+            self._not_stored = reply.failed
         if reply.checkpoint is not None:
             self._latest = _checkpoint(self._storage, reply.checkpoint)
         self._obey(reply)
@@ -163,6 +203,26 @@ class WorkerSession(Session):
         reply = self._get(call.remote(self._number, self._rank, index, kind, data))
         self._obey(reply)
         return reply.value
+
+    def gather(self, data: Any) -> dict[int, Any]:
+        """Meet the other ranks; returns what each has brought."""
+        found: dict[int, Any] = self.meet("gather", data)
+        return found
+
+    def memory_kept(self, version: Version) -> Version | None:
+        """This rank's part of the state is in peers' memory; returns the latest that is there whole."""
+        size = self.assignment.world_size
+        call = self._coordinator.memory_kept.remote(self._number, self._rank, size, version)
+        whole: Version | None = self._get(call)
+        return whole
+
+    def note(self, text: str) -> None:
+        """Have the user read a sentence."""
+        self._get(self._coordinator.note.remote(self._number, text))
+
+    def at_end(self, callback: Callable[[], None]) -> None:
+        """Call it when the training function is over, however it ends."""
+        self._at_end.append(callback)
 
     @staticmethod
     def _get(ref: Any) -> Any:
@@ -199,9 +259,14 @@ class WorkerSession(Session):
         """Wait for uploads that are under way; raises what went wrong with one."""
         self._uploads.flush()
         self._uploads.raise_failure()
+        if self._not_stored:
+            raise RuntimeError(f"The last checkpoint could not be stored: {self._not_stored}")
 
     def close(self) -> None:
         """Give up uploads that have not begun."""
+        while self._at_end:
+            with contextlib.suppress(Exception):
+                self._at_end.pop()()
         self._uploads.close()
 
 

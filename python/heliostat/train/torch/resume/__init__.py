@@ -1,0 +1,1 @@
+"""State that is saved and loaded as shards, whatever the parallelism: ``resumable``."""
