@@ -71,6 +71,23 @@ pub(crate) enum Command {
     /// Run the daemon.
     #[command(hide = true)]
     Node(Node),
+    /// Ends with 0 where the head of the cluster answers: what Kubernetes asks before it starts a node.
+    #[command(hide = true)]
+    HealthCheck {
+        /// Address of the cluster's head [default: $RAY_ADDRESS, else the cluster that runs on this machine].
+        #[arg(long, value_name = "HOST:PORT")]
+        address: Option<String>,
+        /// Accepted for Ray's sake: all releases that understand each other answer.
+        #[arg(long)]
+        skip_version_check: bool,
+    },
+    /// Starts and ends the machines of a cluster of Kubernetes, as KubeRay's operator has it run beside the head.
+    #[command(hide = true, disable_help_flag = true)]
+    KuberayAutoscaler {
+        /// See `kuberay-autoscaler --help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Submit a job, or say what became of it: submit, status, stop, delete, logs, list.
     #[command(disable_help_flag = true)]
     Job {
@@ -152,6 +169,9 @@ pub(crate) struct Offer {
     /// The port for measurements in the format of Prometheus [default: any].
     #[arg(long, value_name = "PORT")]
     pub(crate) metrics_export_port: Option<u16>,
+    /// The port at which probes ask whether this node is well: /api/healthz, /api/local_raylet_healthz [default: none].
+    #[arg(long, value_name = "PORT")]
+    pub(crate) dashboard_agent_listen_port: Option<u16>,
     /// The folder of sessions [default: $RAY_TMPDIR/ray, or /tmp/ray].
     #[arg(long, value_name = "DIR")]
     pub(crate) temp_dir: Option<PathBuf>,
@@ -254,6 +274,9 @@ pub(crate) struct Dashboard {
     pub(crate) dashboard_host: Option<String>,
     #[arg(long, value_name = "PORT", help = format!("Its port [default: {PORT}, or the next free one]"))]
     pub(crate) dashboard_port: Option<u16>,
+    /// Names by which browsers may ask for it, besides `localhost`, addresses and this machine's name.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) dashboard_allowed_hosts: Vec<String>,
 }
 
 /// The same for the daemon.
@@ -265,6 +288,9 @@ pub(crate) struct DashboardAddress {
     /// If that port is taken, at the next free one.
     #[arg(long)]
     pub(crate) dashboard_port_moves: bool,
+    /// Names by which browsers may ask for it, besides those that it has by itself.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) dashboard_allowed_hosts: Vec<String>,
 }
 
 /// `stop`.
@@ -436,7 +462,6 @@ pub(crate) struct Node {
 const IGNORED: &[(&str, bool)] = &[
     ("ray-client-server-port", true),
     ("dashboard-grpc-port", true),
-    ("dashboard-agent-listen-port", true),
     ("dashboard-agent-grpc-port", true),
     ("runtime-env-agent-port", true),
     ("plasma-directory", true),

@@ -40,7 +40,7 @@ use crate::dashboard::{Server, Serving};
 use crate::old_sessions::Kept;
 use crate::port::Port;
 use crate::session::Session;
-use crate::{folder, observer, old_sessions, settings, values};
+use crate::{folder, kubernetes, observer, old_sessions, settings, values};
 
 /// How long the control service may take to end after the node has.
 const CONTROL_END_MAX: Duration = Duration::from_secs(2);
@@ -86,8 +86,9 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
     }
     let resources =
         args.offer.resources.as_deref().map(values::resources).transpose()?.unwrap_or_default();
-    let mut labels =
-        args.offer.labels.as_deref().map(values::labels).transpose()?.unwrap_or_default();
+    let mut labels = kubernetes::labels()?;
+    labels
+        .extend(args.offer.labels.as_deref().map(values::labels).transpose()?.unwrap_or_default());
     if let Some(text) = helio_env::settings::text(&table::OVERRIDE_LABELS) {
         let wrong = |error| format!("OVERRIDE_LABELS of the environment: {error}");
         labels.extend(values::labels(&text).map_err(wrong)?);
@@ -161,6 +162,8 @@ fn start_and_serve(args: &Node, starter: &mut Starter) -> Result<(), String> {
         memory_monitor_refresh_ms: settings::memory_monitor_refresh_ms()?,
         memory_group: helio_env::settings::text(&table::MEMORY_CGROUP).map(Into::into),
         metrics_port: args.offer.metrics_export_port.or((!is_local).then_some(0)),
+        agent_port: args.offer.dashboard_agent_listen_port.filter(|port| *port > 0),
+        instance_id: helio_env::settings::text(&table::CLOUD_INSTANCE_ID).unwrap_or_default(),
         session_dir: session.dir.clone(),
         spill_dir: session.spill_dir(args.offer.object_spilling_directory.as_deref())?,
         session_name: control.session_name.clone(),

@@ -18,6 +18,7 @@ pub(crate) fn wanted(args: &Dashboard) -> Option<DashboardAddress> {
         )),
         // Who names a port gets that one or an error.
         dashboard_port_moves: args.dashboard_port.is_none(),
+        dashboard_allowed_hosts: args.dashboard_allowed_hosts.clone(),
     })
 }
 
@@ -62,6 +63,7 @@ mod served {
     use helio_types::address::host_port;
 
     use crate::args::DashboardAddress;
+    use crate::kubernetes;
 
     /// A link that logs a browser in, once.
     pub(crate) fn link(url: &str, token: &str) -> Result<String, String> {
@@ -78,6 +80,8 @@ mod served {
         listener: TcpListener,
         /// Where a browser on this machine finds it: `host:port`.
         pub(crate) url: String,
+        /// Names by which browsers may ask for it, as they were given.
+        names: Vec<String>,
     }
 
     impl Server {
@@ -94,16 +98,19 @@ mod served {
                 ip if ip.is_unspecified() => host.to_owned(),
                 ip => ip.to_string(),
             };
-            Ok(Some(Self { listener, url: host_port(&shown, bound.port()) }))
+            let url = host_port(&shown, bound.port());
+            Ok(Some(Self { listener, url, names: wanted.dashboard_allowed_hosts.clone() }))
         }
 
         /// Serves until the handle is told to stop.
         pub(crate) fn serve(self, serving: Serving<'_>) -> Option<helio_dashboard::Handle> {
-            let names = helio_env::settings::text(&DASHBOARD_NAMES).unwrap_or_default();
+            let set = helio_env::settings::text(&DASHBOARD_NAMES).unwrap_or_default();
+            let names = self.names.into_iter().chain(set.split(',').map(str::to_owned));
+            let names = names.map(|name| name.trim().to_owned()).chain(kubernetes::names());
             let options = helio_dashboard::Options {
                 listener: self.listener,
                 token: serving.token.to_owned(),
-                names: names.split(',').map(|name| name.trim().to_owned()).collect(),
+                names: names.filter(|name| !name.is_empty()).collect(),
                 session_name: serving.session_name.to_owned(),
                 session_dir: serving.session_dir.to_owned(),
                 node_socket: serving.node_socket.to_owned(),
@@ -182,6 +189,7 @@ mod tests {
             include_dashboard: include,
             dashboard_host: host.map(str::to_owned),
             dashboard_port: port,
+            ..Dashboard::default()
         };
         let found = wanted(&args);
         let found = found.as_ref().map(|found| {

@@ -14,14 +14,17 @@ mod daemon;
 mod dashboard;
 mod drain;
 mod folder;
+mod health_check;
 mod in_python;
 mod ingress;
+mod kubernetes;
 mod leftovers;
 mod locate;
 mod names;
 mod observer;
 mod old_sessions;
 mod output;
+mod plans;
 mod port;
 mod report;
 mod session;
@@ -69,6 +72,10 @@ fn main() -> ExitCode {
         Command::DrainNode(args) => drain::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(&args),
+        Command::HealthCheck { address, .. } => health_check::run(address.as_deref()),
+        Command::KuberayAutoscaler { arguments } => {
+            in_python::run("heliostat.autoscaler.kuberay", &arguments)
+        }
         Command::List(args) => state::list(&args),
         Command::Get(args) => state::get(&args),
         Command::Summary(args) => state::summarize(&args),

@@ -7,6 +7,8 @@ use helio_proto::control::{GpuUse, NodeInfo, Nodes, PendingDemand};
 use helio_report::{as_asked, in_bundles, without_bundles};
 use helio_types::ResourceSet;
 
+use crate::plans::Plans;
+
 const RULE: &str = "---------------------------------------------------------------";
 
 /// How many dead nodes are shown.
@@ -14,10 +16,10 @@ const FAILURES_MAX: usize = 20;
 
 /// The report on a cluster; `verbose` adds each node's resources. **WHY-1** What a demand waits
 /// for stands under it.
-pub(crate) fn report(when: &str, nodes: &Nodes, verbose: bool) -> String {
+pub(crate) fn report(when: &str, nodes: &Nodes, plans: &Plans, verbose: bool) -> String {
     let heading = format!("======== Autoscaler status: {when} ========");
     let mut text = format!("{heading}\nNode status\n{RULE}\n");
-    members(&mut text, &nodes.nodes);
+    members(&mut text, &nodes.nodes, plans);
     let alive: Vec<&NodeInfo> = nodes.nodes.iter().filter(|node| node.alive).collect();
     let _ = write!(text, "\nResources\n{RULE}\nTotal Usage:\n");
     let mut total = ResourceSet::default();
@@ -28,8 +30,10 @@ pub(crate) fn report(when: &str, nodes: &Nodes, verbose: bool) -> String {
     }
     let stored = alive.iter().map(|node| node.object_store_used).sum();
     usage(&mut text, " ", &total, &available, stored);
-    text.push_str("\nFrom request_resources:\n (none)\nPending Demands:\n");
-    demands(&mut text, nodes);
+    text.push_str("\nFrom request_resources:\n");
+    lines(&mut text, &plans.requested(), "(none)");
+    text.push_str("Pending Demands:\n");
+    demands(&mut text, nodes, plans);
     if verbose {
         for node in alive {
             let id = node.address.node_id;
@@ -42,7 +46,17 @@ pub(crate) fn report(when: &str, nodes: &Nodes, verbose: bool) -> String {
     text
 }
 
-fn members(text: &mut String, nodes: &[NodeInfo]) {
+/// A line each, or what is said where there is none.
+fn lines(text: &mut String, lines: &[String], none: &str) {
+    for line in lines {
+        let _ = writeln!(text, " {line}");
+    }
+    if lines.is_empty() {
+        let _ = writeln!(text, " {none}");
+    }
+}
+
+fn members(text: &mut String, nodes: &[NodeInfo], plans: &Plans) {
     text.push_str("Active:\n");
     let mut active = nodes.iter().filter(|node| node.alive).peekable();
     if active.peek().is_none() {
@@ -51,7 +65,9 @@ fn members(text: &mut String, nodes: &[NodeInfo]) {
     for node in active {
         let _ = writeln!(text, " 1 node_{}", node.address.node_id);
     }
-    text.push_str("Pending:\n (no pending nodes)\nRecent failures:\n");
+    text.push_str("Pending:\n");
+    lines(text, &plans.pending(), "(no pending nodes)");
+    text.push_str("Recent failures:\n");
     let mut dead: Vec<&NodeInfo> = nodes.iter().filter(|node| !node.alive).collect();
     if dead.is_empty() {
         text.push_str(" (no failures)\n");
@@ -116,7 +132,7 @@ fn gpus(text: &mut String, gpus: &[GpuUse]) {
     }
 }
 
-fn demands(text: &mut String, nodes: &Nodes) {
+fn demands(text: &mut String, nodes: &Nodes, plans: &Plans) {
     let of_nodes = nodes.nodes.iter().filter(|node| node.alive).flat_map(|node| &node.pending);
     let mut shapes: BTreeMap<String, (u64, &PendingDemand)> = BTreeMap::new();
     for demand in of_nodes.chain(&nodes.pending) {
@@ -133,6 +149,11 @@ fn demands(text: &mut String, nodes: &Nodes) {
         let _ = writeln!(text, " {shape}: {count}+ pending tasks/actors");
         if !demand.why.is_empty() {
             let _ = writeln!(text, "  {}", demand.why);
+        }
+        let as_asked = as_asked(&demand.resources);
+        let quantities = as_asked.iter().map(|(name, all)| (name.to_owned(), all.to_f64().into()));
+        if let Some(plan) = plans.of_shape(&quantities.collect()) {
+            let _ = writeln!(text, "  {plan}");
         }
     }
 }
@@ -222,8 +243,8 @@ Pending Demands:
             id("01"),
             id("02"),
         );
-        assert_eq!(report("NOW", &nodes, false), expect);
-        let verbose = report("NOW", &nodes, true);
+        assert_eq!(report("NOW", &nodes, &Plans::default(), false), expect);
+        let verbose = report("NOW", &nodes, &Plans::default(), true);
         assert!(verbose.ends_with(&format!(
             "
 Node: {} (10.0.0.1)
@@ -252,7 +273,12 @@ Node: {} (10.0.0.1)
             count: 1,
             ..PendingDemand::default()
         }];
-        let text = report("NOW", &Nodes { nodes: vec![one], pending: Vec::new() }, true);
+        let text = report(
+            "NOW",
+            &Nodes { nodes: vec![one], pending: Vec::new() },
+            &Plans::default(),
+            true,
+        );
         assert!(
             text.contains(" 3.0/4.0 CPU (1.5 used of 2.0 reserved in placement groups)\n"),
             "{text}"
@@ -274,7 +300,7 @@ Node: {} (10.0.0.1)
         };
         one.gpus = vec![gpu.clone(), GpuUse { index: 1, has_utilization: false, ..gpu }];
         let nodes = Nodes { nodes: vec![one], pending: Vec::new() };
-        let text = report("NOW", &nodes, true);
+        let text = report("NOW", &nodes, &Plans::default(), true);
         let expect = " Usage:
   0.5/1.0 GPU
  GPUs:
@@ -282,12 +308,15 @@ Node: {} (10.0.0.1)
   1 NVIDIA H200: 3.00GiB/141.00GiB memory
 ";
         assert!(text.ends_with(expect), "{text}");
-        assert!(!report("NOW", &nodes, false).contains("H200"), "the layout is Ray's");
+        assert!(
+            !report("NOW", &nodes, &Plans::default(), false).contains("H200"),
+            "the layout is Ray's"
+        );
     }
 
     #[test]
     fn an_empty_cluster_says_so() {
-        let text = report("NOW", &Nodes::default(), false);
+        let text = report("NOW", &Nodes::default(), &Plans::default(), false);
         for part in ["(no active nodes)", "(no failures)", "(no resource demands)"] {
             assert!(text.contains(part), "{part}");
         }

@@ -169,6 +169,8 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
     add("object-store-memory", offer.object_store_memory.map(|value| value.to_string()));
     add("node-name", offer.node_name.clone());
     add("metrics-export-port", offer.metrics_export_port.map(|value| value.to_string()));
+    let agent_port = offer.dashboard_agent_listen_port;
+    add("dashboard-agent-listen-port", agent_port.map(|value| value.to_string()));
     let spill = offer.object_spilling_directory.as_deref().map(|folder| {
         std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string()
     });
@@ -188,6 +190,8 @@ fn arguments(args: &Start, host: &str, temp_dir: &Path) -> Result<Vec<String>, S
         None => {
             let wanted = dashboard::wanted(&args.dashboard).unwrap_or_default();
             add("dashboard", wanted.dashboard);
+            let names = wanted.dashboard_allowed_hosts;
+            add("dashboard-allowed-hosts", (!names.is_empty()).then(|| names.join(",")));
             all.push("--head".to_owned());
             all.extend(wanted.dashboard_port_moves.then(|| "--dashboard-port-moves".to_owned()));
         }

@@ -6,6 +6,7 @@ use helio_proto::control::{ControlResponse, ListNodes};
 
 use crate::args::Status;
 use crate::clock::Moment;
+use crate::plans::Plans;
 use crate::{folder, locate, observer, output, report};
 
 pub(crate) fn run(args: &Status) -> Result<(), String> {
@@ -15,7 +16,9 @@ pub(crate) fn run(args: &Status) -> Result<(), String> {
     let socket = Path::new(found.text("node_socket"));
     match observer::ask(socket, &token, ListNodes {})? {
         ControlResponse::Nodes(nodes) if !nodes.nodes.is_empty() => {
-            output::print(&report::report(&Moment::now().to_string(), &nodes, args.verbose));
+            let plans = Plans::read(|request| observer::ask(socket, &token, request));
+            let now = Moment::now().to_string();
+            output::print(&report::report(&now, &nodes, &plans, args.verbose));
             Ok(())
         }
         _ => {

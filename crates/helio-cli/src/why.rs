@@ -7,11 +7,14 @@ use helio_types::{ActorId, JobId, ObjectId, PlacementGroupId, TaskId};
 
 use crate::args::Why;
 use crate::state::Cluster;
-use crate::{output, why_deployment, why_node, why_trial};
+use crate::{output, plans, why_deployment, why_node, why_trial};
 
 pub(crate) fn run(args: &Why) -> Result<(), String> {
     let cluster = Cluster::find(args.address.as_deref())?;
     output::line(&explain(&cluster, &args.id)?);
+    if let Some(plan) = plans::of(&cluster, &args.id.to_ascii_lowercase()) {
+        output::line(&format!("The autoscaler: {plan}."));
+    }
     Ok(())
 }
 

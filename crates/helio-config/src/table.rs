@@ -111,6 +111,16 @@ settings! {
         JOB_STOP_WAIT_TIME_S = Both "JOB_STOP_WAIT_TIME_S" count(JOB_GRACE_S as i64, 0, TIME_MS_MAX) "s", HEAD;
         /// Names under which a browser may reach the head's HTTP server, besides its own address.
         DASHBOARD_NAMES = Own "DASHBOARD_NAMES" text("") "names, separated by commas", HEAD;
+        /// The Kubernetes cluster's name of this cluster: a head is known to browsers by the names of its service, too.
+        CLUSTER_NAME = Ray "CLUSTER_NAME" text("") "", HEAD;
+        /// The kind of machine that the node is, as an autoscaler calls it: its label `ray.io/node-group`.
+        NODE_TYPE_NAME = Ray "NODE_TYPE_NAME" text("") "", DAEMON;
+        /// How the machine was bought (such as `spot`): the node's label `ray.io/market-type`.
+        NODE_MARKET_TYPE = Ray "NODE_MARKET_TYPE" text("") "", DAEMON;
+        /// Where the machine is: the node's label `ray.io/availability-region`.
+        NODE_REGION = Ray "NODE_REGION" text("") "", DAEMON;
+        /// Where the machine is: the node's label `ray.io/availability-zone`.
+        NODE_ZONE = Ray "NODE_ZONE" text("") "", DAEMON;
         /// The folder in which the folder of sessions, `ray`, is made.
         TMPDIR = Both "TMPDIR" text("/tmp") "folder", ALL;
         /// disabled: the cluster asks nobody for a token, so that whoever reaches one of its ports can run any code.
@@ -136,7 +146,7 @@ settings! {
         /// The folder that holds the package `heliostat`, when the daemon's program lies elsewhere.
         PACKAGE_PATH = Own "PACKAGE_PATH" text("") "folder", DAEMON;
         /// The identifier of the machine that a cloud gave it, as `get_node_instance_id` returns it.
-        CLOUD_INSTANCE_ID = Ray "CLOUD_INSTANCE_ID" text("") "", PROCESS;
+        CLOUD_INSTANCE_ID = Ray "CLOUD_INSTANCE_ID" text("") "", ALL;
     }
     LIVENESS "Liveness of nodes" {
         /// How often a node reports to the control service; the head's value counts for all nodes.

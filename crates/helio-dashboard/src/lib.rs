@@ -13,6 +13,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod access;
+mod autoscaler_routes;
 mod gate;
 mod health;
 mod job_routes;
@@ -38,7 +39,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, get, post, put};
 use helio_observer::Asker;
 use tokio::sync::oneshot;
 
@@ -234,6 +235,9 @@ fn router(app: Arc<App>) -> Router {
         .route("/api/v0/tasks/timeline", get(state_routes::timeline))
         .route("/api/v0/{resource}", get(state_routes::list))
         .route("/api/v0/{resource}/summarize", get(state_routes::summarize))
+        .route("/api/autoscaler/state", get(autoscaler_routes::state))
+        .route("/api/autoscaler/report", put(autoscaler_routes::report))
+        .route("/api/autoscaler/drain", post(autoscaler_routes::drain))
         .route("/api/cluster_status", get(state_routes::cluster_status))
         .route("/api/prometheus/sd", get(state_routes::discovery))
         .route("/api/serve/applications", any_of_serve())

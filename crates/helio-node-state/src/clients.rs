@@ -111,6 +111,13 @@ impl Clients {
         self.iter().filter(|(_, client)| can(client)).map(|(conn, _)| conn).collect()
     }
 
+    /// Whether a driver runs on this node, or is about to.
+    pub(crate) fn has_driver(&self) -> bool {
+        let is_driver =
+            |client: &Client| matches!(client.kind, Kind::Driver | Kind::DriverStarting);
+        self.all.values().any(is_driver)
+    }
+
     pub(crate) fn is_remote(&self, conn: Conn) -> bool {
         self.all.get(&conn).is_some_and(|client| client.kind == Kind::Remote)
     }

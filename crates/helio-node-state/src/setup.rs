@@ -43,6 +43,8 @@ pub struct Setup {
     pub session_name: String,
     /// For those who ask.
     pub temp_dir: String,
+    /// What whoever started the machine calls it; empty: not known.
+    pub instance_id: String,
     /// `host:port` of the control service.
     pub control_address: String,
     /// The daemon's process.

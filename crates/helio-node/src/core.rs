@@ -145,6 +145,10 @@ pub(crate) enum Input {
     Scrape {
         reply: oneshot::Sender<Vec<inspect::Answer>>,
     },
+    /// Somebody asks whether the daemon does its work.
+    Probe {
+        reply: oneshot::Sender<()>,
+    },
     ShutDown {
         reason: String,
     },
@@ -414,6 +418,8 @@ impl Daemon {
                 self.scrapes.insert(self.scrape_count, reply);
                 self.apply(Event::Scrape { number: self.scrape_count });
             }
+            // Who has gone away meanwhile does not need it.
+            Input::Probe { reply } => drop(reply.send(())),
             Input::ShutDown { reason } => {
                 tracing::info!(reason, "the node ends");
                 self.ending = Some(reason);

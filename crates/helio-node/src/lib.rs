@@ -14,11 +14,13 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod agent;
 mod bulk;
 mod control;
 mod core;
 mod door;
 mod gpus;
+mod http;
 mod listen;
 mod log_server;
 mod logs;

@@ -66,6 +66,10 @@ pub struct Options {
     pub memory_group: Option<PathBuf>,
     /// The port for measurements; 0: any; `None`: they are not served.
     pub metrics_port: Option<u16>,
+    /// The port where probes ask whether the node is well; `None`: nowhere.
+    pub agent_port: Option<u16>,
+    /// What whoever started the machine calls it; empty: not known.
+    pub instance_id: String,
     /// How long the node goes on without a control service, in milliseconds.
     pub headless_ms_max: u64,
     /// The session's folder.

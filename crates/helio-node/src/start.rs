@@ -30,7 +30,7 @@ use crate::options::{Options, Ready};
 use crate::packages::Packages;
 use crate::spill::Disk;
 use crate::zygote::{Kind, Zygote, ZygoteOptions};
-use crate::{Error, control, gpus, listen, metrics};
+use crate::{Error, agent, control, gpus, listen, metrics};
 
 /// The least size of the object store, in bytes.
 const STORE_MIN: u64 = 64 << 20;
@@ -58,6 +58,13 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
     let metrics_port = match &metrics {
         Some(listener) => listener.local_addr()?.port(),
         None => 0,
+    };
+    let agent = match options.agent_port {
+        Some(port) => {
+            let failed = |source| Error::Listen { host: String::new(), port, source };
+            Some(agent::listen(port).await.map_err(failed)?)
+        }
+        None => None,
     };
     let socket_path = options.session_dir.join(NODE_SOCKET);
     let named = |source| Error::Path { path: socket_path.display().to_string(), source };
@@ -116,6 +123,9 @@ pub(crate) async fn start(options: Options) -> Result<(Daemon, Ready), Error> {
             session_name: options.session_name.clone(),
         };
         metrics::serve(metrics, endpoint, inputs.clone());
+    }
+    if let Some(agent) = agent {
+        agent::serve(agent, options.is_head, inputs.clone());
     }
     listen::signals(inputs.clone())?;
     gpus::watch(inputs.clone());
@@ -204,6 +214,7 @@ fn setup(options: &Options, address: NodeAddress, metrics_port: u16, epoch_ms: u
         session_name: options.session_name.clone(),
         temp_dir: options.temp_dir.display().to_string(),
         control_address: options.control_address.clone(),
+        instance_id: options.instance_id.clone(),
         pid: std::process::id(),
         epoch_ms,
         is_head: options.is_head,

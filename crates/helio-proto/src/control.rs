@@ -188,6 +188,10 @@ messages! {
         33 heir: NodeAddress,
         /// When it was found to be gone, in milliseconds since 1970; 0: it is there.
         40 ended_ms: u64,
+        /// What whoever started its machine calls it, such as the name of a pod; empty: not known.
+        41 instance_id: String,
+        /// Nothing runs here, no actor lives here and no bundle is held: the machine could be given back.
+        42 is_idle: bool,
     }
     /// One GPU and how busy it is.
     pub struct GpuUse {

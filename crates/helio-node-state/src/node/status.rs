@@ -102,6 +102,15 @@ impl Node {
             is_draining: self.drain.is_ordered(),
             heir: NodeAddress::default(),
             ended_ms: 0,
+            instance_id: self.ctx.setup().instance_id.clone(),
+            is_idle: self.is_idle(),
         }
+    }
+
+    /// Whether the machine could be given back. Objects do not keep it: a node that is drained hands them over.
+    fn is_idle(&self) -> bool {
+        self.leases.len() + self.leases.waiting_len() + self.actors.len() == 0
+            && self.bundles.held().is_empty()
+            && !self.clients.has_driver()
     }
 }

@@ -1,29 +1,17 @@
 //! The node's measurements over HTTP, in the text format of Prometheus: `GET /metrics`.
 //!
 //! **AUTH-1** Who reads shows the cluster's token (`Authorization: Bearer …`); everybody else learns
-//! only that it is needed. A request is small, is answered once, and ends its connection: nothing here
-//! is worth a web framework.
-//!
-//! **LIMIT-1** [`READERS_MAX`] are served at a time, each for [`REQUEST_MAX`]; a request's head has
-//! [`HEAD_MAX`] bytes at most.
+//! only that it is needed.
 
 mod text;
 
-use std::io;
-use std::sync::Arc;
-use std::time::Duration;
-
-use helio_proto::inspect::Answer;
+use helio_proto::inspect;
 use helio_types::OPEN_TOKEN;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::core::{Input, Inputs};
-
-const READERS_MAX: usize = 16;
-const REQUEST_MAX: Duration = Duration::from_secs(10);
-const HEAD_MAX: usize = 8 << 10;
+use crate::http::{self, Answer, Answers};
 
 /// What every series of the node says of itself.
 #[derive(Debug, Clone)]
@@ -32,65 +20,40 @@ pub(crate) struct Endpoint {
     pub(crate) session_name: String,
 }
 
+struct Reader {
+    endpoint: Endpoint,
+    inputs: Inputs,
+}
+
 pub(crate) fn serve(listener: TcpListener, endpoint: Endpoint, inputs: Inputs) {
-    let (endpoint, room) = (Arc::new(endpoint), Arc::new(Semaphore::new(READERS_MAX)));
-    tokio::spawn(async move {
-        loop {
-            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let (endpoint, inputs) = (Arc::clone(&endpoint), inputs.clone());
-                    tokio::spawn(async move {
-                        // Who is too slow, or goes away, gets nothing.
-                        let _ = tokio::time::timeout(REQUEST_MAX, one(stream, &endpoint, &inputs))
-                            .await;
-                        drop(permit);
-                    });
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+    http::serve(listener, Reader { endpoint, inputs });
+}
+
+impl Answers for Reader {
+    async fn answer(&self, head: &str) -> Answer {
+        if let Err(refusal) = judge(head, &self.endpoint.token) {
+            return refusal;
+        }
+        match scrape(&self.inputs).await {
+            Some(answers) => Answer {
+                status: "200 OK",
+                body: text::render(&answers, &self.endpoint.session_name),
+                ..Answer::default()
+            },
+            None => {
+                let body = "the node is ending\n".to_owned();
+                Answer { status: "503 Service Unavailable", body, ..Answer::default() }
             }
         }
-    });
-}
-
-async fn one(mut stream: TcpStream, endpoint: &Endpoint, inputs: &Inputs) -> io::Result<()> {
-    let mut head = Vec::new();
-    // Who speaks something else than HTTP is answered at once: the same refusal.
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") && is_text(&head) {
-        if head.len() >= HEAD_MAX || stream.read_buf(&mut head).await? == 0 {
-            return Ok(());
-        }
     }
-    let (status, more, body) = match judge(&String::from_utf8_lossy(&head), &endpoint.token) {
-        Ok(()) => match scrape(inputs).await {
-            Some(answers) => ("200 OK", "", text::render(&answers, &endpoint.session_name)),
-            None => ("503 Service Unavailable", "", "the node is ending\n".to_owned()),
-        },
-        Err(refusal) => refusal,
-    };
-    let answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
-         Connection: close\r\n{more}\r\n{body}",
-        body.len()
-    );
-    stream.write_all(answer.as_bytes()).await?;
-    stream.shutdown().await
 }
-
-fn is_text(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n' | b'\t' | 0x20..))
-}
-
-type Refusal = (&'static str, &'static str, String);
 
 /// Whether the request is one for the measurements, by somebody who may have them.
-fn judge(head: &str, token: &str) -> Result<(), Refusal> {
-    let mut lines = head.split("\r\n");
-    let mut request = lines.next().unwrap_or_default().split(' ');
-    let (method, path) = (request.next().unwrap_or_default(), request.next().unwrap_or_default());
-    let given = lines
-        .filter_map(|line| line.split_once(':'))
-        .find_map(|(name, value)| name.eq_ignore_ascii_case("authorization").then(|| value.trim()));
+fn judge(head: &str, token: &str) -> Result<(), Answer> {
+    let given =
+        head.split("\r\n").skip(1).filter_map(|line| line.split_once(':')).find_map(
+            |(name, value)| name.eq_ignore_ascii_case("authorization").then(|| value.trim()),
+        );
     let given = given
         .and_then(|value| value.split_once(' '))
         .map(|(kind, token)| (kind.to_ascii_lowercase(), token.trim()));
@@ -100,16 +63,20 @@ fn judge(head: &str, token: &str) -> Result<(), Refusal> {
     if !may && token != OPEN_TOKEN {
         let text = "The cluster's token is needed: send `Authorization: Bearer` and what `heliostat get-auth-token` \
                     prints.\n";
-        return Err(("401 Unauthorized", "WWW-Authenticate: Bearer\r\n", text.to_owned()));
+        return refuse("401 Unauthorized", "WWW-Authenticate: Bearer\r\n", text);
     }
-    match (method, path.split('?').next().unwrap_or_default()) {
+    match http::target(head) {
         ("GET", "/metrics" | "/") => Ok(()),
-        ("GET", _) => Err(("404 Not Found", "", "Measurements are at /metrics.\n".to_owned())),
-        _ => Err(("405 Method Not Allowed", "Allow: GET\r\n", "Only GET.\n".to_owned())),
+        ("GET", _) => refuse("404 Not Found", "", "Measurements are at /metrics.\n"),
+        _ => refuse("405 Method Not Allowed", "Allow: GET\r\n", "Only GET.\n"),
     }
 }
 
-async fn scrape(inputs: &Inputs) -> Option<Vec<Answer>> {
+fn refuse(status: &'static str, more: &'static str, body: &str) -> Result<(), Answer> {
+    Err(Answer { status, more, body: body.to_owned() })
+}
+
+async fn scrape(inputs: &Inputs) -> Option<Vec<inspect::Answer>> {
     let (reply, answers) = oneshot::channel();
     inputs.send(Input::Scrape { reply }).await.ok()?;
     answers.await.ok()
@@ -122,7 +89,7 @@ mod tests {
     fn check(head: &str, expect: &str) {
         let found = match judge(&head.replace('\n', "\r\n"), "secret") {
             Ok(()) => "200",
-            Err((status, ..)) => &status[..3],
+            Err(refusal) => &refusal.status[..3],
         };
         assert_eq!(found, expect, "{head}");
     }

@@ -1,0 +1,150 @@
+//! What an autoscaler reads and says: `/api/autoscaler/…`. It decides; this only tells it what there is, and keeps
+//! what it says of its plans where `status` and `why` look.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use helio_proto::control::{
+    ControlResponse, DrainNode, KvGet, KvPut, Label, ListNodes, NodeInfo, PendingDemand, Strategy,
+    StrategyKind,
+};
+use helio_proto::group::{Bundle, GroupInfo, GroupPhase, ListGroups};
+use helio_report::{as_asked, without_bundles};
+use helio_types::{NodeId, ResourceSet};
+use serde_json::{Map, Value, json};
+
+use crate::App;
+use crate::job_routes::{BODY_MAX, read};
+use crate::reply::{self, Refusal, Reply};
+
+/// Where `ray.autoscaler.sdk` puts what it is asked for, and the autoscaler what it plans.
+const NAMESPACE: &str = "autoscaler";
+const REQUEST: &[u8] = b"autoscaler_resource_request";
+const REPORT: &[u8] = b"report";
+
+const ELSE: &str = "the head answers something else";
+
+/// `GET /api/autoscaler/state`: nodes, what waits for room, and what the cluster should have at least.
+pub(crate) async fn state(State(app): State<Arc<App>>) -> Result<Reply, Refusal> {
+    let unavailable = Refusal::unavailable;
+    let ControlResponse::Nodes(nodes) = app.asker.ask(ListNodes {}).await.map_err(unavailable)?
+    else {
+        return Err(unavailable(ELSE.to_owned()));
+    };
+    let ControlResponse::Groups(groups) =
+        app.asker.ask(ListGroups {}).await.map_err(unavailable)?
+    else {
+        return Err(unavailable(ELSE.to_owned()));
+    };
+    let get = KvGet { namespace: NAMESPACE.to_owned(), key: REQUEST.to_vec() };
+    let wanted = match app.asker.ask(get).await.map_err(unavailable)? {
+        ControlResponse::KvValue(found) if found.found => found.value,
+        _ => Vec::new(),
+    };
+    let alive = nodes.nodes.iter().filter(|node| node.alive);
+    // What was placed on a node already is that node's to start.
+    let of_nodes = alive.clone().flat_map(|node| &node.pending).filter(|demand| demand.may_spill);
+    let demands = of_nodes.chain(&nodes.pending).filter_map(demand);
+    let waiting = |info: &&GroupInfo| {
+        matches!(info.phase, GroupPhase::Pending | GroupPhase::Prepared | GroupPhase::Rescheduling)
+    };
+    Ok(reply::json(&json!({
+        "nodes": alive.map(node).collect::<Vec<_>>(),
+        "demands": demands.collect::<Vec<_>>(),
+        "gangs": groups.groups.iter().filter(waiting).map(gang).collect::<Vec<_>>(),
+        "constraints": serde_json::from_slice(&wanted).unwrap_or_else(|_| json!([])),
+    })))
+}
+
+/// `PUT /api/autoscaler/report`: what the autoscaler plans, for people.
+pub(crate) async fn report(State(app): State<Arc<App>>, body: Body) -> Result<Reply, Refusal> {
+    let value = read(body, BODY_MAX).await?;
+    serde_json::from_slice::<Value>(&value)
+        .map_err(|error| Refusal::bad(format!("The report is no JSON: {error}.")))?;
+    let put = KvPut {
+        namespace: NAMESPACE.to_owned(),
+        key: REPORT.to_vec(),
+        value: value.into(),
+        overwrite: true,
+    };
+    app.asker.ask(put).await.map_err(Refusal::unavailable)?;
+    Ok(reply::json(&json!({})))
+}
+
+/// `POST /api/autoscaler/drain`: `{"node_id", "reason", "grace_s"}`; without a grace the node leaves when what runs
+/// there has ended.
+pub(crate) async fn drain(State(app): State<Arc<App>>, body: Body) -> Result<Reply, Refusal> {
+    let body = read(body, BODY_MAX).await?;
+    let body: Value = serde_json::from_slice(&body)
+        .map_err(|error| Refusal::bad(format!("The request is no JSON: {error}.")))?;
+    let id = body["node_id"].as_str().unwrap_or_default();
+    let node_id =
+        NodeId::from_hex(id).map_err(|_| Refusal::bad(format!("{id:?} is no node's id.")))?;
+    let reason = body["reason"].as_str().unwrap_or("the autoscaler ends it").to_owned();
+    let grace_ms = (body["grace_s"].as_f64().unwrap_or_default() * 1000.0) as u64;
+    let drain = DrainNode { node_id, reason, grace_ms };
+    app.asker.ask(drain).await.map_err(Refusal::missing)?;
+    Ok(reply::json(&json!({})))
+}
+
+fn node(info: &NodeInfo) -> Value {
+    let labels: Map<String, Value> =
+        info.labels.iter().map(|label| (label.key.clone(), json!(label.value))).collect();
+    json!({
+        "node_id": info.address.node_id.hex(),
+        "instance_id": info.instance_id,
+        "node_type": labels.get("ray.io/node-group"),
+        "ip": info.address.host,
+        "is_head": info.is_head,
+        "is_idle": info.is_idle,
+        "is_draining": info.is_draining,
+        "total": quantities(&without_bundles(&info.total)),
+        "available": quantities(&without_bundles(&info.available)),
+        "labels": labels,
+    })
+}
+
+/// What waits within a placement group waits for the group's own room, and what is bound to a node for that node.
+fn demand(demand: &PendingDemand) -> Option<Value> {
+    let Strategy { kind, soft, labels, fallbacks, .. } = &demand.strategy;
+    let is_bound = *kind == StrategyKind::NodeAffinity && !soft;
+    if *kind == StrategyKind::PlacementGroup || is_bound {
+        return None;
+    }
+    let mut selectors = vec![selector(labels)];
+    selectors.extend(fallbacks.iter().map(|fallback| selector(&fallback.labels)));
+    Some(json!({
+        "resources": quantities(&as_asked(&demand.resources)),
+        "count": demand.count,
+        "selectors": selectors,
+    }))
+}
+
+fn gang(info: &GroupInfo) -> Value {
+    let placed = |index: usize| info.places.iter().find(|place| place.bundle as usize == index);
+    let bundles = info.spec.bundles.iter().enumerate();
+    let missing = bundles.filter(|(index, _)| placed(*index).is_none()).map(|(_, bundle)| {
+        let Bundle { resources, labels } = bundle;
+        json!({ "resources": quantities(resources), "selectors": [selector(labels)] })
+    });
+    let held: Vec<String> = info.places.iter().map(|place| place.node_id.hex()).collect();
+    json!({
+        "id": info.spec.group_id.hex(),
+        "name": info.spec.name,
+        "strategy": info.spec.strategy.name(),
+        "bundles": missing.collect::<Vec<_>>(),
+        "held": held,
+    })
+}
+
+fn selector(labels: &[Label]) -> Value {
+    let pairs = labels.iter().map(|label| (label.key.clone(), json!(label.value)));
+    Value::Object(pairs.collect())
+}
+
+fn quantities(resources: &ResourceSet) -> Value {
+    let pairs =
+        resources.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64())));
+    Value::Object(pairs.collect())
+}
