@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import heliostat
+from heliostat.autoscaler.local import HEAD_TYPE, LocalCluster
 from heliostat.core import auth, daemon, knobs, settings
 from heliostat.core.daemon import Daemon, NodeOptions
 from heliostat.core.init import check_node_options, store_bytes
@@ -218,10 +219,41 @@ class Cluster:
 
 
 class AutoscalingCluster:
-    """A cluster that grows by itself."""
+    """A cluster on this machine that grows by itself, for tests.
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise NotImplementedError("there is no autoscaler in this release")
+    ``head_resources`` are those of the head; ``worker_node_types`` are the kinds of nodes that may be added:
+    ``{name: {"resources": {...}, "min_workers": 0, "max_workers": 2, "labels": {...}}}``. Of what a cluster's
+    configuration has besides, ``idle_timeout_minutes`` (5) and ``max_workers`` (8, of all kinds together)
+    act.
+    """
+
+    def __init__(
+        self,
+        head_resources: dict[str, Any],
+        worker_node_types: dict[str, Any],
+        autoscaler_v2: bool = False,
+        **config_kwargs: Any,
+    ) -> None:
+        types = {name: dict(row) for name, row in worker_node_types.items()}
+        types[HEAD_TYPE] = {"resources": dict(head_resources), "max_workers": 0}
+        self._cluster = LocalCluster({"available_node_types": types, **config_kwargs})
+
+    def start(
+        self,
+        _system_config: dict[str, Any] | None = None,
+        override_env: dict[str, str] | None = None,
+    ) -> None:
+        """Start it: ``init("auto")`` connects to it then.
+
+        ``override_env`` are variables for its daemons and what these start.
+        """
+        self._cluster.start(_system_config, override_env or {})
+        atexit.register(self.shutdown)
+
+    def shutdown(self) -> None:
+        """End every node."""
+        self._cluster.stop()
+        atexit.unregister(self.shutdown)
 
 
 __all__ = ["AutoscalingCluster", "Cluster", "ClusterNode"]

@@ -189,6 +189,23 @@ class Operator:
         if self.failures:
             raise self.failures[0]
 
+    def submitter(self, cluster: str) -> Pod:
+        """A pod with the image of the cluster that is none of its nodes."""
+        self._count += 1
+        machine = Machine(self.field, self._count)
+        self.field.all.append(machine)
+        self._set_up(machine)
+        env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"} | self._auth(cluster)
+        pod = Pod(f"{cluster}-submitter", "", "", machine, env)
+        self.pods[pod.name] = pod
+        return pod
+
+    def _auth(self, cluster: str) -> dict[str, str]:
+        """What the image says, or what the operator says instead."""
+        if cluster not in self.tokens:
+            return {"RAY_AUTH_MODE": "disabled"}
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.tokens[cluster]}
+
     def service(self, cluster: str) -> str:
         return f"{cluster}-head-svc.{NAMESPACE}.svc.cluster.local"
 
@@ -240,7 +257,7 @@ class Operator:
                 }
             names = {one["metadata"]["name"] for one in found.values()}
             for pod in list(self.pods.values()):
-                if pod.cluster not in names:
+                if pod.cluster and pod.cluster not in names:
                     self._delete(pod)
             for cluster in found.values():
                 self._reconcile_one(cluster)
@@ -275,7 +292,6 @@ class Operator:
         env = {
             # What the image has.
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "RAY_AUTH_MODE": "disabled",
             **{row["name"]: row["value"] for row in container.get("env", []) if "value" in row},
             **self.api.environment(),
             "RAY_CLUSTER_NAME": name,
@@ -287,8 +303,7 @@ class Operator:
             "RAY_USAGE_STATS_KUBERAY_IN_USE": "1",
             "RAY_DASHBOARD_ENABLE_K8S_DISK_USAGE": "1",
         }
-        if name in self.tokens:
-            env |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.tokens[name]}
+        env |= self._auth(name)
         if not is_head:
             env |= {"FQ_RAY_IP": self.service(name), "RAY_IP": f"{name}-head-svc"}
         if cluster["metadata"].get("labels", {}).get("ray.io/originated-from-crd") == "RayService":
@@ -427,6 +442,16 @@ class Operator:
         self.pods.pop(pod.name, None)
         self.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod.name}")
         self._go(self._end, pod)
+
+    def lose(self, pod: Pod) -> None:
+        """Its machine loses its power: no goodbye reaches anybody."""
+        pod.machine.cut()
+        self.pods.pop(pod.name, None)
+        self._go(self._lose, pod)
+
+    def _lose(self, pod: Pod) -> None:
+        self._kill(pod)
+        pod.machine.power_off()
 
     def _end(self, pod: Pod) -> None:
         pod.machine.signal_all(signal.SIGTERM)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from machines.machines import Machines
-from machines.operator import AGENT, METRICS, Operator, Pod, example
+from machines.operator import AGENT, METRICS, SERVE, Operator, Pod, example
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -97,6 +98,111 @@ def test_every_pod_becomes_ready(operator: Operator, mode: str, version: str) ->
     operator.until(lambda: not worker.is_ready, "team", f"the probe notices {pid}")
     worker.command("kill", "-CONT", pid)
     operator.until(lambda: worker.is_ready, "team", "the probe is answered again")
+
+
+@pytest.mark.contract("F6.14", "F6.16")
+@pytest.mark.parametrize("mode", ["token", "disabled"])
+def test_a_job_is_submitted_by_the_name_of_the_service(operator: Operator, mode: str) -> None:
+    """RayJob: the operator waits for the head, a pod of its own submits and follows, the operator looks."""
+    job = example("job.yaml")
+    name, spec = job["metadata"]["name"], job["spec"]
+    cluster = small({"metadata": {"name": name, "labels": {}}}, spec["rayClusterSpec"])
+    cluster["spec"]["authOptions"] = {"mode": "token"} if mode == "token" else None
+    operator.apply(cluster)
+    operator.wait_ready(name, 2)
+
+    environment = json.dumps(yaml.safe_load(spec["runtimeEnvYAML"]))
+    address = f"http://{operator.service(name)}:8265"
+    health = (
+        f"import urllib.request; urllib.request.urlopen('{address}/api/gcs_healthz', timeout=5)"
+    )
+    # As `BuildJobSubmitCommand` puts it together.
+    script = (
+        f'until python -c "{health}" >/dev/null 2>&1 ; do echo waiting ; sleep 1 ; done ; '
+        f"if ! ray job status --address {address} nightly-x1 >/dev/null 2>&1 ; then "
+        f"ray job submit --address {address} --no-wait --runtime-env-json {json.dumps(environment)} "
+        f"--metadata-json {json.dumps(json.dumps({'team': 'a'}))} --submission-id nightly-x1 "
+        f"--entrypoint-num-cpus 1.000000 -- {spec['entrypoint']} ; fi ; "
+        f"ray job logs --address {address} --follow nightly-x1"
+    )
+    submitter = operator.submitter(name)
+    for _ in range(2):  # Kubernetes may start it again
+        submitter.run("submit", "/bin/bash", "-ce", "--", script)
+        assert submitter.containers["submit"].wait(120) == 0, submitter.log("submit")
+    assert submitter.log("submit").count("14\n") == 2, submitter.log("submit")
+    status, text = operator.ask(name, "GET", "/api/jobs/nightly-x1")
+    told = json.loads(text)
+    assert (status, told["status"], told["metadata"]) == (200, "SUCCEEDED", {"team": "a"})
+    # A browser within Kubernetes knows the head by its service, too; names of others are refused.
+    shown = {"Cookie": f"ray-authentication-token={operator.tokens.get(name, 'x')}"}
+    browser = {"User-Agent": "Mozilla/5.0", **shown}
+    for host, expect in ((f"{name}-head-svc:8265", 200), ("evil.example:8265", 421)):
+        ip = operator.head(name).machine.ip
+        assert operator.fetch(ip, 8265, "GET", "/api/jobs/", {"Host": host, **browser})[0] == expect
+
+
+GREETER = """
+import os
+from ray import serve
+
+@serve.deployment
+class Greeter:
+    async def __call__(self, request):
+        return os.environ["RAY_CLOUD_INSTANCE_ID"]
+
+app = Greeter.bind()
+"""
+
+
+@pytest.mark.contract("F12.08")
+def test_a_service_answers_on_every_machine_with_a_replica(operator: Operator) -> None:
+    """RayService: a worker's probe asks Serve's port of its own machine, the service sends requests there."""
+    service = example("service.yaml")
+    name, spec = service["metadata"]["name"], service["spec"]
+    labels = {"ray.io/originated-from-crd": "RayService"}
+    cluster = small({"metadata": {"name": name, "labels": labels}}, spec["rayClusterConfig"])
+    code = operator.field.directory / "code"
+    code.mkdir()
+    (code / "greeter.py").write_text(GREETER)
+    for group in (cluster["spec"]["headGroupSpec"], cluster["spec"]["workerGroupSpecs"][0]):
+        container = group["template"]["spec"]["containers"][0]
+        container["env"] = [{"name": "PYTHONPATH", "value": str(code)}]
+    operator.apply(cluster)
+    operator.until(lambda: len(operator.of(name)) == 3, name, "pods")
+    operator.until(lambda: operator.head(name).is_ready, name, "the head is ready")
+
+    path = "/api/serve/applications/"
+    status, text = operator.ask(name, "PUT", path, yaml.safe_load(spec["serveConfigV2"]))
+    assert status == 200, text
+    pods = operator.wait_ready(name, 3)
+
+    def details() -> Any:
+        status, text = operator.ask(name, "GET", f"{path}?api_type=declarative")
+        assert status == 200, text
+        return json.loads(text)
+
+    def is_running() -> bool:
+        found: bool = details()["applications"]["greeter"]["status"] == "RUNNING"
+        return found
+
+    operator.until(is_running, name, "the application runs")
+    proxies = details()["proxies"].values()
+    assert {row["node_ip"] for row in proxies} == {pod.machine.ip for pod in pods}
+    assert {row["status"] for row in proxies} == {"HEALTHY"}
+    workers = {pod.name for pod in pods if not pod.is_head}
+    for pod in pods:
+        # Each server sends requests to all replicas.
+        ip = pod.machine.ip
+        assert operator.fetch(ip, SERVE, "GET", "/-/healthz") == (200, "success")
+        assert {operator.fetch(ip, SERVE, "GET", "/")[1] for _ in range(8)} == workers
+
+    # A machine that is lost takes its server along, and its successor gets one.
+    lost = operator.of(name, "replicas")[0]
+    operator.lose(lost)
+    operator.wait_ready(name, 3)
+    for pod in operator.of(name):
+        assert operator.fetch(pod.machine.ip, SERVE, "GET", "/")[0] == 200
+    operator.check()
 
 
 TASKS = """

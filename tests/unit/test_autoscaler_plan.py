@@ -177,8 +177,9 @@ class World:
     def instances(self) -> list[Instance]:
         return list(self.machines.values())
 
-    def launches_max(self) -> int | None:
-        return self.most
+    def more_max(self) -> int | None:
+        on_their_way = sum(self.wanted.values()) - len(self.cluster.nodes)
+        return None if self.most is None else max(self.most - on_their_way, 0)
 
     def launch(self, wanted: Mapping[str, int]) -> None:
         for name, count in wanted.items():

@@ -100,6 +100,7 @@ class KubeRay:
         )
         self._cluster: dict[str, Any] = {}
         self._pods: dict[str, str] = {}
+        self._n_ready = 0
 
     # --- what there is, as it was read last
 
@@ -111,12 +112,18 @@ class KubeRay:
 
     def _read(self) -> None:
         self._cluster = self._kubernetes.get(self._path)
-        self._pods = {
-            pod["metadata"]["name"]: pod["metadata"]["labels"].get(_GROUP_LABEL, "")
+        pods = [
+            pod
             for pod in self._kubernetes.get(self._pods_path)["items"]
             if "deletionTimestamp" not in pod["metadata"]
             and pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")
+        ]
+        self._pods = {
+            pod["metadata"]["name"]: pod["metadata"]["labels"].get(_GROUP_LABEL, "") for pod in pods
         }
+        groups = {group["groupName"] for group in self._groups()}
+        ready = [pod for pod in pods if _is_ready(pod)]
+        self._n_ready = sum(self._pods[pod["metadata"]["name"]] in groups for pod in ready)
 
     def _groups(self) -> list[dict[str, Any]]:
         groups: list[dict[str, Any]] = self._cluster["spec"].get("workerGroupSpecs") or []
@@ -126,11 +133,12 @@ class KubeRay:
         """``idleTimeoutSeconds`` of ``autoscalerOptions``."""
         return float(self._options().get("idleTimeoutSeconds", IDLE_TIMEOUT_S))
 
-    def launches_max(self) -> int | None:
-        """With ``upscalingMode: Conservative`` no more than there are."""
+    def more_max(self) -> int | None:
+        """With ``upscalingMode: Conservative`` no more may be on their way than are ready."""
         if self._options().get("upscalingMode") != "Conservative":
             return None
-        return max(_LAUNCHES_MAX, len(self._pods))
+        on_their_way = sum(self.asked().values()) - self._n_ready
+        return max(max(_LAUNCHES_MAX, self._n_ready) - on_their_way, 0)
 
     def _options(self) -> dict[str, Any]:
         return self._cluster["spec"].get("autoscalerOptions") or {}
@@ -187,6 +195,11 @@ class KubeRay:
                 steps.append({"op": "add", "path": f"{path}/scaleStrategy", "value": value})
         if steps:
             self._cluster = self._kubernetes.patch(self._path, steps)
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or []
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def _doomed(group: Mapping[str, Any]) -> list[str]:

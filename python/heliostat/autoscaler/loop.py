@@ -138,10 +138,8 @@ class Autoscaler:
 
     def _launch(self, wanted: Plan) -> None:
         launch = +wanted.launch
-        most = self.provider.launches_max()
-        if most is not None:
-            on_their_way = sum(len(waiting) for waiting in self._waiting.values())
-            room = max(most - on_their_way, 0)
+        room = self.provider.more_max()
+        if room is not None:
             for name in sorted(launch):
                 launch[name] = min(launch[name], room)
                 room -= launch[name]

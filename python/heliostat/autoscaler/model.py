@@ -102,8 +102,8 @@ class Provider(Protocol):
     def instances(self) -> list[Instance]:
         """The machines that have a name already, and are not being ended."""
 
-    def launches_max(self) -> int | None:
-        """How many may be on their way at a time; ``None``: any number."""
+    def more_max(self) -> int | None:
+        """How many more may be asked for now; ``None``: any number."""
 
     def launch(self, wanted: Mapping[str, int]) -> None:
         """Ask for so many more of each kind. Returns at once; raises ``OSError`` where nobody answers."""

@@ -1,8 +1,7 @@
 """What programs ask of an autoscaler.
 
-Heliostat has none yet that starts machines. A request is kept by the control service, the newest in
-place of the one before, under :data:`NAMESPACE` and :data:`KEY` of the key-value table: what starts
-machines for a cluster can read there what is wanted.
+A request is kept by the control service, the newest in place of the one before, under :data:`NAMESPACE` and
+:data:`KEY` of the key-value table: what starts machines for a cluster reads there what is wanted.
 """
 
 from __future__ import annotations

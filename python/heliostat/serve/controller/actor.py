@@ -30,6 +30,7 @@ from heliostat.serve.controller.machine import (
     restored,
     saved,
 )
+from heliostat.serve.controller.proxies import Proxies
 from heliostat.serve.controller.watch import Watches
 from heliostat.serve.options import DeploymentConfig, HTTPOptions, LoggingConfig, ProxyLocation
 from heliostat.serve.replica.actor import ReplicaActor
@@ -70,6 +71,9 @@ class ServeController:
         self._tasks: set[asyncio.Task[None]] = set()
         self._watches = Watches()
         self._ingress: Ingress | None = None
+        self._proxies: Proxies | None = None  # on other nodes
+        self._nodes: dict[str, str] = {}  # where replicas are
+        self._ports: dict[str, str] = {}  # by which other nodes reach replicas of this one
         self._ticking: asyncio.Task[None] | None = None
         self._changed: asyncio.Event = asyncio.Event()
         self._is_over = False
@@ -84,13 +88,24 @@ class ServeController:
     async def start(self) -> None:
         """Have the HTTP server run. Raises ``RuntimeError`` with its words when it does not."""
         if self._ingress is None and self._location is not ProxyLocation.Disabled:
-            ingress = Ingress(self._options, self._on_counts, self._machine.routes())
+            ingress = Ingress(
+                self._options,
+                lambda counts: self._on_counts("ingress", counts),
+                self._machine.routes(),
+            )
             self._ingress = ingress
             try:
                 await ingress.start()
             except BaseException:
                 self._ingress = None
                 raise
+            if self._location is ProxyLocation.EveryNode:
+                self._proxies = Proxies(
+                    self._options,
+                    lambda node, counts: self._on_counts(f"ingress {node}", counts),
+                    self._routes_elsewhere,
+                )
+                self._tell_proxies()
 
     def http_options(self) -> HTTPOptions:
         """What the HTTP server was started with."""
@@ -184,6 +199,9 @@ class ServeController:
         """End all of it but this actor."""
         self._is_over = True
         await self.delete(list(self._machine.apps))
+        if self._proxies is not None:
+            await self._proxies.stop()
+            self._proxies = None
         if self._ingress is not None:
             await self._ingress.stop()
             self._ingress = None
@@ -195,6 +213,8 @@ class ServeController:
         if self._ingress is not None:
             state = ProxyStatus.HEALTHY if self._ingress.is_up else ProxyStatus.UNHEALTHY
             proxies[self._node] = state
+        if self._proxies is not None:
+            proxies |= self._proxies.status()
         rows = {name: self._machine.app_of(name) for name in self._machine.apps}
         apps = {name: row for name, row in rows.items() if row is not None}
         return ServeStatus(proxies, apps, self._machine.capacity)
@@ -208,6 +228,7 @@ class ServeController:
             self._location,
             self._options,
             self.status().proxies,
+            {} if self._proxies is None else self._proxies.hosts(),
             {name: {"actor_id": one._actor_id.hex()} for name, one in self._actors.items()},
         )
         if source is not None:
@@ -263,11 +284,11 @@ class ServeController:
         """What a replica's `record_autoscaling_stats` has returned."""
         self._machine.recorded(key, replica, stats, time.time())
 
-    def _on_counts(self, counts: dict[str, list[int]]) -> None:
+    def _on_counts(self, source: str, counts: dict[str, list[int]]) -> None:
         for word, (_ongoing, queued) in counts.items():
             app, _, name = word.partition("#")
             key = DeploymentID(app, name)
-            self._do(self._machine.counted(key, "ingress", queued, time.time(), waiting=True))
+            self._do(self._machine.counted(key, source, queued, time.time(), waiting=True))
 
     def _targets(self, key: DeploymentID) -> Targets:
         known = self._machine.deployments.get(key)
@@ -391,7 +412,8 @@ class ServeController:
         """A replica's life, from its constructor to its end."""
         actor = self._actors[replica]
         try:
-            address, pid = await actor.initialize.remote(self._node)
+            address, pid, node = await actor.initialize.remote(self._node)
+            self._nodes[replica] = node
         except Exception as error:
             self._actors.pop(replica, None)
             with contextlib.suppress(Exception):
@@ -469,9 +491,10 @@ class ServeController:
                     await actor.until_end.remote()
 
     async def _acknowledged(self, key: DeploymentID) -> None:
-        if self._ingress is not None:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._ingress.acknowledged(), _ACKNOWLEDGED_S)
+        servers = [one for one in (self._ingress, self._proxies) if one is not None]
+        with contextlib.suppress(asyncio.TimeoutError):
+            told = asyncio.gather(*(one.acknowledged() for one in servers))
+            await asyncio.wait_for(told, _ACKNOWLEDGED_S)
         await self._watches.acknowledged(key, _ACKNOWLEDGED_S)
 
     # --- the ingress, and what outlives this process
@@ -479,6 +502,41 @@ class ServeController:
     def _tell_ingress(self) -> None:
         if self._ingress is not None:
             self._ingress.tell(self._machine.routes())
+        self._tell_proxies()
+
+    def _tell_proxies(self) -> None:
+        """Servers are where replicas are, and know of all of them."""
+        if self._proxies is None:
+            return
+        running = {
+            one.id for key in self._machine.deployments for one in self._machine.running(key)
+        }
+        self._nodes = {one: node for one, node in self._nodes.items() if one in self._actors}
+        self._ports = {one: port for one, port in self._ports.items() if one in self._actors}
+        self._proxies.update(self._nodes[one] for one in running if one in self._nodes)
+        if len(self._proxies):
+            for replica in running - self._ports.keys():
+                self._go(self._open_port(replica))
+
+    async def _open_port(self, replica: str) -> None:
+        """Have a replica of this node listen for servers of others, too."""
+        actor = self._actors.get(replica)
+        if actor is None or replica in self._ports or self._nodes.get(replica) != self._node:
+            return
+        with contextlib.suppress(RayActorError):  # who follows it knows
+            self._ports[replica] = await actor.open_port.remote()
+            self._tell_proxies()
+
+    def _routes_elsewhere(self) -> tuple[list[dict[str, str]], dict[str, dict[str, Any]]]:
+        """The routes for servers of other nodes, which reach no socket of this one."""
+        routes, deployments = self._machine.routes()
+        for row in deployments.values():
+            row["replicas"] = [
+                {**one, "address": self._ports.get(one["id"], one["address"])}
+                for one in row["replicas"]
+                if one["id"] in self._ports or not one["address"].startswith("/")
+            ]
+        return routes, deployments
 
     def _save_soon(self) -> None:
         if self._is_saved and not self._is_over:

@@ -48,9 +48,14 @@ def of(
     location: ProxyLocation,
     options: HTTPOptions,
     proxies: dict[str, ProxyStatus],
+    hosts: dict[str, str],
     actors: dict[str, Any],
 ) -> dict[str, Any]:
-    """All of it. ``controller``: what is known of its actor; ``actors``: of replicas, by their ids."""
+    """All of it.
+
+    ``controller``: what is known of its actor; ``hosts``: the machines of servers that are not beside it, by
+    node; ``actors``: what is known of replicas, by their ids.
+    """
     http = {
         key: value
         for key, value in dataclasses.asdict(options).items()
@@ -62,7 +67,10 @@ def of(
     told["http_options"] = http
     told["grpc_options"] = {"port": 9000, "grpc_servicer_functions": []}
     told["proxies"] = {
-        node: {**_actor(node_id=node, node_ip=controller.get("node_ip")), "status": status.value}
+        node: {
+            **_actor(node_id=node, node_ip=hosts.get(node, controller.get("node_ip"))),
+            "status": status.value,
+        }
         for node, status in proxies.items()
     }
     told["target_capacity"] = machine.capacity

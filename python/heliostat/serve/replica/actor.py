@@ -108,20 +108,28 @@ class ReplicaActor:
         self._end = asyncio.Event()
         self._address = ""
         self._server: asyncio.AbstractServer | None = None
+        self._port: asyncio.Server | None = None
         self._counted: Any = None
         self._takes_request = True
         self._meter = Meter(self._id)
         self._recording: asyncio.Task[None] | None = None
 
-    async def initialize(self, ingress_node: str) -> tuple[str, int]:
-        """Construct it; the address of its socket, and its process. A second call gives them again."""
+    async def initialize(self, ingress_node: str) -> tuple[str, int, str]:
+        """Construct it; its socket's address, its process, its node. A second call gives them again."""
         if not self._address:
             self._log()
             await self.prepare(*cloudpickle.loads(self._spec.code))
             await self._listen(ingress_node)
             if hasattr(self._servable, "record_autoscaling_stats") and not self._is_function:
                 self._recording = asyncio.get_running_loop().create_task(self._record())
-        return self._address, os.getpid()
+        return self._address, os.getpid(), serving.session()["node_id"]
+
+    async def open_port(self) -> str:
+        """Listen for ingresses of other machines, too; ``host:port``. A second call gives it again."""
+        if self._port is None:
+            self._port = await self._open()
+        host, port = self._port.sockets[0].getsockname()[:2]
+        return f"{host}:{port}"
 
     def _log(self) -> None:
         chosen = self._config.logging_config or self._default_logging
@@ -138,20 +146,23 @@ class ReplicaActor:
     async def _listen(self, ingress_node: str) -> None:
         """A socket of this machine where the ingress is here too, else a port; both ask for the token."""
         here = serving.session()
-        token = auth.token_of(here["session_dir"])
         loop = asyncio.get_running_loop()
-
-        def connection() -> Connection:
-            return Connection(token, self._serve_http)
-
         if here["node_id"] == ingress_node:
             name = f"serve-{self._id.unique_id[-40:]}.sock"
             self._address = os.path.join(here["session_dir"], "sockets", name)
-            self._server = await loop.create_unix_server(connection, self._address)
+            self._server = await loop.create_unix_server(self._connection(), self._address)
         else:
-            self._server = await loop.create_server(connection, here["host"], 0)
+            self._server = await self._open()
             host, port = self._server.sockets[0].getsockname()[:2]
             self._address = f"{host}:{port}"
+
+    async def _open(self) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(self._connection(), serving.session()["host"], 0)
+
+    def _connection(self) -> Callable[[], Connection]:
+        token = auth.token_of(serving.session()["session_dir"])
+        return lambda: Connection(token, self._serve_http)
 
     def _announce(self, replica: ReplicaContext) -> None:
         """This process is the replica from here on."""
@@ -440,6 +451,8 @@ class ReplicaActor:
             await self._lifespan.stop()
         if self._server is not None:
             self._server.close()
+        if self._port is not None:
+            self._port.close()
         ends = getattr(type(self._servable), "__del__", None)
         if ends is not None:
             result = ends(self._servable)

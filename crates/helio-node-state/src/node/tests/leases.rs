@@ -416,7 +416,10 @@ fn a_heartbeat_describes_the_node_when_something_has_changed() {
     let mut world = World::new(&[("CPU", 1.0)]);
     let info = world.node.registration(1).info;
     assert_eq!(info, world.node.info());
+    assert!(info.is_idle);
     let driver = world.driver();
+    let NodeToControl::Status(status) = world.node.heartbeat(2) else { panic!("a driver is here") };
+    assert!(!status.info.is_idle);
     assert_eq!(world.node.heartbeat(2), NodeToControl::Unchanged(StatusUnchanged { sent_ms: 2 }));
     world.request(driver, 1, world.class(1, &[("CPU", 2.0)]));
     let NodeToControl::Status(status) = world.node.heartbeat(2) else { panic!("a request waits") };
