@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,6 +71,21 @@ def test_nodes_come_for_tasks_actors_groups_and_requests_and_go(
 
     request_resources(bundles=[{"CPU": 1}] * 2)
     wait_until(lambda: ray.cluster_resources().get("CPU") == 2, what="requested nodes are there")
-    # Nobody uses them, and they stay, until nothing is asked for.
+    # Nobody uses them, and they stay; one that dies is replaced.
+    before = {one["NodeID"] for one in alive()}
+    lost = next(one for one in alive() if one["Labels"].get("ray.io/node-group"))
+    os.kill(_pid(lost["NodeID"]), signal.SIGKILL)
+    wait_until(
+        lambda: (
+            ray.cluster_resources().get("CPU") == 2 and {one["NodeID"] for one in alive()} != before
+        ),
+        what="a node that died is replaced",
+    )
     request_resources()
     wait_until(lambda: len(alive()) == 1, what="nodes that nobody asks for go")
+
+
+def _pid(node: str) -> int:
+    """The process of a node's daemon."""
+    rows = ray.util.state.list_nodes(detail=True)
+    return next(row["pid"] for row in rows if row["node_id"] == node)

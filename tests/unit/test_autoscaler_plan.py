@@ -256,6 +256,21 @@ def test_a_machine_is_drained_first_and_ended_when_its_node_has_left() -> None:
     assert world.wanted == {"small": 1}
 
 
+def test_an_order_to_leave_that_is_lost_is_given_anew() -> None:
+    world = World(SMALL, idle_s=1)
+    world.cluster.demands = [Demand({"CPU": 1}, 1)]
+    world.scaler.step()
+    world.join(is_idle=True)
+    world.cluster.demands = []
+    world.after(2)
+    one = world.cluster.nodes[0]
+    one.is_draining = False
+    world.after(8)
+    assert world.drained == [one.id]
+    world.after(5)
+    assert world.drained == [one.id, one.id]
+
+
 def test_work_that_comes_and_goes_moves_no_machines() -> None:
     world = World(SMALL, idle_s=10)
     world.cluster.demands = [Demand({"CPU": 1}, 1)]

@@ -10,7 +10,7 @@ use helio_proto::control::{
     StrategyKind,
 };
 use helio_proto::group::{Bundle, GroupInfo, GroupPhase, ListGroups};
-use helio_report::{as_asked, without_bundles};
+use helio_report::{Resource, Row, as_asked, without_bundles};
 use helio_types::{NodeId, ResourceSet};
 use serde_json::{Map, Value, json};
 
@@ -45,7 +45,15 @@ pub(crate) async fn state(State(app): State<Arc<App>>) -> Result<Reply, Refusal>
     let alive = nodes.nodes.iter().filter(|node| node.alive);
     // What was placed on a node already is that node's to start.
     let of_nodes = alive.clone().flat_map(|node| &node.pending).filter(|demand| demand.may_spill);
-    let demands = of_nodes.chain(&nodes.pending).filter_map(demand);
+    let mut demands: Vec<Demand> = of_nodes.chain(&nodes.pending).filter_map(demand).collect();
+    if demands.iter().any(|demand| demand.count >= REQUESTS_MAX) {
+        let told = app.answers.rows(&app, Resource::Tasks).await?;
+        raise(&mut demands, &told.rows);
+    }
+    let demands = demands.into_iter().map(|demand| {
+        let Demand { resources, count, selectors } = demand;
+        json!({ "resources": resources, "count": count, "selectors": selectors })
+    });
     let waiting = |info: &&GroupInfo| {
         matches!(info.phase, GroupPhase::Pending | GroupPhase::Prepared | GroupPhase::Rescheduling)
     };
@@ -105,8 +113,29 @@ fn node(info: &NodeInfo) -> Value {
     })
 }
 
+/// What waits for room, in one shape.
+struct Demand {
+    resources: Value,
+    count: u64,
+    selectors: Vec<Value>,
+}
+
+/// A process asks for so many workers at a time for calls of one shape, however many wait: how many those are, the
+/// calls themselves are asked.
+const REQUESTS_MAX: u64 = 16;
+
+/// Raises what may be cut to the number of calls that wait in that shape.
+fn raise(demands: &mut [Demand], tasks: &[Row]) {
+    let waits = |row: &&Row| row["state"] == "PENDING_NODE_ASSIGNMENT";
+    for demand in demands.iter_mut().filter(|demand| demand.count >= REQUESTS_MAX) {
+        let alike = tasks.iter().filter(waits);
+        let alike = alike.filter(|row| row["required_resources"] == demand.resources);
+        demand.count = demand.count.max(alike.count() as u64);
+    }
+}
+
 /// What waits within a placement group waits for the group's own room, and what is bound to a node for that node.
-fn demand(demand: &PendingDemand) -> Option<Value> {
+fn demand(demand: &PendingDemand) -> Option<Demand> {
     let Strategy { kind, soft, labels, fallbacks, .. } = &demand.strategy;
     let is_bound = *kind == StrategyKind::NodeAffinity && !soft;
     if *kind == StrategyKind::PlacementGroup || is_bound {
@@ -114,11 +143,11 @@ fn demand(demand: &PendingDemand) -> Option<Value> {
     }
     let mut selectors = vec![selector(labels)];
     selectors.extend(fallbacks.iter().map(|fallback| selector(&fallback.labels)));
-    Some(json!({
-        "resources": quantities(&as_asked(&demand.resources)),
-        "count": demand.count,
-        "selectors": selectors,
-    }))
+    Some(Demand {
+        resources: quantities(&as_asked(&demand.resources)),
+        count: demand.count,
+        selectors,
+    })
 }
 
 fn gang(info: &GroupInfo) -> Value {
@@ -147,4 +176,30 @@ fn quantities(resources: &ResourceSet) -> Value {
     let pairs =
         resources.iter().map(|(name, quantity)| (name.to_owned(), json!(quantity.to_f64())));
     Value::Object(pairs.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(count: u64, waiting: usize, expect: u64) {
+        let row = |state: &str, cpus: f64| {
+            json!({ "state": state, "required_resources": { "CPU": cpus } }).as_object().cloned()
+        };
+        let mut rows: Vec<Row> =
+            (0..waiting).filter_map(|_| row("PENDING_NODE_ASSIGNMENT", 1.0)).collect();
+        rows.extend(row("RUNNING", 1.0));
+        rows.extend(row("PENDING_NODE_ASSIGNMENT", 2.0));
+        let resources = json!({ "CPU": 1.0 });
+        let mut demands = [Demand { resources, count, selectors: Vec::new() }];
+        raise(&mut demands, &rows);
+        assert_eq!(demands[0].count, expect);
+    }
+
+    #[test]
+    fn a_demand_that_may_be_cut_is_as_large_as_what_waits() {
+        check(REQUESTS_MAX, 1000, 1000);
+        check(REQUESTS_MAX, 3, REQUESTS_MAX);
+        check(REQUESTS_MAX - 1, 1000, REQUESTS_MAX - 1);
+    }
 }

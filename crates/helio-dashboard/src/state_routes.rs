@@ -43,7 +43,7 @@ impl Answers {
     }
 
     /// The rows of a resource, as they were when the question came or up to [`FRESH`] before.
-    async fn rows(&self, app: &App, resource: Resource) -> Result<Arc<Told>, Refusal> {
+    pub(crate) async fn rows(&self, app: &App, resource: Resource) -> Result<Arc<Told>, Refusal> {
         let asked = Instant::now();
         let mut last = self.all[resource.name()].lock().await;
         if let Some((when, told)) = &*last

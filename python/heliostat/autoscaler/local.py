@@ -85,12 +85,15 @@ class LocalMachines:
 
     def asked(self) -> dict[str, int]:
         """Those that run or are being started."""
-        with self._lock:
-            return dict(Counter(one.type for one in self._machines.values()))
+        return dict(Counter(one.type for one in self.instances()))
 
     def instances(self) -> list[Instance]:
         """The same, one by one."""
         with self._lock:
+            for name, one in list(self._daemons.items()):
+                if not one.is_alive():
+                    del self._daemons[name]
+                    self._machines.pop(name, None)
             return list(self._machines.values())
 
     def more_max(self) -> int | None:

@@ -22,6 +22,10 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.25
 # How often the provider is asked for what it has while nothing is to be done, in seconds.
 PROVIDER_EVERY_S = 5.0
+# How long the provider is left alone where a node has come that it did not name, in seconds.
+ASK_AGAIN_S = 1.0
+# How long a node that is drained may seem not to be, in seconds: then the order is lost, and given anew.
+_ORDER_LOST_S = 10.0
 # How long is waited after the cluster or the provider did not answer, in seconds.
 FAILED_PAUSE_S = 1.0
 # How often what is planned is told though nothing has changed, in seconds: readers take a report that is much
@@ -93,7 +97,7 @@ class Autoscaler:
         if now - self._read >= PROVIDER_EVERY_S:
             self._ask_provider()
         wanted = self._plan(state)
-        if wanted.launch or self._is_wrong(state):
+        if wanted.launch or (self._is_wrong(state) and now - self._read >= ASK_AGAIN_S):
             # Others may have changed what was asked for.
             self._ask_provider()
             wanted = self._plan(state)
@@ -187,16 +191,20 @@ class Autoscaler:
 
     def _end_left(self, state: State) -> None:
         """End the machines whose nodes have left."""
-        alive = {node.id for node in state.nodes}
+        alive = {node.id: node for node in state.nodes}
+        for one in list(self._leaving.values()):
+            node = alive.get(one.node)
+            is_lost = node is not None and not node.is_draining
+            if is_lost and self.now() - one.since >= _ORDER_LOST_S:
+                del self._leaving[one.instance.id]
         gone = [one for one in self._leaving.values() if one.node not in alive]
         if not gone:
             return
         self.provider.terminate([one.instance for one in gone])
         for one in gone:
             logger.info("Ended %s (%s).", one.instance.id, one.instance.type)
-            self._asked[one.instance.type] -= 1
-            self._instances.pop(one.instance.id, None)
             del self._leaving[one.instance.id]
+        self._ask_provider()
 
     def _give_up(self, state: State, wanted: Plan) -> None:
         """Machines that have not come, and that nobody needs any more, are given back, too."""
@@ -221,10 +229,8 @@ class Autoscaler:
             if chosen := absent[: max(spare, 0)]:
                 self.provider.terminate(chosen)
                 logger.info("Gave up %d of %s, which nobody needs any more.", len(chosen), name)
-                self._asked[name] -= len(chosen)
-                for one in chosen:
-                    del self._instances[one.id]
                 del self._unneeded_since[name]
+                self._ask_provider()
 
     # --- what people read
 
