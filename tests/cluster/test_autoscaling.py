@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import ray
 from harness import wait_until
 from ray.autoscaler.sdk import request_resources
 from ray.cluster_utils import AutoscalingCluster
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from shared import cluster as shared
 
 pytestmark = [pytest.mark.contract("F6.29", "F6.24"), pytest.mark.timeout(240)]
@@ -85,7 +87,14 @@ def test_nodes_come_for_tasks_actors_groups_and_requests_and_go(
     wait_until(lambda: len(alive()) == 1, what="nodes that nobody asks for go")
 
 
+@ray.remote(num_cpus=0)
+def _daemon() -> int:
+    """The process of the daemon: it has started what the worker was forked from."""
+    stat = Path(f"/proc/{os.getppid()}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
+
+
 def _pid(node: str) -> int:
-    """The process of a node's daemon."""
-    rows = ray.util.state.list_nodes(detail=True)
-    return next(row["pid"] for row in rows if row["node_id"] == node)
+    where = NodeAffinitySchedulingStrategy(node, soft=False)
+    found: int = ray.get(_daemon.options(scheduling_strategy=where).remote())
+    return found

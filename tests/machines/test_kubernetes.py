@@ -244,6 +244,11 @@ def test_pods_come_for_what_waits_and_go_when_they_are_idle(operator: Operator) 
 
     operator.has_room.set()
     operator.wait_ready("team", 4)
+
+    def n_running() -> int:
+        return sum(row["state"] == "RUNNING" for row in rows(head, "tasks"))
+
+    operator.until(lambda: n_running() == 3, "team", "each pod has a task")
     gate.touch()
     operator.until(lambda: "used=3" in head.log("driver"), "team", "all pods are used")
     # Idle ones go, but for the least; each is drained first, so nothing is lost and nobody is killed.
