@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,11 @@ UNNAMED = ("env", "-u", "HELIOSTAT_AUTH_TOKEN")
 EXAMPLES = Path(__file__).parents[2] / "examples" / "kubernetes"
 NAMESPACE = "default"
 AGENT, DASHBOARD, METRICS, SERVE, HEAD = 52365, 8265, 8080, 8000, 6379
+# `wget -T SECONDS -q -O- URL`, as probes call it.
+WGET = """
+import sys, urllib.request
+sys.stdout.write(urllib.request.urlopen(sys.argv[-1], timeout=float(sys.argv[2])).read().decode())
+"""
 # What takes no argument in `rayStartParams`, unless it is one of these.
 _TAKES_WORD = ("log-color", "include-dashboard")
 
@@ -195,10 +201,20 @@ class Operator:
         machine = Machine(self.field, self._count)
         self.field.all.append(machine)
         self._set_up(machine)
-        env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"} | self._auth(cluster)
+        env = {"PATH": self._path()} | self._auth(cluster)
         pod = Pod(f"{cluster}-submitter", "", "", machine, env)
         self.pods[pod.name] = pod
         return pod
+
+    def _path(self) -> str:
+        """Where programs are; the image has wget, and this machine may not."""
+        own = self.field.directory / "bin"
+        if not own.exists():
+            own.mkdir()
+            if shutil.which("wget") is None:
+                (own / "wget").write_text(f"#!{sys.executable}\n{WGET}")
+                (own / "wget").chmod(0o755)
+        return f"{Path(sys.executable).parent}:{own}:{os.environ['PATH']}"
 
     def _auth(self, cluster: str) -> dict[str, str]:
         """What the image says, or what the operator says instead."""
@@ -291,7 +307,7 @@ class Operator:
         command = f"ray start {'--head ' if is_head else ''}{flags(params)}"
         env = {
             # What the image has.
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": self._path(),
             **{row["name"]: row["value"] for row in container.get("env", []) if "value" in row},
             **self.api.environment(),
             "RAY_CLUSTER_NAME": name,
