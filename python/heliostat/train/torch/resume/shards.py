@@ -10,6 +10,7 @@ import io
 import pickle
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +25,13 @@ from torch.distributed.checkpoint.metadata import (
     TensorProperties,
     TensorStorageMetadata,
 )
-from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner
+from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem
 from torch.futures import Future
 
 from heliostat.train.torch.resume.view import local
+
+# Pages of shared memory are mapped as they are read: one core alone takes as long for that as for the copy.
+_COPIES_AT_ONCE = 4
 
 
 @dataclass
@@ -196,30 +200,34 @@ class MemoryReader(StorageReader):  # type: ignore[misc]  # torch's modules here
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         """Copy what the plan asks for."""
         values = self.values()
+        copies = []
         for item in plan.items:
             if item.type == LoadItemType.BYTE_IO:
                 buffer = io.BytesIO()
                 torch.save(values[item.storage_index.fqn], buffer)
                 buffer.seek(0)
                 planner.load_bytes(item, buffer)
-                continue
-            index: MetadataIndex = item.storage_index
-            rank, place = self._where[index.fqn, tuple(index.offset or ())]
-            chunk = self._headers[rank].chunks[place]
-            if rank not in self._fetched:
-                self._fetched[rank] = self._fetch(rank)
-            data = _tensor_over(self._fetched[rank][place])
-            tensor = data.view(chunk.dtype).reshape(chunk.sizes)
-            for axis, (start, size) in enumerate(
-                zip(item.storage_offsets, item.lengths, strict=True)
-            ):
-                tensor = tensor.narrow(axis, start, size)
-            target = planner.resolve_tensor(item).detach()
-            target.copy_(tensor)
+            else:
+                copies.append((item, planner.resolve_tensor(item).detach(), self._piece(item)))
+        with ThreadPoolExecutor(_COPIES_AT_ONCE) as pool:
+            list(pool.map(lambda c: c[1].copy_(c[2]), copies))  # raises what went wrong
+        for item, target, _ in copies:
             planner.commit_tensor(item, target)
         done: Future[None] = Future()
         done.set_result(None)
         return done
+
+    def _piece(self, item: ReadItem) -> torch.Tensor:
+        index: MetadataIndex = item.storage_index
+        rank, place = self._where[index.fqn, tuple(index.offset or ())]
+        chunk = self._headers[rank].chunks[place]
+        if rank not in self._fetched:
+            self._fetched[rank] = self._fetch(rank)
+        data = _tensor_over(self._fetched[rank][place])
+        tensor = data.view(chunk.dtype).reshape(chunk.sizes)
+        for axis, (start, size) in enumerate(zip(item.storage_offsets, item.lengths, strict=True)):
+            tensor = tensor.narrow(axis, start, size)
+        return tensor
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
