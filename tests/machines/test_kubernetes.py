@@ -154,6 +154,13 @@ app = Greeter.bind()
 """
 
 
+KILL_CONTROLLER = """
+import ray
+ray.init()
+ray.kill(ray.get_actor("SERVE_CONTROLLER_ACTOR", namespace="serve"), no_restart=False)
+"""
+
+
 @pytest.mark.contract("F12.08")
 def test_a_service_answers_on_every_machine_with_a_replica(operator: Operator) -> None:
     """RayService: a worker's probe asks Serve's port of its own machine, the service sends requests there."""
@@ -195,6 +202,18 @@ def test_a_service_answers_on_every_machine_with_a_replica(operator: Operator) -
         ip = pod.machine.ip
         assert operator.fetch(ip, SERVE, "GET", "/-/healthz") == (200, "success")
         assert {operator.fetch(ip, SERVE, "GET", "/")[1] for _ in range(8)} == workers
+
+    # A controller that dies takes no server along; the next one finds them, and tells them what changes.
+    operator.head(name).command("python", "-c", KILL_CONTROLLER)
+    operator.until(is_running, name, "the controller is back")
+
+    def are_healthy() -> bool:
+        rows = details()["proxies"].values()
+        return [row["status"] for row in rows] == ["HEALTHY"] * 3
+
+    operator.until(are_healthy, name, "the servers are found")
+    for pod in pods:
+        assert operator.fetch(pod.machine.ip, SERVE, "GET", "/")[0] == 200
 
     # A machine that is lost takes its server along, and its successor gets one.
     lost = operator.of(name, "replicas")[0]

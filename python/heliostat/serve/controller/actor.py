@@ -422,6 +422,8 @@ class ServeController:
             self._do(self._machine.died(replica, str(error), time.time()))
             return
         self._do(self._machine.started(replica, address, time.time(), pid))
+        # For one that the controller before has started, nothing else has changed.
+        self._tell_proxies()
         self._go(self._watch_health(replica, key))
         try:
             await actor.until_end.remote()
