@@ -88,9 +88,7 @@ def test_asking_for_a_preemption(fit: Any) -> None:
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        ("ray.train.tensorflow", "TensorflowTrainer"),
         ("ray.train.horovod", "HorovodTrainer"),
-        ("ray.air.integrations.keras", "ReportCheckpointCallback"),
     ],
 )
 def test_what_is_not_there_is_named(module: str, name: str) -> None:

@@ -8,13 +8,14 @@ use crate::python::{self, Venv};
 use crate::sh::{self, Outcome, cache, command, have, root};
 
 /// The tests that `make test` skips where their package is not installed.
-const OF_EXTRAS: [&str; 10] = [
+const OF_EXTRAS: [&str; 11] = [
     "tests/dashboard/test_page.py",
     "tests/data/test_jax_batches.py",
     "tests/data/test_lakes.py",
     "tests/data/test_record_files.py",
     "tests/data/test_tf_batches.py",
     "tests/train/test_legacy.py",
+    "tests/train/test_tensorflow.py",
     "tests/tune/test_hyperband.py",
     "tests/tune/test_libraries.py",
     "tests/tune/test_loggers.py",

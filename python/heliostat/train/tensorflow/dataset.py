@@ -1,0 +1,26 @@
+"""Datasets of TensorFlow on the workers of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heliostat.core.extras import required
+
+
+def prepare_dataset_shard(tf_dataset_shard: Any) -> Any:
+    """A ``tf.data.Dataset`` that strategies leave whole, since it is this worker's part already.
+
+    Args:
+        tf_dataset_shard: Made of the batches of ``ray.train.get_dataset_shard()``, by ``to_tf`` for one.
+
+    Returns:
+        The dataset without sharding, the next batches fetched ahead.
+
+    Raises:
+        ImportError: TensorFlow is not installed.
+    """
+    tf = required("tensorflow", "prepare_dataset_shard")
+    options = tf.data.Options()
+    sharding = tf.data.experimental.AutoShardPolicy
+    options.experimental_distribute.auto_shard_policy = sharding.OFF
+    return tf_dataset_shard.with_options(options).prefetch(tf.data.AUTOTUNE)
