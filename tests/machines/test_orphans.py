@@ -72,7 +72,7 @@ def cut_off(head: Machine, other: Machine) -> harness.Driver:
         states = workers(other)
         return sum(stat.startswith("T") for stat in states.values()) >= 3
 
-    harness.wait_until(are_stopped, within=60, every=0.2, what="the workers are stopped")
+    harness.wait_until(are_stopped, within=150, every=0.2, what="the workers are stopped")
     return driver
 
 
