@@ -139,8 +139,6 @@ class _Cluster:
 
         if options is not None and options == self.options and ray.is_initialized():
             return
-        # A thread that an earlier program left may call on: it begins no session in between.
-        os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0" if options is not None else "1"
         self.stop()
         if options is not None:
             ray.init(**{"include_dashboard": False, "address": "local", **options})

@@ -68,11 +68,20 @@ class _Waiters:
                 self.thread.start()
 
     def _run(self) -> None:
+        from heliostat.core import session
+        from heliostat.core.errors import RaySystemError
+
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
-        while _heliostat.session_epoch() == self.epoch:
-            if poll.poll(1000):
-                self.on_readable()
+        with session.begins_none():
+            try:
+                while _heliostat.session_epoch() == self.epoch:
+                    if poll.poll(1000):
+                        self.on_readable()
+            except RaySystemError:
+                # The session may end while we look.
+                if _heliostat.session_epoch() == self.epoch:
+                    raise
 
     def on_readable(self) -> None:
         """Clear the mark, then look: what comes later marks it again."""

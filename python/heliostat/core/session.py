@@ -248,11 +248,12 @@ def ensure() -> None:
 @contextlib.contextmanager
 def begins_none() -> Iterator[None]:
     """This thread begins no session: for threads of ours, which may run on while the program ends its own."""
+    before = getattr(_thread, "begins_none", False)
     _thread.begins_none = True
     try:
         yield
     finally:
-        _thread.begins_none = False
+        _thread.begins_none = before
 
 
 def require() -> None:

@@ -118,8 +118,7 @@ class Call:
         actor = load.place.actor
         method = actor.handle_stream if self.streams else actor.handle_request
         try:
-            with serving.begins_none():
-                sent = method.remote(self.context, self.method, *self.args, **self.kwargs)
+            sent = method.remote(self.context, self.method, *self.args, **self.kwargs)
         except Exception as error:
             self.release()
             self.settle(None, error)
