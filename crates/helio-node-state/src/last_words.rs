@@ -19,7 +19,6 @@ use crate::limits::{LAST_WORDS_MAX, LAST_WORDS_ROWS_MAX};
 #[derive(Debug, Default)]
 pub(crate) struct LastWords {
     all: VecDeque<Answer>,
-    rows: usize,
     /// What forgotten reports told.
     forgotten: Tally,
 }
@@ -45,10 +44,10 @@ impl LastWords {
         }
         self.all.push_back(answer);
         self.all.retain(|one| one.total > 0);
-        self.rows = self.all.iter().map(|one| one.tasks.len()).sum();
-        while self.all.len() > LAST_WORDS_MAX || self.rows > LAST_WORDS_ROWS_MAX {
+        let mut rows: usize = self.all.iter().map(|one| one.tasks.len()).sum();
+        while self.all.len() > LAST_WORDS_MAX || rows > LAST_WORDS_ROWS_MAX {
             let Some(oldest) = self.all.pop_front() else { return };
-            self.rows -= oldest.tasks.len();
+            rows -= oldest.tasks.len();
             self.forgotten.add_all(&oldest.more);
             oldest.tasks.iter().for_each(|row| self.forgotten.add_row(row));
         }

@@ -26,7 +26,7 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// Whoever answers requests.
+/// Gives the answers of one of this daemon's HTTP ports.
 pub(crate) trait Answers: Send + Sync + 'static {
     /// The answer to a request with that head.
     fn answer(&self, head: &str) -> impl Future<Output = Answer> + Send;

@@ -10,6 +10,7 @@ pub mod columns;
 pub mod rows;
 pub mod select;
 pub mod summary;
+mod tellers;
 pub mod trace;
 
 use columns::Column;

@@ -224,7 +224,7 @@ impl History {
     }
 }
 
-/// Calls.
+/// What happens to calls.
 impl History {
     /// A process made a call, inside another one or in a driver's program.
     pub fn submitted(
@@ -444,7 +444,7 @@ impl History {
     }
 }
 
-/// Objects.
+/// What happens to objects.
 impl History {
     /// A process put an object.
     pub fn put(&mut self, object: ObjectId, owner: WorkerId) {

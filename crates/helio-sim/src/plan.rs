@@ -99,7 +99,7 @@ pub enum Way {
 /// Where a task is to run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Target {
-    /// Anywhere.
+    /// On any node: the task has no scheduling strategy.
     #[default]
     Anywhere,
     /// Anywhere, each on another node.
