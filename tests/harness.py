@@ -42,6 +42,15 @@ def wait_until(
         time.sleep(every)
 
 
+def once(folder: str, name: str) -> bool:
+    """Whether ``name`` happens for the first time; also among processes that ask at once."""
+    try:
+        os.close(os.open(Path(folder, name), os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
 def free_port() -> int:
     """A TCP port that nobody listens on just now."""
     with socket.socket() as probe:

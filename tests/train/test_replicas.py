@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import once
 from ray import train
 from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
 from ray.train.torch import TorchTrainer
@@ -57,15 +58,6 @@ def replicas(ray_start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ).fit()
 
     return replicas
-
-
-def once(folder: str, name: str) -> bool:
-    """Whether ``name`` happens for the first time; also among processes that ask at once."""
-    try:
-        os.close(os.open(Path(folder, name), os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
 
 
 def model_of_batches() -> Any:

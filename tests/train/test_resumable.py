@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import once
 from ray import train
 from ray.train import FailureConfig, Result
 
@@ -81,14 +82,6 @@ def parallel(kind: str, model: Any) -> tuple[Any, Any]:
     for part in (model[0], model[2], model):
         fully_shard(part, mesh=mesh["data"])
     return model, mesh["data"]
-
-
-def once(folder: str, name: str) -> bool:
-    try:
-        os.close(os.open(Path(folder, name), os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
 
 
 def die() -> None:
