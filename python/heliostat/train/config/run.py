@@ -89,22 +89,19 @@ class CheckpointConfig:
 
     def __post_init__(self) -> None:
         self._refuse_old()
-        if self.num_to_keep is not None:
-            keep = whole(self.num_to_keep)
-            if keep is None or keep < 1:
+        for name, without in (
+            ("num_to_keep", "keep every checkpoint"),
+            ("memory_every_n_steps", "keep no copies in memory"),
+        ):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            number = whole(given)
+            if number is None or number < 1:
                 raise ValueError(
-                    f"num_to_keep={self.num_to_keep!r} must be a whole number from 1 up, or None "
-                    "to keep every checkpoint."
+                    f"{name}={given!r} must be a whole number from 1 up, or None to {without}."
                 )
-            self.num_to_keep = keep
-        if self.memory_every_n_steps is not None:
-            every = whole(self.memory_every_n_steps)
-            if every is None or every < 1:
-                raise ValueError(
-                    f"memory_every_n_steps={self.memory_every_n_steps!r} must be a whole number from 1 "
-                    "up, or None to keep no copies in memory."
-                )
-            self.memory_every_n_steps = every
+            setattr(self, name, number)
         score: Any = self.checkpoint_score_attribute
         if score is not None and not isinstance(score, str):
             raise ValueError(
