@@ -104,7 +104,7 @@ def fit_keras(config: dict[str, Any]) -> None:
     xs = np.linspace(0, 1, 32).reshape(-1, 1)
     call = ReportCheckpointCallback(metrics={"error": "loss"})
     model.fit(xs, 3 * xs, epochs=3, verbose=0, callbacks=[call])
-    with pytest.raises(ValueError, match="no event 'epoch'"):
+    with pytest.raises(ValueError, match="no hook 'epoch'"):
         ReportCheckpointCallback(report_metrics_on="epoch")
 
 

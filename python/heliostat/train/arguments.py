@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Collection, Iterable
 
 DEPRECATED = "DEPRECATED"
 
@@ -65,3 +66,17 @@ def check_folder_name(option: str, name: object) -> None:
         raise ValueError(
             f"{option}={name[:40] + '...'!r} is too long: take 200 characters or less."
         )
+
+
+def hooks(asked: str | Iterable[str], known: Collection[str], library: str) -> set[str]:
+    """The names of a library's hooks, which begin with "on_", for names without that.
+
+    Raises:
+        ValueError: The library has no such hook.
+    """
+    names = [asked] if isinstance(asked, str) else list(asked)
+    wrong = [name for name in names if f"on_{name}" not in known]
+    if wrong:
+        there = sorted(name.removeprefix("on_") for name in known)
+        raise ValueError(f"{library} has no hook {wrong[0]!r}; it has {there}.")
+    return {f"on_{name}" for name in names}

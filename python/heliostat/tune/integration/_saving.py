@@ -1,10 +1,10 @@
-"""What the callbacks share: a report with a checkpoint that the library writes, and when to send it."""
+"""What the callbacks share: a report with a checkpoint that the library writes."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from heliostat.train.boosting import BoostingReport
@@ -30,17 +30,3 @@ class BoostingReportToTrial(BoostingReport):
             model.save_model(os.path.join(folder, self._filename))
 
         report_saved(self._chosen(found), write if save else None)
-
-
-def hooks(asked: str | Iterable[str], known: Collection[str], library: str) -> set[str]:
-    """The names of a library's hooks, which begin with "on_", for names without that.
-
-    Raises:
-        ValueError: The library has no such hook.
-    """
-    names = [asked] if isinstance(asked, str) else list(asked)
-    wrong = [name for name in names if f"on_{name}" not in known]
-    if wrong:
-        there = sorted(name.removeprefix("on_") for name in known)
-        raise ValueError(f"{library} has no hook {wrong[0]!r}; it has {there}.")
-    return {f"on_{name}" for name in names}

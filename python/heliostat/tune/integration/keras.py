@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import os
-from functools import partial
 from typing import Any
 
-from heliostat.tune.integration._saving import hooks, report_saved
+from heliostat.train.keras_report import KerasReport
+from heliostat.tune.integration._saving import report_saved
 
 _keras: Any = importlib.import_module("keras")
-_HOOKS = {name for name in dir(_keras.callbacks.Callback) if name.startswith("on_")}
 
 
-class TuneReportCheckpointCallback(_keras.callbacks.Callback):  # type: ignore[misc]
+class TuneReportCheckpointCallback(KerasReport, _keras.callbacks.Callback):  # type: ignore[misc]
     """Reports Keras' logs, and the model as ``model.keras`` in a checkpoint, to the trial.
 
     Args:
@@ -27,7 +25,7 @@ class TuneReportCheckpointCallback(_keras.callbacks.Callback):  # type: ignore[m
         KeyError: At a hook, its logs have no such metric; the text names those that are there.
     """
 
-    MODEL_FILENAME = "model.keras"
+    _HOOKS = frozenset(name for name in dir(_keras.callbacks.Callback) if name.startswith("on_"))
 
     def __init__(
         self,
@@ -36,28 +34,10 @@ class TuneReportCheckpointCallback(_keras.callbacks.Callback):  # type: ignore[m
         metrics: str | list[str] | dict[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self._metrics = [metrics] if isinstance(metrics, str) else metrics
-        saving = hooks(checkpoint_on, _HOOKS, "Keras")
-        for name in saving | hooks(report_metrics_on, _HOOKS, "Keras"):
-            setattr(self, name, partial(self._handle, name in saving))
+        self._listen(checkpoint_on, report_metrics_on, metrics)
 
-    def _handle(self, save: bool, *given: Any, **named: Any) -> None:
-        logs = named.get("logs", given[-1] if given else None)
-        found = logs if isinstance(logs, dict) else {}
-        report_saved(self._chosen(found), self._write if save else None)
-
-    def _write(self, folder: str) -> None:
-        self.model.save(os.path.join(folder, self.MODEL_FILENAME))
-
-    def _chosen(self, found: dict[str, Any]) -> dict[str, Any]:
-        asked = list(found) if self._metrics is None else self._metrics
-        names = asked if isinstance(asked, dict) else {name: name for name in asked}
-        try:
-            return {shown: found[name] for shown, name in names.items()}
-        except KeyError as error:
-            raise KeyError(
-                f"Keras has no metric {error.args[0]!r} to report here; it has {sorted(found)}."
-            ) from None
+    def _report(self, metrics: dict[str, Any], save: bool) -> None:
+        report_saved(metrics, self._write if save else None)
 
 
 class TuneReportCallback:

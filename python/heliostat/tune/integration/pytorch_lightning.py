@@ -8,8 +8,9 @@ import warnings
 from functools import partial
 from typing import Any
 
+from heliostat.train.arguments import hooks
 from heliostat.train.lightning.library import pl
-from heliostat.tune.integration._saving import hooks, report_saved
+from heliostat.tune.integration._saving import report_saved
 
 logger = logging.getLogger("heliostat")
 
