@@ -29,13 +29,17 @@ HOLD = """
             return os.getpid()
 
     @ray.remote(num_cpus=0, resources={"m1": 1}, max_retries=0)
-    def endless():
+    def endless(begun):
+        open(begun, "w").close()
         while True:
             time.sleep(0.05)
 
     held = [Held.remote() for _ in range(2)]
     ray.get([one.pid.remote() for one in held])
-    running = endless.remote()
+    begun = os.environ["STOP"] + ".begun"
+    running = endless.remote(begun)
+    while not os.path.exists(begun):
+        time.sleep(0.05)
     print("ready=1", flush=True)
     while not os.path.exists(os.environ["STOP"]):
         time.sleep(0.05)
@@ -72,7 +76,7 @@ def cut_off(head: Machine, other: Machine) -> harness.Driver:
         states = workers(other)
         return sum(stat.startswith("T") for stat in states.values()) >= 3
 
-    harness.wait_until(are_stopped, within=150, every=0.2, what="the workers are stopped")
+    harness.wait_until(are_stopped, within=60, every=0.2, what="the workers are stopped")
     return driver
 
 
