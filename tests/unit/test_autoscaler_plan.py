@@ -256,13 +256,19 @@ def test_a_machine_is_drained_first_and_ended_when_its_node_has_left() -> None:
     assert world.wanted == {"small": 1}
 
 
-def test_an_order_to_leave_that_is_lost_is_given_anew() -> None:
+def with_a_drained_machine() -> World:
+    """The one machine was asked for, has joined, and has been idle for too long."""
     world = World(SMALL, idle_s=1)
     world.cluster.demands = [Demand({"CPU": 1}, 1)]
     world.scaler.step()
     world.join(is_idle=True)
     world.cluster.demands = []
     world.after(2)
+    return world
+
+
+def test_an_order_to_leave_that_is_lost_is_given_anew() -> None:
+    world = with_a_drained_machine()
     one = world.cluster.nodes[0]
     one.is_draining = False
     world.after(8)
@@ -288,12 +294,7 @@ def test_work_that_comes_and_goes_moves_no_machines() -> None:
 
 
 def test_machines_that_are_drained_are_replaced_when_they_are_needed() -> None:
-    world = World(SMALL, idle_s=1)
-    world.cluster.demands = [Demand({"CPU": 1}, 1)]
-    world.scaler.step()
-    world.join(is_idle=True)
-    world.cluster.demands = []
-    world.after(2)
+    world = with_a_drained_machine()
     assert world.drained
     world.cluster.demands = [Demand({"CPU": 1}, 1)]
     world.after(1)
