@@ -124,17 +124,24 @@ class Autoscaler:
         )
 
     def _plan(self, state: State) -> Plan:
-        counts = Counter(self._asked)
-        for one in self._leaving.values():
-            counts[one.instance.type] -= 1
         # What is being drained is counted neither as there nor as on its way.
         kept = [node for node in state.nodes if node.instance not in self._leaving]
         there = State(kept, state.demands, state.gangs, state.constraints)
-        return plan(there, self._types, +counts)
+        return plan(there, self._types, +self._kept())
+
+    def _kept(self) -> Counter[str]:
+        """Of each kind, the machines that were asked for and are not being drained."""
+        counts = Counter(self._asked)
+        counts.subtract(one.instance.type for one in self._leaving.values())
+        return counts
+
+    def _timeout_s(self, kind: NodeType) -> float:
+        usual = self.provider.idle_timeout_s()
+        return usual if kind.idle_timeout_s is None else kind.idle_timeout_s
 
     def _note_joined(self, state: State) -> None:
         """Of those that were asked for, the first have come."""
-        joined = Counter(node.type for node in state.nodes if not node.is_head)
+        joined = _joined(state)
         for name, waiting in self._waiting.items():
             missing = max(self._asked[name] - joined[name], 0)
             while len(waiting) > missing:
@@ -159,7 +166,7 @@ class Autoscaler:
 
     def _give_back(self, state: State, wanted: Plan) -> None:
         """Drain what has had nothing to do for long enough."""
-        now, usual = self.now(), self.provider.idle_timeout_s()
+        now = self.now()
         idle = {
             node.id: node
             for node in state.nodes
@@ -171,17 +178,14 @@ class Autoscaler:
             and node.instance not in self._leaving
         }
         self._idle_since = {one: self._idle_since.get(one, now) for one in idle}
-        left = Counter(self._asked)
-        for leaving in self._leaving.values():
-            left[leaving.instance.type] -= 1
+        left = self._kept()
         for node_id, since in sorted(self._idle_since.items(), key=lambda pair: pair[1]):
             node = idle[node_id]
             kind = self._types.get(node.type)
             # Those that come and go together are not taken apart.
             if kind is None or kind.batch > 1 or left[kind.name] <= kind.least:
                 continue
-            timeout = usual if kind.idle_timeout_s is None else kind.idle_timeout_s
-            if now - since < timeout:
+            if now - since < self._timeout_s(kind):
                 continue
             self.head.drain(node_id, _IDLE.format(seconds=now - since))
             logger.info("Drains %s (%s): it is idle.", node.instance, node.type)
@@ -216,9 +220,7 @@ class Autoscaler:
         for name, count in wanted.unneeded.items():
             kind = self._types[name]
             since = self._unneeded_since.setdefault(name, now)
-            usual = self.provider.idle_timeout_s()
-            timeout = usual if kind.idle_timeout_s is None else kind.idle_timeout_s
-            if kind.batch > 1 or now - since < max(timeout, _UNNEEDED_S_MIN):
+            if kind.batch > 1 or now - since < max(self._timeout_s(kind), _UNNEEDED_S_MIN):
                 continue
             spare = min(count, self._asked[name] - kind.least)
             absent = [
@@ -236,7 +238,7 @@ class Autoscaler:
 
     def _report(self, state: State, wanted: Plan) -> None:
         now = self.now()
-        joined = Counter(node.type for node in state.nodes if not node.is_head)
+        joined = _joined(state)
         coming = {
             name: count - joined[name]
             for name, count in self._asked.items()
@@ -274,3 +276,8 @@ class Autoscaler:
         # Another one asked, before this one was started.
         moment = waiting[0][1] if waiting else self.moment()
         return int(moment * 1000)
+
+
+def _joined(state: State) -> Counter[str]:
+    """How many nodes of each kind are there, besides the head."""
+    return Counter(node.type for node in state.nodes if not node.is_head)
