@@ -127,7 +127,7 @@ def unpack(wheel: str, site: Path) -> None:
         file.extractall(site)
 
 
-def copy(source: Path, target: Path) -> None:
+def copy(source: Path, target: Path, *ignored: str) -> None:
     """A tree of the same files, without their bytes where the disk allows that."""
 
     def one(path: str, to: str) -> str:
@@ -137,7 +137,7 @@ def copy(source: Path, target: Path) -> None:
             shutil.copy2(path, to)
         return to
 
-    ignore = shutil.ignore_patterns("__pycache__")
+    ignore = shutil.ignore_patterns("__pycache__", *ignored)
     shutil.copytree(source, target, copy_function=one, ignore=ignore, dirs_exist_ok=True)
 
 
@@ -215,7 +215,8 @@ class Installed:
             (site / "heliostat-dev.pth").write_text("".join(f"{place}\n" for place in places))
             return
         # As the wheel: the alias lies in a folder of its own, to which a path file leads.
-        copy(package, site / "heliostat")
+        # Where the tests' own Heliostat came from a wheel, its alias lies inside its package.
+        copy(package, site / "heliostat", "_alias")
         copy(alias, site / "heliostat" / "_alias" / "ray")
         (site / "heliostat-alias.pth").write_text("heliostat/_alias\n")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,17 @@ TYPES = {
 
 
 @pytest.fixture
-def cluster() -> Iterator[AutoscalingCluster]:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[AutoscalingCluster]:
     shared.stop()
-    made = AutoscalingCluster({"CPU": 0}, TYPES, autoscaler_v2=True, idle_timeout_minutes=0.03)
-    made.start()
-    ray.init("auto")
-    yield made
-    ray.shutdown()
-    made.shutdown()
+    # A folder of sessions of its own: every driver beside it would find this cluster in the usual one.
+    with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as sessions:
+        monkeypatch.setenv("RAY_TMPDIR", sessions)
+        made = AutoscalingCluster({"CPU": 0}, TYPES, autoscaler_v2=True, idle_timeout_minutes=0.03)
+        made.start()
+        ray.init("auto")
+        yield made
+        ray.shutdown()
+        made.shutdown()
 
 
 def alive() -> list[dict[str, Any]]:
